@@ -1,0 +1,44 @@
+# make demo runs the main job, make test passes the tests; both set up what they need first.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint bench-rollout bench-store setup clean
+
+demo: setup
+	@$(BIN)/whet tasks check examples/tasks
+	@$(BIN)/whet run examples/tasks --agent loop --model scripted --samples 2
+
+test: setup lint
+	$(BIN)/pytest -n auto --cov --cov-report=term
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench-rollout: setup
+	$(BIN)/python tests/bench/rollout.py
+
+bench-store: setup
+	$(BIN)/python tests/bench/store.py
+
+setup: .venv/installed
+	@command -v bwrap >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && apt-get install -y -qq bubblewrap; \
+	  else \
+	    echo "whet needs bubblewrap; install it: sudo apt-get install bubblewrap" >&2; exit 1; \
+	  fi; }
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "whet needs Python 3.11 or newer; name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { \
+	  echo "Python's venv module is missing; install it: sudo apt-get install python3-venv" >&2; exit 1; }
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage*

@@ -1,0 +1,1 @@
+int length(const char *text);

@@ -1,0 +1,39 @@
+"""The programs that do tasks, one file each, and the registry that finds them by name."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from whet.agents.agent import Agent, AgentReport, Assignment, Endpoint, Stop
+from whet.agents.chat import ChatAgent
+from whet.agents.command import CommandAgent
+from whet.agents.loop import LoopAgent
+from whet.agents.oracle import NopAgent, OracleAgent
+from whet.errors import UserError, did_you_mean
+
+AnyAgent = Annotated[ChatAgent | LoopAgent | CommandAgent | OracleAgent | NopAgent, Field(discriminator="kind")]
+"""An agent as a config file declares it."""
+
+__all__ = ["Agent", "AgentReport", "AnyAgent", "Assignment", "Endpoint", "Stop", "agent_named"]
+
+
+def agent_named(name: str, configured: Mapping[str, AnyAgent]) -> AnyAgent:
+    """The agent of this name: a configured one, a built-in one, or `command:ARGV`.
+
+    >>> agent_named("command:my-agent --task {task}", {}).argv
+    ('my-agent', '--task', '{task}')
+    """
+    if name in configured:
+        return configured[name]
+    if name.startswith("command:"):
+        try:
+            return CommandAgent(argv=tuple(shlex.split(name.removeprefix("command:"))))
+        except ValueError as error:
+            raise UserError(f"agent '{name}': expected a command line after 'command:' ({error})") from error
+    agents: tuple[AnyAgent, ...] = (ChatAgent(), LoopAgent(), OracleAgent(), NopAgent())
+    built_in = {agent.kind: agent for agent in agents}
+    if name not in built_in:
+        raise UserError(f"unknown agent '{name}'; {did_you_mean(name, [*built_in, *configured, 'command:ARGV'])}")
+    return built_in[name]

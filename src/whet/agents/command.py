@@ -1,0 +1,29 @@
+"""`command`: any program. It finds the model in OPENAI_BASE_URL and the task in a file and on standard input."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from whet.agents.agent import AgentReport, Assignment, openai_env, report_of
+
+
+class CommandAgent(BaseModel):
+    """Runs an argv in the box. `{task}` in it becomes the path of the file that holds the instruction."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["command"] = "command"
+    argv: Annotated[tuple[str, ...], Field(min_length=1)]
+
+    @property
+    def in_box(self) -> bool:
+        return True
+
+    async def run(self, assignment: Assignment) -> AgentReport:
+        box, instruction = assignment.box, assignment.task.instruction.encode()
+        task_file = f"{box.home}/task.md"
+        await box.write_file(task_file, instruction)
+        argv = [part.replace("{task}", task_file) for part in self.argv]
+        env = {**assignment.env, **openai_env(assignment.endpoint), "TASK_FILE": task_file}
+        done = await box.exec(argv, env=env, stdin=instruction, timeout=assignment.task.limits.agent_sec)
+        return report_of(done, argv)

@@ -1,0 +1,46 @@
+"""`oracle` and `nop`: the task's own solution, and doing nothing. Together they prove that a task can be judged."""
+
+import os
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from whet.agents.agent import AgentReport, Assignment, Stop, report_of
+from whet.tasks import resolve_env
+
+
+class OracleAgent(BaseModel):
+    """Runs the solution that the task ships. It needs no model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["oracle"] = "oracle"
+
+    @property
+    def in_box(self) -> bool:
+        return True
+
+    async def run(self, assignment: Assignment) -> AgentReport:
+        task, box = assignment.task, assignment.box
+        if task.solution is None:
+            return AgentReport(stop=Stop.CRASHED, exit_code=None, text="", stderr="no solution", seconds=0)
+        await box.mount(task.solution, "/solution")
+        argv = ["bash", "/solution/solve.sh"]
+        own_env = resolve_env(task.solution_env, os.environ, f"task '{task.id}'")
+        env = {**assignment.env, "DEBIAN_FRONTEND": "noninteractive", **own_env}
+        return report_of(await box.exec(argv, env=env, timeout=task.limits.agent_sec), argv)
+
+
+class NopAgent(BaseModel):
+    """Does nothing at all."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["nop"] = "nop"
+
+    @property
+    def in_box(self) -> bool:
+        return True
+
+    async def run(self, assignment: Assignment) -> AgentReport:  # noqa: ARG002 - it does nothing
+        return AgentReport(stop=Stop.FINISHED, exit_code=None, text="", seconds=0)

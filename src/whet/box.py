@@ -1,0 +1,168 @@
+"""The contract of every sandbox: a kind of place to run commands, one open place, and a process in it."""
+
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from whet.tasks.task import WORKDIR, Limits
+
+OUTPUT_LIMIT = 1 << 20
+"""How much of one stream of output is kept, half from its beginning and half from its end."""
+
+Serve = Callable[[socket.socket], Awaitable[None]]
+"""Takes a listening socket and answers what connects to it. The gateway's session has one."""
+
+
+class SandboxError(Exception):
+    """The sandbox could not do what was asked; the rollout's score is missing."""
+
+
+class EscapeError(SandboxError):
+    """A path that leaves the box, by `..` or through a symbolic link."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """One stream of output: all of it, or its beginning and its end."""
+
+    head: bytes
+    tail: bytes
+    total: int
+    """How many bytes the process wrote."""
+
+    @property
+    def dropped(self) -> int:
+        return self.total - len(self.head) - len(self.tail)
+
+    @property
+    def data(self) -> bytes:
+        gap = b"\n[... %d bytes left out ...]\n" % self.dropped if self.dropped else b""
+        return self.head + gap + self.tail
+
+    @property
+    def text(self) -> str:
+        return self.data.decode(errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a command ended."""
+
+    exit_code: int
+    """As a shell would give it: 128 + n when signal n ended it."""
+    stdout: Captured
+    stderr: Captured
+    seconds: float
+    timed_out: bool = False
+    over_storage: bool = False
+    """It was killed because the box had written more than it may."""
+
+
+class Process(Protocol):
+    """A command under way."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        ...
+
+    def stdout(self) -> Captured:
+        """What it has written so far."""
+        ...
+
+    def stderr(self) -> Captured: ...
+
+    async def wait(self, timeout: float | None = None) -> Finished:
+        """Wait for the end; at the time limit kill the whole tree."""
+        ...
+
+    async def kill(self) -> None:
+        """Kill it and all that descends from it, and return when they are gone."""
+        ...
+
+
+class Box(Protocol):
+    """One open place. Files persist in it until it is closed; no process outlives the command it came from."""
+
+    workdir: str
+    """The working directory, as commands in the box see it."""
+    home: str
+    python: str
+    """A Python interpreter that commands in the box can run."""
+
+    async def start(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        stdin: bytes = b"",
+        output_limit: int = OUTPUT_LIMIT,
+    ) -> Process: ...
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        stdin: bytes = b"",
+        timeout: float | None = None,
+        output_limit: int = OUTPUT_LIMIT,
+    ) -> Finished: ...
+
+    async def connect(self, serve: Serve) -> str:
+        """Make a model port: processes started from now on reach `serve` at the returned http address."""
+        ...
+
+    async def read_file(self, path: str, limit: int = 64 << 20) -> bytes:
+        """A file by its path in the box; relative paths start at the working directory.
+
+        FileNotFoundError when there is none; SandboxError when it is no plain file or larger than the limit.
+        """
+        ...
+
+    async def write_file(self, path: str, data: bytes, mode: int = 0o644) -> None: ...
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy a folder of the host, whole, into a folder of the box."""
+        ...
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copy a folder of the box, whole, to a new folder of the host. Links that leave it are not followed."""
+        ...
+
+    async def mount(self, source: Path, target: str) -> None:
+        """Show a copy of a folder of the host, read-only, to commands started from now on."""
+        ...
+
+    async def seal(self) -> tuple[str, ...]:
+        """End the agent's part: kill every process and close the model port.
+
+        Commands run from now on belong to the judge: they have a new home and a new, empty /logs/verifier.
+        Returns the names of what the agent had left in /logs/verifier.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Kill every process and remove every file."""
+        ...
+
+
+class Sandbox(Protocol):
+    """A kind of place to run commands."""
+
+    name: str
+    own_root: bool
+    """Whether a box has its own file system root, so that /tests, /logs and /solution can be at their places."""
+
+    async def check(self) -> None:
+        """Raise UserError with what to do when this sandbox cannot work on this machine."""
+        ...
+
+    def open(self, limits: Limits, workdir: str = WORKDIR) -> AbstractAsyncContextManager[Box]:
+        """A new box; it is gone with all its processes and files when the context ends."""
+        ...

@@ -1,0 +1,53 @@
+"""The command line: one file per verb, which reads arguments, calls the API and prints."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from whet import __version__
+from whet.cli import clean, run, runs, scripted, show, tasks
+from whet.errors import UserError
+
+app = typer.Typer(
+    name="whet",
+    help="Run real coding agents on tasks in a sealed sandbox, record every model call, score the work.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command("run")(run.run)
+app.command("runs")(runs.runs)
+app.command("show")(show.show)
+app.add_typer(tasks.app, name="tasks")
+app.command("scripted")(scripted.scripted)
+app.command("clean")(clean.clean)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"whet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _whet(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line. What the user got wrong is one line and exit code 2, never a traceback."""
+    try:
+        app()
+    except UserError as error:
+        typer.echo(f"whet: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has read enough.
+        sys.stderr.close()
+        sys.exit(141)

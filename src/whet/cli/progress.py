@@ -1,0 +1,173 @@
+"""How a run is watched: a live display on a terminal, a line per rollout elsewhere, JSON lines for machines."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from whet.cli.tables import counted, duration, money, next_commands, percent, summary_table
+from whet.runs.run import Started
+from whet.runs.scheduler import Ended
+from whet.runs.store import Store
+from whet.runs.summary import Arm, Tally, arm_of, skill_names, total
+
+REFRESH_PER_SECOND = 4
+
+
+class Watcher(Protocol):
+    def on(self, event: Started | Ended) -> None: ...
+
+    def stopped(self, resume: str) -> None:
+        """The run was stopped before its end; this command continues it."""
+        ...
+
+
+@contextmanager
+def watcher(*, as_json: bool) -> Iterator[Watcher]:
+    """The right way to watch, for as long as the run lasts; then the summary."""
+    console = Console(stderr=False, highlight=False)
+    if as_json:
+        yield JsonLines(console)
+        return
+    progress = Progress(console)
+    if not console.is_terminal:
+        yield progress
+    else:
+        with Live(progress, console=console, refresh_per_second=REFRESH_PER_SECOND, transient=True) as live:
+            progress.live = live
+            yield progress
+    progress.summary()
+
+
+class Progress:
+    """Keeps the tallies of a run and draws them."""
+
+    def __init__(self, console: Console) -> None:
+        self.live: Live | None = None
+        self._console = console
+        self._started: Started | None = None
+        self._arms: dict[Arm, Tally] = {}
+        self._ended = 0
+        self._since = time.monotonic()
+        self._stopped = False
+
+    def on(self, event: Started | Ended) -> None:
+        match event:
+            case Started():
+                self._started, self._arms, self._since = event, event.arms, time.monotonic()
+                done = event.planned - event.pending
+                before = f", {counted(done, 'is', 'are')} done" if done else ""
+                self._console.print(
+                    f"{counted(event.planned, 'rollout', 'rollouts')}{before}; sandbox {event.sandbox}; {event.folder}"
+                )
+                self._forget_missing()
+            case Ended():
+                self._count(event)
+                if self.live is None:
+                    self._console.print(_line(event), soft_wrap=True)
+
+    def _forget_missing(self) -> None:
+        # What was missing before is tried again now.
+        for arm in self._arms.values():
+            arm.missing.clear()
+
+    def _count(self, event: Ended) -> None:
+        arm = self._arms[arm_of(event.row)]
+        arm.spend(event.result)
+        if not event.again:
+            self._ended += 1
+            arm.conclude(event.row.task, event.result)
+
+    def stopped(self, resume: str) -> None:
+        self._stopped = True
+        if self._started is not None:
+            self._console.print(f"\nstopped; continue with:\n  {resume}", soft_wrap=True)
+
+    def summary(self) -> None:
+        if self._started is None or self._stopped:
+            return
+        folder = self._started.folder
+        with Store.open_read(folder) as store:
+            names = skill_names(store)
+        self._console.print(summary_table(self._arms, names))
+        self._console.print(next_commands(folder, self._arms), soft_wrap=True)
+
+    def __rich__(self) -> Table:
+        """The live display: two lines."""
+        whole = total(self._arms.values())
+        done = whole.planned - whole.not_run
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row(
+            ProgressBar(total=max(1, whole.planned), completed=done, width=30),
+            f"{done}/{whole.planned}",
+            self._eta(whole),
+        )
+        rate = whole.pass_rate()
+        facts = [f"pass {percent(rate)}" if rate else "no score yet"]
+        facts += [f"[red]missing {cause} {count}[/red]" for cause, count in sorted(whole.missing.items())]
+        facts += [f"{whole.input_tokens:,} + {whole.output_tokens:,} tokens", money(whole.cost)]
+        outer = Table.grid()
+        outer.add_row(grid)
+        outer.add_row(Text.from_markup("  ".join(facts)))
+        return outer
+
+    def _eta(self, whole: Tally) -> str:
+        if not self._ended or not whole.not_run:
+            return ""
+        return f"about {duration((time.monotonic() - self._since) / self._ended * whole.not_run)} left"
+
+
+class JsonLines:
+    """Every event as one JSON object on a line."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def on(self, event: Started | Ended) -> None:
+        match event:
+            case Started():
+                self._print(
+                    event="started",
+                    run=str(event.folder),
+                    sandbox=event.sandbox,
+                    planned=event.planned,
+                    pending=event.pending,
+                )
+            case Ended():
+                self._print(
+                    event="attempt",
+                    rollout=event.row.id,
+                    task=event.row.task,
+                    agent=event.row.agent,
+                    model=event.row.model,
+                    skill=event.row.skill,
+                    sample=event.row.sample,
+                    attempt=event.attempt,
+                    again=event.again,
+                    score=event.result.score.value,
+                    cause=event.result.score.cause,
+                    reason=event.result.score.reason,
+                    flags=event.result.flags,
+                    spending=event.result.spending.model_dump(),
+                )
+
+    def stopped(self, resume: str) -> None:
+        self._print(event="stopped", resume=resume)
+
+    def _print(self, **fields: Any) -> None:
+        self._console.out(json.dumps(fields), highlight=False)
+
+
+def _line(event: Ended) -> Text:
+    row, score = event.row, event.result.score
+    shown = f"{score.value:.2f}" if score.value is not None else f"missing: {score.cause}"
+    again = ", trying again" if event.again else ""
+    flags = "".join(f" [{flag}]" for flag in event.result.flags)
+    return Text(f"  {row.id}  {shown}{again}  {row.task}  {row.agent}  {row.model}  {score.reason}{flags}")

@@ -1,0 +1,93 @@
+"""`whet run`: agents on tasks."""
+
+import shlex
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from whet.runs.run import Request
+
+
+def run(
+    tasks: Annotated[Path, typer.Argument(help="Task folder, .jsonl or .parquet file, or a folder of these.")],
+    agent: Annotated[
+        list[str] | None, typer.Option(help="Agent, or several: a,b. 'command:ARGV' runs any program.")
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Model of whet.toml, or several: a,b. 'scripted:FILE' plays a script.")
+    ] = None,
+    skill: Annotated[
+        list[str] | None, typer.Option(help="Skill folder, or several: a,b. 'none' is an arm without one.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(help="Rollouts of each task.", min=1)] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Rollouts at once.", min=1)] = None,
+    sandbox: Annotated[str | None, typer.Option(help="bubblewrap (default), or local (no isolation).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; by default a new one under runs/.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in --out; what is done is not repeated.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON lines.")] = False,
+) -> None:
+    """Run agents on tasks, record every model call and score the work."""
+    from whet.cli.loop import run_async
+    from whet.cli.progress import watcher
+    from whet.errors import UserError
+    from whet.runs.config import find_config, read_config
+    from whet.runs.run import Request
+    from whet.runs.run import run as run_request
+
+    config = read_config(find_config(Path.cwd()))
+    defaults = config.defaults
+    if resume and out is None:
+        raise UserError("--resume needs --out: the folder of the run to continue")
+    request = Request(
+        tasks=tasks,
+        out=out or _new_folder(),
+        agents=_names("agent", agent, defaults.agent),
+        models=_names("model", model, defaults.model),
+        skills=tuple(None if name == "none" else Path(name) for name in _names("skill", skill, "none")),
+        samples=samples or defaults.samples,
+        concurrency=concurrency or defaults.concurrency,
+        sandbox=sandbox or defaults.sandbox or "bubblewrap",
+        resume=resume,
+    )
+    if request.sandbox == "local":
+        typer.echo("sandbox 'local' isolates nothing: agents run as you, with your files and network", err=True)
+    with watcher(as_json=as_json) as watch:
+        try:
+            run_async(run_request(request, config, watch.on))
+        except KeyboardInterrupt:
+            watch.stopped(_resume_command(request))
+            raise
+
+
+def _names(option: str, given: list[str] | None, default: str | None) -> tuple[str, ...]:
+    from whet.errors import UserError
+
+    if not given:
+        if default is None:
+            raise UserError(f"--{option} is missing; expected it here, or '{option}' under [defaults] in whet.toml")
+        given = [default]
+    # A command line may hold commas of its own.
+    names = [name for value in given for name in ([value] if value.startswith("command:") else value.split(","))]
+    return tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
+
+
+def _new_folder() -> Path:
+    from whet.ids import new_name
+
+    return Path("runs", f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{new_name()[:4]}")
+
+
+def _resume_command(request: "Request") -> str:
+    """The command that continues a run, as it can be pasted."""
+    words = ["whet", *sys.argv[1:]]
+    if "--out" not in words and not any(word.startswith("--out=") for word in words):
+        words += ["--out", str(request.out)]
+    if "--resume" not in words:
+        words.append("--resume")
+    return shlex.join(words)

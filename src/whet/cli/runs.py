@@ -1,0 +1,41 @@
+"""`whet runs`: the runs in a folder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def runs(
+    folder: Annotated[Path, typer.Argument(help="Folder that holds run folders.")] = Path("runs"),
+) -> None:
+    """List runs with their scores."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from whet.cli.tables import percent
+    from whet.runs.store import DATABASE, Store
+    from whet.runs.summary import tally, total
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("run", "agents", "models", "done", "missing", "score [95 % interval]"):
+        table.add_column(Text(heading), overflow="fold")
+    found = sorted(folder.glob(f"*/{DATABASE}")) if folder.is_dir() else []
+    for database in found:
+        with Store.open_read(database.parent) as store:
+            arms = tally(store)
+        whole = total(arms.values())
+        mean = whole.mean()
+        table.add_row(
+            str(database.parent),
+            ", ".join(dict.fromkeys(agent for agent, _, _ in arms)),
+            ", ".join(dict.fromkeys(model for _, model, _ in arms)),
+            f"{whole.measured}/{whole.planned}",
+            str(whole.missing.total()),
+            Text(percent(mean) if mean else "-"),
+        )
+    if found:
+        Console(highlight=False).print(table)
+    else:
+        typer.echo(f"no runs in {folder}; whet run TASKS --agent loop --model NAME makes one")

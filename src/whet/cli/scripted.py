@@ -1,0 +1,20 @@
+"""`whet scripted`: serve a scripted model, to rehearse a set-up for free."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def scripted(
+    script: Annotated[Path, typer.Argument(help="The script, a TOML file.")],
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.", min=1, max=65535)] = 8080,
+    key: Annotated[str | None, typer.Option(help="Key that callers must present.")] = None,
+) -> None:
+    """Serve a scripted model as an OpenAI-compatible endpoint until you stop it."""
+    from whet.cli.loop import run_async
+    from whet.testing import read_script, serve
+
+    play = read_script(script)
+    typer.echo(f"{script} answers at http://127.0.0.1:{port}/v1 (Ctrl-C ends it)")
+    run_async(serve(play, port, key))

@@ -1,0 +1,151 @@
+"""`whet show`: a run's rollouts, or one rollout with its steps, judgements and logs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from whet.rollout import Result
+    from whet.runs.schema import AttemptRow, RolloutRow
+    from whet.runs.store import Store
+
+STEP_LIMIT = 1200
+"""Characters of one step that are shown."""
+
+
+def show(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    rollout: Annotated[str | None, typer.Argument(help="Rollout, by the beginning of its id.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show long steps and logs whole.")] = False,
+) -> None:
+    """Show a run, or one rollout: scores, steps, verification, logs."""
+    from rich.console import Console
+
+    from whet.runs.store import Store
+
+    console = Console(highlight=False)
+    with Store.open_read(run) as store:
+        if rollout is None:
+            _show_run(console, store)
+        else:
+            _show_rollout(console, store, _find(store, run, rollout), None if full else STEP_LIMIT)
+
+
+def _show_run(console: "Console", store: "Store") -> None:
+    from rich.table import Table
+
+    from whet.cli.tables import summary_table
+    from whet.rollout import Result
+    from whet.runs.summary import skill_names, tally
+
+    names = skill_names(store)
+    attempts = {row.id: tries for row, tries in store.attempts_by_rollout()}
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("rollout", "task", "agent", "model", "skill", "sample", "score", "calls", "tokens", "why"):
+        table.add_column(heading, overflow="fold" if heading in {"agent", "why"} else "ellipsis")
+    for row in store.rollouts():
+        tries = attempts.get(row.id, [])
+        last = tries[-1] if tries else None
+        result = Result.model_validate_json(last.result) if last and last.result else None
+        table.add_row(
+            *(row.id, row.task, row.agent, row.model, names[row.skill], str(row.sample)),
+            _score(last),
+            str(result.spending.calls) if result else "",
+            f"{result.spending.input_tokens + result.spending.output_tokens:,}" if result else "",
+            _why(result),
+        )
+    console.print(table)
+    console.print(summary_table(tally(store), names))
+
+
+def _score(last: "AttemptRow | None") -> str:
+    if last is None:
+        return "[dim]not run[/dim]"
+    if last.value is not None:
+        return f"{last.value:.2f}"
+    return f"[red]missing: {last.cause or 'under way'}[/red]"
+
+
+def _why(result: "Result | None") -> str:
+    if result is None:
+        return ""
+    flags = " ".join(f"\\[{flag}]" for flag in result.flags)
+    return f"{result.score.reason} {flags}".strip()
+
+
+def _find(store: "Store", run: Path, beginning: str) -> "RolloutRow":
+    from whet.errors import UserError
+
+    matches = [row for row in store.rollouts() if row.id.startswith(beginning)]
+    if len(matches) != 1:
+        found = "none does" if not matches else f"{len(matches)} do"
+        raise UserError(f"{run}: expected one rollout whose id begins with '{beginning}'; {found} (whet show {run})")
+    return matches[0]
+
+
+def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: int | None) -> None:
+    from whet.rollout import Result
+    from whet.runs.summary import skill_names
+
+    arm = f"agent {row.agent}  model {row.model}  skill {skill_names(store)[row.skill]}"
+    console.print(f"[bold]{row.id}[/bold]  task {row.task}  {arm}  sample {row.sample}")
+    attempts = store.attempts_of(row.id)
+    if not attempts:
+        console.print("not run yet")
+    for attempt in attempts[:-1]:
+        console.print(f"attempt {attempt.number}: missing: {attempt.cause}")
+    for attempt in attempts[-1:]:
+        result = Result.model_validate_json(attempt.result) if attempt.result else None
+        console.print(f"attempt {attempt.number}: score {_score(attempt)}  {_why(result)}")
+        if result is not None:
+            _show_facts(console, result)
+        _show_steps(console, store, attempt.id, limit)
+        if result is not None:
+            _show_judgements(console, result, limit)
+        for name, data in store.logs(attempt.id).items():
+            _section(console, name, data.decode(errors="replace"), limit)
+
+
+def _show_facts(console: "Console", result: "Result") -> None:
+    from whet.cli.tables import money
+
+    spent, report = result.spending, result.report
+    phases = "  ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
+    console.print(
+        f"{spent.calls} calls  {spent.input_tokens:,} + {spent.output_tokens:,} tokens  {money(spent.cost)}  {phases}"
+    )
+    if report is not None:
+        console.print(f"agent {report.stop}, exit code {report.exit_code}", end="\n")
+        _section(console, "answer", report.text, None)
+
+
+def _show_steps(console: "Console", store: "Store", attempt: int, limit: int | None) -> None:
+    from whet.trace.steps import steps
+
+    for number, step in enumerate(steps(store.exchanges(attempt)), 1):
+        calls = "\n".join(f"→ {name} {arguments}" for name, arguments in step.calls)
+        _section(console, f"{number} {step.role}", "\n".join(filter(None, (step.text, calls))), limit)
+
+
+def _show_judgements(console: "Console", result: "Result", limit: int | None) -> None:
+    for name, score in result.judgements.items():
+        shown = f"{score.value:g}" if score.value is not None else f"missing ({score.cause})"
+        _section(console, f"judge {name}: {shown}", score.reason, limit)
+        for command in score.details.get("commands", []):
+            title = f"$ {command['command']}  (exit code {command['exit_code']}, {command['seconds']} s)"
+            _section(console, title, command["output"], limit)
+
+
+def _section(console: "Console", title: str, text: str, limit: int | None) -> None:
+    from rich.text import Text
+
+    if not text.strip():
+        return
+    if limit is not None and len(text) > limit:
+        half = limit // 2
+        text = f"{text[:half]}\n[... {len(text) - 2 * half} characters left out; --full shows them ...]\n{text[-half:]}"
+    console.print(Text(f"\n── {title}", style="bold"))
+    console.print(Text(text.rstrip()), soft_wrap=True)

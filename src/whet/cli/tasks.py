@@ -1,0 +1,67 @@
+"""`whet tasks`: look at tasks and prove them."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from whet.runs.check import Check
+    from whet.scoring import Score
+
+app = typer.Typer(help="Look at tasks and prove them.", no_args_is_help=True)
+
+
+@app.callback()
+def _tasks() -> None:
+    pass
+
+
+@app.command("check")
+def check(
+    path: Annotated[Path, typer.Argument(help="Task folder, .jsonl or .parquet file, or a folder of these.")],
+    sandbox: Annotated[str, typer.Option(help="bubblewrap, or local (no isolation).")] = "bubblewrap",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per task.")] = False,
+) -> None:
+    """Validate tasks and prove each: its solution must score 1, and doing nothing must not."""
+    from whet.cli.loop import run_async
+    from whet.runs.check import Verdict
+    from whet.runs.check import check as prove
+    from whet.sandbox import sandbox_named
+    from whet.tasks import read_tasks
+
+    async def run() -> bool:
+        good = True
+        async for found in prove(read_tasks(path), sandbox_named(sandbox)):
+            typer.echo(_as_json(found) if as_json else _as_line(found))
+            good = good and found.verdict is not Verdict.BROKEN
+        return good
+
+    if not run_async(run()):
+        raise typer.Exit(1)
+
+
+def _as_line(found: "Check") -> str:
+    scores = f"solution {_shown(found.solution)}, nothing {_shown(found.nothing)}" if found.solution else ""
+    notes = "".join(f"\n{'':11}warning: {warning}" for warning in found.task.warnings)
+    return f"{found.verdict:<10} {found.task.id}  {scores}{'  ' + found.reason if found.reason else ''}{notes}".rstrip()
+
+
+def _as_json(found: "Check") -> str:
+    return json.dumps(
+        {
+            "task": found.task.id,
+            "verdict": found.verdict,
+            "reason": found.reason,
+            "solution": found.solution and found.solution.value,
+            "nothing": found.nothing and found.nothing.value,
+            "warnings": found.task.warnings,
+        }
+    )
+
+
+def _shown(score: "Score | None") -> str:
+    if score is None:
+        return "-"
+    return f"{score.value:g}" if score.value is not None else f"missing ({score.cause})"

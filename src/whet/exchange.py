@@ -1,0 +1,87 @@
+"""Exchange: one model call as it went over the wire. The gateway makes them; everything else derives from them."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class CallError(StrEnum):
+    """Why a call did not end well."""
+
+    REFUSED = "refused"
+    """No connection to the model's endpoint."""
+    TIMEOUT = "timeout"
+    """The endpoint was silent for too long."""
+    STATUS = "status"
+    """The endpoint answered with an error status."""
+    AUTH = "auth"
+    """The endpoint refused the key."""
+    CUT = "cut"
+    """The reply ended before its end."""
+    MALFORMED = "malformed"
+    """The reply is not what the dialect promises."""
+    HUNG_UP = "hung_up"
+    """The agent closed the connection before the reply was complete."""
+    SEALED = "sealed"
+    """The session was closed while the call was under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one or many calls. `input` is everything the model read, cached or not."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(self.input + other.input, self.output + other.output, self.cache_read + other.cache_read)
+
+
+Headers = tuple[tuple[str, str], ...]
+
+
+def is_event_stream(headers: Headers) -> bool:
+    """Whether the content type says that the body is server-sent events."""
+    return any(
+        name.lower() == "content-type" and value.lower().startswith("text/event-stream") for name, value in headers
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One model call, raw. Secrets are already taken out of headers and bodies."""
+
+    session: str
+    index: int
+    """Counts the calls of a session from 0, in order of arrival."""
+    dialect: str
+    path: str
+    request_headers: Headers
+    request: bytes
+    """The body as the agent meant it: decompressed, otherwise untouched."""
+    upstream: str
+    """Address the call was sent to."""
+    status: int | None
+    """Status of the final reply; None when there was none."""
+    response_headers: Headers
+    response: bytes
+    """The body as received, to its end or to where it was cut."""
+    attempts: int
+    """How often it was sent; more than 1 after retries."""
+    error: CallError | None
+    started: float
+    """Seconds since the epoch."""
+    first_byte: float | None
+    ended: float
+    usage: Usage | None
+    """None when the reply does not say."""
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the reply came as server-sent events."""
+        return is_event_stream(self.response_headers)
+
+
+Recorder = Callable[[Exchange], Awaitable[None]]
+"""Commits an exchange; the terminal event goes out when it returns."""

@@ -1,0 +1,7 @@
+"""The HTTP server between agents and models: it passes calls through live and records every one of them."""
+
+from whet.gateway.gateway import Gateway
+from whet.gateway.session import Session
+from whet.gateway.upstream import Model
+
+__all__ = ["Gateway", "Model", "Session"]

@@ -1,0 +1,48 @@
+"""Gateway: the one place that all model calls pass. It opens sessions and shares their connections to the models."""
+
+import asyncio
+import weakref
+from types import TracebackType
+from typing import Self
+
+from whet.errors import UserError, did_you_mean
+from whet.exchange import Recorder
+from whet.gateway.dialects import DIALECTS
+from whet.gateway.session import Session
+from whet.gateway.upstream import Model, Upstream
+from whet.redact import Redactor
+
+
+class Gateway:
+    """Stands between agents and models.
+
+    async with Gateway(Redactor([key])) as gateway:
+        session = gateway.open_session("rollout-1", model, record)
+        url = await session.listen()
+    """
+
+    _upstream: Upstream
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        # Whoever opened a session closes it and lets go of it; only those that are left over are closed here.
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+    async def __aenter__(self) -> Self:
+        self._upstream = Upstream()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.gather(*(session.close() for session in self._sessions))
+        await self._upstream.close()
+
+    def open_session(self, session_id: str, model: Model, record: Recorder) -> Session:
+        """A session for one rollout. It answers on the sockets that it is given with `serve` or `listen`."""
+        if model.dialect not in DIALECTS:
+            hint = did_you_mean(model.dialect, DIALECTS)
+            raise UserError(f"model '{model.name}': key 'dialect' is '{model.dialect}'; {hint}")
+        session = Session(session_id, model, record, self._redactor, self._upstream)
+        self._sessions.add(session)
+        return session

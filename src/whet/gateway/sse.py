@@ -1,0 +1,50 @@
+"""Server-sent events as bytes: cutting a stream into whole events, and reading the data out of recorded ones."""
+
+import re
+from collections.abc import Iterator
+
+_EVENT_END = re.compile(rb"\n\r?\n")
+_LONGEST_END = 3
+_DATA = re.compile(rb"^data:[ ]?([^\r\n]*)", re.MULTILINE)
+
+
+class EventFramer:
+    """Cuts chunks, however they are split, into whole events. Every byte is searched once.
+
+    >>> framer = EventFramer()
+    >>> framer.feed(b"data: a\\n\\nda"), framer.feed(b"ta: b\\n\\n")
+    ([b'data: a\\n\\n'], [b'data: b\\n\\n'])
+    """
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The events that are whole now."""
+        search_from = max(0, len(self._pending) - _LONGEST_END + 1)
+        self._pending += chunk
+        events, start = [], 0
+        while end := _EVENT_END.search(self._pending, max(start, search_from)):
+            events.append(bytes(self._pending[start : end.end()]))
+            start = end.end()
+        del self._pending[:start]
+        return events
+
+    def rest(self) -> bytes:
+        """What came after the last whole event."""
+        return bytes(self._pending)
+
+
+def data_lines(body: bytes) -> Iterator[bytes]:
+    """The data of each event, first to last. Model servers send one line of data per event."""
+    return (match[1] for match in _DATA.finditer(body))
+
+
+def data_lines_from_end(body: bytes, containing: bytes) -> Iterator[bytes]:
+    """The data lines with this text in them, last to first, without looking at what comes before a hit."""
+    end = len(body)
+    while (hit := body.rfind(containing, 0, end)) >= 0:
+        start = body.rfind(b"\n", 0, hit) + 1
+        if line := _DATA.match(body, start):
+            yield line[1]
+        end = start

@@ -1,0 +1,202 @@
+"""One attempt: one task, one agent, one model, one skill, one sample number; from an empty box to a score."""
+
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from whet.agents import Agent, AgentReport, Assignment, Endpoint, Stop
+from whet.box import Box, Sandbox, SandboxError
+from whet.exchange import CallError, Recorder, Usage
+from whet.gateway import Gateway, Model, Session
+from whet.redact import Redactor
+from whet.scoring import Cause, Score, Work, combine, judges_of
+from whet.skill import Skill
+from whet.tasks import Task, resolve_env
+
+PLANTED_REWARD = "planted-reward"
+"""Flag of a rollout whose agent wrote into the verifier's folder. What it wrote was not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """What is to be attempted."""
+
+    id: str
+    task: Task
+    agent: Agent
+    model: Model
+    skill: Skill | None
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What all rollouts of a run share."""
+
+    sandbox: Sandbox
+    gateway: Gateway
+    redactor: Redactor
+    host_env: Mapping[str, str]
+    """Where `${NAME}` in a task's variables is looked up."""
+
+
+class Spending(BaseModel):
+    """What an attempt cost, as the gateway counted it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    uncounted_calls: int = 0
+    """Calls whose reply did not say how many tokens it took."""
+    cost: float | None = None
+    """Dollars; None when the model's price or a call's tokens are not known."""
+
+
+class Result(BaseModel):
+    """What came of an attempt. A failure is a result too: a missing score with its cause."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    score: Score
+    judgements: dict[str, Score] = Field(default_factory=dict)
+    report: AgentReport | None = None
+    spending: Spending = Spending()
+    flags: tuple[str, ...] = ()
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Wall time of each phase."""
+
+
+class SetupError(Exception):
+    """A set-up command of the task failed."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What is known so far; becomes the result whatever happens next."""
+
+    judgements: dict[str, Score] = field(default_factory=dict)
+    report: AgentReport | None = None
+    session: Session | None = None
+    flags: tuple[str, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.monotonic() - started, 4)
+
+
+async def attempt(rollout: Rollout, workshop: Workshop, record: Recorder) -> Result:
+    """Attempt a rollout once. Only a failing recorder raises: a run that cannot be recorded must stop."""
+    progress = _Progress()
+    try:
+        score = await _attempt(rollout, workshop, record, progress)
+    except SandboxError as error:
+        score = Score.missing(Cause.SANDBOX, str(error))
+    except SetupError as error:
+        score = Score.missing(Cause.SETUP, str(error))
+    except Exception as error:  # noqa: BLE001 - a defect must not end the run; it is kept, whole, as data
+        score = Score.missing(Cause.INTERNAL, repr(error), traceback=traceback.format_exc())
+    if progress.session is not None and progress.session.record_error is not None:
+        raise progress.session.record_error
+    result = Result(
+        score=score,
+        judgements=progress.judgements,
+        report=progress.report,
+        spending=spending_of(progress.session, rollout.model),
+        flags=progress.flags,
+        seconds=progress.seconds,
+    )
+    return Result.model_validate_json(workshop.redactor.text(result.model_dump_json()))
+
+
+async def _attempt(rollout: Rollout, workshop: Workshop, record: Recorder, progress: _Progress) -> Score:
+    task, where = rollout.task, f"task '{rollout.task.id}'"
+    env = resolve_env(task.env, workshop.host_env, where)
+    async with workshop.sandbox.open(task.limits, task.workdir) as box:
+        with progress.phase("setup"):
+            await prepare(box, task, rollout.skill, env)
+        progress.session = session = workshop.gateway.open_session(rollout.id, rollout.model, record)
+        try:
+            with progress.phase("agent"):
+                url = await (box.connect(session.serve) if rollout.agent.in_box else session.listen())
+                endpoint = Endpoint(url, session.secret, rollout.model.upstream_name)
+                progress.report = await rollout.agent.run(Assignment(task, box, endpoint, rollout.skill, env))
+        finally:
+            await session.close()
+        planted = await box.seal()
+        if planted:
+            progress.flags = (PLANTED_REWARD,)
+        failure = machinery_failure(progress.report, session)
+        if failure is not None:
+            return failure
+        with progress.phase("judge"):
+            verify_env = {**env, **resolve_env(task.verify_env, workshop.host_env, where)}
+            work = Work(task, box, progress.report.text, verify_env)
+            for judge in judges_of(task):
+                progress.judgements[judge.name] = await judge.judge(work)
+        return combine(progress.judgements)
+
+
+async def prepare(box: Box, task: Task, skill: Skill | None, env: Mapping[str, str]) -> None:
+    """Put into the box what the agent starts with: files, attachments, the skill; then run the task's set-up."""
+    if task.workspace is not None:
+        await box.upload(task.workspace, box.workdir)
+    for name, content in task.files.items():
+        await box.write_file(name, content.encode() if isinstance(content, str) else content)
+    for attachment in task.attachments:
+        await box.write_file(f"attachments/{attachment.name}", attachment.read_bytes())
+    if skill is not None:
+        await box.upload(skill.folder, f"{box.home}/.agents/skills/{skill.name}")
+    deadline = time.monotonic() + task.limits.setup_sec
+    for command in task.setup:
+        left = max(0.001, deadline - time.monotonic())
+        done = await box.exec(["bash", "-c", command], env=env, timeout=left)
+        if done.exit_code != 0:
+            ending = "ran out of time" if done.timed_out else f"exit code {done.exit_code}"
+            raise SetupError(f"set-up command {command!r}: {ending}: {done.stderr.text.strip()[-500:]}")
+
+
+def machinery_failure(report: AgentReport, session: Session) -> Score | None:
+    """A missing score when the agent was let down, None when its work can be judged."""
+    if session.auth_failed:
+        return Score.missing(Cause.AUTH, "the model's endpoint refused the key")
+    if session.last_error in {
+        CallError.REFUSED,
+        CallError.TIMEOUT,
+        CallError.STATUS,
+        CallError.CUT,
+        CallError.MALFORMED,
+    }:
+        return Score.missing(Cause.MODEL, f"the last model call failed: {session.last_error}")
+    if report.stop is Stop.CRASHED and session.calls == 0:
+        last_words = report.stderr.strip()[-500:] or f"exit code {report.exit_code}"
+        return Score.missing(Cause.AGENT, f"the agent failed before its first model call: {last_words}")
+    return None
+
+
+def spending_of(session: Session | None, model: Model) -> Spending:
+    if session is None:
+        return Spending()
+    return Spending(
+        calls=session.calls,
+        input_tokens=session.usage.input,
+        output_tokens=session.usage.output,
+        uncounted_calls=session.calls_without_usage,
+        cost=None if session.calls_without_usage else cost_of(session.usage, model),
+    )
+
+
+def cost_of(usage: Usage, model: Model) -> float | None:
+    """Dollars for these tokens; None when the model's price is not known."""
+    if model.price_input is None or model.price_output is None:
+        return None
+    return (usage.input * model.price_input + usage.output * model.price_output) / 1e6

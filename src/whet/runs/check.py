@@ -1,0 +1,84 @@
+"""Proving tasks: the task's own solution must score 1, and doing nothing must not."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from whet.agents import agent_named
+from whet.box import Sandbox
+from whet.errors import UserError
+from whet.exchange import Exchange
+from whet.gateway import Gateway, Model
+from whet.redact import Redactor
+from whet.rollout import Rollout, Workshop, attempt
+from whet.runs.plan import check_tasks
+from whet.runs.statistics import passed
+from whet.scoring import Score
+from whet.tasks import Task
+
+NO_MODEL = Model(name="none", url="http://127.0.0.1:9", upstream_name="none", key=None)
+"""Neither the solution nor doing nothing calls a model."""
+
+
+class Verdict(StrEnum):
+    """What is known of a task."""
+
+    PROVED = "proved"
+    """The solution scores 1, doing nothing does not."""
+    READ = "read"
+    """It is well formed, and ships no solution to prove it with."""
+    ELSEWHERE = "elsewhere"
+    """It is well formed, and this sandbox cannot run it."""
+    BROKEN = "broken"
+    """The solution does not score 1, or doing nothing does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    task: Task
+    verdict: Verdict
+    reason: str = ""
+    solution: Score | None = None
+    nothing: Score | None = None
+
+
+async def check(tasks: Sequence[Task], sandbox: Sandbox, env: Mapping[str, str] = os.environ) -> AsyncIterator[Check]:
+    """Prove each task, in order."""
+    await sandbox.check()
+    redactor = Redactor([])
+    async with Gateway(redactor) as gateway:
+        workshop = Workshop(sandbox, gateway, redactor, env)
+        for task in tasks:
+            yield await _check(task, workshop)
+
+
+async def _check(task: Task, workshop: Workshop) -> Check:
+    try:
+        check_tasks([task], workshop.sandbox)
+    except UserError as error:
+        return Check(task, Verdict.ELSEWHERE, str(error))
+    if task.solution is None:
+        return Check(task, Verdict.READ, "ships no solution")
+    solution, nothing = await asyncio.gather(*(_score(task, agent, workshop) for agent in ("oracle", "nop")))
+    reason = _what_is_wrong(solution, nothing)
+    return Check(task, Verdict.BROKEN if reason else Verdict.PROVED, reason, solution, nothing)
+
+
+async def _score(task: Task, agent: str, workshop: Workshop) -> Score:
+    async def refuse(exchange: Exchange) -> None:
+        raise AssertionError(f"{agent} called a model: {exchange.path}")
+
+    rollout = Rollout(f"check-{agent}", task, agent_named(agent, {}), NO_MODEL, None)
+    return (await attempt(rollout, workshop, refuse)).score
+
+
+def _what_is_wrong(solution: Score, nothing: Score) -> str:
+    if solution.value is None:
+        return f"the solution could not be scored: {solution.reason}"
+    if not passed(solution.value):
+        return f"the solution scores {solution.value:g}, expected 1: {solution.reason}"
+    if nothing.value is not None and passed(nothing.value):
+        return "doing nothing scores 1"
+    return ""

@@ -1,0 +1,78 @@
+"""The plan of a run: tasks x agents x models x skills x samples, each rollout with a name that never changes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from whet.agents import AnyAgent
+from whet.box import Sandbox
+from whet.errors import UserError
+from whet.gateway import Model
+from whet.ids import digest
+from whet.rollout import Rollout
+from whet.runs.schema import RolloutRow, SkillRow, TaskRow
+from whet.scoring import judges_of
+from whet.skill import Skill
+from whet.tasks import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be run, in order."""
+
+    tasks: Sequence[Task]
+    agents: Mapping[str, AnyAgent]
+    models: Mapping[str, Model]
+    skills: Sequence[Skill | None]
+    samples: int
+
+    def rows(self) -> list[RolloutRow]:
+        """Every rollout. All tasks come once before any comes twice, so a run that is stopped early has breadth."""
+        cells = [
+            (task, agent, model, skill.digest if skill else "", sample)
+            for sample in range(self.samples)
+            for task in self.tasks
+            for agent in self.agents
+            for model in self.models
+            for skill in self.skills
+        ]
+        return [RolloutRow(rollout_id(*cell), ordinal, cell[0].id, *cell[1:]) for ordinal, cell in enumerate(cells)]
+
+    def rollout(self, row: RolloutRow) -> Rollout:
+        """What a row of the plan stands for."""
+        task = next(task for task in self.tasks if task.id == row.task)
+        skill = next((skill for skill in self.skills if skill and skill.digest == row.skill), None)
+        return Rollout(row.id, task, self.agents[row.agent], self.models[row.model], skill)
+
+    def task_rows(self) -> list[TaskRow]:
+        return [TaskRow(task.id, task.digest, task.origin, _public(task)) for task in self.tasks]
+
+    def skill_rows(self) -> list[SkillRow]:
+        return [SkillRow(skill.digest, skill.name, skill.text.encode()) for skill in self.skills if skill]
+
+
+def rollout_id(task: Task, agent: str, model: str, skill: str, sample: int) -> str:
+    """The same rollout has the same id in every run that plans it."""
+    parts = (task.id, task.digest, agent, model, skill, str(sample))
+    return digest(*(part.encode() for part in parts))[:12]
+
+
+def check_tasks(tasks: Sequence[Task], sandbox: Sandbox) -> None:
+    """UserError when a task cannot be run or judged here; before anything is spent."""
+    for task in tasks:
+        judges_of(task)
+        if task.unsupported is not None:
+            raise UserError(f"{task.origin}: not supported: {task.unsupported}")
+        if task.needs_image is not None:
+            raise UserError(
+                f"{task.origin}: needs {task.needs_image}; sandbox '{sandbox.name}' has no images, a container has"
+            )
+        if task.tests is not None and not sandbox.own_root:
+            raise UserError(
+                f"{task.origin}: its tests need /tests and /logs, which sandbox '{sandbox.name}' cannot give; "
+                "use --sandbox bubblewrap"
+            )
+
+
+def _public(task: Task) -> str:
+    # Inline files may be large, and the answer is not for casual eyes; the digest vouches for both.
+    return task.model_dump_json(exclude={"files", "answer"})

@@ -1,0 +1,106 @@
+"""A run from the request to the last stored result. The command line and Python programs start here."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import whet
+from whet.agents import AnyAgent, agent_named
+from whet.errors import UserError
+from whet.gateway import Gateway
+from whet.redact import Redactor
+from whet.rollout import Workshop
+from whet.runs.config import Config, model_config, model_key, open_model
+from whet.runs.plan import Plan, check_tasks
+from whet.runs.scheduler import Ended, open_run, run_plan
+from whet.runs.store import Store
+from whet.runs.summary import Arm, Tally, tally
+from whet.sandbox import DEFAULT, sandbox_named
+from whet.skill import read_skill
+from whet.tasks import read_tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to run, as a user names it."""
+
+    tasks: Path
+    out: Path
+    agents: tuple[str, ...]
+    models: tuple[str, ...]
+    skills: tuple[Path | None, ...] = (None,)
+    samples: int = 1
+    concurrency: int = 4
+    sandbox: str = DEFAULT
+    resume: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The run is open; what was done before is in the tallies."""
+
+    folder: Path
+    sandbox: str
+    planned: int
+    pending: int
+    arms: dict[Arm, Tally]
+
+
+Watch = Callable[[Started | Ended], None]
+
+
+async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, str] = os.environ) -> None:
+    """Run what is requested, or what is left of it, and tell `watch` how it goes."""
+    tasks = read_tasks(request.tasks)
+    sandbox = sandbox_named(request.sandbox)
+    check_tasks(tasks, sandbox)
+    agents = {name: agent_named(name, config.agents) for name in request.agents}
+    skills = [read_skill(path) if path else None for path in request.skills]
+    model_configs = {name: model_config(name, config) for name in request.models}
+    keys = [key for name, model in model_configs.items() if (key := model_key(name, model, env))]
+    redactor = Redactor([*keys, *secrets_in(env)])
+    await sandbox.check()
+    async with AsyncExitStack() as open_until_done:
+        models = {
+            name: await open_until_done.enter_async_context(open_model(name, model, env))
+            for name, model in model_configs.items()
+        }
+        plan = Plan(tasks, agents, models, skills, request.samples)
+        _refuse_changed_agents(request, agents)
+        about = {"version": whet.__version__, "sandbox": sandbox.name, "agents": _declared(agents)}
+        pending = open_run(request.out, plan, resume=request.resume, about=about)
+        with Store.open_read(request.out) as store:
+            watch(Started(request.out, sandbox.name, len(plan.rows()), len(pending), tally(store)))
+        gateway = await open_until_done.enter_async_context(Gateway(redactor))
+        workshop = Workshop(sandbox, gateway, redactor, env)
+        await run_plan(request.out, plan, pending, workshop, request.concurrency, watch)
+
+
+def secrets_in(env: Mapping[str, str]) -> list[str]:
+    """The values of an environment that look like secrets by their names.
+
+    >>> secrets_in({"OPENAI_API_KEY": "sk-0123456789abcdef", "HOME": "/home/somebody"})
+    ['sk-0123456789abcdef']
+    """
+    secret = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)($|_)")
+    return [value for name, value in env.items() if secret.search(name.upper()) and len(value) >= 16]
+
+
+def _declared(agents: Mapping[str, AnyAgent]) -> dict[str, object]:
+    return {name: agent.model_dump(mode="json") for name, agent in agents.items()}
+
+
+def _refuse_changed_agents(request: Request, agents: Mapping[str, AnyAgent]) -> None:
+    if not request.resume:
+        return
+    with Store.open_read(request.out) as store:
+        before = store.get("agents") or {}
+    for name, declared in _declared(agents).items():
+        if before.get(name, declared) != declared:
+            raise UserError(
+                f"agent '{name}' is not what it was when the run in {request.out} began; "
+                "start a new run with another --out"
+            )

@@ -1,0 +1,158 @@
+"""Runs a plan: so many rollouts at once, so many per model; each result is stored the moment it ends."""
+
+import asyncio
+import random
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from whet.errors import UserError
+from whet.exchange import Exchange
+from whet.rollout import Result, Workshop, attempt
+from whet.runs.plan import Plan
+from whet.runs.schema import RolloutRow
+from whet.runs.store import Store, StoreWriter
+from whet.scoring import Cause
+
+MAX_ATTEMPTS = 3
+"""How often a rollout is tried when the machinery fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An attempt has ended and is stored."""
+
+    row: RolloutRow
+    attempt: int
+    result: Result
+    again: bool
+    """It failed, and will be tried again."""
+
+
+Watch = Callable[[Ended], None]
+
+
+def open_run(folder: Path, plan: Plan, *, resume: bool, about: Mapping[str, object]) -> list[RolloutRow]:
+    """Make the run's store, or open it again, and write the plan into it. Returns what is still to be done."""
+    if folder.exists() and not resume and any(folder.iterdir()):
+        raise UserError(f"{folder}: exists already; continue it with --resume, or name another folder with --out")
+    try:
+        store = Store.open_write(folder) if resume else Store.create(folder)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
+    with store, store.atomic():
+        _refuse_changed_tasks(folder, store, plan)
+        store.add_tasks(plan.task_rows())
+        store.add_skills(plan.skill_rows())
+        store.add_rollouts(plan.rows())
+        store.interrupt_open_attempts()
+        for key, value in about.items():
+            store.set(key, value)
+        planned = {row.id for row in plan.rows()}
+        return [row for row in store.pending() if row.id in planned]
+
+
+async def run_plan(
+    folder: Path, plan: Plan, pending: Sequence[RolloutRow], workshop: Workshop, concurrency: int, watch: Watch
+) -> None:
+    """Do what is pending. Cancelling it stops cleanly: boxes die, what has ended is stored."""
+    queue = Queue(pending, {name: model.concurrency for name, model in plan.models.items()})
+    async with StoreWriter(folder) as writer:
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(min(concurrency, len(pending))):
+                    workers.create_task(_work(queue, plan, workshop, writer, watch))
+        except* UserError as stopped:
+            raise stopped.exceptions[0] from None
+
+
+async def _work(queue: "Queue", plan: Plan, workshop: Workshop, writer: StoreWriter, watch: Watch) -> None:
+    while (row := await queue.take()) is not None:
+        try:
+            await _until_measured(row, plan, workshop, writer, watch)
+        finally:
+            await queue.give_back(row)
+
+
+async def _until_measured(row: RolloutRow, plan: Plan, workshop: Workshop, writer: StoreWriter, watch: Watch) -> None:
+    rollout = plan.rollout(row)
+    backoff = random.Random(row.id)  # noqa: S311 - spreads retries; nothing secret
+    for number in range(1, MAX_ATTEMPTS + 1):
+        result = await _attempt_once(row, plan, workshop, writer)
+        cause = result.score.cause
+        again = cause is not None and cause.worth_retrying and number < MAX_ATTEMPTS
+        watch(Ended(row, number, result, again))
+        if cause is Cause.AUTH:
+            raise UserError(f"model '{row.model}': {rollout.model.url} refused the key; nothing more was run")
+        if not again:
+            return
+        await asyncio.sleep(backoff.uniform(0.5, 1) * 2 ** (number - 1))
+
+
+async def _attempt_once(row: RolloutRow, plan: Plan, workshop: Workshop, writer: StoreWriter) -> Result:
+    started = time.time()
+    number = await writer.do(lambda store: store.start_attempt(row.id, started))
+
+    async def record(exchange: Exchange) -> None:
+        await writer.do(lambda store: store.add_exchange(number, exchange))
+
+    result = await attempt(plan.rollout(row), workshop, record)
+    ended = time.time()
+    await writer.do(lambda store: _store_result(store, number, result, ended))
+    return result
+
+
+def _store_result(store: Store, attempt: int, result: Result, ended: float) -> None:
+    score, report = result.score, result.report
+    if report is not None:
+        # Logs are large and rarely read; results are small and read all at once.
+        store.add_log(attempt, "agent stdout", report.stdout.encode())
+        store.add_log(attempt, "agent stderr", report.stderr.encode())
+    body = result.model_dump_json(exclude={"report": {"stdout", "stderr"}}).encode()
+    # Only a measured score is final: what is missing is tried again when the run is resumed.
+    final = score.value is not None
+    store.finish_attempt(attempt, body, value=score.value, cause=score.cause, final=final, ended=ended)
+
+
+class Queue:
+    """The rollouts to be done, handed out in the order of the plan as far as each model has room."""
+
+    def __init__(self, rows: Sequence[RolloutRow], room: dict[str, int]) -> None:
+        self._waiting: dict[str, deque[RolloutRow]] = {}
+        for row in rows:
+            self._waiting.setdefault(row.model, deque()).append(row)
+        self._room = room
+        self._running: Counter[str] = Counter()
+        self._changed = asyncio.Condition()
+
+    async def take(self) -> RolloutRow | None:
+        """The next rollout; None when none is left."""
+        async with self._changed:
+            while any(self._waiting.values()):
+                ready = [
+                    rows for name, rows in self._waiting.items() if rows and self._running[name] < self._room[name]
+                ]
+                if ready:
+                    row = min(ready, key=lambda rows: rows[0].ordinal).popleft()
+                    self._running[row.model] += 1
+                    return row
+                await self._changed.wait()
+            return None
+
+    async def give_back(self, row: RolloutRow) -> None:
+        """A rollout has ended: its model has room again."""
+        async with self._changed:
+            self._running[row.model] -= 1
+            self._changed.notify_all()
+
+
+def _refuse_changed_tasks(folder: Path, store: Store, plan: Plan) -> None:
+    before = {row.id: row.digest for row in store.tasks()}
+    for task in plan.tasks:
+        if before.get(task.id, task.digest) != task.digest:
+            raise UserError(
+                f"{task.origin}: task '{task.id}' has changed since the run in {folder} began; "
+                "a changed task is another measurement: start a new run with another --out"
+            )

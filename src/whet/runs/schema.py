@@ -1,0 +1,241 @@
+"""The tables of a run's database and their rows; how they are opened, and brought up to date from earlier versions."""
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from whet.errors import UserError
+from whet.scoring.score import Cause
+
+APPLICATION_ID = int.from_bytes(b"whet", "big")
+"""Marks an SQLite file as a run of whet."""
+
+BUSY_SEC = 10.0
+"""How long a connection waits while another one opens or closes the run."""
+
+_FIRST = f"""
+PRAGMA application_id = {APPLICATION_ID};
+
+CREATE TABLE blob (
+  id INTEGER PRIMARY KEY,
+  hash BLOB NOT NULL UNIQUE,
+  data BLOB NOT NULL
+);
+
+-- A body is a list of pieces; a row is its last piece, and `parent` is the list before it. Bodies that begin
+-- alike share rows. `prefix` is the hash of all bytes from the beginning of the body to the end of this piece.
+CREATE TABLE piece (
+  id INTEGER PRIMARY KEY,
+  parent INTEGER REFERENCES piece,
+  blob INTEGER NOT NULL REFERENCES blob,
+  prefix BLOB NOT NULL UNIQUE
+);
+
+CREATE TABLE run (
+  key TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE task (
+  id TEXT PRIMARY KEY,
+  digest TEXT NOT NULL,
+  origin TEXT NOT NULL,
+  spec TEXT NOT NULL
+);
+
+CREATE TABLE skill (
+  digest TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  body INTEGER NOT NULL REFERENCES blob
+);
+
+CREATE TABLE rollout (
+  id TEXT PRIMARY KEY,
+  ordinal INTEGER NOT NULL,
+  task TEXT NOT NULL REFERENCES task,
+  agent TEXT NOT NULL,
+  model TEXT NOT NULL,
+  skill TEXT NOT NULL,
+  sample INTEGER NOT NULL,
+  UNIQUE (task, agent, model, skill, sample)
+);
+
+-- An attempt that has ended has a value or the cause of its absence, never both and never neither.
+CREATE TABLE attempt (
+  id INTEGER PRIMARY KEY,
+  rollout TEXT NOT NULL REFERENCES rollout,
+  number INTEGER NOT NULL,
+  started REAL NOT NULL,
+  ended REAL,
+  value REAL CHECK (value BETWEEN 0 AND 1),
+  cause TEXT,
+  final INTEGER NOT NULL DEFAULT 0 CHECK (final IN (0, 1)),
+  result INTEGER REFERENCES blob,
+  UNIQUE (rollout, number),
+  CHECK (CASE WHEN ended IS NULL THEN value IS NULL AND cause IS NULL AND NOT final
+         ELSE (value IS NULL) <> (cause IS NULL) END)
+);
+CREATE UNIQUE INDEX attempt_final ON attempt (rollout) WHERE final;
+
+CREATE TABLE exchange (
+  id INTEGER PRIMARY KEY,
+  attempt INTEGER NOT NULL REFERENCES attempt,
+  idx INTEGER NOT NULL,
+  dialect TEXT NOT NULL,
+  path TEXT NOT NULL,
+  request_headers TEXT NOT NULL,
+  request INTEGER NOT NULL REFERENCES piece,
+  upstream TEXT NOT NULL,
+  status INTEGER,
+  response_headers TEXT NOT NULL,
+  response INTEGER NOT NULL REFERENCES blob,
+  attempts INTEGER NOT NULL,
+  error TEXT,
+  started REAL NOT NULL,
+  first_byte REAL,
+  ended REAL NOT NULL,
+  input_tokens INTEGER,
+  output_tokens INTEGER,
+  cache_read_tokens INTEGER,
+  UNIQUE (attempt, idx)
+);
+
+CREATE TABLE log (
+  attempt INTEGER NOT NULL REFERENCES attempt,
+  name TEXT NOT NULL,
+  blob INTEGER NOT NULL REFERENCES blob,
+  PRIMARY KEY (attempt, name)
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST,)
+"""Script n brings a database from version n to version n + 1. What has been released is never changed."""
+
+VERSION = len(MIGRATIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """A task of the run, as it was when the run began."""
+
+    id: str
+    digest: str
+    origin: str
+    spec: str
+    """JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkillRow:
+    """A skill that rollouts of the run carry."""
+
+    digest: str
+    name: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRow:
+    """One line of the plan."""
+
+    id: str
+    ordinal: int
+    """Its place in the plan."""
+    task: str
+    agent: str
+    model: str
+    skill: str
+    """Digest of the skill; empty without one."""
+    sample: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """One try at a rollout. A failed one stays, with its exchanges and logs."""
+
+    id: int
+    rollout: str
+    number: int
+    """Counts the attempts of a rollout from 1."""
+    started: float
+    ended: float | None
+    """None while it runs, or when the process that ran it was killed."""
+    value: float | None
+    cause: Cause | None
+    final: bool
+    """Its result is the rollout's result."""
+    result: bytes | None
+    """JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """A rollout that is done, with its final attempt."""
+
+    rollout: RolloutRow
+    attempt: AttemptRow
+
+
+def version_of(db: sqlite3.Connection) -> int:
+    """The schema version of an open database; 0 when it is new."""
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(db: sqlite3.Connection, migrations: Sequence[str] = MIGRATIONS) -> None:
+    """Apply the scripts that the database lacks, in order: all of them or none."""
+    missing = migrations[version_of(db) :]
+    if not missing:
+        return
+    try:
+        # executescript commits whatever is open before it starts, so the transaction is part of the script.
+        db.executescript(f"BEGIN IMMEDIATE; {';'.join(missing)}; PRAGMA user_version = {len(migrations)}; COMMIT")
+    except sqlite3.Error:
+        db.rollback()
+        raise
+
+
+def connect(path: Path, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connection:
+    """Open a database file in autocommit mode; UserError when it is none."""
+    try:
+        db = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=BUSY_SEC, isolation_level=None
+        )
+    except sqlite3.Error as error:
+        raise UserError(f"{path}: cannot be opened: {error}") from error
+    db.row_factory = sqlite3.Row
+    try:
+        version_of(db)  # opening reads nothing; this does
+    except sqlite3.Error as error:
+        db.close()
+        raise UserError(f"{path}: expected the database of a run of whet: {error}") from error
+    return db
+
+
+def check_version(db: sqlite3.Connection, path: Path, oldest: int) -> None:
+    """UserError unless this is a run of whet, of a version between `oldest` and the one of this file."""
+    found = version_of(db)
+    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID or not found:
+        raise UserError(f"{path}: expected a run of whet; this is some other database")
+    if found > VERSION:
+        raise UserError(f"{path}: the run has version {found}, this whet knows {VERSION}; use a newer whet")
+    if found < oldest:
+        raise UserError(f"{path}: the run has version {found}, this whet reads {oldest}; resume it once to convert it")
+
+
+def begin_writing(db: sqlite3.Connection) -> None:
+    """Set a connection up as the one that writes, and bring the tables up to date."""
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("PRAGMA foreign_keys = ON")
+    migrate(db)
+
+
+def end_writing(db: sqlite3.Connection) -> None:
+    """Fold SQLite's companion files into the one file, so that readers need not make them anew."""
+    # A reader that is still connected refuses this; then the companion files stay for it, and for the next writer.
+    with suppress(sqlite3.OperationalError):
+        db.execute("PRAGMA busy_timeout = 0")
+        db.execute("PRAGMA journal_mode = DELETE")

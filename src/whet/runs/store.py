@@ -1,0 +1,404 @@
+"""The store of one run: a single SQLite file `run.db` in the run folder, and the one thread that writes it."""
+
+import asyncio
+import fcntl
+import json
+import os
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any, Generic, Literal, Self, TypeVar
+
+from whet.errors import UserError
+from whet.exchange import CallError, Exchange, Headers, Usage
+from whet.runs import schema
+from whet.runs.blobs import Blobs
+from whet.runs.schema import AttemptRow, ResultRow, RolloutRow, SkillRow, TaskRow
+from whet.scoring.score import Cause
+
+DATABASE = "run.db"
+LOCK = "run.lock"
+
+T = TypeVar("T")
+
+
+class Store:
+    """One open run. It belongs to the thread that opened it.
+
+    >>> with Store.create(Path("runs/first")) as store:
+    ...     store.set("samples", 4)
+    """
+
+    def __init__(self, db: sqlite3.Connection, lock: int | None = None) -> None:
+        """Not for callers: a store is made by `create`, `open_write` or `open_read`."""
+        self._db = db
+        self._lock = lock
+        self._blobs = Blobs(db)
+
+    @classmethod
+    def create(cls, folder: Path) -> Self:
+        """Make a new run in a folder, which is made when it is not there, and open it for writing."""
+        path = folder / DATABASE
+        with _locked(folder) as lock, _connected(path, "rwc") as db:
+            # A file without tables is what a process leaves that was killed while it created the run.
+            if schema.version_of(db) or db.execute("SELECT 1 FROM sqlite_master").fetchone():
+                raise UserError(f"{path}: there is a run already; expected a new folder")
+            schema.begin_writing(db)
+            return cls(db, lock)
+
+    @classmethod
+    def open_write(cls, folder: Path) -> Self:
+        """Open an existing run for writing. One process at a time may do so."""
+        path = _existing(folder)
+        with _locked(folder) as lock, _connected(path, "rw") as db:
+            schema.check_version(db, path, oldest=1)
+            schema.begin_writing(db)
+            return cls(db, lock)
+
+    @classmethod
+    def open_read(cls, folder: Path) -> Self:
+        """Open a run for reading: finished, being written, or left behind by a killed process. Makes no file."""
+        path = _existing(folder)
+        with _connected(path, "ro") as db:
+            schema.check_version(db, path, oldest=schema.VERSION)
+            return cls(db)
+
+    def close(self) -> None:
+        """Close it, and let other processes write it."""
+        if self._lock is not None:
+            schema.end_writing(self._db)
+        self._db.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
+        """All that is written within is committed together, or not at all. May be nested."""
+        self._db.execute("SAVEPOINT step")
+        try:
+            yield
+            self._db.execute("RELEASE step")
+        except BaseException:
+            if self.in_transaction:
+                self._db.execute("ROLLBACK TO step")
+                self._db.execute("RELEASE step")
+            raise
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether something is uncommitted. SQLite drops a whole transaction by itself when the disk is full."""
+        return self._db.in_transaction
+
+    def set(self, key: str, value: Any) -> None:
+        """Keep a JSON value under a name."""
+        self._db.execute("INSERT OR REPLACE INTO run VALUES (?, ?)", (key, json.dumps(value)))
+
+    def get(self, key: str) -> Any:
+        """The JSON value under a name; None when there is none."""
+        row = self._db.execute("SELECT value FROM run WHERE key = ?", (key,)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def add_tasks(self, tasks: Iterable[TaskRow]) -> None:
+        """Add tasks; those that are there already stay as they are."""
+        with self.atomic():
+            self._db.executemany("INSERT OR IGNORE INTO task VALUES (?, ?, ?, ?)", map(astuple, tasks))
+
+    def tasks(self) -> list[TaskRow]:
+        """All tasks, in the order in which they were added."""
+        return [TaskRow(*row) for row in self._db.execute("SELECT * FROM task ORDER BY rowid")]
+
+    def add_skills(self, skills: Iterable[SkillRow]) -> None:
+        """Add skills; those that are there already stay as they are."""
+        with self.atomic():
+            self._db.executemany(
+                "INSERT OR IGNORE INTO skill VALUES (?, ?, ?)",
+                ((skill.digest, skill.name, self._blobs.put_blob(skill.body)) for skill in skills),
+            )
+
+    def skills(self) -> list[SkillRow]:
+        """All skills, in the order in which they were added."""
+        rows = self._db.execute("SELECT digest, name, body FROM skill ORDER BY rowid").fetchall()
+        return [SkillRow(digest, name, self._blobs.get_blob(body)) for digest, name, body in rows]
+
+    def add_rollouts(self, rollouts: Iterable[RolloutRow]) -> None:
+        """Add lines to the plan; those that are there already stay as they are."""
+        with self.atomic():
+            self._db.executemany("INSERT OR IGNORE INTO rollout VALUES (?, ?, ?, ?, ?, ?, ?)", map(astuple, rollouts))
+
+    def rollouts(self) -> list[RolloutRow]:
+        """The whole plan, in its order."""
+        return [RolloutRow(*row) for row in self._db.execute("SELECT * FROM rollout ORDER BY ordinal")]
+
+    def pending(self) -> list[RolloutRow]:
+        """The rollouts that have no result yet, in the order of the plan."""
+        rows = self._db.execute(
+            """SELECT * FROM rollout
+               WHERE NOT EXISTS (SELECT 1 FROM attempt WHERE attempt.rollout = rollout.id AND final)
+               ORDER BY ordinal"""
+        )
+        return [RolloutRow(*row) for row in rows]
+
+    def start_attempt(self, rollout: str, started: float) -> int:
+        """Note that an attempt at a rollout begins; its id."""
+        row = self._db.execute(
+            """INSERT INTO attempt (rollout, number, started)
+               SELECT ?1, coalesce(max(number), 0) + 1, ?2 FROM attempt WHERE rollout = ?1""",
+            (rollout, started),
+        ).lastrowid
+        assert row is not None
+        return row
+
+    def finish_attempt(
+        self, attempt: int, result: bytes, *, value: float | None, cause: Cause | None, final: bool, ended: float
+    ) -> None:
+        """Note how an attempt ended: its result as JSON, and either a value or the cause of its absence."""
+        with self.atomic():
+            blob = self._blobs.put_blob(result)
+            changed = self._db.execute(
+                """UPDATE attempt SET result = ?, value = ?, cause = ?, final = ?, ended = ?
+                   WHERE id = ? AND ended IS NULL""",
+                (blob, value, cause, final, ended, attempt),
+            ).rowcount
+            if not changed:
+                raise ValueError(f"attempt {attempt} is not under way")
+
+    def interrupt_open_attempts(self) -> int:
+        """End the attempts that a killed process left open, at their last sign of life; how many there were.
+        To be called before any attempt is started."""
+        return self._db.execute(
+            """UPDATE attempt SET cause = ?,
+                 ended = max(started, coalesce((SELECT max(ended) FROM exchange WHERE attempt = attempt.id), started))
+               WHERE ended IS NULL""",
+            (Cause.INTERRUPTED,),
+        ).rowcount
+
+    def attempts_of(self, rollout: str) -> list[AttemptRow]:
+        """All attempts at a rollout, in order."""
+        return self._attempts("SELECT * FROM attempt WHERE rollout = ? ORDER BY number", rollout)
+
+    def attempts_by_rollout(self) -> list[tuple[RolloutRow, list[AttemptRow]]]:
+        """The whole plan in its order, each rollout with all its attempts in order."""
+        attempts: dict[str, list[AttemptRow]] = {}
+        for attempt in self._attempts("SELECT * FROM attempt ORDER BY number"):
+            attempts.setdefault(attempt.rollout, []).append(attempt)
+        return [(rollout, attempts.get(rollout.id, [])) for rollout in self.rollouts()]
+
+    def results(self) -> list[ResultRow]:
+        """All rollouts that are done, in the order of the plan."""
+        return [
+            ResultRow(rollout, attempt)
+            for rollout, attempts in self.attempts_by_rollout()
+            for attempt in attempts
+            if attempt.final
+        ]
+
+    def add_exchange(self, attempt: int, exchange: Exchange) -> None:
+        """Add one model call to an attempt."""
+        usage = exchange.usage
+        with self.atomic():
+            values = (
+                attempt,
+                exchange.index,
+                exchange.dialect,
+                exchange.path,
+                json.dumps(exchange.request_headers),
+                self._blobs.put_body(exchange.request),
+                exchange.upstream,
+                exchange.status,
+                json.dumps(exchange.response_headers),
+                self._blobs.put_blob(exchange.response),
+                exchange.attempts,
+                exchange.error,
+                exchange.started,
+                exchange.first_byte,
+                exchange.ended,
+                *(astuple(usage) if usage else (None, None, None)),
+            )
+            self._db.execute(f"INSERT INTO exchange VALUES (NULL{', ?' * len(values)})", values)  # noqa: S608
+
+    def exchanges(self, attempt: int) -> list[Exchange]:
+        """All model calls of an attempt, in order of arrival, as they were given. The session is the attempt's id."""
+        rows = self._db.execute("SELECT * FROM exchange WHERE attempt = ? ORDER BY idx", (attempt,)).fetchall()
+        bodies = self._blobs.get_bodies({row["request"] for row in rows})
+        replies = self._blobs.get_blobs({row["response"] for row in rows})
+        return [_exchange(row, bodies[row["request"]], replies[row["response"]]) for row in rows]
+
+    def add_log(self, attempt: int, name: str, data: bytes) -> None:
+        """Keep a named log of an attempt."""
+        with self.atomic():
+            self._db.execute("INSERT INTO log VALUES (?, ?, ?)", (attempt, name, self._blobs.put_blob(data)))
+
+    def logs(self, attempt: int) -> dict[str, bytes]:
+        """The logs of an attempt by name."""
+        rows = self._db.execute("SELECT name, blob FROM log WHERE attempt = ? ORDER BY name", (attempt,)).fetchall()
+        return {name: self._blobs.get_blob(blob) for name, blob in rows}
+
+    def _attempts(self, query: str, *values: object) -> list[AttemptRow]:
+        rows = self._db.execute(query, values).fetchall()
+        results = self._blobs.get_blobs({row["result"] for row in rows if row["result"] is not None})
+        return [_attempt(row, results.get(row["result"])) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request(Generic[T]):
+    work: Callable[[Store], T]
+    done: Future[T]
+
+
+class StoreWriter:
+    """Writes a run from an event loop. One thread owns the store; what is asked for while it is busy is committed
+    together in its next transaction.
+
+    >>> async with StoreWriter(folder) as writer:
+    ...     attempt = await writer.do(lambda store: store.start_attempt("r1", time.time()))
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._queue: deque[_Request[Any]] = deque()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="whet-store")
+
+    async def __aenter__(self) -> Self:
+        opening = self._thread.submit(Store.open_write, self._folder)
+        try:
+            self._store = await asyncio.wrap_future(opening)
+        except BaseException:
+            self._thread.shutdown(wait=False)
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        # The thread works in order of arrival: all that was asked for is written first, even if this is cancelled.
+        closing = self._thread.submit(self._store.close)
+        self._thread.shutdown(wait=False)
+        await asyncio.shield(asyncio.wrap_future(closing))
+
+    async def do(self, work: Callable[[Store], T]) -> T:
+        """Run `work` in the writer's thread, all or nothing; return when it is committed. It is done even if the
+        caller is cancelled meanwhile. It may run twice (only the last time counts), so it should only use the store.
+        """
+        request = _Request(work, Future[T]())
+        self._queue.append(request)
+        self._thread.submit(self._commit_queued)
+        return await asyncio.shield(asyncio.wrap_future(request.done))
+
+    def _commit_queued(self) -> None:
+        # Every request submits this once; the first call takes all that wait, and the later ones find nothing.
+        batch = [self._queue.popleft() for _ in range(len(self._queue))]
+        if batch:
+            self._commit(batch)
+
+    def _commit(self, batch: list[_Request[Any]]) -> None:
+        try:
+            with self._store.atomic():
+                outcomes = [self._run(request) for request in batch]
+        except Exception as lost:  # noqa: BLE001 - handed to whoever asked
+            if len(batch) == 1:
+                batch[0].done.set_exception(lost)
+            else:
+                # Each alone, so that the one that is too large for the disk fails alone.
+                for request in batch:
+                    self._commit([request])
+            return
+        for request, outcome in zip(batch, outcomes, strict=True):
+            outcome(request.done)
+
+    def _run(self, request: _Request[T]) -> Callable[["Future[T]"], None]:
+        """Run one request; what to tell its future once the transaction is committed."""
+        try:
+            with self._store.atomic():
+                result = request.work(self._store)
+        except Exception as error:
+            if not self._store.in_transaction:
+                raise
+            failure = error
+            return lambda done: done.set_exception(failure)
+        return lambda done: done.set_result(result)
+
+
+def _existing(folder: Path) -> Path:
+    path = folder / DATABASE
+    if not path.is_file():
+        raise UserError(f"{folder}: expected a run folder, with a file {DATABASE} in it")
+    return path
+
+
+@contextmanager
+def _connected(path: Path, mode: Literal["ro", "rw", "rwc"]) -> Iterator[sqlite3.Connection]:
+    """A connection that is closed again when its set-up fails."""
+    db = schema.connect(path, mode)
+    try:
+        yield db
+    except BaseException:
+        db.close()
+        raise
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[int]:
+    """The right to write a run, given back when the set-up fails or the file descriptor is closed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UserError(f"{folder}: expected a folder that can be written: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield lock
+    except BlockingIOError as error:
+        os.close(lock)
+        raise UserError(f"run {folder} is being written by another process") from error
+    except BaseException:
+        os.close(lock)
+        raise
+
+
+def _attempt(row: sqlite3.Row, result: bytes | None) -> AttemptRow:
+    return AttemptRow(
+        id=row["id"],
+        rollout=row["rollout"],
+        number=row["number"],
+        started=row["started"],
+        ended=row["ended"],
+        value=row["value"],
+        cause=None if row["cause"] is None else Cause(row["cause"]),
+        final=bool(row["final"]),
+        result=result,
+    )
+
+
+def _exchange(row: sqlite3.Row, request: bytes, response: bytes) -> Exchange:
+    tokens = row["input_tokens"], row["output_tokens"], row["cache_read_tokens"]
+    return Exchange(
+        session=str(row["attempt"]),
+        index=row["idx"],
+        dialect=row["dialect"],
+        path=row["path"],
+        request_headers=_headers(row["request_headers"]),
+        request=request,
+        upstream=row["upstream"],
+        status=row["status"],
+        response_headers=_headers(row["response_headers"]),
+        response=response,
+        attempts=row["attempts"],
+        error=None if row["error"] is None else CallError(row["error"]),
+        started=row["started"],
+        first_byte=row["first_byte"],
+        ended=row["ended"],
+        usage=None if None in tokens else Usage(*tokens),
+    )
+
+
+def _headers(text: str) -> Headers:
+    return tuple((name, value) for name, value in json.loads(text))

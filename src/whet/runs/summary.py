@@ -1,0 +1,104 @@
+"""What a run says so far: means with intervals, pass rates, and what is missing and why, never mixed with zero."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from whet.rollout import Result
+from whet.runs.schema import RolloutRow
+from whet.runs.statistics import Interval, PassPoint, mean_interval, pass_curve, passed
+from whet.runs.store import Store
+from whet.scoring import Cause
+
+Arm = tuple[str, str, str]
+"""Agent, model and skill: what is compared with what."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts one arm of a run, rollout by rollout."""
+
+    planned: int = 0
+    values: dict[str, list[float]] = field(default_factory=dict)
+    """Scores by task."""
+    missing: Counter[Cause] = field(default_factory=Counter)
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+    """Dollars; None as soon as one part is not known."""
+    seconds: float = 0.0
+    flags: Counter[str] = field(default_factory=Counter)
+
+    def spend(self, result: Result) -> None:
+        """Count what an attempt cost; failed attempts cost too."""
+        spending = result.spending
+        self.input_tokens += spending.input_tokens
+        self.output_tokens += spending.output_tokens
+        known = self.cost is not None and (spending.cost is not None or spending.calls == 0)
+        self.cost = (self.cost or 0.0) + (spending.cost or 0.0) if known else None
+        self.seconds += sum(result.seconds.values())
+
+    def conclude(self, task: str, result: Result) -> None:
+        """Count what came of a rollout in the end."""
+        if result.score.value is not None:
+            self.values.setdefault(task, []).append(result.score.value)
+        elif result.score.cause is not None:
+            self.missing[result.score.cause] += 1
+        self.flags.update(result.flags)
+
+    @property
+    def measured(self) -> int:
+        return sum(map(len, self.values.values()))
+
+    @property
+    def not_run(self) -> int:
+        return self.planned - self.measured - self.missing.total()
+
+    def mean(self) -> Interval | None:
+        return mean_interval(self.values)
+
+    def pass_rate(self) -> Interval | None:
+        return mean_interval({task: [float(passed(v)) for v in values] for task, values in self.values.items()})
+
+    def passes(self) -> list[PassPoint]:
+        return pass_curve({task: [passed(v) for v in values] for task, values in self.values.items()})
+
+
+def arm_of(row: RolloutRow) -> Arm:
+    return row.agent, row.model, row.skill
+
+
+def tally(store: Store) -> dict[Arm, Tally]:
+    """Every arm of a stored run."""
+    arms: dict[Arm, Tally] = {}
+    for row in store.rollouts():
+        arms.setdefault(arm_of(row), Tally()).planned += 1
+    for row, attempts in store.attempts_by_rollout():
+        arm = arms[arm_of(row)]
+        results = [Result.model_validate_json(attempt.result) for attempt in attempts if attempt.result is not None]
+        for result in results:
+            arm.spend(result)
+        if results:
+            arm.conclude(row.task, results[-1])
+    return arms
+
+
+def total(arms: Iterable[Tally]) -> Tally:
+    """All arms of a run as one, for a progress line."""
+    whole = Tally()
+    for arm in arms:
+        whole.planned += arm.planned
+        for task, values in arm.values.items():
+            whole.values.setdefault(task, []).extend(values)
+        whole.missing.update(arm.missing)
+        whole.input_tokens += arm.input_tokens
+        whole.output_tokens += arm.output_tokens
+        whole.cost = None if whole.cost is None or arm.cost is None else whole.cost + arm.cost
+        whole.seconds += arm.seconds
+        whole.flags.update(arm.flags)
+    return whole
+
+
+def skill_names(store: Store) -> Mapping[str, str]:
+    """Digest of a skill -> what people call it."""
+    return {"": "-", **{skill.digest: f"{skill.name}@{skill.digest[:6]}" for skill in store.skills()}}

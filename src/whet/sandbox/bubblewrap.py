@@ -1,0 +1,276 @@
+"""The default sandbox: bubblewrap, with every namespace its own and no network but the model port.
+
+Each command gets fresh namespaces over the same files. Nothing but files outlives a command: a daemon that an agent
+leaves behind is gone when the agent is, and the judge's commands never share a process or a network with it.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import shutil
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Protocol
+
+from whet.box import Box, SandboxError, Serve
+from whet.errors import UserError
+from whet.sandbox.folder import BoxFolder, box_folder, box_user
+from whet.sandbox.hostbox import HostBox, at_most, set_aside
+from whet.sandbox.process import ProcessEnd, TreeProcess, spawn, stdin_file
+from whet.tasks.task import WORKDIR, Limits
+
+MODEL_PORT = 41_100
+HOME = "/home/agent"
+JUDGE_HOME = "/home/judge"
+LAUNCHER = "/run/launcher.py"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+ETC = {
+    "passwd": "agent:x:1000:1000:agent:/home/agent:/bin/bash\n",
+    "group": "agent:x:1000:\n",
+    "hosts": "127.0.0.1 localhost\n::1 localhost\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+}
+HOST_ETC = ("alternatives", "ca-certificates", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "ssl")
+
+
+class HasFileno(Protocol):
+    def fileno(self) -> int: ...
+
+
+class Bubblewrap:
+    """Opens boxes. Linux with unprivileged user namespaces and the `bwrap` program."""
+
+    name = "bubblewrap"
+    own_root = True
+
+    async def check(self) -> None:
+        if sys.platform != "linux":
+            raise UserError("sandbox 'bubblewrap' needs Linux; --sandbox local runs without any isolation")
+        packages = {"bwrap": "bubblewrap"} | dict.fromkeys(("prlimit", "setpriv", "choom"), "util-linux")
+        for program, package in packages.items():
+            if shutil.which(program) is None:
+                raise UserError(
+                    f"sandbox 'bubblewrap' needs the program '{program}'; install it: apt-get install {package}"
+                )
+        try:
+            async with self.open(Limits()) as box:
+                done = await box.exec(["true"], timeout=30)
+        except SandboxError as error:
+            raise UserError(
+                f"sandbox 'bubblewrap' does not work here: {error}; "
+                "unprivileged user namespaces must be allowed (sysctl kernel.unprivileged_userns_clone=1, "
+                "kernel.apparmor_restrict_unprivileged_userns=0), or use --sandbox local, which isolates nothing"
+            ) from error
+        if done.exit_code != 0:
+            raise UserError(f"sandbox 'bubblewrap' does not work here: {done.stderr.text.strip()}")
+
+    @asynccontextmanager
+    async def open(self, limits: Limits, workdir: str = WORKDIR) -> AsyncIterator[Box]:
+        async with box_folder(box_user()) as folder:
+            box = BubblewrapBox(folder, limits, workdir)
+            try:
+                yield box
+            finally:
+                await asyncio.shield(box.close())
+
+
+class BubblewrapBox(HostBox):
+    def __init__(self, folder: BoxFolder, limits: Limits, workdir: str) -> None:
+        places = {workdir: "work", HOME: "home", "/tmp": "tmp", "/logs": "logs"}  # noqa: S108 - paths in the box
+        if len(places) < 4 or workdir.split("/")[1] in {
+            "usr",
+            "etc",
+            "proc",
+            "dev",
+            "bin",
+            "lib",
+            "lib64",
+            "run",
+            "sbin",
+        }:
+            raise SandboxError(f"working directory '{workdir}' is a place that the box needs for itself")
+        super().__init__(folder, limits, places, workdir, HOME)
+        for name in ("agent", "verifier", "artifacts"):
+            folder.make(f"logs/{name}")
+        self._mounts: dict[str, Path] = {}
+        self._root, self.python = _root_arguments(folder)
+
+    async def connect(self, serve: Serve) -> str:
+        self._serve = serve
+        return f"http://127.0.0.1:{MODEL_PORT}"
+
+    async def mount(self, source: Path, target: str) -> None:
+        self._mounts[target] = await asyncio.to_thread(self._folder.hold_copy, source)
+
+    def _renew(self) -> tuple[str, ...]:
+        logs, judge_logs = self._places["/logs"], self._folder.make("judge-logs")
+        planted = set_aside(self._folder, logs, judge_logs)
+        self._places["/logs"] = judge_logs
+        self._places[JUDGE_HOME] = self._folder.make("judge-home")
+        return planted
+
+    async def _spawn(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: bytes, output_limit: int
+    ) -> TreeProcess:
+        with contextlib.ExitStack() as opened, contextlib.ExitStack() as when_it_fails:
+            info, info_fd = os.pipe()
+            opened.callback(os.close, info_fd)
+            when_it_fails.callback(os.close, info)
+            arguments = opened.enter_context(stdin_file(self._arguments(env, cwd, info_fd)))
+            fds = [info_fd, arguments.fileno()]
+            command = [*self._limit_argv(), *argv]
+            channel: socket.socket | None = None
+            if self._serve is not None:
+                channel, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+                opened.enter_context(far_end)
+                when_it_fails.enter_context(channel)
+                fds.append(far_end.fileno())
+                launcher = [self.python, "-I", "-S", LAUNCHER, str(far_end.fileno()), str(MODEL_PORT)]
+                command = [*self._limit_argv(), *launcher, *argv]
+            popen = spawn(
+                [*_as_box_user(self._folder.owner), "bwrap", "--args", str(arguments.fileno()), "--", *command],
+                stdin=opened.enter_context(stdin_file(stdin)),
+                env={"PATH": PATH},
+                pass_fds=fds,
+            )
+            when_it_fails.pop_all()
+        inside = Inside(info)
+        process = TreeProcess(popen, inside.kill, output_limit)
+        try:
+            if not await inside.started():
+                done = await process.wait()
+                raise SandboxError(done.stderr.text.strip() or f"bwrap ended with exit code {done.exit_code}")
+            if channel is not None and self._serve is not None:
+                await _receive_listener(channel, self._serve, process)
+        except BaseException:
+            await asyncio.shield(_stop(inside, process))
+            raise
+        finally:
+            if channel is not None:
+                channel.close()
+        return process
+
+    def _arguments(self, env: Mapping[str, str], cwd: str, info_fd: int) -> bytes:
+        """The options of bwrap, handed over in a file: neither the paths nor the variables show in a process list."""
+        options = [
+            *("--die-with-parent", "--new-session", "--unshare-all", "--clearenv", "--info-fd", str(info_fd)),
+            *("--uid", "1000", "--gid", "1000", "--hostname", "box"),
+            *self._root,
+        ]
+        for path, folder in sorted(self._places.items()):  # a folder before what lies in it
+            options += ["--bind", str(folder), path]
+        for path, folder in self._mounts.items():
+            options += ["--ro-bind", str(folder), path]
+        home = JUDGE_HOME if self._sealed else HOME
+        base = {"PATH": PATH, "HOME": home, "USER": "agent", "LANG": "C.UTF-8", "TERM": "dumb", "TMPDIR": "/tmp"}  # noqa: S108
+        for name, value in {**base, **env}.items():
+            options += ["--setenv", name, value]
+        options += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", cwd]
+        return b"\0".join(os.fsencode(option) for option in options) + b"\0"
+
+    def _limit_argv(self) -> list[str]:
+        # The count of processes is limited from inside, where it is counted for this user namespace alone.
+        processes = at_most(resource.RLIMIT_NPROC, self._limits.processes)
+        return ["prlimit", f"--nproc={processes}", *super()._limit_argv()[1:]]
+
+
+class Inside:
+    """The first process of a box's process namespace. When it has ended, every process of the namespace has."""
+
+    def __init__(self, info_fd: int) -> None:
+        self._end = asyncio.create_task(_inner_end(info_fd))
+
+    async def started(self) -> bool:
+        return await asyncio.shield(self._end) is not None
+
+    async def kill(self) -> None:
+        end = await self._end
+        if end is not None:
+            await end.kill()
+
+
+async def _stop(inside: Inside, process: TreeProcess) -> None:
+    # Not before bwrap has told the id: killed just before that, it would leave a child that waits for it for ever.
+    await inside.started()
+    await process.kill()
+
+
+def _as_box_user(owner: int | None) -> list[str]:
+    first_to_go = ["choom", "-n", "900", "--"]  # when memory runs out, the kernel ends boxes before anything else
+    if owner is None:
+        return first_to_go
+    return ["setpriv", "--reuid", str(owner), "--regid", str(owner), "--clear-groups", *first_to_go]
+
+
+def _root_arguments(folder: BoxFolder) -> tuple[list[str], str]:
+    """The read-only root: programs and libraries of the host, a made-up /etc, and nothing else of it."""
+    options = ["--ro-bind", "/usr", "/usr"]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+        path = Path("/", name)
+        if path.is_symlink():
+            options += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            options += ["--ro-bind", str(path), str(path)]
+    support = folder.path / "support"
+    support.mkdir(mode=0o755)
+    support.chmod(0o755)
+    for name, text in ETC.items():
+        _write_public(support / name, text)
+        options += ["--ro-bind", str(support / name), f"/etc/{name}"]
+    for name in HOST_ETC:
+        options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    _write_public(support / "launcher.py", files("whet.sandbox").joinpath("launcher.py").read_text())
+    options += ["--ro-bind", str(support / "launcher.py"), LAUNCHER]
+    options += ["--dev", "/dev", "--size", str(256 << 20), "--tmpfs", "/dev/shm", "--proc", "/proc"]  # noqa: S108
+    options += ["--symlink", "/tmp", "/var/tmp"]  # noqa: S108
+    python = shutil.which("python3", path=PATH)
+    if python is None:
+        # No Python where a box looks for programs: show it the one that runs whet.
+        options += ["--ro-bind", sys.base_prefix, sys.base_prefix]
+        python = str(Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}"))
+    return options, python
+
+
+def _write_public(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o644)
+
+
+async def _inner_end(info_fd: int) -> ProcessEnd | None:
+    """Watches the first process in the namespace, as bwrap tells its id; None when bwrap never got so far."""
+    told = bytearray()
+    with os.fdopen(info_fd, "rb", buffering=0) as info:
+        while b"}" not in told:
+            await _readable(info)
+            data = info.read(4096)
+            if not data:
+                return None
+            told += data
+    return ProcessEnd(json.loads(told)["child-pid"])
+
+
+async def _readable(file: HasFileno) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(file, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(file)
+
+
+async def _receive_listener(channel: socket.socket, serve: Serve, process: TreeProcess) -> None:
+    """Take the listening socket that the launcher bound in the namespace, and have it served."""
+    await _readable(channel)
+    _, fds, _, _ = socket.recv_fds(channel, 16, 1)
+    if not fds:
+        done = await process.wait()
+        raise SandboxError(f"the model port could not be opened in the box: {done.stderr.text.strip()}")
+    await serve(socket.socket(fileno=fds[0]))

@@ -1,0 +1,64 @@
+"""Score: a number in [0, 1], or missing with its cause. Missing is never zero."""
+
+from enum import StrEnum
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Cause(StrEnum):
+    """Why a score is missing. Each is a failure of the machinery, never of the agent's work."""
+
+    SANDBOX = "sandbox"
+    """The box could not be opened or a command in it could not be started."""
+    SETUP = "setup"
+    """A set-up command of the task failed."""
+    AGENT = "agent"
+    """The agent's program did not start, or crashed before it did anything."""
+    MODEL = "model"
+    """The model did not answer: refused connection, 429 or 5xx after retries, a hang, a broken reply."""
+    AUTH = "auth"
+    """The model's endpoint refused the key. Trying again does not help."""
+    JUDGE = "judge"
+    """The judge failed: no reward file, an unreadable one, verification out of time."""
+    INTERRUPTED = "interrupted"
+    """whet itself was stopped while the rollout ran."""
+    INTERNAL = "internal"
+    """A defect of whet; the details hold the traceback."""
+
+    @property
+    def worth_retrying(self) -> bool:
+        """Whether the same rollout may go better next time."""
+        return self in {Cause.SANDBOX, Cause.AGENT, Cause.MODEL, Cause.INTERRUPTED}
+
+
+class Score(BaseModel):
+    """What one judge, or all judges of a rollout together, say.
+
+    >>> Score.of(0.5).value
+    0.5
+    >>> Score.missing(Cause.MODEL, "502 five times").cause
+    <Cause.MODEL: 'model'>
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    value: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    cause: Cause | None = None
+    reason: str = ""
+    """One line for people: why it is missing, or why it is what it is."""
+    details: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _number_or_cause(self) -> Self:
+        if (self.value is None) == (self.cause is None):
+            raise ValueError("a score is either a number or missing with a cause")
+        return self
+
+    @classmethod
+    def of(cls, value: float, reason: str = "", **details: Any) -> "Score":
+        return cls(value=value, reason=reason, details=details)
+
+    @classmethod
+    def missing(cls, cause: Cause, reason: str, **details: Any) -> "Score":
+        return cls(cause=cause, reason=reason, details=details)

@@ -1,0 +1,33 @@
+"""`verify`: shell commands run in the sealed box; the score is the share that exits 0."""
+
+from typing import Any
+
+from whet.box import Finished
+from whet.scoring.judge import Work
+from whet.scoring.score import Score
+
+TAIL = 4000
+
+
+class Verify:
+    name = "verify"
+
+    async def judge(self, work: Work) -> Score:
+        results = []
+        for command in work.task.verify:
+            done = await work.box.exec(["bash", "-c", command], env=work.env, timeout=work.seconds_left)
+            results.append(command_result(command, done))
+        good = sum(result["exit_code"] == 0 for result in results)
+        return Score.of(good / len(results), f"{good} of {len(results)} commands passed", commands=results)
+
+
+def command_result(command: str, done: Finished) -> dict[str, Any]:
+    """What is kept of a judge's command."""
+    output = done.stdout.text + done.stderr.text
+    return {
+        "command": command,
+        "exit_code": done.exit_code,
+        "output": output[-TAIL:],
+        "seconds": round(done.seconds, 3),
+        "timed_out": done.timed_out,
+    }

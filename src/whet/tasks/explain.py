@@ -1,0 +1,103 @@
+"""Turns what pydantic says about wrong data into lines that a user can act on: where, which key, what was expected."""
+
+import re
+from collections.abc import Sequence
+from reprlib import Repr
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from whet.errors import UserError, did_you_mean
+from whet.tasks.task import Limits, Tool
+
+SHOWN = 10
+"""How many problems of one file are shown."""
+
+_SECRET_KEYS = frozenset({"env", "verify_env", "solution_env", "headers"})
+_MODEL_AT: dict[str, type[BaseModel]] = {"limits": Limits, "tools": Tool}
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a table of keys and values",
+    "model_type": "a table of keys and values",
+    "greater_than": "a number greater than {gt:g}",
+    "greater_than_equal": "a number of at least {ge:g}",
+    "string_too_short": "text with at least {min_length} character(s)",
+    "string_too_long": "text with at most {max_length} characters",
+    "string_pattern_mismatch": "text that matches {pattern}",
+}
+
+
+def user_error(problems: Sequence[str]) -> UserError:
+    """The error to raise for these problems: the first ones, and how many there are besides."""
+    besides = [f"... and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+    return UserError("\n".join([*problems[:SHOWN], *besides]))
+
+
+def explain(error: ValidationError, where: str) -> list[str]:
+    """One line for each thing that is wrong."""
+    return [f"{where}: {_problem(detail)}" for detail in error.errors(include_url=False)]
+
+
+def key_path(parts: Sequence[int | str]) -> str:
+    """A key as a user would write it.
+
+    >>> key_path(["tools", 0, "name"]), key_path(["files", "a/b.txt"])
+    ('tools[0].name', "files['a/b.txt']")
+    """
+    path = ""
+    for part in parts:
+        plain = isinstance(part, str) and re.fullmatch(r"[\w-]+", part)
+        path += (f".{part}" if path else str(part)) if plain else f"[{part!r}]"
+    return path
+
+
+def _problem(detail: ErrorDetails) -> str:
+    kind, parts = detail["type"], detail["loc"]
+    key = key_path(parts)
+    if kind == "missing":
+        return f"key '{key}' is missing"
+    if kind == "extra_forbidden":
+        return f"unknown key '{key}'; {did_you_mean(str(parts[-1]), _MODEL_AT[str(parts[0])].model_fields)}"
+    expected = _expected(detail)
+    if not expected.startswith("expected "):
+        return f"key '{key}' {expected}"
+    if parts[-1] == "[key]":
+        return f"key '{key_path(parts[:-2])}' has the name {shown(parts[-2])}; {expected}"
+    value = "not shown here" if _SECRET_KEYS.intersection(parts) else shown(detail["input"])
+    return f"key '{key}' is {value}; {expected}"
+
+
+def _expected(detail: ErrorDetails) -> str:
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "literal_error":
+        return "expected one of: " + ", ".join(re.findall(r"'([^']*)'", context["expected"]))
+    if kind in _EXPECTED:
+        return "expected " + _EXPECTED[kind].format_map(context)
+    return f"expected otherwise: {detail['msg']}"
+
+
+def shown(value: Any) -> str:
+    """A value, short enough for a message. Tables and lists are only named: they may hold secrets deep inside."""
+    match value:
+        case dict():
+            return "a table"
+        case list() | tuple():
+            return "a list"
+        case int() if abs(value) > 1 << 64:
+            return "a very large number"
+        case _:
+            short = Repr()
+            short.maxstring = short.maxother = 80
+            return short.repr(value)

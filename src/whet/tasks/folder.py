@@ -1,0 +1,84 @@
+"""What lies in a task folder: its files and links, none of which may lead out of it, and the digest of them all."""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from whet.errors import UserError
+from whet.ids import digest
+
+_NOT_PART_OF_THE_TASK = frozenset({"README.md", ".gitignore", ".git"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file or symbolic link of a task folder."""
+
+    path: str
+    """Relative to the folder."""
+    executable: bool
+    target: str | None
+    """Where a link leads, relative to the folder; None for a file."""
+    absolute: bool = False
+    """Whether it is a link that is written as an absolute path."""
+
+    @property
+    def part(self) -> str:
+        """The top folder it lies in, or its own name."""
+        return self.path.split("/", 1)[0]
+
+    @property
+    def leaves_its_part(self) -> bool:
+        """Whether it is a link that leads nowhere once its top folder is placed elsewhere."""
+        return self.target is not None and (self.absolute or self.target.split("/", 1)[0] != self.part)
+
+
+def list_entries(folder: Path) -> list[Entry]:
+    """Every file and link that is part of the task, in one order on all machines. Links are not followed."""
+    root = folder.resolve()
+    return sorted(_walk(root, root), key=lambda entry: os.fsencode(entry.path))
+
+
+def folder_digest(folder: Path, entries: Sequence[Entry]) -> str:
+    """Digest of names, contents and executable bits."""
+    return digest(*(_entry_digest(folder, entry).encode() for entry in entries))
+
+
+def _walk(root: Path, directory: Path) -> Iterator[Entry]:
+    with os.scandir(directory) as items:
+        for item in items:
+            if directory == root and item.name in _NOT_PART_OF_THE_TASK:
+                continue
+            path = Path(item.path)
+            if item.is_symlink():
+                yield _link(root, path)
+            elif item.is_dir():
+                yield from _walk(root, path)
+            elif item.is_file():
+                executable = bool(item.stat().st_mode & stat.S_IXUSR)
+                yield Entry(path.relative_to(root).as_posix(), executable, None)
+            else:
+                raise UserError(f"{path}: is neither a file, a folder nor a link; expected only these in a task")
+
+
+def _link(root: Path, link: Path) -> Entry:
+    target = Path(os.path.realpath(link))
+    if not target.is_relative_to(root):
+        raise UserError(f"{link}: the link leads to {target}; expected links that stay inside the task folder")
+    if target.is_symlink() or link.is_relative_to(target):
+        raise UserError(f"{link}: the link leads back to itself; expected links without a cycle")
+    return Entry(
+        path=link.relative_to(root).as_posix(),
+        executable=False,
+        target=target.relative_to(root).as_posix(),
+        absolute=link.readlink().is_absolute(),
+    )
+
+
+def _entry_digest(folder: Path, entry: Entry) -> str:
+    path = os.fsencode(entry.path)
+    if entry.target is not None:
+        return digest(b"link", path, os.fsencode(entry.target))
+    return digest(b"program" if entry.executable else b"file", path, (folder / entry.path).read_bytes())

@@ -1,0 +1,136 @@
+"""Reads tasks from rows: one JSON object per line, or one row of a Parquet file, for each task."""
+
+import codecs
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+
+from whet.errors import UserError, did_you_mean
+from whet.ids import digest
+from whet.tasks.explain import explain, key_path, shown, user_error
+from whet.tasks.parquet import parquet_rows
+from whet.tasks.task import Task
+
+_KEYS = frozenset(
+    {"id", "instruction", "files", "attachments", "env", "workdir", "setup", "tools", "verify", "answer", "judge"}
+    | {"split", "tags", "metadata", "limits"}
+)
+_NOT_CONTENT = {"id", "origin", "digest", "files", "attachments"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    number: int
+    """Counts lines or rows from 1."""
+    where: str
+    data: bytes | Mapping[str, Any]
+
+
+def read_rows(file: Path) -> list[Task]:
+    """The tasks of a .jsonl or .parquet file. All rows are checked before the first problems are told."""
+    tasks: list[Task] = []
+    problems: list[str] = []
+    for row in _parquet(file) if file.suffix.lower() == ".parquet" else _jsonl(file):
+        try:
+            tasks.append(_task(row, file))
+        except UserError as error:
+            problems += str(error).splitlines()
+    if problems:
+        raise user_error(problems)
+    return tasks
+
+
+def _jsonl(file: Path) -> Iterator[_Row]:
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            if text.strip():
+                yield _Row(number, f"{file}:{number}", text)
+
+
+def _parquet(file: Path) -> Iterator[_Row]:
+    for number, values in enumerate(parquet_rows(file), 1):
+        yield _Row(number, f"{file}: row {number}", values)
+
+
+def _task(row: _Row, file: Path) -> Task:
+    values = _values(row)
+    attachments, problems = _attachments(values.get("attachments", []), file.parent, row.where)
+    problems += [
+        f"{row.where}: unknown key '{key_path([key])}'; {did_you_mean(key, _KEYS)}"
+        for key in values
+        if key not in _KEYS
+    ]
+    known = {key: value for key, value in values.items() if key in _KEYS}
+    try:
+        task = Task.model_validate(
+            {"id": f"{file.stem}-{row.number}", **known, "attachments": attachments, "origin": row.where}
+        )
+    except ValidationError as error:
+        raise UserError("\n".join([*problems, *explain(error, row.where)])) from error
+    if not (task.verify or task.judge or task.answer is not None):
+        problems.append(f"{row.where}: none of the keys 'verify', 'answer', 'judge' is given; expected at least one")
+    if problems:
+        raise UserError("\n".join(problems))
+    return task.model_copy(update={"digest": _digest(task)})
+
+
+def _values(row: _Row) -> dict[str, Any]:
+    """The keys and values that the row gives. A null says that the key is absent."""
+    values = _decode(row.data, row.where) if isinstance(row.data, bytes) else row.data
+    if not isinstance(values, Mapping):
+        raise UserError(f"{row.where}: the row is {shown(values)}; expected an object with keys and values")
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _decode(line: bytes, where: str) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except UnicodeDecodeError as error:
+        raise UserError(f"{where}: the line is not UTF-8; expected UTF-8 text") from error
+    except msgspec.DecodeError as error:
+        raise UserError(f"{where}: {error}; expected one JSON object per line") from error
+    except RecursionError as error:
+        raise UserError(f"{where}: the JSON is nested too deeply; expected one JSON object per line") from error
+
+
+def _attachments(names: Any, folder: Path, where: str) -> tuple[list[Path], list[str]]:
+    """The attached files, and what is wrong with the others."""
+    if not isinstance(names, list):
+        return [], [f"{where}: key 'attachments' is {shown(names)}; expected a list of files"]
+    paths: dict[str, Path] = {}
+    problems: list[str] = []
+    for index, name in enumerate(names):
+        path = _attachment(name, folder)
+        if path is not None and paths.setdefault(path.name, path) is path:
+            continue
+        expected = "a file in the folder of the rows file" if path is None else "a name that no other attachment has"
+        problems.append(f"{where}: key 'attachments[{index}]' is {shown(name)}; expected {expected}")
+    return list(paths.values()), problems
+
+
+def _attachment(name: Any, folder: Path) -> Path | None:
+    if not isinstance(name, str) or "\0" in name:
+        return None
+    root = folder.resolve()
+    path = root / name
+    inside = Path(os.path.realpath(path)).is_relative_to(root)
+    return path if inside and path.is_file() else None
+
+
+def _digest(task: Task) -> str:
+    """Digest of what the row says and of the files it attaches. Its name and its place do not count."""
+    # Without defaults, so that a field that whet gains one day does not make every task another one.
+    values = json.dumps(task.model_dump(mode="json", exclude=_NOT_CONTENT, exclude_defaults=True), sort_keys=True)
+    parts = [values.encode()]
+    for name, content in sorted(task.files.items()):
+        parts += [b"file", name.encode(), content.encode() if isinstance(content, str) else content]
+    for path in task.attachments:
+        parts += [b"attachment", path.name.encode(), path.read_bytes()]
+    return digest(*parts)

@@ -1,0 +1,191 @@
+"""Task: what to do, with what, how it is judged, within which limits. The readers beside this file make them."""
+
+import base64
+import binascii
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    field_validator,
+    model_validator,
+)
+
+WORKDIR = "/workspace"
+"""Where an agent works unless its task names another working directory."""
+
+
+def _inside(path: str) -> str:
+    pure = PurePosixPath(path)
+    outside = pure.is_absolute() or ".." in pure.parts or pure == PurePosixPath(".")
+    if outside or path.endswith("/") or "\0" in path:
+        raise ValueError("expected a relative path of a file that stays inside the working directory")
+    return path
+
+
+def _without_nul(text: str) -> str:
+    # No argument or variable of a process can hold one.
+    if "\0" in text:
+        raise ValueError("expected text without NUL characters")
+    return text
+
+
+def _content(value: object) -> object:
+    match value:
+        case str() | bytes():
+            return value
+        case {"base64": str() as encoded, **rest} if not rest:
+            try:
+                return base64.b64decode(encoded, validate=True)
+            except binascii.Error as error:
+                raise ValueError(f"is not valid base64 ({error}); expected base64 with its padding") from error
+        case _:
+            raise ValueError('expected text or {"base64": "..."}')
+
+
+def _content_as_json(content: str | bytes) -> str | dict[str, str]:
+    return content if isinstance(content, str) else {"base64": base64.b64encode(content).decode()}
+
+
+def _text_or_table(value: object) -> object:
+    if not isinstance(value, str | dict):
+        raise ValueError("expected text or a table of keys and values")
+    return value
+
+
+def _shallow(value: Any, levels: int = 50) -> Any:
+    # What is deeper cannot be written to a store.
+    if levels == 0:
+        raise ValueError("is nested too deeply; expected at most 50 levels")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _shallow(item, levels - 1)
+    return value
+
+
+RelativePath = Annotated[str, AfterValidator(_inside)]
+ProcessText = Annotated[str, AfterValidator(_without_nul)]
+Content = Annotated[str | bytes, BeforeValidator(_content), PlainSerializer(_content_as_json, when_used="json")]
+EnvName = Annotated[str, Field(pattern=r"^[^=\x00]+$")]
+Env = dict[EnvName, ProcessText]
+Split = Literal["train", "val", "test"]
+Judge = Annotated[str | dict[str, Any], BeforeValidator(_text_or_table), AfterValidator(_shallow)]
+
+
+class Limits(BaseModel):
+    """What one rollout of a task may use. Reaching a limit is a result, not a failure of the machinery."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    agent_sec: float = Field(default=1800.0, gt=0)
+    """Wall time of the agent."""
+    setup_sec: float = Field(default=600.0, gt=0)
+    """Wall time of all set-up commands together."""
+    verify_sec: float = Field(default=600.0, gt=0)
+    """Wall time of all verification together."""
+    memory_mb: int = Field(default=4096, gt=0)
+    """Memory of one process in the box."""
+    storage_mb: int = Field(default=4096, gt=0)
+    """What the box may write in all."""
+    processes: int = Field(default=1024, gt=0)
+    """Processes and threads alive in the box."""
+
+
+class Tool(BaseModel):
+    """A program that the task puts into the box."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")
+    description: str = ""
+    answer: str | None = None
+    """Fixed text that every call prints."""
+    script: str | None = None
+    """Shell script that makes the answer."""
+
+    @model_validator(mode="after")
+    def _answers_in_one_way(self) -> Self:
+        if (self.answer is None) == (self.script is None):
+            raise ValueError("has both or neither of 'answer' and 'script'; expected exactly one of them")
+        return self
+
+
+class Task(BaseModel):
+    """One thing to do.
+
+    >>> Task(id="add", instruction="Write 4 to answer.txt", verify=("grep -qx 4 answer.txt",)).limits.verify_sec
+    600.0
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64")
+
+    id: str = Field(min_length=1, max_length=200)
+    instruction: ProcessText = Field(min_length=1)
+    origin: str = ""
+    """Where it was read: a folder, or file:row. For messages to people."""
+    digest: str = ""
+    """Digest of all that defines the task, hidden files too. Two tasks with one digest are the same task."""
+
+    # What lies in the working directory when the agent starts.
+    workdir: str = Field(default=WORKDIR, pattern=r"^(/[^/\x00]+)+$")
+    workspace: Path | None = None
+    """Folder whose files start in the working directory."""
+    files: dict[RelativePath, Content] = Field(default_factory=dict)
+    """Files given inline: text, or bytes."""
+    attachments: tuple[Path, ...] = ()
+    """Files the instruction speaks of; placed under attachments/ in the working directory."""
+    env: Env = Field(default_factory=dict)
+    """Variables of every command in the box. A whole-value `${NAME}` or `${NAME:-default}` comes from the host."""
+    setup: tuple[ProcessText, ...] = ()
+    """Shell commands run before the agent starts."""
+    tools: tuple[Tool, ...] = ()
+
+    # How it is judged. None of this is in the box while the agent runs.
+    verify: tuple[ProcessText, ...] = ()
+    """Shell commands run after the box is sealed; the score is the share that exits 0."""
+    tests: Path | None = None
+    """Folder placed read-only at /tests after the box is sealed; its test.sh writes the reward file."""
+    verify_env: Env = Field(default_factory=dict)
+    answer: str | None = None
+    """The expected final answer."""
+    judge: Judge | None = None
+    """Which judge compares; by default what the fields above imply."""
+
+    solution: Path | None = None
+    """Folder whose solve.sh solves the task; placed at /solution by `whet tasks check` only."""
+    solution_env: Env = Field(default_factory=dict)
+
+    needs_image: str | None = None
+    """Why a sandbox without container images cannot run it, or None."""
+    unsupported: str | None = None
+    """What it asks for that no sandbox or agent here can give, or None."""
+    warnings: tuple[str, ...] = ()
+    """What its reader passed over, one line each. It does not keep the task from running."""
+
+    split: Split | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Annotated[dict[str, Any], AfterValidator(_shallow)] = Field(default_factory=dict)
+    limits: Limits = Limits()
+
+    @field_validator("files")
+    @classmethod
+    def _each_file_has_its_own_place(cls, files: dict[str, str | bytes]) -> dict[str, str | bytes]:
+        places = {PurePosixPath(path): path for path in files}
+        if len(places) < len(files):
+            raise ValueError("names one file twice; expected every path once")
+        for place, path in places.items():
+            folder = next((places[parent] for parent in place.parents if parent in places), None)
+            if folder is not None:
+                raise ValueError(f"has a file {folder!r} and a file {path!r} under it; expected a file or a folder")
+        return files
+
+    @field_validator("tools")
+    @classmethod
+    def _tools_have_different_names(cls, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        if len({tool.name for tool in tools}) < len(tools):
+            raise ValueError("names one tool twice; expected a different name for each")
+        return tools

@@ -1,0 +1,201 @@
+"""Script: what the scripted model says, and when. Written in TOML, or built in Python from the same parts."""
+
+import re
+import reprlib
+import tomllib
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from whet.errors import UserError, did_you_mean
+
+
+class Fault(StrEnum):
+    """How an answer goes wrong."""
+
+    UNAUTHORIZED = "401"
+    """The key is refused."""
+    RATE_LIMIT = "429"
+    """Too many requests."""
+    SERVER_ERROR = "500"
+    """The server failed."""
+    OVERLOADED = "529"
+    """The server has no room."""
+    HANG = "hang"
+    """No answer ever comes."""
+    REFUSE = "refuse"
+    """The connection is closed without an answer."""
+    CUT = "cut"
+    """The connection is closed in the middle of the answer."""
+    MALFORMED = "malformed"
+    """The answer is not valid JSON."""
+    EMPTY = "empty"
+    """The answer has no choices."""
+
+    @property
+    def status(self) -> int | None:
+        """The HTTP status of the faults that are one."""
+        return int(self.value) if self.value.isdigit() else None
+
+
+def _compile(pattern: object) -> object:
+    try:
+        return re.compile(pattern) if isinstance(pattern, str) else pattern
+    except re.error as error:
+        raise ValueError(f"expected a regular expression ({error})") from None
+
+
+Regex = Annotated[re.Pattern[str], BeforeValidator(_compile)]
+
+
+class ToolCall(BaseModel):
+    """A tool that the model asks for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(min_length=1)
+    arguments: dict[str, JsonValue] | str = Field(default_factory=dict)
+    """An object; or a string that is sent as it stands, to play arguments that are not valid JSON."""
+
+
+class Reply(BaseModel):
+    """One answer of the model: text, tools, or both; and how it is delivered or fails."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: str | None = None
+    tools: tuple[ToolCall, ...] = ()
+    delay: float = Field(default=0, ge=0, allow_inf_nan=False)
+    """Seconds before the first byte."""
+    chunk_delay: float = Field(default=0, ge=0, allow_inf_nan=False)
+    """Seconds between streamed chunks."""
+    fault: Fault | None = None
+    times: int | None = Field(default=None, ge=1)
+    """How often the fault strikes one and the same request body before the reply is played; None is always."""
+    retry_after: int | None = Field(default=None, ge=0)
+    """Seconds that the header `retry-after` of a 429 asks for."""
+
+    @model_validator(mode="after")
+    def _belongs_to_a_fault(self) -> Self:
+        if self.times is not None and self.fault is None:
+            raise ValueError("key 'times' counts a fault, and there is no key 'fault'")
+        if self.retry_after is not None and self.fault is not Fault.RATE_LIMIT:
+            raise ValueError("key 'retry_after' goes with fault '429' only")
+        return self
+
+
+class When(BaseModel):
+    """Which conversations a scene is for: every pattern that is given is found in them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    user: Regex | None = None
+    """In the text of some user message."""
+    system: Regex | None = None
+    """In the text of some system or developer message."""
+    last: Regex | None = None
+    """In the text of the last message, whoever wrote it."""
+
+
+class Scene(BaseModel):
+    """The answers to one kind of conversation: the first to a request that holds no assistant message yet, the
+    second to one that holds one, and so on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    name: str = ""
+    when: When = When()
+    replies: tuple[Reply, ...] = Field(alias="reply", min_length=1)
+
+
+class Script(BaseModel):
+    """All that the scripted model can play. The first scene that matches a conversation answers it.
+
+    >>> Script(scenes=(Scene(replies=(call("bash", command="ls"), say("Done."))),)).scenes[0].replies[1].text
+    'Done.'
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    scenes: tuple[Scene, ...] = Field(alias="scene")
+
+
+def say(text: str) -> Reply:
+    """A reply of text alone."""
+    return Reply(text=text)
+
+
+def call(tool: str, /, **arguments: JsonValue) -> Reply:
+    """A reply that asks for one tool."""
+    return Reply(tools=(ToolCall(name=tool, arguments=arguments),))
+
+
+def read_script(path: Path) -> Script:
+    """The script in a TOML file; UserError names the place of the first mistake."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"{path}: expected a script in TOML: {error}") from None
+    try:
+        return Script.model_validate(data)
+    except ValidationError as error:
+        raise UserError(f"{path}: {_explain(error.errors()[0], data)}") from None
+
+
+_PARTS: dict[str, tuple[str, type[BaseModel]]] = {
+    "scene": ("scene", Scene),
+    "scenes": ("scene", Scene),
+    "when": ("when", When),
+    "reply": ("reply", Reply),
+    "replies": ("reply", Reply),
+    "tools": ("tool", ToolCall),
+}
+
+_IN_TOML = {
+    "tuple_type": "expected a list",
+    "model_type": "expected a table",
+    "dict_type": "expected a table or a string",
+    "too_short": "expected at least one",
+    "invalid-json-value": "expected a value that JSON knows",
+}
+
+
+def _explain(error: ErrorDetails, data: dict[str, Any]) -> str:
+    places, part, key = _locate(error["loc"], data)
+    return ": ".join(filter(None, [", ".join(places), _complaint(error, part, key)]))
+
+
+def _locate(loc: tuple[int | str, ...], data: Any) -> tuple[list[str], type[BaseModel], str | None]:
+    """The places from the outside in, the kind of the innermost one, and the key in it when one is at fault."""
+    places: list[str] = []
+    part: type[BaseModel] = Script
+    for step, inner in zip(loc, (*loc[1:], None), strict=True):
+        if isinstance(step, int):
+            data = data[step]
+            name = data.get("name") if part is Scene and isinstance(data, dict) else None
+            places[-1] += f" {step + 1}" + (f" ({name})" if name else "")
+        elif step in _PARTS and inner is not None:
+            label, part = _PARTS[step]
+            places.append(label)
+            data = data[step]
+        else:
+            return places, part, step
+    return places, part, None
+
+
+def _complaint(error: ErrorDetails, part: type[BaseModel], key: str | None) -> str:
+    said = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+    expected = _IN_TOML.get(error["type"], said)
+    if key is None:
+        return expected
+    if error["type"] == "missing":
+        return f"key '{key}' is missing"
+    if error["type"] == "extra_forbidden":
+        known = [field.alias or name for name, field in part.model_fields.items()]
+        return f"key '{key}' is unknown; {did_you_mean(key, known)}"
+    return f"key '{key}' is {reprlib.repr(error['input'])}; {expected}"

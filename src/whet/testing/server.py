@@ -1,0 +1,192 @@
+"""The scripted model: an HTTP server on loopback that plays a script to whoever calls it like a real model."""
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from whet.errors import UserError
+from whet.testing import chat
+from whet.testing.play import reply_to
+from whet.testing.script import Fault, Reply, Script
+
+HOST = "127.0.0.1"
+_GRACE = 0.01
+"""Seconds that calls under way get when the server stops. Zero would mean no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One request as the scripted model received it."""
+
+    path: str
+    headers: Mapping[str, str]
+    """Their names match in any case."""
+    body: bytes
+
+
+class ScriptedModel:
+    """A scripted model that serves inside an `async with`, and remembers what it was sent.
+
+    >>> async def ask() -> None:
+    ...     async with ScriptedModel(Script(scenes=(Scene(replies=(say("Hello."),)),))) as model:
+    ...         print(model.url)  # http://127.0.0.1:34567; the API is below /v1
+    """
+
+    def __init__(self, script: Script, *, port: int = 0, key: str | None = None) -> None:
+        self.url = ""
+        self.requests: list[Received] = []
+        self._serving = _serving(_application(script, key, _remember(self.requests)), port)
+
+    async def __aenter__(self) -> Self:
+        self.url = await self._serving.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._serving.__aexit__(kind, error, traceback)
+
+
+async def serve(script: Script, port: int, key: str | None) -> None:
+    """Play a script on a port of this machine until cancelled."""
+    async with _serving(_application(script, key), port):
+        await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def _serving(application: web.Application, port: int) -> AsyncIterator[str]:
+    # Cancelling the handler when its client leaves ends the hangs that nobody waits for any more.
+    runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=_GRACE)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, HOST, port, backlog=1024).start()
+        except OSError as error:
+            raise UserError(f"port {port} on {HOST} cannot be opened: {error.strerror}") from None
+        yield f"http://{HOST}:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def _application(script: Script, key: str | None, *first: Middleware) -> web.Application:
+    demands = [] if key is None else [_demand(key)]
+    # No limit on the size of a request: long conversations pass aiohttp's default of 1 MiB.
+    application = web.Application(middlewares=[*first, *demands], client_max_size=0)
+    application.router.add_post("/v1/chat/completions", _Player(script).chat)
+    application.router.add_get("/v1/models", _models)
+    application.router.add_route("*", "/{path:.*}", _not_found)
+    return application
+
+
+def _remember(requests: list[Received]) -> Middleware:
+    @web.middleware
+    async def remember(request: web.Request, handler: Handler) -> web.StreamResponse:
+        requests.append(Received(request.path, request.headers, await request.read()))
+        return await handler(request)
+
+    return remember
+
+
+def _demand(key: str) -> Middleware:
+    expected = f"Bearer {key}".encode()
+
+    @web.middleware
+    async def demand(request: web.Request, handler: Handler) -> web.StreamResponse:
+        given = request.headers.get("authorization", "").encode(errors="surrogateescape")
+        if not secrets.compare_digest(given, expected):
+            return _error(401, "The scripted model was given another key than it was started with.")
+        return await handler(request)
+
+    return demand
+
+
+async def _models(_: web.Request) -> web.Response:
+    return web.Response(body=chat.models(), content_type="application/json")
+
+
+async def _not_found(http: web.Request) -> web.Response:
+    return _error(404, f"The scripted model has no route {http.method} {http.path}")
+
+
+def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    body = chat.error(status, message)
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+
+
+class _Player:
+    """Answers requests from a script, and keeps count of the faults that end after some times."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._strikes: Counter[str] = Counter()
+
+    async def chat(self, http: web.Request) -> web.StreamResponse:
+        try:
+            request = chat.read(await http.read())
+        except chat.BadRequestError as error:
+            return _error(400, str(error))
+        reply = reply_to(request.conversation, self._script)
+        fault = self._strike(reply, request.digest)
+        await asyncio.sleep(reply.delay)
+        if fault is Fault.HANG:
+            await asyncio.Event().wait()
+        if fault is Fault.REFUSE:
+            return _hang_up(http, web.Response())
+        if fault is not None and fault.status is not None:
+            return _error(fault.status, f"Scripted fault {fault}.", _retry_after(reply))
+        played = None if fault is Fault.EMPTY else reply
+        if request.stream:
+            return await _send_stream(http, chat.events(request, played), fault, reply.chunk_delay)
+        return await _send_whole(http, chat.whole(request, played), fault)
+
+    def _strike(self, reply: Reply, digest: str) -> Fault | None:
+        if reply.times is None:
+            return reply.fault
+        self._strikes[digest] += 1
+        return reply.fault if self._strikes[digest] <= reply.times else None
+
+
+def _retry_after(reply: Reply) -> dict[str, str]:
+    return {} if reply.retry_after is None else {"retry-after": str(reply.retry_after)}
+
+
+async def _send_whole(http: web.Request, body: bytes, fault: Fault | None) -> web.StreamResponse:
+    half = body[: len(body) // 2]
+    if fault is not Fault.CUT:
+        return web.Response(body=half if fault is Fault.MALFORMED else body, content_type="application/json")
+    response = web.StreamResponse(headers={"content-type": "application/json", "content-length": str(len(body))})
+    await response.prepare(http)
+    await response.write(half)
+    return _hang_up(http, response)
+
+
+async def _send_stream(
+    http: web.Request, events: list[bytes], fault: Fault | None, chunk_delay: float
+) -> web.StreamResponse:
+    if fault is Fault.CUT:
+        events = events[: (len(events) - 1) // 2]
+    if fault is Fault.MALFORMED:
+        torn = events[1][: len(events[1]) // 2] + b"\n\n"
+        events = [events[0], torn, events[-1]]
+    response = web.StreamResponse(headers={"content-type": "text/event-stream", "cache-control": "no-cache"})
+    await response.prepare(http)
+    for number, event in enumerate(events):
+        if number:
+            await asyncio.sleep(chunk_delay)
+        await response.write(event)
+    return _hang_up(http, response) if fault is Fault.CUT else response
+
+
+def _hang_up(http: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    """Close the connection after what is already written; aiohttp then drops the rest of the response."""
+    if http.transport is not None:
+        http.transport.close()
+    return response

@@ -1,0 +1,97 @@
+"""Prints what the store takes for conversations of growing length: bytes, and time of the writer per exchange."""
+
+import json
+import random
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from whet.exchange import Exchange, Usage
+from whet.runs.schema import RolloutRow, TaskRow
+from whet.runs.store import DATABASE, Store
+
+MESSAGE_BYTES = 2000
+TOOLS = 20
+
+
+def words(rng: random.Random, size: int) -> str:
+    """Text of about this size that compresses like prose without repetitions: to a bit more than half."""
+    text = ""
+    while len(text) < size:
+        text += "".join(rng.choices("etaoinshrdlucmfwypvbgkq", k=rng.randint(2, 9))) + " "
+    return text[:size]
+
+
+def streamed(text: str) -> bytes:
+    """A reply as a model streams it, a few words in each event."""
+    parts = [text[i : i + 12] for i in range(0, len(text), 12)]
+    events = [{"id": "chatcmpl-1", "choices": [{"index": 0, "delta": {"content": part}}]} for part in parts]
+    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
+
+
+def conversation(turns: int) -> Iterator[Exchange]:
+    """The exchanges of an agent that sends its whole history with each request."""
+    rng = random.Random(turns)
+    tools = [
+        {"type": "function", "function": {"name": f"tool_{i}", "description": words(rng, 600)}} for i in range(TOOLS)
+    ]
+    messages = [{"role": "system", "content": words(rng, 4 * MESSAGE_BYTES)}]
+    for turn in range(turns):
+        messages.append({"role": "user", "content": words(rng, MESSAGE_BYTES)})
+        reply = words(rng, MESSAGE_BYTES // 4)
+        yield Exchange(
+            session="1",
+            index=turn,
+            dialect="chat",
+            path="/v1/chat/completions",
+            request_headers=(("Content-Type", "application/json"), ("User-Agent", "agent/1.0")),
+            request=json.dumps({"model": "m", "messages": messages, "tools": tools, "stream": True}).encode(),
+            upstream="http://127.0.0.1:8000",
+            status=200,
+            response_headers=(("Content-Type", "text/event-stream"),),
+            response=streamed(reply),
+            attempts=1,
+            error=None,
+            started=turn,
+            first_byte=turn + 0.2,
+            ended=turn + 0.8,
+            usage=Usage(1000, 100, 0),
+        )
+        messages.append({"role": "assistant", "content": reply})
+
+
+def measure(turns: int) -> tuple[int, int, float]:
+    """Bytes sent, bytes stored, and seconds of CPU for one conversation."""
+    sent = seconds = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        with Store.create(Path(folder)) as store:
+            store.add_tasks([TaskRow("t", "", "", "{}")])
+            store.add_rollouts([RolloutRow("r", 0, "t", "agent", "model", "", 0)])
+            attempt = store.start_attempt("r", 0.0)
+            for exchange in conversation(turns):
+                sent += len(exchange.request)
+                began = time.thread_time()
+                store.add_exchange(attempt, exchange)
+                seconds += time.thread_time() - began
+        return int(sent), (Path(folder) / DATABASE).stat().st_size, seconds
+
+
+def main() -> None:
+    """Measure conversations of 100 to 800 turns and print a table."""
+    table = Table("turns", "MB sent", "MB stored", "percent", "ratio to the row above", "CPU ms per exchange")
+    before = 0
+    for turns in (100, 200, 400, 800):
+        sent, stored, seconds = measure(turns)
+        ratio = f"{stored / before:.2f}" if before else ""
+        cells = (f"{sent / 1e6:.1f}", f"{stored / 1e6:.2f}", f"{stored / sent:.2%}", ratio)
+        table.add_row(str(turns), *cells, f"{1000 * seconds / turns:.2f}")
+        before = stored
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

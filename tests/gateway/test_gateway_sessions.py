@@ -1,0 +1,292 @@
+"""A session's life: what it counts and records, how it outlasts an agent that hangs up, and how it is closed."""
+
+import asyncio
+import socket
+
+import aiohttp
+import pytest
+from aiohttp import web
+from gateway_world import (
+    BODY,
+    DONE,
+    PATIENCE,
+    PROVIDER_KEY,
+    STREAM,
+    UNARY,
+    USAGE,
+    answer_stream,
+    answer_unary,
+    delta,
+    event,
+    read_to_break,
+    read_until,
+    stream,
+    until,
+    world,
+)
+
+from whet.exchange import CallError, Usage
+from whet.gateway import call as call_module
+from whet.gateway.call import Request
+from whet.gateway.dialects import chat
+
+SECRET_HEADERS = {"authorization", "x-api-key", "x-goog-api-key", "cookie", "proxy-authorization", "set-cookie"}
+
+
+async def test_an_exchange_holds_the_whole_call() -> None:
+    async with world(answer_stream) as w:
+        async with w.post() as reply:
+            await reply.read()
+        exchange = w.records.only
+        assert (exchange.session, exchange.index, exchange.dialect) == ("rollout-1", 0, "chat")
+        assert exchange.path == "/v1/chat/completions"
+        assert exchange.upstream == w.session.model.url + "/v1/chat/completions"
+        assert exchange.status == 200
+        assert exchange.streamed
+        assert exchange.first_byte is not None
+        assert exchange.started <= exchange.first_byte <= exchange.ended
+        assert exchange.usage == Usage(9, 2)
+
+
+async def test_usage_adds_up_and_calls_that_do_not_say_are_counted_apart() -> None:
+    replies = [UNARY, {"choices": UNARY["choices"]}, UNARY]
+
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        return web.json_response(replies.pop())
+
+    async with world(model) as w:
+        for _ in range(3):
+            async with w.post() as reply:
+                assert reply.status == 200
+        assert w.session.calls == 3
+        assert w.session.usage == Usage(18, 4)
+        assert w.session.calls_without_usage == 1
+        assert [exchange.index for exchange in w.records.exchanges] == [0, 1, 2]
+        assert w.records.exchanges[1].usage is None
+
+
+async def test_no_exchange_holds_a_secret() -> None:
+    planted = [PROVIDER_KEY]
+
+    async def echo(request: web.BaseRequest) -> web.StreamResponse:
+        headers = {"Set-Cookie": "session=1", "x-echo": f"{planted} {request.headers['Authorization']}"}
+        return web.json_response(UNARY | {"text": f"I know {planted}"}, headers=headers)
+
+    async with world(echo) as w:
+        secret = w.session.secret
+        planted.append(secret)
+        headers = {
+            "Authorization": f"Bearer {secret}",
+            "x-api-key": secret,
+            "x-goog-api-key": secret,
+            "Cookie": "a=b",
+            "Proxy-Authorization": "Basic abc",
+            "x-note": f"my key is {secret}",
+        }
+        body = BODY | {"note": f"I know {planted}"}
+        async with w.post(f"/s/{secret}/v1/chat/completions?key={secret}", json=body, headers=headers) as reply:
+            assert reply.status == 200
+
+        exchange = w.records.only
+        assert secret not in repr(exchange)
+        assert PROVIDER_KEY not in repr(exchange)
+        names = {name.lower() for name, _ in exchange.request_headers + exchange.response_headers}
+        assert not names & SECRET_HEADERS
+        assert ("x-note", "my key is [redacted]") in exchange.request_headers
+        assert b"I know ['[redacted]', '[redacted]']" in exchange.request
+
+
+async def test_a_reply_is_recorded_whole_although_the_agent_hung_up() -> None:
+    more = asyncio.Event()
+
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        response = await stream(request)
+        await response.write(STREAM[0])
+        await more.wait()
+        for part in STREAM[1:]:
+            await response.write(part)
+        return response
+
+    async with world(model) as w:
+        async with w.post() as reply:
+            await read_until(reply, STREAM[0])
+            reply.close()
+        (call,) = w.session._under_way.values()
+        await until(lambda: call._hung_up)
+        more.set()
+        await until(lambda: bool(w.records.exchanges))
+        assert w.records.only.response == b"".join(STREAM)
+        assert w.records.only.error is CallError.HUNG_UP
+        assert w.session.usage == Usage(9, 2)
+
+
+async def test_an_agent_that_hangs_up_before_the_first_byte_is_noticed() -> None:
+    asked, more = asyncio.Event(), asyncio.Event()
+
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        asked.set()
+        await more.wait()
+        return web.json_response(UNARY)
+
+    async with world(model) as w:
+        posting = asyncio.ensure_future(w.post())
+        await asyncio.wait_for(asked.wait(), PATIENCE)
+        posting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await posting
+        (call,) = w.session._under_way.values()
+        await until(lambda: call._hung_up)
+        more.set()
+        await until(lambda: bool(w.records.exchanges))
+        assert w.records.only.error is CallError.HUNG_UP
+        assert w.records.only.usage == Usage(9, 2)
+
+
+async def test_a_reply_to_nobody_is_not_received_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_module, "DRAIN_SEC", 0.05)
+    cancelled = asyncio.Event()
+
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        response = await stream(request)
+        await response.write(STREAM[0])
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return response
+
+    async with world(model) as w:
+        async with w.post() as reply:
+            await read_until(reply, STREAM[0])
+            reply.close()
+        await until(lambda: bool(w.records.exchanges))
+        assert w.records.only.error is CallError.HUNG_UP
+        assert w.records.only.response == STREAM[0]
+        await asyncio.wait_for(cancelled.wait(), PATIENCE)
+
+
+async def test_closing_cuts_a_stream_and_leaves_its_record() -> None:
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        response = await stream(request)
+        await response.write(STREAM[0])
+        await asyncio.Event().wait()
+        return response
+
+    async with world(model) as w, w.post() as reply:
+        await read_until(reply, STREAM[0])
+        await w.session.close()
+        assert w.records.only.error is CallError.SEALED
+        assert w.records.only.response == STREAM[0]
+        assert b"[DONE]" not in await read_to_break(reply)
+        await w.session.close()
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await w.post()
+        assert len(w.records.exchanges) == 1
+
+
+async def test_closing_leaves_a_record_of_a_call_that_has_only_just_come() -> None:
+    async with world(answer_unary) as w:
+        w.session.start_call(Request(chat, "/v1/chat/completions", (), b"{}"))
+        await w.session.close()
+        assert w.records.only.error is CallError.SEALED
+        assert w.records.only.status is None
+
+
+async def test_a_close_that_is_given_up_does_not_interrupt_a_commit() -> None:
+    async with world(answer_stream) as w:
+        w.records.allowed = asyncio.Event()
+        async with w.post() as reply:
+            await asyncio.wait_for(w.records.asked.wait(), PATIENCE)
+            closing = asyncio.ensure_future(w.session.close())
+            await read_until(reply, STREAM[1])
+            closing.cancel()
+            await asyncio.wait([closing])
+            w.records.allowed.set()
+            await w.session.close()
+        assert w.records.only.error is None
+
+
+async def test_closing_during_retries_leaves_a_record() -> None:
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=503)
+
+    async with world(model, backoff_sec=30) as w:
+        posting = asyncio.ensure_future(w.post())
+        await until(lambda: bool(w.session._under_way))
+        await w.session.close()
+        assert w.records.only.error is CallError.SEALED
+        with pytest.raises(aiohttp.ClientError):
+            (await posting).raise_for_status()
+
+
+async def test_closing_waits_for_a_commit_and_does_not_repeat_it() -> None:
+    async with world(answer_stream) as w:
+        w.records.allowed = asyncio.Event()
+        async with w.post() as reply:
+            await asyncio.wait_for(w.records.asked.wait(), PATIENCE)
+            closing = asyncio.ensure_future(w.session.close())
+            await read_until(reply, STREAM[1])
+            assert not closing.done()
+            w.records.allowed.set()
+            await closing
+        assert w.records.only.error is None
+        assert w.records.only.response == b"".join(STREAM)
+
+
+async def test_closing_does_not_wait_for_an_agent_that_does_not_read() -> None:
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        response = await stream(request)
+        for _ in range(200):
+            await response.write(delta("x" * (64 << 10)))
+        await response.write(delta(finish="stop") + DONE)
+        return response
+
+    async with world(model) as w:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(w.url.rsplit(":", 1)[1]), limit=1)
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nx-api-key: {w.session.secret}\r\nContent-Length: 2"
+        writer.write(head.encode() + b"\r\n\r\n{}")
+        await until(lambda: bool(w.records.exchanges))
+        async with asyncio.timeout(PATIENCE):
+            await w.session.close()
+        assert w.records.only.error is None
+        writer.transport.abort()
+        del reader
+
+
+async def test_a_session_answers_on_every_socket_it_is_given() -> None:
+    async with world(answer_unary) as w:
+        sock = socket.create_server(("127.0.0.1", 0))
+        await w.session.serve(sock)
+        headers = {"x-api-key": w.session.secret}
+        for url in (w.url, f"http://127.0.0.1:{sock.getsockname()[1]}"):
+            async with w.http.post(f"{url}/v1/chat/completions", json=BODY, headers=headers) as reply:
+                assert reply.status == 200
+        assert w.session.calls == 2
+        await w.session.close()
+        assert sock.fileno() == -1
+
+
+async def test_leaving_the_gateway_closes_what_is_still_open() -> None:
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        response = await stream(request)
+        await response.write(event({"choices": [{"index": 0, "delta": {"content": "a"}}]}))
+        await asyncio.Event().wait()
+        return response
+
+    async with aiohttp.ClientSession() as http:
+        async with world(model) as w:
+            reply = await http.post(f"{w.url}/v1/chat/completions", json=BODY, headers={"x-api-key": w.session.secret})
+            await read_until(reply, b"\n\n")
+        assert w.session.closed
+        assert w.records.only.error is CallError.SEALED
+        reply.close()
+
+
+async def test_one_agent_can_make_calls_one_after_the_other_on_one_connection() -> None:
+    async with world(answer_stream) as w:
+        for _ in range(5):
+            async with w.post() as reply:
+                assert await reply.read() == b"".join(STREAM)
+                assert USAGE in w.records.exchanges[-1].response
+        assert w.session.calls == 5
+        assert len(w.session._http.connections) == 1

@@ -1,0 +1,361 @@
+"""A stream goes out as it comes in, its end only after the exchange is committed, and nothing of it changes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import pairwise
+
+import pytest
+from aiohttp import web
+from gateway_world import (
+    BODY,
+    DONE,
+    PATIENCE,
+    PROVIDER_KEY,
+    STREAM,
+    UNARY,
+    USAGE,
+    answer_stream,
+    answer_unary,
+    cut,
+    delta,
+    event,
+    read_to_break,
+    read_until,
+    serving,
+    session_for,
+    stream,
+    until,
+    world,
+)
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from whet.exchange import CallError, Usage
+
+
+async def test_text_reaches_the_agent_while_the_model_is_still_writing() -> None:
+    more = asyncio.Event()
+
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        response = await stream(request)
+        await response.write(STREAM[0])
+        await more.wait()
+        for part in STREAM[1:]:
+            await response.write(part)
+        return response
+
+    async with world(model) as w, w.post() as reply:
+        first = await read_until(reply, STREAM[0])
+        assert first == STREAM[0]
+        assert not w.records.exchanges
+        more.set()
+        assert first + await reply.read() == b"".join(STREAM)
+        assert w.records.only.response == b"".join(STREAM)
+        assert w.records.only.error is None
+
+
+async def test_the_end_of_a_stream_is_withheld_until_the_exchange_is_committed() -> None:
+    async with world(answer_stream) as w:
+        w.records.allowed = asyncio.Event()
+        async with w.post() as reply:
+            text = await read_until(reply, STREAM[1])
+            async with asyncio.timeout(PATIENCE):
+                await w.records.asked.wait()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await reply.content.readany()
+            assert text == STREAM[0] + STREAM[1]
+            w.records.allowed.set()
+            assert await reply.read() == STREAM[2] + USAGE + DONE
+
+
+async def test_a_whole_reply_is_withheld_until_the_exchange_is_committed() -> None:
+    async with world(answer_unary) as w:
+        w.records.allowed = asyncio.Event()
+        posting = asyncio.ensure_future(w.post())
+        async with asyncio.timeout(PATIENCE):
+            await w.records.asked.wait()
+        assert not posting.done()
+        w.records.allowed.set()
+        async with await posting as reply:
+            assert await reply.json() == UNARY
+            assert reply.headers["Content-Type"].startswith("application/json")
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(cuts=st.sets(st.integers(1, len(b"".join(STREAM)) - 1), max_size=30), crlf=st.booleans())
+async def test_it_does_not_matter_how_the_stream_is_cut_into_chunks(cuts: set[int], crlf: bool) -> None:
+    whole = b"".join(STREAM)
+    whole = whole.replace(b"\n\n", b"\r\n\r\n") if crlf else whole
+    edges = [0, *sorted(cuts), len(whole)]
+
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        response = await stream(request)
+        for start, end in pairwise(edges):
+            await response.write(whole[start:end])
+            await asyncio.sleep(0)
+        return response
+
+    async with world(model) as w, w.post() as reply:
+        assert await reply.read() == whole
+        assert w.records.only.response == whole
+        assert w.records.only.usage == Usage(9, 2)
+        assert w.records.only.error is None
+
+
+@pytest.mark.parametrize(
+    "event_like_text",
+    ['"finish_reason": "stop"', "data: [DONE]\n\n", '\n\ndata: {"choices":[{"finish_reason":"stop"}]}\n\n'],
+)
+async def test_text_that_looks_like_an_end_is_not_withheld(event_like_text: str) -> None:
+    more = asyncio.Event()
+
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        response = await stream(request)
+        await response.write(delta(event_like_text))
+        await more.wait()
+        await response.write(delta(finish="stop") + DONE)
+        return response
+
+    async with world(model) as w, w.post() as reply:
+        await read_until(reply, delta(event_like_text))
+        more.set()
+        await reply.read()
+        assert w.records.only.error is None
+
+
+async def test_an_empty_finish_reason_is_not_an_end() -> None:
+    """Some servers send "" where others send null."""
+    more = asyncio.Event()
+    open_delta = delta("fo", finish="")
+
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        response = await stream(request)
+        await response.write(open_delta)
+        await more.wait()
+        await response.write(delta(finish="stop") + DONE)
+        return response
+
+    async with world(model) as w, w.post() as reply:
+        await read_until(reply, open_delta)
+        more.set()
+        await reply.read()
+
+
+async def test_a_stream_without_done_is_complete_and_so_is_one_whose_last_line_is_open() -> None:
+    for ending in (b"", DONE.rstrip()):
+        body = STREAM[0] + STREAM[2] + ending
+
+        async def model(request: web.BaseRequest, body: bytes = body) -> web.StreamResponse:
+            response = await stream(request)
+            await response.write(body)
+            return response
+
+        async with world(model) as w, w.post() as reply:
+            assert await reply.read() == body
+            assert w.records.only.error is None
+
+
+async def test_a_server_that_never_ends_the_body_does_not_delay_the_reply() -> None:
+    gone = asyncio.Event()
+
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        response = await stream(request)
+        await response.write(b"".join(STREAM))
+        await gone.wait()
+        return response
+
+    async with world(model) as w, w.post() as reply:
+        async with asyncio.timeout(PATIENCE):
+            assert await reply.read() == b"".join(STREAM)
+        assert w.records.only.error is None
+        gone.set()
+
+
+async def test_stream_headers_keep_proxies_from_buffering() -> None:
+    async with world(answer_stream) as w, w.post() as reply:
+        assert reply.headers["Content-Type"].startswith("text/event-stream")
+        assert reply.headers["Cache-Control"] == "no-cache"
+        assert reply.headers["X-Accel-Buffering"] == "no"
+        await reply.read()
+
+
+async def test_a_stream_cut_before_its_end_tells_the_agent_and_keeps_what_came() -> None:
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        response = await stream(request)
+        await response.write(STREAM[0] + b'data: {"choi')
+        cut(request)
+        return response
+
+    async with world(model) as w, w.post() as reply:
+        received = await read_to_break(reply)
+        assert received.startswith(STREAM[0] + b'data: {"error":')
+        assert b"[DONE]" not in received
+        assert w.records.only.error is CallError.CUT
+        assert w.records.only.response == STREAM[0] + b'data: {"choi'
+        assert w.records.only.status == 200
+        assert w.session.calls_without_usage == 1
+
+
+async def test_a_stream_that_simply_ends_too_early_is_cut() -> None:
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        response = await stream(request)
+        await response.write(STREAM[0])
+        return response
+
+    async with world(model) as w, w.post() as reply:
+        assert b'"error"' in await read_to_break(reply)
+        assert w.records.only.error is CallError.CUT
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>hello</html>", DONE, event("{broken"), b": ping\n\n"])
+async def test_a_stream_without_any_valid_event_is_malformed(body: bytes) -> None:
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        response = await stream(request)
+        await response.write(body)
+        return response
+
+    async with world(model) as w, w.post() as reply:
+        received = await read_to_break(reply)
+        assert b'"error"' in received
+        assert b"[DONE]" not in received
+        assert w.records.only.error is CallError.MALFORMED
+
+
+async def test_a_recorder_that_fails_in_a_stream_keeps_the_end_from_the_agent() -> None:
+    async with world(answer_stream) as w:
+        w.records.failure = OSError("no space left on device")
+        async with w.post() as reply:
+            received = await read_to_break(reply)
+        assert received.startswith(STREAM[0] + STREAM[1] + b'data: {"error":')
+        assert b"no space" not in received
+        assert b"stop" not in received
+        assert w.session.record_error is w.records.failure
+
+
+async def test_a_recorder_that_fails_turns_a_whole_reply_into_a_500() -> None:
+    async with world(answer_unary) as w:
+        w.records.failure = OSError("no space left on device")
+        async with w.post() as reply:
+            assert reply.status == 500
+            body = await reply.text()
+        assert "no space" not in body
+        assert "four" not in body
+        assert w.session.record_error is w.records.failure
+        assert w.session.usage == Usage(9, 2), "what was spent was spent"
+
+
+async def test_two_hundred_streams_at_once() -> None:
+    started, all_started = 0, asyncio.Event()
+
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal started
+        started += 1
+        if started == 200:
+            all_started.set()
+        body = await request.json()
+        response = await stream(request)
+        await response.write(delta(body["who"]))
+        await all_started.wait()
+        await response.write(delta(finish="stop") + USAGE + DONE)
+        return response
+
+    async with serving(model) as url, session_for(url, concurrency=200) as w:
+        sessions = [w.gateway.open_session(f"r{i}", w.session.model, w.records) for i in range(20)]
+        urls = [await session.listen() for session in sessions]
+
+        async def talk(index: int) -> bytes:
+            session, url = sessions[index % 20], urls[index % 20]
+            headers = {"x-api-key": session.secret}
+            async with w.http.post(
+                f"{url}/v1/chat/completions", json=BODY | {"who": f"agent {index}"}, headers=headers
+            ) as reply:
+                return bytes(await reply.read())
+
+        async with asyncio.timeout(60):
+            replies = await asyncio.gather(*(talk(index) for index in range(200)))
+        assert replies == [delta(f"agent {i}") + delta(finish="stop") + USAGE + DONE for i in range(200)]
+        assert len(w.records.exchanges) == 200
+        assert all(session.calls == 10 and session.usage == Usage(90, 20) for session in sessions)
+        for session in sessions:
+            indices = sorted(e.index for e in w.records.exchanges if e.session == session.id)
+            assert indices == list(range(10))
+
+
+async def test_no_more_calls_are_under_way_than_the_model_allows() -> None:
+    under_way, most = 0, 0
+    gate = asyncio.Event()
+
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await gate.wait()
+        under_way -= 1
+        return web.json_response(UNARY)
+
+    async with world(model, concurrency=2) as w:
+        asking = [asyncio.ensure_future(w.post()) for _ in range(6)]
+        await until(lambda: w.session.calls == 6 and under_way == 2)
+        gate.set()
+        assert [reply.status for reply in await asyncio.gather(*asking)] == [200] * 6
+        assert most == 2
+
+
+async def test_request_bytes_and_unknown_fields_reach_the_model_unchanged_and_the_key_is_the_providers() -> None:
+    seen: list[tuple[bytes, dict[str, str]]] = []
+
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        seen.append((await request.read(), {name.lower(): value for name, value in request.headers.items()}))
+        assert request.path == "/v1/chat/completions"
+        return web.json_response(UNARY)
+
+    body = b'{ "model":"tiny",  "messages":[], "x_unknown": 1e0 }'
+    async with world(model) as w:
+        headers = {
+            "x-api-key": w.session.secret,
+            "Content-Type": "application/json",
+            "User-Agent": "agent/1",
+            "Cookie": "a=b",
+            "x-session-id": "thread-7",
+        }
+        async with w.post(data=body, headers=headers) as reply:
+            assert reply.status == 200
+        ((sent, sent_headers),) = seen
+        assert sent == body == w.records.only.request
+        assert sent_headers["authorization"] == f"Bearer {PROVIDER_KEY}"
+        assert sent_headers["accept-encoding"] == "identity"
+        assert sent_headers["user-agent"] == "agent/1"
+        assert sent_headers["content-type"] == "application/json"
+        assert not {"cookie", "x-api-key", "x-session-id"} & set(sent_headers)
+        assert ("x-session-id", "thread-7") in w.records.only.request_headers
+
+
+async def test_a_compressed_request_is_recorded_and_sent_decompressed() -> None:
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        assert "Content-Encoding" not in request.headers
+        assert await request.json() == BODY
+        return web.json_response(UNARY)
+
+    for encoding in ("gzip", "deflate"):
+        async with world(model) as w, w.post(compress=encoding) as reply:
+            assert reply.status == 200
+            assert b'"2+2?"' in w.records.only.request
+
+
+async def test_a_request_of_many_megabytes_passes() -> None:
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        size = 0
+        async for chunk in request.content.iter_any():
+            size += len(chunk)
+        return web.json_response(UNARY | {"size": size})
+
+    body = b"x" * (20 << 20)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), 1 << 20):
+            yield body[start : start + (1 << 20)]
+
+    async with world(model) as w, w.post(data=pieces()) as reply:
+        assert await reply.json() == UNARY | {"size": len(body)}
+        assert w.records.only.request == body

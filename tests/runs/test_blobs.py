@@ -1,0 +1,160 @@
+"""Any body comes back byte for byte, and what bodies have in common is stored once."""
+
+import json
+import random
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from whet.runs import schema
+from whet.runs.blobs import CONVERSATION_KEYS, LARGE_VALUE, Blobs, cut
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    db = schema.connect(tmp_path / "run.db", "rwc")
+    schema.begin_writing(db)
+    yield db
+    db.close()
+
+
+def count(db: sqlite3.Connection, table: str) -> int:
+    return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+def message(rng: random.Random, size: int = 1000) -> dict[str, str]:
+    return {"role": "user", "content": rng.randbytes(size // 2).hex()}
+
+
+space = st.text(" \t\n\r", max_size=3).map(str.encode)
+keys = st.sampled_from([*CONVERSATION_KEYS, "model", "tools", "é\\u0061\\\\", 'quo\\"te', ""])
+numbers = st.sampled_from([b"1e5", b"-0.0", b"0", b"1E-7", b"123456789012345678901234567890"])
+plain = st.one_of(
+    numbers,
+    st.sampled_from([b"null", b"true", b"{}", b"[]", b'"\\u00e9\\n"', b'"],}\\""']),
+    st.text().map(lambda text: json.dumps(text, ensure_ascii=False).encode()),
+    st.integers(0, 3 * LARGE_VALUE).map(lambda size: b'"' + b"x" * size + b'"'),
+)
+
+
+@st.composite
+def arrays(draw: st.DrawFn, of: st.SearchStrategy[bytes]) -> bytes:
+    elements = draw(st.lists(of, max_size=6))
+    return b"[" + b",".join(draw(space) + element + draw(space) for element in elements) + draw(space) + b"]"
+
+
+@st.composite
+def objects(draw: st.DrawFn, of: st.SearchStrategy[bytes]) -> bytes:
+    """JSON objects with any whitespace, and sometimes with duplicate keys."""
+    parts = [
+        draw(space) + b'"' + draw(keys).encode() + b'"' + draw(space) + b":" + draw(space) + draw(of) + draw(space)
+        for _ in range(draw(st.integers(0, 5)))
+    ]
+    return draw(space) + b"{" + b",".join(parts) + draw(space) + b"}" + draw(space)
+
+
+values = st.recursive(plain, lambda inner: arrays(inner) | objects(inner), max_leaves=12)
+bodies = st.one_of(st.binary(), values, objects(values), objects(arrays(values)))
+
+
+@given(bodies)
+def test_parts_join_to_the_body(body: bytes) -> None:
+    assert b"".join(cut(body)) == body
+
+
+@settings(deadline=None)  # each example makes a database
+@given(st.lists(bodies, min_size=1, max_size=5))
+def test_any_bodies_come_back_byte_for_byte(given_bodies: list[bytes]) -> None:
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    schema.migrate(db)
+    blobs = Blobs(db)
+    nodes = [blobs.put_body(body) for body in given_bodies]
+    assert [blobs.get_body(node) for node in nodes] == given_bodies
+    assert blobs.get_bodies(nodes) == dict(zip(nodes, given_bodies, strict=True))
+    db.close()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"plain text",
+        b"[1, 2]",
+        b'{"messages": [1, 2',
+        b'{"messages": ["' + b"a" * 200 + b'", "b"], "messages": []}',
+        b'{"messages": ["' + b"a" * 200 + b'"], "messages": ["' + b"a" * 200 + b'"]}',
+        b'{"a": "\xff", "\xfe": 1}',
+        b'{"messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+    ids=["empty", "text", "array", "cut off", "duplicate key", "duplicate item", "not utf-8", "deep"],
+)
+def test_what_cannot_be_cut_is_one_part(body: bytes) -> None:
+    assert cut(body) == [body]
+
+
+@pytest.mark.parametrize("key", sorted(CONVERSATION_KEYS))
+@pytest.mark.parametrize("indent", [None, 2])
+def test_each_message_and_each_large_value_is_a_part(key: str, indent: int | None) -> None:
+    rng = random.Random(1)
+    texts = [rng.randbytes(600).hex() for _ in range(5)]
+    body = json.dumps({"model": "m", key: texts[:3], "tools": [texts[3]], "n": 1, "system": texts[4]}, indent=indent)
+    parts = cut(body.encode())
+    assert [next((i for i, text in enumerate(texts) if text.encode() in part), None) for part in parts] == [
+        None, 0, 1, 2, None, 3, None, 4, None,
+    ]  # fmt: skip
+
+
+def test_a_message_has_the_same_bytes_in_every_request() -> None:
+    rng = random.Random(2)
+    messages = [message(rng) for _ in range(6)]
+    before, after = (cut(json.dumps({"messages": messages[:n], "stream": True}).encode()) for n in (4, 6))
+    assert after[:5] == before[:5]
+
+
+def test_crowds_of_tiny_messages_do_not_become_crowds_of_parts() -> None:
+    body = b'{"input": [' + b",".join([b"0"] * 50_000) + b"]}"
+    assert len(cut(body)) < len(body) / 100
+
+
+def test_identical_blobs_are_stored_once(db: sqlite3.Connection) -> None:
+    blobs = Blobs(db)
+    assert blobs.put_blob(b"reply") == blobs.put_blob(b"reply") != blobs.put_blob(b"")
+    assert blobs.get_blob(blobs.put_blob(b"")) == b""
+    assert count(db, "blob") == 2
+
+
+def test_a_message_that_is_sent_in_a_hundred_requests_is_stored_once(db: sqlite3.Connection) -> None:
+    rng = random.Random(3)
+    blobs, messages, sent = Blobs(db), [], {}
+    for _ in range(100):
+        messages.append(message(rng))
+        body = json.dumps({"model": "m", "messages": messages, "tools": ["t" * 2000], "stream": True}).encode()
+        sent[blobs.put_body(body)] = body
+    head, tools, seams = 1, 1, 2
+    assert count(db, "blob") == 100 + head + tools + seams
+    # Each request adds its message, and behind it the pieces `], "tools": `, the tools, and the end.
+    assert count(db, "piece") == head + 100 * (1 + 3)
+    assert blobs.get_bodies(sent) == sent
+
+
+def test_the_same_body_again_adds_nothing(db: sqlite3.Connection) -> None:
+    blobs = Blobs(db)
+    body = json.dumps({"messages": [message(random.Random(4)) for _ in range(5)]}).encode()
+    first, pieces = blobs.put_body(body), count(db, "piece")
+    assert blobs.put_body(body) == first
+    assert count(db, "piece") == pieces
+
+
+def test_a_change_in_the_middle_shares_the_messages_around_it(db: sqlite3.Connection) -> None:
+    rng = random.Random(5)
+    blobs, messages = Blobs(db), [message(rng) for _ in range(50)]
+    blobs.put_body(json.dumps({"messages": messages}).encode())
+    stored = count(db, "blob")
+    messages[20] = message(rng)
+    body = json.dumps({"messages": messages}).encode()
+    assert blobs.get_body(blobs.put_body(body)) == body
+    assert count(db, "blob") == stored + 1

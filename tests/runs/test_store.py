@@ -1,0 +1,332 @@
+"""A run in one file: what is put in comes out, plans resume, versions and strangers are told apart."""
+
+import json
+import random
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from whet.errors import UserError
+from whet.exchange import CallError, Exchange, Usage
+from whet.runs import schema
+from whet.runs.schema import RolloutRow, SkillRow, TaskRow
+from whet.runs.store import DATABASE, LOCK, Store
+from whet.scoring.score import Cause
+
+EXCHANGE = Exchange(
+    session="1",
+    index=0,
+    dialect="chat",
+    path="/v1/chat/completions",
+    request_headers=(("Accept", "*/*"), ("Accept", "again")),
+    request=b'{"messages": []}',
+    upstream="http://127.0.0.1:9",
+    status=200,
+    response_headers=(),
+    response=b"data: [DONE]\n\n",
+    attempts=1,
+    error=None,
+    started=1.5,
+    first_byte=None,
+    ended=2.5,
+    usage=None,
+)
+
+
+def planned(number: int) -> RolloutRow:
+    return RolloutRow(f"r{number}", number, "t", "agent", "model", "", number)
+
+
+def new_run(folder: Path, rollouts: int = 3) -> Store:
+    store = Store.create(folder)
+    store.add_tasks([TaskRow("t", "d", "tasks.jsonl:1", "{}")])
+    store.add_rollouts(planned(number) for number in range(rollouts))
+    return store
+
+
+def finish(
+    store: Store, attempt: int, value: float | None = 1.0, cause: Cause | None = None, final: bool = True
+) -> None:
+    store.finish_attempt(attempt, b'{"text": "done"}', value=value, cause=cause, final=final, ended=9.0)
+
+
+headers = st.lists(st.tuples(st.text(), st.text(st.characters(exclude_categories=[])))).map(tuple)
+times = st.floats(0, 1e10)
+exchanges = st.builds(
+    Exchange,
+    session=st.just("1"),
+    index=st.just(0),
+    dialect=st.text(),
+    path=st.text(),
+    request_headers=headers,
+    request=st.binary(),
+    upstream=st.text(),
+    status=st.none() | st.integers(100, 599),
+    response_headers=headers,
+    response=st.binary(),
+    attempts=st.integers(0, 9),
+    error=st.none() | st.sampled_from(CallError),
+    started=times,
+    first_byte=st.none() | times,
+    ended=times,
+    usage=st.none() | st.builds(Usage, *[st.integers(0, 10**9)] * 3),
+)
+
+
+@settings(deadline=None)  # the first example imports and makes a database
+@given(st.lists(exchanges, max_size=5))
+def test_exchanges_come_back_exactly_as_they_were(given_exchanges: list[Exchange]) -> None:
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.row_factory = sqlite3.Row
+    schema.migrate(db)
+    store = Store(db)
+    store.add_tasks([TaskRow("t", "d", "", "{}")])
+    store.add_rollouts([planned(0)])
+    attempt = store.start_attempt("r0", 0.0)
+    numbered = [replace(exchange, index=index) for index, exchange in enumerate(given_exchanges)]
+    for exchange in reversed(numbered):  # calls may end in another order than they arrive
+        store.add_exchange(attempt, exchange)
+    assert store.exchanges(attempt) == numbered
+    store.close()
+
+
+def test_what_is_put_in_comes_out_after_reopening(tmp_path: Path) -> None:
+    task = TaskRow("t", "d", "tasks.jsonl:1", '{"id": "t"}')
+    skill = SkillRow("abc", "tidy", b"# Tidy\n")
+    rollout = RolloutRow("r", 0, "t", "agent", "model", "abc", 2)
+    with Store.create(tmp_path) as store:
+        store.set("plan", {"samples": 4, "models": ["m"]})
+        store.add_tasks([task])
+        store.add_skills([skill])
+        store.add_rollouts([rollout])
+        attempt = store.start_attempt("r", 1.0)
+        store.add_log(attempt, "agent.stdout", b"hello\xff")
+        store.add_log(attempt, "verify", b"")
+        finish(store, attempt, 0.25)
+    with Store.open_read(tmp_path) as store:
+        assert store.get("plan") == {"samples": 4, "models": ["m"]}
+        assert store.get("absent") is None
+        assert (store.tasks(), store.skills(), store.rollouts()) == ([task], [skill], [rollout])
+        assert store.logs(attempt) == {"agent.stdout": b"hello\xff", "verify": b""}
+        (result,) = store.results()
+        assert result.rollout == rollout
+        assert [result.attempt] == store.attempts_of("r")
+        assert (result.attempt.value, result.attempt.cause, result.attempt.ended) == (0.25, None, 9.0)
+        assert result.attempt.result == b'{"text": "done"}'
+
+
+def test_adding_the_plan_again_changes_nothing(tmp_path: Path) -> None:
+    with new_run(tmp_path) as store:
+        store.add_tasks([TaskRow("t", "other", "other", "{}")])
+        store.add_rollouts(planned(number) for number in range(4))
+        assert [rollout.id for rollout in store.rollouts()] == ["r0", "r1", "r2", "r3"]
+        assert store.tasks()[0].digest == "d"
+
+
+def test_pending_are_the_rollouts_without_a_final_attempt_in_plan_order(tmp_path: Path) -> None:
+    with new_run(tmp_path, rollouts=12) as store:
+        finish(store, store.start_attempt("r1", 0.0))
+        finish(store, store.start_attempt("r2", 0.0), value=None, cause=Cause.MODEL, final=False)
+        finish(store, store.start_attempt("r3", 0.0), value=None, cause=Cause.AUTH)
+        store.start_attempt("r4", 0.0)
+        assert [rollout.ordinal for rollout in store.pending()] == [0, 2, 4, 5, 6, 7, 8, 9, 10, 11]
+        assert [(row.rollout.id, row.attempt.value, row.attempt.cause) for row in store.results()] == [
+            ("r1", 1.0, None),
+            ("r3", None, Cause.AUTH),
+        ]
+
+
+def test_failed_attempts_stay_beside_the_one_that_counts(tmp_path: Path) -> None:
+    with new_run(tmp_path) as store:
+        first = store.start_attempt("r0", 0.0)
+        store.add_exchange(first, EXCHANGE)
+        finish(store, first, value=None, cause=Cause.MODEL, final=False)
+        finish(store, store.start_attempt("r0", 1.0))
+        attempts = store.attempts_of("r0")
+        assert [(row.number, row.final, row.cause) for row in attempts] == [(1, False, Cause.MODEL), (2, True, None)]
+        assert store.exchanges(first) == [EXCHANGE]
+        assert store.attempts_by_rollout() == [(planned(0), attempts), (planned(1), []), (planned(2), [])]
+
+
+def test_attempts_of_a_killed_process_end_at_their_last_sign_of_life(tmp_path: Path) -> None:
+    with new_run(tmp_path) as store:
+        silent, active = store.start_attempt("r0", 5.0), store.start_attempt("r1", 5.0)
+        store.add_exchange(active, replace(EXCHANGE, index=0, started=6.0, ended=7.0))
+        store.add_exchange(active, replace(EXCHANGE, index=1, started=6.0, ended=8.0))
+        finish(store, store.start_attempt("r2", 5.0))
+        assert store.interrupt_open_attempts() == 2
+        assert store.interrupt_open_attempts() == 0
+        ends = [(row.ended, row.cause, row.final) for rollout in ("r0", "r1") for row in store.attempts_of(rollout)]
+        assert ends == [(5.0, Cause.INTERRUPTED, False), (8.0, Cause.INTERRUPTED, False)]
+        assert len(store.exchanges(active)) == 2
+        assert [rollout.id for rollout in store.pending()] == ["r0", "r1"]
+        assert store.logs(silent) == {}
+
+
+def test_a_rollout_has_at_most_one_result(tmp_path: Path) -> None:
+    with new_run(tmp_path) as store:
+        finish(store, store.start_attempt("r0", 0.0))
+        with pytest.raises(sqlite3.IntegrityError):
+            finish(store, store.start_attempt("r0", 1.0))
+        assert len(store.results()) == 1
+
+
+def test_a_result_is_never_overwritten(tmp_path: Path) -> None:
+    with new_run(tmp_path) as store:
+        attempt = store.start_attempt("r0", 0.0)
+        finish(store, attempt, 0.5)
+        with pytest.raises(ValueError, match="not under way"):
+            finish(store, attempt, 1.0)
+        assert store.results()[0].attempt.value == 0.5
+
+
+@pytest.mark.parametrize(("value", "cause"), [(None, None), (0.0, Cause.MODEL), (1.5, None)])
+def test_an_end_is_a_value_in_range_or_a_cause(tmp_path: Path, value: float | None, cause: Cause | None) -> None:
+    with new_run(tmp_path) as store, pytest.raises(sqlite3.IntegrityError):
+        finish(store, store.start_attempt("r0", 0.0), value, cause)
+
+
+def test_what_refers_to_nothing_is_refused(tmp_path: Path) -> None:
+    with new_run(tmp_path) as store:
+        with pytest.raises(sqlite3.IntegrityError):
+            store.start_attempt("nobody", 0.0)
+        with pytest.raises(sqlite3.IntegrityError):
+            store.add_exchange(99, EXCHANGE)
+
+
+def stored_bytes(folder: Path, turns: int) -> tuple[int, int]:
+    """Bytes sent and bytes stored for one conversation of messages that hardly compress."""
+    rng = random.Random(7)
+    messages, sent = [], 0
+    with new_run(folder) as store:
+        attempt = store.start_attempt("r0", 0.0)
+        with store.atomic():
+            for turn in range(turns):
+                messages.append({"role": "user", "content": rng.randbytes(500).hex()})
+                body = json.dumps({"model": "m", "messages": messages, "stream": True}).encode()
+                sent += len(body)
+                reply = rng.randbytes(200).hex().encode()
+                store.add_exchange(attempt, replace(EXCHANGE, index=turn, request=body, response=reply))
+    return sent, (folder / DATABASE).stat().st_size
+
+
+def test_space_grows_with_the_messages_and_not_with_what_is_sent(tmp_path: Path) -> None:
+    _, at_100 = stored_bytes(tmp_path / "100", 100)
+    _, at_200 = stored_bytes(tmp_path / "200", 200)
+    sent, at_400 = stored_bytes(tmp_path / "400", 400)
+    assert at_200 / at_100 < 2.3
+    assert at_400 / at_200 < 2.3
+    assert at_400 / sent < 0.03
+
+
+def test_a_closed_run_is_one_file_and_readers_make_no_other(tmp_path: Path) -> None:
+    new_run(tmp_path).close()
+    with Store.open_read(tmp_path) as store:
+        assert len(store.rollouts()) == 3
+        assert {path.name for path in tmp_path.iterdir()} == {DATABASE, LOCK}
+    assert {path.name for path in tmp_path.iterdir()} == {DATABASE, LOCK}
+
+
+def test_readers_see_commits_while_the_writer_runs_and_after_it_closed(tmp_path: Path) -> None:
+    store = new_run(tmp_path)
+    with Store.open_read(tmp_path) as reader:
+        with store.atomic():
+            store.set("a", 1)
+            assert reader.get("a") is None
+        assert reader.get("a") == 1
+        store.close()
+        with Store.open_write(tmp_path) as again:
+            again.set("a", 2)
+            assert reader.get("a") == 2
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            reader.set("a", 3)
+
+
+def test_second_writer_is_refused_until_the_first_closes(tmp_path: Path) -> None:
+    with new_run(tmp_path):
+        for open_again in (Store.open_write, Store.create):
+            with pytest.raises(UserError, match="is being written by another process"):
+                open_again(tmp_path)
+    Store.open_write(tmp_path).close()
+
+
+def test_creating_over_a_run_is_refused(tmp_path: Path) -> None:
+    new_run(tmp_path).close()
+    with pytest.raises(UserError, match="there is a run already"):
+        Store.create(tmp_path)
+    Store.open_write(tmp_path).close()
+
+
+def test_creating_succeeds_where_an_earlier_creation_was_killed(tmp_path: Path) -> None:
+    (tmp_path / DATABASE).touch()
+    new_run(tmp_path).close()
+
+
+@pytest.mark.parametrize("opening", [Store.open_read, Store.open_write])
+def test_what_is_no_run_is_named(tmp_path: Path, opening: Callable[[Path], Store]) -> None:
+    with pytest.raises(UserError, match=r"expected a run folder, with a file run\.db"):
+        opening(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+    (tmp_path / DATABASE).write_bytes(b"no database at all" * 100)
+    with pytest.raises(UserError, match=r"run\.db: expected the database of a run of whet"):
+        opening(tmp_path)
+
+    (tmp_path / DATABASE).unlink()
+    other = sqlite3.connect(tmp_path / DATABASE)
+    other.execute("CREATE TABLE diary (day TEXT)")
+    other.close()
+    with pytest.raises(UserError, match=r"run\.db: expected a run of whet; this is some other database"):
+        opening(tmp_path)
+
+
+@pytest.mark.parametrize("opening", [Store.open_read, Store.open_write])
+def test_a_run_of_a_newer_version_is_refused_with_both_versions(
+    tmp_path: Path, opening: Callable[[Path], Store]
+) -> None:
+    new_run(tmp_path).close()
+    db = sqlite3.connect(tmp_path / DATABASE)
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(UserError, match=rf"run\.db: the run has version 99, this whet knows {schema.VERSION}"):
+        opening(tmp_path)
+
+
+def test_an_older_version_is_brought_up_to_date_and_keeps_its_data(tmp_path: Path) -> None:
+    new_run(tmp_path).close()
+    steps = ("ALTER TABLE task ADD COLUMN note TEXT", "UPDATE task SET note = 'moved'; CREATE TABLE extra (x)")
+    db = schema.connect(tmp_path / DATABASE, "rw")
+    schema.migrate(db, [*schema.MIGRATIONS, *steps])
+    assert tuple(db.execute("SELECT id, note FROM task").fetchone()) == ("t", "moved")
+    assert schema.version_of(db) == schema.VERSION + 2
+    db.close()
+
+
+def test_a_migration_that_fails_leaves_the_older_version_whole(tmp_path: Path) -> None:
+    new_run(tmp_path).close()
+    steps = ("ALTER TABLE task ADD COLUMN note TEXT", "UPDATE absent SET x = 1")
+    db = schema.connect(tmp_path / DATABASE, "rw")
+    with pytest.raises(sqlite3.OperationalError, match="no such table: absent"):
+        schema.migrate(db, [*schema.MIGRATIONS, *steps])
+    db.close()
+    with Store.open_write(tmp_path) as store:
+        assert store.tasks()[0].id == "t"
+
+
+def test_an_older_version_is_not_read_as_if_it_were_the_current_one(tmp_path: Path) -> None:
+    new_run(tmp_path).close()
+    db = schema.connect(tmp_path / DATABASE, "ro")
+    with pytest.raises(UserError, match="the run has version 1, this whet reads 2"):
+        schema.check_version(db, tmp_path / DATABASE, oldest=2)
+    db.close()
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="expected a folder that can be written"):
+        Store.create(tmp_path / "file" / "run")

@@ -1,0 +1,92 @@
+"""whet itself killed without a word: nothing of its boxes may stay."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from box_helpers import TREE, carriers, host_folder, new_marker, until
+
+from whet.box import Box, Sandbox
+from whet.sandbox import remove_stale, sandbox_named
+from whet.sandbox.folder import boxes_root
+from whet.tasks.task import Limits
+
+WHET = """
+import asyncio, sys
+from whet.sandbox import sandbox_named
+from whet.tasks.task import Limits
+
+async def main(kind, tree, marker):
+    async with sandbox_named(kind).open(Limits()) as box:
+        process = await box.start([box.python, "-c", tree, marker, "stay"])
+        while b"ready" not in process.stdout().data:
+            await asyncio.sleep(0.02)
+        await box.write_file("file", b"x")
+        print(box._folder.path, flush=True)
+        await process.wait()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def killed_whet(kind: str, marker: str) -> Path:
+    """The folder of a box whose whet was killed while a command ran in it."""
+    whet = await asyncio.create_subprocess_exec(
+        *[sys.executable, "-c", WHET, kind, TREE, marker], stdout=subprocess.PIPE
+    )
+    assert whet.stdout is not None
+    async with asyncio.timeout(30):
+        folder = Path((await whet.stdout.readline()).decode().strip())
+    assert len(carriers(marker)) > 4
+    whet.send_signal(signal.SIGKILL)
+    await whet.wait()
+    return folder
+
+
+async def test_a_killed_whet_leaves_no_process_in_bubblewrap() -> None:
+    marker = new_marker()
+    await killed_whet("bubblewrap", marker)
+    await until(lambda: not carriers(marker))
+
+
+async def test_the_sweep_removes_what_a_killed_whet_left_and_nothing_that_lives(sandbox: Sandbox) -> None:
+    marker, living = new_marker(), new_marker()
+    async with sandbox.open(Limits()) as box:
+        process = await box.start([box.python, "-c", TREE, living, "stay"])
+        await until(lambda: len(carriers(living)) >= 4)
+        folder = await killed_whet(sandbox.name, marker)
+        assert (folder / "work" / "file").exists()
+        removed = await asyncio.to_thread(remove_stale)
+        assert folder in removed
+        assert not folder.exists()
+        await until(lambda: not carriers(marker))
+        assert host_folder(box) not in removed
+        assert host_folder(box).exists()
+        assert process.exit_code is None
+        assert len(carriers(living)) >= 4
+        assert (await box.exec(["echo", "well"])).stdout.data == b"well\n"
+
+
+async def test_the_sweep_finds_nothing_where_every_box_was_closed(sandbox: Sandbox) -> None:
+    async with sandbox.open(Limits()) as box:
+        folder = host_folder(box)
+    assert folder not in await asyncio.to_thread(remove_stale)
+
+
+async def test_boxes_of_others_cannot_be_listed(box: Box) -> None:
+    assert boxes_root().stat().st_mode & 0o077 == 0o011
+    assert boxes_root().stat().st_uid == os.getuid()
+
+
+async def test_a_failure_inside_the_context_still_removes_the_box() -> None:
+    folder = None
+    with pytest.raises(ZeroDivisionError):
+        async with sandbox_named("local").open(Limits()) as box:
+            folder = host_folder(box)
+            raise ZeroDivisionError
+    assert folder is not None
+    assert not folder.exists()
