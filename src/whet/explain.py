@@ -27,6 +27,7 @@ _EXPECTED = {
     "tuple_type": "a list",
     "dict_type": "a table of keys and values",
     "model_type": "a table of keys and values",
+    "too_short": "at least {min_length}",
     "greater_than": "a number greater than {gt:g}",
     "greater_than_equal": "a number of at least {ge:g}",
     "string_too_short": "text with at least {min_length} character(s)",
@@ -79,7 +80,7 @@ def _known_keys(model: type[BaseModel], parts: Sequence[int | str]) -> set[str]:
     """The keys that a table at this place can have."""
     models = {model}
     for part in parts:
-        fields = [one.model_fields[str(part)] for one in models if str(part) in one.model_fields]
+        fields = [field for one in models for name, field in one.model_fields.items() if part in {name, field.alias}]
         # A part that is no field is an index, a name that the user chose, or the tag of a union: the models stay.
         models = {found for field in fields for found in _models_in(field.annotation)} or models
     return {field.alias or name for one in models for name, field in one.model_fields.items()}
@@ -95,7 +96,7 @@ def _expected(detail: ErrorDetails) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "value_error":
         return str(context["error"])
-    if kind == "literal_error":
+    if kind in {"literal_error", "enum"}:
         return "expected one of: " + ", ".join(re.findall(r"'([^']*)'", context["expected"]))
     if kind in _EXPECTED:
         return "expected " + _EXPECTED[kind].format_map(context)

@@ -5,11 +5,13 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from whet.agents import Agent, AgentReport, Assignment, Endpoint, Stop
 from whet.box import Box, Sandbox, SandboxError
+from whet.errors import UserError
 from whet.exchange import CallError, Recorder, Usage
 from whet.gateway import Gateway, Model, Session
 from whet.redact import Redactor
@@ -101,7 +103,7 @@ async def attempt(rollout: Rollout, workshop: Workshop, record: Recorder) -> Res
         score = await _attempt(rollout, workshop, record, progress)
     except SandboxError as error:
         score = Score.missing(Cause.SANDBOX, str(error))
-    except SetupError as error:
+    except (SetupError, UserError) as error:
         score = Score.missing(Cause.SETUP, str(error))
     except Exception as error:  # noqa: BLE001 - a defect must not end the run; it is kept, whole, as data
         score = Score.missing(Cause.INTERNAL, repr(error), traceback=traceback.format_exc())
@@ -115,12 +117,14 @@ async def attempt(rollout: Rollout, workshop: Workshop, record: Recorder) -> Res
         flags=progress.flags,
         seconds=progress.seconds,
     )
-    return Result.model_validate_json(workshop.redactor.text(result.model_dump_json()))
+    secrets = [rollout.model.key or "", progress.session.secret if progress.session else ""]
+    return Result.model_validate(_redacted(result.model_dump(), workshop.redactor.also(*secrets)))
 
 
 async def _attempt(rollout: Rollout, workshop: Workshop, record: Recorder, progress: _Progress) -> Score:
     task, where = rollout.task, f"task '{rollout.task.id}'"
     env = resolve_env(task.env, workshop.host_env, where)
+    verify_env = {**env, **resolve_env(task.verify_env, workshop.host_env, where)}
     async with workshop.sandbox.open(task.limits, task.workdir) as box:
         with progress.phase("setup"):
             await prepare(box, task, rollout.skill, env)
@@ -139,7 +143,6 @@ async def _attempt(rollout: Rollout, workshop: Workshop, record: Recorder, progr
         if failure is not None:
             return failure
         with progress.phase("judge"):
-            verify_env = {**env, **resolve_env(task.verify_env, workshop.host_env, where)}
             work = Work(task, box, progress.report.text, verify_env)
             for judge in judges_of(task):
                 progress.judgements[judge.name] = await judge.judge(work)
@@ -181,6 +184,19 @@ def machinery_failure(report: AgentReport, session: Session) -> Score | None:
         last_words = report.stderr.strip()[-500:] or f"exit code {report.exit_code}"
         return Score.missing(Cause.AGENT, f"the agent failed before its first model call: {last_words}")
     return None
+
+
+def _redacted(value: Any, redactor: Redactor) -> Any:
+    # Value by value: in JSON text a secret with a quote or a backslash would be escaped, and not found.
+    match value:
+        case str():
+            return redactor.text(value)
+        case dict():
+            return {key: _redacted(item, redactor) for key, item in value.items()}
+        case list() | tuple():
+            return [_redacted(item, redactor) for item in value]
+        case _:
+            return value
 
 
 def spending_of(session: Session | None, model: Model) -> Spending:

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,15 @@ class Records:
         if self.failure is not None:
             raise self.failure
         self.exchanges.append(exchange)
+
+    @contextmanager
+    def held_back(self) -> Iterator[asyncio.Event]:
+        """No commit returns before the event is set, or this is left."""
+        self.allowed = asyncio.Event()
+        try:
+            yield self.allowed
+        finally:
+            self.allowed.set()
 
     @property
     def only(self) -> Exchange:

@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
@@ -14,6 +16,7 @@ from gateway_world import (
     STREAM,
     UNARY,
     USAGE,
+    World,
     answer_stream,
     answer_unary,
     delta,
@@ -192,17 +195,33 @@ async def test_closing_leaves_a_record_of_a_call_that_has_only_just_come() -> No
         assert w.records.only.status is None
 
 
-async def test_a_close_that_is_given_up_does_not_interrupt_a_commit() -> None:
+@asynccontextmanager
+async def closing_during_a_commit() -> AsyncIterator[tuple[World, asyncio.Event, asyncio.Task[None]]]:
     async with world(answer_stream) as w:
-        w.records.allowed = asyncio.Event()
-        async with w.post() as reply:
-            await asyncio.wait_for(w.records.asked.wait(), PATIENCE)
-            closing = asyncio.ensure_future(w.session.close())
-            await read_until(reply, STREAM[1])
-            closing.cancel()
-            await asyncio.wait([closing])
-            w.records.allowed.set()
-            await w.session.close()
+        with w.records.held_back() as allowed:
+            async with w.post():
+                await asyncio.wait_for(w.records.asked.wait(), PATIENCE)
+                (call,) = w.session._under_way.values()
+                closing = asyncio.create_task(w.session.close())
+                await until(lambda: call._sealed)
+                yield w, allowed, closing
+
+
+async def test_closing_waits_for_a_commit_and_does_not_repeat_it() -> None:
+    async with closing_during_a_commit() as (w, allowed, closing):
+        assert not closing.done()
+        allowed.set()
+        await closing
+        assert w.records.only.error is None
+        assert w.records.only.response == b"".join(STREAM)
+
+
+async def test_a_close_that_is_given_up_does_not_interrupt_a_commit() -> None:
+    async with closing_during_a_commit() as (w, allowed, closing):
+        closing.cancel()
+        await asyncio.wait([closing])
+        allowed.set()
+        await w.session.close()
         assert w.records.only.error is None
 
 
@@ -217,20 +236,6 @@ async def test_closing_during_retries_leaves_a_record() -> None:
         assert w.records.only.error is CallError.SEALED
         with pytest.raises(aiohttp.ClientError):
             (await posting).raise_for_status()
-
-
-async def test_closing_waits_for_a_commit_and_does_not_repeat_it() -> None:
-    async with world(answer_stream) as w:
-        w.records.allowed = asyncio.Event()
-        async with w.post() as reply:
-            await asyncio.wait_for(w.records.asked.wait(), PATIENCE)
-            closing = asyncio.ensure_future(w.session.close())
-            await read_until(reply, STREAM[1])
-            assert not closing.done()
-            w.records.allowed.set()
-            await closing
-        assert w.records.only.error is None
-        assert w.records.only.response == b"".join(STREAM)
 
 
 async def test_closing_does_not_wait_for_an_agent_that_does_not_read() -> None:

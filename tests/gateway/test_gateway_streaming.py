@@ -56,30 +56,28 @@ async def test_text_reaches_the_agent_while_the_model_is_still_writing() -> None
 
 async def test_the_end_of_a_stream_is_withheld_until_the_exchange_is_committed() -> None:
     async with world(answer_stream) as w:
-        w.records.allowed = asyncio.Event()
-        async with w.post() as reply:
+        with w.records.held_back() as allowed:
+            reply = await w.post()
             text = await read_until(reply, STREAM[1])
-            async with asyncio.timeout(PATIENCE):
-                await w.records.asked.wait()
+            await asyncio.wait_for(w.records.asked.wait(), PATIENCE)
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.1):
-                    await reply.content.readany()
+                await asyncio.wait_for(reply.content.readany(), 0.1)
             assert text == STREAM[0] + STREAM[1]
-            w.records.allowed.set()
+            allowed.set()
             assert await reply.read() == STREAM[2] + USAGE + DONE
 
 
 async def test_a_whole_reply_is_withheld_until_the_exchange_is_committed() -> None:
     async with world(answer_unary) as w:
-        w.records.allowed = asyncio.Event()
         posting = asyncio.ensure_future(w.post())
-        async with asyncio.timeout(PATIENCE):
-            await w.records.asked.wait()
-        assert not posting.done()
-        w.records.allowed.set()
-        async with await posting as reply:
-            assert await reply.json() == UNARY
-            assert reply.headers["Content-Type"].startswith("application/json")
+        with w.records.held_back() as allowed:
+            await asyncio.wait_for(w.records.asked.wait(), PATIENCE)
+            await asyncio.wait([posting], timeout=0.1)
+            assert not posting.done()
+            allowed.set()
+            async with await posting as reply:
+                assert await reply.json() == UNARY
+                assert reply.headers["Content-Type"].startswith("application/json")
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])

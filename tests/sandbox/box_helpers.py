@@ -11,6 +11,7 @@ from typing import cast
 
 from whet.box import Box, Process
 from whet.sandbox.hostbox import HostBox
+from whet.sandbox.local import LocalBox
 
 TREE = """
 import os, signal, sys, time
@@ -70,7 +71,7 @@ async def start_tree(box: Box, marker: str) -> Process:
     """A command under way with a daemon, a child and a grandchild."""
     process = await box.start([box.python, "-c", TREE, marker, "stay"])
     await until_written(process, b"ready")
-    assert len(carriers(marker)) >= 4
+    await until(lambda: len(carriers(marker)) >= 4)
     return process
 
 
@@ -79,13 +80,22 @@ def host_folder(box: Box) -> Path:
     return cast("HostBox", box)._folder.path
 
 
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def open_descriptors() -> int:
+    """How many descriptors this process holds."""
+    return len(names_in(Path("/proc/self/fd")))
+
+
 def host_workdir(box: Box) -> Path:
     return host_folder(box) / "work"
 
 
 def logs_of(box: Box) -> str:
     """The folder of logs, as commands in the box see it."""
-    return cast("HostBox", box)._at["logs"] if hasattr(box, "_at") else "/logs"
+    return str(host_folder(box) / "logs") if isinstance(box, LocalBox) else "/logs"
 
 
 async def run_python(box: Box, code: str, *arguments: str, stdin: bytes = b"") -> str:

@@ -6,7 +6,7 @@ import os
 import tracemalloc
 
 import pytest
-from box_helpers import TREE, carriers, model_port, new_marker, start_tree, until, until_written
+from box_helpers import TREE, carriers, model_port, new_marker, open_descriptors, start_tree, until, until_written
 
 from whet.box import Box, Sandbox, SandboxError
 from whet.sandbox import sandbox_named
@@ -66,7 +66,12 @@ async def test_a_program_that_does_not_exist_gives_127_behind_a_model_port_too(b
 
 async def test_both_streams_are_kept_apart_and_byte_exact(box: Box) -> None:
     out, err = bytes(range(256)) * 40, bytes(reversed(range(256))) * 30
-    code = "import sys; d = sys.stdin.buffer.read(); sys.stdout.buffer.write(d[:10240]); sys.stderr.buffer.write(d[10240:])"
+    code = """
+import sys
+data = sys.stdin.buffer.read()
+sys.stdout.buffer.write(data[:10240])
+sys.stderr.buffer.write(data[10240:])
+"""
     done = await box.exec([box.python, "-c", code], stdin=out + err)
     assert (done.stdout.data, done.stderr.data) == (out, err)
     assert (done.stdout.total, done.stdout.dropped) == (len(out), 0)
@@ -116,11 +121,11 @@ async def test_words_that_no_command_can_have_are_refused(
 
 
 async def test_a_command_too_long_for_the_kernel_is_refused_and_leaks_nothing(box: Box) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     for _ in range(3):
         with pytest.raises(SandboxError, match="too long"):
             await box.exec(["echo", "x" * 5_000_000])
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 async def test_commands_leave_no_descriptor_open_in_whet_and_have_none_of_its(box: Box) -> None:
@@ -128,8 +133,8 @@ async def test_commands_leave_no_descriptor_open_in_whet_and_have_none_of_its(bo
     for _ in range(3):
         done = await box.exec([box.python, "-c", "import os; print(sorted(os.listdir('/proc/self/fd')))"])
         assert done.stdout.text.strip() == "['0', '1', '2', '3']"  # 3 is the listing itself
-        before = before or len(os.listdir("/proc/self/fd"))
-    assert len(os.listdir("/proc/self/fd")) == before
+        before = before or open_descriptors()
+    assert open_descriptors() == before
 
 
 async def test_the_time_limit_kills_the_whole_tree(box: Box) -> None:

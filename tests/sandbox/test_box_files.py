@@ -1,6 +1,7 @@
 """Files of a box, read and written from outside, while the program inside does its worst."""
 
 import asyncio
+import contextlib
 import os
 import stat
 import subprocess
@@ -8,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from box_helpers import host_folder, host_workdir, logs_of, run_python, until_written
+from box_helpers import host_folder, host_workdir, logs_of, names_in, run_python, until_written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +44,7 @@ async def test_absolute_paths_are_those_of_the_box(box: Box) -> None:
     assert (await box.exec(["sh", "-c", 'cat "$HOME/.config/agent.json"'])).stdout.data == b"{}"
     await box.exec(["sh", "-c", f"echo hello > {logs_of(box)}/agent/out.txt"])
     assert await box.read_file(f"{logs_of(box)}/agent/out.txt") == b"hello\n"
-    assert await box.read_file(f"{box.workdir}/../{Path(box.workdir).name}/../{box.home}/.config/agent.json") == b"{}"
+    assert await box.read_file(f"{box.home}/../{Path(box.home).name}/.config/agent.json") == b"{}"
 
 
 async def test_commands_may_change_and_remove_what_was_written_from_outside(box: Box) -> None:
@@ -113,7 +114,7 @@ while True:
     for _ in range(1500):
         try:
             seen.add(await box.read_file("at/canary"))
-        except SandboxError:
+        except (SandboxError, FileNotFoundError):
             seen.add(b"refused")
     await process.kill()
     assert seen <= {b"inside", b"refused"}
@@ -149,12 +150,13 @@ async def test_a_file_above_the_limit_is_refused(box: Box) -> None:
         await box.read_file("big", limit=1000)
 
 
-async def test_a_missing_file_is_named(box: Box) -> None:
-    with pytest.raises(SandboxError, match=r"nowhere/file: No such file"):
-        await box.read_file("nowhere/file")
+@pytest.mark.parametrize("path", ["nowhere", "nowhere/file"])
+async def test_a_missing_file_is_told_from_one_that_cannot_be_read(box: Box, path: str) -> None:
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        await box.read_file(path)
 
 
-@pytest.mark.parametrize("path", ["a\0b", "\ud800", "x" * 300, "d/" * 3000 + "f"])
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", "x" * 300])
 async def test_names_that_no_file_can_have_are_refused(box: Box, path: str) -> None:
     with pytest.raises(SandboxError):
         await box.read_file(path)
@@ -188,15 +190,13 @@ async def test_any_path_goes_round_or_is_refused_and_never_touches_the_host(
         (work / "link").symlink_to(canary.parent)
         (work / "loop").symlink_to("loop")
         (work / "real").mkdir(exist_ok=True)
-    outside = sorted(os.listdir(host_folder(box)))
-    try:
+    outside = names_in(host_folder(box))
+    with contextlib.suppress(SandboxError):
         await box.write_file("/".join(parts), data)
         assert await box.read_file("/".join(parts)) == data
-    except SandboxError:
-        pass
-    assert os.listdir(canary.parent) == ["canary"]
+    assert names_in(canary.parent) == ["canary"]
     assert canary.read_bytes() == SECRET
-    assert sorted(os.listdir(host_folder(box))) == outside
+    assert names_in(host_folder(box)) == outside
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def described(folder: Path) -> dict[str, object]:
     entries: dict[str, object] = {}
     for path in folder.rglob("*"):
         if path.is_symlink():
-            value: object = os.readlink(path)
+            value: object = str(path.readlink())
         elif path.is_dir():
             value = "folder"
         else:
@@ -251,7 +251,7 @@ async def test_an_upload_does_not_follow_links_planted_at_its_target(box: Box, t
         await box.upload(tree, "trap/deeper")
     await link(box, "tool", canary)
     await box.upload(tree, box.workdir)
-    assert os.listdir(canary.parent) == ["canary"]
+    assert names_in(canary.parent) == ["canary"]
     assert canary.read_bytes() == SECRET
     assert b"ran" in await box.read_file("tool")
 
@@ -263,7 +263,7 @@ async def test_a_download_shows_nothing_of_the_host(box: Box, canary: Path, tmp_
     await link(box, "trap", canary.parent)
     with pytest.raises(EscapeError):
         await box.download(path, tmp_path / "back")
-    assert not (tmp_path / "back").exists() or not os.listdir(tmp_path / "back")
+    assert not (tmp_path / "back").exists() or not names_in(tmp_path / "back")
 
 
 async def test_a_download_leaves_out_pipes_and_keeps_links_as_links(box: Box, canary: Path, tmp_path: Path) -> None:

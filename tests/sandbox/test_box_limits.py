@@ -1,5 +1,7 @@
 """Limits of a box: processes, memory and storage. Reaching one ends the command, never whet."""
 
+import resource
+
 import pytest
 from box_helpers import carriers, host_workdir, new_marker, until
 
@@ -82,8 +84,6 @@ async def test_a_process_that_takes_too_much_memory_fails_inside(sandbox: Sandbo
 async def test_limits_above_those_of_whet_itself_do_not_stop_commands(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import resource
-
     real = resource.getrlimit
 
     def lower(kind: int) -> tuple[int, int]:

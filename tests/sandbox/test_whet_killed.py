@@ -11,7 +11,7 @@ import pytest
 from box_helpers import TREE, carriers, host_folder, new_marker, until
 
 from whet.box import Box, Sandbox
-from whet.sandbox import remove_stale, sandbox_named
+from whet.sandbox import remove_stale
 from whet.sandbox.folder import boxes_root
 from whet.tasks.task import Limits
 
@@ -41,7 +41,7 @@ async def killed_whet(kind: str, marker: str) -> Path:
     assert whet.stdout is not None
     async with asyncio.timeout(30):
         folder = Path((await whet.stdout.readline()).decode().strip())
-    assert len(carriers(marker)) > 4
+    await until(lambda: len(carriers(marker)) > 4)
     whet.send_signal(signal.SIGKILL)
     await whet.wait()
     return folder
@@ -82,11 +82,19 @@ async def test_boxes_of_others_cannot_be_listed(box: Box) -> None:
     assert boxes_root().stat().st_uid == os.getuid()
 
 
-async def test_a_failure_inside_the_context_still_removes_the_box() -> None:
-    folder = None
-    with pytest.raises(ZeroDivisionError):
-        async with sandbox_named("local").open(Limits()) as box:
-            folder = host_folder(box)
-            raise ZeroDivisionError
-    assert folder is not None
-    assert not folder.exists()
+async def test_a_task_cancelled_inside_the_context_still_removes_the_box(sandbox: Sandbox) -> None:
+    marker = new_marker()
+    opened: list[Path] = []
+
+    async def rollout() -> None:
+        async with sandbox.open(Limits()) as box:
+            opened.append(host_folder(box))
+            await box.exec([box.python, "-c", TREE, marker, "stay"])
+
+    task = asyncio.create_task(rollout())
+    await until(lambda: len(carriers(marker)) >= 4)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert carriers(marker) == []
+    assert not opened[0].exists()

@@ -75,69 +75,71 @@ REPLY_KEYS = "chunk_delay, delay, fault, retry_after, text, times, tools"
     [
         pytest.param(
             '[[scene]]\n[[scene.reply]]\n[[scene]]\nname = "b"\n[[scene.reply]]\ntxt = "x"',
-            f"scene 2 (b), reply 1: key 'txt' is unknown; did you mean 'text'? (known: {REPLY_KEYS})",
+            f"unknown key 'scene[1].reply[0].txt'; did you mean 'text'? (known: {REPLY_KEYS})",
             id="unknown key of a reply",
         ),
         pytest.param(
             '[[scene]]\nwhen = { usr = "x" }\n[[scene.reply]]',
-            "scene 1, when: key 'usr' is unknown; did you mean 'user'? (known: last, system, user)",
+            "unknown key 'scene[0].when.usr'; did you mean 'user'? (known: last, system, user)",
             id="unknown key of when",
         ),
         pytest.param(
             '[[scene]]\n[[scene.reply]]\n[[scene.reply]]\ntools = [{ nam = "ls" }]',
-            "scene 1, reply 2, tool 1: key 'name' is missing",
+            "key 'scene[0].reply[1].tools[0].name' is missing",
             id="tool without a name",
         ),
         pytest.param("[[scen]]", "key 'scene' is missing", id="misspelt scene"),
         pytest.param("", "key 'scene' is missing", id="empty file"),
-        pytest.param('[[scene]]\nname = "a"', "scene 1 (a): key 'reply' is missing", id="scene without a reply"),
-        pytest.param("[[scene]]\nreply = []", "scene 1: key 'reply' is []; expected at least one", id="no replies"),
+        pytest.param('[[scene]]\nname = "a"', "key 'scene[0].reply' is missing", id="scene without a reply"),
+        pytest.param("[[scene]]\nreply = []", "key 'scene[0].reply' is a list; expected at least 1", id="no replies"),
         pytest.param(
             '[[scene]]\n[scene.reply]\ntext = "x"',
-            "scene 1: key 'reply' is {'text': 'x'}; expected a list",
+            "key 'scene[0].reply' is a table; expected a list",
             id="single brackets",
         ),
-        pytest.param("scene = [3]", "scene 1: expected a table", id="scene that is no table"),
+        pytest.param(
+            "scene = [3]", "key 'scene[0]' is 3; expected a table of keys and values", id="scene that is no table"
+        ),
         pytest.param(
             '[[scene]]\nwhen = "x"\n[[scene.reply]]',
-            "scene 1: key 'when' is 'x'; expected a table",
+            "key 'scene[0].when' is 'x'; expected a table of keys and values",
             id="when that is no table",
         ),
         pytest.param(
             '[[scene]]\nwhen = { last = "(" }\n[[scene.reply]]',
-            "scene 1, when: key 'last' is '('; "
+            "key 'scene[0].when.last' is '('; "
             "expected a regular expression (missing ), unterminated subpattern at position 0)",
             id="bad regex",
         ),
         pytest.param(
             '[[scene]]\n[[scene.reply]]\nfault = "503"',
-            "scene 1, reply 1: key 'fault' is '503'; "
-            "expected '401', '429', '500', '529', 'hang', 'refuse', 'cut', 'malformed' or 'empty'",
+            "key 'scene[0].reply[0].fault' is '503'; "
+            "expected one of: 401, 429, 500, 529, hang, refuse, cut, malformed, empty",
             id="unknown fault",
         ),
         pytest.param(
             "[[scene]]\n[[scene.reply]]\ndelay = -1",
-            "scene 1, reply 1: key 'delay' is -1; expected greater than or equal to 0",
+            "key 'scene[0].reply[0].delay' is -1; expected a number of at least 0",
             id="negative delay",
         ),
         pytest.param(
             "[[scene]]\n[[scene.reply]]\ntimes = 2",
-            "scene 1, reply 1: key 'times' counts a fault, and there is no key 'fault'",
+            "key 'scene[0].reply[0]' has 'times' without 'fault'; expected both or neither",
             id="times without a fault",
         ),
         pytest.param(
             '[[scene]]\n[[scene.reply]]\nfault = "500"\nretry_after = 2',
-            "scene 1, reply 1: key 'retry_after' goes with fault '429' only",
+            "key 'scene[0].reply[0]' has 'retry_after' without fault '429'; expected both or neither",
             id="retry_after without a 429",
         ),
         pytest.param(
             '[[scene]]\n[[scene.reply]]\ntools = [{ name = "a", arguments = 3 }]',
-            "scene 1, reply 1, tool 1: key 'arguments' is 3; expected a table or a string",
+            "key 'scene[0].reply[0].tools[0].arguments' is 3; expected a table or text",
             id="arguments that are neither",
         ),
         pytest.param(
             '[[scene]]\n[[scene.reply]]\ntools = [{ name = "a", arguments = { day = 2024-01-01 } }]',
-            "scene 1, reply 1, tool 1: key 'arguments' is datetime.date(2024, 1, 1); expected a value that JSON knows",
+            "key 'scene[0].reply[0].tools[0].arguments.dict.day' is datetime.date(2024, 1, 1); expected",
             id="arguments that JSON cannot hold",
         ),
         pytest.param("[[scene", "expected a script in TOML: Expected ']]' at the end", id="not TOML"),

@@ -28,12 +28,19 @@ def agent_named(name: str, configured: Mapping[str, AnyAgent]) -> AnyAgent:
     if name in configured:
         return configured[name]
     if name.startswith("command:"):
-        try:
-            return CommandAgent(argv=tuple(shlex.split(name.removeprefix("command:"))))
-        except ValueError as error:
-            raise UserError(f"agent '{name}': expected a command line after 'command:' ({error})") from error
+        return CommandAgent(argv=_split(name))
     agents: tuple[AnyAgent, ...] = (ChatAgent(), LoopAgent(), OracleAgent(), NopAgent())
     built_in = {agent.kind: agent for agent in agents}
     if name not in built_in:
         raise UserError(f"unknown agent '{name}'; {did_you_mean(name, [*built_in, *configured, 'command:ARGV'])}")
     return built_in[name]
+
+
+def _split(name: str) -> tuple[str, ...]:
+    try:
+        argv = tuple(shlex.split(name.removeprefix("command:")))
+    except ValueError as error:
+        raise UserError(f"agent '{name}': expected a command line after 'command:' ({error})") from error
+    if not argv:
+        raise UserError(f"agent '{name}': expected a command line after 'command:'")
+    return argv

@@ -66,7 +66,7 @@ def main() -> int:
         messages.append(reply)
         calls = reply.get("tool_calls") or []
         if not calls:
-            print(reply["content"])
+            print(reply["content"].encode(errors="replace").decode())  # half a character cannot be printed
             return 0
         for call in calls:
             result = run_tool(call["function"], work["command_sec"])
@@ -138,15 +138,19 @@ def run_tool(function: dict[str, Any], seconds: float) -> str:
     if function["name"] != "bash":
         return f"There is no tool '{function['name']}'; the only tool is 'bash'."
     try:
-        command = str(json.loads(function["arguments"])["command"])
+        command = json.loads(function["arguments"])["command"]
     except (ValueError, KeyError, TypeError):
+        command = None
+    if not isinstance(command, str):
         return "The arguments must be a JSON object with the string 'command'."
     log("$ " + command)
-    output, ending = run_bash(command, seconds)
-    return shorten(output.decode(errors="replace")) + ending
+    try:
+        return run_bash(command, seconds)
+    except (OSError, ValueError) as error:  # longer than the system takes, or with characters that it does not
+        return f"The command cannot be run: {error}"
 
 
-def run_bash(command: str, seconds: float) -> tuple[bytes, str]:
+def run_bash(command: str, seconds: float) -> str:
     # The key of the model's endpoint is for this program, not for what the model runs.
     env = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
     # Output goes to a file: a process left in the background would keep a pipe open and us waiting.
@@ -165,15 +169,17 @@ def run_bash(command: str, seconds: float) -> tuple[bytes, str]:
             os.killpg(shell.pid, signal.SIGKILL)
             shell.wait()
             ending = f"[killed after {seconds:g} seconds]"
-        output.seek(0)
-        return output.read(), ending
+        return shortened(output.fileno()) + ending
 
 
-def shorten(text: str) -> str:
-    if len(text) <= OUTPUT_LIMIT:
-        return text
+def shortened(output: int) -> str:
+    """The content of a file, or its beginning and its end. Reads by position: whoever still writes is not disturbed."""
+    size = os.fstat(output).st_size
+    if size <= OUTPUT_LIMIT:
+        return os.pread(output, size, 0).decode(errors="replace")
     half = OUTPUT_LIMIT // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
+    head, tail = (os.pread(output, half, start).decode(errors="replace") for start in (0, size - half))
+    return f"{head}\n[... {size - 2 * half} bytes left out ...]\n{tail}"
 
 
 def log(line: str) -> None:

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from whet.cli.tables import counted, duration, money, next_commands, percent, summary_table
+from whet.cli.tables import counted, duration, money, next_commands, percent, summary_table, terminal, thousands
 from whet.runs.run import Started
 from whet.runs.scheduler import Ended
 from whet.runs.store import Store
@@ -32,7 +32,7 @@ class Watcher(Protocol):
 @contextmanager
 def watcher(*, as_json: bool) -> Iterator[Watcher]:
     """The right way to watch, for as long as the run lasts; then the summary."""
-    console = Console(stderr=False, highlight=False)
+    console = terminal()
     if as_json:
         yield JsonLines(console)
         return
@@ -112,7 +112,10 @@ class Progress:
         rate = whole.pass_rate()
         facts = [f"pass {percent(rate)}" if rate else "no score yet"]
         facts += [f"[red]missing {cause} {count}[/red]" for cause, count in sorted(whole.missing.items())]
-        facts += [f"{whole.input_tokens:,} + {whole.output_tokens:,} tokens", money(whole.cost)]
+        facts += [
+            f"tokens {thousands(whole.input_tokens)}/{thousands(whole.output_tokens)}",
+            f"cost {money(whole.cost)}",
+        ]
         outer = Table.grid()
         outer.add_row(grid)
         outer.add_row(Text.from_markup("  ".join(facts)))

@@ -10,17 +10,13 @@ def runs(
     folder: Annotated[Path, typer.Argument(help="Folder that holds run folders.")] = Path("runs"),
 ) -> None:
     """List runs with their scores."""
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    from whet.cli.tables import percent
+    from whet.cli.tables import percent, plain_table, terminal
     from whet.runs.store import DATABASE, Store
     from whet.runs.summary import tally, total
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in ("run", "agents", "models", "done", "missing", "score [95 % interval]"):
-        table.add_column(Text(heading), overflow="fold")
+    table = plain_table("run", "agents", "models", "done", "missing", "score [95 %]")
     found = sorted(folder.glob(f"*/{DATABASE}")) if folder.is_dir() else []
     for database in found:
         with Store.open_read(database.parent) as store:
@@ -36,6 +32,6 @@ def runs(
             Text(percent(mean) if mean else "-"),
         )
     if found:
-        Console(highlight=False).print(table)
+        terminal().print(table)
     else:
         typer.echo(f"no runs in {folder}; whet run TASKS --agent loop --model NAME makes one")

@@ -7,6 +7,7 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from whet.rollout import Result
     from whet.runs.schema import AttemptRow, RolloutRow
@@ -22,11 +23,10 @@ def show(
     full: Annotated[bool, typer.Option("--full", help="Show long steps and logs whole.")] = False,
 ) -> None:
     """Show a run, or one rollout: scores, steps, verification, logs."""
-    from rich.console import Console
-
+    from whet.cli.tables import terminal
     from whet.runs.store import Store
 
-    console = Console(highlight=False)
+    console = terminal()
     with Store.open_read(run) as store:
         if rollout is None:
             _show_run(console, store)
@@ -35,44 +35,50 @@ def show(
 
 
 def _show_run(console: "Console", store: "Store") -> None:
-    from rich.table import Table
+    from rich.text import Text
 
-    from whet.cli.tables import summary_table
+    from whet.cli.tables import plain_table, summary_table, thousands
     from whet.rollout import Result
     from whet.runs.summary import skill_names, tally
 
     names = skill_names(store)
-    attempts = {row.id: tries for row, tries in store.attempts_by_rollout()}
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in ("rollout", "task", "agent", "model", "skill", "sample", "score", "calls", "tokens", "why"):
-        table.add_column(heading, overflow="fold" if heading in {"agent", "why"} else "ellipsis")
-    for row in store.rollouts():
-        tries = attempts.get(row.id, [])
-        last = tries[-1] if tries else None
+    plan = store.attempts_by_rollout()
+    # What is the same in every line is said once, in the summary.
+    varying = [key for key in ("agent", "model", "skill", "sample") if len({getattr(row, key) for row, _ in plan}) > 1]
+    table = plain_table("rollout", "task", *varying)
+    for heading in ("score", "calls", "tokens", "why"):
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", justify="left" if heading == "why" else "right")
+    for row, attempts in plan:
+        last = attempts[-1] if attempts else None
         result = Result.model_validate_json(last.result) if last and last.result else None
+        shown = {"agent": row.agent, "model": row.model, "skill": names[row.skill], "sample": str(row.sample)}
+        spent = result.spending if result else None
         table.add_row(
-            *(row.id, row.task, row.agent, row.model, names[row.skill], str(row.sample)),
+            *(Text(text) for text in (row.id, row.task, *(shown[key] for key in varying))),
             _score(last),
-            str(result.spending.calls) if result else "",
-            f"{result.spending.input_tokens + result.spending.output_tokens:,}" if result else "",
-            _why(result),
+            str(spent.calls) if spent else "",
+            thousands(spent.input_tokens + spent.output_tokens) if spent else "",
+            Text(_why(result)),
         )
     console.print(table)
     console.print(summary_table(tally(store), names))
 
 
-def _score(last: "AttemptRow | None") -> str:
+def _score(last: "AttemptRow | None") -> "Text":
+    from rich.text import Text
+
     if last is None:
-        return "[dim]not run[/dim]"
+        return Text("not run", style="dim")
     if last.value is not None:
-        return f"{last.value:.2f}"
-    return f"[red]missing: {last.cause or 'under way'}[/red]"
+        return Text(f"{last.value:.2f}")
+    # A process that was killed leaves its attempt open.
+    return Text(f"missing: {last.cause or 'unfinished'}", style="red")
 
 
 def _why(result: "Result | None") -> str:
     if result is None:
         return ""
-    flags = " ".join(f"\\[{flag}]" for flag in result.flags)
+    flags = " ".join(f"[{flag}]" for flag in result.flags)
     return f"{result.score.reason} {flags}".strip()
 
 
@@ -87,6 +93,8 @@ def _find(store: "Store", run: Path, beginning: str) -> "RolloutRow":
 
 
 def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: int | None) -> None:
+    from rich.text import Text
+
     from whet.rollout import Result
     from whet.runs.summary import skill_names
 
@@ -99,7 +107,7 @@ def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: 
         console.print(f"attempt {attempt.number}: missing: {attempt.cause}")
     for attempt in attempts[-1:]:
         result = Result.model_validate_json(attempt.result) if attempt.result else None
-        console.print(f"attempt {attempt.number}: score {_score(attempt)}  {_why(result)}")
+        console.print(Text.assemble(f"attempt {attempt.number}: ", _score(attempt), f"  {_why(result)}"))
         if result is not None:
             _show_facts(console, result)
         _show_steps(console, store, attempt.id, limit)
@@ -118,7 +126,7 @@ def _show_facts(console: "Console", result: "Result") -> None:
         f"{spent.calls} calls  {spent.input_tokens:,} + {spent.output_tokens:,} tokens  {money(spent.cost)}  {phases}"
     )
     if report is not None:
-        console.print(f"agent {report.stop}, exit code {report.exit_code}", end="\n")
+        console.print(f"agent {report.stop}, exit code {report.exit_code}")
         _section(console, "answer", report.text, None)
 
 

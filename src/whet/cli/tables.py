@@ -1,9 +1,11 @@
 """How numbers and tables look on a terminal."""
 
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
@@ -19,13 +21,38 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
+def terminal() -> Console:
+    """Where verbs print. A pipe or file has no width of its own; it gets one that tables fit into."""
+    has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, width=None if has_width else 120)
+
+
+def plain_table(*headings: str) -> Table:
+    """A table without lines; text may fold, numbers never do."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in headings:
+        table.add_column(Text(heading), overflow="fold")
+    return table
+
+
 def percent(interval: Interval) -> str:
     """A mean with its 95 % interval."""
-    return f"{interval.mean:.1%} [{interval.low:.1%}, {interval.high:.1%}]"
+    return f"{interval.mean:.1%} [{interval.low * 100:.1f}, {interval.high * 100:.1f}]"
 
 
 def money(dollars: float | None) -> str:
-    return "cost unknown" if dollars is None else f"${dollars:.4f}" if dollars < 1 else f"${dollars:.2f}"
+    return "unknown" if dollars is None else f"${dollars:.4f}" if dollars < 1 else f"${dollars:.2f}"
+
+
+def thousands(number: int) -> str:
+    """
+    >>> thousands(950), thousands(20_273), thousands(3_400_000)
+    ('950', '20.3k', '3.4M')
+    """
+    for size, unit in ((1_000_000, "M"), (1_000, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{unit}"
+    return str(number)
 
 
 def duration(seconds: float) -> str:
@@ -42,23 +69,18 @@ def duration(seconds: float) -> str:
 
 def summary_table(arms: Mapping[Arm, Tally], skills: Mapping[str, str]) -> Group:
     """One line per agent, model and skill; below it what is missing and flagged."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in ("agent", "model", "skill"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("score [95 % interval]", "passed", "missing", "tokens in", "out", "cost", "time"):
-        table.add_column(Text(heading), justify="right")
+    with_skill = any(skill for _, _, skill in arms)
+    table = plain_table("agent", "model", *(["skill"] if with_skill else []))
+    for heading in ("score [95 %]", "passed", "missing", "tokens", "cost", "time"):
+        table.add_column(Text(heading), justify="right", no_wrap=True)
     for (agent, model, skill), arm in arms.items():
-        mean = arm.mean()
-        rate = arm.pass_rate()
+        mean, rate = arm.mean(), arm.pass_rate()
         table.add_row(
-            agent,
-            model,
-            skills.get(skill, skill),
+            *(Text(name) for name in (agent, model, *([skills[skill]] if with_skill else []))),
             Text(percent(mean) if mean else "-"),
-            f"{round(rate.mean * rate.rollouts)}/{arm.measured}" if rate else f"0/{arm.measured}",
-            f"[red]{arm.missing.total()}[/red]" if arm.missing else "0",
-            f"{arm.input_tokens:,}",
-            f"{arm.output_tokens:,}",
+            f"{round(rate.mean * rate.rollouts) if rate else 0}/{arm.measured}",
+            Text(str(arm.missing.total()), style="red" if arm.missing else ""),
+            f"{thousands(arm.input_tokens)}/{thousands(arm.output_tokens)}",
             money(arm.cost),
             duration(arm.seconds),
         )

@@ -45,7 +45,7 @@ class ModelConfig(BaseModel):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.url is None) == (self.script is None):
-            raise ValueError("expected either 'url' or 'script'")
+            raise ValueError("has both or neither of 'url' and 'script'; expected exactly one of them")
         return self
 
 
@@ -121,8 +121,9 @@ async def open_model(name: str, model: ModelConfig, env: Mapping[str, str] = os.
         assert model.url is not None
         yield _model(name, model, model.url, key)
         return
+    free = model.model_copy(update={"price_input": 0.0, "price_output": 0.0})
     async with ScriptedModel(read_script(model.script)) as scripted:
-        yield _model(name, model, scripted.url, key)
+        yield _model(name, free, scripted.url, key)
 
 
 def _model(name: str, model: ModelConfig, url: str, key: str | None) -> Model:

@@ -37,6 +37,7 @@ ETC = {
     "hosts": "127.0.0.1 localhost\n::1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
+OWN_FOLDERS = frozenset({"bin", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "usr"})
 HOST_ETC = ("alternatives", "ca-certificates", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "ssl")
 
 
@@ -84,17 +85,7 @@ class Bubblewrap:
 class BubblewrapBox(HostBox):
     def __init__(self, folder: BoxFolder, limits: Limits, workdir: str) -> None:
         places = {workdir: "work", HOME: "home", "/tmp": "tmp", "/logs": "logs"}  # noqa: S108 - paths in the box
-        if len(places) < 4 or workdir.split("/")[1] in {
-            "usr",
-            "etc",
-            "proc",
-            "dev",
-            "bin",
-            "lib",
-            "lib64",
-            "run",
-            "sbin",
-        }:
+        if len(places) < 4 or workdir.split("/")[1] in OWN_FOLDERS:
             raise SandboxError(f"working directory '{workdir}' is a place that the box needs for itself")
         super().__init__(folder, limits, places, workdir, HOME)
         for name in ("agent", "verifier", "artifacts"):

@@ -25,7 +25,7 @@ MAX_DEPTH = 100
 def read_inside(root: Path, relative: str, limit: int) -> bytes:
     """The content of a regular file below root."""
     # O_NONBLOCK: a named pipe in the file's place must not hold us up.
-    with _translated(relative), _located(root, relative) as (parent, name):
+    with _translated(relative, keep=FileNotFoundError), _located(root, relative) as (parent, name):
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
         with os.fdopen(fd, "rb") as file:
             info = os.fstat(fd)
@@ -141,10 +141,11 @@ def _unlink(name: str, parent: int) -> None:
 
 
 @contextlib.contextmanager
-def _translated(what: str) -> Iterator[None]:
+def _translated(what: str, *, keep: type[OSError] | tuple[()] = ()) -> Iterator[None]:
+    """Failures as a box gives them; those to keep go on as they are."""
     try:
         yield
-    except FileNotFoundError:
+    except keep:
         raise
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENOTDIR}:

@@ -1,9 +1,13 @@
 """`exact`: the final answer equals the expected one, apart from case, surrounding space, quotes and a full stop."""
 
+import re
 import unicodedata
 
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
+
+
+_WRAPPING = re.compile(r"""^["'`* ]+|["'`* .]+$""")
 
 
 class Exact:
@@ -23,5 +27,7 @@ def normalise(text: str) -> str:
     >>> normalise(" `Paris`. ") == normalise("paris")
     True
     """
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join(folded.split()).rstrip(".").strip("\"'`* ")
+    # Twice, because folding some letters gives characters that have another normal form.
+    for _ in range(2):
+        text = unicodedata.normalize("NFKC", text).casefold()
+    return _WRAPPING.sub("", " ".join(text.split()))

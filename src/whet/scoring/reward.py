@@ -60,7 +60,7 @@ async def _read(work: Work, name: str) -> str | None:
 def _parse_object(text: str) -> dict[str, Any]:
     try:
         rewards = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"reward.json is not JSON: {error}") from error
     if not isinstance(rewards, dict) or not rewards:
         raise ValueError(f"reward.json holds {text[:80]!r}; expected an object of numbers")
@@ -69,9 +69,16 @@ def _parse_object(text: str) -> dict[str, Any]:
     return rewards
 
 
+def _is_finite(value: Any) -> bool:
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        return False
+
+
 def _checked(name: str, rewards: dict[str, Any]) -> dict[str, float]:
     for key, value in rewards.items():
-        if not isinstance(value, int | float) or not math.isfinite(value):
+        if not _is_finite(value):
             raise ValueError(f"{name}: '{key}' is {value!r}; expected a finite number")
     main = rewards.get("reward", next(iter(rewards.values())))
     if not 0 <= main <= 1:

@@ -12,7 +12,7 @@ from typing import get_args
 from pydantic import ValidationError
 
 from whet.errors import UserError
-from whet.tasks.explain import explain, user_error
+from whet.explain import explain, user_error
 from whet.tasks.folder import Entry, folder_digest, list_entries
 from whet.tasks.manifest import Manifest, VerifierTable, unknown_keys
 from whet.tasks.task import WORKDIR, Limits, Split, Task
@@ -64,14 +64,14 @@ def read_harbor(path: Path) -> Task:
             limits=_limits(manifest),
         )
     except ValidationError as error:
-        raise user_error(explain(error, str(path))) from error
+        raise user_error(explain(error, str(path), Task)) from error
 
 
 def _manifest(file: Path) -> Manifest:
     try:
         return Manifest.model_validate(tomllib.loads(_text(file)))
     except ValidationError as error:
-        raise user_error(explain(error, str(file))) from error
+        raise user_error(explain(error, str(file), Manifest)) from error
     except ValueError as error:
         raise UserError(f"{file}: {error}; expected TOML") from error
     except RecursionError as error:

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from whet.errors import did_you_mean
-from whet.tasks.explain import key_path
+from whet.explain import key_path
 from whet.tasks.task import Env
 
 # Harbor passes over keys that it does not know. They are kept here, so that `unknown_keys` can tell of them.

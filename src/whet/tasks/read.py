@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from whet.errors import UserError
-from whet.tasks.explain import user_error
+from whet.explain import user_error
 from whet.tasks.harbor import read_harbor
 from whet.tasks.rows import read_rows
 from whet.tasks.task import Task

@@ -12,8 +12,8 @@ import msgspec
 from pydantic import ValidationError
 
 from whet.errors import UserError, did_you_mean
+from whet.explain import explain, key_path, shown, user_error
 from whet.ids import digest
-from whet.tasks.explain import explain, key_path, shown, user_error
 from whet.tasks.parquet import parquet_rows
 from whet.tasks.task import Task
 
@@ -73,7 +73,7 @@ def _task(row: _Row, file: Path) -> Task:
             {"id": f"{file.stem}-{row.number}", **known, "attachments": attachments, "origin": row.where}
         )
     except ValidationError as error:
-        raise UserError("\n".join([*problems, *explain(error, row.where)])) from error
+        raise UserError("\n".join([*problems, *explain(error, row.where, Task)])) from error
     if not (task.verify or task.judge or task.answer is not None):
         problems.append(f"{row.where}: none of the keys 'verify', 'answer', 'judge' is given; expected at least one")
     if problems:

@@ -1,16 +1,24 @@
 """Script: what the scripted model says, and when. Written in TOML, or built in Python from the same parts."""
 
 import re
-import reprlib
 import tomllib
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    model_validator,
+)
 
-from whet.errors import UserError, did_you_mean
+from whet.errors import UserError
+from whet.explain import explain
 
 
 class Fault(StrEnum):
@@ -51,13 +59,19 @@ def _compile(pattern: object) -> object:
 Regex = Annotated[re.Pattern[str], BeforeValidator(_compile)]
 
 
+def _object_or_text(value: JsonValue) -> JsonValue:
+    if not isinstance(value, dict | str):
+        raise ValueError("expected a table or text")
+    return value
+
+
 class ToolCall(BaseModel):
     """A tool that the model asks for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(min_length=1)
-    arguments: dict[str, JsonValue] | str = Field(default_factory=dict)
+    arguments: Annotated[JsonValue, AfterValidator(_object_or_text)] = Field(default_factory=dict)
     """An object; or a string that is sent as it stands, to play arguments that are not valid JSON."""
 
 
@@ -81,9 +95,9 @@ class Reply(BaseModel):
     @model_validator(mode="after")
     def _belongs_to_a_fault(self) -> Self:
         if self.times is not None and self.fault is None:
-            raise ValueError("key 'times' counts a fault, and there is no key 'fault'")
+            raise ValueError("has 'times' without 'fault'; expected both or neither")
         if self.retry_after is not None and self.fault is not Fault.RATE_LIMIT:
-            raise ValueError("key 'retry_after' goes with fault '429' only")
+            raise ValueError("has 'retry_after' without fault '429'; expected both or neither")
         return self
 
 
@@ -144,58 +158,5 @@ def read_script(path: Path) -> Script:
     try:
         return Script.model_validate(data)
     except ValidationError as error:
-        raise UserError(f"{path}: {_explain(error.errors()[0], data)}") from None
-
-
-_PARTS: dict[str, tuple[str, type[BaseModel]]] = {
-    "scene": ("scene", Scene),
-    "scenes": ("scene", Scene),
-    "when": ("when", When),
-    "reply": ("reply", Reply),
-    "replies": ("reply", Reply),
-    "tools": ("tool", ToolCall),
-}
-
-_IN_TOML = {
-    "tuple_type": "expected a list",
-    "model_type": "expected a table",
-    "dict_type": "expected a table or a string",
-    "too_short": "expected at least one",
-    "invalid-json-value": "expected a value that JSON knows",
-}
-
-
-def _explain(error: ErrorDetails, data: dict[str, Any]) -> str:
-    places, part, key = _locate(error["loc"], data)
-    return ": ".join(filter(None, [", ".join(places), _complaint(error, part, key)]))
-
-
-def _locate(loc: tuple[int | str, ...], data: Any) -> tuple[list[str], type[BaseModel], str | None]:
-    """The places from the outside in, the kind of the innermost one, and the key in it when one is at fault."""
-    places: list[str] = []
-    part: type[BaseModel] = Script
-    for step, inner in zip(loc, (*loc[1:], None), strict=True):
-        if isinstance(step, int):
-            data = data[step]
-            name = data.get("name") if part is Scene and isinstance(data, dict) else None
-            places[-1] += f" {step + 1}" + (f" ({name})" if name else "")
-        elif step in _PARTS and inner is not None:
-            label, part = _PARTS[step]
-            places.append(label)
-            data = data[step]
-        else:
-            return places, part, step
-    return places, part, None
-
-
-def _complaint(error: ErrorDetails, part: type[BaseModel], key: str | None) -> str:
-    said = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
-    expected = _IN_TOML.get(error["type"], said)
-    if key is None:
-        return expected
-    if error["type"] == "missing":
-        return f"key '{key}' is missing"
-    if error["type"] == "extra_forbidden":
-        known = [field.alias or name for name, field in part.model_fields.items()]
-        return f"key '{key}' is unknown; {did_you_mean(key, known)}"
-    return f"key '{key}' is {reprlib.repr(error['input'])}; {expected}"
+        # What follows the first mistake is often only its echo.
+        raise UserError(explain(error, str(path), Script)[0]) from None

@@ -24,13 +24,27 @@ def steps(exchanges: Sequence[Exchange]) -> list[Step]:
     if not answered:
         return []
     last = max(answered, key=lambda exchange: len(exchange.request))
-    messages = [*chat.request_messages(last.request), chat.reply_message(last.response, last.streamed)]
-    return [_step(message) for message in messages]
+    return [_step(message) for message in [*_sent(last), *_received(last)]]
+
+
+def _sent(exchange: Exchange) -> list[dict[str, Any]]:
+    try:
+        return chat.request_messages(exchange.request)
+    except ValueError:  # an agent can send anything
+        return []
+
+
+def _received(exchange: Exchange) -> list[dict[str, Any]]:
+    try:
+        return [chat.reply_message(exchange.response, exchange.streamed)]
+    except ValueError:  # so can a model
+        return []
 
 
 def _step(message: dict[str, Any]) -> Step:
-    calls = [call.get("function", {}) for call in message.get("tool_calls") or []]
-    named = tuple((str(call.get("name", "")), str(call.get("arguments", ""))) for call in calls)
+    calls = message.get("tool_calls")
+    functions = [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    named = tuple((str(f.get("name", "")), str(f.get("arguments", ""))) for f in functions if isinstance(f, dict))
     return Step(str(message.get("role", "")), _text(message.get("content")), named)
 
 
