@@ -13,7 +13,7 @@ from whet.agents import Agent, AgentReport, Assignment, Endpoint, Stop
 from whet.box import Box, Sandbox, SandboxError
 from whet.errors import UserError
 from whet.exchange import CallError, Recorder, Usage
-from whet.gateway import Gateway, Model, Session
+from whet.gateway import RETRIED, Gateway, Model, Session
 from whet.redact import Redactor
 from whet.scoring import Cause, Score, Work, combine, judges_of
 from whet.skill import Skill
@@ -172,18 +172,22 @@ def machinery_failure(report: AgentReport, session: Session) -> Score | None:
     """A missing score when the agent was let down, None when its work can be judged."""
     if session.auth_failed:
         return Score.missing(Cause.AUTH, "the model's endpoint refused the key")
-    if session.last_error in {
-        CallError.REFUSED,
-        CallError.TIMEOUT,
-        CallError.STATUS,
-        CallError.CUT,
-        CallError.MALFORMED,
-    }:
-        return Score.missing(Cause.MODEL, f"the last model call failed: {session.last_error}")
+    if _model_failed(session):
+        status = f" {session.last_status}" if session.last_error is CallError.STATUS else ""
+        return Score.missing(Cause.MODEL, f"the last model call failed: {session.last_error}{status}")
     if report.stop is Stop.CRASHED and session.calls == 0:
         last_words = report.stderr.strip()[-500:] or f"exit code {report.exit_code}"
         return Score.missing(Cause.AGENT, f"the agent failed before its first model call: {last_words}")
     return None
+
+
+def _model_failed(session: Session) -> bool:
+    """Whether the model's failure was what ended the agent's work."""
+    if session.last_error is CallError.STATUS:
+        # A 400 in the middle is the agent's doing, such as a prompt that grew too long. When no call ever went
+        # well it is the set-up's, such as a model's name that the endpoint does not know.
+        return session.last_status in RETRIED or session.answered == 0
+    return session.last_error in {CallError.REFUSED, CallError.TIMEOUT, CallError.CUT, CallError.MALFORMED}
 
 
 def _redacted(value: Any, redactor: Redactor) -> Any:

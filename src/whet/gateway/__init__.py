@@ -2,6 +2,6 @@
 
 from whet.gateway.gateway import Gateway
 from whet.gateway.session import Session
-from whet.gateway.upstream import Model
+from whet.gateway.upstream import RETRIED, Model
 
-__all__ = ["Gateway", "Model", "Session"]
+__all__ = ["RETRIED", "Gateway", "Model", "Session"]

@@ -22,6 +22,9 @@ logger = logging.getLogger(__name__)
 BODY_LIMIT = 256 << 20
 HEADER_LIMIT = 64 << 10
 
+_ANONYMOUS = {"Server": ""}
+"""Keeps aiohttp from naming itself, its version and Python's."""
+
 _PATH_SECRET = re.compile(r"^/s/([^/]*)")
 _VERSION = re.compile(r"^(?:/v1)+(?=/|$)")
 
@@ -109,10 +112,6 @@ def _models(name: str, asked: str) -> web.Response:
         return _error(404, "There is no such model.", chat)
     card = chat.model_card(name)
     return _reply(200, msgspec.json.encode(card if asked else {"object": "list", "data": [card]}))
-
-
-_ANONYMOUS = {"Server": ""}
-"""Keeps aiohttp from naming itself, its version and Python's."""
 
 
 def _reply(status: int, body: bytes | None = None, headers: Mapping[str, str] = JSON) -> web.Response:

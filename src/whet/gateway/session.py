@@ -32,11 +32,14 @@ class Session:
         self.model = model
         self.secret = new_secret()
         self.calls = 0
+        self.answered = 0
+        """How many calls went well."""
         self.usage = Usage()
         self.calls_without_usage = 0
         """How many calls may have used tokens that `usage` does not count."""
         self.last_error: CallError | None = None
         """How the call that ended last went wrong; None when it went well."""
+        self.last_status: int | None = None
         self.auth_failed = False
         """The model's endpoint refused the provider's key."""
         self.record_error: Exception | None = None
@@ -106,7 +109,8 @@ class Session:
             raise NotRecordedError from error
 
     def _count(self, exchange: Exchange) -> None:
-        self.last_error = exchange.error
+        self.answered += exchange.error is None
+        self.last_error, self.last_status = exchange.error, exchange.status
         self.auth_failed = self.auth_failed or exchange.error is CallError.AUTH
         if exchange.usage is not None:
             self.usage += exchange.usage

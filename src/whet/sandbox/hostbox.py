@@ -66,7 +66,8 @@ class HostBox(ABC):
         self._running.add(process)
         process.on_end(self._running.discard)
         if self._guard is None:
-            limit = self._limits.storage_mb << 20
+            # The judge may write as much again, whatever the agent has left.
+            limit = (self._limits.storage_mb << 20) * (2 if self._sealed else 1)
             self._guard = asyncio.create_task(guard_storage(self._folder.path, limit, self._on_excess))
         return process
 

@@ -17,17 +17,15 @@ WALK_SEC = 10.0
 
 
 async def guard_storage(folder: Path, limit: int, on_excess: Callable[[], Awaitable[None]]) -> None:
-    """Watch until the folder holds more than the limit, then call `on_excess` and return."""
+    """Watch a folder, and call `on_excess` whenever it holds more than the limit."""
     free, walked = _free(folder), time.monotonic()
     while True:
         await asyncio.sleep(LOOK_SEC)
         if free - _free(folder) < limit / 4 and time.monotonic() - walked < WALK_SEC:
             continue
-        free = _free(folder)
+        free, walked = _free(folder), time.monotonic()
         if await asyncio.to_thread(disk_usage, folder) > limit:
             await on_excess()
-            return
-        walked = time.monotonic()
 
 
 def disk_usage(folder: Path) -> int:

@@ -6,7 +6,6 @@ import unicodedata
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
 
-
 _WRAPPING = re.compile(r"""^["'`* ]+|["'`* .]+$""")
 
 

@@ -1,0 +1,59 @@
+"""`chat`: one question, one answer."""
+
+from pathlib import Path
+
+import pytest
+from agents_world import work
+
+from whet.agents import Stop
+from whet.agents.chat import ChatAgent
+from whet.skill import Skill
+from whet.tasks import Limits, Task
+from whet.testing import Fault, Reply, call, say
+
+SKILL = Skill("arithmetic", "Count on your fingers.", "digest", Path())
+QUESTION = Task(id="sum", instruction="What is 2 + 2?", answer="4")
+
+
+async def test_the_reply_is_the_answer() -> None:
+    done = await work(ChatAgent(), QUESTION, say("  4\n"))
+    assert (done.report.stop, done.report.text, done.report.exit_code) == (Stop.FINISHED, "4", None)
+    assert done.messages == [{"role": "user", "content": "What is 2 + 2?"}]
+
+
+async def test_the_skill_is_the_system_prompt() -> None:
+    done = await work(ChatAgent(), QUESTION, say("4"), skill=SKILL)
+    assert done.messages == [
+        {"role": "system", "content": "Count on your fingers."},
+        {"role": "user", "content": "What is 2 + 2?"},
+    ]
+
+
+async def test_the_skill_can_stand_at_the_end_of_the_users_turn() -> None:
+    done = await work(ChatAgent(skill_at="user"), QUESTION, say("4"), skill=SKILL)
+    assert done.messages == [{"role": "user", "content": "What is 2 + 2?\n\nCount on your fingers."}]
+
+
+async def test_files_of_text_are_part_of_the_question() -> None:
+    task = QUESTION.model_copy(update={"files": {"a/n.txt": "two", "m.txt": "three\n", "x.bin": b"\xff\x00"}})
+    done = await work(ChatAgent(), task, say("5"))
+    (message,) = done.messages
+    assert message["content"] == "What is 2 + 2?\n\n--- a/n.txt ---\ntwo\n\n--- m.txt ---\nthree\n"
+
+
+@pytest.mark.parametrize("fault", [Fault.SERVER_ERROR, Fault.RATE_LIMIT, Fault.CUT, Fault.MALFORMED, Fault.EMPTY])
+async def test_without_a_reply_it_has_crashed_and_says_why(fault: Fault) -> None:
+    report = (await work(ChatAgent(), QUESTION, Reply(text="4", fault=fault))).report
+    assert (report.stop, report.text) == (Stop.CRASHED, "")
+    assert report.stderr.startswith("status ")
+
+
+async def test_it_waits_no_longer_than_its_time_limit() -> None:
+    task = QUESTION.model_copy(update={"limits": Limits(agent_sec=0.2)})
+    report = (await work(ChatAgent(), task, Reply(text="4", fault=Fault.HANG))).report
+    assert (report.stop, report.text) == (Stop.TIMEOUT, "")
+    assert 0.2 <= report.seconds < 5
+
+
+async def test_a_reply_without_text_is_an_empty_answer() -> None:
+    assert (await work(ChatAgent(), QUESTION, call("bash", command="ls"))).report.text == ""

@@ -1,0 +1,42 @@
+"""Verification commands: the score is the share that exits 0, and each leaves what a person needs to understand it."""
+
+from judging_world import judged, judgement
+
+from whet.tasks import Limits, Task
+
+
+async def test_the_score_is_the_share_of_commands_that_exit_0() -> None:
+    task = Task(id="t", instruction="-", verify=("test -f a", "test -f b", "test -f c", "test -d a"))
+    score = await judged(task, work="touch a b")
+    assert score.value == 0.5
+    assert score.reason == "2 of 4 commands passed"
+
+
+async def test_each_command_is_kept_with_its_exit_code_output_and_time() -> None:
+    task = Task(id="t", instruction="-", verify=("echo out; echo err >&2; sleep 0.1; exit 7", "true"))
+    failed, passed = (await judgement(task)).details["commands"]
+    assert (failed["command"], failed["exit_code"], failed["output"]) == (task.verify[0], 7, "out\nerr\n")
+    assert 0.1 <= failed["seconds"] < 10
+    assert not failed["timed_out"]
+    assert (passed["exit_code"], passed["output"]) == (0, "")
+
+
+async def test_of_long_output_the_end_is_kept() -> None:
+    task = Task(id="t", instruction="-", verify=("seq 100000; echo the verdict",))
+    (command,) = (await judgement(task)).details["commands"]
+    assert len(command["output"]) == 4000
+    assert command["output"].endswith("100000\nthe verdict\n")
+
+
+async def test_a_command_out_of_time_has_failed_and_so_have_those_after_it() -> None:
+    limits = Limits(verify_sec=0.5)
+    task = Task(id="t", instruction="-", verify=("true", "sleep 30", "sleep 0.2"), limits=limits)
+    score = await judgement(task)
+    assert [command["timed_out"] for command in score.details["commands"]] == [False, True, True]
+    assert score.value == 1 / 3
+
+
+async def test_commands_see_the_verification_variables() -> None:
+    task = Task(id="t", instruction="-", verify=('test "$EXPECTED" = 4',))
+    assert (await judged(task, env={"EXPECTED": "4"})).value == 1
+    assert (await judged(task)).value == 0
