@@ -7,12 +7,17 @@ from agents_world import work
 
 from whet.agents import Stop
 from whet.agents.chat import ChatAgent
-from whet.skill import Skill
+from whet.skill import Skill, read_skill
 from whet.tasks import Limits, Task
 from whet.testing import Fault, Reply, call, say
 
-SKILL = Skill("arithmetic", "Count on your fingers.", "digest", Path())
 QUESTION = Task(id="sum", instruction="What is 2 + 2?", answer="4")
+
+
+@pytest.fixture
+def skill(tmp_path: Path) -> Skill:
+    (tmp_path / "SKILL.md").write_text("Count on your fingers.")
+    return read_skill(tmp_path)
 
 
 async def test_the_reply_is_the_answer() -> None:
@@ -21,16 +26,16 @@ async def test_the_reply_is_the_answer() -> None:
     assert done.messages == [{"role": "user", "content": "What is 2 + 2?"}]
 
 
-async def test_the_skill_is_the_system_prompt() -> None:
-    done = await work(ChatAgent(), QUESTION, say("4"), skill=SKILL)
+async def test_the_skill_is_the_system_prompt(skill: Skill) -> None:
+    done = await work(ChatAgent(), QUESTION, say("4"), skill=skill)
     assert done.messages == [
         {"role": "system", "content": "Count on your fingers."},
         {"role": "user", "content": "What is 2 + 2?"},
     ]
 
 
-async def test_the_skill_can_stand_at_the_end_of_the_users_turn() -> None:
-    done = await work(ChatAgent(skill_at="user"), QUESTION, say("4"), skill=SKILL)
+async def test_the_skill_can_stand_at_the_end_of_the_users_turn(skill: Skill) -> None:
+    done = await work(ChatAgent(skill_at="user"), QUESTION, say("4"), skill=skill)
     assert done.messages == [{"role": "user", "content": "What is 2 + 2?\n\nCount on your fingers."}]
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from judging_world import judged, judgement, checks_in
+from judging_world import checks_in, judged, judgement
 
 from whet.scoring import Cause, Score
 from whet.tasks import Limits, Task

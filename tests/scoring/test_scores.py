@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judging_world import judged, checks_in
+from judging_world import checks_in, judged
 from pydantic import ValidationError
 
 from whet.errors import UserError

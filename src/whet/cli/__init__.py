@@ -47,7 +47,3 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:
-        # Whoever read our output has read enough.
-        sys.stderr.close()
-        sys.exit(141)

@@ -12,11 +12,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from whet.cli.tables import counted, duration, money, next_commands, percent, summary_table, terminal, thousands
+from whet.cli.tables import command, counted, duration, money, percent, summary_table, terminal, thousands
 from whet.runs.run import Started
 from whet.runs.scheduler import Ended
 from whet.runs.store import Store
-from whet.runs.summary import Arm, Tally, arm_of, skill_names, total
+from whet.runs.summary import Arm, Tally, arm_of, skill_names, tally, total
 
 REFRESH_PER_SECOND = 4
 
@@ -24,19 +24,19 @@ REFRESH_PER_SECOND = 4
 class Watcher(Protocol):
     def on(self, event: Started | Ended) -> None: ...
 
-    def stopped(self, resume: str) -> None:
-        """The run was stopped before its end; this command continues it."""
+    def stopped(self) -> None:
+        """The run was stopped before its end."""
         ...
 
 
 @contextmanager
-def watcher(*, as_json: bool) -> Iterator[Watcher]:
-    """The right way to watch, for as long as the run lasts; then the summary."""
+def watcher(*, as_json: bool, resume: str) -> Iterator[Watcher]:
+    """The right way to watch, for as long as the run lasts; then the summary. `resume` is the command to continue."""
     console = terminal()
     if as_json:
-        yield JsonLines(console)
+        yield JsonLines(console, resume)
         return
-    progress = Progress(console)
+    progress = Progress(console, resume)
     if not console.is_terminal:
         yield progress
     else:
@@ -49,9 +49,10 @@ def watcher(*, as_json: bool) -> Iterator[Watcher]:
 class Progress:
     """Keeps the tallies of a run and draws them."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, resume: str) -> None:
         self.live: Live | None = None
         self._console = console
+        self._resume = resume
         self._started: Started | None = None
         self._arms: dict[Arm, Tally] = {}
         self._ended = 0
@@ -65,7 +66,8 @@ class Progress:
                 done = event.planned - event.pending
                 before = f", {counted(done, 'is', 'are')} done" if done else ""
                 self._console.print(
-                    f"{counted(event.planned, 'rollout', 'rollouts')}{before}; sandbox {event.sandbox}; {event.folder}"
+                    f"{counted(event.planned, 'rollout', 'rollouts')}{before}; sandbox {event.sandbox}; {event.folder}",
+                    soft_wrap=True,
                 )
                 self._forget_missing()
             case Ended():
@@ -85,19 +87,25 @@ class Progress:
             self._ended += 1
             arm.conclude(event.row.task, event.result)
 
-    def stopped(self, resume: str) -> None:
+    def stopped(self) -> None:
         self._stopped = True
         if self._started is not None:
-            self._console.print(f"\nstopped; continue with:\n  {resume}", soft_wrap=True)
+            self._console.print(f"\nstopped; continue with:\n  {self._resume}", soft_wrap=True, markup=False)
 
     def summary(self) -> None:
         if self._started is None or self._stopped:
             return
         folder = self._started.folder
         with Store.open_read(folder) as store:
-            names = skill_names(store)
-        self._console.print(summary_table(self._arms, names))
-        self._console.print(next_commands(folder, self._arms), soft_wrap=True)
+            arms, names = tally(store), skill_names(store)
+            worst = min(store.results(), key=lambda done: done.attempt.value or 0, default=None)
+        self._console.print(summary_table(arms, names))
+        lines = [command("show", str(folder))]
+        if worst is not None:
+            lines.append(command("show", str(folder), worst.rollout.id))
+        if any(arm.missing for arm in arms.values()):
+            lines.append(f"{self._resume}  # tries again what is missing")
+        self._console.print("\nnext:\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True, markup=False)
 
     def __rich__(self) -> Table:
         """The live display: two lines."""
@@ -130,8 +138,9 @@ class Progress:
 class JsonLines:
     """Every event as one JSON object on a line."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, resume: str) -> None:
         self._console = console
+        self._resume = resume
 
     def on(self, event: Started | Ended) -> None:
         match event:
@@ -161,8 +170,8 @@ class JsonLines:
                     spending=event.result.spending.model_dump(),
                 )
 
-    def stopped(self, resume: str) -> None:
-        self._print(event="stopped", resume=resume)
+    def stopped(self) -> None:
+        self._print(event="stopped", resume=self._resume)
 
     def _print(self, **fields: Any) -> None:
         self._console.out(json.dumps(fields), highlight=False)

@@ -1,6 +1,5 @@
 """`whet run`: agents on tasks."""
 
-import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,11 +56,11 @@ def run(
     )
     if request.sandbox == "local":
         typer.echo("sandbox 'local' isolates nothing: agents run as you, with your files and network", err=True)
-    with watcher(as_json=as_json) as watch:
+    with watcher(as_json=as_json, resume=_resume_command(request)) as watch:
         try:
             run_async(run_request(request, config, watch.on))
         except KeyboardInterrupt:
-            watch.stopped(_resume_command(request))
+            watch.stopped()
             raise
 
 
@@ -74,7 +73,9 @@ def _names(option: str, given: list[str] | None, default: str | None) -> tuple[s
         given = [default]
     # A command line may hold commas of its own.
     names = [name for value in given for name in ([value] if value.startswith("command:") else value.split(","))]
-    return tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
+    if not all(name.strip() for name in names):
+        raise UserError(f"--{option} is '{','.join(given)}'; expected a name, or several with commas between them")
+    return tuple(dict.fromkeys(name.strip() for name in names))
 
 
 def _new_folder() -> Path:
@@ -84,10 +85,10 @@ def _new_folder() -> Path:
 
 
 def _resume_command(request: "Request") -> str:
-    """The command that continues a run, as it can be pasted."""
-    words = ["whet", *sys.argv[1:]]
-    if "--out" not in words and not any(word.startswith("--out=") for word in words):
+    """The command that continues this run."""
+    from whet.cli.tables import command
+
+    words = sys.argv[1:]
+    if not any(word == "--out" or word.startswith("--out=") for word in words):
         words += ["--out", str(request.out)]
-    if "--resume" not in words:
-        words.append("--resume")
-    return shlex.join(words)
+    return command(*words, *([] if "--resume" in words else ["--resume"]))

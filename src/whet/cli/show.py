@@ -99,7 +99,7 @@ def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: 
     from whet.runs.summary import skill_names
 
     arm = f"agent {row.agent}  model {row.model}  skill {skill_names(store)[row.skill]}"
-    console.print(f"[bold]{row.id}[/bold]  task {row.task}  {arm}  sample {row.sample}")
+    console.print(Text.assemble((row.id, "bold"), f"  task {row.task}  {arm}  sample {row.sample}"), soft_wrap=True)
     attempts = store.attempts_of(row.id)
     if not attempts:
         console.print("not run yet")

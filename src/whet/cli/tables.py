@@ -1,9 +1,10 @@
 """How numbers and tables look on a terminal."""
 
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from rich.console import Console, Group
 from rich.table import Table
@@ -23,8 +24,9 @@ def counted(number: int, one: str, many: str) -> str:
 
 def terminal() -> Console:
     """Where verbs print. A pipe or file has no width of its own; it gets one that tables fit into."""
+    # Names of tasks, agents and folders are printed as they are: rich would take their brackets for its own markup.
     has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, width=None if has_width else 120)
+    return Console(highlight=False, markup=False, emoji=False, width=None if has_width else 120)
 
 
 def plain_table(*headings: str) -> Table:
@@ -104,8 +106,11 @@ def _notes(key: Arm, arm: Tally) -> list[str]:
     return lines
 
 
-def next_commands(folder: Path, arms: Mapping[Arm, Tally]) -> Text:
-    lines = [f"whet show {folder}", f"whet show {folder} ROLLOUT"]
-    if any(arm.missing or arm.not_run for arm in arms.values()):
-        lines.append("the same command with --out and --resume tries again what is missing")
-    return Text("\nnext:\n" + "\n".join(f"  {line}" for line in lines))
+def command(*words: str) -> str:
+    """A command line of whet that can be pasted here.
+
+    >>> command("show", "runs/my run").endswith("whet show 'runs/my run'")
+    True
+    """
+    program = "whet" if shutil.which("whet") else os.path.relpath(sys.argv[0])
+    return shlex.join([program, *words])

@@ -1,6 +1,7 @@
 """`whet tasks`: look at tasks and prove them."""
 
 import json
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,9 +34,10 @@ def check(
 
     async def run() -> bool:
         good = True
-        async for found in prove(read_tasks(path), sandbox_named(sandbox)):
-            typer.echo(_as_json(found) if as_json else _as_line(found))
-            good = good and found.verdict is not Verdict.BROKEN
+        async with aclosing(prove(read_tasks(path), sandbox_named(sandbox))) as checks:
+            async for found in checks:
+                typer.echo(_as_json(found) if as_json else _as_line(found))
+                good = good and found.verdict is not Verdict.BROKEN
         return good
 
     if not run_async(run()):

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -44,7 +44,9 @@ class Check:
     nothing: Score | None = None
 
 
-async def check(tasks: Sequence[Task], sandbox: Sandbox, env: Mapping[str, str] = os.environ) -> AsyncIterator[Check]:
+async def check(
+    tasks: Sequence[Task], sandbox: Sandbox, env: Mapping[str, str] = os.environ
+) -> AsyncGenerator[Check, None]:
     """Prove each task, in order."""
     await sandbox.check()
     redactor = Redactor([])
@@ -56,7 +58,7 @@ async def check(tasks: Sequence[Task], sandbox: Sandbox, env: Mapping[str, str] 
 
 async def _check(task: Task, workshop: Workshop) -> Check:
     try:
-        check_tasks([task], workshop.sandbox)
+        check_tasks([task], workshop.sandbox, workshop.host_env)
     except UserError as error:
         return Check(task, Verdict.ELSEWHERE, str(error))
     if task.solution is None:

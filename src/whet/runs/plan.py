@@ -12,7 +12,7 @@ from whet.rollout import Rollout
 from whet.runs.schema import RolloutRow, SkillRow, TaskRow
 from whet.scoring import judges_of
 from whet.skill import Skill
-from whet.tasks import Task
+from whet.tasks import Task, resolve_env
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,12 @@ def rollout_id(task: Task, agent: str, model: str, skill: str, sample: int) -> s
     return digest(*(part.encode() for part in parts))[:12]
 
 
-def check_tasks(tasks: Sequence[Task], sandbox: Sandbox) -> None:
+def check_tasks(tasks: Sequence[Task], sandbox: Sandbox, env: Mapping[str, str]) -> None:
     """UserError when a task cannot be run or judged here; before anything is spent."""
     for task in tasks:
         judges_of(task)
+        for variables in (task.env, task.verify_env):
+            resolve_env(variables, env, task.origin)
         if task.unsupported is not None:
             raise UserError(f"{task.origin}: not supported: {task.unsupported}")
         if task.tools:

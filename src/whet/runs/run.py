@@ -19,7 +19,7 @@ from whet.runs.scheduler import Ended, open_run, run_plan
 from whet.runs.store import Store
 from whet.runs.summary import Arm, Tally, tally
 from whet.sandbox import DEFAULT, sandbox_named
-from whet.skill import read_skill
+from whet.skill import Skill, read_skill
 from whet.tasks import read_tasks
 
 
@@ -56,9 +56,9 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
     """Run what is requested, or what is left of it, and tell `watch` how it goes."""
     tasks = read_tasks(request.tasks)
     sandbox = sandbox_named(request.sandbox)
-    check_tasks(tasks, sandbox)
+    check_tasks(tasks, sandbox, env)
     agents = {name: agent_named(name, config.agents) for name in request.agents}
-    skills = [read_skill(path) if path else None for path in request.skills]
+    skills = _read_skills(request)
     model_configs = {name: model_config(name, config) for name in request.models}
     keys = [key for name, model in model_configs.items() if (key := model_key(name, model, env))]
     redactor = Redactor([*keys, *secrets_in(env)])
@@ -69,14 +69,23 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
             for name, model in model_configs.items()
         }
         plan = Plan(tasks, agents, models, skills, request.samples)
-        _refuse_changed_agents(request, agents)
-        about = {"version": whet.__version__, "sandbox": sandbox.name, "agents": _declared(agents)}
+        about = {"version": whet.__version__, "sandbox": sandbox.name, "agents": _declared(agents, request)}
         pending = open_run(request.out, plan, resume=request.resume, about=about)
         with Store.open_read(request.out) as store:
             watch(Started(request.out, sandbox.name, len(plan.rows()), len(pending), tally(store)))
         gateway = await open_until_done.enter_async_context(Gateway(redactor))
         workshop = Workshop(sandbox, gateway, redactor, env)
         await run_plan(request.out, plan, pending, workshop, request.concurrency, watch)
+
+
+def _read_skills(request: Request) -> list[Skill | None]:
+    skills: dict[str, Skill | None] = {}
+    for path in request.skills:
+        skill = read_skill(path) if path else None
+        if (same := skill.digest if skill else "") in skills:
+            raise UserError(f"{path}: is given twice; expected a different skill for each arm")
+        skills[same] = skill
+    return list(skills.values())
 
 
 def secrets_in(env: Mapping[str, str]) -> list[str]:
@@ -89,18 +98,17 @@ def secrets_in(env: Mapping[str, str]) -> list[str]:
     return [value for name, value in env.items() if secret.search(name.upper()) and len(value) >= 16]
 
 
-def _declared(agents: Mapping[str, AnyAgent]) -> dict[str, object]:
-    return {name: agent.model_dump(mode="json") for name, agent in agents.items()}
-
-
-def _refuse_changed_agents(request: Request, agents: Mapping[str, AnyAgent]) -> None:
+def _declared(agents: Mapping[str, AnyAgent], request: Request) -> dict[str, object]:
+    """The agents as they are declared, with those that the run had before. UserError when one has changed since."""
+    now: dict[str, object] = {name: agent.model_dump(mode="json") for name, agent in agents.items()}
     if not request.resume:
-        return
+        return now
     with Store.open_read(request.out) as store:
-        before = store.get("agents") or {}
-    for name, declared in _declared(agents).items():
+        before: dict[str, object] = store.get("agents") or {}
+    for name, declared in now.items():
         if before.get(name, declared) != declared:
             raise UserError(
                 f"agent '{name}' is not what it was when the run in {request.out} began; "
                 "start a new run with another --out"
             )
+    return before | now

@@ -2,9 +2,11 @@
 
 import asyncio
 import random
+import sqlite3
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,13 +38,13 @@ Watch = Callable[[Ended], None]
 
 def open_run(folder: Path, plan: Plan, *, resume: bool, about: Mapping[str, object]) -> list[RolloutRow]:
     """Make the run's store, or open it again, and write the plan into it. Returns what is still to be done."""
-    if folder.exists() and not resume and any(folder.iterdir()):
+    if folder.is_dir() and not resume and any(folder.iterdir()):
         raise UserError(f"{folder}: exists already; continue it with --resume, or name another folder with --out")
-    try:
-        store = Store.open_write(folder) if resume else Store.create(folder)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
-    with store, store.atomic():
+    with (
+        _explained(folder),
+        Store.open_write(folder) if resume else Store.create(folder) as store,
+        store.atomic(),
+    ):
         _refuse_changed_tasks(folder, store, plan)
         store.add_tasks(plan.task_rows())
         store.add_skills(plan.skill_rows())
@@ -59,13 +61,23 @@ async def run_plan(
 ) -> None:
     """Do what is pending. Cancelling it stops cleanly: boxes die, what has ended is stored."""
     queue = Queue(pending, {name: model.concurrency for name, model in plan.models.items()})
-    async with StoreWriter(folder) as writer:
-        try:
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(min(concurrency, len(pending))):
-                    workers.create_task(_work(queue, plan, workshop, writer, watch))
-        except* UserError as stopped:
-            raise stopped.exceptions[0] from None
+    with _explained(folder):
+        async with StoreWriter(folder) as writer:
+            try:
+                async with asyncio.TaskGroup() as workers:
+                    for _ in range(min(concurrency, len(pending))):
+                        workers.create_task(_work(queue, plan, workshop, writer, watch))
+            except* (UserError, sqlite3.Error) as stopped:
+                raise stopped.exceptions[0] from None
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """A disk that is full or fails is for the user to mend."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise UserError(f"{folder}: cannot be written: {error}; what was stored is kept") from error
 
 
 async def _work(queue: "Queue", plan: Plan, workshop: Workshop, writer: StoreWriter, watch: Watch) -> None:

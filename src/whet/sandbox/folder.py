@@ -82,7 +82,8 @@ async def box_folder(owner: int | None) -> AsyncIterator[BoxFolder]:
         try:
             yield BoxFolder(name, path, owner)
         finally:
-            await asyncio.shield(asyncio.to_thread(remove_tree, path))
+            if path.exists():  # the box was never made
+                await asyncio.shield(asyncio.to_thread(remove_tree, path))
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from whet.box import OUTPUT_LIMIT, EscapeError, Finished, Process, SandboxError, Serve
 from whet.sandbox.files import copy_tree, read_inside, write_inside
-from whet.sandbox.folder import BoxFolder
+from whet.sandbox.folder import BoxFolder, remove_tree
 from whet.sandbox.process import TreeProcess
 from whet.sandbox.storage import guard_storage
 from whet.tasks.task import Limits
@@ -101,7 +101,7 @@ class HostBox(ABC):
         await asyncio.to_thread(copy_tree, root, target, None, inside=relative, limit=limit)
 
     async def seal(self) -> tuple[str, ...]:
-        await self._kill_all()
+        await self._stop()
         self._serve = None
         self._sealed = True
         try:
@@ -110,12 +110,18 @@ class HostBox(ABC):
             raise SandboxError(f"the box could not be sealed: {error}") from error
 
     async def close(self) -> None:
+        await self._stop()
+        await asyncio.to_thread(remove_tree, self._folder.path)
+
+    async def _stop(self) -> None:
+        """End every process, and with them the watch over what they write."""
         await self._kill_all()
         if self._guard is not None:
             self._guard.cancel()
             # A command of a local box can have removed the very folder that was watched.
             with contextlib.suppress(asyncio.CancelledError, FileNotFoundError):
                 await self._guard
+            self._guard = None
 
     async def _on_excess(self) -> None:
         for process in self._running:

@@ -1,0 +1,267 @@
+"""What a user gets wrong is said in one line that can be acted on, and costs nothing."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from whet_program import Project, said_to_user
+
+GOOD = '{"id": "a", "instruction": "Do a.", "verify": ["test -f a"]}\n'
+HARBOR = {
+    "task/task.toml": "",
+    "task/instruction.md": "Do it.\n",
+    "task/tests/test.sh": "echo 1 > /logs/verifier/reward.txt\n",
+}
+NOP = "--agent nop --model scripted:script.toml --out out"
+SCRIPT = '[[scene]]\n[[scene.reply]]\ntext = "Hello."\n'
+
+MISTAKES: dict[str, tuple[Mapping[str, str], str, str]] = {
+    "tasks that are not there": (
+        {},
+        f"run nowhere.jsonl {NOP}",
+        r"nowhere\.jsonl: No such file or directory; expected a task folder .*",
+    ),
+    "a line that is not JSON": (
+        {"t.jsonl": GOOD + '{"id": "b"\n'},
+        f"run t.jsonl {NOP}",
+        r"t\.jsonl:2: .*; expected one JSON object per line",
+    ),
+    "an unknown key of a task": (
+        {"t.jsonl": GOOD.replace("verify", "verfy")},
+        f"run t.jsonl {NOP}",
+        r"t\.jsonl:1: unknown key 'verfy'; did you mean 'verify'\? \(known: .*\)",
+    ),
+    "an unknown judge": (
+        {"t.jsonl": GOOD.replace('"verify": ["test -f a"]', '"answer": "4", "judge": "exat"')},
+        f"run t.jsonl {NOP}",
+        r"t\.jsonl:1: unknown judge 'exat'; did you mean 'exact'\? \(known: exact\)",
+    ),
+    "a variable of a task that is not set": (
+        {"t.jsonl": GOOD.replace("{", '{"env": {"TOKEN": "${WHET_TEST_NOT_SET}"}, ', 1)},
+        f"run t.jsonl {NOP}",
+        r"t\.jsonl:1: variable 'TOKEN' is '\$\{WHET_TEST_NOT_SET\}', but WHET_TEST_NOT_SET is not set; .*",
+    ),
+    "tools": (
+        {"t.jsonl": GOOD.replace("{", '{"tools": [{"name": "ask", "answer": "42"}], ', 1)},
+        f"run t.jsonl {NOP}",
+        r"t\.jsonl:1: not supported: 'tools' that the task puts into the box",
+    ),
+    "a task that needs an image": (
+        {**HARBOR, "task/environment/Dockerfile": "FROM scratch\n"},
+        f"run task {NOP}",
+        r"task: needs a build of environment/Dockerfile; sandbox 'bubblewrap' has no images, a container has",
+    ),
+    "a task that asks for what nobody can give": (
+        {**HARBOR, "task/task.toml": "[environment]\ngpus = 2\n"},
+        f"run task {NOP}",
+        r"task: not supported: \[environment\]\.gpus 2",
+    ),
+    "an unknown agent": (
+        {"t.jsonl": GOOD},
+        "run t.jsonl --agent lop --model scripted:script.toml --out out",
+        r"unknown agent 'lop'; did you mean 'loop'\? \(known: .*\)",
+    ),
+    "a command without a command": (
+        {"t.jsonl": GOOD},
+        "run t.jsonl --agent command: --model scripted:script.toml --out out",
+        r"agent 'command:': expected a command line after 'command:'",
+    ),
+    "no agent": (
+        {"t.jsonl": GOOD},
+        "run t.jsonl --model scripted:script.toml --out out",
+        r"--agent is missing; expected it here, or 'agent' under \[defaults\] in whet\.toml",
+    ),
+    "an empty agent": (
+        {"t.jsonl": GOOD},
+        "run t.jsonl --agent nop, --model scripted:script.toml --out out",
+        r"--agent is 'nop,'; expected a name, or several with commas between them",
+    ),
+    "an unknown model": (
+        {"t.jsonl": GOOD, "whet.toml": '[models.small]\nurl = "http://127.0.0.1:9"\n'},
+        "run t.jsonl --agent nop --model smal --out out",
+        r"unknown model 'smal'; did you mean 'small'\? \(known: scripted:FILE, small\); models are declared in "
+        r"whet\.toml under \[models\.NAME\]",
+    ),
+    "a script that is not there": (
+        {"t.jsonl": GOOD},
+        "run t.jsonl --agent nop --model scripted:nowhere.toml --out out",
+        r"nowhere\.toml: cannot be read: No such file or directory",
+    ),
+    "a key that is not set": (
+        {"t.jsonl": GOOD, "whet.toml": '[models.m]\nurl = "http://127.0.0.1:9"\nkey_env = "WHET_TEST_NOT_SET"\n'},
+        "run t.jsonl --agent nop --model m --out out",
+        r"model 'm' needs its key in the environment variable WHET_TEST_NOT_SET, which is not set",
+    ),
+    "a whet.toml that is not TOML": (
+        {"t.jsonl": GOOD, "whet.toml": "[models\n"},
+        f"run t.jsonl {NOP}",
+        r".*/whet\.toml: not TOML: .*line 1.*",
+    ),
+    "an unknown key at the top of whet.toml": (
+        {"t.jsonl": GOOD, "whet.toml": '[modles.m]\nurl = "http://127.0.0.1:9"\n'},
+        f"run t.jsonl {NOP}",
+        r".*/whet\.toml: unknown key 'modles'; did you mean 'models'\? \(known: agents, defaults, models\)",
+    ),
+    "an unknown key of a model": (
+        {"t.jsonl": GOOD, "whet.toml": '[models.m]\nulr = "http://127.0.0.1:9"\n'},
+        f"run t.jsonl {NOP}",
+        r".*/whet\.toml: unknown key 'models\.m\.ulr'; did you mean 'url'\? \(known: .*\)",
+    ),
+    "an unknown key of an agent": (
+        {"t.jsonl": GOOD, "whet.toml": '[agents.mine]\nkind = "loop"\nmax_turn = 3\n'},
+        f"run t.jsonl {NOP}",
+        r".*/whet\.toml: unknown key 'agents\.mine\b.*\.max_turn'; did you mean 'max_turns'\? \(known: .*\)",
+    ),
+    "an unknown kind of agent": (
+        {"t.jsonl": GOOD, "whet.toml": '[agents.mine]\nkind = "lop"\n'},
+        f"run t.jsonl {NOP}",
+        r".*/whet\.toml: key 'agents\.mine.*expected.*'chat', 'loop', 'command', 'oracle', 'nop'.*",
+    ),
+    "an unknown key of the defaults": (
+        {"t.jsonl": GOOD, "whet.toml": "[defaults]\nsample = 3\n"},
+        f"run t.jsonl {NOP}",
+        r".*/whet\.toml: unknown key 'defaults\.sample'; did you mean 'samples'\? \(known: .*\)",
+    ),
+    "an unknown sandbox": (
+        {"t.jsonl": GOOD},
+        f"run t.jsonl {NOP} --sandbox bubblwrap",
+        r"unknown sandbox 'bubblwrap'; did you mean 'bubblewrap'\? \(known: bubblewrap, local\)",
+    ),
+    "a skill that is not there": (
+        {"t.jsonl": GOOD},
+        f"run t.jsonl {NOP} --skill skills/none-such",
+        r"skills/none-such: not a skill folder; expected a file SKILL\.md in it",
+    ),
+    "the same skill twice": (
+        {"t.jsonl": GOOD, "skill/SKILL.md": "Take care.\n"},
+        f"run t.jsonl {NOP} --skill skill,./skill/",
+        r"skill: is given twice; expected a different skill for each arm",
+    ),
+    "a run below a file": (
+        {"t.jsonl": GOOD, "out-file": ""},
+        "run t.jsonl --agent nop --model scripted:script.toml --out out-file/run",
+        r"out-file/run: expected a folder that can be written: Not a directory",
+    ),
+    "a run in the place of a file": (
+        {"t.jsonl": GOOD, "out-file": ""},
+        "run t.jsonl --agent nop --model scripted:script.toml --out out-file",
+        r"out-file: expected a folder that can be written: File exists",
+    ),
+    "resuming without a folder": (
+        {"t.jsonl": GOOD},
+        "run t.jsonl --agent nop --model scripted:script.toml --resume",
+        r"--resume needs --out: the folder of the run to continue",
+    ),
+    "resuming what is no run": (
+        {"t.jsonl": GOOD},
+        f"run t.jsonl {NOP} --resume",
+        r"out: expected a run folder, with a file run\.db in it",
+    ),
+    "showing what is no run": ({}, "show out", r"out: expected a run folder, with a file run\.db in it"),
+    "checking tasks that are not there": ({}, "tasks check nowhere", r"nowhere: No such file or directory; .*"),
+    "serving a script with a mistake": (
+        {"bad.toml": SCRIPT.replace("text", "txt")},
+        "scripted bad.toml",
+        r"bad\.toml: unknown key 'scene\[0\]\.reply\[0\]\.txt'; did you mean 'text'\? \(known: .*\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_leaves_nothing(project: Project, mistake: str) -> None:
+    files, arguments, line = MISTAKES[mistake]
+    for name, text in {"script.toml": SCRIPT, **files}.items():
+        project.write(name, text)
+    before = sorted(project.path.rglob("*"))
+    said = said_to_user(project.whet(*arguments.split()))
+    assert re.fullmatch("whet: " + line, said), said
+    assert sorted(project.path.rglob("*")) == before
+
+
+def test_all_problems_of_a_file_are_told_at_once(project: Project) -> None:
+    project.write("t.jsonl", GOOD.replace("verify", "verfy") + GOOD.replace("instruction", "instructon"))
+    done = project.whet("run", "t.jsonl", "--agent", "nop", "--model", "scripted:script.toml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "t.jsonl:1: unknown key 'verfy'" in done.stderr
+    assert "t.jsonl:2: unknown key 'instructon'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_tests_that_need_their_own_root_are_refused_in_sandbox_local(project: Project) -> None:
+    for name, text in {"script.toml": SCRIPT, **HARBOR}.items():
+        project.write(name, text)
+    done = project.whet("run", "task", *NOP.split(), "--sandbox", "local")
+    assert (done.returncode, done.stdout) == (2, "")
+    warning, line = done.stderr.splitlines()
+    assert warning == "sandbox 'local' isolates nothing: agents run as you, with your files and network"
+    assert line == (
+        "whet: task: its tests need /tests and /logs, which sandbox 'local' cannot give; use --sandbox bubblewrap"
+    )
+    assert not (project.path / "out").exists()
+
+
+def test_a_run_that_is_there_is_not_written_over(project: Project) -> None:
+    run = [*project.writes_42(1), "--out", "out"]
+    assert project.whet(*run).returncode == 0
+    database = (project.path / "out" / "run.db").read_bytes()
+    assert said_to_user(project.whet(*run)) == (
+        "whet: out: exists already; continue it with --resume, or name another folder with --out"
+    )
+    assert (project.path / "out" / "run.db").read_bytes() == database
+
+
+def test_a_task_that_has_changed_is_not_resumed(project: Project) -> None:
+    run = [*project.writes_42(2), "--out", "out"]
+    assert project.whet(*run).returncode == 0
+    project.rows("tasks.jsonl", {"id": "t1", "instruction": "Another.", "verify": ["true"]})
+    assert said_to_user(project.whet(*run, "--resume")) == (
+        "whet: tasks.jsonl:1: task 't1' has changed since the run in out began; "
+        "a changed task is another measurement: start a new run with another --out"
+    )
+
+
+def test_an_agent_that_has_changed_is_not_resumed_even_after_others_joined(project: Project) -> None:
+    _, tasks, *_ = project.writes_42(1)
+    run = ["run", tasks, "--model", "scripted:script.toml", "--out", "out"]
+    project.write("whet.toml", '[agents.mine]\nkind = "command"\nargv = ["true"]\n')
+    assert project.whet(*run, "--agent", "mine").returncode == 0
+    assert project.whet(*run, "--agent", "nop", "--resume").returncode == 0
+    project.write("whet.toml", '[agents.mine]\nkind = "command"\nargv = ["false"]\n')
+    assert said_to_user(project.whet(*run, "--agent", "mine", "--resume")) == (
+        "whet: agent 'mine' is not what it was when the run in out began; start a new run with another --out"
+    )
+
+
+def test_a_run_that_another_process_writes_is_refused(project: Project) -> None:
+    run = [*project.writes_42(1, delay=30), "--out", "out"]
+    with project.start(*run, "--json") as first:
+        assert first.stdout is not None
+        assert json.loads(first.stdout.readline())["event"] == "started"
+        try:
+            # The plan is written and let go before the first rollout takes the run for itself.
+            lines = {said_to_user(project.whet(*run, "--resume")) for _ in range(1)}
+        finally:
+            first.terminate()
+            first.communicate()
+    assert lines == {"whet: run out is being written by another process"}
+
+
+def test_a_refused_key_stops_the_run_in_one_line(project: Project) -> None:
+    project.write("script.toml", SCRIPT + 'fault = "401"\n')
+    project.write("whet.toml", '[models.m]\nscript = "script.toml"\nkey_env = "WHET_TEST_KEY"\n')
+    tasks = project.rows("t.jsonl", *({"id": f"t{n}", "instruction": "?", "answer": "4"} for n in range(20)))
+    keyed = replace(project, env={"WHET_TEST_KEY": "sk-test-not-a-real-key"})
+    run = ["run", tasks, "--agent", "chat", "--model", "m", "--out", "out", "--concurrency", "1"]
+    done = keyed.whet(*run)
+    assert done.returncode == 2
+    assert re.fullmatch(
+        r"whet: model 'm': http://127\.0\.0\.1:\d+ refused the key; nothing more was run\n", done.stderr
+    )
+    assert done.stdout.count("missing: auth") == 1
+    assert b"sk-test-not-a-real-key" not in (project.path / "out" / "run.db").read_bytes()
+    project.write("script.toml", SCRIPT.replace("Hello.", "4"))
+    again = keyed.whet(*run, "--resume")
+    assert again.returncode == 0
+    assert "20/20" in again.stdout

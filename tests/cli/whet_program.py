@@ -1,0 +1,151 @@
+"""What the tests of the command line share: the real program, in a project and with boxes of its own."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from whet.rollout import Result
+from whet.runs.store import Store
+
+REPOSITORY = Path(__file__).parents[2]
+EXAMPLES = REPOSITORY / "examples"
+PATIENCE = 60.0
+
+SCRIPT = """
+[[scene]]
+[[scene.reply]]
+text = "I write it."
+tools = [{ name = "bash", arguments = { command = "echo 42 > answer" } }]
+delay = DELAY
+[[scene.reply]]
+text = "42"
+delay = DELAY
+"""
+"""What a model says that has the loop agent write 42 into a file."""
+
+
+def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
+    """Wait until the condition holds; fail when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.02)
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder that a user works in, with a TMPDIR that holds the boxes of this test alone."""
+
+    path: Path
+    tmp: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def rows(self, name: str, *rows: Mapping[str, Any]) -> str:
+        """A JSONL file of tasks; its name."""
+        self.write(name, "".join(json.dumps(row) + "\n" for row in rows))
+        return name
+
+    def writes_42(self, count: int, delay: float = 0) -> list[str]:
+        """Arguments of a run of tasks that the loop agent solves, slowly if asked to."""
+        self.write("script.toml", SCRIPT.replace("DELAY", str(delay)))
+        rows = [
+            {"id": f"t{n}", "instruction": f"Write {n} as 42.", "verify": ["grep -qx 42 answer"]} for n in range(count)
+        ]
+        return ["run", self.rows("tasks.jsonl", *rows), "--agent", "loop", "--model", "scripted:script.toml"]
+
+    def command(self, *arguments: str) -> tuple[list[str], dict[str, str]]:
+        kept = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES", "NO_COLOR"}}
+        path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
+        env = {**kept, "PATH": path, "TMPDIR": str(self.tmp), **self.env}
+        return [sys.executable, "-m", "whet", *arguments], env
+
+    def whet(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run whet to its end."""
+        argv, env = self.command(*arguments)
+        return subprocess.run(
+            argv, cwd=self.path, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """whet under way. What it prints must be small, or be read."""
+        argv, env = self.command(*arguments)
+        return subprocess.Popen(
+            argv, cwd=self.path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def boxes(self) -> list[str]:
+        return sorted(path.name for path in self.tmp.glob("whet-*/*box-*"))
+
+    def processes(self) -> list[int]:
+        """The processes of this test's boxes: those that name its TMPDIR, or that see a mount from within it."""
+        mark = self.tmp.name.encode()
+        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _tells(entry, mark)]
+
+
+def _tells(process: Path, mark: bytes) -> bool:
+    for name in ("cmdline", "environ", "mountinfo"):
+        try:
+            if mark in (process / name).read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def said_to_user(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line about what the user got wrong; and nothing else was said."""
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def events(output: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def slow_examples(delay: float) -> str:
+    """The script of the examples, with a pause before every reply."""
+    script = (EXAMPLES / "scripted.toml").read_text()
+    return re.sub(r"^\[\[scene\.reply\]\]$", f"[[scene.reply]]\ndelay = {delay}", script, flags=re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a run says of one rollout in the end, without the times."""
+
+    value: float | None
+    judgements: Mapping[str, Any]
+    answer: str
+    calls: Sequence[tuple[bytes, bytes]]
+
+
+def records(run: Path) -> dict[str, Record]:
+    """The final attempt of every rollout that is done, by rollout."""
+    with Store.open_read(run) as store:
+        return {done.rollout.id: _record(store, done.attempt.id, done.attempt.result) for done in store.results()}
+
+
+def _record(store: Store, attempt: int, body: bytes | None) -> Record:
+    assert body is not None
+    result = Result.model_validate_json(body)
+    assert result.report is not None
+    judgements = {name: score.model_dump() for name, score in result.judgements.items()}
+    for judgement in judgements.values():
+        for command in judgement["details"].get("commands", []):
+            del command["seconds"]
+    calls = [(exchange.request, exchange.response) for exchange in store.exchanges(attempt)]
+    return Record(result.score.value, judgements, result.report.text, calls)
