@@ -135,8 +135,8 @@ class Box(Protocol):
         """Copy a folder of the box, whole, to a new folder of the host. Links that leave it are not followed."""
         ...
 
-    async def mount(self, source: Path, target: str) -> None:
-        """Show a copy of a folder of the host, read-only, to commands started from now on."""
+    async def mount(self, source: Path, target: str, omit: Sequence[str] = ()) -> None:
+        """Show a copy of a folder of the host, read-only and without what is omitted, to commands started later."""
         ...
 
     async def seal(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from whet_program import Project, said_to_user
+from whet_program import Project, has_begun, said_to_user, until
 
 GOOD = '{"id": "a", "instruction": "Do a.", "verify": ["test -f a"]}\n'
 HARBOR = {
@@ -29,9 +29,9 @@ MISTAKES: dict[str, tuple[Mapping[str, str], str, str]] = {
         r"t\.jsonl:2: .*; expected one JSON object per line",
     ),
     "an unknown key of a task": (
-        {"t.jsonl": GOOD.replace("verify", "verfy")},
+        {"t.jsonl": GOOD.replace("{", '{"tag": [], ', 1)},
         f"run t.jsonl {NOP}",
-        r"t\.jsonl:1: unknown key 'verfy'; did you mean 'verify'\? \(known: .*\)",
+        r"t\.jsonl:1: unknown key 'tag'; did you mean 'tags'\? \(known: .*\)",
     ),
     "an unknown judge": (
         {"t.jsonl": GOOD.replace('"verify": ["test -f a"]', '"answer": "4", "judge": "exat"')},
@@ -240,12 +240,12 @@ def test_a_run_that_another_process_writes_is_refused(project: Project) -> None:
         assert first.stdout is not None
         assert json.loads(first.stdout.readline())["event"] == "started"
         try:
-            # The plan is written and let go before the first rollout takes the run for itself.
-            lines = {said_to_user(project.whet(*run, "--resume")) for _ in range(1)}
+            until(lambda: has_begun(project.path / "out"))
+            line = said_to_user(project.whet(*run, "--resume"))
         finally:
             first.terminate()
             first.communicate()
-    assert lines == {"whet: run out is being written by another process"}
+    assert line == "whet: run out is being written by another process"
 
 
 def test_a_refused_key_stops_the_run_in_one_line(project: Project) -> None:

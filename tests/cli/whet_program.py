@@ -1,16 +1,22 @@
 """What the tests of the command line share: the real program, in a project and with boxes of its own."""
 
+import contextlib
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from whet.cli import main
+from whet.errors import UserError
 from whet.rollout import Result
 from whet.runs.store import Store
 
@@ -66,25 +72,41 @@ class Project:
         ]
         return ["run", self.rows("tasks.jsonl", *rows), "--agent", "loop", "--model", "scripted:script.toml"]
 
-    def command(self, *arguments: str) -> tuple[list[str], dict[str, str]]:
-        kept = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES", "NO_COLOR"}}
-        path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
-        env = {**kept, "PATH": path, "TMPDIR": str(self.tmp), **self.env}
-        return [sys.executable, "-m", "whet", *arguments], env
-
     def whet(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run whet to its end."""
-        argv, env = self.command(*arguments)
-        return subprocess.run(
-            argv, cwd=self.path, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
+        """Run whet to its end, in this process: a new one takes a second for its imports alone."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            contextlib.chdir(self.path),
+            patch.dict(os.environ, self.environ(), clear=True),
+            patch.object(tempfile, "tempdir", str(self.tmp)),
+            patch.object(sys, "argv", ["whet", *arguments]),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            code = _exit_code(main)
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run whet to its end, as a process."""
+        with self.start(*arguments) as process:
+            out, err = process.communicate(timeout=PATIENCE)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """whet under way. What it prints must be small, or be read."""
-        argv, env = self.command(*arguments)
         return subprocess.Popen(
-            argv, cwd=self.path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "whet", *arguments],
+            cwd=self.path,
+            env=self.environ(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
+
+    def environ(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES", "NO_COLOR"}}
+        path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
+        return {**kept, "PATH": path, "TMPDIR": str(self.tmp), **self.env}
 
     def boxes(self) -> list[str]:
         return sorted(path.name for path in self.tmp.glob("whet-*/*box-*"))
@@ -93,6 +115,15 @@ class Project:
         """The processes of this test's boxes: those that name its TMPDIR, or that see a mount from within it."""
         mark = self.tmp.name.encode()
         return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _tells(entry, mark)]
+
+
+def _exit_code(program: Callable[[], None]) -> int:
+    try:
+        program()
+    except SystemExit as ended:
+        assert isinstance(ended.code, int)
+        return ended.code
+    return 0
 
 
 def _tells(process: Path, mark: bytes) -> bool:
@@ -121,6 +152,17 @@ def slow_examples(delay: float) -> str:
     """The script of the examples, with a pause before every reply."""
     script = (EXAMPLES / "scripted.toml").read_text()
     return re.sub(r"^\[\[scene\.reply\]\]$", f"[[scene.reply]]\ndelay = {delay}", script, flags=re.MULTILINE)
+
+
+def has_begun(run: Path, done: int = 0) -> bool:
+    """Whether so many rollouts are done and another one has made its first call."""
+    try:
+        with Store.open_read(run) as store:
+            attempts = [attempt for _, attempts in store.attempts_by_rollout() for attempt in attempts]
+            calls = [store.exchanges(attempt.id) for attempt in attempts if attempt.ended is None]
+    except UserError:  # not even created
+        return False
+    return sum(attempt.final for attempt in attempts) >= done and any(calls)
 
 
 @dataclass(frozen=True)

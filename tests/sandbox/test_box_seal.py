@@ -110,6 +110,16 @@ async def test_a_mount_shows_the_folder_as_it_was(sealed_off: Box, tmp_path: Pat
     assert (await sealed_off.exec(["cat", "/data/data"])).stdout.data == b"first"
 
 
+async def test_a_mount_leaves_out_what_is_omitted(sealed_off: Box, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for name in ("shown", "deep/hidden"):
+        (tmp_path / name).write_text(name)
+    await sealed_off.mount(tmp_path, "/data", ["deep/hidden"])
+    done = await sealed_off.exec(["find", "/data", "-type", "f"])
+    assert done.stdout.text == "/data/shown\n"
+    assert (tmp_path / "deep/hidden").exists()
+
+
 async def test_a_folder_that_cannot_be_mounted_is_named(box: Box, tmp_path: Path) -> None:
     with pytest.raises(SandboxError):
         await box.mount(tmp_path / "nowhere", "/tests")

@@ -234,7 +234,6 @@ STEPS = '[[steps]]\nname = "one"\nmin_reward = { reward = 0.5 }\n[[steps]]\nname
         ("", ["environment/docker-compose.yaml"], "environment/docker-compose.yaml"),
         ("", ["tests/Dockerfile"], "tests/Dockerfile"),
         ("", ["trajectory.json"], "trajectory.json"),
-        ("", [".harborignore", "tests/sub/.harborignore"], ".harborignore; tests/sub/.harborignore"),
         (
             "",
             ["environment/a", "workspace/b"],

@@ -24,7 +24,7 @@ class OracleAgent(BaseModel):
         task, box = assignment.task, assignment.box
         if task.solution is None:
             return AgentReport(stop=Stop.CRASHED, exit_code=None, text="", stderr="no solution", seconds=0)
-        await box.mount(task.solution, "/solution")
+        await box.mount(task.solution, "/solution", task.omitted_from("solution"))
         argv = ["bash", "/solution/solve.sh"]
         own_env = resolve_env(task.solution_env, os.environ, f"task '{task.id}'")
         env = {**assignment.env, "DEBIAN_FRONTEND": "noninteractive", **own_env}

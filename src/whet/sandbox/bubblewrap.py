@@ -97,8 +97,8 @@ class BubblewrapBox(HostBox):
         self._serve = serve
         return f"http://127.0.0.1:{MODEL_PORT}"
 
-    async def mount(self, source: Path, target: str) -> None:
-        self._mounts[target] = await asyncio.to_thread(self._folder.hold_copy, source)
+    async def mount(self, source: Path, target: str, omit: Sequence[str] = ()) -> None:
+        self._mounts[target] = await asyncio.to_thread(self._folder.hold_copy, source, omit)
 
     def _renew(self) -> tuple[str, ...]:
         logs, judge_logs = self._places["/logs"], self._folder.make("judge-logs")

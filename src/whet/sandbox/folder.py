@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,11 +41,13 @@ class BoxFolder:
             os.chown(path, self.owner, self.owner)
         return path
 
-    def hold_copy(self, source: Path) -> Path:
+    def hold_copy(self, source: Path, omit: Sequence[str]) -> Path:
         """A copy of a host folder that the box's user can read but whose original it never sees."""
         copy = self.path / f"copy-{new_name()}"
         copy.mkdir(mode=0o755)
         copy_tree(source, copy, None)
+        for name in omit:
+            (copy / name).unlink()
         # A private umask of the caller must not hide the copy from the box's user.
         for folder, _, files in os.walk(copy):
             _let_read(Path(folder))

@@ -54,7 +54,7 @@ class LocalBox(HostBox):
         await serve(listener)
         return f"http://127.0.0.1:{port}"
 
-    async def mount(self, source: Path, target: str) -> None:
+    async def mount(self, source: Path, target: str, omit: Sequence[str] = ()) -> None:  # noqa: ARG002
         raise SandboxError(f"sandbox 'local' has no root of its own to show {source} at {target}")
 
     def _renew(self) -> tuple[str, ...]:

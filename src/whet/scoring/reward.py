@@ -18,7 +18,7 @@ class Reward:
 
     async def judge(self, work: Work) -> Score:
         assert work.task.tests is not None
-        await work.box.mount(work.task.tests, "/tests")
+        await work.box.mount(work.task.tests, "/tests", work.task.omitted_from("tests"))
         # As Harbor runs it: by its own first line when it is executable, by bash otherwise.
         command = "if [ -x /tests/test.sh ]; then /tests/test.sh; else bash /tests/test.sh; fi"
         done = await work.box.exec(["bash", "-c", command], env=work.env, timeout=work.seconds_left)

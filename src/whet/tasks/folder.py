@@ -1,14 +1,18 @@
-"""What lies in a task folder: its files and links, none of which may lead out of it, and the digest of them all."""
+"""What lies in a task folder: its files and links, none of which may lead out of it, what is ignored, the digest."""
 
 import os
+import posixpath
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from pathspec import GitIgnoreSpec
 
 from whet.errors import UserError
 from whet.ids import digest
 
+IGNORE_FILE = ".harborignore"
 _NOT_PART_OF_THE_TASK = frozenset({"README.md", ".gitignore", ".git"})
 
 
@@ -39,6 +43,34 @@ def list_entries(folder: Path) -> list[Entry]:
     """Every file and link that is part of the task, in one order on all machines. Links are not followed."""
     root = folder.resolve()
     return sorted(_walk(root, root), key=lambda entry: os.fsencode(entry.path))
+
+
+def ignored_entries(folder: Path, entries: Sequence[Entry], parts: Collection[str]) -> set[Entry]:
+    """What .harborignore files keep out of these top folders: what they name, as gitignore would, and themselves."""
+    specs = {
+        posixpath.dirname(entry.path): _ignore_spec(folder / entry.path)
+        for entry in entries
+        if posixpath.basename(entry.path) == IGNORE_FILE
+    }
+    inside = [entry for entry in entries if entry.part in parts]
+    return {entry for entry in inside if posixpath.basename(entry.path) == IGNORE_FILE or _ignored(entry.path, specs)}
+
+
+def _ignore_spec(file: Path) -> GitIgnoreSpec:
+    try:
+        return GitIgnoreSpec.from_lines(file.read_text(encoding="utf-8").splitlines())
+    except ValueError as error:
+        raise UserError(f"{file}: {error}; expected lines as in a .gitignore") from error
+
+
+def _ignored(path: str, specs: Mapping[str, GitIgnoreSpec]) -> bool:
+    """Whether the innermost rule that speaks of the path excludes it."""
+    verdict = False
+    for place, spec in sorted(specs.items()):  # a folder before what lies in it
+        if not place or path.startswith(f"{place}/"):
+            said = spec.check_file(posixpath.relpath(path, place or ".")).include
+            verdict = verdict if said is None else said
+    return verdict
 
 
 def folder_digest(folder: Path, entries: Sequence[Entry]) -> str:

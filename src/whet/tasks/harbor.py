@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from whet.errors import UserError
 from whet.explain import explain, user_error
-from whet.tasks.folder import Entry, folder_digest, list_entries
+from whet.tasks.folder import Entry, folder_digest, ignored_entries, list_entries
 from whet.tasks.manifest import Manifest, VerifierTable, unknown_keys
 from whet.tasks.task import WORKDIR, Limits, Split, Task
 
@@ -28,7 +28,7 @@ class _Folder:
     entries: list[Entry]
 
     def has(self, name: str) -> bool:
-        return (self.path / name).is_file()
+        return any(entry.path == name for entry in self.entries)
 
     def holds_files(self, part: str) -> bool:
         return any(entry.path.startswith(f"{part}/") for entry in self.entries)
@@ -36,7 +36,9 @@ class _Folder:
 
 def read_harbor(path: Path) -> Task:
     """The task in a folder that has a task.toml."""
-    entries = list_entries(path)
+    everything = list_entries(path)
+    ignored = ignored_entries(path, everything, {"tests", "solution"})
+    entries = [entry for entry in everything if entry not in ignored]
     folder = _Folder(path, _manifest(path / "task.toml"), entries)
     _check_scripts(folder)
     manifest, environment = folder.manifest, folder.manifest.environment
@@ -52,6 +54,7 @@ def read_harbor(path: Path) -> Task:
             workspace=root / workspace if workspace else None,
             env=environment.env,
             tests=root / "tests" if folder.has("tests/test.sh") else None,
+            omitted=tuple(sorted(entry.path for entry in ignored)),
             verify_env=manifest.verifier.env,
             solution=root / "solution" if folder.has("solution/solve.sh") else None,
             solution_env=manifest.solution.env,
@@ -190,8 +193,6 @@ def _unsupported_entries(folder: _Folder) -> Iterator[str]:
     if workspace == "workspace" and _has_loose_files(folder):
         yield "files for the working directory in both environment/ and workspace/"
     for entry in folder.entries:
-        if posixpath.basename(entry.path) == ".harborignore" and entry.part in {".harborignore", "tests", "solution"}:
-            yield entry.path
         if entry.part in {"tests", "solution", workspace} and entry.leaves_its_part:
             yield f"the link {entry.path} to {entry.target}"
 

@@ -149,6 +149,8 @@ class Task(BaseModel):
     """Shell commands run after the box is sealed; the score is the share that exits 0."""
     tests: Path | None = None
     """Folder placed read-only at /tests after the box is sealed; its test.sh writes the reward file."""
+    omitted: tuple[str, ...] = ()
+    """What stays out of tests/ and solution/ when they are placed, with those names in front."""
     verify_env: Env = Field(default_factory=dict)
     answer: str | None = None
     """The expected final answer."""
@@ -189,3 +191,7 @@ class Task(BaseModel):
         if len({tool.name for tool in tools}) < len(tools):
             raise ValueError("names one tool twice; expected a different name for each")
         return tools
+
+    def omitted_from(self, part: str) -> list[str]:
+        """What stays out of `tests` or `solution`, relative to it."""
+        return [path.removeprefix(f"{part}/") for path in self.omitted if path.startswith(f"{part}/")]
