@@ -5,11 +5,12 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,11 @@ SCRIPT = """
 [[scene.reply]]
 text = "I write it."
 tools = [{ name = "bash", arguments = { command = "echo 42 > answer" } }]
-delay = DELAY
 [[scene.reply]]
 text = "42"
 delay = DELAY
 """
-"""What a model says that has the loop agent write 42 into a file."""
+"""What a model says that has the loop agent write 42 into a file, and then takes its time."""
 
 
 def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
@@ -115,6 +115,21 @@ class Project:
         """The processes of this test's boxes: those that name its TMPDIR, or that see a mount from within it."""
         mark = self.tmp.name.encode()
         return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _tells(entry, mark)]
+
+
+@contextlib.contextmanager
+def new_project(path: Path) -> Iterator[Project]:
+    """A project in this folder. In the end no box and no process of it may be left."""
+    # Not below the test's folder, which nobody else may enter: boxes of root run as another user.
+    tmp = Path(tempfile.mkdtemp(prefix="whet-test-"))
+    tmp.chmod(0o711)
+    project = Project(path, tmp)
+    try:
+        yield project
+        assert project.boxes() == []
+        until(lambda: not project.processes(), seconds=10)
+    finally:
+        shutil.rmtree(tmp)
 
 
 def _exit_code(program: Callable[[], None]) -> int:

@@ -49,7 +49,7 @@ async def attempted(
         exchanges.append(exchange)
 
     async with scripted_model(*replies) as scripted, Gateway(Redactor(secrets)) as gateway:
-        fields = {"attempts": 1, "backoff_sec": 0.01, **model}
+        fields = {"attempts": 1, "backoff_sec": 0.01, "connect_sec": 0.3, **model}
         small = Model(name="small", url=scripted.url, upstream_name="tiny", key=key, **fields)
         workshop = Workshop(sandbox_named("bubblewrap"), gateway, Redactor(secrets), host_env or {})
         result = await attempt(Rollout("r", task, agent, small, skill), workshop, record)

@@ -180,8 +180,8 @@ async def test_an_agent_out_of_time_is_judged_by_what_it_left() -> None:
 
 
 async def test_an_agent_that_fills_the_disk_is_stopped_and_judged() -> None:
-    task = WRITE.model_copy(update={"answer": None, "limits": Limits(storage_mb=16)})
-    script = "echo right > answer.txt; while :; do head -c 1M /dev/urandom > file$((n++)); done"
+    task = WRITE.model_copy(update={"answer": None, "limits": Limits(storage_mb=16, agent_sec=30)})
+    script = "echo right > answer.txt; while :; do n=$((n + 1)); head -c 1M /dev/urandom > file$n; done"
     done = await attempted(task, shell(script))
     assert done.score == 1
     assert done.result.report is not None
@@ -217,7 +217,7 @@ async def test_the_judge_has_its_own_variables_beside_the_tasks() -> None:
         verify_env={"B": "${EXPECTED}"},
         verify=('[ "$A $B" = "task secret" ]',),
     )
-    done = await attempted(task, shell('echo "[$B]"; env | grep -c secret'), host_env={"EXPECTED": "secret"})
+    done = await attempted(task, shell('echo "[$B]"; env | grep -c secret; true'), host_env={"EXPECTED": "secret"})
     assert done.score == 1
     assert done.result.report is not None
     assert done.result.report.text == "[task]\n0"

@@ -144,7 +144,7 @@ def _show_judgements(console: "Console", result: "Result", limit: int | None) ->
         _section(console, f"judge {name}: {shown}", score.reason, limit)
         for command in score.details.get("commands", []):
             title = f"$ {command['command']}  (exit code {command['exit_code']}, {command['seconds']} s)"
-            _section(console, title, command["output"], limit)
+            _section(console, title, command["output"].strip() or "(no output)", limit)
 
 
 def _section(console: "Console", title: str, text: str, limit: int | None) -> None:

@@ -95,8 +95,12 @@ def _notes(key: Arm, arm: Tally) -> list[str]:
     lines = []
     curve = arm.passes()
     if len(curve) > 1:
-        points = "  ".join(f"pass@{p.k} {p.any_of_k:.1%}  pass^{p.k} {p.all_of_k:.1%}" for p in curve)
-        lines.append(f"{name}: {points}  ({counted(curve[-1].tasks, 'task', 'tasks')} with {curve[-1].k} samples)")
+        last = curve[-1]
+        # For 1, 2, 4, 8 ... and all samples; for one sample both say the same.
+        shown = [point for point in curve[1:] if point.k & (point.k - 1) == 0 or point is last]
+        points = "  ".join(f"pass@{p.k} {p.any_of_k:.1%}  pass^{p.k} {p.all_of_k:.1%}" for p in shown)
+        tasks = counted(last.tasks, "task", "tasks")
+        lines.append(f"{name}: pass@1 {curve[0].any_of_k:.1%}  {points}  ({tasks} with {last.k} samples)")
     if arm.missing:
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(arm.missing.items()))
         lines.append(f"{name}: missing, not counted as zero: {causes}")

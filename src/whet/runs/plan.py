@@ -19,7 +19,7 @@ from whet.tasks import Task, resolve_env
 class Plan:
     """What is to be run, in order."""
 
-    tasks: Sequence[Task]
+    tasks: Mapping[str, Task]
     agents: Mapping[str, AnyAgent]
     models: Mapping[str, Model]
     skills: Sequence[Skill | None]
@@ -30,7 +30,7 @@ class Plan:
         cells = [
             (task, agent, model, skill.digest if skill else "", sample)
             for sample in range(self.samples)
-            for task in self.tasks
+            for task in self.tasks.values()
             for agent in self.agents
             for model in self.models
             for skill in self.skills
@@ -39,12 +39,11 @@ class Plan:
 
     def rollout(self, row: RolloutRow) -> Rollout:
         """What a row of the plan stands for."""
-        task = next(task for task in self.tasks if task.id == row.task)
         skill = next((skill for skill in self.skills if skill and skill.digest == row.skill), None)
-        return Rollout(row.id, task, self.agents[row.agent], self.models[row.model], skill)
+        return Rollout(row.id, self.tasks[row.task], self.agents[row.agent], self.models[row.model], skill)
 
     def task_rows(self) -> list[TaskRow]:
-        return [TaskRow(task.id, task.digest, task.origin, _public(task)) for task in self.tasks]
+        return [TaskRow(task.id, task.digest, task.origin, _public(task)) for task in self.tasks.values()]
 
     def skill_rows(self) -> list[SkillRow]:
         return [SkillRow(skill.digest, skill.name, skill.text.encode()) for skill in self.skills if skill]

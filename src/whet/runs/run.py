@@ -68,7 +68,7 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
             name: await open_until_done.enter_async_context(open_model(name, model, env))
             for name, model in model_configs.items()
         }
-        plan = Plan(tasks, agents, models, skills, request.samples)
+        plan = Plan({task.id: task for task in tasks}, agents, models, skills, request.samples)
         about = {"version": whet.__version__, "sandbox": sandbox.name, "agents": _declared(agents, request)}
         pending = open_run(request.out, plan, resume=request.resume, about=about)
         with Store.open_read(request.out) as store:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from whet.errors import UserError
 from whet.exchange import Exchange
-from whet.rollout import Result, Workshop, attempt
+from whet.rollout import Result, Rollout, Workshop, attempt
 from whet.runs.plan import Plan
 from whet.runs.schema import RolloutRow
 from whet.runs.store import Store, StoreWriter
@@ -92,7 +92,7 @@ async def _until_measured(row: RolloutRow, plan: Plan, workshop: Workshop, write
     rollout = plan.rollout(row)
     backoff = random.Random(row.id)  # noqa: S311 - spreads retries; nothing secret
     for number in range(1, MAX_ATTEMPTS + 1):
-        result = await _attempt_once(row, plan, workshop, writer)
+        result = await _attempt_once(rollout, workshop, writer)
         cause = result.score.cause
         again = cause is not None and cause.worth_retrying and number < MAX_ATTEMPTS
         watch(Ended(row, number, result, again))
@@ -103,14 +103,14 @@ async def _until_measured(row: RolloutRow, plan: Plan, workshop: Workshop, write
         await asyncio.sleep(backoff.uniform(0.5, 1) * 2 ** (number - 1))
 
 
-async def _attempt_once(row: RolloutRow, plan: Plan, workshop: Workshop, writer: StoreWriter) -> Result:
+async def _attempt_once(rollout: Rollout, workshop: Workshop, writer: StoreWriter) -> Result:
     started = time.time()
-    number = await writer.do(lambda store: store.start_attempt(row.id, started))
+    number = await writer.do(lambda store: store.start_attempt(rollout.id, started))
 
     async def record(exchange: Exchange) -> None:
         await writer.do(lambda store: store.add_exchange(number, exchange))
 
-    result = await attempt(plan.rollout(row), workshop, record)
+    result = await attempt(rollout, workshop, record)
     ended = time.time()
     await writer.do(lambda store: _store_result(store, number, result, ended))
     return result
@@ -162,7 +162,7 @@ class Queue:
 
 def _refuse_changed_tasks(folder: Path, store: Store, plan: Plan) -> None:
     before = {row.id: row.digest for row in store.tasks()}
-    for task in plan.tasks:
+    for task in plan.tasks.values():
         if before.get(task.id, task.digest) != task.digest:
             raise UserError(
                 f"{task.origin}: task '{task.id}' has changed since the run in {folder} began; "

@@ -1,0 +1,217 @@
+"""What people and machines read: tables, a rollout in full, JSON lines, a live terminal, a pipe that closes early."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+from whet_program import Project, events, said_to_user
+
+ANSWERS = """
+[[scene]]
+when = { user = "broken" }
+[[scene.reply]]
+fault = "500"
+
+[[scene]]
+when = { user = "wrong" }
+[[scene.reply]]
+text = "5"
+
+[[scene]]
+[[scene.reply]]
+text = "4"
+delay = DELAY
+"""
+
+
+def questions(project: Project, *names: str, delay: float = 0) -> list[str]:
+    """Arguments of a run of questions: those with 'broken' in their name get no answer, those with 'wrong' a wrong
+    one."""
+    project.write("script.toml", ANSWERS.replace("DELAY", str(delay)))
+    project.write("whet.toml", '[models.m]\nscript = "script.toml"\nattempts = 1\n')
+    tasks = project.rows("q.jsonl", *({"id": name, "instruction": f"{name}: 2 + 2?", "answer": "4"} for name in names))
+    return ["run", tasks, "--agent", "chat", "--model", "m", "--out", "out"]
+
+
+def test_missing_is_counted_by_cause_and_never_as_zero(project: Project) -> None:
+    done = project.whet(*questions(project, "right", "wrong", "broken"))
+    assert done.returncode == 0
+    assert done.stdout.count("missing: model, trying again  broken") == 2
+    shown = project.whet("show", "out").stdout
+    for text in (done.stdout, shown):
+        assert re.search(r"^chat   m      50\.0% \[0\.0, 100\.0\]     1/2        1 ", text, re.MULTILINE), text
+        assert "chat / m: missing, not counted as zero: model 1" in text
+    assert re.search(r"^\w{12}  broken  missing: model ", shown, re.MULTILINE)
+    assert re.search(r"^out  chat    m       2/3   1        50\.0% \[", project.whet("runs", ".").stdout, re.MULTILINE)
+
+
+def test_several_samples_give_pass_at_k_and_pass_hat_k(project: Project) -> None:
+    shown = project.whet(*questions(project, "right", "wrong"), "--samples", "2").stdout
+    assert "chat / m: pass@1 50.0%  pass^1 50.0%  pass@2 50.0%  pass^2 50.0%  (2 tasks with 2 samples)" in shown
+    assert "pass@" not in project.whet(*questions(project, "right")[:-1], "one").stdout
+
+
+def test_json_lines_carry_scores_and_causes(project: Project) -> None:
+    done = project.whet(*questions(project, "right", "wrong", "broken"), "--json")
+    assert done.stderr == ""
+    started, *attempts = events(done.stdout)
+    assert started == {"event": "started", "run": "out", "sandbox": "bubblewrap", "planned": 3, "pending": 3}
+    last = {event["task"]: event for event in attempts}
+    assert {task: (event["score"], event["cause"]) for task, event in last.items()} == {
+        "right": (1.0, None),
+        "wrong": (0.0, None),
+        "broken": (None, "model"),
+    }
+    assert [event["again"] for event in attempts if event["task"] == "broken"] == [True, True, False]
+    assert last["right"]["spending"]["calls"] == 1
+
+
+def test_a_rollout_is_shown_with_scores_steps_verification_and_logs(project: Project) -> None:
+    project.writes_42(0)
+    rows = {"id": "[/t]", "instruction": "Write 42.", "verify": ["grep 4 answer", "grep -qx 43 answer"]}
+    run = ["run", project.rows("t.jsonl", rows), "--agent", "loop", "--model", "scripted:script.toml", "--out", "out"]
+    (_, attempt) = events(project.whet(*run, "--json").stdout)
+    shown = project.whet("show", "out", attempt["rollout"][:5]).stdout
+    parts = [
+        f"{attempt['rollout']}  task [/t]  agent loop  model scripted:script.toml  skill -  sample 0",
+        "attempt 1: 0.50  1 of 2 commands passed",
+        "2 calls",
+        "agent finished, exit code 0",
+        "── answer\n42\n",
+        "user\nWrite 42.",
+        '→ bash {"command":"echo 42 > answer"}',
+        "tool\n[exit code 0]",
+        "── judge verify: 0.5",
+        "── $ grep 4 answer  (exit code 0, ",
+        "── $ grep -qx 43 answer  (exit code 1, ",
+        "── agent stderr\n$ echo 42 > answer",
+    ]
+    places = [shown.find(part) for part in parts]
+    assert -1 not in places, parts[places.index(-1)]
+    assert places == sorted(places)
+
+
+def test_long_steps_are_cut_unless_asked_for_in_full(project: Project) -> None:
+    tasks = project.rows("t.jsonl", {"id": "long", "instruction": "x" * 5000 + "end", "answer": "4"})
+    run = questions(project)
+    run[1] = tasks
+    (_, attempt) = events(project.whet(*run, "--json").stdout)
+    short = project.whet("show", "out", attempt["rollout"]).stdout
+    assert "[... 3803 characters left out; --full shows them ...]" in short
+    assert len(short) < 2000
+    assert "x" * 5000 + "end" in project.whet("show", "out", attempt["rollout"], "--full").stdout
+
+
+def test_a_rollout_must_be_named_unmistakably(project: Project) -> None:
+    project.whet(*questions(project, "right", "wrong"))
+    for beginning, found in (("zz", "none does"), ("", "2 do")):
+        assert said_to_user(project.whet("show", "out", beginning)) == (
+            f"whet: out: expected one rollout whose id begins with '{beginning}'; {found} (whet show out)"
+        )
+
+
+def test_a_folder_without_runs_says_how_to_make_one(project: Project) -> None:
+    done = project.whet("runs")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "no runs in runs; whet run TASKS --agent loop --model NAME makes one\n"
+
+
+def test_sandbox_local_says_loudly_what_it_is(project: Project) -> None:
+    done = project.whet(*questions(project, "right"), "--sandbox", "local")
+    assert done.returncode == 0
+    assert done.stderr == "sandbox 'local' isolates nothing: agents run as you, with your files and network\n"
+    assert done.stdout.startswith("1 rollout; sandbox local; out\n")
+
+
+def test_a_terminal_shows_progress_live_and_is_left_clean(project: Project) -> None:
+    run = questions(project, *(f"q{n}" for n in range(6)), delay=0.4)
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    whet = subprocess.Popen(
+        [sys.executable, "-m", "whet", *run, "--concurrency", "2"],
+        cwd=project.path,
+        env=project.environ() | {"TERM": "xterm-256color"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    output = read_to_end(ours)
+    assert whet.wait() == 0
+    live, _, rest = output.rpartition("\x1b[?25h")
+    plain = without_style(live)
+    assert re.search(r"[2-5]/6", plain)
+    assert re.search(r"pass 100\.0% \[\d+\.\d, 100\.0\]", plain)
+    assert re.search(r"about \d+ s left", plain)
+    final = without_style(rest)
+    assert "\x1b" not in final.replace("\x1b[1A", "").replace("\x1b[2K", "")
+    assert "6/6" in final
+    assert "next:" in final
+    assert all(len(line) <= 100 for line in final.splitlines())
+
+
+def read_to_end(terminal: int) -> str:
+    pieces = []
+    while True:
+        try:
+            piece = os.read(terminal, 65536)
+        except OSError:  # how Linux says that the other side is closed
+            piece = b""
+        if not piece:
+            os.close(terminal)
+            return b"".join(pieces).decode()
+        pieces.append(piece)
+
+
+def without_style(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+@pytest.mark.parametrize("arguments", ["show out", "runs .", "run q.jsonl --agent nop --model m --out other"])
+def test_a_pipe_that_closes_early_ends_it_quietly(project: Project, arguments: str) -> None:
+    project.whet(*questions(project, *(f"q{n}" for n in range(40))))
+    with project.start(*arguments.split()) as whet:
+        assert whet.stdout is not None
+        assert whet.stderr is not None
+        whet.stdout.close()
+        assert whet.stderr.read() == ""
+    assert whet.returncode not in {0, 2}
+
+
+def test_the_version_is_quick_to_ask_for(project: Project) -> None:
+    code = (
+        "import sys; sys.argv = ['whet', '--version']; from whet.cli import main\n"
+        "try: main()\nfinally: print(*{'scipy', 'numpy', 'pyarrow', 'aiohttp', 'pydantic'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    version, heavy = done.stdout.splitlines()
+    assert re.fullmatch(r"whet \d+\.\d+\.\d+", version)
+    assert heavy == ""
+    assert project.run("--version").stdout == version + "\n"
+
+
+def test_help_lists_every_verb(project: Project) -> None:
+    listed = project.whet("--help").stdout
+    for verb in ("run", "runs", "show", "tasks", "scripted", "clean"):
+        assert re.search(rf"^│ {verb} ", listed, re.MULTILINE)
+    assert re.search(r"^│ check ", project.whet("tasks", "--help").stdout, re.MULTILINE)
+
+
+def test_the_shell_completes_verbs(project: Project) -> None:
+    asked = {"_WHET_COMPLETE": "complete_bash", "COMP_WORDS": "whet ru", "COMP_CWORD": "1"}
+    argv = [os.path.join(os.path.dirname(sys.executable), "whet")]
+    done = subprocess.run(argv, env=project.environ() | asked, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["run", "runs"]
+
+
+def test_json_of_a_run_is_not_torn_by_long_lines(project: Project) -> None:
+    name = "n" * 150
+    attempt = json.loads(project.whet(*questions(project, name), "--json").stdout.splitlines()[1])
+    assert attempt["task"] == name

@@ -1,0 +1,91 @@
+"""Resuming through the API: only what has no score is run; what has changed is refused."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from run_world import Event, perform, questions, scripted, values
+
+from whet.errors import UserError
+from whet.runs.config import Config
+from whet.runs.run import Request, Started, run
+from whet.runs.scheduler import Ended
+from whet.runs.store import Store
+from whet.scoring import Cause
+from whet.testing import Reply
+
+RIGHT = {"": Reply(text="4")}
+
+
+def pending(events: list[Event]) -> int:
+    assert isinstance(events[0], Started)
+    return events[0].pending
+
+
+async def test_a_cancelled_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    tasks, model = questions(tmp_path, *"abcdef"), scripted(tmp_path, {"": Reply(text="4", delay=0.1)})
+    ended: list[str] = []
+    two_done = asyncio.Event()
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Ended):
+            ended.append(event.row.task)
+            if len(ended) == 2:
+                two_done.set()
+
+    request = Request(tasks, tmp_path / "run", ("chat",), ("m",), concurrency=2)
+    running = asyncio.create_task(run(request, Config(models=model), watch, {}))
+    await two_done.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    with Store.open_read(tmp_path / "run") as store:
+        assert {done.rollout.task for done in store.results()} >= set(ended)
+        open_before = [row.task for row in store.pending()]
+
+    resumed = await perform(tasks, model, resume=True)
+    assert sorted(event.row.task for event in resumed if isinstance(event, Ended)) == sorted(open_before)
+    assert values(tmp_path / "run") == dict.fromkeys("abcdef", 1.0)
+    with Store.open_read(tmp_path / "run") as store:
+        for row, attempts in store.attempts_by_rollout():
+            assert row.task in open_before or len(attempts) == 1
+            assert all(attempt.cause is Cause.INTERRUPTED for attempt in attempts[:-1])
+
+
+async def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
+    tasks, model = questions(tmp_path, "a"), scripted(tmp_path, RIGHT)
+    await perform(tasks, model)
+    assert len(await perform(tasks, model, resume=True)) == 1
+
+
+async def test_more_samples_and_agents_are_added_to_what_is_there(tmp_path: Path) -> None:
+    tasks, model = questions(tmp_path, "a"), scripted(tmp_path, RIGHT)
+    await perform(tasks, model)
+    assert pending(await perform(tasks, model, resume=True, samples=3)) == 2
+    assert pending(await perform(tasks, model, resume=True, agents=("nop",), samples=2)) == 2
+    with Store.open_read(tmp_path / "run") as store:
+        assert len(store.results()) == 5
+        assert sorted(store.get("agents")) == ["chat", "nop"]
+
+
+async def test_what_is_not_asked_for_again_is_left_alone(tmp_path: Path) -> None:
+    model = scripted(tmp_path, RIGHT)
+    with pytest.raises(UserError, match="unknown agent"):
+        await perform(questions(tmp_path, "a", "b"), model, agents=("chat", "lop"))
+    await perform(questions(tmp_path, "a", "b"), model)
+    assert pending(await perform(questions(tmp_path, "b", "c"), model, resume=True)) == 1
+    assert values(tmp_path / "run") == {"a": 1.0, "b": 1.0, "c": 1.0}
+
+
+async def test_a_folder_that_holds_something_else_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.txt").write_text("Mine.")
+    with pytest.raises(UserError, match="exists already; continue it with --resume"):
+        await perform(questions(tmp_path, "a"), scripted(tmp_path, RIGHT))
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["thesis.txt"]
+
+
+async def test_an_empty_folder_may_be_used(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    await perform(questions(tmp_path, "a"), scripted(tmp_path, RIGHT))
+    assert values(tmp_path / "run") == {"a": 1.0}
