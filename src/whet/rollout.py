@@ -133,7 +133,9 @@ async def _attempt(rollout: Rollout, workshop: Workshop, record: Recorder, progr
             with progress.phase("agent"):
                 url = await (box.connect(session.serve) if rollout.agent.in_box else session.listen())
                 endpoint = Endpoint(url, session.secret, rollout.model.upstream_name)
-                progress.report = await rollout.agent.run(Assignment(task, box, endpoint, rollout.skill, env))
+                progress.report = await rollout.agent.run(
+                    Assignment(task, box, endpoint, rollout.skill, env, workshop.host_env)
+                )
         finally:
             await session.close()
         planted = await box.seal()

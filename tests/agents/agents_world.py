@@ -1,6 +1,7 @@
 """What the tests of agents share: an agent at work in a real box, with a scripted model behind the gateway."""
 
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +46,8 @@ async def work(
             await prepare(box, task, skill, task.env)
             session = gateway.open_session("s", model, _ignore)
             url = await (box.connect(session.serve) if agent.in_box else session.listen())
-            report = await agent.run(Assignment(task, box, Endpoint(url, session.secret, "tiny"), skill, task.env))
+            endpoint = Endpoint(url, session.secret, "tiny")
+            report = await agent.run(Assignment(task, box, endpoint, skill, task.env, os.environ))
             await session.close()
             await box.seal()
             looked = await box.exec(["bash", "-c", look])

@@ -18,6 +18,7 @@ from whet_program import (
     slow_examples,
     until,
 )
+from whet_program import project_fixture as project_fixture
 
 from whet.runs.store import Store
 from whet.scoring import Cause

@@ -2,11 +2,14 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from whet_program import Project, has_begun, said_to_user, until
+from whet_program import Project, has_begun, records, said_to_user, until
+from whet_program import project_fixture as project_fixture
 
 GOOD = '{"id": "a", "instruction": "Do a.", "verify": ["test -f a"]}\n'
 HARBOR = {
@@ -81,8 +84,7 @@ MISTAKES: dict[str, tuple[Mapping[str, str], str, str]] = {
     "an unknown model": (
         {"t.jsonl": GOOD, "whet.toml": '[models.small]\nurl = "http://127.0.0.1:9"\n'},
         "run t.jsonl --agent nop --model smal --out out",
-        r"unknown model 'smal'; did you mean 'small'\? \(known: scripted:FILE, small\); models are declared in "
-        r"whet\.toml under \[models\.NAME\]",
+        r"unknown model 'smal'; did you mean 'small'\? \(known: scripted:FILE, small\); .* under \[models\.NAME\]",
     ),
     "a script that is not there": (
         {"t.jsonl": GOOD},
@@ -265,3 +267,22 @@ def test_a_refused_key_stops_the_run_in_one_line(project: Project) -> None:
     again = keyed.whet(*run, "--resume")
     assert again.returncode == 0
     assert "20/20" in again.stdout
+
+
+def test_a_full_disk_stops_the_run_in_one_line_and_nothing_stored_is_lost(project: Project) -> None:
+    _, tasks, *_ = project.writes_42(8)
+    agent = "command:python3 -c 'import os; print(os.urandom(200_000).hex())'"
+    run = ["run", tasks, "--agent", agent, "--model", "scripted:script.toml", "--out", "out", "--concurrency", "1"]
+    limit = ["prlimit", "--fsize=1000000:", sys.executable, "-m", "whet"]
+    full = subprocess.run(
+        [*limit, *run], cwd=project.path, env=project.environ(), capture_output=True, text=True, check=False
+    )
+    assert full.returncode == 2
+    assert re.fullmatch(r"whet: out: cannot be written: .*; what was stored is kept\n", full.stderr)
+    stored = records(project.path / "out")
+    assert 0 < len(stored) < 8
+    done = project.whet(*run, "--resume")
+    assert done.returncode == 0
+    finished = records(project.path / "out")
+    assert len(finished) == 8
+    assert all(finished[rollout] == record for rollout, record in stored.items())

@@ -8,11 +8,14 @@ import urllib.request
 
 import pytest
 from whet_program import EXAMPLES, Project, events, has_begun, until
+from whet_program import project_fixture as project_fixture
 
 TEST = "if [ -f done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
 
 
-def task(project: Project, name: str, *, solution: str | None = "touch done\n", test: str = TEST, toml: str = "") -> None:
+def task(
+    project: Project, name: str, *, solution: str | None = "touch done\n", test: str = TEST, toml: str = ""
+) -> None:
     project.write(f"tasks/{name}/task.toml", toml)
     project.write(f"tasks/{name}/instruction.md", "Touch done.\n")
     project.write(f"tasks/{name}/tests/test.sh", test)
@@ -26,12 +29,10 @@ def test_tasks_are_proved_by_their_solution_and_by_doing_nothing(project: Projec
     task(project, "elsewhere", toml="[environment]\ndocker_image = 'debian'\n")
     done = project.whet("tasks", "check", "tasks")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [
-        "elsewhere  elsewhere    tasks/elsewhere: needs image 'debian' from task.toml [environment].docker_image; "
-        "sandbox 'bubblewrap' has no images, a container has",
-        "proved     good  solution 1, nothing 0",
-        "read       unproved    ships no solution",
-    ]
+    elsewhere, *rest = done.stdout.splitlines()
+    assert elsewhere.startswith("elsewhere  elsewhere    tasks/elsewhere: needs image 'debian' from task.toml ")
+    assert elsewhere.endswith("sandbox 'bubblewrap' has no images, a container has")
+    assert rest == ["proved     good  solution 1, nothing 0", "read       unproved    ships no solution"]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_tasks_are_proved_by_their_solution_and_by_doing_nothing(project: Projec
     ],
 )
 def test_a_broken_task_is_found_out(project: Project, broken: dict[str, str], reason: str) -> None:
-    task(project, "a-broken", **broken)  # type: ignore[arg-type]
+    task(project, "a-broken", **broken)
     task(project, "good")
     done = project.whet("tasks", "check", "tasks", "--json")
     assert done.returncode == 1
@@ -52,6 +53,17 @@ def test_a_broken_task_is_found_out(project: Project, broken: dict[str, str], re
     assert reason in first["reason"]
     assert (second["solution"], second["nothing"], second["warnings"]) == (1.0, 0.0, [])
     assert "broken     a-broken  solution " in project.whet("tasks", "check", "tasks").stdout
+
+
+def test_a_check_whose_reader_has_gone_ends_quietly(project: Project) -> None:
+    task(project, "one")
+    task(project, "two")
+    with project.start("tasks", "check", "tasks") as whet:
+        assert whet.stdout is not None
+        assert whet.stderr is not None
+        whet.stdout.close()
+        assert whet.stderr.read() == ""
+    assert whet.returncode != 0
 
 
 def test_warnings_of_a_task_are_shown(project: Project) -> None:

@@ -9,9 +9,11 @@ import struct
 import subprocess
 import sys
 import termios
+from pathlib import Path
 
 import pytest
 from whet_program import Project, events, said_to_user
+from whet_program import project_fixture as project_fixture
 
 ANSWERS = """
 [[scene]]
@@ -52,9 +54,17 @@ def test_missing_is_counted_by_cause_and_never_as_zero(project: Project) -> None
     assert re.search(r"^out  chat    m       2/3   1        50\.0% \[", project.whet("runs", ".").stdout, re.MULTILINE)
 
 
+def test_what_is_missing_stays_in_sight_when_something_else_is_resumed(project: Project) -> None:
+    run = questions(project, "broken")
+    project.whet(*run)
+    resumed = project.whet(*run, "--resume", "--agent", "nop").stdout
+    assert "chat / m: missing, not counted as zero: model 1" in resumed
+    assert "not run" not in resumed
+
+
 def test_several_samples_give_pass_at_k_and_pass_hat_k(project: Project) -> None:
     shown = project.whet(*questions(project, "right", "wrong"), "--samples", "2").stdout
-    assert "chat / m: pass@1 50.0%  pass^1 50.0%  pass@2 50.0%  pass^2 50.0%  (2 tasks with 2 samples)" in shown
+    assert "pass@2 50.0%  pass^2 50.0%  (2 tasks with 2 samples)" in shown
     assert "pass@" not in project.whet(*questions(project, "right")[:-1], "one").stdout
 
 
@@ -145,20 +155,42 @@ def test_a_terminal_shows_progress_live_and_is_left_clean(project: Project) -> N
     os.close(theirs)
     output = read_to_end(ours)
     assert whet.wait() == 0
-    live, _, rest = output.rpartition("\x1b[?25h")
-    plain = without_style(live)
-    assert re.search(r"[2-5]/6", plain)
-    assert re.search(r"pass 100\.0% \[\d+\.\d, 100\.0\]", plain)
-    assert re.search(r"about \d+ s left", plain)
-    final = without_style(rest)
-    assert "\x1b" not in final.replace("\x1b[1A", "").replace("\x1b[2K", "")
-    assert "6/6" in final
-    assert "next:" in final
-    assert all(len(line) <= 100 for line in final.splitlines())
+    assert re.search(r"[2-5]/6", output)
+    assert re.search(r"pass 100\.0% \[\d+\.\d, 100\.0\]", output)
+    assert re.search(r"about \d+ s left", output)
+    assert output.rfind(SHOW_CURSOR) > output.rfind(HIDE_CURSOR)
+    first, blank, heading, arm, *rest = screen(output)
+    assert (first, blank) == ("6 rollouts; sandbox bubblewrap; out", "")
+    assert heading.startswith("agent  model")
+    assert "6/6" in arm
+    assert len(arm) <= 100
+    assert rest[:2] == ["", "next:"]
+
+
+HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
+
+
+def screen(output: str) -> list[str]:
+    """The lines that a terminal shows in the end. It knows the few codes that whet may use, and refuses others."""
+    lines, at = [""], 0
+    for code, text in re.findall(r"(\x1b\[[0-9;?]*[a-zA-Z]|\r?\n|\r)|([^\x1b\r\n]+)", output):
+        if text:
+            # Lines are written from their beginning, once, or were cleared before.
+            lines[at] += text
+        elif code.endswith("\n"):
+            at += 1
+            lines += [""] * (at == len(lines))
+        elif code == "\x1b[2K":
+            lines[at] = ""
+        elif code == "\x1b[1A":
+            at -= 1
+        else:
+            assert code == "\r" or code.endswith("m") or code in {HIDE_CURSOR, SHOW_CURSOR}, repr(code)
+    return [line.rstrip() for line in lines]
 
 
 def read_to_end(terminal: int) -> str:
-    pieces = []
+    pieces: list[bytes] = []
     while True:
         try:
             piece = os.read(terminal, 65536)
@@ -170,11 +202,9 @@ def read_to_end(terminal: int) -> str:
         pieces.append(piece)
 
 
-def without_style(text: str) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)
-
-
-@pytest.mark.parametrize("arguments", ["show out", "runs .", "run q.jsonl --agent nop --model m --out other"])
+@pytest.mark.parametrize(
+    "arguments", ["show out", "tasks check q.jsonl", "run q.jsonl --agent nop --model m --out other"]
+)
 def test_a_pipe_that_closes_early_ends_it_quietly(project: Project, arguments: str) -> None:
     project.whet(*questions(project, *(f"q{n}" for n in range(40))))
     with project.start(*arguments.split()) as whet:
@@ -206,7 +236,7 @@ def test_help_lists_every_verb(project: Project) -> None:
 
 def test_the_shell_completes_verbs(project: Project) -> None:
     asked = {"_WHET_COMPLETE": "complete_bash", "COMP_WORDS": "whet ru", "COMP_CWORD": "1"}
-    argv = [os.path.join(os.path.dirname(sys.executable), "whet")]
+    argv = [Path(sys.executable).parent / "whet"]
     done = subprocess.run(argv, env=project.environ() | asked, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["run", "runs"]
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from whet.cli import main
 from whet.errors import UserError
 from whet.rollout import Result
@@ -132,12 +134,17 @@ def new_project(path: Path) -> Iterator[Project]:
         shutil.rmtree(tmp)
 
 
+@pytest.fixture(name="project")
+def project_fixture(tmp_path: Path) -> Iterator[Project]:
+    with new_project(tmp_path) as project:
+        yield project
+
+
 def _exit_code(program: Callable[[], None]) -> int:
     try:
         program()
     except SystemExit as ended:
-        assert isinstance(ended.code, int)
-        return ended.code
+        return int(ended.code or 0)
     return 0
 
 

@@ -65,12 +65,16 @@ async def test_what_is_not_known_to_cost_has_no_price() -> None:
     assert (done.result.spending.uncounted_calls, done.result.spending.cost) == (1, None)
 
 
-AGENTS = [pytest.param(ChatAgent(), id="chat"), pytest.param(LoopAgent(), id="loop")]
-FAULTS = [fault for fault in Fault if fault is not Fault.UNAUTHORIZED]
+AGENTS = (ChatAgent(), LoopAgent())
+FAILURES = [
+    pytest.param(agent, fault, id=f"{agent.kind}-{fault}")
+    for agent in AGENTS
+    for fault in Fault
+    if fault is not Fault.UNAUTHORIZED
+]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize(("agent", "fault"), FAILURES)
 async def test_when_the_model_fails_the_score_is_missing(agent: Agent, fault: Fault) -> None:
     done = await attempted(WRITE, agent, Reply(text="Done.", fault=fault), first_byte_sec=0.3, idle_sec=0.3)
     assert_missing(done, Cause.MODEL, "the last model call failed")
@@ -79,7 +83,7 @@ async def test_when_the_model_fails_the_score_is_missing(agent: Agent, fault: Fa
     assert len(done.exchanges) == 1
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", AGENTS, ids=["chat", "loop"])
 async def test_when_the_model_refuses_the_key_the_score_is_missing_for_that(agent: Agent) -> None:
     done = await attempted(WRITE, agent, Reply(text="-", fault=Fault.UNAUTHORIZED))
     assert_missing(done, Cause.AUTH, "refused the key")

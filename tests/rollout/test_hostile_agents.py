@@ -149,7 +149,7 @@ USES = {
     "a shell": "bash -c true; sh -c true",
     "a login shell": "bash -lc true",
     "Python": "python3 -c pass; python3 -m json.tool < /dev/null; python3 /dev/null",
-    "git": "git init -q /tmp/r; cd /tmp/r; echo > a; git add a; git status; git -c user.name=a -c user.email=a@b commit -qma",
+    "git": "git init -q /tmp/r; cd /tmp/r; echo > a; git add a; git -c user.name=a -c user.email=a@b commit -qma",
 }
 """What tests might do. Each would spring a trap if the judge lived in the agent's home."""
 
@@ -161,6 +161,12 @@ async def test_nothing_that_it_planted_in_its_home_or_on_a_path_is_run_by_the_ju
     assert_no_credit(done)
     assert done.result.report is not None
     assert done.result.report.exit_code == 0, done.result.report.stderr
+
+
+@pytest.mark.parametrize("use", ["env -i /usr/bin/python3 -c pass", "env -i /usr/bin/bash -lc true"])
+async def test_nor_is_it_run_by_a_program_that_looks_its_home_up_by_user(tmp_path: Path, use: str) -> None:
+    task = checked_by(tmp_path, f"({use}); [ -e /workspace/sprung ]")
+    assert_no_credit(await attempted(task, shell(PLANTED)))
 
 
 @pytest.mark.parametrize("use", list(USES.values())[1:], ids=list(USES)[1:])
@@ -207,16 +213,17 @@ async def test_it_reaches_no_session_but_its_own(task: Task) -> None:
         thief = Rollout("thief", task.model_copy(update={"env": env}), python(STEAL), model, None)
         marker = uuid.uuid4().hex
         neighbour_task = task.model_copy(update={"env": {"NEIGHBOUR": marker}})
-        wait_for_it = shell("for _ in $(seq 100); do sleep 0.02; done")
         neighbour = asyncio.create_task(
-            attempt(Rollout("n", neighbour_task, wait_for_it, model, None), workshop, record)
+            attempt(Rollout("n", neighbour_task, shell("sleep 20"), model, None), workshop, record)
         )
         async with asyncio.timeout(10):
-            while not processes_with(marker):
+            while not processes_with(marker):  # noqa: ASYNC110 - nothing tells when a process appears
                 await asyncio.sleep(0.02)
         result = await attempt(thief, workshop, record)
-        assert not neighbour.done()
-        await neighbour
+        assert neighbour.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await neighbour
+    assert processes_with(marker) == []
     assert result.report is not None
     assert result.report.stdout.startswith("401\nunreachable\n")
     assert marker not in result.report.stdout

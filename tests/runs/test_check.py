@@ -1,4 +1,4 @@
-"""Proving tasks: the solution must score 1, doing nothing must not; and a task that cannot be run here is no failure."""
+"""Proving tasks: the solution must score 1, doing nothing must not; one that cannot run here is no failure."""
 
 from pathlib import Path
 

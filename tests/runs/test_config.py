@@ -73,9 +73,15 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
         ("[models.m]\n", "key 'models.m' has both or neither of 'url' and 'script'; expected exactly one of them"),
         ('[models.m]\nurl = "http://x"\nscript = "y"\n', "key 'models.m' has both or neither of 'url' and 'script'"),
         ('[models.m]\nurl = "x"\n', "key 'models.m.url' is 'x'; expected"),
-        ('[models.m]\nurl = "http://x"\nconcurrency = 0\n', "key 'models.m.concurrency' is 0; expected a number greater"),
+        (
+            '[models.m]\nurl = "http://x"\nconcurrency = 0\n',
+            "key 'models.m.concurrency' is 0; expected a number greater",
+        ),
         ('[models.m]\nurl = "http://x"\nattempts = "4x"\n', "key 'models.m.attempts' is '4x'; expected a whole number"),
-        ('[models.m]\nurl = "http://x"\nprice_input = -1\n', "key 'models.m.price_input' is -1; expected a number of at"),
+        (
+            '[models.m]\nurl = "http://x"\nprice_input = -1\n',
+            "key 'models.m.price_input' is -1; expected a number of at",
+        ),
         ("[defaults]\nsamples = 0\n", "key 'defaults.samples' is 0; expected a number greater than 0"),
         ('[agents.a]\nkind = "command"\nargv = []\n', "expected at least 1"),
         ("models = 3\n", "key 'models' is 3; expected a table of keys and values"),

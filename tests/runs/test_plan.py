@@ -26,7 +26,7 @@ def make_task(name: str, **more: object) -> Task:
 def make_plan(*names: str, samples: int = 1) -> Plan:
     skill = Skill("careful", "Take care.", "digest-of-skill", Path("skill"))
     agents = {name: agent_named(name, {}) for name in ("chat", "nop")}
-    return Plan([make_task(name) for name in names], agents, {"m": model("m")}, [None, skill], samples)
+    return Plan({name: make_task(name) for name in names}, agents, {"m": model("m")}, [None, skill], samples)
 
 
 def test_all_tasks_come_once_before_any_comes_twice() -> None:
@@ -69,11 +69,14 @@ def test_the_same_rollout_of_a_changed_task_has_another_id() -> None:
 
 def test_what_is_stored_of_a_task_holds_neither_its_answer_nor_its_files() -> None:
     task = make_task("a", answer="the-answer", files={"large.txt": "the-content"})
-    plan = Plan([task], {}, {}, [], 1)
+    plan = Plan({"a": task}, {}, {}, [], 1)
     (row,) = plan.task_rows()
     assert "the-answer" not in row.spec
     assert "the-content" not in row.spec
     assert row.digest == "digest-a"
+
+
+NOT_SET = "here: variable 'A' is '${B}', but B is not set; expected B in the environment, or a default: ${B:-default}"
 
 
 @pytest.mark.parametrize(
@@ -89,13 +92,11 @@ def test_what_is_stored_of_a_task_holds_neither_its_answer_nor_its_files() -> No
         ),
         (
             {"env": {"A": "${B}"}, "verify_env": {"A": "1"}},
-            "here: variable 'A' is '${B}', but B is not set; "
-            "expected B in the environment, or a default: ${B:-default}",
+            NOT_SET,
         ),
         (
             {"verify_env": {"A": "${B}"}},
-            "here: variable 'A' is '${B}', but B is not set; "
-            "expected B in the environment, or a default: ${B:-default}",
+            NOT_SET,
         ),
     ],
 )

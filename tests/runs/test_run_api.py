@@ -64,7 +64,13 @@ async def test_keys_and_secrets_of_the_environment_are_never_written(tmp_path: P
     with Store.open_read(tmp_path / "run") as store:
         (done,) = store.results()
         (exchange,) = store.exchanges(done.attempt.id)
-        stored = [done.attempt.result or b"", exchange.request, exchange.response, repr(exchange).encode(), repr(seen).encode()]
+        stored = [
+            done.attempt.result or b"",
+            exchange.request,
+            exchange.response,
+            repr(exchange).encode(),
+            repr(seen).encode(),
+        ]
     assert b"[redacted]" in exchange.response
     assert b"[redacted]" in stored[0]
     for text in stored:

@@ -151,7 +151,9 @@ async def test_a_run_that_cannot_be_written_stops_and_keeps_what_it_has(
     tasks, model = questions(tmp_path, *"abcdefgh"), scripted(tmp_path, {"": RIGHT})
     with monkeypatch.context() as faulty:
         faulty.setattr(Store, "finish_attempt", finish_two)
-        with pytest.raises(UserError, match=r"run: cannot be written: database or disk is full; what was stored is kept"):
+        with pytest.raises(
+            UserError, match=r"run: cannot be written: database or disk is full; what was stored is kept"
+        ):
             await perform(tasks, model, concurrency=1)
     with Store.open_read(tmp_path / "run") as store:
         assert [result.rollout.task for result in store.results()] == ["a", "b"]

@@ -1,5 +1,6 @@
 """The contract of every agent: what it is given, how it is run, what comes back."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -42,8 +43,10 @@ class Assignment:
     box: Box
     endpoint: Endpoint
     skill: Skill | None
-    env: dict[str, str]
+    env: Mapping[str, str]
     """The task's variables, resolved."""
+    host_env: Mapping[str, str]
+    """Where the variables of a solution are looked up."""
 
 
 class AgentReport(BaseModel):

@@ -1,6 +1,5 @@
 """`oracle` and `nop`: the task's own solution, and doing nothing. Together they prove that a task can be judged."""
 
-import os
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -26,7 +25,7 @@ class OracleAgent(BaseModel):
             return AgentReport(stop=Stop.CRASHED, exit_code=None, text="", stderr="no solution", seconds=0)
         await box.mount(task.solution, "/solution", task.omitted_from("solution"))
         argv = ["bash", "/solution/solve.sh"]
-        own_env = resolve_env(task.solution_env, os.environ, f"task '{task.id}'")
+        own_env = resolve_env(task.solution_env, assignment.host_env, f"task '{task.id}'")
         env = {**assignment.env, "DEBIAN_FRONTEND": "noninteractive", **own_env}
         return report_of(await box.exec(argv, env=env, timeout=task.limits.agent_sec), argv)
 

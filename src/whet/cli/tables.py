@@ -5,6 +5,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from rich.console import Console, Group
 from rich.table import Table
@@ -113,8 +114,16 @@ def _notes(key: Arm, arm: Tally) -> list[str]:
 def command(*words: str) -> str:
     """A command line of whet that can be pasted here.
 
-    >>> command("show", "runs/my run").endswith("whet show 'runs/my run'")
+    >>> command("show", "runs/my run").endswith("show 'runs/my run'")
     True
     """
-    program = "whet" if shutil.which("whet") else os.path.relpath(sys.argv[0])
-    return shlex.join([program, *words])
+    return shlex.join([*_program(), *words])
+
+
+def _program() -> list[str]:
+    if shutil.which("whet"):
+        return ["whet"]
+    started = Path(sys.argv[0])
+    if started.name == "__main__.py":
+        return [sys.executable, "-m", "whet"]
+    return [str(started.relative_to(Path.cwd()) if started.is_relative_to(Path.cwd()) else started)]

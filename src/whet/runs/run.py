@@ -1,5 +1,6 @@
 """A run from the request to the last stored result. The command line and Python programs start here."""
 
+import asyncio
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from whet.runs.plan import Plan, check_tasks
 from whet.runs.scheduler import Ended, open_run, run_plan
 from whet.runs.store import Store
 from whet.runs.summary import Arm, Tally, tally
-from whet.sandbox import DEFAULT, sandbox_named
+from whet.sandbox import DEFAULT, remove_stale, sandbox_named
 from whet.skill import Skill, read_skill
 from whet.tasks import read_tasks
 
@@ -63,6 +64,9 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
     keys = [key for name, model in model_configs.items() if (key := model_key(name, model, env))]
     redactor = Redactor([*keys, *secrets_in(env)])
     await sandbox.check()
+    if request.resume:
+        # Most runs are resumed because they were killed.
+        await asyncio.to_thread(remove_stale)
     async with AsyncExitStack() as open_until_done:
         models = {
             name: await open_until_done.enter_async_context(open_model(name, model, env))

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from whet.box import Box, SandboxError, Serve
 from whet.errors import UserError
-from whet.sandbox.folder import BoxFolder, box_folder, box_user
+from whet.sandbox.folder import MARK, BoxFolder, box_folder, box_user
 from whet.sandbox.hostbox import HostBox, at_most, set_aside
 from whet.sandbox.process import ProcessEnd, TreeProcess, spawn, stdin_file
 from whet.tasks.task import WORKDIR, Limits
@@ -32,7 +32,7 @@ LAUNCHER = "/run/launcher.py"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 ETC = {
-    "passwd": "agent:x:1000:1000:agent:/home/agent:/bin/bash\n",
+    "passwd": f"agent:x:1000:1000:agent:{HOME}:/bin/bash\n",
     "group": "agent:x:1000:\n",
     "hosts": "127.0.0.1 localhost\n::1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
@@ -105,6 +105,8 @@ class BubblewrapBox(HostBox):
         planted = set_aside(self._folder, logs, judge_logs)
         self._places["/logs"] = judge_logs
         self._places[JUDGE_HOME] = self._folder.make("judge-home")
+        # Programs that find no HOME in their environment look it up here; they must not find the agent's.
+        _write_public(self._folder.path / "support" / "passwd", ETC["passwd"].replace(HOME, JUDGE_HOME))
         return planted
 
     async def _spawn(
@@ -128,7 +130,8 @@ class BubblewrapBox(HostBox):
             popen = spawn(
                 [*_as_box_user(self._folder.owner), "bwrap", "--args", str(arguments.fileno()), "--", *command],
                 stdin=opened.enter_context(stdin_file(stdin)),
-                env={"PATH": PATH},
+                # The mark is for `whet clean`: a bwrap that loses whet while it is starting can be left behind.
+                env={"PATH": PATH, MARK: self._folder.name},
                 pass_fds=fds,
             )
             when_it_fails.pop_all()

@@ -21,7 +21,7 @@ ROOT_RUNS_BOXES_AS = 64_055
 """The user that boxes of root run as. The kernel exempts root from the limit on processes, and a box never needs it."""
 
 MARK = "WHET_BOX"
-"""Environment variable that marks the processes of a box that has no process namespace of its own."""
+"""Environment variable that marks the processes of a box, to find those that outlived their whet."""
 
 
 @dataclass(frozen=True, slots=True)

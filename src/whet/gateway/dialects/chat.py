@@ -65,9 +65,13 @@ def is_last(event: bytes) -> bool:
 
 
 def is_reply(response: bytes, streamed: bool) -> bool:
-    """Whether there is a choice in the response, or in one of its events."""
-    documents = data_lines(response) if streamed else [response]
-    return any((envelope := _envelope(document)) is not None and envelope.choices for document in documents)
+    """Whether all of the response can be read, and there is a choice in it."""
+    part = "delta" if streamed else "message"
+    documents = [line for line in data_lines(response) if line.strip() != b"[DONE]"] if streamed else [response]
+    envelopes = [_envelope(document) for document in documents]
+    if None in envelopes:
+        return False
+    return any(isinstance(choice.get(part), dict) for choice in _first_choices(documents))
 
 
 def usage(response: bytes, streamed: bool) -> Usage | None:

@@ -1,0 +1,143 @@
+"""Secrets: an agent that looks everywhere and tells everybody finds no key of ours, and no record holds one."""
+
+import asyncio
+import json
+import logging
+import sqlite3
+from pathlib import Path
+
+import pytest
+import zstandard
+from rollout_world import attempted, processes_with, python, scripted_model, shell
+
+from whet.rollout import Result
+from whet.runs.config import Config, ModelConfig
+from whet.runs.run import Request, Started, run
+from whet.runs.scheduler import Ended
+from whet.runs.store import Store
+from whet.tasks import Task
+from whet.testing import Reply
+
+KEY = "sk-live-2f7c1e9ab04d43d8"
+OTHER_KEY = "ghp_Q2hhbmdlIG1lIG5vdw0123"
+
+SNOOP = r"""
+import glob, json, os, pathlib, urllib.request
+paths = [*glob.glob("/proc/*/environ"), *glob.glob("/proc/*/cmdline"), *glob.glob("/proc/*/fd/*"), "/proc/mounts"]
+for folder in ("/home", "/workspace", "/tmp", "/logs", "/run", "/etc"):
+    paths += glob.glob(folder + "/**", recursive=True, include_hidden=True)
+found = [json.dumps(dict(os.environ))]
+for path in map(pathlib.Path, paths):
+    try:
+        if path.is_file() and path.stat().st_size < 1 << 20:
+            found.append(f"{path}: {path.read_bytes()!r}")
+    except OSError:
+        pass
+print("\n".join(found))
+base, key = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
+body = json.dumps({"model": key, "messages": [{"role": "user", "content": "\n".join(found)}]}).encode()
+headers = {"Authorization": "Bearer " + key, "X-Copy": key, "Content-Type": "application/json"}
+request = urllib.request.Request(base + "/chat/completions?copy=" + key, body, headers)
+print(json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"])
+"""
+"""Prints its environment, all of /proc and every file that it can read, and sends them to the model."""
+
+
+@pytest.fixture
+def snooped_tasks(tmp_path: Path) -> Path:
+    (tmp_path / "snoop.py").write_text(SNOOP)
+    row = {"id": "snoop", "instruction": "Look around.", "verify": ["env; true"], "attachments": ["snoop.py"]}
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(row) + "\n")
+    return tmp_path / "tasks.jsonl"
+
+
+async def test_a_key_is_nowhere_in_a_run_whose_agent_looked_for_it(
+    snooped_tasks: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("PROVIDER_KEY", KEY)
+    monkeypatch.setenv("GITHUB_TOKEN", OTHER_KEY)
+    caplog.set_level(logging.DEBUG)
+    out = tmp_path / "run"
+    ended: list[Started | Ended] = []
+    # It answers late, so that the agent can be looked at while it waits.
+    async with scripted_model(Reply(text="Nothing to see.", delay=0.4)) as scripted:
+        config = Config(models={"small": ModelConfig(url=scripted.url, key_env="PROVIDER_KEY")})
+        request = Request(snooped_tasks, out, agents=("command:python3 attachments/snoop.py",), models=("small",))
+        running = asyncio.create_task(run(request, config, ended.append))
+        async with asyncio.timeout(20):
+            while not scripted.requests:  # noqa: ASYNC110 - the scripted model has no event to wait for
+                await asyncio.sleep(0.01)
+        assert processes_with("snoop.py"), "the agent should be waiting for its model"
+        for key in (KEY, OTHER_KEY):
+            assert processes_with(key) == []
+        await running
+    (sent,) = scripted.requests
+    secret = json.loads(sent.body)["model"]
+    assert secret.startswith("sk-whet-")
+    assert sent.headers["authorization"] == f"Bearer {KEY}"
+
+    (last,) = [event for event in ended if isinstance(event, Ended)]
+    assert last.result.score.value == 1
+    assert last.result.report is not None
+    assert "OPENAI_API_KEY" in last.result.report.stdout
+    printed = "".join(capfd.readouterr()) + caplog.text
+    for key in (KEY, OTHER_KEY):
+        assert key.encode() not in sent.body
+    for key in (KEY, OTHER_KEY, secret):
+        assert key not in last.result.model_dump_json()
+        assert key not in printed
+        for where, data in everything_in(out).items():
+            assert key.encode() not in data, where
+
+
+def everything_in(run_folder: Path) -> dict[str, bytes]:
+    """The bytes of every file of a run, and of every blob, value and exchange in its database, uncompressed."""
+    found = {str(path): path.read_bytes() for path in run_folder.rglob("*") if path.is_file()}
+    with sqlite3.connect(run_folder / "run.db") as db:
+        for number, data in db.execute("SELECT id, data FROM blob").fetchall():
+            found[f"blob {number}"] = zstandard.ZstdDecompressor().decompress(data)
+        for table in ("run", "task", "skill", "rollout", "attempt", "exchange", "log"):
+            found[table] = repr(db.execute(f"SELECT * FROM {table}").fetchall()).encode()
+    db.close()
+    with Store.open_read(run_folder) as store:
+        for result in store.results():
+            for exchange in store.exchanges(result.attempt.id):
+                found[f"exchange {exchange.index}"] = repr(exchange).encode()
+            found |= {f"log {name}": data for name, data in store.logs(result.attempt.id).items()}
+    assert any(name.startswith("exchange ") for name in found)
+    assert any(name.startswith("log ") for name in found)
+    return found
+
+
+TASK = Task(id="t", instruction="-", verify=('echo "$OPENAI_API_KEY[$TOKEN]"',))
+
+
+async def test_the_key_of_the_session_is_masked_in_what_the_agent_prints() -> None:
+    done = await attempted(TASK, shell('echo "$OPENAI_API_KEY"; echo "$OPENAI_API_KEY" >&2'))
+    assert done.result.report is not None
+    assert (done.result.report.text, done.result.report.stderr) == ("[redacted]", "[redacted]\n")
+
+
+async def test_the_judge_does_not_hold_the_key_of_the_session() -> None:
+    (command,) = (await attempted(TASK, shell("true"))).result.judgements["verify"].details["commands"]
+    assert command["output"] == "[]\n"
+
+
+@pytest.mark.parametrize("token", ['quote"and\\slash-0123456789', "clé-ключ-0123456789", "ab cd\tef-0123456789"])
+async def test_a_secret_that_a_task_hands_out_is_masked_whatever_characters_it_has(token: str) -> None:
+    task = TASK.model_copy(update={"env": {"TOKEN": "${TOKEN}"}})
+    done = await attempted(task, shell('echo "got $TOKEN"'), host_env={"TOKEN": token}, secrets=(token,))
+    assert done.result.report is not None
+    assert done.result.report.text == "got [redacted]"
+    assert done.result.judgements["verify"].details["commands"][0]["output"] == "[[redacted]]\n"
+    assert Result.model_validate_json(done.result.model_dump_json()) == done.result
+
+
+async def test_the_models_key_is_masked_though_nobody_named_it_a_secret() -> None:
+    done = await attempted(TASK, python(f"print('{KEY[:9]}' + '{KEY[9:]}')"), key=KEY)
+    assert done.result.report is not None
+    assert done.result.report.text == "[redacted]"

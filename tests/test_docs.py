@@ -1,0 +1,145 @@
+"""What the documents say works: commands run, code runs, settings are read, links lead somewhere."""
+
+import doctest
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from whet.runs.config import read_config
+from whet.testing import read_script
+
+REPOSITORY = Path(__file__).parents[1]
+DOCUMENTS = sorted(
+    path.relative_to(REPOSITORY)
+    for pattern in ("*.md", "docs/**/*.md", "examples/*.md")
+    for path in REPOSITORY.glob(pattern)
+)
+NOT_RUN_HERE = re.compile(r"make [a-z-]+|git clone .*|cd whet|sudo apt-get install .*|pip install .*")
+"""Commands that this test takes on trust. They set whet up or run all tests, this one among them."""
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+
+    def commands(self) -> list[str]:
+        """The commands of a block for the shell; in a console block those behind a prompt."""
+        text = self.text.replace("\\\n", " ")
+        if self.language == "console":
+            return [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]
+        return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def blocks(document: Path) -> list[Block]:
+    return [Block(*found) for found in FENCE.findall((REPOSITORY / document).read_text())]
+
+
+def of_language(*languages: str) -> list[Path]:
+    return [document for document in DOCUMENTS if any(block.language in languages for block in blocks(document))]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A folder as a user finds it who has just fetched whet."""
+    shutil.copytree(REPOSITORY / "examples", tmp_path / "examples")
+    shutil.copy(REPOSITORY / "whet.toml", tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def environ() -> Iterator[dict[str, str]]:
+    # A TMPDIR of its own, so that `whet clean` meets no boxes of other tests.
+    with tempfile.TemporaryDirectory(prefix="whet-test-") as tmp:
+        Path(tmp).chmod(0o711)
+        path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
+        yield {**os.environ, "PATH": path, "TMPDIR": tmp}
+
+
+@pytest.mark.parametrize("document", of_language("sh", "console", "python"), ids=str)
+def test_commands_and_code_in_the_documents_work(document: Path, copy: Path, environ: dict[str, str]) -> None:
+    for block in blocks(document):
+        for argv in steps(block):
+            done = subprocess.run(argv, cwd=copy, env=environ, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{argv[-1]}\n{done.stdout}\n{done.stderr}"
+            assert "Traceback" not in done.stderr
+
+
+def steps(block: Block) -> Iterator[list[str]]:
+    if block.language == "python":
+        yield [sys.executable, "-c", block.text]
+    if block.language not in {"sh", "console"}:
+        return
+    for command in block.commands():
+        if NOT_RUN_HERE.fullmatch(command):
+            continue
+        assert command.startswith("whet "), f"neither a command of whet nor one that is known not to be run: {command}"
+        yield ["bash", "-c", command]
+
+
+@pytest.mark.parametrize("document", of_language("toml"), ids=str)
+def test_settings_in_the_documents_are_read(document: Path, tmp_path: Path) -> None:
+    for block in blocks(document):
+        if block.language != "toml":
+            continue
+        data = tomllib.loads(block.text)
+        file = tmp_path / "settings.toml"
+        file.write_text(block.text)
+        if block.text.startswith("# whet.toml"):
+            read_config(file)
+        elif "scene" in data:
+            read_script(file)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_links_between_the_documents_lead_somewhere(document: Path) -> None:
+    text = FENCE.sub("", (REPOSITORY / document).read_text())
+    targets = [target for target in LINK.findall(text) if "://" not in target]
+    missing = [target for target in targets if not (REPOSITORY / document.parent / target).exists()]
+    assert missing == []
+
+
+CANNOT_RUN_ALONE = frozenset({"whet.runs.store", "whet.testing.server"})
+"""Their examples write a run, or serve inside a loop that the reader has."""
+
+
+def modules_with_examples() -> list[str]:
+    source = REPOSITORY / "src"
+    files = sorted(file for file in source.rglob("*.py") if runs_examples(file.read_text()))
+    names = [".".join(file.relative_to(source).with_suffix("").parts).removesuffix(".__init__") for file in files]
+    return [name for name in names if name not in CANNOT_RUN_ALONE]
+
+
+def runs_examples(text: str) -> bool:
+    return any(">>> " in line and "+SKIP" not in line for line in text.splitlines())
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_examples_in_docstrings_are_true(name: str, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(copy)
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
+def test_no_file_names_a_place_on_the_machine_it_was_made_on() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    places = [f"/{name}/".encode() for name in ("root", "work")]
+    files = [REPOSITORY / name for name in listed.stdout.split("\0") if name]
+    found = [str(path) for path in files if path.is_file() and any(place in path.read_bytes() for place in places)]
+    assert found == []
