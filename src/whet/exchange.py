@@ -1,7 +1,7 @@
 """Exchange: one model call as it went over the wire. The gateway makes them; everything else derives from them."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 
 
@@ -28,14 +28,19 @@ class CallError(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one or many calls. `input` is everything the model read, cached or not."""
+    """Tokens of one or many calls. `input` is everything the model read, `output` everything it sampled."""
 
     input: int = 0
     output: int = 0
     cache_read: int = 0
+    """Of the input, what came out of the provider's cache."""
+    cache_write: int = 0
+    """Of the input, what was put into it."""
+    reasoning: int = 0
+    """Of the output, what was thought and not said."""
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(self.input + other.input, self.output + other.output, self.cache_read + other.cache_read)
+        return Usage(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
 Headers = tuple[tuple[str, str], ...]

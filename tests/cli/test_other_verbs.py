@@ -61,6 +61,7 @@ def test_a_check_whose_reader_has_gone_ends_quietly(project: Project) -> None:
     with project.start("tasks", "check", "tasks") as whet:
         assert whet.stdout is not None
         assert whet.stderr is not None
+        assert whet.stdout.readline().startswith("proved")
         whet.stdout.close()
         assert whet.stderr.read() == ""
     assert whet.returncode != 0

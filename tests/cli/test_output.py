@@ -57,7 +57,8 @@ def test_missing_is_counted_by_cause_and_never_as_zero(project: Project) -> None
 def test_what_is_missing_stays_in_sight_when_something_else_is_resumed(project: Project) -> None:
     run = questions(project, "broken")
     project.whet(*run)
-    resumed = project.whet(*run, "--resume", "--agent", "nop").stdout
+    run[run.index("chat")] = "nop"
+    resumed = project.whet(*run, "--resume").stdout
     assert "chat / m: missing, not counted as zero: model 1" in resumed
     assert "not run" not in resumed
 

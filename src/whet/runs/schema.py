@@ -100,6 +100,8 @@ CREATE TABLE exchange (
   input_tokens INTEGER,
   output_tokens INTEGER,
   cache_read_tokens INTEGER,
+  cache_write_tokens INTEGER,
+  reasoning_tokens INTEGER,
   UNIQUE (attempt, idx)
 );
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -223,7 +223,7 @@ class Store:
                 exchange.started,
                 exchange.first_byte,
                 exchange.ended,
-                *(astuple(usage) if usage else (None, None, None)),
+                *(astuple(usage) if usage else (None,) * len(fields(Usage))),
             )
             self._db.execute(f"INSERT INTO exchange VALUES (NULL{', ?' * len(values)})", values)  # noqa: S608
 
@@ -379,7 +379,7 @@ def _attempt(row: sqlite3.Row, result: bytes | None) -> AttemptRow:
 
 
 def _exchange(row: sqlite3.Row, request: bytes, response: bytes) -> Exchange:
-    tokens = row["input_tokens"], row["output_tokens"], row["cache_read_tokens"]
+    tokens = [row[f"{field.name}_tokens"] for field in fields(Usage)]
     return Exchange(
         session=str(row["attempt"]),
         index=row["idx"],
