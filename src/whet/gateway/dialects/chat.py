@@ -78,7 +78,7 @@ def usage(response: bytes, streamed: bool) -> Usage | None:
     """The tokens that the response says were used; None when it does not say.
 
     >>> usage(b'{"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}', streamed=False)
-    Usage(input=9, output=2, cache_read=0)
+    Usage(input=9, output=2, cache_read=0, cache_write=0, reasoning=0)
     """
     documents = data_lines_from_end(response, b'"usage"') if streamed else [response]
     stated = (envelope.usage for document in documents if (envelope := _envelope(document)) is not None)
