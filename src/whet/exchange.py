@@ -22,6 +22,8 @@ class CallError(StrEnum):
     """The reply is not what the dialect promises."""
     HUNG_UP = "hung_up"
     """The agent closed the connection before the reply was complete."""
+    REJECTED = "rejected"
+    """The gateway itself refused the request: nothing is at its address, it makes no sense, or a limit was reached."""
     SEALED = "sealed"
     """The session was closed while the call was under way."""
 
@@ -41,6 +43,27 @@ class Usage:
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+
+class Kind(StrEnum):
+    """The part that a call plays."""
+
+    MAIN = "main"
+    SUB = "sub"
+    UTILITY = "utility"
+    """A title, a summary, a compaction: not a step of the work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """Who made a call, and how that is known."""
+
+    kind: Kind
+    thread: str
+    """Name of the conversation within the session."""
+    parent: str | None
+    evidence: str
+    """The header or field that says so."""
 
 
 Headers = tuple[tuple[str, str], ...]
@@ -81,6 +104,16 @@ class Exchange:
     ended: float
     usage: Usage | None
     """None when the reply does not say."""
+    sent: bytes | None = None
+    """The body that went to the model; None when it was the request as it is."""
+    delivered: bytes | None = None
+    """The body that went to the agent; None when it was the response as it is."""
+    warnings: tuple[str, ...] = ()
+    """What could not be carried over between the dialects of agent and model."""
+    speaker: Speaker | None = None
+    """Who made the call; None when its headers do not tell."""
+    arrivals: tuple[tuple[float, int], ...] = ()
+    """When the pieces of the response came: seconds since it was asked for, and bytes received by then."""
 
     @property
     def streamed(self) -> bool:

@@ -13,12 +13,15 @@ from whet.agents import Agent, AgentReport, Assignment, Endpoint, Stop
 from whet.box import Box, Sandbox, SandboxError
 from whet.errors import UserError
 from whet.exchange import CallError, Recorder, Usage
-from whet.gateway import RETRIED, Gateway, Model, Session
+from whet.gateway import RETRIED, Gateway, Limits, Model, Session
+from whet.gateway.prices import cost, price_for
 from whet.redact import Redactor
 from whet.scoring import Cause, Score, Work, combine, judges_of
 from whet.skill import Skill
 from whet.tasks import Task, resolve_env
 
+SPENDING_LIMITS = {"turns", "input_tokens", "output_tokens", "total_tokens", "cost"}
+"""The limits of a task that the gateway holds a rollout to."""
 PLANTED_REWARD = "planted-reward"
 """Flag of a rollout whose agent wrote into the verifier's folder. What it wrote was not read."""
 
@@ -128,16 +131,16 @@ async def _attempt(rollout: Rollout, workshop: Workshop, record: Recorder, progr
     async with workshop.sandbox.open(task.limits, task.workdir) as box:
         with progress.phase("setup"):
             await prepare(box, task, rollout.skill, env)
-        progress.session = session = workshop.gateway.open_session(rollout.id, rollout.model, record)
+        limits = Limits(**task.limits.model_dump(include=SPENDING_LIMITS))
+        progress.session = session = workshop.gateway.open_session(rollout.id, rollout.model, record, limits)
         try:
             with progress.phase("agent"):
                 url = await (box.connect(session.serve) if rollout.agent.in_box else session.listen())
                 endpoint = Endpoint(url, session.secret, rollout.model.upstream_name)
-                progress.report = await rollout.agent.run(
-                    Assignment(task, box, endpoint, rollout.skill, env, workshop.host_env)
-                )
+                report = await rollout.agent.run(Assignment(task, box, endpoint, rollout.skill, env, workshop.host_env))
         finally:
             await session.close()
+        progress.report = report.model_copy(update={"stop": Stop.LIMIT}) if session.ended_by else report
         planted = await box.seal()
         if planted:
             progress.flags = (PLANTED_REWARD,)
@@ -219,6 +222,5 @@ def spending_of(session: Session | None, model: Model) -> Spending:
 
 def cost_of(usage: Usage, model: Model) -> float | None:
     """Dollars for these tokens; None when the model's price is not known."""
-    if model.price_input is None or model.price_output is None:
-        return None
-    return (usage.input * model.price_input + usage.output * model.price_output) / 1e6
+    price = price_for(model)
+    return cost(usage, price) if price else None

@@ -12,11 +12,11 @@ from whet_program import (
     Project,
     Record,
     events,
-    has_begun,
     new_project,
     records,
     slow_examples,
     until,
+    until_begun,
 )
 from whet_program import project_fixture as project_fixture
 
@@ -46,11 +46,9 @@ def loop(project: Project, delay: float) -> list[str]:
 
 def kill(whet: subprocess.Popen[str], run: Path, done: int) -> None:
     """Kill whet without a word when so many rollouts are done and another is under way."""
-    try:
-        until(lambda: has_begun(run, done) or whet.poll() is not None)
-    finally:
-        whet.kill()
-        whet.communicate()
+    until_begun(whet, run, done)
+    whet.kill()
+    whet.communicate()
     assert whet.returncode == -signal.SIGKILL
 
 
@@ -147,8 +145,7 @@ def test_a_stopped_run_says_how_to_continue_and_that_works(project: Project, sto
     # An agent's own brackets and quotes must come out of the printed command as they went in.
     _, tasks, *_ = project.writes_42(6)
     agent = """command:bash -c '[ -n "$HOME" ] && echo "[/a] :dash:"'"""
-    whet = project.start("run", tasks, "--agent", agent, "--model", "scripted:script.toml", "--samples", "10")
-    with whet:
+    with project.start("run", tasks, "--agent", agent, "--model", "scripted:script.toml", "--samples", "10") as whet:
         assert whet.stdout is not None
         folder = whet.stdout.readline().rstrip().rpartition("; ")[2]
         first = whet.stdout.readline()
@@ -174,9 +171,8 @@ def test_a_stopped_run_says_how_to_continue_and_that_works(project: Project, sto
 
 
 def test_a_stopped_run_tells_machines_too(project: Project) -> None:
-    whet = project.start(*project.writes_42(2, delay=30), "--out", "out", "--json")
-    with whet:
-        until(lambda: has_begun(project.path / "out"))
+    with project.start(*project.writes_42(2, delay=30), "--out", "out", "--json") as whet:
+        until_begun(whet, project.path / "out")
         whet.send_signal(signal.SIGINT)
         out, err = whet.communicate(timeout=30)
     assert (whet.returncode, err) == (130, "")

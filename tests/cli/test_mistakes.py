@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from whet_program import Project, has_begun, records, said_to_user, until
+from whet_program import Project, records, said_to_user, until_begun
 from whet_program import project_fixture as project_fixture
 
 GOOD = '{"id": "a", "instruction": "Do a.", "verify": ["test -f a"]}\n'
@@ -242,7 +242,7 @@ def test_a_run_that_another_process_writes_is_refused(project: Project) -> None:
         assert first.stdout is not None
         assert json.loads(first.stdout.readline())["event"] == "started"
         try:
-            until(lambda: has_begun(project.path / "out"))
+            until_begun(first, project.path / "out")
             line = said_to_user(project.whet(*run, "--resume"))
         finally:
             first.terminate()

@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from whet_program import EXAMPLES, Project, events, has_begun, until
+from whet_program import EXAMPLES, Project, events, until, until_begun
 from whet_program import project_fixture as project_fixture
 
 TEST = "if [ -f done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
@@ -78,8 +78,7 @@ def test_a_scripted_model_is_served_until_it_is_stopped(project: Project) -> Non
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}/v1/chat/completions"
-    whet = project.start("scripted", str(EXAMPLES / "scripted.toml"), "--port", str(port), "--key", "sk-test")
-    with whet:
+    with project.start("scripted", str(EXAMPLES / "scripted.toml"), "--port", str(port), "--key", "sk-test") as whet:
         until(lambda: answers(port) or whet.poll() is not None)
         body = json.dumps({"messages": [{"role": "user", "content": "hexadecimal number 2F in decimal?"}]}).encode()
         headers = {"Authorization": "Bearer sk-test", "Content-Type": "application/json"}
@@ -102,7 +101,7 @@ def answers(port: int) -> bool:
 def test_clean_removes_what_a_killed_run_left_and_nothing_else(project: Project) -> None:
     assert project.whet("clean").stdout == "0 stale boxes removed\n"
     with project.start(*project.writes_42(1, delay=30), "--out", "out") as whet:
-        until(lambda: has_begun(project.path / "out"))
+        until_begun(whet, project.path / "out")
         assert project.whet("clean").stdout == "0 stale boxes removed\n", "a box in use stays"
         whet.kill()
         whet.communicate()

@@ -94,16 +94,22 @@ class Project:
             out, err = process.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """whet under way. What it prints must be small, or be read."""
-        return subprocess.Popen(
+    @contextlib.contextmanager
+    def start(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """whet under way; a test that fails takes it down. What it prints must be small, or be read."""
+        with subprocess.Popen(
             [sys.executable, "-m", "whet", *arguments],
             cwd=self.path,
             env=self.environ(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-        )
+        ) as process:
+            try:
+                yield process
+            except BaseException:
+                process.kill()
+                raise
 
     def environ(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES", "NO_COLOR"}}
@@ -111,7 +117,7 @@ class Project:
         return {**kept, "PATH": path, "TMPDIR": str(self.tmp), **self.env}
 
     def boxes(self) -> list[str]:
-        return sorted(path.name for path in self.tmp.glob("whet-*/*box-*"))
+        return sorted(path.name for path in self.tmp.glob("whet-*/box-*"))
 
     def processes(self) -> list[int]:
         """The processes of this test's boxes: those that name its TMPDIR, or that see a mount from within it."""
@@ -176,8 +182,13 @@ def slow_examples(delay: float) -> str:
     return re.sub(r"^\[\[scene\.reply\]\]$", f"[[scene.reply]]\ndelay = {delay}", script, flags=re.MULTILINE)
 
 
-def has_begun(run: Path, done: int = 0) -> bool:
-    """Whether so many rollouts are done and another one has made its first call."""
+def until_begun(whet: subprocess.Popen[str], run: Path, done: int = 0) -> None:
+    """Wait until so many rollouts of a run under way are done and another one has made its first call."""
+    until(lambda: _has_begun(run, done) or whet.poll() is not None)
+    assert whet.poll() is None, whet.communicate()
+
+
+def _has_begun(run: Path, done: int) -> bool:
     try:
         with Store.open_read(run) as store:
             attempts = [attempt for _, attempts in store.attempts_by_rollout() for attempt in attempts]

@@ -149,4 +149,4 @@ def test_a_route_finds_its_dialect() -> None:
     found = by_route("/chat/completions")
     assert found is not None
     assert found.NAME == "chat"
-    assert by_route("/responses") is None
+    assert by_route("/embeddings") is None

@@ -9,8 +9,8 @@ from aiohttp import web
 from gateway_world import UNARY, World, answer_unary, session_for, world
 
 from whet.errors import UserError
-from whet.gateway import server
-from whet.gateway.upstream import Model
+from whet.exchange import CallError
+from whet.gateway import Model, server
 
 CHAT = "/v1/chat/completions"
 
@@ -109,7 +109,7 @@ async def test_only_the_presented_model_is_listed() -> None:
         ("OPTIONS", CHAT, 204),
         ("GET", CHAT, 404),
         ("POST", "/v1/embeddings", 404),
-        ("POST", "/v1/responses", 404),
+        ("POST", "/v1/responses/compact", 404),
         ("DELETE", "/v1/models/tiny", 404),
         ("GET", "/etc/passwd", 404),
         ("POST", "/v1/chat/completions/more", 404),
@@ -120,7 +120,9 @@ async def test_what_is_at_which_address(method: str, path: str, expected: int) -
         status, body = await get(w, method, path)
         assert status == expected
         assert (b'"error"' in body) == (expected == 404)
-        assert not w.records.exchanges
+        # What goes nowhere is on record too; it is no call of a model.
+        assert [exchange.error for exchange in w.records.exchanges] == [CallError.REJECTED] * (expected == 404)
+        assert w.session.calls == 0
 
 
 async def test_a_body_over_the_limit_is_refused_in_dialect(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +178,7 @@ async def test_a_defect_of_the_gateway_is_logged_and_not_shown(
         def broken(*_: object) -> None:
             raise RuntimeError("in /a/secret/place.py")
 
-        monkeypatch.setattr(w.session, "start_call", broken)
+        monkeypatch.setattr(w.session, "call", broken)
         async with w.post(headers={"x-api-key": w.session.secret, "Accept": "text/html"}) as reply:
             assert reply.status == 500
             assert "secret/place" not in await reply.text()

@@ -189,7 +189,7 @@ async def test_closing_cuts_a_stream_and_leaves_its_record() -> None:
 
 async def test_closing_leaves_a_record_of_a_call_that_has_only_just_come() -> None:
     async with world(answer_unary) as w:
-        w.session.start_call(Request(chat, "/v1/chat/completions", (), b"{}"))
+        w.session.call(Request(chat, "/v1/chat/completions", (), b"{}"))
         await w.session.close()
         assert w.records.only.error is CallError.SEALED
         assert w.records.only.status is None

@@ -234,3 +234,12 @@ async def test_a_variable_that_the_host_lacks_is_told_before_a_model_is_asked(wh
     done = await attempted(task, agent, say("Done."))
     assert_missing(done, Cause.SETUP, "variable 'TOKEN'", "NOT_SET_ANYWHERE is not set")
     assert done.exchanges == []
+
+
+async def test_a_limit_of_the_task_ends_the_agents_work_and_what_it_left_is_judged() -> None:
+    task = WRITE.model_copy(update={"limits": WRITE.limits.model_copy(update={"turns": 2})})
+    done = await attempted(task, LoopAgent(), *[call("bash", command="echo again >> log")] * 5)
+    assert done.result.report is not None
+    assert done.result.report.stop is Stop.LIMIT
+    assert done.result.spending.calls == 2
+    assert done.result.score.value == 0

@@ -1,12 +1,23 @@
 """whet.toml: found from below, read strictly, and turned into models."""
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from whet.agents import agent_named
 from whet.errors import UserError
-from whet.runs.config import Config, ModelConfig, find_config, model_config, model_key, open_model, read_config
+from whet.runs.config import (
+    Config,
+    ModelConfig,
+    find_config,
+    model_config,
+    model_key,
+    model_secrets,
+    open_model,
+    read_config,
+)
 
 SCRIPT = '[[scene]]\n[[scene.reply]]\ntext = "Hello."\n'
 
@@ -50,6 +61,20 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
             price_input = 0.15
             price_output = 0.6
 
+            [models.large]
+            urls = ["https://one.example/v1", "https://two.example/v1"]
+            dialect = "messages"
+            auth = "own"
+            headers = { X-Team = "${TEAM}", X-Title = "skills" }
+            set = { temperature = 0, reasoning = { effort = "low" } }
+            drop = ["top_k"]
+            max_tokens = 8192
+            capture = "vllm"
+            price_input = 3
+            price_output = 15
+            price_cache_read = 0.3
+            price_cache_write = 3.75
+
             [agents.mine]
             kind = "command"
             argv = ["my-agent", "{task}"]
@@ -64,14 +89,57 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
         "concurrency": 8,
     }
     assert config.models["small"].idle_sec == 5.5
+    assert config.models["large"].capture == "vllm"
     assert agent_named("mine", config.agents).model_dump()["argv"] == ("my-agent", "{task}")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[models.m]\n", "key 'models.m' has both or neither of 'url' and 'script'; expected exactly one of them"),
-        ('[models.m]\nurl = "http://x"\nscript = "y"\n', "key 'models.m' has both or neither of 'url' and 'script'"),
+        ("[models.m]\n", "key 'models.m' has 0 of 'url', 'urls' and 'script'; expected exactly one of them"),
+        ('[models.m]\nurl = "http://x"\nscript = "y"\n', "key 'models.m' has 2 of 'url', 'urls' and 'script'"),
+        ('[models.m]\nurl = "http://x"\nurls = ["http://y"]\n', "key 'models.m' has 2 of 'url', 'urls' and 'script'"),
+        ("[models.m]\nurls = []\n", "key 'models.m.urls' is a list; expected at least 1"),
+        ('[models.m]\nurls = ["http://x", "y"]\n', "key 'models.m.urls[1]' is 'y'; expected"),
+        ('[models.m]\nurls = ["http://x", "http://x"]\n', "key 'models.m' names an address twice in 'urls'"),
+        (
+            '[models.m]\nurl = "http://x"\ndialect = "claude"\n',
+            "key 'models.m.dialect' is 'claude'; expected one of: chat, responses, messages, gemini",
+        ),
+        (
+            '[models.m]\nurl = "http://x"\nauth = "oauth"\n',
+            "key 'models.m.auth' is 'oauth'; expected one of: key, own, azure",
+        ),
+        (
+            '[models.m]\nurl = "http://x"\nauth = "own"\nkey_env = "K"\n',
+            "key 'models.m' has auth = 'own' and a 'key_env'; expected",
+        ),
+        (
+            '[models.m]\nurl = "http://x"\ncapture = "tgi"\n',
+            "key 'models.m.capture' is 'tgi'; expected one of: none, vllm, sglang, llamacpp, openai",
+        ),
+        ('[models.m]\nurl = "http://x"\nmax_tokens = 0\n', "key 'models.m.max_tokens' is 0; expected a number greater"),
+        (
+            '[models.m]\nurl = "http://x"\nheaders = { "X Y" = "z" }\n',
+            "key 'models.m.headers' has the name 'X Y'; expected",
+        ),
+        (
+            '[models.m]\nurl = "http://x"\nset = { model = "y" }\n',
+            "key 'models.m.set' has the name 'model'; expected a field other",
+        ),
+        (
+            '[models.m]\nurl = "http://x"\ndrop = ["messages"]\n',
+            "key 'models.m.drop[0]' is 'messages'; expected a field other",
+        ),
+        (
+            '[models.m]\nurl = "http://x"\ndrop = ["a"]\nset = { a = 1 }\n',
+            "key 'models.m' sets and drops 'a'; expected one of",
+        ),
+        (
+            '[models.m]\nurl = "http://x"\nset = { a = 2026-01-01 }\n',
+            "key 'models.m.set.a' is datetime.date(2026, 1, 1); expected a value",
+        ),
+        ('[models.m]\nurl = "http://x"\nset = { a = [nan] }\n', "key 'models.m.set.a' is a list; expected a value"),
         ('[models.m]\nurl = "x"\n', "key 'models.m.url' is 'x'; expected"),
         (
             '[models.m]\nurl = "http://x"\nconcurrency = 0\n',
@@ -123,6 +191,64 @@ async def test_an_endpoint_is_given_its_key_and_its_own_name_for_the_model() -> 
     async with open_model("small", settings, {"K": "sk-0123456789"}) as model:
         assert (model.url, model.key, model.upstream_name) == ("http://127.0.0.1:9", "sk-0123456789", "small-2")
         assert (model.price_input, model.price_output) == (1, 2)
+
+
+async def test_what_is_declared_reaches_the_gateway() -> None:
+    settings = ModelConfig(
+        urls=("http://h1", "http://h2/v1"),
+        dialect="messages",
+        headers={"X-Team": "${TEAM}", "X-Title": "skills"},
+        set={"temperature": 0, "reasoning": {"effort": "low"}, "seed": None},
+        drop=("top_k",),
+        max_tokens=8192,
+        capture="sglang",
+        price_input=3,
+        price_output=15,
+        price_cache_read=0.3,
+        price_cache_write=3.75,
+    )
+    async with open_model("large", settings, {"TEAM": "blue-0123"}) as model:
+        assert model.urls == ("http://h1", "http://h2/v1")
+        assert (model.dialect, model.auth, model.capture, model.max_tokens) == ("messages", "key", "sglang", 8192)
+        assert model.headers == (("X-Team", "blue-0123"), ("X-Title", "skills"))
+        assert model.set == (("temperature", b"0"), ("reasoning", b'{"effort": "low"}'), ("seed", b"null"))
+        assert model.drop == ("top_k",)
+        assert (model.price_cache_read, model.price_cache_write) == (0.3, 3.75)
+        assert hash(model)
+
+
+def test_secrets_are_the_key_and_the_headers_out_of_the_environment() -> None:
+    settings = ModelConfig(
+        url="http://h", key_env="K", headers={"X-Team": "${TEAM}", "X-Title": "skills", "X-Mode": "${MODE:-fast}"}
+    )
+    env = {"K": "sk-0123456789", "TEAM": "blue-0123"}
+    assert model_secrets("m", settings, env) == ["sk-0123456789", "blue-0123", "fast"]
+    assert model_secrets("m", ModelConfig(url="http://h"), {}) == []
+
+
+async def test_a_header_whose_variable_is_not_set_is_asked_for() -> None:
+    settings = ModelConfig(url="http://h", headers={"X-Team": "${TEAM}"})
+    with pytest.raises(UserError, match=r"model 'm': headers: variable 'X-Team' is '\$\{TEAM\}', but TEAM is not set"):
+        async with open_model("m", settings, {}):
+            pass
+
+
+@pytest.mark.parametrize("settings", [{"key_env": "V"}, {"headers": {"X-Team": "${V}"}}])
+async def test_what_does_not_fit_into_a_header_is_refused_without_being_shown(settings: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="has a line break or a NUL character in it; expected one line") as refused:
+        async with open_model("m", ModelConfig(url="http://h", **settings), {"V": "sk-0123\nsk-4567"}):
+            pass
+    assert "sk-0123" not in str(refused.value)
+
+
+async def test_azure_without_a_key_needs_a_login_before_anything_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "azure", None)
+    monkeypatch.setitem(sys.modules, "azure.identity", None)
+    with pytest.raises(UserError, match=r"model 'm': .*pip install 'whet\[azure\]'"):
+        async with open_model("m", ModelConfig(url="http://h", auth="azure"), {}):
+            pass
+    async with open_model("m", ModelConfig(url="http://h", auth="azure", key_env="K"), {"K": "sk-0123456789"}) as model:
+        assert (model.auth, model.key) == ("azure", "sk-0123456789")
 
 
 @pytest.mark.parametrize("env", [{}, {"K": ""}])

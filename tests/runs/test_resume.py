@@ -7,10 +7,13 @@ import pytest
 from run_world import Event, perform, questions, scripted, values
 
 from whet.errors import UserError
+from whet.exchange import Exchange, Usage
 from whet.runs.config import Config
 from whet.runs.run import Request, Started, run
 from whet.runs.scheduler import Ended
-from whet.runs.store import Store
+from whet.runs.schema import RolloutRow, TaskRow
+from whet.runs.store import DATABASE, Store
+from whet.runs.summary import tally
 from whet.scoring import Cause
 from whet.testing import Reply
 
@@ -89,3 +92,41 @@ async def test_an_empty_folder_may_be_used(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     await perform(questions(tmp_path, "a"), scripted(tmp_path, RIGHT))
     assert values(tmp_path / "run") == {"a": 1.0}
+
+
+def test_a_run_that_was_killed_while_it_was_made_can_be_resumed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / DATABASE).touch()
+    with Store.open_write(folder) as store:
+        assert store.rollouts() == []
+
+
+def test_what_an_interrupted_attempt_spent_is_counted(tmp_path: Path) -> None:
+    row = RolloutRow("r", 0, "t", "loop", "m", "", 0)
+    exchange = Exchange(
+        session="1",
+        index=0,
+        dialect="chat",
+        path="/v1/chat/completions",
+        request_headers=(),
+        request=b"{}",
+        upstream="http://127.0.0.1:9",
+        status=200,
+        response_headers=(),
+        response=b"{}",
+        attempts=1,
+        error=None,
+        started=1.0,
+        first_byte=None,
+        ended=2.0,
+        usage=Usage(input=9, output=2),
+    )
+    with Store.create(tmp_path / "run") as store:
+        store.add_tasks([TaskRow("t", "d", "", "{}")])
+        store.add_rollouts([row])
+        store.add_exchange(store.start_attempt("r", 1.0), exchange)
+        store.interrupt_open_attempts()
+        (arm,) = tally(store).values()
+    assert (arm.input_tokens, arm.output_tokens, arm.cost) == (9, 2, None)
+    assert arm.not_run == 1

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whet.errors import UserError
-from whet.exchange import CallError, Exchange, Usage
+from whet.exchange import CallError, Exchange, Kind, Speaker, Usage
 from whet.runs import schema
 from whet.runs.schema import RolloutRow, SkillRow, TaskRow
 from whet.runs.store import DATABASE, LOCK, Store
@@ -35,6 +35,11 @@ EXCHANGE = Exchange(
     first_byte=None,
     ended=2.5,
     usage=None,
+    sent=b'{"input": []}',
+    delivered=b"event: message_stop\n\n",
+    warnings=("top_k",),
+    speaker=Speaker(Kind.SUB, "ses_2", "ses_1", "x-parent-session-id"),
+    arrivals=((0.25, 3), (0.5, 14)),
 )
 
 

@@ -41,11 +41,18 @@ def test_any_user_message_may_match_but_only_the_last_message_is_last() -> None:
     assert reply_to(conversation, script) == say("1")
 
 
-def test_replies_follow_the_number_of_assistant_messages() -> None:
+def test_replies_follow_the_number_of_assistant_turns() -> None:
     replies = (call("bash", command="ls"), call("bash", command="cat x"), say("Done."))
     script = Script(scenes=(Scene(replies=replies),))
     worked = (Turn("assistant", ""), Turn("tool", "x"))
     assert [reply_to((*ASKED, *worked * n), script) for n in range(3)] == list(replies)
+
+
+def test_what_the_assistant_said_in_one_go_counts_once() -> None:
+    script = Script(scenes=(Scene(replies=(say("0"), say("1"), say("2"))),))
+    thought, asked, result = Turn("assistant", "", "hm"), Turn("assistant", "", "bash"), Turn("tool", "x")
+    assert reply_to((*ASKED, thought, asked, asked, result, result), script) == say("1")
+    assert reply_to((*ASKED, thought, asked, result, thought, asked, result), script) == say("2")
 
 
 def test_what_the_script_does_not_foresee_is_said_in_the_reply() -> None:

@@ -11,11 +11,14 @@ from whet.errors import UserError
 from whet.testing import Fault, Reply, Scene, Script, ToolCall, When, call, read_script, say
 
 WHOLE = r"""
+tokens = true
+
 [[scene]]
 name = "fix-median"
 when = { user = "median", system = "(?i)coder", last = "^fix" }
 
 [[scene.reply]]
+thinking = "Where is it?"
 text = "Let me look."
 tools = [
   { name = "bash", arguments = { command = "ls" } },
@@ -44,6 +47,7 @@ def _read(folder: Path, text: str | bytes) -> Script:
 
 def test_a_file_reads_as_the_script_that_python_would_build(tmp_path: Path) -> None:
     look = Reply(
+        thinking="Where is it?",
         text="Let me look.",
         tools=(
             ToolCall(name="bash", arguments={"command": "ls"}),
@@ -56,7 +60,8 @@ def test_a_file_reads_as_the_script_that_python_would_build(tmp_path: Path) -> N
     busy = Reply(fault=Fault.RATE_LIMIT, times=2, retry_after=1)
     when = When(user="median", system="(?i)coder", last="^fix")
     assert _read(tmp_path, WHOLE) == Script(
-        scenes=(Scene(name="fix-median", when=when, replies=(look, busy)), Scene(replies=(say("Hello."),)))
+        scenes=(Scene(name="fix-median", when=when, replies=(look, busy)), Scene(replies=(say("Hello."),))),
+        tokens=True,
     )
 
 
@@ -67,7 +72,7 @@ def test_say_and_call_build_the_replies_they_are_named_after() -> None:
     )
 
 
-REPLY_KEYS = "chunk_delay, delay, fault, retry_after, text, times, tools"
+REPLY_KEYS = "chunk_delay, delay, fault, retry_after, text, thinking, times, tools"
 
 
 @pytest.mark.parametrize(

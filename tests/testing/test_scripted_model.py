@@ -1,79 +1,18 @@
 """The scripted model as its callers meet it: a real server on loopback, a real client."""
 
 import asyncio
-import io
 import json
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
 import aiohttp
 import pytest
+from scripted_world import Client, calling, playing, script, until
 
 from whet.errors import UserError
-from whet.testing import Fault, Reply, Scene, Script, ScriptedModel, When, call, say, serve
+from whet.testing import Reply, Scene, Script, ScriptedModel, When, call, say, serve
 
-STATUS_FAULTS = [fault for fault in Fault if fault.status is not None]
 LOOK = Reply(text="Let me look at it. Ünïcödé too.", tools=call("bash", command="ls").tools)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
-@dataclass(slots=True)
-class Client:
-    """One HTTP client, its model, and what it has heard so far of an answer."""
-
-    model: ScriptedModel
-    http: aiohttp.ClientSession
-    heard: bytes = b""
-    headers: dict[str, str] = field(default_factory=dict)
-
-    async def send(self, method: str, path: str, body: bytes | None = None) -> Answer:
-        self.heard = b""
-        data = None if body is None else io.BytesIO(body)
-        async with self.http.request(method, self.model.url + path, data=data, headers=self.headers) as response:
-            async for piece in response.content.iter_any():
-                self.heard += piece
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(response.status, headers, self.heard)
-
-    async def ask(self, text: str = "Fix it.", **more: Any) -> Answer:
-        body = {"model": "m", "messages": [{"role": "user", "content": text}], **more}
-        return await self.send("POST", "/v1/chat/completions", json.dumps(body).encode())
-
-
-@asynccontextmanager
-async def playing(*replies: Reply, key: str | None = None) -> AsyncIterator[Client]:
-    async with calling() as http, ScriptedModel(_script(*replies), key=key) as model:
-        yield Client(model, http)
-
-
-def calling() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(5000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise TimeoutError
-
-
-def _script(*replies: Reply) -> Script:
-    return Script(scenes=(Scene(replies=replies),))
 
 
 def _events(body: bytes) -> list[str]:
@@ -99,27 +38,9 @@ async def test_a_streamed_answer_says_the_same_and_ends_with_done() -> None:
     assert "".join(delta.get("content") or "" for delta in deltas) == LOOK.text
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_two_plays_of_a_script_give_the_same_bytes(stream: bool) -> None:
-    async def once() -> bytes:
-        async with playing(LOOK) as client:
-            return (await client.ask(stream=stream)).body
-
-    assert await once() == await once()
-
-
-async def test_a_conversation_advances_through_the_replies() -> None:
-    async with playing(call("bash", command="ls"), say("Done.")) as client:
-        asked = {"role": "user", "content": "Fix it."}
-        first = (await client.ask(messages=[asked])).json["choices"][0]["message"]
-        result = {"role": "tool", "tool_call_id": first["tool_calls"][0]["id"], "content": "x.py"}
-        second = (await client.ask(messages=[asked, first, result])).json["choices"][0]["message"]
-    assert second == {"role": "assistant", "content": "Done."}
-
-
 async def test_a_conversation_without_a_scene_gets_a_visible_answer() -> None:
-    script = Script(scenes=(Scene(when=When(user="median"), replies=(say("x"),)),))
-    async with ScriptedModel(script) as model, aiohttp.ClientSession() as http:
+    median = Script(scenes=(Scene(when=When(user="median"), replies=(say("x"),)),))
+    async with ScriptedModel(median) as model, aiohttp.ClientSession() as http:
         answer = await Client(model, http).ask("Hello")
     assert answer.status == 200
     assert answer.json["choices"][0]["message"]["content"].startswith("[scripted model: no scene matches; ")
@@ -147,7 +68,6 @@ async def test_the_list_of_models_holds_one() -> None:
     [
         ("POST", "/v1/embeddings", b"{}", 404),
         ("GET", "/v1/chat/completions", None, 404),
-        ("GET", "/", None, 404),
         ("POST", "/v1/chat/completions", b'{"messages": [', 400),
         ("POST", "/v1/chat/completions", b"{}", 400),
     ],
@@ -178,15 +98,6 @@ async def test_the_right_key_is_accepted() -> None:
         assert (await client.ask()).status == 200
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("fault", STATUS_FAULTS)
-async def test_a_status_fault_strikes_every_time(fault: Fault, stream: bool) -> None:
-    async with playing(Reply(fault=fault)) as client:
-        answers = [await client.ask(stream=stream) for _ in range(3)]
-    assert [answer.status for answer in answers] == [fault.status] * 3
-    assert answers[0].json["error"]["message"] == f"Scripted fault {fault}."
-
-
 async def test_a_rate_limit_says_when_to_come_back() -> None:
     async with playing(Reply(fault="429", retry_after=7), Reply(fault="429")) as client:
         later = await client.ask()
@@ -204,63 +115,10 @@ async def test_a_fault_with_times_strikes_each_request_body_that_often() -> None
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_refused_call_gets_no_byte_of_an_answer(stream: bool) -> None:
-    async with playing(Reply(fault="refuse", times=1, text="Hi.")) as client:
-        with pytest.raises(aiohttp.ServerDisconnectedError):
-            await client.ask(stream=stream)
-        assert (await client.ask(stream=stream)).status == 200
-
-
-@pytest.mark.parametrize("reply", [Reply(fault="cut"), Reply(fault="cut", text="One two three four five six seven.")])
-@pytest.mark.parametrize("usage", [False, True])
-async def test_a_cut_stream_begins_and_does_not_end(reply: Reply, usage: bool) -> None:
-    async with playing(reply) as client:
-        with pytest.raises(aiohttp.ClientPayloadError):
-            await client.ask(stream=True, stream_options={"include_usage": usage})
-        chunks = [json.loads(event) for event in _events(client.heard)]
-    assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
-    assert all(chunk["choices"][0]["finish_reason"] is None for chunk in chunks)
-
-
-async def test_a_cut_whole_answer_is_shorter_than_it_promised() -> None:
-    async with playing(Reply(fault="cut")) as client:
-        with pytest.raises(aiohttp.ClientPayloadError):
-            await client.ask()
-        assert client.heard.startswith(b'{"id":"chatcmpl-')
-        with pytest.raises(json.JSONDecodeError):
-            json.loads(client.heard)
-
-
-async def test_a_malformed_whole_answer_is_complete_but_no_json() -> None:
-    async with playing(Reply(fault="malformed", text="Hi.")) as client:
-        answer = await client.ask()
-    assert (answer.status, len(answer.body)) == (200, int(answer.headers["content-length"]))
-    with pytest.raises(json.JSONDecodeError):
-        json.loads(answer.body)
-
-
-async def test_a_malformed_stream_holds_an_event_that_is_no_json() -> None:
-    async with playing(Reply(fault="malformed")) as client:
-        good, bad, done = _events((await client.ask(stream=True)).body)
-    assert json.loads(good)["choices"]
-    assert done == "[DONE]"
-    with pytest.raises(json.JSONDecodeError):
-        json.loads(bad)
-
-
-async def test_an_empty_answer_has_no_choices() -> None:
-    async with playing(Reply(fault="empty", text="Hi.")) as client:
-        assert (await client.ask()).json["choices"] == []
-        *chunks, done = _events((await client.ask(stream=True)).body)
-    assert [json.loads(chunk)["choices"] for chunk in chunks] == [[]]
-    assert done == "[DONE]"
-
-
-@pytest.mark.parametrize("stream", [False, True])
 async def test_a_hang_never_answers_and_does_not_keep_the_server_from_stopping(stream: bool) -> None:
     before = asyncio.all_tasks()
     async with calling() as http:
-        async with ScriptedModel(_script(Reply(fault="hang"))) as model:
+        async with ScriptedModel(script(Reply(fault="hang"))) as model:
             hanging = [asyncio.create_task(Client(model, http).ask(stream=stream)) for _ in range(3)]
             await until(lambda: len(model.requests) == 3)
             await http.get(model.url + "/v1/models")
@@ -315,7 +173,7 @@ async def test_a_long_conversation_is_read() -> None:
 async def test_serve_plays_on_the_given_port_until_cancelled() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    serving = asyncio.create_task(serve(_script(say("Hi.")), port, "right"))
+    serving = asyncio.create_task(serve(script(say("Hi.")), port, "right"))
     await until(lambda: _listens(port))
     async with calling() as http:
         url, headers = f"http://127.0.0.1:{port}/v1/models", {"authorization": "Bearer right"}

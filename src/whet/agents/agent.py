@@ -21,6 +21,8 @@ class Stop(StrEnum):
     """It was killed at its wall time limit."""
     STORAGE = "storage"
     """It was killed for writing more than the box may hold."""
+    LIMIT = "limit"
+    """The gateway answered it no more: a limit on calls, tokens or cost was reached."""
     CRASHED = "crashed"
     """It exited with an error."""
 

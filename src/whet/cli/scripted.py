@@ -11,7 +11,7 @@ def scripted(
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1.", min=1, max=65535)] = 8080,
     key: Annotated[str | None, typer.Option(help="Key that callers must present.")] = None,
 ) -> None:
-    """Serve a scripted model as an OpenAI-compatible endpoint until you stop it."""
+    """Serve a scripted model until you stop it: chat completions, responses, messages and gemini."""
     from whet.cli.loop import run_async
     from whet.testing import read_script, serve
 

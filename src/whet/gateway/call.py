@@ -2,25 +2,44 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-import msgspec
-
 from whet.exchange import CallError, Exchange, Headers
+from whet.gateway.crossing import crossing
 from whet.gateway.delivery import Delivery, Head
-from whet.gateway.dialects import Dialect
+from whet.gateway.dialects import DIALECTS, Dialect
+from whet.gateway.model import Model
+from whet.gateway.speakers import speaker
 from whet.gateway.sse import EventFramer
-from whet.gateway.upstream import Incoming, Model, Received, Upstream, UpstreamError
+from whet.gateway.upstream import (
+    Incoming,
+    Received,
+    Upstream,
+    UpstreamError,
+    credential_secrets,
+    own_credentials,
+)
 from whet.redact import Redactor
 
 DRAIN_SEC = 60.0
 """How long a reply is still received after the agent hung up, so that its record is whole."""
 REQUEST_HEADERS = frozenset({"content-type", "accept", "user-agent"})
-"""The headers of the agent that go to the model."""
+"""The headers of the agent that go to every model."""
+DIALECT_HEADERS = frozenset({"anthropic-version", "anthropic-beta", "openai-beta"})
+"""Those that go to a model of the agent's own dialect."""
 RESPONSE_HEADERS = frozenset({"content-type", "retry-after", "x-request-id"})
 """The headers of the model that go to the agent."""
-STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+STREAM_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache",
+    "X-Accel-Buffering": "no",
+}
+GRACE_SEC = 15.0
+"""How long an agent that wants a stream waits for its beginning before it is told that the call is alive."""
+KEEP_ALIVE_SEC = 5.0
+KEEP_ALIVE = b": still there\n\n"
 JSON = {"Content-Type": "application/json"}
 
 TOLD_TO_AGENT = {
@@ -28,6 +47,7 @@ TOLD_TO_AGENT = {
     CallError.TIMEOUT: (504, "The model did not answer in time."),
     CallError.CUT: (502, "The model's reply broke off."),
     CallError.MALFORMED: (502, "The model's reply could not be read."),
+    CallError.AUTH: (403, "The model refused the credentials."),
     CallError.SEALED: (403, "This key is no longer valid."),
 }
 """What an agent is told when there is no reply of the model that it could be given."""
@@ -48,7 +68,7 @@ class Request:
 
 
 class Call:
-    """One call under way: `task` does it, `delivery` is what the agent gets."""
+    """One call under way: `task` does it, `delivery` is what the agent gets. ValueError for a request of no sense."""
 
     def __init__(
         self,
@@ -60,25 +80,39 @@ class Call:
         upstream: Upstream,
         for_agent: Redactor,
         commit: Callable[[Exchange], Awaitable[None]],
+        know_secret: Callable[..., None],
     ) -> None:
         self.delivery = Delivery()
         self._session = session
         self._index = index
         self._request = request
-        self._dialect = request.dialect
+        self._front = request.dialect
+        self._back = DIALECTS[model.dialect]
+        self._crossing = crossing(request.dialect, request.path, request.body, model)
         self._model = model
         self._upstream = upstream
         self._for_agent = for_agent
         self._commit = commit
+        self._know_secret = know_secret
 
         self._started = time.time()
         self._received = Received()
         self._withheld: list[bytes] = []
+        self._whole: bytes | None = None
+        """A reply in one piece, as the agent gets it."""
         self._finished = False
+        self._failed = False
         self._receiving = True
         """Only while this holds may the task be cancelled: nothing interrupts a commit."""
         self._sealed = False
         self._hung_up = False
+        self._followers = 0
+        self._drain: asyncio.TimerHandle | None = None
+        self.delivered = False
+        """The agent has been given the reply to its end."""
+        self._alive: asyncio.TimerHandle | None = None
+        if self._crossing.streams:
+            self._alive = asyncio.get_running_loop().call_later(GRACE_SEC, self._keep_alive)
         self.task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
@@ -86,6 +120,8 @@ class Call:
             failure = await self._receive()
             response = b"".join(self._received.chunks)
             error = failure or self._verdict(response) or (CallError.HUNG_UP if self._hung_up else None)
+            self._know_secret(self._received.token)
+            self._failed = error not in {None, CallError.HUNG_UP}
             await self._commit(self._exchange(response, error))
             self._release(response, error)
         except NotRecordedError:
@@ -100,11 +136,27 @@ class Call:
         self._sealed = True
         self._stop()
 
-    def hang_up(self) -> None:
-        """The agent has gone: receive the rest for the record, but not for ever."""
-        if self._receiving and not self._hung_up:
-            self._hung_up = True
-            asyncio.get_running_loop().call_later(DRAIN_SEC, self._stop)
+    def is_retried_by(self, request: Request) -> bool:
+        """Whether a request is this call again: word for word, from an agent that did not get the reply to its end."""
+        same = request.body == self._request.body and request.path == self._request.path
+        # Two calls side by side may well be equal; a retry comes when the agent has given the first one up.
+        return same and not self.delivered and not self._failed and not self._followers
+
+    @contextmanager
+    def followed(self) -> Iterator[Delivery]:
+        """What the agent is given. When nobody follows any more, the rest is received for the record, not for ever."""
+        self._followers += 1
+        self._hung_up = False
+        if self._drain is not None:
+            self._drain.cancel()
+        try:
+            yield self.delivery
+            self.delivered = True
+        finally:
+            self._followers -= 1
+            if self._receiving and not self._followers:
+                self._hung_up = True
+                self._drain = asyncio.get_running_loop().call_later(DRAIN_SEC, self._stop)
 
     def _stop(self) -> None:
         if self._receiving:
@@ -114,7 +166,12 @@ class Call:
         """Receive the reply, passing on all but its end. Says what prevented it from being complete."""
         try:
             async with self._upstream.send(
-                self._model, self._dialect.UPSTREAM_PATH, self._headers_for_model(), self._request.body, self._received
+                self._model,
+                self._crossing.path,
+                self._headers_for_model(),
+                self._crossing.body,
+                self._received,
+                affinity=self._session,
             ) as incoming:
                 if self._received.streamed:
                     await self._pass_on(incoming)
@@ -129,23 +186,40 @@ class Call:
             return CallError.HUNG_UP if self._hung_up and not self._sealed else CallError.SEALED
         finally:
             self._receiving = False
+            if self._alive is not None:
+                self._alive.cancel()
         return None
 
+    def _keep_alive(self) -> None:
+        """The model is silent: open the stream, so that no agent gives up on a call that is under way."""
+        if not self.delivery.begun:
+            self.delivery.begin(Head(200, STREAM_HEADERS))
+        self.delivery.put(KEEP_ALIVE)
+        self._alive = asyncio.get_running_loop().call_later(KEEP_ALIVE_SEC, self._keep_alive)
+
     async def _pass_on(self, incoming: Incoming) -> None:
-        self.delivery.begin(Head(200, self._headers_for_agent() | STREAM_HEADERS))
+        if not self.delivery.begun:
+            self.delivery.begin(Head(200, self._headers_for_agent() | STREAM_HEADERS))
         framer = EventFramer()
         while chunk := await incoming.read():
+            if self._alive is not None:
+                self._alive.cancel()
             for event in framer.feed(chunk):
-                self._finished = self._finished or self._dialect.finishes(event)
-                if not self._finished:
-                    self.delivery.put(event)
-                    continue
-                self._withheld.append(event)
-                if self._dialect.is_last(event):
+                self._take(*_readable(self._crossing.feed, event))
+                if self._back.is_last(event):
                     incoming.expect_end()
-        rest = framer.rest()
-        self._finished = self._finished or self._dialect.finishes(rest)
-        self._withheld.append(rest)
+        try:
+            self._take(*self._crossing.finish(framer.rest()))
+        except ValueError as error:
+            raise UpstreamError(CallError.CUT) from error
+
+    def _take(self, data: bytes, ends: bool) -> None:
+        """Pass on what the agent may have now; withhold it from the end on."""
+        self._finished = self._finished or ends
+        if self._finished:
+            self._withheld.append(data)
+        else:
+            self.delivery.put(data)
 
     def _verdict(self, response: bytes) -> CallError | None:
         """What is wrong with a reply that was received to its end."""
@@ -153,10 +227,14 @@ class Call:
             return CallError.AUTH
         if self._received.failed:
             return CallError.STATUS
-        if not self._dialect.is_reply(response, self._received.streamed):
+        if not self._back.is_reply(response, self._received.streamed):
             return CallError.MALFORMED
-        if self._received.streamed and not self._finished:
-            return CallError.CUT
+        if self._received.streamed:
+            return None if self._finished else CallError.CUT
+        try:
+            self._whole = self._crossing.whole(response)
+        except ValueError:
+            return CallError.MALFORMED
         return None
 
     def _exchange(self, response: bytes, error: CallError | None) -> Exchange:
@@ -164,11 +242,11 @@ class Call:
         return Exchange(
             session=self._session,
             index=self._index,
-            dialect=self._dialect.NAME,
+            dialect=self._front.NAME,
             path=self._request.path,
             request_headers=self._request.headers,
             request=self._request.body,
-            upstream=self._model.address(self._dialect.UPSTREAM_PATH),
+            upstream=received.upstream or self._model.address(self._crossing.path),
             status=received.status,
             response_headers=received.headers,
             response=response,
@@ -177,40 +255,65 @@ class Call:
             started=self._started,
             first_byte=received.first_byte,
             ended=time.time(),
-            usage=self._dialect.usage(response, received.streamed) if received.succeeded else None,
+            usage=self._back.usage(response, received.streamed) if received.succeeded else None,
+            sent=None if self._crossing.body == self._request.body else self._crossing.body,
+            delivered=self._delivered() if self._crossing.translated else None,
+            warnings=self._crossing.warnings,
+            speaker=speaker(self._request.headers, self._request.body),
+            arrivals=tuple(received.arrivals),
         )
+
+    def _delivered(self) -> bytes:
+        """The body that the agent has been given or will be, once the exchange is committed."""
+        return self._whole if self._whole is not None else b"".join([*self.delivery.chunks, *self._withheld])
 
     def _release(self, response: bytes, error: CallError | None) -> None:
         """Give the agent what was withheld, now that it is in the record."""
-        if error in TOLD_TO_AGENT:
+        status = self._received.status
+        if error in TOLD_TO_AGENT and not self._received.failed:
             self._refuse(*TOLD_TO_AGENT[error])
+        elif status is not None and self._received.failed:
+            if self.delivery.begun:
+                self._refuse(status, f"The model answered with status {status}.")
+            else:
+                # The provider's own words, without secrets and addresses.
+                body = self._for_agent.bytes(self._crossing.error(status, response))
+                self.delivery.begin(Head(status, self._headers_for_agent() | JSON, body))
         elif self.delivery.begun:
-            self.delivery.put(b"".join(self._withheld))
+            self.delivery.put(b"".join([self._whole or b"", *self._withheld]))
             self.delivery.end()
-        elif self._received.succeeded:
-            self.delivery.begin(Head(200, self._headers_for_agent(), response))
-        elif self._received.status is not None:
-            body = self._error_for_agent(self._received.status, response)
-            self.delivery.begin(Head(self._received.status, self._headers_for_agent() | JSON, body))
+        elif self._whole is not None:
+            headers = self._headers_for_agent() | (STREAM_HEADERS if self._crossing.streams else {})
+            self.delivery.begin(Head(200, headers, self._whole))
 
     def _refuse(self, status: int, message: str) -> None:
         if self.delivery.begun:
-            self.delivery.put(self._dialect.error_event(message))
+            self.delivery.put(self._front.error_event(message))
             self.delivery.end(broken=True)
         else:
-            self.delivery.begin(Head(status, JSON, self._dialect.error_body(status, message)))
-
-    def _error_for_agent(self, status: int, response: bytes) -> bytes:
-        """The provider's own words without secrets and addresses; a web page of some server in between is not his."""
-        try:
-            msgspec.json.decode(response, type=dict[str, msgspec.Raw])
-        except ValueError:
-            return self._dialect.error_body(status, f"The model answered with status {status}.")
-        return self._for_agent.bytes(response)
+            self.delivery.begin(Head(status, JSON, self._front.error_body(status, message)))
 
     def _headers_for_model(self) -> dict[str, str]:
-        passed = {name: value for name, value in self._request.headers if name.lower() in REQUEST_HEADERS}
-        return passed | (self._dialect.credentials(self._model.key) if self._model.key else {})
+        kept = REQUEST_HEADERS if self._crossing.translated else REQUEST_HEADERS | DIALECT_HEADERS
+        passed = {name: value for name, value in self._request.headers if name.lower() in kept}
+        given = {name.lower() for name in passed}
+        defaults = {name: value for name, value in self._back.DEFAULT_HEADERS.items() if name.lower() not in given}
+        return passed | defaults | self._credentials()
+
+    def _credentials(self) -> dict[str, str]:
+        if self._model.auth == "own":
+            own = own_credentials(self._request.headers)
+            self._know_secret(*credential_secrets(own))
+            return own
+        # Credentials of Azure are added where they are fetched.
+        return self._back.credentials(self._model.key) if self._model.key and self._model.auth == "key" else {}
 
     def _headers_for_agent(self) -> dict[str, str]:
         return {name.title(): value for name, value in self._received.headers if name.lower() in RESPONSE_HEADERS}
+
+
+def _readable(read: Callable[[bytes], tuple[bytes, bool]], event: bytes) -> tuple[bytes, bool]:
+    try:
+        return read(event)
+    except ValueError as error:
+        raise UpstreamError(CallError.MALFORMED) from error

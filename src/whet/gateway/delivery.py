@@ -20,7 +20,7 @@ class Delivery:
 
     def __init__(self) -> None:
         self._head: Head | None = None
-        self._chunks: list[bytes] = []
+        self.chunks: list[bytes] = []
         self._changed = asyncio.Event()
         self.ended = False
         self.broken = False
@@ -39,7 +39,7 @@ class Delivery:
     def put(self, chunk: bytes) -> None:
         """Add to the body."""
         if chunk:
-            self._chunks.append(chunk)
+            self.chunks.append(chunk)
             self._changed.set()
 
     def end(self, *, broken: bool = False) -> None:
@@ -55,9 +55,9 @@ class Delivery:
 
     async def after(self, count: int) -> list[bytes]:
         """The chunks after the first `count`, as soon as there are any; empty at the end."""
-        while len(self._chunks) == count and not self.ended:
+        while len(self.chunks) == count and not self.ended:
             await self._change()
-        return self._chunks[count:]
+        return self.chunks[count:]
 
     async def _change(self) -> None:
         self._changed.clear()

@@ -8,8 +8,10 @@ from typing import Self
 from whet.errors import UserError, did_you_mean
 from whet.exchange import Recorder
 from whet.gateway.dialects import DIALECTS
+from whet.gateway.limits import Limits, Meter
+from whet.gateway.model import Model
 from whet.gateway.session import Session
-from whet.gateway.upstream import Model, Upstream
+from whet.gateway.upstream import Upstream
 from whet.redact import Redactor
 
 
@@ -23,8 +25,10 @@ class Gateway:
 
     _upstream: Upstream
 
-    def __init__(self, redactor: Redactor) -> None:
+    def __init__(self, redactor: Redactor, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+        """`limits` are for all sessions together."""
         self._redactor = redactor
+        self._meter = Meter(limits)
         # Whoever opened a session closes it and lets go of it; only those that are left over are closed here.
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
@@ -38,11 +42,18 @@ class Gateway:
         await asyncio.gather(*(session.close() for session in self._sessions))
         await self._upstream.close()
 
-    def open_session(self, session_id: str, model: Model, record: Recorder) -> Session:
+    def open_session(
+        self,
+        session_id: str,
+        model: Model,
+        record: Recorder,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+    ) -> Session:
         """A session for one rollout. It answers on the sockets that it is given with `serve` or `listen`."""
         if model.dialect not in DIALECTS:
             hint = did_you_mean(model.dialect, DIALECTS)
             raise UserError(f"model '{model.name}': key 'dialect' is '{model.dialect}'; {hint}")
-        session = Session(session_id, model, record, self._redactor, self._upstream)
+        meters = (Meter(limits), self._meter)
+        session = Session(session_id, model, record, self._redactor, self._upstream, meters)
         self._sessions.add(session)
         return session

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
-from whet.gateway.call import JSON, Call, Request
-from whet.gateway.dialects import Dialect, by_route, chat
+from whet.gateway.call import JSON, Request
+from whet.gateway.delivery import Delivery
+from whet.gateway.dialects import Dialect, by_route, chat, counted_tokens, likely_dialect, without_version
+from whet.gateway.encodings import TooLargeError, decompressed
+from whet.gateway.limits import LimitError
 
 if TYPE_CHECKING:
     from whet.gateway.session import Session
@@ -26,7 +29,6 @@ _ANONYMOUS = {"Server": ""}
 """Keeps aiohttp from naming itself, its version and Python's."""
 
 _PATH_SECRET = re.compile(r"^/s/([^/]*)")
-_VERSION = re.compile(r"^(?:/v1)+(?=/|$)")
 
 
 def http_server(session: "Session") -> web.Server:
@@ -36,6 +38,7 @@ def http_server(session: "Session") -> web.Server:
         request_factory=_request,
         handler_cancellation=True,
         access_log=None,
+        auto_decompress=False,  # not all that agents send is known to aiohttp
         max_line_size=HEADER_LIMIT,
         max_field_size=HEADER_LIMIT,
     )
@@ -44,43 +47,62 @@ def http_server(session: "Session") -> web.Server:
 async def _answer(session: "Session", request: web.BaseRequest) -> web.StreamResponse:
     prefix = _PATH_SECRET.match(request.path)
     path = request.path.removeprefix(prefix[0]) if prefix else request.path
-    route = _VERSION.sub("", path) or "/"
-    dialect = by_route(route)
+    route = without_version(path)
+    dialect = by_route(route) or likely_dialect(route, request.headers)
 
     if request.method == "OPTIONS":
         return _reply(204)
     if route == "/" and request.method in {"GET", "HEAD"}:
         return _reply(200, b"{}")
-    if not _authorised(session.secret, request, prefix[1] if prefix else ""):
+    in_path = prefix[1] if prefix else ""
+    # A model that takes the agent's own credentials finds them where the secret would be.
+    presented = [in_path] if session.model.auth == "own" else [in_path, *_presented_keys(request)]
+    if not _authorised(session.secret, presented):
         return _error(401, "Incorrect API key provided.", dialect)
     if request.method == "GET" and (route == "/models" or route.startswith("/models/")):
-        return _models(session.model.upstream_name, route.removeprefix("/models").removeprefix("/"))
-    if request.method != "POST" or dialect is None or session.model.dialect != dialect.NAME:
-        return _error(404, "There is nothing at this address.", dialect)
-
+        # The address is the same in all dialects, so only the headers tell who asks.
+        return _models(likely_dialect("/models", request.headers), session.model.upstream_name, route)
     try:
-        body = await request.read()
-    except web.HTTPRequestEntityTooLarge:
+        body = await _body(request)
+    except (web.HTTPRequestEntityTooLarge, TooLargeError):
         return _error(413, "The request is too large.", dialect)
-    except (web.RequestPayloadError, ConnectionError):
+    except (web.RequestPayloadError, ConnectionError, ValueError):
         return _error(400, "The request body could not be read.", dialect)
     if session.closed:
         return _error(403, "This key is no longer valid.", dialect)
     query = f"?{request.query_string}" if request.query_string else ""
-    call = session.start_call(Request(dialect, path + query, tuple(request.headers.items()), body))
+    asked = Request(dialect, path + query, tuple(request.headers.items()), body)
     try:
-        return await _deliver(call, request)
-    except (asyncio.CancelledError, ConnectionError):
-        call.hang_up()
-        raise
+        if request.method == "POST" and (count := counted_tokens(route, body)) is not None:
+            return _reply(200, count)
+        if request.method != "POST" or not dialect.owns(route):
+            return _reply(404, await session.reject(asked, 404, "There is nothing at this address."))
+        call = session.call(asked)
+    except (ValueError, LimitError) as error:
+        # 400, because every agent's program stops at it; what looks like a passing failure would be tried again.
+        return _reply(400, await session.reject(asked, 400, str(error)))
+    with call.followed() as delivery:
+        return await _deliver(delivery, request)
 
 
-async def _deliver(call: Call, request: web.BaseRequest) -> web.StreamResponse:
-    """Follow the call's delivery to its end."""
-    delivery = call.delivery
+async def _body(request: web.BaseRequest) -> bytes:
+    """The body as the agent meant it. ValueError when it cannot be decompressed."""
+    body = await request.read()
+    encoding = request.headers.get("Content-Encoding")
+    if encoding is None:
+        return body
+    # A few bytes can become as many as the limit allows, which takes longer than other calls should wait.
+    return await asyncio.to_thread(decompressed, body, encoding, BODY_LIMIT)
+
+
+async def _deliver(delivery: Delivery, request: web.BaseRequest) -> web.StreamResponse:
+    """Follow a delivery to its end."""
     head = await delivery.head()
     if head.body is not None:
-        return _reply(head.status, head.body, head.headers)
+        whole = _reply(head.status, head.body, head.headers)
+        await whole.prepare(request)
+        await whole.write_eof()
+        return whole
     response = web.StreamResponse(status=head.status, headers={**head.headers, **_ANONYMOUS})
     await response.prepare(request)
     sent = 0
@@ -93,33 +115,36 @@ async def _deliver(call: Call, request: web.BaseRequest) -> web.StreamResponse:
     return response
 
 
-def _authorised(secret: str, request: web.BaseRequest, in_path: str) -> bool:
-    """Whether the request carries the secret, and no other key beside it."""
+def _presented_keys(request: web.BaseRequest) -> list[str]:
+    """The keys of a request, wherever agents put them."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    presented = [
-        in_path,
+    return [
         token.strip() if scheme.lower() == "bearer" else scheme,
         request.headers.get("x-api-key", ""),
         request.headers.get("x-goog-api-key", ""),
         request.query.get("key", ""),
     ]
+
+
+def _authorised(secret: str, presented: list[str]) -> bool:
+    """Whether the secret was presented, and no other key beside it."""
     keys = [key.encode(errors="surrogateescape") for key in presented if key]
     return bool(keys) and all(hmac.compare_digest(key, secret.encode()) for key in keys)
 
 
-def _models(name: str, asked: str) -> web.Response:
+def _models(dialect: Dialect, name: str, route: str) -> web.Response:
+    asked = route.removeprefix("/models").removeprefix("/")
     if asked and asked != name:
-        return _error(404, "There is no such model.", chat)
-    card = chat.model_card(name)
-    return _reply(200, msgspec.json.encode(card if asked else {"object": "list", "data": [card]}))
+        return _error(404, "There is no such model.", dialect)
+    return _reply(200, msgspec.json.encode(dialect.model_card(name) if asked else dialect.model_list(name)))
 
 
 def _reply(status: int, body: bytes | None = None, headers: Mapping[str, str] = JSON) -> web.Response:
     return web.Response(status=status, body=body, headers={**headers, **_ANONYMOUS})
 
 
-def _error(status: int, message: str, dialect: Dialect | None) -> web.Response:
-    return _reply(status, (dialect or chat).error_body(status, message))
+def _error(status: int, message: str, dialect: Dialect) -> web.Response:
+    return _reply(status, dialect.error_body(status, message))
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:

@@ -3,13 +3,17 @@
 import asyncio
 import logging
 import socket
+import time
 from dataclasses import replace
 from urllib.parse import urlsplit
 
 from whet.exchange import CallError, Exchange, Headers, Recorder, Usage
 from whet.gateway.call import Call, NotRecordedError, Request
+from whet.gateway.limits import LimitError, Meter
+from whet.gateway.model import Model
+from whet.gateway.prices import cost, price_for
 from whet.gateway.server import http_server
-from whet.gateway.upstream import Model, Upstream
+from whet.gateway.upstream import Upstream
 from whet.ids import new_secret
 from whet.redact import Redactor
 
@@ -27,7 +31,15 @@ BACKLOG = 1024
 class Session:
     """Answers one rollout's model calls and records them until it is closed."""
 
-    def __init__(self, session_id: str, model: Model, record: Recorder, redactor: Redactor, upstream: Upstream) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        model: Model,
+        record: Recorder,
+        redactor: Redactor,
+        upstream: Upstream,
+        meters: tuple[Meter, ...],
+    ) -> None:
         self.id = session_id
         self.model = model
         self.secret = new_secret()
@@ -48,10 +60,17 @@ class Session:
 
         self._record = record
         self._upstream = upstream
-        address = urlsplit(model.url)
+        self._meters = meters
         self._redactor = redactor.also(self.secret, model.key or "")
-        self._for_agent = self._redactor.also(model.url, address.netloc, address.hostname or "")
+        addresses = [(url, urlsplit(url)) for url in model.urls]
+        self._for_agent = self._redactor.also(
+            *(part for url, address in addresses for part in (url, address.netloc, address.hostname or ""))
+        )
+        self._price = price_for(model)
         self._under_way: dict[asyncio.Task[None], Call] = {}
+        self._undelivered: list[Call] = []
+        """Calls whose reply the agent has not seen to its end; it may ask for it again."""
+        self._exchanges = 0
         self._http = http_server(self)
         self._listeners: list[asyncio.Server] = []
 
@@ -66,22 +85,72 @@ class Session:
         await self.serve(sock)
         return f"http://127.0.0.1:{sock.getsockname()[1]}"
 
-    def start_call(self, request: Request) -> Call:
-        """Begin a call. It goes on when the agent hangs up, and ends at the latest when the session is closed."""
+    def call(self, request: Request) -> Call:
+        """The call that a request makes: a new one, or one that it repeats because it never got the reply.
+
+        A call goes on when the agent hangs up, and ends at the latest when the session is closed. ValueError for a
+        request that makes no sense, LimitError when no more may be spent.
+        """
         assert not self.closed
+        self._undelivered = [call for call in self._undelivered if not call.delivered]
+        for call in self._undelivered:
+            if call.is_retried_by(request):
+                return call
+        # Nothing is awaited between this look and the count, so calls side by side cannot pass a limit together.
+        for meter in self._meters:
+            if (limit := meter.refusal()) is not None:
+                raise LimitError(limit)
         call = Call(
             session=self.id,
-            index=self.calls,
+            index=self._next_index(),
             request=request,
             model=self.model,
             upstream=self._upstream,
             for_agent=self._for_agent,
             commit=self._commit,
+            know_secret=self.know_secret,
         )
+        for meter in self._meters:
+            meter.admit()
         self.calls += 1
+        self._undelivered.append(call)
         self._under_way[call.task] = call
         call.task.add_done_callback(self._call_ended)
         return call
+
+    @property
+    def ended_by(self) -> str | None:
+        """The limit that refused a call, if one did."""
+        return next((meter.ended_by for meter in self._meters if meter.ended_by), None)
+
+    async def reject(self, request: Request, status: int, message: str) -> bytes:
+        """Put a request that goes nowhere on record. Returns the reply that says so."""
+        now, body = time.time(), request.dialect.error_body(status, message)
+        await self._keep(
+            Exchange(
+                session=self.id,
+                index=self._next_index(),
+                dialect=request.dialect.NAME,
+                path=request.path,
+                request_headers=request.headers,
+                request=request.body,
+                upstream="",
+                status=status,
+                response_headers=(),
+                response=body,
+                attempts=0,
+                error=CallError.REJECTED,
+                started=now,
+                first_byte=None,
+                ended=now,
+                usage=None,
+            )
+        )
+        return body
+
+    def _next_index(self) -> int:
+        self._exchanges += 1
+        return self._exchanges - 1
 
     async def close(self) -> None:
         """Stop listening and cut the calls under way. When this returns, each has its record and no more follow."""
@@ -102,6 +171,13 @@ class Session:
 
     async def _commit(self, exchange: Exchange) -> None:
         self._count(exchange)
+        await self._keep(exchange)
+
+    def know_secret(self, *secrets: str) -> None:
+        """Mask these too, from now on, in all that is recorded."""
+        self._redactor = self._redactor.also(*secrets)
+
+    async def _keep(self, exchange: Exchange) -> None:
         try:
             await self._record(self._redacted(exchange))
         except Exception as error:
@@ -111,6 +187,9 @@ class Session:
     def _count(self, exchange: Exchange) -> None:
         self.answered += exchange.error is None
         self.last_error, self.last_status = exchange.error, exchange.status
+        spent = cost(exchange.usage, self._price) if exchange.usage and self._price else None
+        for meter in self._meters:
+            meter.settle(exchange.usage, spent)
         self.auth_failed = self.auth_failed or exchange.error is CallError.AUTH
         if exchange.usage is not None:
             self.usage += exchange.usage
@@ -126,6 +205,8 @@ class Session:
             upstream=self._redactor.text(exchange.upstream),
             response_headers=self._redacted_headers(exchange.response_headers),
             response=self._redactor.bytes(exchange.response),
+            sent=None if exchange.sent is None else self._redactor.bytes(exchange.sent),
+            delivered=None if exchange.delivered is None else self._redactor.bytes(exchange.delivered),
         )
 
     def _redacted_headers(self, headers: Headers) -> Headers:

@@ -1,60 +1,38 @@
-"""HTTP out: sends a call to its model, again while nothing was received, and reads the reply within time limits."""
+"""HTTP out: sends a call to an endpoint of its model, to another when that one fails, and reads the reply in time."""
 
 import asyncio
+import importlib
 import io
+import itertools
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 import aiohttp
+from multidict import CIMultiDict
 
+from whet.errors import UserError
 from whet.exchange import CallError, Headers, is_event_stream
+from whet.gateway.model import Model, address_at
+from whet.ids import digest
 
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-"""Statuses that may be different the next time."""
+"""Statuses that may be different the next time, or at another endpoint."""
 RETRY_AFTER_LIMIT_SEC = 60.0
 END_SEC = 1.0
 """How long to wait for the end of a body whose last event is there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """An upstream endpoint.
-
-    >>> Model(name="small", url="http://127.0.0.1:8000/v1", upstream_name="qwen", key=None).address("/v1/models")
-    'http://127.0.0.1:8000/v1/models'
-    """
-
-    name: str
-    """What the user calls it."""
-    url: str
-    """Root address; a /v1 at its end is tolerated."""
-    upstream_name: str
-    """The model's name as the endpoint knows it, and as agents are told it."""
-    key: str | None = field(repr=False)
-    """The provider's key. It is neither recorded nor shown to an agent."""
-    dialect: str = "chat"
-    concurrency: int = 64
-    """Calls under way at once."""
-    attempts: int = 4
-    """How often a call is sent before its failure is passed on."""
-    backoff_sec: float = 0.5
-    """Mean wait before the second attempt; it doubles with every further one."""
-    connect_sec: float = 30
-    first_byte_sec: float = 300
-    idle_sec: float = 120
-    """Longest silence inside a reply."""
-    price_input: float | None = None
-    """Dollars per million tokens; None when unknown."""
-    price_output: float | None = None
-
-    def address(self, path: str) -> str:
-        """The address of a path that begins with its version."""
-        return self.url.rstrip("/").removesuffix("/v1") + path
+FIRST_REST_SEC = 1.0
+LONGEST_REST_SEC = 30.0
+OWN_CREDENTIALS = frozenset({"authorization", "x-api-key", "x-goog-api-key"})
+AZURE_SCOPE = "https://cognitiveservices.azure.com/.default"
+AZURE_MARGIN_SEC = 300.0
+"""How long before its end a token is replaced."""
+AZURE_LOGIN_SEC = 60.0
 
 
 class UpstreamError(Exception):
@@ -70,10 +48,23 @@ class Received:
     """What has come back so far. It lives outside the sending, so that a stopped call keeps what it got."""
 
     attempts: int = 0
+    upstream: str = ""
+    """The address that answered, or that was tried last."""
+    token: str = field(default="", repr=False)
+    """A token that the call was sent with. Like a key, it must not be recorded."""
     status: int | None = None
     headers: Headers = ()
     chunks: list[bytes] = field(default_factory=list)
     first_byte: float | None = None
+    arrivals: list[tuple[float, int]] = field(default_factory=list)
+    """Seconds since the call began, and bytes received by then, for each piece of the reply that answered."""
+    began: float = field(default_factory=time.monotonic)
+
+    def take(self, chunk: bytes) -> None:
+        """Keep a piece of the reply."""
+        before = self.arrivals[-1][1] if self.arrivals else 0
+        self.chunks.append(chunk)
+        self.arrivals.append((round(time.monotonic() - self.began, 6), before + len(chunk)))
 
     @property
     def succeeded(self) -> bool:
@@ -96,37 +87,106 @@ class Incoming:
         self._received = received
         self._idle_sec = model.idle_sec
         self._patience_sec = model.first_byte_sec
+        self._complete = False
 
     async def read(self) -> bytes:
         """The next bytes as they come; empty at the end."""
         try:
             async with asyncio.timeout(self._patience_sec):
                 chunk = await self._content.readany()
-        except aiohttp.ClientError as error:
-            raise UpstreamError(CallError.CUT) from error
-        except TimeoutError as error:
-            raise UpstreamError(CallError.TIMEOUT) from error
+        except (aiohttp.ClientError, TimeoutError) as error:
+            if self._complete:
+                return b""
+            raise UpstreamError(CallError.TIMEOUT if isinstance(error, TimeoutError) else CallError.CUT) from error
         if chunk:
             if self._received.first_byte is None:
                 self._received.first_byte = time.time()
                 self._patience_sec = self._idle_sec
-            self._received.chunks.append(chunk)
+            self._received.take(chunk)
         return chunk
 
     def expect_end(self) -> None:
         """Nothing more is expected; a server that forgets to end the body must not delay the reply."""
+        self._complete = True
         self._patience_sec = min(self._idle_sec, END_SEC)
+
+
+class Endpoint:
+    """One address of a model. After a failure it rests, so that calls go to others; the rests double up to a limit."""
+
+    def __init__(self, url: str, place: int, concurrency: int, clock: Callable[[], float]) -> None:
+        self.url = url
+        self.place = place
+        self.slots = asyncio.Semaphore(concurrency)
+        self.retry_after: str | None = None
+        """What it asked for when it failed."""
+        self._clock = clock
+        self._rests_until = clock()
+        self._next_rest_sec = FIRST_REST_SEC
+
+    @property
+    def rest_left_sec(self) -> float:
+        return max(0.0, self._rests_until - self._clock())
+
+    def fail(self, retry_after: str | None = None) -> None:
+        """It did not answer, or not well."""
+        now = self._clock()
+        # Calls that were under way together fail together, and count once.
+        if now >= self._rests_until:
+            self._rests_until = now + self._next_rest_sec
+            self._next_rest_sec = min(2 * self._next_rest_sec, LONGEST_REST_SEC)
+        self._rests_until = max(self._rests_until, now + min(_seconds(retry_after), RETRY_AFTER_LIMIT_SEC))
+        self.retry_after = retry_after
+
+    def recover(self) -> None:
+        """It answered."""
+        self._rests_until = self._clock()
+        self._next_rest_sec = FIRST_REST_SEC
+        self.retry_after = None
+
+    @contextmanager
+    def blamed_for_a_broken_body(self) -> Iterator[None]:
+        """An answer that begins well and breaks off is a failure too."""
+        try:
+            yield
+        except UpstreamError:
+            self.fail()
+            raise
+
+
+class Pool:
+    """The endpoints of one model."""
+
+    def __init__(self, model: Model, clock: Callable[[], float]) -> None:
+        self._endpoints = [Endpoint(url, place, model.concurrency, clock) for place, url in enumerate(model.urls)]
+        self._turns = itertools.count()
+
+    def first(self, affinity: str) -> Endpoint:
+        """Where a call begins: calls of one affinity where the prefix caches know them, all others in turn."""
+        return self._healthy_from(int(digest(affinity.encode()), 16) if affinity else next(self._turns))
+
+    def after(self, endpoint: Endpoint) -> Endpoint:
+        """Where a call goes on that failed here."""
+        return self._healthy_from(endpoint.place + 1)
+
+    def _healthy_from(self, place: int) -> Endpoint:
+        """The first healthy endpoint from this place on. When all rest, the one whose rest ends first."""
+        start = place % len(self._endpoints)
+        ring = self._endpoints[start:] + self._endpoints[:start]
+        return min(ring, key=lambda endpoint: endpoint.rest_left_sec)
 
 
 class Upstream:
     """The connections to all models, shared by all sessions."""
 
-    def __init__(self) -> None:
-        # Cookies would tie sessions together; the number of connections is limited per model instead.
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        # Cookies would tie sessions together; the number of connections is limited per endpoint instead.
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=True
         )
-        self._slots: dict[Model, asyncio.Semaphore] = {}
+        self._clock = clock
+        self._pools: dict[Model, Pool] = {}
+        self._azure = AzureLogin()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -134,45 +194,63 @@ class Upstream:
 
     @asynccontextmanager
     async def send(
-        self, model: Model, path: str, headers: Mapping[str, str], body: bytes, received: Received
+        self, model: Model, path: str, headers: Mapping[str, str], body: bytes, received: Received, affinity: str = ""
     ) -> AsyncIterator[Incoming]:
-        """Send a call, again if need be; inside the block its body is read. UpstreamError when there is no reply."""
-        async with self._slots.setdefault(model, asyncio.Semaphore(model.concurrency)):
-            response = await self._first_answer(model, path, headers, body, received)
-            try:
-                received.status = response.status
-                received.headers = tuple(response.headers.items())
-                yield Incoming(response.content, model, received)
-            finally:
-                response.close()
+        """Send a call, again if need be; inside the block its body is read. UpstreamError when there is no reply.
 
-    async def _first_answer(
-        self, model: Model, path: str, headers: Mapping[str, str], body: bytes, received: Received
-    ) -> aiohttp.ClientResponse:
+        Calls of the same affinity go to the same endpoint as long as it is healthy.
+        """
+        pool = self._pools.setdefault(model, Pool(model, self._clock))
+        sent = await self._headers(model, headers, received)
+        endpoint = pool.first(affinity)
         while True:
-            received.attempts += 1
-            last = received.attempts >= model.attempts
-            retry_after = None
-            try:
-                response = await self._post(model, path, headers, body)
-            except UpstreamError as failure:
-                if last or failure.error is not CallError.REFUSED:
-                    raise
-            else:
-                if last or response.status not in RETRIED:
-                    return response
-                retry_after = response.headers.get("Retry-After")
-                response.close()
-            jitter = random.random()  # noqa: S311 - spreads retries, protects nothing
-            await asyncio.sleep(retry_delay(received.attempts, model.backoff_sec, retry_after, jitter))
+            async with endpoint.slots:
+                response = await self._attempt(model, endpoint, path, sent, body, received)
+                if response is not None:
+                    with closing(response), endpoint.blamed_for_a_broken_body():
+                        received.status = response.status
+                        received.headers = tuple(response.headers.items())
+                        yield Incoming(response.content, model, received)
+                    return
+            failed, endpoint = endpoint, pool.after(endpoint)
+            if endpoint is failed or endpoint.rest_left_sec > 0:
+                jitter = random.random()  # noqa: S311 - spreads retries, protects nothing
+                await asyncio.sleep(retry_delay(received.attempts, model.backoff_sec, endpoint.retry_after, jitter))
 
-    async def _post(self, model: Model, path: str, headers: Mapping[str, str], body: bytes) -> aiohttp.ClientResponse:
+    async def _attempt(
+        self, model: Model, endpoint: Endpoint, path: str, headers: Mapping[str, str], body: bytes, received: Received
+    ) -> aiohttp.ClientResponse | None:
+        """The answer of this endpoint. None when the call is to be sent again, UpstreamError when it is not."""
+        received.attempts += 1
+        received.upstream = address_at(endpoint.url, path)
+        last = received.attempts >= model.attempts
+        try:
+            response = await self._post(model, received.upstream, headers, body)
+        except UpstreamError as failure:
+            endpoint.fail()
+            # A silence costs minutes, so a call bears no more of them than there are endpoints.
+            elsewhere = failure.error is CallError.TIMEOUT and received.attempts < len(model.urls)
+            if last or not (failure.error is CallError.REFUSED or elsewhere):
+                raise
+            return None
+        if response.status not in RETRIED:
+            endpoint.recover()
+            return response
+        endpoint.fail(response.headers.get("Retry-After"))
+        if last:
+            return response
+        response.close()
+        return None
+
+    async def _post(
+        self, model: Model, address: str, headers: Mapping[str, str], body: bytes
+    ) -> aiohttp.ClientResponse:
         try:
             async with asyncio.timeout(model.connect_sec + model.first_byte_sec):
                 return await self._http.post(
-                    model.address(path),
+                    address,
                     data=io.BytesIO(body),
-                    headers={**headers, "Accept-Encoding": "identity"},
+                    headers=headers,
                     skip_auto_headers=["User-Agent"],
                     allow_redirects=False,
                     timeout=aiohttp.ClientTimeout(total=None, connect=model.connect_sec),
@@ -183,6 +261,86 @@ class Upstream:
             raise UpstreamError(CallError.REFUSED) from error
         except TimeoutError as error:
             raise UpstreamError(CallError.TIMEOUT) from error
+
+    async def _headers(self, model: Model, headers: Mapping[str, str], received: Received) -> CIMultiDict[str]:
+        """What is sent: the call's headers, the model's in place of them, and what signs the call in at Azure."""
+        sent = CIMultiDict(headers)
+        sent.update(model.headers)
+        sent["Accept-Encoding"] = "identity"
+        if model.auth == "azure":
+            sent.pop("Authorization", None)
+            if model.key is not None:
+                sent["api-key"] = model.key
+            else:
+                received.token = await self._azure_token()
+                sent["Authorization"] = f"Bearer {received.token}"
+        return sent
+
+    async def _azure_token(self) -> str:
+        try:
+            return await self._azure.token()
+        except UserError as error:
+            raise UpstreamError(CallError.AUTH) from error
+
+
+class AzureLogin:
+    """Tokens of the Azure account that this machine is logged in with."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._one_at_a_time = asyncio.Lock()
+        self._token = ""
+        self._good_until = 0.0
+
+    async def token(self) -> str:
+        """A token that is good for some minutes. UserError when nobody is logged in."""
+        async with self._one_at_a_time:
+            if self._clock() >= self._good_until:
+                try:
+                    async with asyncio.timeout(AZURE_LOGIN_SEC):
+                        self._token, ends = await asyncio.to_thread(_new_azure_token)
+                except TimeoutError as error:
+                    raise UserError(f"Azure gave no token within {AZURE_LOGIN_SEC:g} seconds") from error
+                self._good_until = ends - AZURE_MARGIN_SEC
+            return self._token
+
+
+def _new_azure_token() -> tuple[str, float]:
+    """A token, and when it ends in seconds since the epoch."""
+    try:
+        # Large, and needed by few: it is an extra.
+        identity: Any = importlib.import_module("azure.identity")
+        errors: Any = importlib.import_module("azure.core.exceptions")
+    except ModuleNotFoundError as error:
+        raise UserError(
+            "a login at Azure needs a package that is not installed; install it: pip install 'whet[azure]', "
+            "or give a key with 'key_env'"
+        ) from error
+    try:
+        with identity.DefaultAzureCredential() as credential:
+            granted = credential.get_token(AZURE_SCOPE)
+    except errors.AzureError as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"Azure gave no token: {reason}; log in, for example with 'az login'") from error
+    return str(granted.token), float(granted.expires_on)
+
+
+def own_credentials(headers: Headers) -> dict[str, str]:
+    """The agent's own credentials among its headers, for a model with `auth = "own"`.
+
+    >>> own_credentials((("Authorization", "Bearer abc"), ("Accept", "*/*")))
+    {'Authorization': 'Bearer abc'}
+    """
+    return {name: value for name, value in headers if name.lower() in OWN_CREDENTIALS}
+
+
+def credential_secrets(credentials: Mapping[str, str]) -> list[str]:
+    """What must be masked of these credentials: the values, with and without the scheme in front.
+
+    >>> credential_secrets({"Authorization": "Bearer abc"})
+    ['Bearer abc', 'abc']
+    """
+    return [secret for value in credentials.values() for secret in (value, value.rpartition(" ")[2])]
 
 
 def retry_delay(attempts: int, backoff_sec: float, retry_after: str | None, jitter: float) -> float:

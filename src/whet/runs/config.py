@@ -1,51 +1,107 @@
 """whet.toml: the models and agents that a project names, and its defaults."""
 
+import json
 import os
 import tomllib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from whet.agents import AnyAgent
 from whet.errors import UserError, did_you_mean
 from whet.explain import explain, user_error
 from whet.gateway import Model
+from whet.gateway.model import Auth, Capture
+from whet.gateway.upstream import AzureLogin
+from whet.tasks import resolve_env
 from whet.testing import ScriptedModel, read_script
 
 FILE = "whet.toml"
 SCRIPTED = "scripted:"
 
 
+AGENTS_OWN = frozenset({"model", "messages", "input", "contents", "stream"})
+"""Fields of a request that are not changed: what is asked, of whom, and how the answer is to come."""
+
+
+def _may_be_changed(field: str) -> str:
+    if field in AGENTS_OWN:
+        raise ValueError(f"expected a field other than: {', '.join(sorted(AGENTS_OWN))}")
+    return field
+
+
+def _is_json(value: Any) -> Any:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError("expected a value that JSON can hold, so no date and no infinite number") from error
+    return value
+
+
+Url = Annotated[str, Field(pattern=r"^https?://[^/]")]
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
+RequestField = Annotated[str, AfterValidator(_may_be_changed)]
+Json = Annotated[Any, AfterValidator(_is_json)]
+
+
 class ModelConfig(BaseModel):
-    """A model: an endpoint somewhere, or a script to be played."""
+    """A model: one endpoint or several somewhere, or a script to be played."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    url: str | None = Field(default=None, pattern=r"^https?://[^/]")
-    """Address of an OpenAI-compatible endpoint."""
+    url: Url | None = None
+    """Address of an endpoint."""
+    urls: tuple[Url, ...] | None = Field(default=None, min_length=1)
+    """Addresses of endpoints that serve the same model."""
     script: Path | None = None
     """File with the script of a scripted model, beside whet.toml."""
     name: str | None = None
     """What the endpoint calls the model; by default what whet.toml calls it."""
+    dialect: Literal["chat", "responses", "messages", "gemini"] = "chat"
+    """The API that the endpoint speaks."""
+    auth: Auth = "key"
     key_env: str | None = None
     """Environment variable that holds the key."""
+    headers: dict[HeaderName, str] = Field(default_factory=dict)
+    """Sent with every call. A whole-value `${NAME}` comes from the environment."""
     concurrency: int = Field(default=64, gt=0)
-    """Rollouts, and calls, that the endpoint is given at once."""
+    """Rollouts, and calls, that an endpoint is given at once."""
     attempts: int = Field(default=4, gt=0)
     """How often one call is sent before its failure counts."""
     first_byte_sec: float = Field(default=300, gt=0)
     idle_sec: float = Field(default=120, gt=0)
+    set: dict[RequestField, Json] = Field(default_factory=dict)
+    """Fields of every request, and what replaces the agent's values."""
+    drop: tuple[RequestField, ...] = ()
+    """Fields that are taken out of every request."""
+    max_tokens: int | None = Field(default=None, gt=0)
+    """The most that a request may ask to be sampled."""
+    capture: Capture = "none"
+    """Which kind of server is asked for token ids and log-probabilities."""
     price_input: float | None = Field(default=None, ge=0)
     """Dollars per million tokens."""
     price_output: float | None = Field(default=None, ge=0)
+    price_cache_read: float | None = Field(default=None, ge=0)
+    price_cache_write: float | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        if (self.url is None) == (self.script is None):
-            raise ValueError("has both or neither of 'url' and 'script'; expected exactly one of them")
+        given = sum(source is not None for source in (self.url, self.urls, self.script))
+        if given != 1:
+            raise ValueError(f"has {given} of 'url', 'urls' and 'script'; expected exactly one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_contradicts(self) -> Self:
+        if len({*(self.urls or ())}) < len(self.urls or ()):
+            raise ValueError("names an address twice in 'urls'; expected each of them once")
+        if self.auth == "own" and self.key_env is not None:
+            raise ValueError("has auth = 'own' and a 'key_env'; expected the agent's own credentials or a key")
+        if both := sorted(self.set.keys() & {*self.drop}):
+            raise ValueError(f"sets and drops '{both[0]}'; expected one of them")
         return self
 
 
@@ -110,32 +166,71 @@ def model_key(name: str, model: ModelConfig, env: Mapping[str, str]) -> str | No
         return None
     if not env.get(model.key_env):
         raise UserError(f"model '{name}' needs its key in the environment variable {model.key_env}, which is not set")
-    return env[model.key_env]
+    return _one_line(f"model '{name}': the key in {model.key_env}", env[model.key_env])
+
+
+def model_headers(name: str, model: ModelConfig, env: Mapping[str, str]) -> dict[str, str]:
+    """The headers that are sent with every call, with what the environment holds."""
+    resolved = resolve_env(model.headers, env, f"model '{name}': headers")
+    return {header: _one_line(f"model '{name}': header '{header}'", value) for header, value in resolved.items()}
+
+
+def model_secrets(name: str, model: ModelConfig, env: Mapping[str, str]) -> list[str]:
+    """What must be masked wherever it appears: the key, and headers out of the environment."""
+    key, headers = model_key(name, model, env), model_headers(name, model, env)
+    return [
+        *([key] if key else []),
+        *(headers[header] for header, given in model.headers.items() if headers[header] != given),
+    ]
 
 
 @asynccontextmanager
 async def open_model(name: str, model: ModelConfig, env: Mapping[str, str] = os.environ) -> AsyncIterator[Model]:
     """The model as the gateway calls it. A scripted one is served as long as the context lasts."""
-    key = model_key(name, model, env)
-    if model.script is None:
-        assert model.url is not None
-        yield _model(name, model, model.url, key)
+    if model.script is not None:
+        free = {"price_input": 0.0, "price_output": 0.0, "price_cache_read": None, "price_cache_write": None}
+        async with ScriptedModel(read_script(model.script)) as scripted:
+            yield _model(name, model.model_copy(update=free), (scripted.url,), env)
         return
-    free = model.model_copy(update={"price_input": 0.0, "price_output": 0.0})
-    async with ScriptedModel(read_script(model.script)) as scripted:
-        yield _model(name, free, scripted.url, key)
+    if model.auth == "azure" and model.key_env is None:
+        await _check_azure_login(name)
+    yield _model(name, model, model.urls or (model.url or "",), env)
 
 
-def _model(name: str, model: ModelConfig, url: str, key: str | None) -> Model:
+def _model(name: str, model: ModelConfig, urls: tuple[str, ...], env: Mapping[str, str]) -> Model:
     return Model(
         name=name,
-        url=url,
+        url=urls[0],
+        replicas=urls[1:],
         upstream_name=model.name or name.partition(":")[0],
-        key=key,
+        dialect=model.dialect,
+        auth=model.auth,
+        key=model_key(name, model, env),
+        headers=tuple(model_headers(name, model, env).items()),
         concurrency=model.concurrency,
         attempts=model.attempts,
         first_byte_sec=model.first_byte_sec,
         idle_sec=model.idle_sec,
+        set=tuple((field, json.dumps(value).encode()) for field, value in model.set.items()),
+        drop=model.drop,
+        max_tokens=model.max_tokens,
+        capture=model.capture,
         price_input=model.price_input,
         price_output=model.price_output,
+        price_cache_read=model.price_cache_read,
+        price_cache_write=model.price_cache_write,
     )
+
+
+async def _check_azure_login(name: str) -> None:
+    """Whoever is not logged in should know before anything is run."""
+    try:
+        await AzureLogin().token()
+    except UserError as error:
+        raise UserError(f"model '{name}': {error}") from error
+
+
+def _one_line(what: str, value: str) -> str:
+    if any(character in value for character in "\r\n\0"):
+        raise UserError(f"{what} has a line break or a NUL character in it; expected one line")
+    return value

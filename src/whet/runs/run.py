@@ -14,7 +14,7 @@ from whet.errors import UserError
 from whet.gateway import Gateway
 from whet.redact import Redactor
 from whet.rollout import Workshop
-from whet.runs.config import Config, model_config, model_key, open_model
+from whet.runs.config import Config, model_config, model_secrets, open_model
 from whet.runs.plan import Plan, check_tasks
 from whet.runs.scheduler import Ended, open_run, run_plan
 from whet.runs.store import Store
@@ -61,8 +61,8 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
     agents = {name: agent_named(name, config.agents) for name in request.agents}
     skills = _read_skills(request)
     model_configs = {name: model_config(name, config) for name in request.models}
-    keys = [key for name, model in model_configs.items() if (key := model_key(name, model, env))]
-    redactor = Redactor([*keys, *secrets_in(env)])
+    known = [secret for name, model in model_configs.items() for secret in model_secrets(name, model, env)]
+    redactor = Redactor([*known, *secrets_in(env)])
     await sandbox.check()
     if request.resume:
         # Most runs are resumed because they were killed.

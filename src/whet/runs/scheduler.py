@@ -60,7 +60,7 @@ async def run_plan(
     folder: Path, plan: Plan, pending: Sequence[RolloutRow], workshop: Workshop, concurrency: int, watch: Watch
 ) -> None:
     """Do what is pending. Cancelling it stops cleanly: boxes die, what has ended is stored."""
-    queue = Queue(pending, {name: model.concurrency for name, model in plan.models.items()})
+    queue = Queue(pending, {name: model.concurrency * len(model.urls) for name, model in plan.models.items()})
     with _explained(folder):
         async with StoreWriter(folder) as writer:
             try:

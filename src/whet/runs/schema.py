@@ -102,6 +102,11 @@ CREATE TABLE exchange (
   cache_read_tokens INTEGER,
   cache_write_tokens INTEGER,
   reasoning_tokens INTEGER,
+  sent INTEGER REFERENCES piece,
+  delivered INTEGER REFERENCES blob,
+  warnings TEXT NOT NULL,
+  speaker TEXT,
+  arrivals INTEGER NOT NULL REFERENCES blob,
   UNIQUE (attempt, idx)
 );
 
@@ -214,6 +219,11 @@ def connect(path: Path, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connection:
         db.close()
         raise UserError(f"{path}: expected the database of a run of whet: {error}") from error
     return db
+
+
+def is_blank(db: sqlite3.Connection) -> bool:
+    """Whether the database holds nothing: what a process leaves that was killed while it created the run."""
+    return not version_of(db) and not db.execute("SELECT 1 FROM sqlite_master").fetchone()
 
 
 def check_version(db: sqlite3.Connection, path: Path, oldest: int) -> None:

@@ -5,16 +5,18 @@ import fcntl
 import json
 import os
 import sqlite3
+from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from whet.errors import UserError
-from whet.exchange import CallError, Exchange, Headers, Usage
+from whet.exchange import CallError, Exchange, Headers, Kind, Speaker, Usage
 from whet.runs import schema
 from whet.runs.blobs import Blobs
 from whet.runs.schema import AttemptRow, ResultRow, RolloutRow, SkillRow, TaskRow
@@ -44,8 +46,7 @@ class Store:
         """Make a new run in a folder, which is made when it is not there, and open it for writing."""
         path = folder / DATABASE
         with _locked(folder) as lock, _connected(path, "rwc") as db:
-            # A file without tables is what a process leaves that was killed while it created the run.
-            if schema.version_of(db) or db.execute("SELECT 1 FROM sqlite_master").fetchone():
+            if not schema.is_blank(db):
                 raise UserError(f"{path}: there is a run already; expected a new folder")
             schema.begin_writing(db)
             return cls(db, lock)
@@ -55,7 +56,8 @@ class Store:
         """Open an existing run for writing. One process at a time may do so."""
         path = _existing(folder)
         with _locked(folder) as lock, _connected(path, "rw") as db:
-            schema.check_version(db, path, oldest=1)
+            if not schema.is_blank(db):
+                schema.check_version(db, path, oldest=1)
             schema.begin_writing(db)
             return cls(db, lock)
 
@@ -224,15 +226,31 @@ class Store:
                 exchange.first_byte,
                 exchange.ended,
                 *(astuple(usage) if usage else (None,) * len(fields(Usage))),
+                None if exchange.sent is None else self._blobs.put_body(exchange.sent),
+                None if exchange.delivered is None else self._blobs.put_blob(exchange.delivered),
+                json.dumps(exchange.warnings),
+                None if exchange.speaker is None else json.dumps(asdict(exchange.speaker)),
+                self._blobs.put_blob(_packed(exchange.arrivals)),
             )
             self._db.execute(f"INSERT INTO exchange VALUES (NULL{', ?' * len(values)})", values)  # noqa: S608
 
     def exchanges(self, attempt: int) -> list[Exchange]:
         """All model calls of an attempt, in order of arrival, as they were given. The session is the attempt's id."""
         rows = self._db.execute("SELECT * FROM exchange WHERE attempt = ? ORDER BY idx", (attempt,)).fetchall()
-        bodies = self._blobs.get_bodies({row["request"] for row in rows})
-        replies = self._blobs.get_blobs({row["response"] for row in rows})
-        return [_exchange(row, bodies[row["request"]], replies[row["response"]]) for row in rows]
+        bodies = self._blobs.get_bodies({row[key] for row in rows for key in ("request", "sent")} - {None})
+        blobs = self._blobs.get_blobs(
+            {row[key] for row in rows for key in ("response", "delivered", "arrivals")} - {None}
+        )
+        return [_exchange(row, bodies, blobs) for row in rows]
+
+    def usage(self, attempt: int) -> tuple[int, Usage]:
+        """How many model calls an attempt made, and the tokens that they say they used."""
+        sums = ", ".join(f"coalesce(sum({field.name}_tokens), 0)" for field in fields(Usage))
+        calls, *tokens = self._db.execute(
+            f"SELECT count(*), {sums} FROM exchange WHERE attempt = ? AND attempts > 0",  # noqa: S608 - our own names
+            (attempt,),
+        ).fetchone()
+        return calls, Usage(*tokens)
 
     def add_log(self, attempt: int, name: str, data: bytes) -> None:
         """Keep a named log of an attempt."""
@@ -378,7 +396,7 @@ def _attempt(row: sqlite3.Row, result: bytes | None) -> AttemptRow:
     )
 
 
-def _exchange(row: sqlite3.Row, request: bytes, response: bytes) -> Exchange:
+def _exchange(row: sqlite3.Row, bodies: Mapping[int, bytes], blobs: Mapping[int, bytes]) -> Exchange:
     tokens = [row[f"{field.name}_tokens"] for field in fields(Usage)]
     return Exchange(
         session=str(row["attempt"]),
@@ -386,18 +404,45 @@ def _exchange(row: sqlite3.Row, request: bytes, response: bytes) -> Exchange:
         dialect=row["dialect"],
         path=row["path"],
         request_headers=_headers(row["request_headers"]),
-        request=request,
+        request=bodies[row["request"]],
         upstream=row["upstream"],
         status=row["status"],
         response_headers=_headers(row["response_headers"]),
-        response=response,
+        response=blobs[row["response"]],
         attempts=row["attempts"],
         error=None if row["error"] is None else CallError(row["error"]),
         started=row["started"],
         first_byte=row["first_byte"],
         ended=row["ended"],
         usage=None if None in tokens else Usage(*tokens),
+        sent=bodies.get(row["sent"]),
+        delivered=blobs.get(row["delivered"]),
+        warnings=tuple(json.loads(row["warnings"])),
+        speaker=None if row["speaker"] is None else _speaker(row["speaker"]),
+        arrivals=_unpacked(blobs[row["arrivals"]]),
     )
+
+
+def _speaker(text: str) -> Speaker:
+    told = json.loads(text)
+    return Speaker(Kind(told.pop("kind")), **told)
+
+
+def _packed(arrivals: Iterable[tuple[float, int]]) -> bytes:
+    """Arrivals in microseconds and bytes, as differences: small numbers, which compress well."""
+    flat = array("Q")
+    micros, total = 0, 0
+    for seconds, size in arrivals:
+        now = round(seconds * 1e6)
+        flat.extend((now - micros, size - total))
+        micros, total = now, size
+    return flat.tobytes()
+
+
+def _unpacked(data: bytes) -> tuple[tuple[float, int], ...]:
+    flat = array("Q", data)
+    times, sizes = accumulate(flat[::2]), accumulate(flat[1::2])
+    return tuple((micros / 1e6, size) for micros, size in zip(times, sizes, strict=True))
 
 
 def _headers(text: str) -> Headers:

@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from whet.rollout import Result
+from whet.exchange import Usage
+from whet.rollout import Result, Spending
 from whet.runs.schema import RolloutRow
 from whet.runs.statistics import Interval, PassPoint, mean_interval, pass_curve, passed
 from whet.runs.store import Store
-from whet.scoring import Cause
+from whet.scoring import Cause, Score
 
 Arm = tuple[str, str, str]
 """Agent, model and skill: what is compared with what."""
@@ -78,9 +79,18 @@ def tally(store: Store) -> dict[Arm, Tally]:
         results = [Result.model_validate_json(attempt.result) for attempt in attempts if attempt.result is not None]
         for result in results:
             arm.spend(result)
+        for attempt in attempts:
+            if attempt.result is None:
+                arm.spend(_interrupted(*store.usage(attempt.id)))
         if results:
             arm.conclude(row.task, results[-1])
     return arms
+
+
+def _interrupted(calls: int, usage: Usage) -> Result:
+    """What an attempt cost that never came to a result."""
+    spending = Spending(calls=calls, input_tokens=usage.input, output_tokens=usage.output)
+    return Result(score=Score.missing(Cause.INTERRUPTED, ""), spending=spending)
 
 
 def total(arms: Iterable[Tally]) -> Tally:

@@ -93,6 +93,13 @@ class Limits(BaseModel):
     """What the box may write in all."""
     processes: int = Field(default=1024, gt=0)
     """Processes and threads alive in the box."""
+    turns: int | None = Field(default=None, gt=0)
+    """Model calls."""
+    input_tokens: int | None = Field(default=None, gt=0)
+    output_tokens: int | None = Field(default=None, gt=0)
+    total_tokens: int | None = Field(default=None, gt=0)
+    cost: float | None = Field(default=None, gt=0)
+    """Dollars."""
 
 
 class Tool(BaseModel):

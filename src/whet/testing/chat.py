@@ -1,24 +1,26 @@
 """The chat completions dialect: reads a request, and renders a reply as JSON or as server-sent events."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import Any
 
 import msgspec
 
 from whet.ids import digest
+from whet.testing import dialect, tokens
+from whet.testing.dialect import (
+    CREATED,
+    MODEL,
+    BadRequestError,
+    arguments_text,
+    encode,
+    fragments,
+    item_id,
+    pieces,
+)
 from whet.testing.play import Turn
 from whet.testing.script import Reply, ToolCall
-
-MODEL = "scripted"
-CREATED = 1_700_000_000
-"""A fixed time, so that two plays of a script give the same bytes."""
-
-_FEW_WORDS = re.compile(r"(?:\S+\s*){1,3}|\s+")
-_FRAGMENT = 24
-"""Characters of tool arguments in one delta."""
+from whet.testing.tokens import Mark
 
 _ERRORS = {
     400: ("invalid_request_error", None),
@@ -26,25 +28,19 @@ _ERRORS = {
     404: ("invalid_request_error", "not_found"),
     429: ("requests", "rate_limit_exceeded"),
     500: ("server_error", None),
-    529: ("server_error", "overloaded"),
+    503: ("server_error", "overloaded"),
 }
 
 
-class BadRequestError(Exception):
-    """The request is not what the dialect asks for."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(dialect.Request):
+    """A request for a chat completion."""
 
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What the play and the rendering need of a request."""
-
-    digest: str
-    """Of the body; every id of the answer comes from it."""
-    model: str
-    stream: bool
     include_usage: bool
-    conversation: tuple[Turn, ...]
-    tokens: int
+    prompt_ids: tuple[int, ...] | None
+    """None when the model keeps its tokens to itself."""
+    return_token_ids: bool
+    return_logprobs: bool
 
 
 class _ContentPart(msgspec.Struct):
@@ -63,11 +59,30 @@ class _Call(msgspec.Struct):
 class _Message(msgspec.Struct):
     role: str
     content: str | list[_ContentPart] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
     tool_calls: list[_Call] | None = None
 
     @property
     def text(self) -> str:
         return "".join(part.text for part in self.content) if isinstance(self.content, list) else self.content or ""
+
+    @property
+    def thinking(self) -> str:
+        return self.reasoning_content or self.reasoning or ""
+
+    @property
+    def calls(self) -> list[tuple[str, str]]:
+        return [(call.function.name, call.function.arguments) for call in self.tool_calls or ()]
+
+    @property
+    def turn(self) -> Turn:
+        role = "system" if self.role == "developer" else self.role
+        return Turn(role, self.text, self.thinking + "".join(map("".join, self.calls)))
+
+    @property
+    def ids(self) -> list[int]:
+        return tokens.speech(self.thinking, self.text, self.calls)
 
 
 class _StreamOptions(msgspec.Struct):
@@ -79,25 +94,28 @@ class _Body(msgspec.Struct):
     model: str = MODEL
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
+    return_token_ids: bool | None = None
+    logprobs: bool | None = None
 
 
-def read(body: bytes) -> Request:
-    """The request in a body; BadRequestError says what is wrong with it."""
-    try:
-        parsed = msgspec.json.decode(body, type=_Body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRequestError(str(error)) from None
-    if not parsed.messages:
+def read(body: bytes, *, with_tokens: bool = False) -> Request:
+    """The request in a body; BadRequestError says what is wrong with it. Without tokens, asking for them is idle."""
+    parsed = dialect.decode(body, _Body)
+    messages = parsed.messages
+    if not messages:
         raise BadRequestError("Expected at least one message - at `$.messages`")
-    calls = [call.function for message in parsed.messages for call in message.tool_calls or ()]
-    turns = tuple(Turn("system" if m.role == "developer" else m.role, m.text) for m in parsed.messages)
+    conversation = tuple(message.turn for message in messages)
+    prompt_ids = tokens.prompt((message.role, message.ids) for message in messages) if with_tokens else None
     return Request(
         digest=digest(body),
         model=parsed.model,
         stream=bool(parsed.stream),
         include_usage=bool(parsed.stream_options and parsed.stream_options.include_usage),
-        conversation=turns,
-        tokens=_tokens(*(turn.text for turn in turns), *(call.name + call.arguments for call in calls)),
+        conversation=conversation,
+        tokens=dialect.count_turns(conversation) if prompt_ids is None else len(prompt_ids),
+        prompt_ids=prompt_ids,
+        return_token_ids=with_tokens and bool(parsed.return_token_ids),
+        return_logprobs=with_tokens and bool(parsed.logprobs),
     )
 
 
@@ -106,13 +124,17 @@ def whole(request: Request, reply: Reply | None) -> bytes:
     choices = []
     if reply is not None:
         message: dict[str, Any] = {"role": "assistant", "content": _content(reply)}
+        if reply.thinking:
+            message["reasoning_content"] = reply.thinking
         if reply.tools:
             message["tool_calls"] = [
-                {"id": _call_id(request, index), "type": "function", "function": _function(tool)}
+                {"id": item_id("call", request, index), "type": "function", "function": _function(tool)}
                 for index, tool in enumerate(reply.tools)
             ]
-        choices.append({"index": 0, "message": message, "finish_reason": _finish(reply)})
-    return _json(_head(request, "chat.completion") | {"choices": choices, "usage": _usage(request, reply)})
+        choice = {"index": 0, "message": message, "finish_reason": _finish(reply)}
+        choices.append(choice | _sampled(request, _completion(reply), 0))
+    head = _head(request, "chat.completion") | _prompt(request)
+    return encode(head | {"choices": choices, "usage": _usage(request, reply)})
 
 
 def events(request: Request, reply: Reply | None) -> list[bytes]:
@@ -121,45 +143,48 @@ def events(request: Request, reply: Reply | None) -> list[bytes]:
     if request.include_usage:
         head["usage"] = None
     chunks = [head | {"choices": choices} for choices in _streamed_choices(request, reply)]
+    chunks[0] |= _prompt(request)
     if request.include_usage:
         chunks.append(head | {"choices": [], "usage": _usage(request, reply)})
-    return [b"data: " + data + b"\n\n" for data in (*map(_json, chunks), b"[DONE]")]
+    return [*map(dialect.event, chunks), b"data: [DONE]\n\n"]
 
 
 def error(status: int, message: str) -> bytes:
     """The body of an answer with an error status."""
     kind, code = _ERRORS[status]
-    return _json({"error": {"message": message, "type": kind, "param": None, "code": code}})
+    return encode({"error": {"message": message, "type": kind, "param": None, "code": code}})
 
 
 def models() -> bytes:
     """The list of models: one."""
     model = {"id": MODEL, "object": "model", "created": CREATED, "owned_by": "whet"}
-    return _json({"object": "list", "data": [model]})
+    return encode({"object": "list", "data": [model]})
 
 
 def _streamed_choices(request: Request, reply: Reply | None) -> Iterator[list[dict[str, Any]]]:
     if reply is None:
         yield []
         return
-    for delta in _deltas(request, reply):
-        yield [{"index": 0, "delta": delta, "finish_reason": None}]
-    yield [{"index": 0, "delta": {}, "finish_reason": _finish(reply)}]
+    place = 0
+    for delta, ids in _deltas(request, reply):
+        yield [{"index": 0, "delta": delta, "finish_reason": None} | _sampled(request, ids, place)]
+        place += len(ids)
+    yield [{"index": 0, "delta": {}, "finish_reason": _finish(reply)} | _sampled(request, [Mark.END], place)]
 
 
-def _deltas(request: Request, reply: Reply) -> Iterator[dict[str, Any]]:
+def _deltas(request: Request, reply: Reply) -> Iterator[tuple[dict[str, Any], list[int]]]:
+    """What each chunk adds, and the ids that were sampled for it."""
     content = _content(reply)
-    yield {"role": "assistant", "content": None if content is None else ""}
-    for words in _FEW_WORDS.findall(content or ""):
-        yield {"content": words}
+    yield {"role": "assistant", "content": None if content is None else ""}, []
+    for key, mark, text in (("reasoning_content", Mark.THINK, reply.thinking), ("content", Mark.SAY, content)):
+        for number, words in enumerate(pieces(text or "")):
+            yield {key: words}, [*([] if number else [mark]), *tokens.encode(words)]
     for index, tool in enumerate(reply.tools):
-        function = _function(tool)
-        arguments = function["arguments"]
-        opening = {"id": _call_id(request, index), "type": "function", "function": function | {"arguments": ""}}
-        yield {"tool_calls": [{"index": index} | opening]}
-        for start in range(0, len(arguments), _FRAGMENT):
-            fragment = arguments[start : start + _FRAGMENT]
-            yield {"tool_calls": [{"index": index, "function": {"arguments": fragment}}]}
+        function = _function(tool) | {"arguments": ""}
+        opening = {"index": index, "id": item_id("call", request, index), "type": "function", "function": function}
+        yield {"tool_calls": [opening]}, [Mark.CALL, *tokens.encode(tool.name), Mark.ARGUMENTS]
+        for fragment in fragments(arguments_text(tool)):
+            yield {"tool_calls": [{"index": index, "function": {"arguments": fragment}}]}, tokens.encode(fragment)
 
 
 def _head(request: Request, kind: str) -> dict[str, Any]:
@@ -171,34 +196,41 @@ def _content(reply: Reply) -> str | None:
 
 
 def _function(tool: ToolCall) -> dict[str, str]:
-    arguments = tool.arguments if isinstance(tool.arguments, str) else _json(tool.arguments).decode()
-    return {"name": tool.name, "arguments": arguments}
-
-
-def _call_id(request: Request, index: int) -> str:
-    return f"call_{digest(request.digest.encode(), str(index).encode())[:24]}"
+    return {"name": tool.name, "arguments": arguments_text(tool)}
 
 
 def _finish(reply: Reply) -> str:
     return "tool_calls" if reply.tools else "stop"
 
 
+def _prompt(request: Request) -> dict[str, Any]:
+    return {"prompt_token_ids": request.prompt_ids} if request.return_token_ids else {}
+
+
+def _sampled(request: Request, ids: Sequence[int], place: int) -> dict[str, Any]:
+    """What a choice says about ids that were sampled for it, the first of which has this place."""
+    said: dict[str, Any] = {}
+    if request.return_logprobs:
+        said["logprobs"] = {"content": tokens.logprobs(ids, place)} if ids else None
+    if request.return_token_ids:
+        said["token_ids"] = ids or None
+    return said
+
+
+def _completion(reply: Reply) -> list[int]:
+    calls = [(tool.name, arguments_text(tool)) for tool in reply.tools]
+    return [*tokens.speech(reply.thinking or "", reply.text or "", calls), Mark.END]
+
+
 def _usage(request: Request, reply: Reply | None) -> dict[str, Any]:
-    said = [] if reply is None else [reply.text or "", *("".join(_function(tool).values()) for tool in reply.tools)]
-    output = _tokens(*said)
+    used = dialect.usage(request, reply)
+    output, reasoning = used.output, used.reasoning
+    if request.prompt_ids is not None and reply is not None:
+        output, reasoning = len(_completion(reply)), len(tokens.speech(reply.thinking or "", "", ()))
     return {
-        "prompt_tokens": request.tokens,
+        "prompt_tokens": used.input,
         "completion_tokens": output,
-        "total_tokens": request.tokens + output,
+        "total_tokens": used.input + output,
         "prompt_tokens_details": {"cached_tokens": 0},
-        "completion_tokens_details": {"reasoning_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": reasoning},
     }
-
-
-def _tokens(*texts: str) -> int:
-    """About as many as a real tokenizer would count."""
-    return ceil(sum(map(len, texts)) / 4)
-
-
-def _json(value: Any) -> bytes:
-    return msgspec.json.encode(value)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from re import Pattern
 
 from whet.testing.script import Reply, Scene, Script, When, say
@@ -14,6 +15,8 @@ class Turn:
     role: str
     """system, user, assistant or tool."""
     text: str
+    besides: str = ""
+    """What it holds besides its text: thoughts, and calls of tools."""
 
 
 def reply_to(conversation: Sequence[Turn], script: Script) -> Reply:
@@ -21,10 +24,16 @@ def reply_to(conversation: Sequence[Turn], script: Script) -> Reply:
     scene = next((scene for scene in script.scenes if _fits(scene.when, conversation)), None)
     if scene is None:
         return say(f"[scripted model: no scene matches; {_ending(conversation)}]")
-    due = sum(turn.role == "assistant" for turn in conversation)
+    due = _assistant_turns(conversation)
     if due >= len(scene.replies):
         return say(f"[scripted model: {_label(scene, script)} has no reply {due + 1}; {_ending(conversation)}]")
     return scene.replies[due]
+
+
+def _assistant_turns(conversation: Sequence[Turn]) -> int:
+    """How often the assistant spoke. What it said in one go may come as several messages, one for each part of it."""
+    speakers = (role for role, _ in groupby(turn.role for turn in conversation))
+    return sum(role == "assistant" for role in speakers)
 
 
 def _fits(when: When, conversation: Sequence[Turn]) -> bool:

@@ -31,7 +31,7 @@ class Fault(StrEnum):
     SERVER_ERROR = "500"
     """The server failed."""
     OVERLOADED = "529"
-    """The server has no room."""
+    """The server has no room. Only the messages dialect has a status of its own for it; the others answer 503."""
     HANG = "hang"
     """No answer ever comes."""
     REFUSE = "refuse"
@@ -41,7 +41,7 @@ class Fault(StrEnum):
     MALFORMED = "malformed"
     """The answer is not valid JSON."""
     EMPTY = "empty"
-    """The answer has no choices."""
+    """The answer holds nothing: no choices, output, content or candidates."""
 
     @property
     def status(self) -> int | None:
@@ -76,10 +76,12 @@ class ToolCall(BaseModel):
 
 
 class Reply(BaseModel):
-    """One answer of the model: text, tools, or both; and how it is delivered or fails."""
+    """One answer of the model: thinking, text, tools; and how it is delivered or fails."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    thinking: str | None = None
+    """What the model thinks before it answers."""
     text: str | None = None
     tools: tuple[ToolCall, ...] = ()
     delay: float = Field(default=0, ge=0, allow_inf_nan=False)
@@ -115,8 +117,8 @@ class When(BaseModel):
 
 
 class Scene(BaseModel):
-    """The answers to one kind of conversation: the first to a request that holds no assistant message yet, the
-    second to one that holds one, and so on."""
+    """The answers to one kind of conversation: the first to a request in which the assistant has not spoken yet, the
+    second to one in which it has spoken once, and so on."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -135,6 +137,8 @@ class Script(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     scenes: tuple[Scene, ...] = Field(alias="scene")
+    tokens: bool = False
+    """Whether chat requests that ask for token ids and logprobs get them."""
 
 
 def say(text: str) -> Reply:

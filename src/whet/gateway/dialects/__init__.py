@@ -1,27 +1,56 @@
-"""The dialects in which agents and models speak. A dialect is a module of pure functions over recorded bytes."""
+"""The dialects in which agents and models speak. A dialect is a module of pure functions over bytes."""
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from whet.exchange import Usage
-from whet.gateway.dialects import chat
+from whet.gateway.dialects import chat, gemini, messages, responses
+from whet.gateway.dialects.neutral import Event, Reply, Request
+
+_VERSION = re.compile(r"^(?:/v1(?:beta|alpha)?)+(?=/|$)")
+
+
+class EventReader(Protocol):
+    """Reads a stream of a model, one whole event at a time."""
+
+    def read(self, event: bytes) -> list[Event]: ...
+
+    def end(self) -> list[Event]:
+        """What is due at the end of the stream. ValueError when it was cut."""
+        ...
+
+
+class EventWriter(Protocol):
+    """Writes a stream for an agent. Only `End` yields what ends it."""
+
+    def write(self, event: Event) -> bytes: ...
 
 
 class Dialect(Protocol):
-    """What the gateway must know of a dialect to pass it through."""
+    """What the gateway must know of a dialect to pass it through and to translate it."""
 
     NAME: str
-    UPSTREAM_PATH: str
-    """Where a model's endpoint takes the calls."""
+
+    @property
+    def DEFAULT_HEADERS(self) -> Mapping[str, str]:  # noqa: N802 - a dialect's constant
+        """Headers that a model of this dialect expects, unless the agent sends them itself."""
+        ...
 
     def owns(self, path: str) -> bool:
         """Whether a POST to this path, taken without its version, is a call in this dialect."""
         ...
 
+    def upstream_path(self, request_path: str, model: str, stream: bool) -> str:
+        """Where a model's endpoint takes such a call."""
+        ...
+
     def credentials(self, key: str) -> dict[str, str]:
         """The headers that carry the provider's key."""
         ...
+
+    def wants_stream(self, body: bytes, path: str) -> bool: ...
 
     def finishes(self, event: bytes) -> bool:
         """Whether an agent could act on this event as the end of the reply."""
@@ -39,6 +68,14 @@ class Dialect(Protocol):
         """The tokens that the response says were used; None when it does not say."""
         ...
 
+    def model_card(self, name: str) -> dict[str, Any]:
+        """A model, as an agent that asks for it is told of it."""
+        ...
+
+    def model_list(self, name: str) -> dict[str, Any]:
+        """The list of models, when there is only this one."""
+        ...
+
     def error_body(self, status: int, message: str) -> bytes:
         """An error as the body of a reply."""
         ...
@@ -47,8 +84,33 @@ class Dialect(Protocol):
         """An error inside a stream that has begun."""
         ...
 
+    def read_request(self, body: bytes, path: str) -> Request: ...
 
-DIALECTS: Mapping[str, Dialect] = MappingProxyType({chat.NAME: chat})
+    def write_request(self, request: Request) -> tuple[bytes, tuple[str, ...]]:
+        """A request for a model of this dialect, and what it cannot say."""
+        ...
+
+    def read_reply(self, body: bytes) -> Reply: ...
+
+    def write_reply(self, reply: Reply, request: Request) -> bytes: ...
+
+    def EventReader(self) -> EventReader: ...  # noqa: N802 - a dialect's class
+
+    def EventWriter(self, request: Request) -> EventWriter: ...  # noqa: N802
+
+
+DIALECTS: Mapping[str, Dialect] = MappingProxyType(
+    {dialect.NAME: dialect for dialect in (chat, responses, messages, gemini)}
+)
+
+
+def without_version(path: str) -> str:
+    """A path without the version in front of it, however often it stands there.
+
+    >>> without_version("/v1/v1/messages"), without_version("/v1beta/models")
+    ('/messages', '/models')
+    """
+    return _VERSION.sub("", path) or "/"
 
 
 def by_route(path: str) -> Dialect | None:
@@ -58,3 +120,19 @@ def by_route(path: str) -> Dialect | None:
     'chat'
     """
     return next((dialect for dialect in DIALECTS.values() if dialect.owns(path)), None)
+
+
+def likely_dialect(path: str, headers: Mapping[str, str]) -> Dialect:
+    """Which dialect a caller reads that asks for something that all dialects serve, or none."""
+    if "anthropic-version" in headers or path.startswith("/messages"):
+        return DIALECTS["messages"]
+    if "x-goog-api-key" in headers or path.startswith("/models/"):
+        return DIALECTS["gemini"]
+    return DIALECTS["chat"]
+
+
+def counted_tokens(path: str, body: bytes) -> bytes | None:
+    """The reply to a request that only counts tokens, roughly; None when it is another request."""
+    if messages.counts_tokens(path):
+        return messages.count_reply(body)
+    return gemini.count_reply(body) if gemini.counts_tokens(path) else None

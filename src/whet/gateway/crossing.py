@@ -1,0 +1,171 @@
+"""How a call crosses between an agent's dialect and a model's: as it is, or translated both ways while it streams."""
+
+from typing import Protocol
+
+import msgspec
+
+from whet.gateway.capture import asks_for_tokens, capture_changes
+from whet.gateway.changes import changed, declared_changes
+from whet.gateway.dialects import DIALECTS, Dialect
+from whet.gateway.dialects.neutral import End, Event, disassemble
+from whet.gateway.guards import refuse_remote_media, without_provider_tools
+from whet.gateway.model import Model
+
+
+class Crossing(Protocol):
+    """One call on its way to the model and back."""
+
+    body: bytes
+    """What is sent to the model."""
+    path: str
+    """Where to, below the endpoint's root."""
+    warnings: tuple[str, ...]
+    """What could not be carried over."""
+    translated: bool
+    """Whether the agent gets other bytes than the model sends."""
+    streams: bool
+    """Whether the agent wants the reply as a stream."""
+
+    def feed(self, event: bytes) -> tuple[bytes, bool]:
+        """One whole event of the model: what the agent gets for it, and whether that ends the reply."""
+        ...
+
+    def finish(self, rest: bytes) -> tuple[bytes, bool]:
+        """The model's stream has ended, with these bytes after its last whole event."""
+        ...
+
+    def whole(self, response: bytes) -> bytes:
+        """A reply that came in one piece, for the agent."""
+        ...
+
+    def error(self, status: int, response: bytes) -> bytes:
+        """An error of the model, for the agent."""
+        ...
+
+
+def crossing(front: Dialect, path: str, body: bytes, model: Model) -> Crossing:
+    """The way of a call. ValueError when the request cannot be read."""
+    back = DIALECTS[model.dialect]
+    try:
+        if model.capture != "none" and not asks_for_tokens(body):
+            return Captured(front, back, path, body, model)
+        return Straight(front, path, body, model) if front is back else Translated(front, back, path, body, model)
+    except RecursionError as error:
+        raise ValueError("The JSON of the request nests too deeply.") from error
+
+
+class Straight:
+    """Agent and model speak the same dialect: bytes go through as they are, but for declared changes."""
+
+    translated = False
+
+    def __init__(self, dialect: Dialect, path: str, body: bytes, model: Model) -> None:
+        refuse_remote_media(body)
+        allowed, self.warnings = without_provider_tools(body, dialect.NAME)
+        self.body = changed(allowed, declared_changes(allowed, model))
+        self.streams = dialect.wants_stream(body, path)
+        self.path = dialect.upstream_path(path, model.upstream_name, self.streams)
+        self._dialect = dialect
+
+    def feed(self, event: bytes) -> tuple[bytes, bool]:
+        return event, self._dialect.finishes(event)
+
+    def finish(self, rest: bytes) -> tuple[bytes, bool]:
+        return rest, self._dialect.finishes(rest)
+
+    def whole(self, response: bytes) -> bytes:
+        return response
+
+    def error(self, status: int, response: bytes) -> bytes:
+        # The provider's own words; a web page of some server in between is not his.
+        return response if _is_object(response) else self._dialect.error_body(status, _no_words(status))
+
+
+class Translated:
+    """Agent and model speak different dialects: both sides meet in the neutral form, event by event."""
+
+    translated = True
+
+    def __init__(self, front: Dialect, back: Dialect, path: str, body: bytes, model: Model) -> None:
+        asked = front.read_request(body, path)
+        written, lost = back.write_request(msgspec.structs.replace(asked, model=model.upstream_name))
+        self.body = changed(written, declared_changes(written, model))
+        self.path = back.upstream_path("", model.upstream_name, asked.stream)
+        self.streams = asked.stream
+        self.warnings = (*asked.lost, *lost)
+        self._front, self._back, self._asked = front, back, asked
+        self._reader = back.EventReader()
+        self._writer = front.EventWriter(asked)
+
+    def feed(self, event: bytes) -> tuple[bytes, bool]:
+        return self._rendered(self._reader.read(event))
+
+    def finish(self, rest: bytes) -> tuple[bytes, bool]:
+        events = [*(self._reader.read(rest) if rest.strip() else []), *self._reader.end()]
+        return self._rendered(events)
+
+    def whole(self, response: bytes) -> bytes:
+        reply = self._back.read_reply(response)
+        self.warnings = (*self.warnings, *reply.lost)
+        return self._front.write_reply(reply, self._asked)
+
+    def error(self, status: int, response: bytes) -> bytes:
+        return self._front.error_body(status, _provider_words(response) or _no_words(status))
+
+    def _rendered(self, events: list[Event]) -> tuple[bytes, bool]:
+        ended = False
+        for event in events:
+            if isinstance(event, End):
+                ended = True
+                self.warnings = (*self.warnings, *event.lost)
+        return b"".join(self._writer.write(event) for event in events), ended
+
+
+class Captured(Translated):
+    """The model is asked for tokens and log-probabilities, which the agent did not ask for and does not see.
+
+    The call is not streamed on the model's side: servers lose the ids of tool calls in a stream. An agent that wants
+    a stream gets one when the reply is there.
+    """
+
+    def __init__(self, front: Dialect, back: Dialect, path: str, body: bytes, model: Model) -> None:
+        super().__init__(front, back, path, body, model)
+        if front is back:
+            # The agent's own bytes, so that fields that the neutral form does not know survive.
+            refuse_remote_media(body)
+            allowed, self.warnings = without_provider_tools(body, back.NAME)
+            self.body = changed(allowed, declared_changes(allowed, model))
+        self.body = changed(self.body, capture_changes(model.capture))
+
+    def whole(self, response: bytes) -> bytes:
+        if not self.streams:
+            return super().whole(response)
+        return self._rendered(list(disassemble(self._back.read_reply(response))))[0]
+
+
+def _is_object(response: bytes) -> bool:
+    try:
+        msgspec.json.decode(response, type=dict[str, msgspec.Raw])
+    except ValueError:
+        return False
+    return True
+
+
+class _Error(msgspec.Struct, frozen=True):
+    message: str = ""
+
+
+class _ErrorBody(msgspec.Struct, frozen=True):
+    error: _Error = _Error()
+
+
+def _provider_words(response: bytes) -> str:
+    """The message in an error body; all four dialects keep it at the same place."""
+    try:
+        return msgspec.json.decode(response, type=_ErrorBody).error.message
+    except ValueError:
+        return ""
+
+
+def _no_words(status: int) -> str:
+    return f"The model answered with status {status}."

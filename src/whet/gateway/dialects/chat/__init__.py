@@ -1,0 +1,98 @@
+"""OpenAI chat completions. The gateway holds this module; most of what it can do is in the files beside it."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from whet.gateway.dialects.chat.reply import is_reply, read_reply, reply_message, usage, write_reply
+from whet.gateway.dialects.chat.request import read_request, request_messages, wants_stream
+from whet.gateway.dialects.chat.request_writer import write_request
+from whet.gateway.dialects.chat.stream import EventReader, EventWriter
+
+__all__ = [
+    "DEFAULT_HEADERS",
+    "NAME",
+    "UPSTREAM_PATH",
+    "EventReader",
+    "EventWriter",
+    "credentials",
+    "error_body",
+    "error_event",
+    "finishes",
+    "is_last",
+    "is_reply",
+    "model_card",
+    "model_list",
+    "owns",
+    "read_reply",
+    "read_request",
+    "reply_message",
+    "request_messages",
+    "upstream_path",
+    "usage",
+    "wants_stream",
+    "write_reply",
+    "write_request",
+]
+
+NAME = "chat"
+UPSTREAM_PATH = "/v1/chat/completions"
+DEFAULT_HEADERS: dict[str, str] = {}
+
+# Inside a JSON string every quote and line break is escaped, so no text of the model can look like these.
+_LAST = re.compile(rb"(?:^|\n)data:[ ]?\[DONE\]")
+_FINISHES = re.compile(rb'"finish_reason"\s*:\s*"[^"]|' + _LAST.pattern)
+
+_ERRORS = {
+    401: ("invalid_request_error", "invalid_api_key"),
+    403: ("invalid_request_error", "session_closed"),
+    404: ("invalid_request_error", "model_not_found"),
+    429: ("requests", "rate_limit_exceeded"),
+}
+
+
+def owns(path: str) -> bool:
+    """Whether a POST to this path, taken without its version, is a chat completion."""
+    return path == "/chat/completions"
+
+
+def upstream_path(request_path: str, model: str, stream: bool) -> str:  # noqa: ARG001 - the contract of all dialects
+    """Where a model's endpoint takes the calls."""
+    return UPSTREAM_PATH
+
+
+def credentials(key: str) -> dict[str, str]:
+    """The header that carries the provider's key."""
+    return {"Authorization": f"Bearer {key}"}
+
+
+def model_card(name: str) -> dict[str, Any]:
+    """A model as the list of models shows it."""
+    return {"id": name, "object": "model", "created": 0, "owned_by": "system"}
+
+
+def model_list(name: str) -> dict[str, Any]:
+    """The list of this one model."""
+    return {"object": "list", "data": [model_card(name)]}
+
+
+def finishes(event: bytes) -> bool:
+    """Whether the event carries a finish reason, or ends the stream."""
+    return _FINISHES.search(event) is not None
+
+
+def is_last(event: bytes) -> bool:
+    """Whether the event is [DONE]."""
+    return _LAST.search(event) is not None
+
+
+def error_body(status: int, message: str) -> bytes:
+    """An error as the body of a reply."""
+    kind, code = _ERRORS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
+    return msgspec.json.encode({"error": {"message": message, "type": kind, "param": None, "code": code}})
+
+
+def error_event(message: str) -> bytes:
+    """An error inside a stream that has begun."""
+    return b"data: " + error_body(502, message) + b"\n\n"

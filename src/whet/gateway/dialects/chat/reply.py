@@ -1,0 +1,259 @@
+"""A reply in chat completions: what recorded bytes say, and a whole reply to and from the neutral form."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from whet.exchange import Usage
+from whet.gateway.dialects.chat.message import (
+    WireMessage,
+    custom_call,
+    function_call,
+    read_calls,
+    read_speech,
+    unwrapped,
+    wrapped,
+    write_assistant,
+)
+from whet.gateway.dialects.neutral import Json, Part, Refusal, Reply, Request, Stop, Text, ToolCall
+from whet.gateway.sse import data_lines, data_lines_from_end
+
+_STOPS = {
+    "stop": Stop.END,
+    "length": Stop.LENGTH,
+    "tool_calls": Stop.TOOLS,
+    "function_call": Stop.TOOLS,
+    "content_filter": Stop.REFUSED,
+}
+_FINISH_REASONS = {Stop.LENGTH: "length", Stop.TOOLS: "tool_calls", Stop.REFUSED: "content_filter"}
+_ID_PREFIX = "chatcmpl-"
+
+
+class _Envelope(msgspec.Struct):
+    choices: list[msgspec.Raw] | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _PromptDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _CompletionDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Tokens(msgspec.Struct):
+    prompt_tokens: int
+    completion_tokens: int
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: WireMessage
+    finish_reason: str | None = None
+
+
+class _Reply(msgspec.Struct):
+    choices: list[_Choice]
+    id: str | None = None
+    model: str | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+
+
+def is_reply(response: bytes, streamed: bool) -> bool:
+    """Whether all of the response can be read, and there is a choice in it."""
+    part = "delta" if streamed else "message"
+    documents = [line for line in data_lines(response) if line.strip() != b"[DONE]"] if streamed else [response]
+    envelopes = [_envelope(document) for document in documents]
+    if None in envelopes:
+        return False
+    return any(isinstance(choice.get(part), dict) for choice in _first_choices(documents))
+
+
+def usage(response: bytes, streamed: bool) -> Usage | None:
+    """The tokens that the response says were used; None when it does not say.
+
+    >>> usage(b'{"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}', streamed=False)
+    Usage(input=9, output=2, cache_read=0, cache_write=0, reasoning=0)
+    """
+    documents = data_lines_from_end(response, b'"usage"') if streamed else [response]
+    stated = (envelope.usage for document in documents if (envelope := _envelope(document)) is not None)
+    return next((tokens for raw in stated if (tokens := read_usage(raw)) is not None), None)
+
+
+def reply_message(response: bytes, streamed: bool) -> dict[str, Any]:
+    """The message of a reply, put together from its deltas when it was streamed, with its finish_reason.
+
+    A reply that was cut gives what came of it, with finish_reason None. ValueError when nothing came.
+
+    >>> reply_message(b'{"choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]}', streamed=False)
+    {'role': 'assistant', 'content': '4', 'finish_reason': 'stop'}
+    """
+    part = "delta" if streamed else "message"
+    choices = _first_choices(data_lines(response) if streamed else [response])
+    if not choices:
+        raise ValueError("not a chat reply: no choices")
+    parts = [choice[part] for choice in choices if isinstance(choice.get(part), dict)]
+    finish = [choice["finish_reason"] for choice in choices if choice.get("finish_reason")]
+    message = {"role": "assistant", "content": None} | (_merged(parts) if streamed else parts[0] if parts else {})
+    return message | {"finish_reason": finish[-1] if finish else None}
+
+
+def _envelope(document: bytes) -> _Envelope | None:
+    try:
+        return msgspec.json.decode(document, type=_Envelope)
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_usage(raw: msgspec.Raw) -> Usage | None:
+    """The usage that a reply or a chunk states; None when it states none."""
+    try:
+        tokens = msgspec.json.decode(raw, type=_Tokens)
+    except (ValueError, RecursionError):
+        return None
+    prompt = tokens.prompt_tokens_details or _PromptDetails()
+    completion = tokens.completion_tokens_details or _CompletionDetails()
+    return Usage(
+        input=tokens.prompt_tokens,
+        output=tokens.completion_tokens,
+        cache_read=prompt.cached_tokens or 0,
+        cache_write=prompt.cache_write_tokens or 0,
+        reasoning=completion.reasoning_tokens or 0,
+    )
+
+
+def _first_choices(documents: Iterable[bytes]) -> list[dict[str, Any]]:
+    """The choice number 0 of every document that has it."""
+    envelopes = (envelope for document in documents if (envelope := _envelope(document)) is not None)
+    choices = (msgspec.json.decode(raw) for envelope in envelopes for raw in envelope.choices or ())
+    return [choice for choice in choices if isinstance(choice, dict) and choice.get("index", 0) == 0]
+
+
+def _merged(deltas: list[dict[str, Any]]) -> dict[str, Any]:
+    """One object from its fragments."""
+    fragments: dict[str, list[Any]] = {}
+    for delta in deltas:
+        for key, value in delta.items():
+            if value is not None:
+                fragments.setdefault(key, []).append(value)
+    return {key: _merged_field(key, values) for key, values in fragments.items()}
+
+
+def _merged_field(key: str, values: list[Any]) -> Any:
+    if key in {"role", "id", "type", "name"}:
+        # Some servers repeat these with every fragment, some send them empty after the first.
+        return next((value for value in values if value), values[0])
+    if key == "tool_calls":
+        lists = (value for value in values if isinstance(value, list))
+        return _merged_tool_calls([call for calls in lists for call in calls if isinstance(call, dict)])
+    if all(isinstance(value, str) for value in values):
+        return "".join(values)
+    if all(isinstance(value, dict) for value in values):
+        return _merged(values)
+    if all(isinstance(value, list) for value in values):
+        return [item for value in values for item in value]
+    return values[-1]
+
+
+def _merged_tool_calls(fragments: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    calls: dict[Any, list[dict[str, Any]]] = {}
+    current: Any = None
+    for fragment in fragments:
+        # Without an index, an id begins a call and a fragment without id continues the one before.
+        current = fragment.get("index", fragment.get("id") or current)
+        calls.setdefault(current, []).append({key: value for key, value in fragment.items() if key != "index"})
+    return [_merged(call) for call in calls.values()]
+
+
+def read_reply(body: bytes) -> Reply:
+    """What the model answered. ValueError when it is no chat reply.
+
+    >>> read_reply(b'{"choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]}').parts
+    (Text(text='4'),)
+    """
+    try:
+        wire = msgspec.json.decode(body, type=_Reply)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not a chat reply: {error}") from error
+    if not wire.choices:
+        raise ValueError("not a chat reply: no choices")
+    choice = wire.choices[0]
+    lost: list[str] = []
+    parts: tuple[Part, ...] = (*read_speech(choice.message, lost), *read_calls(choice.message, lost))
+    stop = read_stop(
+        choice.finish_reason,
+        called=any(isinstance(part, ToolCall) for part in parts),
+        declined=any(isinstance(part, Refusal) for part in parts),
+    )
+    return Reply(wire.id or "", wire.model or "", parts, stop, read_usage(wire.usage), tuple(dict.fromkeys(lost)))
+
+
+def read_stop(finish: str | None, *, called: bool, declined: bool) -> Stop:
+    """Why the model stopped. Many servers say `stop` of a reply with tool calls, and all of a refusal in words."""
+    stop = _STOPS.get(finish or "", Stop.END)
+    if stop is not Stop.END:
+        return stop
+    if called:
+        return Stop.TOOLS
+    return Stop.REFUSED if declined else Stop.END
+
+
+def write_reply(reply: Reply, request: Request) -> bytes:
+    """The reply as the agent that made the request reads it."""
+    called = [part for part in reply.parts if isinstance(part, ToolCall)]
+    texts = [part.text for part in reply.parts if isinstance(part, Text)]
+    custom = custom_names(request)
+    message: Json = {"refusal": None} | write_assistant(
+        reply.parts,
+        "".join(texts),
+        [write_call(call, call_id(call.id, number, request), custom) for number, call in enumerate(called)],
+    )
+    finish = finish_reason(reply.stop, declined=message["refusal"] is not None)
+    body: Json = head("chat.completion", reply.id, request) | {
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}]
+    }
+    return msgspec.json.encode(body | ({"usage": write_usage(reply.usage)} if reply.usage else {}))
+
+
+def write_call(call: ToolCall, given_id: str, custom: frozenset[str]) -> Json:
+    """A call as the agent expects it: of raw text for its custom tools, of JSON for all others."""
+    if call.name in custom:
+        return custom_call(given_id, call.name, call.arguments if call.custom else unwrapped(call.arguments))
+    return function_call(given_id, call.name, wrapped(call.arguments) if call.custom else call.arguments or "{}")
+
+
+def custom_names(request: Request) -> frozenset[str]:
+    """The tools of the request that take raw text."""
+    return frozenset(tool.name for tool in request.tools if tool.custom)
+
+
+def call_id(stated: str, number: int, request: Request) -> str:
+    """The id of the reply's call with this number. Where the model gave none, its place in the conversation does."""
+    return stated or f"call_{len(request.messages)}_{number}"
+
+
+def head(kind: str, reply_id: str, request: Request) -> Json:
+    """What every reply and every chunk begins with."""
+    own = reply_id or str(len(request.messages))
+    full = own if own.startswith(_ID_PREFIX) else _ID_PREFIX + own
+    return {"id": full, "object": kind, "created": 0, "model": request.model}
+
+
+def finish_reason(stop: Stop, *, declined: bool) -> str:
+    """The stop in the words of chat. A refusal in words ends like any answer."""
+    return "stop" if declined else _FINISH_REASONS.get(stop, "stop")
+
+
+def write_usage(tokens: Usage) -> Json:
+    """The usage with its details, which clients read unasked."""
+    return {
+        "prompt_tokens": tokens.input,
+        "completion_tokens": tokens.output,
+        "total_tokens": tokens.input + tokens.output,
+        "prompt_tokens_details": {"cached_tokens": tokens.cache_read, "cache_write_tokens": tokens.cache_write},
+        "completion_tokens_details": {"reasoning_tokens": tokens.reasoning},
+    }

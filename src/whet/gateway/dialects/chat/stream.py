@@ -1,0 +1,272 @@
+"""A reply in chat completions as it arrives: chunks into neutral events, and neutral events into chunks."""
+
+from typing import Any
+
+import msgspec
+
+from whet.exchange import Usage
+from whet.gateway.dialects.chat.message import Call, WireMessage, function_call, read_speech
+from whet.gateway.dialects.chat.reply import (
+    call_id,
+    custom_names,
+    finish_reason,
+    head,
+    read_stop,
+    read_usage,
+    write_call,
+    write_usage,
+)
+from whet.gateway.dialects.neutral import (
+    Begin,
+    CallBegin,
+    CallDelta,
+    Delta,
+    End,
+    Event,
+    Json,
+    Refusal,
+    RefusalDelta,
+    Request,
+    Text,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolCall,
+)
+from whet.gateway.sse import data_lines
+
+
+class _Choice(msgspec.Struct):
+    index: int = 0
+    delta: WireMessage | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(msgspec.Struct):
+    id: str | None = None
+    model: str | None = None
+    choices: list[_Choice] | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+    error: Any = None
+
+
+class EventReader:
+    """Reads the events of a model's endpoint, one by one.
+
+    The first tool call is passed on as it comes. What interleaves with it waits for the end: nothing on the wire says
+    that a call is complete, and neutral parts do not overlap.
+    """
+
+    def __init__(self) -> None:
+        self._begun = False
+        self._finish: str | None = None
+        self._usage: Usage | None = None
+        self._declined = False
+        self._calls = _Calls()
+        self._after_calls: list[Delta] = []
+        self._lost: list[str] = []
+
+    def read(self, event: bytes) -> list[Event]:
+        """What this event tells. ValueError when it cannot be read, or says that the model failed."""
+        lines = (line.strip() for line in data_lines(event))
+        return [told for line in lines if line and line != b"[DONE]" for told in self._read_chunk(line)]
+
+    def end(self) -> list[Event]:
+        """What is still to be told when the stream has ended. ValueError when it was cut."""
+        if self._finish is None:
+            raise ValueError("the reply ended before its finish reason")
+        waiting = self._calls.rest(self._lost)
+        stop = read_stop(self._finish, called=self._calls.any, declined=self._declined)
+        return [*waiting, *self._after_calls, End(stop, self._usage, tuple(dict.fromkeys(self._lost)))]
+
+    def _read_chunk(self, data: bytes) -> list[Event]:
+        try:
+            chunk = msgspec.json.decode(data, type=_Chunk)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"not a chunk of a chat reply: {error}") from error
+        if chunk.error:
+            raise ValueError(f"the model's endpoint reported an error: {_words(chunk.error)}")
+        self._usage = read_usage(chunk.usage) or self._usage
+        events: list[Event] = []
+        if chunk.choices and not self._begun:
+            self._begun = True
+            events.append(Begin(chunk.id or "", chunk.model or ""))
+        for choice in chunk.choices or ():
+            if choice.index == 0:
+                events += self._read_delta(choice.delta or WireMessage())
+                self._finish = choice.finish_reason or self._finish
+        return events
+
+    def _read_delta(self, delta: WireMessage) -> list[Delta]:
+        said: list[Delta] = []
+        for part in read_speech(delta, self._lost):
+            match part:
+                case Thinking(text):
+                    said.append(ThinkingDelta(text))
+                case Text(text):
+                    said.append(TextDelta(text))
+                case Refusal(text):
+                    self._declined = True
+                    said.append(RefusalDelta(text))
+        if self._calls.any:
+            self._after_calls += said
+            said = []
+        for fragment in delta.tool_calls or ():
+            if fragment is not None:
+                said += self._calls.take(fragment)
+        return said
+
+
+def _words(error: Any) -> str:
+    return str(error.get("message", error)) if isinstance(error, dict) else str(error)
+
+
+class _GrowingCall:
+    """A call whose fragments are still coming."""
+
+    def __init__(self, order: int) -> None:
+        self.order = order
+        self.id = ""
+        self.name = ""
+        self._custom = False
+        self._begun = False
+        self._pieces: list[str] = []
+
+    def take(self, fragment: Call) -> None:
+        """Add a fragment."""
+        # Some servers repeat id and name with every fragment, some send them empty after the first.
+        self.id = self.id or fragment.id or ""
+        self.name = self.name or fragment.name
+        self._custom = self._custom or fragment.custom is not None
+        if piece := fragment.arguments:
+            self._pieces.append(piece)
+
+    def tell(self) -> list[Delta]:
+        """What has not been told of the call; nothing before its name is known."""
+        if not self.name:
+            return []
+        begin = [] if self._begun else [CallBegin(self.id, self.name, self._custom)]
+        arguments = [CallDelta("".join(self._pieces))] if self._pieces else []
+        self._begun, self._pieces = True, []
+        return [*begin, *arguments]
+
+
+class _Calls:
+    """The tool calls of one reply. Every fragment goes to its call; the first call is told at once."""
+
+    def __init__(self) -> None:
+        self._calls: list[_GrowingCall] = []
+        self._slots: dict[int | str | None, _GrowingCall] = {}
+        self._last_slot: int | str | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a call that can be told."""
+        return any(call.name for call in self._calls)
+
+    def take(self, fragment: Call) -> list[Delta]:
+        """What can be told now that this fragment is here."""
+        call = self._call_of(fragment)
+        call.take(fragment)
+        return call.tell() if call is self._calls[0] else []
+
+    def rest(self, lost: list[str]) -> list[Delta]:
+        """What waited for the end, in the order of the calls' indexes."""
+        lost += ["tool call without a name" for call in self._calls if not call.name]
+        return [delta for call in sorted(self._calls, key=lambda call: call.order) for delta in call.tell()]
+
+    def _call_of(self, fragment: Call) -> _GrowingCall:
+        """Without an index, an id begins a call and a fragment without one continues the call before."""
+        slot = fragment.index if fragment.index is not None else fragment.id or self._last_slot
+        self._last_slot = slot
+        call = self._slots.get(slot)
+        # Some servers give all parallel calls the index 0.
+        if call is None or (fragment.id and call.id and fragment.id != call.id):
+            call = self._slots[slot] = _GrowingCall(len(self._calls) if fragment.index is None else fragment.index)
+            self._calls.append(call)
+        return call
+
+
+class EventWriter:
+    """Writes the events of a reply for the agent that made the request. What ends the reply comes with End only."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._custom = custom_names(request)
+        self._head: Json = {}
+        self._calls = 0
+        self._open: CallBegin | None = None
+        self._arguments: list[str] = []
+        self._declined = False
+
+    def write(self, event: Event) -> bytes:
+        """The chunks that tell this event."""
+        if isinstance(event, CallDelta):
+            return self._continue_call(event.arguments)
+        return self._close_call() + self._write(event)
+
+    def _write(self, event: Event) -> bytes:
+        match event:
+            case Begin(reply_id):
+                self._head = head("chat.completion.chunk", reply_id, self._request)
+                return self._delta({"role": "assistant", "content": ""})
+            case TextDelta(text) if text:
+                return self._delta({"content": text})
+            case ThinkingDelta(text) if text:
+                return self._delta({"reasoning_content": text})
+            case RefusalDelta(text) if text:
+                self._declined = True
+                return self._delta({"refusal": text})
+            case CallBegin():
+                return self._begin_call(event)
+            case End(stop, usage):
+                finish = self._chunk([_choice({}, finish_reason(stop, declined=self._declined))])
+                tokens = self._chunk([], usage=write_usage(usage)) if usage else b""
+                return finish + tokens + b"data: [DONE]\n\n"
+        return b""
+
+    def _begin_call(self, begin: CallBegin) -> bytes:
+        self._open, self._arguments = begin, []
+        self._calls += 1
+        if self._is_raw(begin):
+            return b""
+        return self._call(function_call(self._call_id(begin), begin.name, ""))
+
+    def _continue_call(self, arguments: str) -> bytes:
+        assert self._open is not None, "arguments come after their call began"
+        if not arguments:
+            return b""
+        if self._is_raw(self._open):
+            self._arguments.append(arguments)
+            return b""
+        self._arguments = [arguments]
+        return self._call({"function": {"arguments": arguments}})
+
+    def _close_call(self) -> bytes:
+        begin, self._open = self._open, None
+        if begin is None:
+            return b""
+        if self._is_raw(begin):
+            call = ToolCall(begin.id, begin.name, "".join(self._arguments), begin.custom)
+            return self._call(write_call(call, self._call_id(begin), self._custom))
+        return b"" if self._arguments else self._call({"function": {"arguments": "{}"}})
+
+    def _is_raw(self, begin: CallBegin) -> bool:
+        """Whether raw text must be put into JSON or taken out of it, which needs the arguments whole."""
+        return begin.custom or begin.name in self._custom
+
+    def _call_id(self, begin: CallBegin) -> str:
+        return call_id(begin.id, self._calls - 1, self._request)
+
+    def _call(self, fragment: Json) -> bytes:
+        return self._delta({"tool_calls": [{"index": self._calls - 1} | fragment]})
+
+    def _delta(self, delta: Json) -> bytes:
+        return self._chunk([_choice(delta, None)])
+
+    def _chunk(self, choices: list[Json], **more: Json) -> bytes:
+        return b"data: " + msgspec.json.encode(self._head | {"choices": choices} | more) + b"\n\n"
+
+
+def _choice(delta: Json, finish: str | None) -> Json:
+    return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}

@@ -1,0 +1,91 @@
+"""Streamed replies: server-sent events, each a whole document, to and from the neutral events."""
+
+import msgspec
+
+from whet.gateway.dialects.gemini.fields import bounded
+from whet.gateway.dialects.gemini.reply import ChunkReader, chunk, write_reply_part
+from whet.gateway.dialects.neutral import (
+    Begin,
+    CallBegin,
+    CallDelta,
+    End,
+    Event,
+    Json,
+    Part,
+    Refusal,
+    RefusalDelta,
+    Request,
+    Text,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolCall,
+)
+from whet.gateway.sse import data_lines
+
+
+class EventReader:
+    """Reads a stream event by event. Only its end is the end of the reply: usage may follow the finish reason."""
+
+    def __init__(self) -> None:
+        self._chunks = ChunkReader()
+
+    @bounded()
+    def read(self, event: bytes) -> list[Event]:
+        """What this event adds. ValueError when it cannot be read, or tells of an error."""
+        data = b"\n".join(data_lines(event))
+        return self._chunks.read(msgspec.json.decode(data)) if data.strip() else []
+
+    def end(self) -> list[Event]:
+        """What is due when nothing follows. ValueError when the reply was cut."""
+        return [self._chunks.end()]
+
+
+class EventWriter:
+    """Writes a stream event by event. A call goes out whole, when what follows it is known."""
+
+    def __init__(self, request: Request) -> None:
+        self._model = request.model
+        self._id = ""
+        self._call: CallBegin | None = None
+        self._arguments: list[str] = []
+        self._written = 0
+
+    def write(self, event: Event) -> bytes:
+        """The events that are due now, if any."""
+        match event:
+            case CallDelta(arguments):
+                self._arguments.append(arguments)
+                return b""
+            case Begin(reply_id):
+                self._id = reply_id
+                return b""
+            case End():
+                # An empty text, as the provider sends it: clients do not look into a candidate without parts.
+                return self._event(self._take_call() or [{"text": ""}], event)
+        parts = self._take_call()
+        match event:
+            case CallBegin():
+                self._call = event
+            case TextDelta(text):
+                parts += self._parts(Text(text))
+            case RefusalDelta(text):
+                parts += self._parts(Refusal(text))
+            case ThinkingDelta(text, token, hidden):
+                parts += self._parts(Thinking(text, token, hidden))
+        return self._event(parts) if parts else b""
+
+    def _take_call(self) -> list[Json]:
+        if self._call is None:
+            return []
+        begin, arguments = self._call, "".join(self._arguments)
+        self._call, self._arguments = None, []
+        return self._parts(ToolCall(begin.id, begin.name, arguments, begin.custom, begin.namespace, begin.token))
+
+    def _parts(self, part: Part) -> list[Json]:
+        parts = write_reply_part(part, self._id, self._written)
+        self._written += len(parts)
+        return parts
+
+    def _event(self, parts: list[Json], end: End | None = None) -> bytes:
+        return b"data: " + msgspec.json.encode(chunk(self._id, self._model, parts, end)) + b"\n\n"

@@ -1,0 +1,219 @@
+"""Replies that came whole: into the neutral form and out of it, and what recorded ones say of themselves."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from whet.exchange import Usage
+from whet.gateway.dialects.messages.blocks import (
+    UNFIT_FOR_ID,
+    BlockReader,
+    CallIds,
+    Lost,
+    block,
+    dump,
+    load,
+    read_fields,
+)
+from whet.gateway.dialects.neutral import Json, Refusal, Reply, Request, Stop, ToolCall
+from whet.gateway.sse import data_lines, data_lines_from_end
+
+_STOPS = {
+    "end_turn": Stop.END,
+    "max_tokens": Stop.LENGTH,
+    "model_context_window_exceeded": Stop.LENGTH,
+    "pause_turn": Stop.PAUSED,
+    "refusal": Stop.REFUSED,
+    "stop_sequence": Stop.SEQUENCE,
+    "tool_use": Stop.TOOLS,
+}
+_REASONS = {
+    Stop.END: "end_turn",
+    Stop.LENGTH: "max_tokens",
+    Stop.TOOLS: "tool_use",
+    Stop.SEQUENCE: "stop_sequence",
+    Stop.REFUSED: "refusal",
+    Stop.PAUSED: "pause_turn",
+}
+
+
+class _Reply(msgspec.Struct):
+    content: list[Json | str]
+    stop_reason: str
+    id: str = ""
+    model: str = ""
+    stop_details: Json | None = None
+    usage: Any = None
+
+
+class _OutputDetails(msgspec.Struct):
+    thinking_tokens: int | None = None
+
+
+class _Tokens(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+
+class _Stated(msgspec.Struct):
+    """What a document says of usage: a whole reply and message_delta at the top, message_start in its message."""
+
+    type: str = ""
+    content: list[msgspec.Raw] | None = None
+    message: "_Stated | None" = None
+    usage: Any = None
+
+
+def read_reply(body: bytes) -> Reply:
+    """The reply in neutral form. ValueError when it is none."""
+    document = load(body, Json)
+    if document.get("type") == "error":
+        raise ValueError(f"the model answered with an error: {error_message(document.get('error'))}")
+    lost = Lost()
+    reply = read_fields(document, _Reply, lost)
+    parts = BlockReader(lost, reply_ids(reply.id)).parts(reply.content)
+    stop = stop_of(reply.stop_reason, lost)
+    declined = explanation(reply.stop_details)
+    return Reply(
+        reply.id,
+        reply.model,
+        (*parts, Refusal(declined)) if declined else parts,
+        stop,
+        usage_of(reply.usage),
+        lost.names(),
+    )
+
+
+def write_reply(reply: Reply, request: Request) -> bytes:
+    """The neutral reply as the body that answers this request."""
+    ids = reply_ids(reply.id)
+    parts = [
+        msgspec.structs.replace(part, id=ids.of_call(part.id)) if isinstance(part, ToolCall) else part
+        for part in reply.parts
+    ]
+    content = [written for part in parts if (written := block(part, Lost()))]
+    return dump(envelope(reply.id, request, content) | ending(reply.stop, request) | {"usage": wire_usage(reply.usage)})
+
+
+def envelope(reply_id: str, request: Request, content: list[Json]) -> Json:
+    """What every reply says of itself, whole or at the start of a stream."""
+    return {
+        "id": message_id(reply_id),
+        "type": "message",
+        "role": "assistant",
+        "model": request.model,
+        "content": content,
+    }
+
+
+def ending(stop: Stop, request: Request) -> Json:
+    """Why the model stopped. Which stop sequence it met is known only when there is just one."""
+    sequences = request.sampling.stop
+    met = sequences[0] if stop is Stop.SEQUENCE and len(sequences) == 1 else None
+    return {"stop_reason": _REASONS[stop], "stop_sequence": met}
+
+
+def message_id(reply_id: str) -> str:
+    """The id of a reply in the form of this dialect."""
+    return reply_id if reply_id.startswith("msg_") else "msg_" + (UNFIT_FOR_ID.sub("_", reply_id) or "0")
+
+
+def reply_ids(reply_id: str) -> CallIds:
+    """Ids for the calls of a reply that have none; they differ from those of other replies."""
+    return CallIds(f"toolu_{message_id(reply_id).removeprefix('msg_')}_")
+
+
+def stop_of(reason: str, lost: Lost) -> Stop:
+    """The neutral word for a stop reason."""
+    if reason not in _STOPS:
+        lost.name(f"stop reason {reason}")
+    return _STOPS.get(reason, Stop.END)
+
+
+def explanation(stop_details: Json | None) -> str:
+    """The words of a refusal that is explained outside of the content."""
+    words = (stop_details or {}).get("explanation")
+    return words if isinstance(words, str) else ""
+
+
+def error_message(error: Any) -> str:
+    """The words of an error."""
+    words = error.get("message") if isinstance(error, dict) else None
+    return words if isinstance(words, str) else "it does not say which"
+
+
+def is_reply(response: bytes, streamed: bool) -> bool:
+    """Whether all of the response can be read, and a message begins in it."""
+    try:
+        if not streamed:
+            return load(response, _Stated).content is not None
+        stated = [load(line, _Stated) for line in data_lines(response)]
+    except ValueError:
+        return False
+    return any(document.message is not None for document in stated)
+
+
+def usage(response: bytes, streamed: bool) -> Usage | None:
+    """The tokens that the response says were used; None when it does not say.
+
+    >>> usage(b'{"content": [], "usage": {"input_tokens": 2, "cache_read_input_tokens": 7, "output_tokens": 3}}', False)
+    Usage(input=9, output=3, cache_read=7, cache_write=0, reasoning=0)
+    """
+    documents = list(data_lines_from_end(response, b'"usage"')) if streamed else [response]
+    known: Json = {}
+    for stated in _stated_usages(reversed(documents)):
+        known = later_usage(known, stated)
+    return usage_of(known)
+
+
+def later_usage(known: Json, stated: Json | None) -> Json:
+    """What is known of the usage after a further statement. The numbers are totals, and those left out still hold."""
+    return known | {key: value for key, value in (stated or {}).items() if value is not None}
+
+
+def usage_of(stated: Any) -> Usage | None:
+    """Usage as the wire states it, in the neutral arithmetic: input is everything that the model read."""
+    try:
+        tokens = msgspec.convert(stated, _Tokens)
+    except ValueError:
+        return None
+    if tokens.input_tokens is None and tokens.output_tokens is None:
+        return None
+    cache_read, cache_write = tokens.cache_read_input_tokens or 0, tokens.cache_creation_input_tokens or 0
+    details = tokens.output_tokens_details
+    return Usage(
+        input=(tokens.input_tokens or 0) + cache_read + cache_write,
+        output=tokens.output_tokens or 0,
+        cache_read=cache_read,
+        cache_write=cache_write,
+        reasoning=details.thinking_tokens or 0 if details else 0,
+    )
+
+
+def wire_usage(usage: Usage | None) -> Json:
+    """Usage in the arithmetic of the wire, with all the fields that clients look into."""
+    usage = usage or Usage()
+    return {
+        "input_tokens": max(0, usage.input - usage.cache_read - usage.cache_write),
+        "cache_creation_input_tokens": usage.cache_write,
+        "cache_read_input_tokens": usage.cache_read,
+        "cache_creation": {"ephemeral_5m_input_tokens": usage.cache_write, "ephemeral_1h_input_tokens": 0},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"thinking_tokens": usage.reasoning},
+        "service_tier": "standard",
+    }
+
+
+def _stated_usages(documents: Iterable[bytes]) -> Iterable[Json]:
+    for document in documents:
+        try:
+            stated = load(document, _Stated)
+        except ValueError:
+            continue
+        found = stated.message.usage if stated.message else stated.usage
+        if isinstance(found, dict):
+            yield found

@@ -1,0 +1,279 @@
+"""Replies as they arrive: events of the wire into neutral ones, and back."""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from whet.exchange import Usage
+from whet.gateway.dialects.messages.blocks import BlockReader, Lost, dump, given_token, load, signature, wire_name
+from whet.gateway.dialects.messages.reply import (
+    ending,
+    envelope,
+    error_message,
+    explanation,
+    later_usage,
+    reply_ids,
+    stop_of,
+    usage_of,
+    wire_usage,
+)
+from whet.gateway.dialects.neutral import (
+    Begin,
+    CallBegin,
+    CallDelta,
+    End,
+    Event,
+    Json,
+    RefusalDelta,
+    Request,
+    Stop,
+    Text,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolCall,
+)
+from whet.gateway.sse import data_lines
+
+
+class _Message(msgspec.Struct):
+    id: str = ""
+    model: str = ""
+    usage: Json | None = None
+
+
+class _Delta(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    partial_json: str = ""
+    stop_reason: str | None = None
+    stop_details: Json | None = None
+
+
+class _Document(msgspec.Struct):
+    """The data of any event."""
+
+    type: str
+    message: _Message | None = None
+    content_block: Json | None = None
+    delta: _Delta | None = None
+    usage: Json | None = None
+    error: Any = None
+
+
+class EventReader:
+    """Reads the events of one reply."""
+
+    def __init__(self) -> None:
+        self._lost = Lost()
+        self._blocks: BlockReader | None = None
+        """There is one from message_start on."""
+        self._usage: Json = {}
+        self._call_open = False
+        self._arguments: str | None = None
+        """What the open call said at its start; it holds if no pieces follow."""
+        self._stop: Stop | None = None
+        self._ended = False
+
+    def read(self, event: bytes) -> list[Event]:
+        """What a whole event of the stream tells. ValueError when it is not one of this dialect, or tells an error."""
+        if self._ended:
+            return []
+        return [told for line in data_lines(event) for told in self._tell(load(line, _Document))]
+
+    def end(self) -> list[Event]:
+        """What is due when the stream has ended. ValueError when the reply had not."""
+        return [] if self._ended else list(self._end())
+
+    def _tell(self, document: _Document) -> Iterator[Event]:
+        match document.type:
+            case "ping":
+                pass
+            case "error":
+                raise ValueError(f"the model broke off with an error: {error_message(document.error)}")
+            case "message_start":
+                yield self._begin(document.message or _Message())
+            case _ if self._blocks is None:
+                raise ValueError("the stream does not begin with message_start")
+            case "content_block_start":
+                yield from self._close_call()
+                yield from self._start_block(self._blocks, document.content_block or {})
+            case "content_block_delta":
+                yield from self._grow_block(document.delta or _Delta())
+            case "content_block_stop":
+                yield from self._close_call()
+            case "message_delta":
+                yield from self._close_call()
+                yield from self._finish(document.delta or _Delta(), document.usage)
+            case "message_stop":
+                yield from self._end()
+            case kind:
+                self._lost.name(f"event {kind}")
+
+    def _begin(self, message: _Message) -> Begin:
+        if self._blocks is not None:
+            raise ValueError("the stream begins twice")
+        self._blocks = BlockReader(self._lost, reply_ids(message.id))
+        self._usage = message.usage or {}
+        return Begin(message.id, message.model, usage_of(self._usage))
+
+    def _start_block(self, blocks: BlockReader, block: Json) -> Iterator[Event]:
+        match blocks.part(block):
+            case Text(text):
+                yield TextDelta(text)
+            case Thinking(text, token, hidden):
+                yield ThinkingDelta(text, token, hidden)
+            case ToolCall(call_id, name, arguments):
+                self._call_open, self._arguments = True, arguments
+                yield CallBegin(call_id, name)
+
+    def _grow_block(self, delta: _Delta) -> Iterator[Event]:
+        match delta.type:
+            case "text_delta" if delta.text:
+                yield TextDelta(delta.text)
+            case "thinking_delta" if delta.thinking:
+                yield ThinkingDelta(delta.thinking)
+            case "signature_delta":
+                if token := given_token(delta.signature):
+                    yield ThinkingDelta(token=token)
+            case "input_json_delta" if delta.partial_json and self._call_open:
+                self._arguments = None
+                yield CallDelta(delta.partial_json)
+            case "text_delta" | "thinking_delta" | "input_json_delta":
+                pass
+            case kind:
+                self._lost.name(f"delta {kind}")
+
+    def _close_call(self) -> Iterator[Event]:
+        if self._call_open and self._arguments is not None:
+            yield CallDelta(self._arguments)
+        self._call_open = False
+
+    def _finish(self, delta: _Delta, usage: Json | None) -> Iterator[Event]:
+        self._usage = later_usage(self._usage, usage)
+        if delta.stop_reason:
+            self._stop = stop_of(delta.stop_reason, self._lost)
+        if declined := explanation(delta.stop_details):
+            yield RefusalDelta(declined)
+
+    def _end(self) -> Iterator[Event]:
+        if self._stop is None:
+            raise ValueError("the stream ends before the model said why it stopped")
+        self._ended = True
+        yield End(self._stop, usage_of(self._usage), self._lost.names())
+
+
+class EventWriter:
+    """Writes the events of one reply to this request. A block ends when another begins, or with the reply."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._ids = reply_ids("")
+        self._blocks = 0
+        self._open: Literal["text", "thinking", "call", "custom call"] | None = None
+        self._thoughts: list[str] = []
+        """The pieces of the open thinking, for its signature."""
+        self._usage: Usage | None = None
+
+    def write(self, event: Event) -> bytes:
+        """The event as whole events of the wire; none when it says nothing. The last ones are those of End."""
+        return b"".join(_sse(document) for document in self._documents(event))
+
+    def _documents(self, event: Event) -> Iterator[Json]:
+        match event:
+            case Begin():
+                yield self._message_start(event)
+            case TextDelta(text) | RefusalDelta(text):
+                yield from self._text(text)
+            case ThinkingDelta(_, token, True):
+                yield from self._hidden_thinking(token)
+            case ThinkingDelta(text, token):
+                yield from self._thinking(text, token)
+            case CallBegin():
+                yield from self._call(event)
+            case CallDelta(arguments):
+                # A custom tool's text becomes, piece by piece, the string in an object.
+                yield from self._pieces_of_input(
+                    _inside_string(arguments) if self._open == "custom call" else arguments
+                )
+            case End():
+                yield from self._close()
+                yield {
+                    "type": "message_delta",
+                    "delta": ending(event.stop, self._request),
+                    "usage": wire_usage(event.usage or self._usage),
+                }
+                yield {"type": "message_stop"}
+
+    def _message_start(self, begin: Begin) -> Json:
+        self._ids = reply_ids(begin.id)
+        self._usage = begin.usage
+        unfinished = {"stop_reason": None, "stop_sequence": None, "usage": wire_usage(begin.usage)}
+        return {"type": "message_start", "message": envelope(begin.id, self._request, []) | unfinished}
+
+    def _text(self, text: str) -> Iterator[Json]:
+        if text:
+            if self._open != "text":
+                yield from self._start({"type": "text", "text": ""})
+                self._open = "text"
+            yield self._delta({"type": "text_delta", "text": text})
+
+    def _thinking(self, text: str, token: str | None) -> Iterator[Json]:
+        if (text or token) and self._open != "thinking":
+            yield from self._start({"type": "thinking", "thinking": "", "signature": ""})
+            self._open = "thinking"
+        if text:
+            self._thoughts.append(text)
+            yield self._delta({"type": "thinking_delta", "thinking": text})
+        if token:
+            yield from self._close(token)
+
+    def _hidden_thinking(self, token: str | None) -> Iterator[Json]:
+        if token:
+            yield from self._start({"type": "redacted_thinking", "data": token})
+            yield self._stop()
+
+    def _call(self, call: CallBegin) -> Iterator[Json]:
+        name, call_id = wire_name(call), self._ids.of_call(call.id)
+        yield from self._start({"type": "tool_use", "id": call_id, "name": name, "input": {}})
+        self._open = "call"
+        if call.custom:
+            self._open = "custom call"
+            yield from self._pieces_of_input('{"input":"')
+
+    def _pieces_of_input(self, piece: str) -> Iterator[Json]:
+        if piece:
+            yield self._delta({"type": "input_json_delta", "partial_json": piece})
+
+    def _close(self, token: str | None = None) -> Iterator[Json]:
+        if self._open is None:
+            return
+        if self._open == "thinking":
+            yield self._delta({"type": "signature_delta", "signature": token or signature("".join(self._thoughts))})
+            self._thoughts.clear()
+        elif self._open == "custom call":
+            yield from self._pieces_of_input('"}')
+        self._open = None
+        yield self._stop()
+
+    def _start(self, block: Json) -> Iterator[Json]:
+        yield from self._close()
+        yield {"type": "content_block_start", "index": self._blocks, "content_block": block}
+        self._blocks += 1
+
+    def _delta(self, delta: Json) -> Json:
+        return {"type": "content_block_delta", "index": self._blocks - 1, "delta": delta}
+
+    def _stop(self) -> Json:
+        return {"type": "content_block_stop", "index": self._blocks - 1}
+
+
+def _sse(document: Json) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (document["type"].encode(), dump(document))
+
+
+def _inside_string(text: str) -> str:
+    return dump(text).decode()[1:-1]

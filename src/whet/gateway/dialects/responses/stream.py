@@ -1,0 +1,350 @@
+"""Streams of the Responses API: reading a model's into neutral events, and writing an agent's out of them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from whet.exchange import Usage
+from whet.gateway.dialects.neutral import (
+    Begin,
+    CallBegin,
+    CallDelta,
+    Delta,
+    End,
+    Event,
+    Json,
+    Part,
+    Refusal,
+    RefusalDelta,
+    Reply,
+    Request,
+    Stop,
+    Text,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    Tool,
+    ToolCall,
+    assemble,
+    disassemble,
+)
+from whet.gateway.dialects.responses.items import (
+    BETWEEN_THOUGHTS,
+    as_declared,
+    by_flat_name,
+    decoded,
+    read_item,
+    string,
+    written_part,
+)
+from whet.gateway.dialects.responses.reply import (
+    ended,
+    envelope,
+    failure,
+    last_status,
+    read_stop,
+    read_usage,
+    with_id,
+    written_id,
+)
+from whet.gateway.sse import data_lines
+
+_WORDS: Mapping[str, type[TextDelta | RefusalDelta]] = {
+    "response.output_text.delta": TextDelta,
+    "response.refusal.delta": RefusalDelta,
+}
+_THOUGHTS = {"response.reasoning_summary_text.delta": "summary_index", "response.reasoning_text.delta": "content_index"}
+_ARGUMENTS = frozenset({"response.function_call_arguments.delta", "response.custom_tool_call_input.delta"})
+
+
+class EventReader:
+    """Reads the events of one stream. One item at a time comes out live; those that overlap with it wait."""
+
+    def __init__(self) -> None:
+        self._begun = False
+        self._ended = False
+        self._items: dict[int, _Incoming] = {}
+        """Those under way, in the order in which they came; the first is live."""
+        self._latest = -1
+        self._called = False
+        self._refused = False
+        self._lost: list[str] = []
+
+    def read(self, event: bytes) -> list[Event]:
+        """What the event says. ValueError when it cannot be read, or says that the model failed."""
+        documents = (line for line in data_lines(event) if line.strip() not in {b"", b"[DONE]"})
+        return [said for document in documents if not self._ended for said in self._read(decoded(document))]
+
+    def end(self) -> list[Event]:
+        """Nothing is due at the end of a stream. ValueError when it came before the end of the reply."""
+        if not self._ended:
+            raise ValueError("the reply broke off")
+        return []
+
+    def _read(self, event: Json) -> Iterator[Event]:
+        match event:
+            case {"type": "response.created" | "response.in_progress" | "response.queued"}:
+                yield from self._begin(event.get("response"))
+            case {"type": "response.output_item.added", "item": item}:
+                self._item(event, self._latest + 1).open(item)
+            case {"type": "response.output_item.done", "item": item}:
+                self._item(event, self._latest).close(item, self._lost)
+            case {"type": "response.completed" | "response.incomplete" as kind, "response": dict(response)}:
+                yield from self._finish(response | {"status": kind.removeprefix("response.")})
+            case {"type": "response.failed", "response": {"error": error}} | {"error": dict(error)}:
+                raise ValueError(failure(error))
+            case {"type": "response.failed" | "error"}:
+                raise ValueError(failure(event))
+            case {"type": str(kind), "delta": str(text)}:
+                self._item(event, self._latest).grow(kind, text, event)
+        yield from self._due()
+
+    def _begin(self, response: Any) -> Iterator[Event]:
+        if not self._begun:
+            self._begun = True
+            known = response if isinstance(response, dict) else {}
+            yield Begin(string(known.get("id")), string(known.get("model")))
+
+    def _item(self, event: Json, otherwise: int) -> "_Incoming":
+        index = event.get("output_index")
+        self._latest = index if isinstance(index, int) else otherwise
+        return self._items.setdefault(self._latest, _Incoming())
+
+    def _due(self) -> Iterator[Event]:
+        """What the live item has to say; when it is done, the next one is live."""
+        while self._items:
+            index, live = next(iter(self._items.items()))
+            for delta in live.take():
+                yield from self._begin(None)
+                self._called = self._called or isinstance(delta, CallBegin)
+                self._refused = self._refused or isinstance(delta, RefusalDelta)
+                yield delta
+            if not live.done:
+                return
+            del self._items[index]
+
+    def _finish(self, response: Json) -> Iterator[Event]:
+        yield from self._begin(response)
+        output = response.get("output")
+        if self._latest < 0 and isinstance(output, list):
+            # Some servers stream nothing but the end.
+            for index, item in enumerate(output):
+                self._item({"output_index": index}, index).close(item, self._lost)
+        for item in self._items.values():
+            item.done = True
+        yield from self._due()
+        stop = read_stop(response, called=self._called, refused=self._refused)
+        self._ended = True
+        yield End(stop, read_usage(response.get("usage")), tuple(dict.fromkeys(self._lost)))
+
+
+class _Incoming:
+    """An item as it arrives."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self._due: list[Delta] = []
+        self._called = False
+        self._grew = False
+        self._thought: tuple[str, Any] | None = None
+
+    def take(self) -> list[Delta]:
+        """What came since the last time."""
+        due, self._due = self._due, []
+        return due
+
+    def open(self, item: Any) -> None:
+        """A call can be told as soon as its name is known; of other items nothing is known yet."""
+        match item:
+            case {"type": "function_call" | "custom_tool_call"}:
+                begun = [delta for delta in _deltas(read_item(item, "output", [])) if isinstance(delta, CallBegin)]
+                self._called = bool(begun)
+                self._due += begun
+
+    def grow(self, kind: str, text: str, event: Json) -> None:
+        if not text:
+            return
+        if kind in _WORDS:
+            self._due.append(_WORDS[kind](text))
+        elif kind in _THOUGHTS:
+            thought = (kind, event.get(_THOUGHTS[kind]))
+            self._due.append(ThinkingDelta(text if self._thought in (None, thought) else BETWEEN_THOUGHTS + text))
+            self._thought = thought
+        elif kind in _ARGUMENTS and self._called:
+            self._due.append(CallDelta(text))
+        else:
+            return
+        self._grew = True
+
+    def close(self, item: Any, lost: list[str]) -> None:
+        """The whole item is known: add what was not told piece by piece."""
+        self.done = True
+        for delta in _deltas(read_item(item, "output", lost)):
+            if isinstance(delta, ThinkingDelta) and self._grew and delta.token:
+                self._due.append(ThinkingDelta(token=delta.token))
+            elif not self._grew and not (self._called and isinstance(delta, CallBegin)):
+                self._due.append(delta)
+
+
+def _deltas(parts: Iterable[Part]) -> list[Delta]:
+    events = disassemble(Reply("", "", tuple(parts), Stop.END))
+    return [event for event in events if not isinstance(event, Begin | End)]
+
+
+class EventWriter:
+    """Writes the events of one stream: every item from its announcement to its end, then the whole response."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._tools = by_flat_name(request.tools)
+        self._sequence = 0
+        self._id = ""
+        self._usage: Usage | None = None
+        self._output: list[Json] = []
+        self._item: _Outgoing | None = None
+
+    def write(self, event: Event) -> bytes:
+        """The events that tell this one."""
+        return b"".join([self._framed(kind, fields) for kind, fields in self._told(event)])
+
+    def _framed(self, kind: str, fields: Json) -> bytes:
+        data = msgspec.json.encode({"type": kind, "sequence_number": self._sequence, **fields})
+        self._sequence += 1
+        return b"event: %s\ndata: %s\n\n" % (kind.encode(), data)
+
+    def _told(self, event: Event) -> Iterator[tuple[str, Json]]:
+        match event:
+            case Begin(id_, _, usage):
+                self._id, self._usage = written_id(id_, self._request), usage
+                beginning = {"response": envelope(self._request, self._id)}
+                yield "response.created", beginning
+                yield "response.in_progress", beginning
+            case End(stop, usage):
+                yield from self._close(last_status(stop))
+                response = ended(self._request, self._id, self._output, stop, usage or self._usage)
+                yield f"response.{response['status']}", {"response": response}
+            case _:
+                if self._item is None or not self._item.takes(event):
+                    yield from self._close("completed")
+                    self._item = _Outgoing(event, self._id, len(self._output), self._tools)
+                    yield from self._item.open()
+                yield from self._item.grow(event)
+
+    def _close(self, status: str) -> Iterator[tuple[str, Json]]:
+        if self._item is not None:
+            part = self._item.part()
+            item = with_id(part, self._id, len(self._output), status)
+            yield from self._item.close(part, item)
+            self._output.append(item)
+            self._item = None
+
+
+class _Course(msgspec.Struct, frozen=True):
+    """The events in which one kind of item is told."""
+
+    text: str
+    """Begins the names of the events that carry the text."""
+    key: str
+    """Of the whole text, at its end."""
+    part: str | None = None
+    """Begins the names of the events around the text, for items that could hold several."""
+    index: str | None = None
+    """Numbers the texts of such an item; here there is only one."""
+    more: Json = {}
+
+
+_COURSES: Mapping[type, _Course] = {
+    Text: _Course("response.output_text", "text", "response.content_part", "content_index", {"logprobs": []}),
+    Refusal: _Course("response.refusal", "refusal", "response.content_part", "content_index"),
+    Thinking: _Course("response.reasoning_summary_text", "text", "response.reasoning_summary_part", "summary_index"),
+}
+_CALL = _Course("response.function_call_arguments", "arguments")
+_CUSTOM_CALL = _Course("response.custom_tool_call_input", "input")
+_ANNOUNCED: Mapping[str, Json] = {"message": {"content": []}, "reasoning": {"encrypted_content": None}}
+"""What an item does not have yet when it is announced."""
+
+
+class _Outgoing:
+    """An item as it is told."""
+
+    def __init__(self, first: Delta, response_id: str, index: int, tools: Mapping[str, Tool]) -> None:
+        self._tools = tools
+        self._deltas: list[Delta] = []
+        self._blank = self._declared(_blank(first))
+        self._announced = with_id(self._blank, response_id, index, "in_progress")
+        called_raw = isinstance(self._blank, ToolCall) and self._blank.custom
+        self._wrapped = isinstance(first, CallBegin) and called_raw and not first.custom
+        """The text comes inside of JSON, and can be taken out when all of it is there."""
+        self._course = _COURSES.get(type(self._blank)) or (_CUSTOM_CALL if called_raw else _CALL)
+        self._part_open = False
+        self._place: Json = {"item_id": self._announced["id"], "output_index": index}
+        self._text_place = self._place | ({self._course.index: 0} if self._course.index else {})
+
+    def takes(self, delta: Delta) -> bool:
+        """Whether the delta goes on with this item."""
+        match self._deltas[-1], delta:
+            case (
+                (TextDelta(), TextDelta()) | (RefusalDelta(), RefusalDelta()) | (CallBegin() | CallDelta(), CallDelta())
+            ):
+                return True
+            case ThinkingDelta(_, None, False), ThinkingDelta(_, _, False):
+                return True
+        return False
+
+    def part(self) -> Part:
+        """All of it that came."""
+        (part,) = assemble([Begin("", ""), *self._deltas, End(Stop.END)]).parts
+        return self._declared(part)
+
+    def _declared(self, part: Part) -> Part:
+        return as_declared(part, self._tools) if isinstance(part, ToolCall) else part
+
+    def open(self) -> Iterator[tuple[str, Json]]:
+        item = self._announced | _ANNOUNCED.get(self._announced["type"], {})
+        yield "response.output_item.added", {"output_index": self._place["output_index"], "item": item}
+
+    def grow(self, delta: Delta) -> Iterator[tuple[str, Json]]:
+        self._deltas.append(delta)
+        piece = _text(delta)
+        if piece and not self._wrapped:
+            yield from self._piece(piece)
+
+    def close(self, part: Part, item: Json) -> Iterator[tuple[str, Json]]:
+        text = _text(part)
+        if self._wrapped and text:
+            yield from self._piece(text)
+        if text or not isinstance(part, Thinking):
+            yield from self._open_part()
+            course = self._course
+            yield f"{course.text}.done", {**self._text_place, course.key: text, **course.more}
+            if isinstance(part, Text | Refusal | Thinking):
+                yield f"{course.part}.done", {**self._text_place, "part": written_part(part)}
+        yield "response.output_item.done", {"output_index": self._place["output_index"], "item": item}
+
+    def _piece(self, text: str) -> Iterator[tuple[str, Json]]:
+        yield from self._open_part()
+        yield f"{self._course.text}.delta", {**self._text_place, "delta": text, **self._course.more}
+
+    def _open_part(self) -> Iterator[tuple[str, Json]]:
+        if isinstance(self._blank, Text | Refusal | Thinking) and not self._part_open:
+            yield f"{self._course.part}.added", {**self._text_place, "part": written_part(self._blank)}
+        self._part_open = True
+
+
+def _blank(first: Delta) -> Part:
+    match first:
+        case TextDelta():
+            return Text("")
+        case RefusalDelta():
+            return Refusal("")
+        case ThinkingDelta():
+            return Thinking("")
+        case CallBegin(id_, name, custom, namespace):
+            return ToolCall(id_, name, "", custom, namespace)
+        case CallDelta():
+            raise ValueError("arguments came before their call began")
+
+
+def _text(piece: Any) -> str:
+    return str(getattr(piece, "arguments", None) or getattr(piece, "text", ""))

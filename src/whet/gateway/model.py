@@ -1,0 +1,76 @@
+"""Model: where calls are sent, with which credentials, how patiently, and what is changed in them on the way."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Auth = Literal["key", "own", "azure"]
+"""Whose credentials a call carries: the provider's key, the agent's own, or those of an Azure resource."""
+Capture = Literal["none", "vllm", "sglang", "llamacpp", "openai"]
+"""Which kind of server is asked for token ids and log-probabilities."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model: one endpoint, or several that serve the same.
+
+    >>> Model(name="small", url="http://127.0.0.1:8000/v1", upstream_name="qwen", key=None).address("/v1/models")
+    'http://127.0.0.1:8000/v1/models'
+    """
+
+    name: str
+    """What the user calls it."""
+    url: str
+    """Root address of its endpoint; a /v1 at its end is tolerated."""
+    upstream_name: str
+    """The model's name as the endpoint knows it, and as agents are told it."""
+    key: str | None = field(repr=False)
+    """The provider's key. It is neither recorded nor shown to an agent."""
+    replicas: tuple[str, ...] = ()
+    """Root addresses of further endpoints that serve the same model."""
+    auth: Auth = "key"
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Sent with every call, in place of headers of the same name. They may hold secrets."""
+    dialect: str = "chat"
+
+    concurrency: int = 64
+    """Calls under way at once at each endpoint."""
+    attempts: int = 4
+    """How often a call is sent before its failure is passed on."""
+    backoff_sec: float = 0.5
+    """Mean wait before the second attempt at an endpoint; it doubles with every further one."""
+    connect_sec: float = 30
+    first_byte_sec: float = 300
+    idle_sec: float = 120
+    """Longest silence inside a reply."""
+
+    set: tuple[tuple[str, bytes], ...] = ()
+    """Top-level fields of every request, and the JSON that replaces what the agent put there."""
+    drop: tuple[str, ...] = ()
+    """Top-level fields that are taken out of every request."""
+    max_tokens: int | None = None
+    """The most that a request may ask to be sampled."""
+    capture: Capture = "none"
+
+    price_input: float | None = None
+    """Dollars per million tokens. None of the four: the public price, if it is known."""
+    price_output: float | None = None
+    price_cache_read: float | None = None
+    price_cache_write: float | None = None
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The root addresses of all its endpoints."""
+        return self.url, *self.replicas
+
+    def address(self, path: str) -> str:
+        """The address of a path that begins with its version, at the first endpoint."""
+        return address_at(self.url, path)
+
+
+def address_at(root: str, path: str) -> str:
+    """The address of a path that begins with its version, below this root.
+
+    >>> address_at("https://name.openai.azure.com/openai/v1", "/v1/chat/completions")
+    'https://name.openai.azure.com/openai/v1/chat/completions'
+    """
+    return root.rstrip("/").removesuffix("/v1") + path

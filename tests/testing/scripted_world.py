@@ -1,0 +1,88 @@
+"""What the tests of the scripted model share: replies of every kind, and a client of a model that really serves."""
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+from hypothesis import strategies as st
+
+from whet.testing import Reply, Scene, Script, ScriptedModel, ToolCall
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+TOOLS = st.builds(
+    ToolCall, name=st.text(min_size=1), arguments=st.text() | st.dictionaries(st.text(), JSON, max_size=3)
+)
+SPOKEN = st.none() | st.text() | st.text(alphabet=" \nab")
+REPLIES = st.builds(Reply, thinking=SPOKEN, text=SPOKEN, tools=st.lists(TOOLS, max_size=3).map(tuple))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(slots=True)
+class Client:
+    """One HTTP client, its model, and what it has heard so far of an answer."""
+
+    model: ScriptedModel
+    http: aiohttp.ClientSession
+    heard: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+
+    async def send(self, method: str, path: str, body: bytes | None = None) -> Answer:
+        self.heard = b""
+        data = None if body is None else io.BytesIO(body)
+        async with self.http.request(method, self.model.url + path, data=data, headers=self.headers) as response:
+            async for piece in response.content.iter_any():
+                self.heard += piece
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            return Answer(response.status, headers, self.heard)
+
+    async def post(self, path: str, body: Any) -> Answer:
+        return await self.send("POST", path, json.dumps(body).encode())
+
+    async def ask(self, text: str = "Fix it.", **more: Any) -> Answer:
+        body = {"model": "m", "messages": [{"role": "user", "content": text}], **more}
+        return await self.post("/v1/chat/completions", body)
+
+
+@asynccontextmanager
+async def playing(*replies: Reply, key: str | None = None, tokens: bool = False) -> AsyncIterator[Client]:
+    async with calling() as http, ScriptedModel(script(*replies), key=key, tokens=tokens) as model:
+        yield Client(model, http)
+
+
+def calling() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+
+
+def script(*replies: Reply) -> Script:
+    return Script(scenes=(Scene(replies=replies),))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(5000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise TimeoutError
