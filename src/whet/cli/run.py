@@ -45,7 +45,7 @@ def run(
         raise UserError("--resume needs --out: the folder of the run to continue")
     request = Request(
         tasks=tasks,
-        out=out or _new_folder(),
+        out=out or new_folder(),
         agents=_names("agent", agent, defaults.agent),
         models=_names("model", model, defaults.model),
         skills=tuple(None if name == "none" else Path(name) for name in _names("skill", skill, "none")),
@@ -78,7 +78,8 @@ def _names(option: str, given: list[str] | None, default: str | None) -> tuple[s
     return tuple(dict.fromkeys(name.strip() for name in names))
 
 
-def _new_folder() -> Path:
+def new_folder() -> Path:
+    """Where a run goes that is not told where."""
     from whet.ids import new_name
 
     return Path("runs", f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{new_name()[:4]}")
