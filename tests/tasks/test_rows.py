@@ -136,7 +136,8 @@ def test_an_empty_answer_is_an_answer(write: Write) -> None:
             {"limits": {"agent_secs": 5}},
             (
                 "unknown key 'limits.agent_secs'; did you mean 'agent_sec'? "
-                "(known: agent_sec, memory_mb, processes, setup_sec, storage_mb, verify_sec)"
+                "(known: agent_sec, cost, input_tokens, memory_mb, output_tokens, processes, setup_sec, storage_mb, "
+                "total_tokens, turns, verify_sec)"
             ),
         ),
         ({"instrution": "x"}, f"unknown key 'instrution'; did you mean 'instruction'? (known: {KEYS})"),
