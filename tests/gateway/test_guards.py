@@ -6,14 +6,16 @@ from typing import Any
 import pytest
 from gateway_world import answer_unary, world
 
-from whet.gateway.guards import refuse_remote_media, without_provider_tools
+from whet.gateway.changes import changed, top_level
+from whet.gateway.guards import provider_tools, refuse_remote_media
 
 FUNCTION = {"type": "function", "name": "search", "description": "like web_search, but ours", "parameters": {}}
 
 
 def filtered(dialect: str, **body: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
-    kept, withheld = without_provider_tools(json.dumps(body).encode(), dialect)
-    return json.loads(kept), withheld
+    data = json.dumps(body).encode()
+    changes, withheld = provider_tools(top_level(data), dialect)
+    return json.loads(changed(data, changes)), withheld
 
 
 @pytest.mark.parametrize(
@@ -52,9 +54,8 @@ def test_fields_that_switch_a_tool_on_are_withheld() -> None:
     assert filtered("messages", mcp_servers=[], model="m") == ({"model": "m"}, ("field mcp_servers",))
 
 
-def test_what_is_clean_keeps_its_bytes() -> None:
-    body = b'{ "model":"m" , "tools": [ ] }'
-    assert without_provider_tools(body, "chat") == (body, ())
+def test_what_is_clean_is_not_changed() -> None:
+    assert provider_tools(top_level(b'{ "model":"m" , "tools": [ ] }'), "chat") == ({}, ())
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,15 @@
 """How a call crosses between an agent's dialect and a model's: as it is, or translated both ways while it streams."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
 
 from whet.gateway.capture import asks_for_tokens, capture_changes
-from whet.gateway.changes import changed, declared_changes
+from whet.gateway.changes import changed, declared_changes, top_level
 from whet.gateway.dialects import DIALECTS, Dialect
 from whet.gateway.dialects.neutral import End, Event, disassemble
-from whet.gateway.guards import refuse_remote_media, without_provider_tools
+from whet.gateway.guards import provider_tools, refuse_remote_media
 from whet.gateway.model import Model
 
 
@@ -60,10 +61,11 @@ class Straight:
     translated = False
 
     def __init__(self, dialect: Dialect, path: str, body: bytes, model: Model) -> None:
-        refuse_remote_media(body)
-        allowed, self.warnings = without_provider_tools(body, dialect.NAME)
-        self.body = changed(allowed, declared_changes(allowed, model))
-        self.streams = dialect.wants_stream(body, path)
+        fields = top_level(body)
+        changes, self.warnings = allowed_changes(body, fields, model)
+        self.body = changed(body, changes)
+        # Where the dialect says it in the body, the field is at hand; elsewhere the path says it.
+        self.streams = fields.get("stream") == b"true" or dialect.wants_stream(b"{}", path)
         self.path = dialect.upstream_path(path, model.upstream_name, self.streams)
         self._dialect = dialect
 
@@ -89,7 +91,7 @@ class Translated:
     def __init__(self, front: Dialect, back: Dialect, path: str, body: bytes, model: Model) -> None:
         asked = front.read_request(body, path)
         written, lost = back.write_request(msgspec.structs.replace(asked, model=model.upstream_name))
-        self.body = changed(written, declared_changes(written, model))
+        self.body = changed(written, declared_changes(top_level(written), model))
         self.path = back.upstream_path("", model.upstream_name, asked.stream)
         self.streams = asked.stream
         self.warnings = (*asked.lost, *lost)
@@ -121,6 +123,15 @@ class Translated:
         return b"".join(self._writer.write(event) for event in events), ended
 
 
+def allowed_changes(
+    body: bytes, fields: Mapping[str, bytes], model: Model
+) -> tuple[dict[str, bytes | None], tuple[str, ...]]:
+    """What is changed in a request that is sent in the agent's own bytes, and what of it is thereby withheld."""
+    refuse_remote_media(body)
+    changes, withheld = provider_tools(fields, model.dialect)
+    return changes | declared_changes(fields, model), withheld
+
+
 class Captured(Translated):
     """The model is asked for tokens and log-probabilities, which the agent did not ask for and does not see.
 
@@ -132,9 +143,8 @@ class Captured(Translated):
         super().__init__(front, back, path, body, model)
         if front is back:
             # The agent's own bytes, so that fields that the neutral form does not know survive.
-            refuse_remote_media(body)
-            allowed, self.warnings = without_provider_tools(body, back.NAME)
-            self.body = changed(allowed, declared_changes(allowed, model))
+            changes, self.warnings = allowed_changes(body, top_level(body), model)
+            self.body = changed(body, changes)
         self.body = changed(self.body, capture_changes(model.capture))
 
     def whole(self, response: bytes) -> bytes:
