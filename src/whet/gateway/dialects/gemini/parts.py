@@ -15,6 +15,8 @@ SKIP_VALIDATION = "skip_thought_signature_validator"
 """In the place of a signature: the provider did not make this call, and shall not ask for its signature."""
 
 _MADE_HERE = base64.b64encode(b"whet.:").decode()
+_PLAIN_BASE64 = str.maketrans("-_", "+/")
+"""Clients send the alphabet for addresses, which only this dialect takes."""
 _KNOWN = frozenset({"text", "thought", "thoughtSignature", "inlineData", "functionCall", "functionResponse"})
 _WITHOUT_MEANING = frozenset({"partMetadata"})
 _CALL_FIELDS = frozenset({"id", "name", "args"})
@@ -171,7 +173,8 @@ def _read_media(raw: Any, lost: list[str]) -> Iterator[Image]:
     media = fields(raw, "inlineData")
     media_type = a_string(media.get("mimeType", ""), "mimeType")
     if media_type.startswith("image/"):
-        yield Image(media_type, a_string(media.get("data", ""), "the data of inlineData"))
+        data = a_string(media.get("data", ""), "the data of inlineData")
+        yield Image(media_type, data.translate(_PLAIN_BASE64))
     else:
         lost.append(f"inlineData {media_type or 'of unknown type'}")
 
