@@ -4,6 +4,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 
+CACHE = "cache"
+"""Stands for the address of a call whose reply is replayed."""
+
 
 class CallError(StrEnum):
     """Why a call did not end well."""
@@ -24,6 +27,8 @@ class CallError(StrEnum):
     """The agent closed the connection before the reply was complete."""
     REJECTED = "rejected"
     """The gateway itself refused the request: nothing is at its address, it makes no sense, or a limit was reached."""
+    NOT_CACHED = "not_cached"
+    """Only replies out of the cache may be given, and there is none."""
     SEALED = "sealed"
     """The session was closed while the call was under way."""
 
@@ -89,14 +94,14 @@ class Exchange:
     request: bytes
     """The body as the agent meant it: decompressed, otherwise untouched."""
     upstream: str
-    """Address the call was sent to."""
+    """Address the call was sent to; `cache` when it was not sent, but looked up among the replies of earlier calls."""
     status: int | None
     """Status of the final reply; None when there was none."""
     response_headers: Headers
     response: bytes
     """The body as received, to its end or to where it was cut."""
     attempts: int
-    """How often it was sent; more than 1 after retries."""
+    """How often it was sent: more than 1 after retries, 0 when the reply is replayed."""
     error: CallError | None
     started: float
     """Seconds since the epoch."""
@@ -119,6 +124,11 @@ class Exchange:
     def streamed(self) -> bool:
         """Whether the reply came as server-sent events."""
         return is_event_stream(self.response_headers)
+
+    @property
+    def replayed(self) -> bool:
+        """Whether no model was asked, only the cache. Such a call costs nothing."""
+        return self.upstream == CACHE
 
 
 Recorder = Callable[[Exchange], Awaitable[None]]

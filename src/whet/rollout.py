@@ -35,6 +35,8 @@ class Rollout:
     agent: Agent
     model: Model
     skill: Skill | None
+    sample: int = 0
+    """Rollouts of different numbers are independent: none is given the cached replies of another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,9 @@ async def _attempt(rollout: Rollout, workshop: Workshop, record: Recorder, progr
         with progress.phase("setup"):
             await prepare(box, task, rollout.skill, env)
         limits = Limits(**task.limits.model_dump(include=SPENDING_LIMITS))
-        progress.session = session = workshop.gateway.open_session(rollout.id, rollout.model, record, limits)
+        progress.session = session = workshop.gateway.open_session(
+            rollout.id, rollout.model, record, limits, rollout.sample
+        )
         try:
             with progress.phase("agent"):
                 url = await (box.connect(session.serve) if rollout.agent.in_box else session.listen())
@@ -177,6 +181,8 @@ def machinery_failure(report: AgentReport, session: Session) -> Score | None:
     """A missing score when the agent was let down, None when its work can be judged."""
     if session.auth_failed:
         return Score.missing(Cause.AUTH, "the model's endpoint refused the key")
+    if session.cache_missed:
+        return Score.missing(Cause.MODEL, "a reply is not in the cache, and --cache replay-only asks no model")
     if _model_failed(session):
         status = f" {session.last_status}" if session.last_error is CallError.STATUS else ""
         return Score.missing(Cause.MODEL, f"the last model call failed: {session.last_error}{status}")
@@ -216,7 +222,7 @@ def spending_of(session: Session | None, model: Model) -> Spending:
         input_tokens=session.usage.input,
         output_tokens=session.usage.output,
         uncounted_calls=session.calls_without_usage,
-        cost=None if session.calls_without_usage else cost_of(session.usage, model),
+        cost=None if session.calls_without_usage else cost_of(session.charged, model),
     )
 
 

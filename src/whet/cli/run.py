@@ -29,6 +29,9 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in --out; what is done is not repeated.")
     ] = False,
+    cache: Annotated[
+        str, typer.Option(help="Use of recorded replies: off, read, write (read and add), or replay-only (no network).")
+    ] = "off",
     as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON lines.")] = False,
 ) -> None:
     """Run agents on tasks, record every model call and score the work."""
@@ -53,6 +56,7 @@ def run(
         concurrency=concurrency or defaults.concurrency,
         sandbox=sandbox or defaults.sandbox or "bubblewrap",
         resume=resume,
+        cache=cache,
     )
     if request.sandbox == "local":
         typer.echo("sandbox 'local' isolates nothing: agents run as you, with your files and network", err=True)

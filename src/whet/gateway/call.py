@@ -2,11 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from whet.exchange import CallError, Exchange, Headers
+from whet.gateway.cache import Replay, Replayed
 from whet.gateway.crossing import crossing
 from whet.gateway.delivery import Delivery, Head
 from whet.gateway.dialects import DIALECTS, Dialect
@@ -48,6 +49,8 @@ TOLD_TO_AGENT = {
     CallError.CUT: (502, "The model's reply broke off."),
     CallError.MALFORMED: (502, "The model's reply could not be read."),
     CallError.AUTH: (403, "The model refused the credentials."),
+    # As with every refusal of ours, a status that no agent's program takes for a passing failure.
+    CallError.NOT_CACHED: (400, "There is no recorded reply to this request, and no model may be asked."),
     CallError.SEALED: (403, "This key is no longer valid."),
 }
 """What an agent is told when there is no reply of the model that it could be given."""
@@ -79,8 +82,9 @@ class Call:
         model: Model,
         upstream: Upstream,
         for_agent: Redactor,
-        commit: Callable[[Exchange], Awaitable[None]],
+        commit: Callable[[Exchange], Awaitable[Exchange]],
         know_secret: Callable[..., None],
+        replay: Replay | None,
     ) -> None:
         self.delivery = Delivery()
         self._session = session
@@ -89,6 +93,7 @@ class Call:
         self._front = request.dialect
         self._back = DIALECTS[model.dialect]
         self._crossing = crossing(request.dialect, request.path, request.body, model)
+        self._question = replay.ask(self._crossing.path, self._crossing.body) if replay else None
         self._model = model
         self._upstream = upstream
         self._for_agent = for_agent
@@ -119,11 +124,14 @@ class Call:
         try:
             failure = await self._receive()
             response = b"".join(self._received.chunks)
-            error = failure or self._verdict(response) or (CallError.HUNG_UP if self._hung_up else None)
+            wrong = failure or self._verdict(response)
+            error = wrong or (CallError.HUNG_UP if self._hung_up else None)
             self._know_secret(self._received.token)
             self._failed = error not in {None, CallError.HUNG_UP}
-            await self._commit(self._exchange(response, error))
+            recorded = await self._commit(self._exchange(response, error))
             self._release(response, error)
+            if self._question is not None:
+                await self._question.settle(recorded, good=wrong is None)
         except NotRecordedError:
             self._refuse(500, "The reply could not be recorded.")
         finally:
@@ -165,14 +173,7 @@ class Call:
     async def _receive(self) -> CallError | None:
         """Receive the reply, passing on all but its end. Says what prevented it from being complete."""
         try:
-            async with self._upstream.send(
-                self._model,
-                self._crossing.path,
-                self._headers_for_model(),
-                self._crossing.body,
-                self._received,
-                affinity=self._session,
-            ) as incoming:
+            async with self._reply() as incoming:
                 if self._received.streamed:
                     await self._pass_on(incoming)
                 else:
@@ -190,6 +191,23 @@ class Call:
                 self._alive.cancel()
         return None
 
+    @asynccontextmanager
+    async def _reply(self) -> AsyncIterator[Incoming | Replayed]:
+        """The reply on its way in: out of the cache, or else from the model."""
+        replayed = await self._question.replayed(self._received) if self._question else None
+        if replayed is not None:
+            yield replayed
+            return
+        async with self._upstream.send(
+            self._model,
+            self._crossing.path,
+            self._headers_for_model(),
+            self._crossing.body,
+            self._received,
+            affinity=self._session,
+        ) as incoming:
+            yield incoming
+
     def _keep_alive(self) -> None:
         """The model is silent: open the stream, so that no agent gives up on a call that is under way."""
         if not self.delivery.begun:
@@ -197,7 +215,7 @@ class Call:
         self.delivery.put(KEEP_ALIVE)
         self._alive = asyncio.get_running_loop().call_later(KEEP_ALIVE_SEC, self._keep_alive)
 
-    async def _pass_on(self, incoming: Incoming) -> None:
+    async def _pass_on(self, incoming: Incoming | Replayed) -> None:
         if not self.delivery.begun:
             self.delivery.begin(Head(200, self._headers_for_agent() | STREAM_HEADERS))
         framer = EventFramer()

@@ -7,6 +7,7 @@ from typing import Self
 
 from whet.errors import UserError, did_you_mean
 from whet.exchange import Recorder
+from whet.gateway.cache import ReplyCache
 from whet.gateway.dialects import DIALECTS
 from whet.gateway.limits import Limits, Meter
 from whet.gateway.model import Model
@@ -25,9 +26,15 @@ class Gateway:
 
     _upstream: Upstream
 
-    def __init__(self, redactor: Redactor, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        redactor: Redactor,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        cache: ReplyCache | None = None,
+    ) -> None:
         """`limits` are for all sessions together."""
         self._redactor = redactor
+        self._cache = cache
         self._meter = Meter(limits)
         # Whoever opened a session closes it and lets go of it; only those that are left over are closed here.
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -48,12 +55,16 @@ class Gateway:
         model: Model,
         record: Recorder,
         limits: Limits = Limits(),  # noqa: B008 - frozen
+        sample: int = 0,
     ) -> Session:
-        """A session for one rollout. It answers on the sockets that it is given with `serve` or `listen`."""
+        """A session for one rollout. It answers on the sockets that it is given with `serve` or `listen`.
+
+        Sessions of the same sample number find the same replies in the cache.
+        """
         if model.dialect not in DIALECTS:
             hint = did_you_mean(model.dialect, DIALECTS)
             raise UserError(f"model '{model.name}': key 'dialect' is '{model.dialect}'; {hint}")
         meters = (Meter(limits), self._meter)
-        session = Session(session_id, model, record, self._redactor, self._upstream, meters)
+        session = Session(session_id, model, record, self._redactor, self._upstream, meters, self._cache, sample)
         self._sessions.add(session)
         return session

@@ -7,7 +7,9 @@ import time
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+from whet.errors import UserError
 from whet.exchange import CallError, Exchange, Headers, Recorder, Usage
+from whet.gateway.cache import Replay, ReplyCache
 from whet.gateway.call import Call, NotRecordedError, Request
 from whet.gateway.limits import LimitError, Meter
 from whet.gateway.model import Model
@@ -22,7 +24,7 @@ logger = logging.getLogger(__name__)
 SECRET_HEADERS = frozenset(
     {"authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key", "x-goog-api-key"}
 )
-WITHOUT_TOKENS = frozenset({CallError.REFUSED, CallError.STATUS, CallError.AUTH})
+WITHOUT_TOKENS = frozenset({CallError.REFUSED, CallError.STATUS, CallError.AUTH, CallError.NOT_CACHED})
 """Calls that ended so used no tokens; of all others without a count, the usage is unknown."""
 SHUTDOWN_SEC = 5.0
 BACKLOG = 1024
@@ -39,6 +41,8 @@ class Session:
         redactor: Redactor,
         upstream: Upstream,
         meters: tuple[Meter, ...],
+        cache: ReplyCache | None,
+        sample: int,
     ) -> None:
         self.id = session_id
         self.model = model
@@ -47,6 +51,8 @@ class Session:
         self.answered = 0
         """How many calls went well."""
         self.usage = Usage()
+        self.charged = Usage()
+        """Of the usage, what was not replayed."""
         self.calls_without_usage = 0
         """How many calls may have used tokens that `usage` does not count."""
         self.last_error: CallError | None = None
@@ -54,14 +60,17 @@ class Session:
         self.last_status: int | None = None
         self.auth_failed = False
         """The model's endpoint refused the provider's key."""
+        self.cache_missed = False
+        """A call failed because its reply is not in the cache, and no model may be asked."""
         self.record_error: Exception | None = None
-        """Why an exchange could not be committed."""
+        """Why an exchange could not be committed, or the cache not be used."""
         self.closed = False
 
         self._record = record
         self._upstream = upstream
         self._meters = meters
         self._redactor = redactor.also(self.secret, model.key or "")
+        self._replay = Replay(cache, model, sample, self._redactor.bytes) if cache else None
         addresses = [(url, urlsplit(url)) for url in model.urls]
         self._for_agent = self._redactor.also(
             *(part for url, address in addresses for part in (url, address.netloc, address.hostname or ""))
@@ -109,6 +118,7 @@ class Session:
             for_agent=self._for_agent,
             commit=self._commit,
             know_secret=self.know_secret,
+            replay=self._replay,
         )
         for meter in self._meters:
             meter.admit()
@@ -169,28 +179,34 @@ class Session:
         await self._http.shutdown(SHUTDOWN_SEC)
         await asyncio.gather(*(listener.wait_closed() for listener in self._listeners))
 
-    async def _commit(self, exchange: Exchange) -> None:
+    async def _commit(self, exchange: Exchange) -> Exchange:
         self._count(exchange)
-        await self._keep(exchange)
+        return await self._keep(exchange)
 
     def know_secret(self, *secrets: str) -> None:
         """Mask these too, from now on, in all that is recorded."""
         self._redactor = self._redactor.also(*secrets)
 
-    async def _keep(self, exchange: Exchange) -> None:
+    async def _keep(self, exchange: Exchange) -> Exchange:
+        """Record an exchange; it is returned as it was recorded."""
+        redacted = self._redacted(exchange)
         try:
-            await self._record(self._redacted(exchange))
+            await self._record(redacted)
         except Exception as error:
             self.record_error = error
             raise NotRecordedError from error
+        return redacted
 
     def _count(self, exchange: Exchange) -> None:
         self.answered += exchange.error is None
         self.last_error, self.last_status = exchange.error, exchange.status
-        spent = cost(exchange.usage, self._price) if exchange.usage and self._price else None
+        charged = Usage() if exchange.replayed else exchange.usage
+        spent = cost(charged, self._price) if charged and self._price else None
         for meter in self._meters:
             meter.settle(exchange.usage, spent)
+        self.charged += charged or Usage()
         self.auth_failed = self.auth_failed or exchange.error is CallError.AUTH
+        self.cache_missed = self.cache_missed or exchange.error is CallError.NOT_CACHED
         if exchange.usage is not None:
             self.usage += exchange.usage
         elif exchange.error not in WITHOUT_TOKENS:
@@ -216,5 +232,10 @@ class Session:
 
     def _call_ended(self, task: asyncio.Task[None]) -> None:
         del self._under_way[task]
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, UserError):
+            self.record_error = error
+        elif error is not None:
             logger.error("a model call of session %s failed", self.id, exc_info=error)

@@ -184,6 +184,12 @@ def model_secrets(name: str, model: ModelConfig, env: Mapping[str, str]) -> list
     ]
 
 
+def never_called(model: ModelConfig, env: Mapping[str, str]) -> ModelConfig:
+    """A model whose replies are all on record: it needs neither a key nor a login. A key that is there is masked."""
+    key_env = model.key_env if model.key_env and env.get(model.key_env) else None
+    return model.model_copy(update={"key_env": key_env, "auth": "key" if model.auth == "azure" else model.auth})
+
+
 @asynccontextmanager
 async def open_model(name: str, model: ModelConfig, env: Mapping[str, str] = os.environ) -> AsyncIterator[Model]:
     """The model as the gateway calls it. A scripted one is served as long as the context lasts."""

@@ -40,7 +40,8 @@ class Plan:
     def rollout(self, row: RolloutRow) -> Rollout:
         """What a row of the plan stands for."""
         skill = next((skill for skill in self.skills if skill and skill.digest == row.skill), None)
-        return Rollout(row.id, self.tasks[row.task], self.agents[row.agent], self.models[row.model], skill)
+        task, agent, model = self.tasks[row.task], self.agents[row.agent], self.models[row.model]
+        return Rollout(row.id, task, agent, model, skill, row.sample)
 
     def task_rows(self) -> list[TaskRow]:
         return [TaskRow(task.id, task.digest, task.origin, _public(task)) for task in self.tasks.values()]

@@ -14,7 +14,8 @@ from whet.errors import UserError
 from whet.gateway import Gateway
 from whet.redact import Redactor
 from whet.rollout import Workshop
-from whet.runs.config import Config, model_config, model_secrets, open_model
+from whet.runs.cache import CacheUse, cache_use, open_cache
+from whet.runs.config import Config, model_config, model_secrets, never_called, open_model
 from whet.runs.plan import Plan, check_tasks
 from whet.runs.scheduler import Ended, open_run, run_plan
 from whet.runs.store import Store
@@ -37,6 +38,7 @@ class Request:
     concurrency: int = 4
     sandbox: str = DEFAULT
     resume: bool = False
+    cache: str = CacheUse.OFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,9 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
     agents = {name: agent_named(name, config.agents) for name in request.agents}
     skills = _read_skills(request)
     model_configs = {name: model_config(name, config) for name in request.models}
+    use = cache_use(request.cache)
+    if use is CacheUse.REPLAY_ONLY:
+        model_configs = {name: never_called(model, env) for name, model in model_configs.items()}
     known = [secret for name, model in model_configs.items() for secret in model_secrets(name, model, env)]
     redactor = Redactor([*known, *secrets_in(env)])
     await sandbox.check()
@@ -68,6 +73,7 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
         # Most runs are resumed because they were killed.
         await asyncio.to_thread(remove_stale)
     async with AsyncExitStack() as open_until_done:
+        cache = await open_until_done.enter_async_context(open_cache(use, env))
         models = {
             name: await open_until_done.enter_async_context(open_model(name, model, env))
             for name, model in model_configs.items()
@@ -77,7 +83,7 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
         pending = open_run(request.out, plan, resume=request.resume, about=about)
         with Store.open_read(request.out) as store:
             watch(Started(request.out, sandbox.name, len(plan.rows()), len(pending), tally(store)))
-        gateway = await open_until_done.enter_async_context(Gateway(redactor))
+        gateway = await open_until_done.enter_async_context(Gateway(redactor, cache=cache))
         workshop = Workshop(sandbox, gateway, redactor, env)
         await run_plan(request.out, plan, pending, workshop, request.concurrency, watch)
 

@@ -1,4 +1,4 @@
-"""The official SDKs behind one face: a conversation in the words of the tests, and what came back in the SDK's own types.
+"""The official SDKs behind one face: a conversation in the tests' words, and what came back in the SDK's own types.
 
 A `Front` is one dialect as an agent speaks it. Its SDK comes in a sync and an async form that differ only in who waits.
 """
@@ -60,8 +60,17 @@ class Result:
     failed: bool = False
 
 
+@dataclass(frozen=True)
+class Stops:
+    """An SDK's words for why the model stopped."""
+
+    tools: str
+    end: str
+    length: str
+
+
 class FailedStreamError(Exception):
-    """The stream ended with an event that tells of an error. Only the SDK for responses leaves it to its user to look."""
+    """The last event of the stream tells of an error. Only the SDK for responses leaves it to its user to look."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,7 @@ class Failures:
     """An error after the beginning of the reply."""
     bad_request: type[Exception]
     refused_key: type[Exception]
+    not_found: type[Exception]
     rate_limit: type[Exception]
     server: type[Exception]
 
@@ -82,8 +92,7 @@ class Front(Protocol):
     name: str
     tells_failures: bool
     """Whether a tool's result can say that it is an error."""
-    stops: dict[str, str]
-    """The SDK's words for the stops `tools`, `end` and `length`."""
+    stops: Stops
     failures: Failures
 
     def client(self, url: str, key: str, *, sync: bool) -> Any: ...
@@ -125,10 +134,10 @@ async def ask(front: Front, client: Any, conversation: Conversation, *, stream: 
 
 
 async def _received(stream: AsyncIterator[Any]) -> list[Any]:
-    events = []
+    events: list[Any] = []
     try:
         async for event in stream:
-            events.append(event)
+            events.append(event)  # noqa: PERF401 - what came before a break is needed
     except openai.APIConnectionError as error:
         # The connection is broken off after the event that tells of a failure.
         if events and isinstance(events[-1], ResponseFailedEvent) and (told := events[-1].response.error):
@@ -151,6 +160,7 @@ _OPENAI_FAILURES = Failures(
     in_stream=openai.APIError,
     bad_request=openai.BadRequestError,
     refused_key=openai.AuthenticationError,
+    not_found=openai.NotFoundError,
     rate_limit=openai.RateLimitError,
     server=openai.InternalServerError,
 )
@@ -159,7 +169,7 @@ _OPENAI_FAILURES = Failures(
 class Chat:
     name = "chat"
     tells_failures = False
-    stops = {"tools": "tool_calls", "end": "stop", "length": "length"}
+    stops = Stops("tool_calls", "stop", "length")
     failures = _OPENAI_FAILURES
     client = staticmethod(_openai_client)
 
@@ -202,13 +212,13 @@ class Chat:
         state: ChatCompletionStreamState[Any] = ChatCompletionStreamState()
         for chunk in events:
             state.handle_chunk(chunk)
-        return self.whole(state.get_final_completion())
+        return self.whole(state.current_completion_snapshot)
 
 
 class Responses:
     name = "responses"
     tells_failures = False
-    stops = {"tools": "completed", "end": "completed", "length": "incomplete: max_output_tokens"}
+    stops = Stops("completed", "completed", "incomplete: max_output_tokens")
     failures = replace(_OPENAI_FAILURES, in_stream=FailedStreamError)
     client = staticmethod(_openai_client)
 
@@ -255,11 +265,12 @@ class Responses:
 class Messages:
     name = "messages"
     tells_failures = True
-    stops = {"tools": "tool_use", "end": "end_turn", "length": "max_tokens"}
+    stops = Stops("tool_use", "end_turn", "max_tokens")
     failures = Failures(
         in_stream=anthropic.APIError,
         bad_request=anthropic.BadRequestError,
         refused_key=anthropic.AuthenticationError,
+        not_found=anthropic.NotFoundError,
         rate_limit=anthropic.RateLimitError,
         server=anthropic.InternalServerError,
     )
@@ -328,17 +339,18 @@ class Messages:
 class Gemini:
     name = "gemini"
     tells_failures = True
-    stops = {"tools": "STOP", "end": "STOP", "length": "MAX_TOKENS"}
+    stops = Stops("STOP", "STOP", "MAX_TOKENS")
     failures = Failures(
         in_stream=genai_errors.APIError,
         bad_request=genai_errors.ClientError,
         refused_key=genai_errors.ClientError,
+        not_found=genai_errors.ClientError,
         rate_limit=genai_errors.ClientError,
         server=genai_errors.ServerError,
     )
 
     def client(self, url: str, key: str, *, sync: bool) -> Any:
-        # Left to itself, it uses a session of aiohttp in a way that warns, and leaves connections of broken streams open.
+        # Left to itself it uses aiohttp, in a way that warns and that leaves the connections of broken streams open.
         options = types.HttpOptions(base_url=url, async_client_args={"transport": httpx2.AsyncHTTPTransport()})
         return genai.Client(api_key=key, http_options=options)
 

@@ -59,19 +59,19 @@ async def test_a_conversation_with_tools_and_a_picture(
     assert (first.text, first.thinking) == (LOOK.text, LOOK.thinking)
     assert [(call.name, call.arguments) for call in first.calls] == _asked_for(LOOK)
     assert len({call.id for call in first.calls}) == 2
-    assert first.stop == front.stops["tools"]
+    assert first.stop == front.stops.tools
     results = [Result(first.calls[0], LISTING), Result(first.calls[1], MISSING, failed=True)]
     conversation = front.go_on(conversation, first, results)
 
     second = await world.stage.ask(front, back, conversation, stream=stream, sync=sync)
     assert (second.text, second.thinking) == ("", "")
     assert [(call.name, call.arguments) for call in second.calls] == _asked_for(AGAIN)
-    assert second.stop == front.stops["tools"]
+    assert second.stop == front.stops.tools
     conversation = front.go_on(conversation, second, [Result(second.calls[0], NOTHING)])
 
     third = await world.stage.ask(front, back, conversation, stream=stream, sync=sync)
     assert (third.text, third.calls) == (FOUND.text, ())
-    assert third.stop == front.stops["end"]
+    assert third.stop == front.stops.end
 
     replies = [(first, LOOK), (second, AGAIN), (third, FOUND)]
     for (said, played), exchange in zip(replies, records.exchanges, strict=True):
