@@ -72,6 +72,12 @@ def test_media_that_lie_elsewhere_are_refused(part: dict[str, Any]) -> None:
         refuse_remote_media(json.dumps({"messages": [{"role": "user", "content": [part]}]}).encode())
 
 
+@pytest.mark.parametrize("url", [r'"url":"https:\/\/x"', r'"url":"\u0068ttps://x"', r'"\u0075rl":"https://x"'])
+def test_escapes_hide_no_address(url: str) -> None:
+    with pytest.raises(ValueError, match="Media must be part of the request"):
+        refuse_remote_media(f'{{"messages":[{{"content":[{{"image_url":{{{url}}}}}]}}]}}'.encode())
+
+
 def test_talk_of_addresses_and_inline_media_pass() -> None:
     text = 'see https://example.org and {"url": "https://example.org"}'
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
