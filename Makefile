@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench-rollout bench-store setup clean
+.PHONY: demo test lint bench-gateway bench-rollout bench-store setup clean
 
 demo: setup
 	@$(BIN)/whet tasks check examples/tasks
@@ -17,6 +17,9 @@ lint: setup
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench-gateway: setup
+	$(BIN)/python tests/bench/gateway.py
 
 bench-rollout: setup
 	$(BIN)/python tests/bench/rollout.py
