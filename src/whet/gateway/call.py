@@ -187,8 +187,9 @@ class Call:
             return CallError.HUNG_UP if self._hung_up and not self._sealed else CallError.SEALED
         finally:
             self._receiving = False
-            if self._alive is not None:
-                self._alive.cancel()
+            for timer in (self._alive, self._drain):
+                if timer is not None:
+                    timer.cancel()
         return None
 
     @asynccontextmanager

@@ -28,6 +28,8 @@ WITHOUT_TOKENS = frozenset({CallError.REFUSED, CallError.STATUS, CallError.AUTH,
 """Calls that ended so used no tokens; of all others without a count, the usage is unknown."""
 SHUTDOWN_SEC = 5.0
 BACKLOG = 1024
+UNCLAIMED = 16
+"""Ended calls that are kept for an agent that hung up; each holds its request and its reply."""
 
 
 class Session:
@@ -101,7 +103,7 @@ class Session:
         request that makes no sense, LimitError when no more may be spent.
         """
         assert not self.closed
-        self._undelivered = [call for call in self._undelivered if not call.delivered]
+        self._undelivered = _still_wanted(self._undelivered)
         for call in self._undelivered:
             if call.is_retried_by(request):
                 return call
@@ -239,3 +241,10 @@ class Session:
             self.record_error = error
         elif error is not None:
             logger.error("a model call of session %s failed", self.id, exc_info=error)
+
+
+def _still_wanted(calls: list[Call]) -> list[Call]:
+    """The calls that the agent may ask for again: those under way, and the last ones that ended without it."""
+    waiting = [call for call in calls if not call.delivered]
+    forgotten = [call for call in waiting if call.task.done()][:-UNCLAIMED]
+    return [call for call in waiting if call not in forgotten]
