@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from whet.gateway.call import JSON, Request
 from whet.gateway.delivery import Delivery
@@ -87,6 +87,9 @@ async def _answer(session: "Session", request: web.BaseRequest) -> web.StreamRes
 
 async def _body(request: web.BaseRequest) -> bytes:
     """The body as the agent meant it. ValueError when it cannot be decompressed."""
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.version >= HttpVersion11:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the reply has not begun
     body = await request.read()
     encoding = request.headers.get("Content-Encoding")
     if encoding is None:

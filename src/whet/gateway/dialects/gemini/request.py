@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from whet.gateway.dialects.gemini.fields import a_list, a_string, bounded, fields, others
+from whet.gateway.dialects.gemini.fields import a_list, a_string, an_object, bounded, fields, others
 from whet.gateway.dialects.gemini.parts import (
     SKIP_VALIDATION,
     CallIds,
@@ -112,9 +112,9 @@ def write_request(request: Request) -> tuple[bytes, tuple[str, ...]]:
 
 @bounded()
 def count_reply(body: bytes) -> bytes:
-    """The answer to a countTokens call: an estimate by length. ValueError when the body is not JSON."""
+    """The answer to a countTokens call: an estimate by length. ValueError when the body is no JSON object."""
     characters, pictures = 0, 0
-    left = [msgspec.json.decode(body)]
+    left: list[Any] = [an_object(msgspec.json.decode(body), "the request")]
     while left:
         match left.pop():
             case str(text):
