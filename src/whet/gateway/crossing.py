@@ -11,6 +11,9 @@ from whet.gateway.dialects import DIALECTS, Dialect
 from whet.gateway.dialects.neutral import End, Event, disassemble
 from whet.gateway.guards import provider_tools, refuse_remote_media
 from whet.gateway.model import Model
+from whet.gateway.sse import data_lines
+
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Crossing(Protocol):
@@ -70,10 +73,14 @@ class Straight:
         self._dialect = dialect
 
     def feed(self, event: bytes) -> tuple[bytes, bool]:
+        # An agent's program would fall over what is no JSON.
+        for data in data_lines(event):
+            if not _is_object(data) and data.strip() != b"[DONE]":
+                raise ValueError("An event of the reply is no JSON object.")
         return event, self._dialect.finishes(event)
 
     def finish(self, rest: bytes) -> tuple[bytes, bool]:
-        return rest, self._dialect.finishes(rest)
+        return self.feed(rest)
 
     def whole(self, response: bytes) -> bytes:
         return response
@@ -153,10 +160,10 @@ class Captured(Translated):
         return self._rendered(list(disassemble(self._back.read_reply(response))))[0]
 
 
-def _is_object(response: bytes) -> bool:
+def _is_object(data: bytes) -> bool:
     try:
-        msgspec.json.decode(response, type=dict[str, msgspec.Raw])
-    except ValueError:
+        _OBJECT.decode(data)
+    except (ValueError, RecursionError):
         return False
     return True
 
