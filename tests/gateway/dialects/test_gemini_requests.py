@@ -146,7 +146,8 @@ def test_whatever_is_sent_is_read_or_refused_with_a_value_error(document: Any) -
     body = msgspec.json.encode(document)
     with suppress(ValueError):
         gemini.write_request(gemini.read_request(body, PATH))
-    gemini.count_reply(body)
+    with suppress(ValueError):
+        gemini.count_reply(body)
 
 
 @pytest.mark.parametrize(
