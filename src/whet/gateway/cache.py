@@ -82,7 +82,7 @@ class Question:
         received.upstream = CACHE
         if reply is None:
             raise UpstreamError(CallError.NOT_CACHED)
-        received.status, received.headers = reply.status, reply.headers
+        received.begin(reply.status, reply.headers)
         return Replayed(reply.body, received)
 
     async def settle(self, exchange: Exchange, *, good: bool) -> None:

@@ -27,7 +27,8 @@ class Meter:
     """Counts what is spent, and says which limit is reached. A call counts from when it is admitted."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        by_name = ((field.name, getattr(limits, field.name)) for field in fields(limits))
+        self._limits = {name: limit for name, limit in by_name if limit is not None}
         self._turns = 0
         self._under_way = 0
         self._usage = Usage()
@@ -52,10 +53,13 @@ class Meter:
     def settle(self, usage: Usage | None, cost: float | None) -> None:
         """Count what an admitted call cost."""
         self._under_way -= 1
-        self._usage += usage or Usage()
+        if usage is not None:
+            self._usage += usage
         self._cost += cost or 0.0
 
     def _reached(self, seconds: float) -> str | None:
+        if not self._limits:
+            return None
         usage = self._usage
         spent = Limits(
             turns=self._turns,
@@ -66,11 +70,7 @@ class Meter:
             seconds=seconds,
             concurrency=self._under_way,
         )
-        for field in fields(Limits):
-            limit, now = getattr(self._limits, field.name), getattr(spent, field.name)
-            if limit is not None and now >= limit:
-                return field.name
-        return None
+        return next((name for name, limit in self._limits.items() if getattr(spent, name) >= limit), None)
 
 
 class LimitError(Exception):

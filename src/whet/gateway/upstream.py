@@ -54,11 +54,18 @@ class Received:
     """A token that the call was sent with. Like a key, it must not be recorded."""
     status: int | None = None
     headers: Headers = ()
+    streamed: bool = False
+    """The reply is good, and comes as server-sent events."""
     chunks: list[bytes] = field(default_factory=list)
     first_byte: float | None = None
     arrivals: list[tuple[float, int]] = field(default_factory=list)
     """Seconds since the call began, and bytes received by then, for each piece of the reply that answered."""
     began: float = field(default_factory=time.monotonic)
+
+    def begin(self, status: int, headers: Headers) -> None:
+        """A reply begins so."""
+        self.status, self.headers = status, headers
+        self.streamed = self.succeeded and is_event_stream(headers)
 
     def take(self, chunk: bytes) -> None:
         """Keep a piece of the reply."""
@@ -73,10 +80,6 @@ class Received:
     @property
     def failed(self) -> bool:
         return self.status is not None and not self.succeeded
-
-    @property
-    def streamed(self) -> bool:
-        return self.succeeded and is_event_stream(self.headers)
 
 
 class Incoming:
@@ -200,7 +203,9 @@ class Upstream:
 
         Calls of the same affinity go to the same endpoint as long as it is healthy.
         """
-        pool = self._pools.setdefault(model, Pool(model, self._clock))
+        pool = self._pools.get(model)
+        if pool is None:
+            pool = self._pools[model] = Pool(model, self._clock)
         sent = await self._headers(model, headers, received)
         endpoint = pool.first(affinity)
         while True:
@@ -208,8 +213,7 @@ class Upstream:
                 response = await self._attempt(model, endpoint, path, sent, body, received)
                 if response is not None:
                     with closing(response), endpoint.blamed_for_a_broken_body():
-                        received.status = response.status
-                        received.headers = tuple(response.headers.items())
+                        received.begin(response.status, tuple(response.headers.items()))
                         yield Incoming(response.content, model, received)
                     return
             failed, endpoint = endpoint, pool.after(endpoint)
