@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from whet import __version__
-from whet.cli import clean, gateway, run, runs, scripted, show, tasks
+from whet.cli import agents, clean, gateway, run, runs, scripted, show, tasks
 from whet.errors import UserError
 
 app = typer.Typer(
@@ -19,7 +19,8 @@ app.command("run")(run.run)
 app.command("runs")(runs.runs)
 app.command("show")(show.show)
 app.add_typer(tasks.app, name="tasks")
-app.command("gateway")(gateway.gateway)
+app.add_typer(agents.app, name="agents")
+app.add_typer(gateway.app, name="gateway")
 app.command("scripted")(scripted.scripted)
 app.command("clean")(clean.clean)
 

@@ -1,4 +1,4 @@
-"""`whet gateway`: the gateway on its own, for any client."""
+"""`whet gateway`: the gateway on its own, for any client; and the variables that point a client at it."""
 
 import time
 from pathlib import Path
@@ -7,56 +7,109 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from whet.exchange import Exchange
-    from whet.runs.standalone import Listening
+    from whet.rollout import Spending
+    from whet.runs.announced import Announcement
+
+app = typer.Typer(invoke_without_command=True)
 
 
+@app.callback()
 def gateway(
+    context: typer.Context,
     model: Annotated[str | None, typer.Option(help="Model of whet.toml, or 'scripted:FILE'.")] = None,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.", min=0, max=65535)] = 8300,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 for a free one.", min=0, max=65535)] = 8300,
     out: Annotated[Path | None, typer.Option(help="Run folder; by default a new one under runs/.")] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Serve Prometheus metrics at this port on 127.0.0.1.", min=0, max=65535)
+    ] = None,
+    cache: Annotated[str, typer.Option(help="Replies of earlier calls: off, read, write or replay-only.")] = "off",
 ) -> None:
-    """Record any client's model calls: point it at the address that is printed, and watch them arrive."""
+    """Record any client's model calls: point it at the gateway, and watch them arrive."""
+    if context.invoked_subcommand is not None:
+        return
     from whet.cli.loop import run_async
     from whet.cli.run import new_folder
+    from whet.cli.tables import terminal
     from whet.errors import UserError
+    from whet.runs.cache import cache_use
     from whet.runs.config import find_config, read_config
-    from whet.runs.standalone import stand_alone
+    from whet.runs.standalone import Request, stand_alone
 
     config = read_config(find_config(Path.cwd()))
     name = model or config.defaults.model
     if name is None:
         raise UserError("--model is missing; expected it here, or 'model' under [defaults] in whet.toml")
-    run_async(stand_alone(name, config, out or new_folder(), port, _started, _print))
+    request = Request(name, out or new_folder(), port, metrics_port, cache_use(cache))
+    run_async(stand_alone(request, config, LiveView(terminal(), request.out)))
 
 
-def _started(listening: "Listening") -> None:
-    typer.echo(f"recording to {listening.folder}; Ctrl-C ends it. For your client:")
-    for line in _environment(listening):
-        typer.echo(f"  export {line}")
+@app.command("env")
+def env(
+    agent: Annotated[
+        str | None, typer.Option(help="Program that is to call the gateway, such as claude-code; by default any.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the gateway, when several run.")] = None,
+) -> None:
+    """Print what points a program at the gateway that runs: eval "$(whet gateway env --agent claude-code)"."""
+    import os
+
+    from whet.gateway.clients import any_client, recipe_for
+    from whet.runs.announced import find
+
+    address = find(port, os.environ).address
+    recipe = any_client(address) if agent is None else recipe_for(agent, address)
+    typer.echo(recipe.shell(), nl=False)
 
 
-def _environment(listening: "Listening") -> list[str]:
-    """The variables by which clients of all dialects find the gateway."""
-    return [
-        f"OPENAI_BASE_URL={listening.url}/v1",
-        f"OPENAI_API_KEY={listening.secret}",
-        f"ANTHROPIC_BASE_URL={listening.url}",
-        f"ANTHROPIC_API_KEY={listening.secret}",
-        f"GOOGLE_GEMINI_BASE_URL={listening.url}",
-        f"GEMINI_API_KEY={listening.secret}",
-        f"MODEL={listening.model}",
-    ]
+class LiveView:
+    """A line for each exchange as it arrives, and one in the end."""
 
+    def __init__(self, console: "Console", folder: Path) -> None:
+        self._console = console
+        self._folder = folder
 
-def _print(exchange: "Exchange") -> None:
-    usage, error = exchange.usage, exchange.error
-    tokens = f"{usage.input}+{usage.output} tokens" if usage else "tokens unknown"
-    first = f", first byte {exchange.first_byte - exchange.started:.2f} s" if exchange.first_byte else ""
-    who = f"  {exchange.speaker.kind}" if exchange.speaker else ""
-    notes = "".join(f"  [{note}]" for note in ((error.value,) if error else ()) + exchange.warnings)
-    clock = time.strftime("%H:%M:%S", time.localtime(exchange.ended))
-    took = f"{exchange.ended - exchange.started:.2f} s{first}"
-    typer.echo(
-        f"{clock}  {exchange.index:>4}  {exchange.dialect}  {exchange.status or '-'}  {tokens}  {took}{who}{notes}"
-    )
+    def started(self, gateway: "Announcement", metrics_url: str | None) -> None:
+        from whet.gateway.clients import RECIPES
+
+        self._say(f"{gateway.url} serves {gateway.model}; recording to {self._folder}; Ctrl-C ends it")
+        if metrics_url is not None:
+            self._say(f"metrics at {metrics_url}")
+        self._say('in the terminal of your client:  eval "$(whet gateway env)"')
+        self._say(f"or, with --agent, for: {', '.join(RECIPES)}")
+
+    def on(self, exchange: "Exchange", cost: float | None) -> None:
+        from rich.text import Text
+
+        from whet.cli.tables import money, thousands
+
+        usage, error = exchange.usage, exchange.error
+        tokens = f"{thousands(usage.input)}+{thousands(usage.output)}" if usage else "-"
+        first = f"{exchange.first_byte - exchange.started:.2f}" if exchange.first_byte else "-"
+        cells = [
+            time.strftime("%H:%M:%S", time.localtime(exchange.ended)),
+            f"{exchange.index:>4}",
+            f"{exchange.dialect:<9}",
+            f"{exchange.status or '-':>3}",
+            f"{tokens:>13} tokens",
+            f"{first:>6}/{exchange.ended - exchange.started:.2f} s",
+            *([money(cost)] if cost else []),
+            *([exchange.speaker.kind.value] if exchange.speaker else []),
+            *([error.value] if error else []),
+            *([f"lost: {', '.join(exchange.warnings)}"] if exchange.warnings else []),
+        ]
+        self._console.print(Text("  ".join(cells), style="red" if error else ""), soft_wrap=True)
+
+    def ended(self, spending: "Spending") -> None:
+        from whet.cli.tables import command, counted, money, thousands
+
+        tokens = f"{thousands(spending.input_tokens)}+{thousands(spending.output_tokens)} tokens"
+        calls = counted(spending.calls, "call", "calls")
+        self._say(f"{calls}, {tokens}, cost {money(spending.cost)}; {self._folder}")
+        self._say(f"  {command('show', str(self._folder), 'gateway')}")
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True)
+

@@ -48,10 +48,16 @@ def changed(body: bytes, changes: Mapping[str, bytes | None]) -> bytes:
 def declared_changes(fields: Mapping[str, bytes], model: Model) -> dict[str, bytes | None]:
     """What the model's configuration changes in a request of the model's dialect."""
     changes: dict[str, bytes | None] = dict.fromkeys(model.drop)
-    changes |= dict(model.set)
+    changes |= dict(model.set) | declared_name(fields, model)
     if model.max_tokens is not None:
         changes |= _clamped(fields, model.dialect, model.max_tokens)
     return changes
+
+
+def declared_name(fields: Mapping[str, bytes], model: Model) -> dict[str, bytes | None]:
+    """The model's name in place of another one: whatever is asked for, only the chosen model is called and paid."""
+    name = msgspec.json.encode(model.upstream_name)
+    return {"model": name} if fields.get("model", name) != name else {}
 
 
 def _clamped(fields: Mapping[str, bytes], dialect: str, most: int) -> dict[str, bytes | None]:

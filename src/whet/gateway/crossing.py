@@ -1,19 +1,27 @@
 """How a call crosses between an agent's dialect and a model's: as it is, or translated both ways while it streams."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
 
+from whet.gateway.arrays import InArray
 from whet.gateway.capture import asks_for_tokens, capture_changes
 from whet.gateway.changes import changed, declared_changes, top_level
-from whet.gateway.dialects import DIALECTS, Dialect
+from whet.gateway.dialects import DIALECTS, Dialect, gemini
 from whet.gateway.dialects.neutral import End, Event, disassemble
 from whet.gateway.guards import provider_tools, refuse_remote_media
 from whet.gateway.model import Model
 from whet.gateway.sse import data_lines
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+STREAM_HEADERS: Mapping[str, str] = MappingProxyType(
+    {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+)
+KEEP_ALIVE = b": still there\n\n"
 
 
 class Crossing(Protocol):
@@ -23,12 +31,20 @@ class Crossing(Protocol):
     """What is sent to the model."""
     path: str
     """Where to, below the endpoint's root."""
-    warnings: tuple[str, ...]
-    """What could not be carried over."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What could not be carried over."""
+        ...
+
     translated: bool
     """Whether the agent gets other bytes than the model sends."""
     streams: bool
     """Whether the agent wants the reply as a stream."""
+    stream_headers: Mapping[str, str]
+    """What such a stream begins with."""
+    keep_alive: bytes
+    """A piece of it that says nothing."""
 
     def feed(self, event: bytes) -> tuple[bytes, bool]:
         """One whole event of the model: what the agent gets for it, and whether that ends the reply."""
@@ -46,22 +62,33 @@ class Crossing(Protocol):
         """An error of the model, for the agent."""
         ...
 
+    def error_event(self, message: str) -> bytes:
+        """An error inside a stream that has begun."""
+        ...
+
 
 def crossing(front: Dialect, path: str, body: bytes, model: Model) -> Crossing:
     """The way of a call. ValueError when the request cannot be read."""
-    back = DIALECTS[model.dialect]
     try:
-        if model.capture != "none" and not asks_for_tokens(body):
-            return Captured(front, back, path, body, model)
-        return Straight(front, path, body, model) if front is back else Translated(front, back, path, body, model)
+        events = _in_events(front, path, body, model)
     except RecursionError as error:
         raise ValueError("The JSON of the request nests too deeply.") from error
+    return InArray(events) if front is DIALECTS["gemini"] and gemini.stream_as_array(path) else events
+
+
+def _in_events(front: Dialect, path: str, body: bytes, model: Model) -> Crossing:
+    """The way of a call whose reply, if it is a stream, is one of events."""
+    back = DIALECTS[model.dialect]
+    if model.capture != "none" and not asks_for_tokens(body):
+        return Captured(front, back, path, body, model)
+    return Straight(front, path, body, model) if front is back else Translated(front, back, path, body, model)
 
 
 class Straight:
     """Agent and model speak the same dialect: bytes go through as they are, but for declared changes."""
 
     translated = False
+    stream_headers, keep_alive = STREAM_HEADERS, KEEP_ALIVE
 
     def __init__(self, dialect: Dialect, path: str, body: bytes, model: Model) -> None:
         fields = top_level(body)
@@ -89,11 +116,15 @@ class Straight:
         # The provider's own words; a web page of some server in between is not his.
         return response if _is_object(response) else self._dialect.error_body(status, _no_words(status))
 
+    def error_event(self, message: str) -> bytes:
+        return self._dialect.error_event(message)
+
 
 class Translated:
     """Agent and model speak different dialects: both sides meet in the neutral form, event by event."""
 
     translated = True
+    stream_headers, keep_alive = STREAM_HEADERS, KEEP_ALIVE
 
     def __init__(self, front: Dialect, back: Dialect, path: str, body: bytes, model: Model) -> None:
         asked = front.read_request(body, path)
@@ -120,6 +151,9 @@ class Translated:
 
     def error(self, status: int, response: bytes) -> bytes:
         return self._front.error_body(status, _provider_words(response) or _no_words(status))
+
+    def error_event(self, message: str) -> bytes:
+        return self._front.error_event(message)
 
     def _rendered(self, events: list[Event]) -> tuple[bytes, bool]:
         ended = False

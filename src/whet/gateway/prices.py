@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from whet.exchange import Usage
+from whet.exchange import CallError, Exchange, Usage
 from whet.gateway.model import Model
 
 
@@ -43,6 +43,10 @@ _PRICES = MappingProxyType(
         "gemini-2.5-flash-lite": Price(0.10, 0.40),
     }
 )
+WITHOUT_TOKENS = frozenset(
+    {CallError.REFUSED, CallError.STATUS, CallError.AUTH, CallError.NOT_CACHED, CallError.REJECTED}
+)
+"""Calls that ended so used no tokens; of all others without a count, the usage is unknown."""
 _DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})$")
 
 
@@ -81,3 +85,10 @@ def cost(usage: Usage, price: Price) -> float:
         + usage.output * price.output
     )
     return microdollars / 1e6
+
+
+def cost_of(exchange: Exchange, price: Price | None) -> float | None:
+    """Dollars for one call; None when its tokens or their price are not known. What no model answered costs nothing."""
+    if exchange.replayed or exchange.error in WITHOUT_TOKENS:
+        return 0.0
+    return cost(exchange.usage, price) if exchange.usage and price else None

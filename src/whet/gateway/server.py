@@ -13,7 +13,15 @@ from aiohttp import HttpVersion11, web
 
 from whet.gateway.call import JSON, Request
 from whet.gateway.delivery import Delivery
-from whet.gateway.dialects import Dialect, by_route, chat, counted_tokens, likely_dialect, without_version
+from whet.gateway.dialects import (
+    Dialect,
+    by_route,
+    chat,
+    likely_dialect,
+    responses,
+    token_counter,
+    without_version,
+)
 from whet.gateway.encodings import TooLargeError, decompressed
 from whet.gateway.limits import LimitError
 
@@ -48,20 +56,23 @@ async def _answer(session: "Session", request: web.BaseRequest) -> web.StreamRes
     prefix = _PATH_SECRET.match(request.path)
     path = request.path.removeprefix(prefix[0]) if prefix else request.path
     route = without_version(path)
-    dialect = by_route(route) or likely_dialect(route, request.headers)
+    dialect = by_route(route) or likely_dialect(path, request.headers)
 
     if request.method == "OPTIONS":
         return _reply(204)
     if route == "/" and request.method in {"GET", "HEAD"}:
         return _reply(200, b"{}")
+    if route == "/health" and request.method in {"GET", "HEAD"}:
+        return _reply(200, b'{"status":"ok"}')
     in_path = prefix[1] if prefix else ""
     # A model that takes the agent's own credentials finds them where the secret would be.
     presented = [in_path] if session.model.auth == "own" else [in_path, *_presented_keys(request)]
     if not _authorised(session.secret, presented):
         return _error(401, "Incorrect API key provided.", dialect)
     if request.method == "GET" and (route == "/models" or route.startswith("/models/")):
-        # The address is the same in all dialects, so only the headers tell who asks.
-        return _models(likely_dialect("/models", request.headers), session.model.upstream_name, route)
+        # A name with a colon in it is no method of Gemini's here, so only what stands before it tells who asks.
+        asker = likely_dialect(path.removesuffix(route) + "/models", request.headers)
+        return _models(asker, session.model.upstream_name, route)
     try:
         body = await _body(request)
     except (web.HTTPRequestEntityTooLarge, TooLargeError):
@@ -73,9 +84,12 @@ async def _answer(session: "Session", request: web.BaseRequest) -> web.StreamRes
     query = f"?{request.query_string}" if request.query_string else ""
     asked = Request(dialect, path + query, tuple(request.headers.items()), body)
     try:
-        if request.method == "POST" and (count := counted_tokens(route, body)) is not None:
-            return _reply(200, count)
-        if request.method != "POST" or not dialect.owns(route):
+        if request.method == "POST" and (counter := token_counter(route)) is not None:
+            return _reply(200, await session.count_tokens(asked, counter))
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            # Programs that try this first fall back on plain requests at this status.
+            return _reply(426, await session.reject(asked, 426, "Only plain HTTP requests are answered here."))
+        if request.method != "POST" or not _serves(session, dialect, route):
             return _reply(404, await session.reject(asked, 404, "There is nothing at this address."))
         call = session.call(asked)
     except (ValueError, LimitError) as error:
@@ -83,6 +97,11 @@ async def _answer(session: "Session", request: web.BaseRequest) -> web.StreamRes
         return _reply(400, await session.reject(asked, 400, str(error)))
     with call.followed() as delivery:
         return await _deliver(delivery, request)
+
+
+def _serves(session: "Session", dialect: Dialect, route: str) -> bool:
+    """Whether a POST to this route is a call."""
+    return dialect.owns(route) or (responses.compacts(route) and session.model.dialect == responses.NAME)
 
 
 async def _body(request: web.BaseRequest) -> bytes:

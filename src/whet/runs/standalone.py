@@ -4,76 +4,135 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import whet
 from whet.errors import UserError
 from whet.exchange import Exchange
-from whet.gateway import Gateway, Session
+from whet.gateway import Gateway
+from whet.gateway.metrics import Metrics
+from whet.gateway.operator import operator_server
+from whet.gateway.prices import cost_of, price_for
 from whet.redact import Redactor
-from whet.runs.config import Config, model_config, model_secrets, open_model
+from whet.rollout import Result, Spending, spending_of
+from whet.runs.announced import Announcement, announced
+from whet.runs.cache import CacheUse, open_cache
+from whet.runs.config import Config, model_config, model_secrets, never_called, open_model
 from whet.runs.run import secrets_in
 from whet.runs.schema import RolloutRow, TaskRow
 from whet.runs.store import Store, StoreWriter
+from whet.scoring import Cause, Score
 
 TASK = "gateway"
+SHUTDOWN_SEC = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
-    """The gateway takes calls."""
+class Request:
+    """What is to be served, and where."""
 
-    url: str
-    secret: str
     model: str
-    """What the model is called in requests."""
-    folder: Path
+    out: Path
+    port: int
+    """0 for a free one."""
+    metrics_port: int | None = None
+    """Where the operator reads metrics; None for nowhere."""
+    cache: CacheUse = CacheUse.OFF
 
 
-async def stand_alone(
-    model: str,
-    config: Config,
-    folder: Path,
-    port: int,
-    started: Callable[[Listening], None],
-    watch: Callable[[Exchange], None],
-    env: Mapping[str, str] = os.environ,
-) -> None:
-    """Serve one model on a port of this machine until cancelled; every exchange is recorded, then told to `watch`."""
-    declared = model_config(model, config)
-    redactor = Redactor([*model_secrets(model, declared, env), *secrets_in(env)])
-    attempt = _new_run(folder, model)
-    async with (
-        open_model(model, declared, env) as upstream,
-        StoreWriter(folder) as writer,
-        Gateway(redactor) as gateway,
-    ):
+class Watcher(Protocol):
+    """Is told what happens."""
 
-        async def record(exchange: Exchange) -> None:
-            await writer.do(lambda store: store.add_exchange(attempt, exchange))
-            watch(exchange)
+    def started(self, gateway: Announcement, metrics_url: str | None) -> None: ...
 
-        session = gateway.open_session(TASK, upstream, record)
-        url = await _listen(session, port)
-        started(Listening(url, session.secret, upstream.upstream_name, folder))
-        await asyncio.get_running_loop().create_future()
+    def on(self, exchange: Exchange, cost: float | None) -> None:
+        """An exchange is on record. Its cost is in dollars, None when it is not known."""
+        ...
+
+    def ended(self, spending: Spending) -> None: ...
 
 
-def _new_run(folder: Path, model: str) -> int:
-    """A run with one attempt, which never ends: there is no work to score, only calls."""
-    with Store.create(folder) as store, store.atomic():
+async def stand_alone(request: Request, config: Config, watcher: Watcher, env: Mapping[str, str] = os.environ) -> None:
+    """Serve one model on a port of this machine until cancelled, and record all calls."""
+    declared = model_config(request.model, config)
+    if request.cache is CacheUse.REPLAY_ONLY:
+        declared = never_called(declared, env)
+    redactor = Redactor([*model_secrets(request.model, declared, env), *secrets_in(env)])
+    # Whoever cannot have the port should not find a run folder without a run.
+    operator = nullcontext() if request.metrics_port is None else _bound(request.metrics_port, "--metrics-port")
+    with operator as operator_sock, _bound(request.port, "--port") as sock:
+        attempt = _new_run(request)
+        async with (
+            open_cache(request.cache, env) as cache,
+            open_model(request.model, declared, env) as upstream,
+            StoreWriter(request.out) as writer,
+            Gateway(redactor, cache=cache) as gateway,
+        ):
+            price = price_for(upstream)
+            metrics = Metrics(price)
+
+            async def record(exchange: Exchange) -> None:
+                await writer.do(lambda store: store.add_exchange(attempt, exchange))
+                metrics.count(exchange)
+                watcher.on(exchange, cost_of(exchange, price))
+
+            session = gateway.open_session(TASK, upstream, record)
+            await session.serve(sock)
+            port: int = sock.getsockname()[1]
+            announcement = Announcement(_address(port), port, session.secret, upstream.upstream_name, upstream.auth)
+            with announced(announcement, env):
+                async with _operator_port(operator_sock, lambda: metrics.text(session.under_way)) as metrics_url:
+                    watcher.started(announcement, metrics_url)
+                    try:
+                        await asyncio.get_running_loop().create_future()
+                    finally:
+                        await session.close()
+                        spending = spending_of(session, upstream)
+                        await writer.do(lambda store: _end_run(store, attempt, spending))
+                        watcher.ended(spending)
+
+
+def _new_run(request: Request) -> int:
+    """A run with one attempt, which is all that the clients do."""
+    with Store.create(request.out) as store, store.atomic():
         store.set("version", whet.__version__)
         store.add_tasks([TaskRow(TASK, "", TASK, "{}")])
-        store.add_rollouts([RolloutRow(TASK, 0, TASK, TASK, model, "", 0)])
+        store.add_rollouts([RolloutRow(TASK, 0, TASK, TASK, request.model, "", 0)])
         return store.start_attempt(TASK, time.time())
 
 
-async def _listen(session: Session, port: int) -> str:
+def _end_run(store: Store, attempt: int, spending: Spending) -> None:
+    """There was no task, so there is no score; what was spent is known."""
+    score = Score.missing(Cause.INTERRUPTED, "calls of any clients; there was no task to score")
+    result = Result(score=score, spending=spending).model_dump_json().encode()
+    store.finish_attempt(attempt, result, value=None, cause=score.cause, final=False, ended=time.time())
+
+
+@asynccontextmanager
+async def _operator_port(sock: socket.socket | None, metrics: Callable[[], str]) -> AsyncIterator[str | None]:
+    """Serve metrics at this socket for as long as this lasts, and give the address; None for not at all."""
+    if sock is None:
+        yield None
+        return
+    http = operator_server(metrics)
+    server = await asyncio.get_running_loop().create_server(http, sock=sock)
     try:
-        sock = socket.create_server(("127.0.0.1", port))
+        yield f"{_address(sock.getsockname()[1])}/metrics"
+    finally:
+        server.close()
+        await http.shutdown(SHUTDOWN_SEC)
+
+
+def _bound(port: int, option: str) -> socket.socket:
+    try:
+        return socket.create_server(("127.0.0.1", port))
     except OSError as error:
-        raise UserError(f"port {port}: {os.strerror(error.errno or 0)}; name another one with --port") from error
-    await session.serve(sock)
-    return f"http://127.0.0.1:{sock.getsockname()[1]}"
+        raise UserError(f"port {port}: {os.strerror(error.errno or 0)}; name another one with {option}") from error
+
+
+def _address(port: int) -> str:
+    return f"http://127.0.0.1:{port}"

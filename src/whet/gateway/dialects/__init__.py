@@ -10,6 +10,7 @@ from whet.gateway.dialects import chat, gemini, messages, responses
 from whet.gateway.dialects.neutral import Event, Reply, Request
 
 _VERSION = re.compile(r"^(?:/v1(?:beta|alpha)?)+(?=/|$)")
+_OF_GEMINI = re.compile(r"(?:/v1)*(?:/v1(?:beta|alpha)(?=/|$)|/models/[^/]*:[a-zA-Z]+$)")
 
 
 class EventReader(Protocol):
@@ -99,9 +100,30 @@ class Dialect(Protocol):
     def EventWriter(self, request: Request) -> EventWriter: ...  # noqa: N802
 
 
+class TokenCounter(Dialect, Protocol):
+    """A dialect in which agents can ask how many tokens a request has."""
+
+    def counts_tokens(self, path: str) -> bool:
+        """Whether a POST to this path, taken without its version, asks so."""
+        ...
+
+    def count_path(self, model: str) -> str:
+        """Where a model's endpoint is asked."""
+        ...
+
+    def count_reply(self, body: bytes) -> bytes:
+        """The answer, estimated by length. ValueError when the request cannot be read."""
+        ...
+
+    def is_count(self, response: bytes) -> bool:
+        """Whether this is an answer."""
+        ...
+
+
 DIALECTS: Mapping[str, Dialect] = MappingProxyType(
     {dialect.NAME: dialect for dialect in (chat, responses, messages, gemini)}
 )
+TOKEN_COUNTERS: tuple[TokenCounter, ...] = (messages, gemini)
 
 
 def without_version(path: str) -> str:
@@ -123,16 +145,19 @@ def by_route(path: str) -> Dialect | None:
 
 
 def likely_dialect(path: str, headers: Mapping[str, str]) -> Dialect:
-    """Which dialect a caller reads that asks for something that all dialects serve, or none."""
-    if "anthropic-version" in headers or path.startswith("/messages"):
+    """Which dialect a caller reads that asks for something that all dialects serve, or none.
+
+    >>> likely_dialect("/v1beta/models", {}).NAME, likely_dialect("/v1/models", {"anthropic-version": "1"}).NAME
+    ('gemini', 'messages')
+    """
+    route = without_version(path)
+    if "anthropic-version" in headers or route.startswith("/messages"):
         return DIALECTS["messages"]
-    if "x-goog-api-key" in headers or path.startswith("/models/"):
+    if "x-goog-api-key" in headers or _OF_GEMINI.match(path):
         return DIALECTS["gemini"]
-    return DIALECTS["chat"]
+    return DIALECTS["responses" if route.startswith("/responses") else "chat"]
 
 
-def counted_tokens(path: str, body: bytes) -> bytes | None:
-    """The reply to a request that only counts tokens, roughly; None when it is another request."""
-    if messages.counts_tokens(path):
-        return messages.count_reply(body)
-    return gemini.count_reply(body) if gemini.counts_tokens(path) else None
+def token_counter(path: str) -> TokenCounter | None:
+    """The dialect in which a POST to this path, taken without its version, asks for a count of tokens."""
+    return next((dialect for dialect in TOKEN_COUNTERS if dialect.counts_tokens(path)), None)

@@ -20,12 +20,14 @@ __all__ = [
     "NAME",
     "EventReader",
     "EventWriter",
+    "count_path",
     "count_reply",
     "counts_tokens",
     "credentials",
     "error_body",
     "error_event",
     "finishes",
+    "is_count",
     "is_last",
     "is_reply",
     "model_card",
@@ -56,6 +58,10 @@ _STATUSES = {
 }
 
 
+class _Count(msgspec.Struct):
+    totalTokens: int  # noqa: N815 - Google's name
+
+
 def owns(path: str) -> bool:
     """Whether a POST to this path asks a model for an answer in this dialect."""
     return _method(path) in {UNARY, STREAM}
@@ -84,7 +90,20 @@ def upstream_path(request_path: str, model: str, stream: bool) -> str:  # noqa: 
     '/v1beta/models/gemini-x:streamGenerateContent?alt=sse'
     """
     method = "streamGenerateContent?alt=sse" if stream else "generateContent"
-    return f"/v1beta/models/{quote(model.removeprefix('models/'), safe='/:')}:{method}"
+    return f"{_model_path(model)}:{method}"
+
+
+def count_path(model: str) -> str:
+    """Where a provider counts the tokens of a request."""
+    return f"{_model_path(model)}:countTokens"
+
+
+def is_count(response: bytes) -> bool:
+    """Whether the response says how many tokens a request has."""
+    try:
+        return msgspec.json.decode(response, type=_Count).totalTokens >= 0
+    except ValueError:
+        return False
 
 
 def credentials(key: str) -> dict[str, str]:
@@ -123,6 +142,10 @@ def error_body(status: int, message: str) -> bytes:
 def error_event(message: str) -> bytes:
     """An error inside a stream that has begun."""
     return b"data: " + error_body(502, message) + b"\n\n"
+
+
+def _model_path(model: str) -> str:
+    return f"/v1beta/models/{quote(model.removeprefix('models/'), safe='/:')}"
 
 
 def _method(path: str) -> str | None:

@@ -5,6 +5,8 @@ import re
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
+
 from whet.gateway.dialects.messages.blocks import dump
 from whet.gateway.dialects.messages.reply import is_reply, read_reply, usage, write_reply
 from whet.gateway.dialects.messages.request import count_reply, read_request, wants_stream
@@ -16,12 +18,14 @@ __all__ = [
     "NAME",
     "EventReader",
     "EventWriter",
+    "count_path",
     "count_reply",
     "counts_tokens",
     "credentials",
     "error_body",
     "error_event",
     "finishes",
+    "is_count",
     "is_last",
     "is_reply",
     "model_card",
@@ -57,6 +61,10 @@ _ERRORS = {
 }
 
 
+class _Count(msgspec.Struct):
+    input_tokens: int
+
+
 def owns(path: str) -> bool:
     """Whether a POST to this path, taken without its version, is a call in this dialect."""
     return path == "/messages"
@@ -75,6 +83,19 @@ def upstream_path(request_path: str, model: str, stream: bool) -> str:  # noqa: 
     """
     beta = ("beta", "true") in parse_qsl(urlsplit(request_path).query)
     return "/v1/messages?beta=true" if beta else "/v1/messages"
+
+
+def count_path(model: str) -> str:  # noqa: ARG001 - the body says it
+    """Where an endpoint counts the tokens of a request."""
+    return "/v1/messages/count_tokens"
+
+
+def is_count(response: bytes) -> bool:
+    """Whether the response says how many tokens a request has."""
+    try:
+        return msgspec.json.decode(response, type=_Count).input_tokens >= 0
+    except ValueError:
+        return False
 
 
 def credentials(key: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import re
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -18,6 +19,7 @@ __all__ = [
     "NAME",
     "EventReader",
     "EventWriter",
+    "compacts",
     "credentials",
     "error_body",
     "error_event",
@@ -75,9 +77,18 @@ def owns(path: str) -> bool:
     return path == "/responses"
 
 
-def upstream_path(request_path: str, model: str, stream: bool) -> str:  # noqa: ARG001 - the contract of all dialects
-    """Where a model's endpoint takes the calls."""
-    return "/v1/responses"
+def compacts(path: str) -> bool:
+    """Whether a POST to this path is to compact a conversation, into a form that only its provider can read."""
+    return path == "/responses/compact"
+
+
+def upstream_path(request_path: str, model: str, stream: bool) -> str:  # noqa: ARG001 - the body says both
+    """Where a model's endpoint takes the call.
+
+    >>> upstream_path("/v1/responses/compact", "m", stream=False)
+    '/v1/responses/compact'
+    """
+    return "/v1/responses/compact" if urlsplit(request_path).path.endswith("/responses/compact") else "/v1/responses"
 
 
 def credentials(key: str) -> dict[str, str]:
