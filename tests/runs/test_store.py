@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange, Kind, Speaker, Usage
 from whet.runs import schema
+from whet.runs.blobs import UNCOMPRESSED
 from whet.runs.schema import RolloutRow, SkillRow, TaskRow
-from whet.runs.store import DATABASE, LOCK, Store
+from whet.runs.store import DATABASE, LOCK, SMALL_BODY, Store
 from whet.scoring.score import Cause
 
 EXCHANGE = Exchange(
@@ -98,6 +99,17 @@ def test_exchanges_come_back_exactly_as_they_were(given_exchanges: list[Exchange
         store.add_exchange(attempt, exchange)
     assert store.exchanges(attempt) == numbered
     store.close()
+
+
+@pytest.mark.parametrize("size", [0, 1, UNCOMPRESSED - 1, UNCOMPRESSED, SMALL_BODY - 1, SMALL_BODY, 1 << 20])
+@pytest.mark.parametrize("first", [b"\0", b"\x28\xb5\x2f\xfd", b"{"], ids=["zero", "zstd", "json"])
+def test_bodies_of_every_size_come_back(tmp_path: Path, size: int, first: bytes) -> None:
+    body = (first + random.Random(size).randbytes(size))[:size]
+    exchange = replace(EXCHANGE, request=body, response=body, sent=body, delivered=body)
+    with new_run(tmp_path) as store:
+        attempt = store.start_attempt("r0", 0.0)
+        store.add_exchange(attempt, exchange)
+        assert store.exchanges(attempt) == [replace(exchange, session=str(attempt))]
 
 
 def test_what_is_put_in_comes_out_after_reopening(tmp_path: Path) -> None:

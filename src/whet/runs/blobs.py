@@ -20,6 +20,9 @@ LARGE_VALUE = 1024
 SMALL_PIECE = 128
 """Neighbouring messages are kept together until they reach this size; below it, a piece costs more than it saves."""
 
+UNCOMPRESSED = 256
+"""Fewer bytes than this are not worth compressing."""
+
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _array = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -87,6 +90,14 @@ class Blobs:
         self._db = db
         self._compressor = zstandard.ZstdCompressor(level=3)
         self._decompressor = zstandard.ZstdDecompressor()
+
+    def packed(self, data: bytes) -> bytes:
+        """Bytes that are kept in the row that they belong to: in short, as they are behind a zero."""
+        return b"\0" + data if len(data) < UNCOMPRESSED else self._compressor.compress(data)
+
+    def unpacked(self, data: bytes) -> bytes:
+        """What was packed. No compressed data begins with a zero."""
+        return data[1:] if data.startswith(b"\0") else self._decompressor.decompress(data)
 
     def put_blob(self, data: bytes) -> int:
         """Store bytes, unless they are there already; their id."""

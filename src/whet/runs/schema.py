@@ -80,6 +80,7 @@ CREATE TABLE attempt (
 );
 CREATE UNIQUE INDEX attempt_final ON attempt (rollout) WHERE final;
 
+-- A small request is in its row, compressed as `response` is; a larger one is the id of its last piece.
 CREATE TABLE exchange (
   id INTEGER PRIMARY KEY,
   attempt INTEGER NOT NULL REFERENCES attempt,
@@ -87,11 +88,11 @@ CREATE TABLE exchange (
   dialect TEXT NOT NULL,
   path TEXT NOT NULL,
   request_headers TEXT NOT NULL,
-  request INTEGER NOT NULL REFERENCES piece,
+  request NOT NULL,
   upstream TEXT NOT NULL,
   status INTEGER,
   response_headers TEXT NOT NULL,
-  response INTEGER NOT NULL REFERENCES blob,
+  response BLOB NOT NULL,
   attempts INTEGER NOT NULL,
   error TEXT,
   started REAL NOT NULL,
@@ -102,11 +103,11 @@ CREATE TABLE exchange (
   cache_read_tokens INTEGER,
   cache_write_tokens INTEGER,
   reasoning_tokens INTEGER,
-  sent INTEGER REFERENCES piece,
-  delivered INTEGER REFERENCES blob,
+  sent,
+  delivered BLOB,
   warnings TEXT NOT NULL,
   speaker TEXT,
-  arrivals INTEGER NOT NULL REFERENCES blob,
+  arrivals BLOB NOT NULL,
   UNIQUE (attempt, idx)
 );
 

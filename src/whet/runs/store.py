@@ -4,16 +4,18 @@ import asyncio
 import fcntl
 import json
 import os
+import queue
 import sqlite3
+import threading
 from array import array
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, astuple, dataclass, fields
+from contextlib import contextmanager, suppress
+from dataclasses import astuple, dataclass, fields
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
+
+import msgspec
 
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange, Headers, Kind, Speaker, Usage
@@ -24,6 +26,12 @@ from whet.scoring.score import Cause
 
 DATABASE = "run.db"
 LOCK = "run.lock"
+
+SMALL_BODY = 4096
+"""A request with fewer bytes is kept whole."""
+
+_BODIES = ("request", "sent")
+_PACKED = ("response", "delivered", "arrivals")
 
 T = TypeVar("T")
 
@@ -86,21 +94,17 @@ class Store:
 
     @contextmanager
     def atomic(self) -> Iterator[None]:
-        """All that is written within is committed together, or not at all. May be nested."""
-        self._db.execute("SAVEPOINT step")
+        """All that is written within is committed together, or not at all. Nested, it is part of the outer one."""
+        if self._db.in_transaction:
+            yield
+            return
+        self._db.execute("BEGIN")
         try:
             yield
-            self._db.execute("RELEASE step")
+            self._db.execute("COMMIT")
         except BaseException:
-            if self.in_transaction:
-                self._db.execute("ROLLBACK TO step")
-                self._db.execute("RELEASE step")
+            self._db.rollback()  # nothing is left to roll back when SQLite dropped it by itself, the disk being full
             raise
-
-    @property
-    def in_transaction(self) -> bool:
-        """Whether something is uncommitted. SQLite drops a whole transaction by itself when the disk is full."""
-        return self._db.in_transaction
 
     def set(self, key: str, value: Any) -> None:
         """Keep a JSON value under a name."""
@@ -208,40 +212,53 @@ class Store:
     def add_exchange(self, attempt: int, exchange: Exchange) -> None:
         """Add one model call to an attempt."""
         usage = exchange.usage
+        packed = self._blobs.packed
+        tokens = (
+            (None, None, None, None, None)
+            if usage is None
+            else (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.reasoning)
+        )
         with self.atomic():
             values = (
                 attempt,
                 exchange.index,
                 exchange.dialect,
                 exchange.path,
-                json.dumps(exchange.request_headers),
-                self._blobs.put_body(exchange.request),
+                _json(exchange.request_headers),
+                self._body(exchange.request),
                 exchange.upstream,
                 exchange.status,
-                json.dumps(exchange.response_headers),
-                self._blobs.put_blob(exchange.response),
+                _json(exchange.response_headers),
+                packed(exchange.response),
                 exchange.attempts,
                 exchange.error,
                 exchange.started,
                 exchange.first_byte,
                 exchange.ended,
-                *(astuple(usage) if usage else (None,) * len(fields(Usage))),
-                None if exchange.sent is None else self._blobs.put_body(exchange.sent),
-                None if exchange.delivered is None else self._blobs.put_blob(exchange.delivered),
-                json.dumps(exchange.warnings),
-                None if exchange.speaker is None else json.dumps(asdict(exchange.speaker)),
-                self._blobs.put_blob(_packed(exchange.arrivals)),
+                *tokens,
+                None if exchange.sent is None else self._body(exchange.sent),
+                None if exchange.delivered is None else packed(exchange.delivered),
+                _json(exchange.warnings),
+                None if exchange.speaker is None else _json(exchange.speaker),
+                packed(_flat(exchange.arrivals)),
             )
             self._db.execute(f"INSERT INTO exchange VALUES (NULL{', ?' * len(values)})", values)  # noqa: S608
+
+    def _body(self, body: bytes) -> int | bytes:
+        """What stands for a request body in its row. Small ones have too little in common to be cut into pieces."""
+        return self._blobs.packed(body) if len(body) < SMALL_BODY else self._blobs.put_body(body)
 
     def exchanges(self, attempt: int) -> list[Exchange]:
         """All model calls of an attempt, in order of arrival, as they were given. The session is the attempt's id."""
         rows = self._db.execute("SELECT * FROM exchange WHERE attempt = ? ORDER BY idx", (attempt,)).fetchall()
-        bodies = self._blobs.get_bodies({row[key] for row in rows for key in ("request", "sent")} - {None})
-        blobs = self._blobs.get_blobs(
-            {row[key] for row in rows for key in ("response", "delivered", "arrivals")} - {None}
-        )
-        return [_exchange(row, bodies, blobs) for row in rows]
+        bodies = self._blobs.get_bodies({row[key] for row in rows for key in _BODIES if isinstance(row[key], int)})
+
+        def read(value: int | bytes | None) -> bytes | None:
+            if isinstance(value, int):
+                return bodies[value]
+            return None if value is None else self._blobs.unpacked(value)
+
+        return [_exchange(row, {key: read(row[key]) for key in (*_BODIES, *_PACKED)}) for row in rows]
 
     def usage(self, attempt: int) -> tuple[int, Usage]:
         """How many model calls an attempt made, and the tokens that they say they used."""
@@ -271,7 +288,25 @@ class Store:
 @dataclass(frozen=True, slots=True)
 class _Request(Generic[T]):
     work: Callable[[Store], T]
-    done: Future[T]
+    done: "asyncio.Future[T]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome(Generic[T]):
+    """What is told to whoever asked, once it is committed."""
+
+    request: _Request[T]
+    result: T | None = None
+    error: Exception | None = None
+
+    def tell(self) -> None:
+        done = self.request.done
+        if done.done():  # the caller was cancelled meanwhile
+            return
+        if self.error is None:
+            done.set_result(self.result)  # type: ignore[arg-type] # T may be None
+        else:
+            done.set_exception(self.error)
 
 
 class StoreWriter:
@@ -284,65 +319,88 @@ class StoreWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._queue: deque[_Request[Any]] = deque()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="whet-store")
+        self._queue: queue.SimpleQueue[_Request[Any] | None] = queue.SimpleQueue()
+        """None is the last."""
 
     async def __aenter__(self) -> Self:
-        opening = self._thread.submit(Store.open_write, self._folder)
+        self._loop = asyncio.get_running_loop()
+        self._opened, self._closed = self._loop.create_future(), self._loop.create_future()
+        # Not a daemon: what was asked for is written even when nobody waits for it any more.
+        threading.Thread(target=self._serve, name="whet-store", daemon=False).start()
         try:
-            self._store = await asyncio.wrap_future(opening)
+            await asyncio.shield(self._opened)
         except BaseException:
-            self._thread.shutdown(wait=False)
+            self._queue.put(None)
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         # The thread works in order of arrival: all that was asked for is written first, even if this is cancelled.
-        closing = self._thread.submit(self._store.close)
-        self._thread.shutdown(wait=False)
-        await asyncio.shield(asyncio.wrap_future(closing))
+        self._queue.put(None)
+        await asyncio.shield(self._closed)
 
     async def do(self, work: Callable[[Store], T]) -> T:
         """Run `work` in the writer's thread, all or nothing; return when it is committed. It is done even if the
         caller is cancelled meanwhile. It may run twice (only the last time counts), so it should only use the store.
         """
-        request = _Request(work, Future[T]())
-        self._queue.append(request)
-        self._thread.submit(self._commit_queued)
-        return await asyncio.shield(asyncio.wrap_future(request.done))
+        done: asyncio.Future[T] = self._loop.create_future()
+        self._queue.put(_Request(work, done))
+        return await done
 
-    def _commit_queued(self) -> None:
-        # Every request submits this once; the first call takes all that wait, and the later ones find nothing.
-        batch = [self._queue.popleft() for _ in range(len(self._queue))]
-        if batch:
-            self._commit(batch)
-
-    def _commit(self, batch: list[_Request[Any]]) -> None:
+    def _serve(self) -> None:
+        """The thread: open the store, write whatever is asked for, close it."""
         try:
-            with self._store.atomic():
-                outcomes = [self._run(request) for request in batch]
-        except Exception as lost:  # noqa: BLE001 - handed to whoever asked
-            if len(batch) == 1:
-                batch[0].done.set_exception(lost)
-            else:
-                # Each alone, so that the one that is too large for the disk fails alone.
-                for request in batch:
-                    self._commit([request])
+            store = Store.open_write(self._folder)
+        except Exception as error:  # noqa: BLE001 - handed to whoever opens
+            self._tell([_Outcome(_Request(_nothing, self._opened), error=error)])
             return
-        for request, outcome in zip(batch, outcomes, strict=True):
-            outcome(request.done)
-
-    def _run(self, request: _Request[T]) -> Callable[["Future[T]"], None]:
-        """Run one request; what to tell its future once the transaction is committed."""
+        self._tell([_Outcome(_Request(_nothing, self._opened))])
+        failure: Exception | None = None
         try:
-            with self._store.atomic():
-                result = request.work(self._store)
-        except Exception as error:
-            if not self._store.in_transaction:
-                raise
+            with store:
+                while batch := self._batch():
+                    self._tell(_committed(store, batch))
+        except Exception as error:  # noqa: BLE001 - handed to whoever closes
             failure = error
-            return lambda done: done.set_exception(failure)
-        return lambda done: done.set_result(result)
+        self._tell([_Outcome(_Request(_nothing, self._closed), error=failure)])
+
+    def _batch(self) -> list[_Request[Any]]:
+        """All that waits, as soon as something does; empty when nothing will follow."""
+        batch: list[_Request[Any]] = []
+        request = self._queue.get()
+        while request is not None:
+            batch.append(request)
+            try:
+                request = self._queue.get_nowait()
+            except queue.Empty:
+                return batch
+        if batch:
+            self._queue.put(None)
+        return batch
+
+    def _tell(self, outcomes: "list[_Outcome[Any]]") -> None:
+        # A loop that is closed has nobody left who waits.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(_tell_all, outcomes)
+
+
+def _nothing(store: Store) -> None: ...
+
+
+def _tell_all(outcomes: "list[_Outcome[Any]]") -> None:
+    for outcome in outcomes:
+        outcome.tell()
+
+
+def _committed(store: Store, batch: list[_Request[Any]]) -> "list[_Outcome[Any]]":
+    """Run the requests in one transaction; when that fails, each in its own, so that the one that fails fails alone."""
+    try:
+        with store.atomic():
+            return [_Outcome(request, request.work(store)) for request in batch]
+    except Exception as error:  # noqa: BLE001 - handed to whoever asked
+        if len(batch) == 1:
+            return [_Outcome(batch[0], error=error)]
+        return [outcome for request in batch for outcome in _committed(store, [request])]
 
 
 def _existing(folder: Path) -> Path:
@@ -396,7 +454,7 @@ def _attempt(row: sqlite3.Row, result: bytes | None) -> AttemptRow:
     )
 
 
-def _exchange(row: sqlite3.Row, bodies: Mapping[int, bytes], blobs: Mapping[int, bytes]) -> Exchange:
+def _exchange(row: sqlite3.Row, data: Mapping[str, Any]) -> Exchange:
     tokens = [row[f"{field.name}_tokens"] for field in fields(Usage)]
     return Exchange(
         session=str(row["attempt"]),
@@ -404,22 +462,22 @@ def _exchange(row: sqlite3.Row, bodies: Mapping[int, bytes], blobs: Mapping[int,
         dialect=row["dialect"],
         path=row["path"],
         request_headers=_headers(row["request_headers"]),
-        request=bodies[row["request"]],
+        request=data["request"],
         upstream=row["upstream"],
         status=row["status"],
         response_headers=_headers(row["response_headers"]),
-        response=blobs[row["response"]],
+        response=data["response"],
         attempts=row["attempts"],
         error=None if row["error"] is None else CallError(row["error"]),
         started=row["started"],
         first_byte=row["first_byte"],
         ended=row["ended"],
         usage=None if None in tokens else Usage(*tokens),
-        sent=bodies.get(row["sent"]),
-        delivered=blobs.get(row["delivered"]),
+        sent=data["sent"],
+        delivered=data["delivered"],
         warnings=tuple(json.loads(row["warnings"])),
         speaker=None if row["speaker"] is None else _speaker(row["speaker"]),
-        arrivals=_unpacked(blobs[row["arrivals"]]),
+        arrivals=_arrivals(data["arrivals"]),
     )
 
 
@@ -428,7 +486,7 @@ def _speaker(text: str) -> Speaker:
     return Speaker(Kind(told.pop("kind")), **told)
 
 
-def _packed(arrivals: Iterable[tuple[float, int]]) -> bytes:
+def _flat(arrivals: Iterable[tuple[float, int]]) -> bytes:
     """Arrivals in microseconds and bytes, as differences: small numbers, which compress well."""
     flat = array("Q")
     micros, total = 0, 0
@@ -439,10 +497,18 @@ def _packed(arrivals: Iterable[tuple[float, int]]) -> bytes:
     return flat.tobytes()
 
 
-def _unpacked(data: bytes) -> tuple[tuple[float, int], ...]:
+def _arrivals(data: bytes) -> tuple[tuple[float, int], ...]:
     flat = array("Q", data)
     times, sizes = accumulate(flat[::2]), accumulate(flat[1::2])
     return tuple((micros / 1e6, size) for micros, size in zip(times, sizes, strict=True))
+
+
+def _json(value: Any) -> str:
+    try:
+        # Names of headers may be of aiohttp's own kind of string.
+        return msgspec.json.encode(value, enc_hook=str).decode()
+    except UnicodeEncodeError:  # what is no text in a header became lone surrogates, which only escapes can hold
+        return json.dumps(msgspec.to_builtins(value, enc_hook=str))
 
 
 def _headers(text: str) -> Headers:
