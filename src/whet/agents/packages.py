@@ -1,0 +1,133 @@
+"""Where the CLIs of the agents come from: one pinned package each, whose lock lies in `locks/`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """Where a CLI comes from, pinned."""
+
+    agent: str
+    """Name of the agent, and of its folder in `locks/`."""
+    source: Literal["npm", "pypi"]
+    name: str
+    """What the registry calls it."""
+    version: str
+    programs: tuple[str, ...]
+    """Paths of its program below the install folder, one for each platform. The first that starts is used."""
+    command: str
+    """What it is called on PATH."""
+    dialect: str
+    """The API that it speaks when it is left to itself."""
+    node: str | None = None
+    """The least version of Node that it needs to run; None for none."""
+    cache_env: str | None = None
+    """The variable that names the folder where it unpacks itself at its first start; see `CACHE`."""
+    undeclared: tuple[str, ...] = ()
+    """Packages that it needs and does not say so. A lock names them; without a lock they are asked for."""
+
+
+CACHE = "cache"
+"""Folder of an install where a program that unpacks itself has done so already."""
+
+
+def _npm(path: str) -> str:
+    return f"node_modules/{path}"
+
+
+_ALL = (
+    Package(
+        agent="opencode",
+        source="npm",
+        name="opencode-ai",
+        version="1.18.33",
+        programs=tuple(
+            _npm(f"opencode-linux-{build}/bin/opencode")
+            for build in ("x64", "x64-baseline", "arm64", "x64-musl", "x64-baseline-musl", "arm64-musl")
+        ),
+        command="opencode",
+        dialect="chat",
+    ),
+    Package(
+        agent="claude-code",
+        source="npm",
+        name="@anthropic-ai/claude-code",
+        version="2.1.197",
+        programs=tuple(
+            _npm(f"@anthropic-ai/claude-code-linux-{build}/claude")
+            for build in ("x64", "arm64", "x64-musl", "arm64-musl")
+        ),
+        command="claude",
+        dialect="messages",
+    ),
+    Package(
+        agent="codex",
+        source="npm",
+        name="@openai/codex",
+        version="0.166.0",
+        programs=(
+            _npm("@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"),
+            _npm("@openai/codex-linux-arm64/vendor/aarch64-unknown-linux-musl/bin/codex"),
+        ),
+        command="codex",
+        dialect="responses",
+    ),
+    Package(
+        agent="copilot",
+        source="npm",
+        name="@github/copilot",
+        version="1.0.102",
+        programs=tuple(
+            _npm(f"@github/copilot-{build}/copilot")
+            for build in ("linux-x64", "linux-arm64", "linuxmusl-x64", "linuxmusl-arm64")
+        ),
+        command="copilot",
+        dialect="chat",
+        cache_env="COPILOT_CACHE_HOME",
+    ),
+    Package(
+        agent="gemini",
+        source="npm",
+        name="@google/gemini-cli",
+        version="0.61.0",
+        programs=(_npm("@google/gemini-cli/bundle/gemini.js"),),
+        command="gemini",
+        dialect="gemini",
+        node="20",
+    ),
+    Package(
+        agent="qwen",
+        source="npm",
+        name="@qwen-code/qwen-code",
+        version="0.15.10",
+        programs=(_npm("@qwen-code/qwen-code/cli.js"),),
+        command="qwen",
+        dialect="chat",
+        node="20",
+    ),
+    Package(
+        agent="pi",
+        source="npm",
+        name="@mariozechner/pi-coding-agent",
+        version="0.73.1",
+        programs=(_npm("@mariozechner/pi-coding-agent/dist/cli.js"),),
+        command="pi",
+        dialect="chat",
+        node="20.6",
+    ),
+    Package(
+        agent="mini-swe-agent",
+        source="pypi",
+        name="mini-swe-agent",
+        version="2.4.6",
+        programs=("bin/mini",),
+        command="mini",
+        dialect="chat",
+        undeclared=("mcp",),
+    ),
+)
+
+PACKAGES: Mapping[str, Package] = MappingProxyType({package.agent: package for package in _ALL})

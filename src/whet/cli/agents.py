@@ -1,0 +1,115 @@
+"""`whet agents`: the CLIs that whet can run, and their installation."""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from whet.errors import UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from whet.agents.packages import Package
+
+INSTALLS_AT_ONCE = 2
+
+app = typer.Typer(invoke_without_command=True)
+
+
+@app.callback()
+def agents(context: typer.Context) -> None:
+    """The CLIs that whet can run: version, dialect, whether they are installed."""
+    if context.invoked_subcommand is not None:
+        return
+    from whet.agents.packages import PACKAGES
+    from whet.cli.tables import plain_table, terminal
+
+    table = plain_table("agent", "version", "dialect", "installed", "size")
+    with ThreadPoolExecutor() as threads:  # a program that is asked for its version takes its time
+        for rows in threads.map(_rows, PACKAGES.values()):
+            for row in rows:
+                table.add_row(*row)
+    terminal().print(table)
+
+
+@app.command("install")
+def install(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="As `whet agents` lists them.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    version: Annotated[str | None, typer.Option(help="Of a single agent: another version than the pinned one.")] = None,
+) -> None:
+    """Install CLIs, every file checked against the hashes that whet ships."""
+    from whet.cli.loop import run_async
+
+    packages = _chosen(names or [], every)
+    if version is not None and len(packages) != 1:
+        raise UserError(f"--version is '{version}' for {len(packages)} agents; expected a single agent with it")
+    failed = run_async(_install_all(packages, version))
+    if failed:
+        typer.echo(f"not installed: {', '.join(failed)}", err=True)
+        raise typer.Exit(1)
+
+
+def _rows(package: "Package") -> list[tuple[str, str, str, str, str]]:
+    """The managed installs of an agent; without one what PATH has, or that there is none."""
+    from whet.agents.installs import all_installed, on_path
+
+    rows = [
+        (found.version, "managed" if found.pinned else "managed, not pinned", _megabytes(found.folder))
+        for found in all_installed(package)
+    ]
+    if not rows:
+        own = on_path(package)
+        rows = [(own.version, f"on PATH: {own.folder / own.program}", "-") if own else (package.version, "no", "-")]
+    return [(package.agent, version, package.dialect, where, size) for version, where, size in rows]
+
+
+def _chosen(names: list[str], every: bool) -> "list[Package]":
+    from whet.agents.packages import PACKAGES
+
+    if every == bool(names):
+        raise UserError(f"expected names of agents or --all; {did_you_mean('', PACKAGES)}")
+    for name in names:
+        if name not in PACKAGES:
+            raise UserError(f"unknown agent '{name}'; {did_you_mean(name, PACKAGES)}")
+    return list(PACKAGES.values()) if every else [PACKAGES[name] for name in dict.fromkeys(names)]
+
+
+async def _install_all(packages: "list[Package]", version: str | None) -> list[str]:
+    """Install them, and go on after a failure. Returns the names of those that failed."""
+    turns = asyncio.Semaphore(INSTALLS_AT_ONCE)
+
+    async def installs(package: "Package") -> bool:
+        async with turns:
+            try:
+                await asyncio.to_thread(_install_one, package, version)
+            except UserError as error:
+                typer.echo(f"whet: {error}", err=True)
+                return False
+        return True
+
+    done = await asyncio.gather(*map(installs, packages))
+    return [package.agent for package, good in zip(packages, done, strict=True) if not good]
+
+
+def _install_one(package: "Package", version: str | None) -> None:
+    from whet.agents.installs import install as make
+    from whet.agents.installs import installed
+
+    name = f"{package.agent} {version or package.version}"
+    if found := installed(package, version):
+        typer.echo(f"{name}: already installed, {_megabytes(found.folder)}")
+        return
+    typer.echo(f"{name}: installing")
+    started = time.monotonic()
+    made = make(package, version)
+    note = "" if made.pinned else " (not pinned: checked against the registry's hashes only)"
+    typer.echo(f"{name}: installed in {time.monotonic() - started:.0f} s, {_megabytes(made.folder)}{note}")
+
+
+def _megabytes(folder: Path) -> str:
+    from whet.sandbox.storage import disk_usage
+
+    return f"{disk_usage(folder) / 1e6:.0f} MB"
