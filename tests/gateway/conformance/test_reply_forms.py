@@ -1,0 +1,63 @@
+"""A reply in one piece and the same reply as a stream are the same message to an agent, whoever translates between."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+import pytest
+import pytest_asyncio
+from conformance_world import FORMS, PAIRS, Stage, staged
+from gateway_world import serving
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from neutral_strategies import names, objects, texts
+from raw_wire import ToldServer, played
+from sdk_clients import Front, Said
+
+from whet.testing import Reply, ToolCall, say
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+tools = st.lists(st.builds(ToolCall, name=names, arguments=objects), max_size=3).map(tuple)
+replies = st.builds(Reply, thinking=st.none() | texts, text=st.none() | texts, tools=tools)
+
+
+@dataclass
+class World:
+    stage: Stage
+    model: ToldServer
+
+    async def ask(self, front: Front, back: str, *, stream: bool) -> Said:
+        """What the SDK understands, without the form in which it wants it back."""
+        said = await self.stage.ask(front, back, front.begin("Be brief.", "2+2?"), stream=stream)
+        return replace(said, turn=None)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world() -> AsyncIterator[World]:
+    model = ToldServer()
+    async with serving(model) as url, staged(url) as made:
+        yield World(made, model)
+
+
+@pytest.mark.parametrize(("front", "back"), PAIRS)
+@given(reply=replies)
+@settings(max_examples=8, deadline=None)
+async def test_both_forms_of_a_reply_say_the_same(world: World, front: Front, back: str, reply: Reply) -> None:
+    world.model.send(played(back, reply, stream=False), played(back, reply, stream=True))
+    whole = await world.ask(front, back, stream=False)
+    assert await world.ask(front, back, stream=True) == whole
+    assert (whole.text, whole.thinking) == (reply.text or "", reply.thinking or "")
+    assert [(call.name, call.arguments) for call in whole.calls] == [
+        (tool.name, tool.arguments) for tool in reply.tools
+    ]
+    assert whole.stop == (front.stops.tools if reply.tools else front.stops.end)
+
+
+@pytest.mark.parametrize("stream", FORMS)
+@pytest.mark.parametrize(("front", "back"), PAIRS)
+async def test_a_reply_that_ran_out_of_tokens_says_so(world: World, front: Front, back: str, stream: bool) -> None:
+    reply = say("The answer is")
+    forms = [played(back, reply, stream=streamed, cut_short=True) for streamed in (False, True)]
+    world.model.send(*forms)
+    said = await world.ask(front, back, stream=stream)
+    assert (said.text, said.stop) == (reply.text, front.stops.length)

@@ -1,0 +1,98 @@
+"""However the network cuts a model's stream into pieces, the agent gets the same bytes and the record is the same."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from conformance_world import PAIRS, TRANSLATED_TO, Stage, staged
+from gateway_world import serving
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from raw_wire import ToldServer, asked, played
+from sdk_clients import Front
+
+from whet.exchange import Exchange
+from whet.testing import Reply, ToolCall
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+REPLY = Reply(
+    thinking="見る",
+    text="né \n\n🔍",
+    tools=(ToolCall(name="bash", arguments={"command": "ls 'é'\n"}), ToolCall(name="read", arguments={"limit": 5})),
+)
+SHORT = Reply(text="é\n", tools=(ToolCall(name="sh", arguments={"c": "é"}),))
+EVERYWHERE = range(1, 20_000)
+
+
+@dataclass
+class World:
+    stage: Stage
+    model: ToldServer
+    http: aiohttp.ClientSession
+    unsplit: dict[tuple[str, str], tuple[Any, ...]] = field(default_factory=dict)
+
+    async def outcome(self, front: str, back: str, pieces: Sequence[bytes]) -> tuple[Any, ...]:
+        """What the agent gets and what is recorded when the model's stream comes in these pieces."""
+        self.model.send(b"", *pieces)
+        self.stage.records[back].exchanges.clear()
+        path, body = asked(front, stream=True)
+        headers = {"x-api-key": self.stage.sessions[back].secret}
+        async with self.http.post(self.stage.urls[back] + path, json=body, headers=headers) as reply:
+            return reply.status, await reply.read(), *_told(self.stage.records[back].only)
+
+    async def outcome_unsplit(self, front: str, back: str, stream: bytes) -> tuple[Any, ...]:
+        if (front, back) not in self.unsplit:
+            self.unsplit[front, back] = await self.outcome(front, back, [stream])
+        return self.unsplit[front, back]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world() -> AsyncIterator[World]:
+    model = ToldServer()
+    async with serving(model) as url, staged(url) as made, aiohttp.ClientSession() as http:
+        yield World(made, model, http)
+
+
+@pytest.mark.parametrize(("front", "back"), PAIRS)
+@given(cuts=st.lists(st.integers(0, max(EVERYWHERE)), min_size=1, max_size=6))
+@example(cuts=EVERYWHERE)
+@settings(max_examples=12, deadline=None)
+async def test_a_stream_may_be_split_anywhere(world: World, front: Front, back: str, cuts: Sequence[int]) -> None:
+    stream = played(back, REPLY, stream=True)
+    unsplit = await world.outcome_unsplit(front.name, back, stream)
+    assert await world.outcome(front.name, back, list(_split(stream, cuts))) == unsplit
+    status, received, _, error, *_ = unsplit
+    assert (status, error) == (200, None)
+    assert (received == stream) == (front.name == back)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("front", "back"), TRANSLATED_TO.items())
+async def test_a_stream_may_break_in_two_at_every_place(world: World, front: str, back: str) -> None:
+    stream = played(back, SHORT, stream=True)
+    unsplit = await world.outcome(front, back, [stream])
+    assert unsplit[0] == 200
+    for place in range(1, len(stream)):
+        assert await world.outcome(front, back, [stream[:place], stream[place:]]) == unsplit, stream[:place]
+
+
+async def test_the_pieces_reach_the_gateway_one_by_one(world: World) -> None:
+    stream = played("chat", REPLY, stream=True)
+    await world.outcome("chat", "chat", list(_split(stream, EVERYWHERE)))
+    # If they came together, the test above would test nothing.
+    assert len(world.stage.records["chat"].only.arrivals) > len(stream) / 2
+
+
+def _split(stream: bytes, cuts: Sequence[int]) -> Iterator[bytes]:
+    places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
+    return (stream[start:end] for start, end in pairwise(places))
+
+
+def _told(exchange: Exchange) -> tuple[Any, ...]:
+    """The record without what depends on the time."""
+    return exchange.response, exchange.error, exchange.delivered, exchange.usage, exchange.sent, exchange.warnings
