@@ -1,13 +1,18 @@
-"""Token capture: ids and log-probabilities are asked for and recorded, and the agent never sees them."""
+"""Token capture: ids and log-probabilities are asked for, checked and recorded, and the agent never sees them."""
 
 import json
 from typing import Any
 
 import aiohttp
 import pytest
-from gateway_world import Records
+from aiohttp import web
+from gateway_world import Handler, Records, event, model, serving
+from hypothesis import given
+from hypothesis import strategies as st
 
-from whet.gateway import Gateway, Model
+from whet.exchange import EXACT, Exchange
+from whet.gateway import Gateway
+from whet.gateway.capture import check_tokens
 from whet.redact import Redactor
 from whet.testing import Scene, Script, ScriptedModel, call
 
@@ -26,28 +31,40 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
         "/v1/messages",
         {"max_tokens": 99, "messages": [QUESTION], "tools": [{"name": "bash", "input_schema": TOOL}]},
     ),
+    "gemini": (
+        "/v1beta/models/m:generateContent",
+        {
+            "contents": [{"role": "user", "parts": [{"text": QUESTION["content"]}]}],
+            "tools": [{"functionDeclarations": [{"name": "bash", "parametersJsonSchema": TOOL}]}],
+        },
+    ),
 }
 TRACES = (b'token_ids"', b'"logprob"')
 
 
-async def ask(front: str, *, stream: bool, **more: Any) -> tuple[bytes, dict[str, Any], Records]:
-    """What the agent got, the raw reply of the model, and the records."""
-    script = Script(scenes=(Scene(replies=(call("bash", command="ls"),)),))
+async def ask_at(url: str, front: str, *, stream: bool, capture: str = "vllm", **more: Any) -> tuple[bytes, Records]:
+    """What the agent got of the model at this address, and the records."""
     path, body = REQUESTS[front]
+    if front == "gemini":
+        path = path.replace("generateContent", "streamGenerateContent?alt=sse") if stream else path
+    else:
+        body = {"model": "m", "stream": stream, **body}
     records = Records()
-    async with ScriptedModel(script, tokens=True) as scripted, Gateway(Redactor([])) as gateway:
-        model = Model(name="m", url=scripted.url, upstream_name="m", key=None, capture="vllm", attempts=1)
-        session = gateway.open_session("s", model, records)
-        url = await session.listen()
-        async with aiohttp.ClientSession() as http:
-            headers = {"Authorization": f"Bearer {session.secret}"}
-            asked = {"model": "m", "stream": stream, **body, **more}
-            async with http.post(url + path, json=asked, headers=headers) as reply:
-                got = await reply.read()
-                assert reply.status == 200, got
-                assert reply.content_type == ("text/event-stream" if stream else "application/json")
-        await session.close()
-    return got, json.loads(records.only.response), records
+    async with Gateway(Redactor([])) as gateway, aiohttp.ClientSession() as http:
+        session = gateway.open_session("s", model(url, upstream_name="m", capture=capture, attempts=1), records)
+        address = await session.listen() + path
+        headers = {"Authorization": f"Bearer {session.secret}"}
+        async with http.post(address, json={**body, **more}, headers=headers) as reply:
+            got = await reply.read()
+            assert reply.status == 200, got
+            assert reply.content_type == ("text/event-stream" if stream else "application/json")
+    return got, records
+
+
+async def ask(front: str, *, stream: bool, **more: Any) -> tuple[bytes, Records]:
+    script = Script(scenes=(Scene(replies=(call("bash", command="ls"),)),))
+    async with ScriptedModel(script, tokens=True) as scripted:
+        return await ask_at(scripted.url, front, stream=stream, **more)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -55,10 +72,12 @@ async def ask(front: str, *, stream: bool, **more: Any) -> tuple[bytes, dict[str
 async def test_every_token_has_an_id_and_a_logprob_in_the_record_and_none_reaches_the_agent(
     front: str, stream: bool
 ) -> None:
-    got, reply, records = await ask(front, stream=stream)
+    got, records = await ask(front, stream=stream)
+    reply = json.loads(records.only.response)
     choice = reply["choices"][0]
     assert reply["prompt_token_ids"]
     assert len(choice["token_ids"]) == len(choice["logprobs"]["content"]) == reply["usage"]["completion_tokens"]
+    assert records.only.tokens == EXACT
     assert not any(trace in got for trace in TRACES)
     assert b"bash" in got
     assert records.only.delivered == got
@@ -66,13 +85,119 @@ async def test_every_token_has_an_id_and_a_logprob_in_the_record_and_none_reache
     assert (sent["return_token_ids"], sent["logprobs"], sent["stream"]) == (True, True, False)
 
 
-async def test_an_agent_that_asks_for_tokens_itself_gets_the_reply_as_it_is() -> None:
-    got, _, records = await ask("chat", stream=False, logprobs=True, return_token_ids=True)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_agent_that_asks_for_tokens_itself_gets_the_reply_as_it_is(stream: bool) -> None:
+    options = {"stream_options": {"include_usage": True}} if stream else {}
+    got, records = await ask("chat", stream=stream, logprobs=True, top_logprobs=0, return_token_ids=True, **options)
     assert all(trace in got for trace in TRACES)
     assert records.only.response == got
-    assert records.only.delivered is None
+    assert (records.only.delivered, records.only.tokens) == (None, EXACT)
 
 
 async def test_unknown_fields_of_a_chat_agent_survive() -> None:
-    _, _, records = await ask("chat", stream=True, my_own_field={"x": 1})
+    _, records = await ask("chat", stream=True, my_own_field={"x": 1})
     assert json.loads(records.only.sent or b"")["my_own_field"] == {"x": 1}
+
+
+def entry(logprob: float = -0.5, **more: Any) -> dict[str, Any]:
+    return {"token": "a", "logprob": logprob, "bytes": [97], "top_logprobs": []} | more
+
+
+def reply(**different: Any) -> dict[str, Any]:
+    """A reply of two tokens to a prompt of three, as vLLM gives it."""
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": "aa"},
+        "finish_reason": "stop",
+        "token_ids": [7, 8],
+        "logprobs": {"content": [entry(), entry()]},
+    }
+    top = {"prompt_token_ids": [1, 2, 3], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
+    whole = {"id": "c", "model": "m", **top, **{key: value for key, value in different.items() if key in top}}
+    return whole | {"choices": [choice | {key: value for key, value in different.items() if key not in top}]}
+
+
+def answering(body: Any) -> Handler:
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        await request.read()
+        return web.json_response(body)
+
+    return answer
+
+
+async def recorded(body: Any, capture: str) -> Exchange:
+    async with serving(answering(body)) as url:
+        _, records = await ask_at(url, "messages", stream=False, capture=capture)
+    return records.only
+
+
+async def test_a_server_that_gives_the_prompts_ids_in_each_choice() -> None:
+    as_sglang = reply(prompt_token_ids=None)
+    as_sglang["choices"][0]["prompt_token_ids"] = [1, 2, 3]
+    assert (await recorded(as_sglang, "sglang")).tokens == EXACT
+
+
+async def test_a_server_that_gives_ids_beside_log_probabilities_and_none_of_the_prompt() -> None:
+    as_llamacpp = reply(prompt_token_ids=None, token_ids=None, logprobs={"content": [entry(id=7), entry(id=8)]})
+    exchange = await recorded(as_llamacpp, "llamacpp")
+    assert exchange.tokens == "there are no ids of the prompt"
+    assert json.loads(exchange.sent or b"")["top_logprobs"] == 1
+
+
+async def test_a_provider_that_gives_no_ids() -> None:
+    as_openai = reply(prompt_token_ids=None, token_ids=None)
+    assert (await recorded(as_openai, "openai")).tokens == "there are no ids, only log-probabilities"
+
+
+async def test_a_model_that_is_not_asked_is_not_checked() -> None:
+    assert (await recorded(reply(), "none")).tokens is None
+
+
+async def test_a_model_that_ignores_the_question_tells_nothing() -> None:
+    assert (await recorded(reply(prompt_token_ids=None, token_ids=None, logprobs=None), "vllm")).tokens is None
+
+
+FAULTS: list[tuple[dict[str, Any], str]] = [
+    ({"token_ids": [7]}, "1 ids, but 2 log-probabilities"),
+    ({"logprobs": {"content": [entry()]}}, "2 ids, but 1 log-probabilities"),
+    ({"logprobs": None}, "2 ids, but 0 log-probabilities"),
+    ({"prompt_token_ids": []}, "there are no ids of the prompt"),
+    ({"token_ids": [7, -1]}, "an id is negative"),
+    ({"prompt_token_ids": [1, -2, 3]}, "an id is negative"),
+    ({"logprobs": {"content": [entry(), entry(0.1)]}}, "a log-probability is above 0 or not finite"),
+    ({"logprobs": {"content": [entry(token="token_id:7"), entry(token="token_id:9")]}}, "an id differs from the one"),
+    ({"usage": {"prompt_tokens": 4, "completion_tokens": 2}}, "3 ids of the prompt, but its usage says 4"),
+    ({"usage": {"prompt_tokens": 3, "completion_tokens": 1}}, "2 ids of the reply, but its usage says 1"),
+]
+
+
+@pytest.mark.parametrize(("different", "fault"), FAULTS)
+def test_what_is_wrong_with_tokens_is_said(different: dict[str, Any], fault: str) -> None:
+    found = check_tokens(json.dumps(reply(**different)).encode(), streamed=False)
+    assert found is not None
+    assert found.startswith(fault)
+
+
+@pytest.mark.parametrize("different", [{}, {"usage": None}, {"logprobs": {"content": [entry(0.0), entry(-9999.0)]}}])
+def test_tokens_that_are_all_there_are_exact(different: dict[str, Any]) -> None:
+    assert check_tokens(json.dumps(reply(**different)).encode(), streamed=False) == EXACT
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=6))
+def test_a_stream_is_exact_however_its_tokens_are_dealt_out(sizes: list[int]) -> None:
+    total = max(1, sum(sizes))
+    pieces = [*sizes, total - sum(sizes)]
+    chunks: list[dict[str, Any]] = [
+        {"choices": [{"delta": {}, "token_ids": [5] * size, "logprobs": {"content": [entry()] * size}}]}
+        for size in pieces
+    ]
+    chunks[0] |= {"prompt_token_ids": [1, 2]}
+    usage = {"choices": [], "usage": {"prompt_tokens": 2, "completion_tokens": total}}
+    body = b"".join(event(chunk) for chunk in [*chunks, usage]) + event("[DONE]")
+    assert check_tokens(body, streamed=True) == EXACT
+    assert check_tokens(body.replace(b'"completion_tokens": ', b'"completion_tokens": 1'), streamed=True) != EXACT
+
+
+@given(st.binary() | st.recursive(st.none() | st.text(), st.lists).map(json.dumps).map(str.encode), st.booleans())
+def test_nothing_that_a_model_sends_breaks_the_check(body: bytes, streamed: bool) -> None:
+    assert check_tokens(body, streamed) is None

@@ -41,6 +41,7 @@ EXCHANGE = Exchange(
     warnings=("top_k",),
     speaker=Speaker(Kind.SUB, "ses_2", "ses_1", "x-parent-session-id"),
     arrivals=((0.25, 3), (0.5, 14)),
+    tokens="exact",
 )
 
 

@@ -108,6 +108,7 @@ CREATE TABLE exchange (
   warnings TEXT NOT NULL,
   speaker TEXT,
   arrivals BLOB NOT NULL,
+  tokens TEXT,
   UNIQUE (attempt, idx)
 );
 

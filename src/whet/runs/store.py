@@ -241,6 +241,7 @@ class Store:
                 _json(exchange.warnings),
                 None if exchange.speaker is None else _json(exchange.speaker),
                 packed(_flat(exchange.arrivals)),
+                exchange.tokens,
             )
             self._db.execute(f"INSERT INTO exchange VALUES (NULL{', ?' * len(values)})", values)  # noqa: S608
 
@@ -478,6 +479,7 @@ def _exchange(row: sqlite3.Row, data: Mapping[str, Any]) -> Exchange:
         warnings=tuple(json.loads(row["warnings"])),
         speaker=None if row["speaker"] is None else _speaker(row["speaker"]),
         arrivals=_arrivals(data["arrivals"]),
+        tokens=row["tokens"],
     )
 
 
