@@ -2,59 +2,99 @@
 
 import pytest
 
-from whet.exchange import Kind
-from whet.gateway.speakers import speaker
+from whet.exchange import Headers, Kind, Speaker
+from whet.gateway.speakers import NOTHING, told
+from whet.gateway.threads import Threads
 
-TOOLS = b'{"messages": [], "tools": [{"name": "bash"}]}'
-BARE = b'{"messages": []}'
+TOOLS = b'{"messages": [{"role": "user", "content": "Fix it."}], "tools": [{"name": "bash"}]}'
+BARE = b'{"messages": [{"role": "user", "content": "Fix it."}]}'
+TITLE = b'{"system": "You are a title generator.", "messages": [{"role": "user", "content": "Fix it."}]}'
+
+
+def speaker(headers: dict[str, str], body: bytes, threads: Threads | None = None, index: int = 0) -> Speaker:
+    return (threads or Threads()).place(index, "messages", tuple(headers.items()), body)
+
+
+CLAUDE = {"X-Claude-Code-Session-Id": "s"}
+CODEX = {"session-id": "s", "thread-id": "t"}
+OPENCODE = {"x-session-id": "ses_1", "x-session-affinity": "ses_1"}
 
 CASES = [
-    ({"X-Claude-Code-Session-Id": "s"}, TOOLS, Kind.MAIN, "s", None),
-    ({"X-Claude-Code-Session-Id": "s"}, BARE, Kind.UTILITY, "s", None),
-    ({"X-Claude-Code-Session-Id": "s", "x-claude-code-agent-id": "a"}, TOOLS, Kind.SUB, "a", "s"),
-    (
-        {"X-Claude-Code-Session-Id": "s", "x-claude-code-agent-id": "b", "x-claude-code-parent-agent-id": "a"},
-        BARE,
-        Kind.SUB,
-        "b",
-        "a",
-    ),
-    ({"session-id": "s", "thread-id": "t"}, TOOLS, Kind.MAIN, "t", None),
-    (
-        {"thread-id": "u", "x-openai-subagent": "collab_spawn", "x-codex-parent-thread-id": "t"},
-        TOOLS,
-        Kind.SUB,
-        "u",
-        "t",
-    ),
-    ({"thread-id": "t", "x-openai-subagent": "compact"}, TOOLS, Kind.UTILITY, "t", None),
-    ({"thread-id": "t", "x-codex-turn-metadata": '{"request_kind": "compact"}'}, TOOLS, Kind.UTILITY, "t", None),
-    ({"x-session-id": "ses_1", "x-session-affinity": "ses_1"}, TOOLS, Kind.MAIN, "ses_1", None),
-    ({"x-session-id": "ses_1"}, BARE, Kind.UTILITY, "ses_1", None),
-    ({"x-session-id": "ses_2", "x-parent-session-id": "ses_1"}, TOOLS, Kind.SUB, "ses_2", "ses_1"),
-    ({"x-initiator": "user", "x-interaction-type": "conversation-user"}, TOOLS, Kind.MAIN, "main", None),
-    ({"x-initiator": "agent"}, TOOLS, Kind.MAIN, "main", None),
-    ({"x-initiator": "agent", "x-interaction-type": "conversation-subagent"}, TOOLS, Kind.SUB, "subagent", "main"),
-    ({"X-RLM-Role": "sub", "x-session-id": "ses_1"}, TOOLS, Kind.SUB, "rlm", "main"),
+    (CLAUDE, TOOLS, "main", "s", None),
+    (CLAUDE, BARE, "utility", "s", None),
+    (CLAUDE, TITLE, "title", "s", None),
+    (CLAUDE | {"x-claude-code-agent-id": "a"}, TOOLS, "sub", "a", "s"),
+    (CLAUDE | {"x-claude-code-agent-id": "b", "x-claude-code-parent-agent-id": "a"}, BARE, "sub", "b", "a"),
+    (CODEX, TOOLS, "main", "t", None),
+    (CODEX | {"x-openai-subagent": "collab_spawn", "x-codex-parent-thread-id": "r"}, TOOLS, "sub", "t", "r"),
+    (CODEX | {"x-openai-subagent": "review", "x-codex-parent-thread-id": "r"}, TOOLS, "sub review", "t", "r"),
+    (CODEX | {"x-codex-parent-thread-id": "r"}, TOOLS, "sub", "t", "r"),
+    (CODEX | {"x-codex-turn-metadata": '{"thread_source": "subagent"}'}, TOOLS, "sub", "t", None),
+    (CODEX | {"x-openai-subagent": "compact"}, TOOLS, "compaction", "t", None),
+    (CODEX | {"x-openai-subagent": "memory_consolidation"}, TOOLS, "memory", "t", None),
+    (CODEX | {"x-codex-turn-metadata": '{"request_kind": "compact"}'}, TOOLS, "compaction", "t", None),
+    ({"session_id": "t", "originator": "codex_exec"}, TOOLS, "main", "t", None),
+    (OPENCODE, TOOLS, "main", "ses_1", None),
+    (OPENCODE, BARE, "utility", "ses_1", None),
+    (OPENCODE, TITLE, "title", "ses_1", None),
+    ({"x-session-id": "ses_2", "x-parent-session-id": "ses_1"}, TOOLS, "sub", "ses_2", "ses_1"),
+    ({"x-opencode-session": "ses_1", "x-opencode-request": "r"}, TOOLS, "main", "ses_1", None),
+    ({"x-initiator": "user", "x-interaction-type": "conversation-user"}, TOOLS, "main", "main", None),
+    ({"x-initiator": "agent"}, TOOLS, "main", "main", None),
+    ({"x-initiator": "agent", "x-interaction-type": "conversation-subagent"}, TOOLS, "sub", "sub-0", "main"),
+    ({"User-Agent": "GeminiCLI-tui/0.61.0/m"}, TOOLS, "main", "main", None),
+    ({"User-Agent": "GeminiCLI-tui/0.61.0/m"}, BARE, "utility", "utility-0", None),
+    ({"User-Agent": "QwenCode/0.15.10"}, TOOLS, "main", "main", None),
+    ({"X-RLM-Role": "sub", "x-session-id": "ses_1"}, TOOLS, "sub rlm", "sub-0", "main"),
 ]
 
 
-@pytest.mark.parametrize(("headers", "body", "kind", "thread", "parent"), CASES)
+@pytest.mark.parametrize(("headers", "body", "label", "thread", "parent"), CASES)
 def test_the_headers_tell_who_speaks(
-    headers: dict[str, str], body: bytes, kind: Kind, thread: str, parent: str | None
+    headers: dict[str, str], body: bytes, label: str, thread: str, parent: str | None
 ) -> None:
-    found = speaker(tuple(headers.items()), body)
-    assert found is not None
-    assert (found.kind, found.thread, found.parent) == (kind, thread, parent)
-    assert found.evidence
+    found = speaker(headers, body)
+    assert (found.label, found.thread, found.parent) == (label, thread, parent)
+    assert any(name.lower() in found.evidence or value in found.evidence for name, value in headers.items()) or (
+        found.evidence.startswith(("request_kind: ", "thread_source: ", "user-agent: "))
+    )
 
 
-@pytest.mark.parametrize("metadata", ["", "not JSON", "[]", "1"])
+@pytest.mark.parametrize("metadata", ["", "not JSON", "[]", "1", "[" * 5000])
 def test_a_header_that_cannot_be_read_tells_nothing(metadata: str) -> None:
-    found = speaker((("thread-id", "t"), ("x-codex-turn-metadata", metadata)), TOOLS)
-    assert found is not None
-    assert found.kind is Kind.MAIN
+    assert speaker(CODEX | {"x-codex-turn-metadata": metadata}, TOOLS).kind is Kind.MAIN
 
 
-def test_headers_that_say_nothing_are_not_guessed_at() -> None:
-    assert speaker((("user-agent", "GeminiCLI"), ("x-rlm-role", "root")), TOOLS) is None
+@pytest.mark.parametrize("headers", [(), (("user-agent", "OpenAI/JS"), ("x-rlm-role", "root"))])
+def test_headers_that_say_nothing_are_not_guessed_at(headers: Headers) -> None:
+    assert told(headers) is NOTHING
+
+
+def test_a_title_that_is_asked_for_first_does_not_take_the_threads_place() -> None:
+    threads = Threads()
+    assert speaker(OPENCODE, TITLE, threads, 0).label == "title"
+    assert speaker(OPENCODE, TOOLS, threads, 1).label == "main"
+
+
+def test_what_headers_call_a_sub_agent_is_told_apart_by_its_conversation() -> None:
+    threads = Threads()
+    sub = {"x-initiator": "agent", "x-interaction-type": "conversation-subagent"}
+    assert speaker({"x-initiator": "user"}, TOOLS, threads, 0).thread == "main"
+    other = TOOLS.replace(b"Fix it.", b"Look for it.")
+    more = other.replace(b"}]", b'},{"role":"assistant","content":"ok"},{"role":"user","content":"go on"}]', 1)
+    third = TOOLS.replace(b"Fix it.", b"Read it.")
+    found = [speaker(sub, body, threads, number) for number, body in enumerate((other, third), 1)]
+    threads.ended(1, None)
+    found.append(speaker({"x-initiator": "agent"}, more, threads, 3))
+    assert [(one.kind, one.thread) for one in found] == [(Kind.SUB, "sub-1"), (Kind.SUB, "sub-2"), (Kind.SUB, "sub-1")]
+    assert found[2].evidence == "x-initiator: agent, and continues call 1"
+
+
+def test_a_compaction_breaks_a_thread_that_headers_name_and_does_not_end_it() -> None:
+    threads = Threads()
+    speaker(CODEX, TOOLS, threads, 0)
+    compact = speaker(CODEX | {"x-openai-subagent": "compact"}, BARE, threads, 1)
+    assert (compact.label, compact.thread) == ("compaction", "t")
+    after = speaker(CODEX, TOOLS.replace(b"Fix it.", b"So far: nothing."), threads, 2)
+    assert (after.label, after.thread) == ("main", "t")
+    assert after.evidence == "thread-id, after the compaction in call 1"

@@ -6,41 +6,30 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from whet.exchange import CallError, Exchange, Headers
+from whet.exchange import CallError, Exchange, Headers, Speaker
 from whet.gateway.cache import Replay, Replayed
+from whet.gateway.capture import check_tokens
 from whet.gateway.crossing import crossing
 from whet.gateway.delivery import Delivery, Head
 from whet.gateway.dialects import DIALECTS, Dialect
 from whet.gateway.model import Model
-from whet.gateway.speakers import speaker
+from whet.gateway.outgoing import headers_for_model, secrets_for_model
 from whet.gateway.sse import EventFramer
 from whet.gateway.upstream import (
     Incoming,
     Received,
     Upstream,
     UpstreamError,
-    credential_secrets,
-    own_credentials,
 )
 from whet.redact import Redactor
 
 DRAIN_SEC = 60.0
 """How long a reply is still received after the agent hung up, so that its record is whole."""
-REQUEST_HEADERS = frozenset({"content-type", "accept", "user-agent"})
-"""The headers of the agent that go to every model."""
-DIALECT_HEADERS = frozenset({"anthropic-version", "anthropic-beta", "openai-beta"})
-"""Those that go to a model of the agent's own dialect."""
 RESPONSE_HEADERS = frozenset({"content-type", "retry-after", "x-request-id"})
 """The headers of the model that go to the agent."""
-STREAM_HEADERS = {
-    "Content-Type": "text/event-stream; charset=utf-8",
-    "Cache-Control": "no-cache",
-    "X-Accel-Buffering": "no",
-}
 GRACE_SEC = 15.0
 """How long an agent that wants a stream waits for its beginning before it is told that the call is alive."""
 KEEP_ALIVE_SEC = 5.0
-KEEP_ALIVE = b": still there\n\n"
 JSON = {"Content-Type": "application/json"}
 
 TOLD_TO_AGENT = {
@@ -82,8 +71,8 @@ class Call:
         model: Model,
         upstream: Upstream,
         for_agent: Redactor,
-        commit: Callable[[Exchange], Awaitable[Exchange]],
-        know_secret: Callable[..., None],
+        commit: Callable[[Exchange], Awaitable[None]],
+        redactor: Callable[..., Redactor],
         replay: Replay | None,
     ) -> None:
         self.delivery = Delivery()
@@ -98,7 +87,8 @@ class Call:
         self._upstream = upstream
         self._for_agent = for_agent
         self._commit = commit
-        self._know_secret = know_secret
+        self._redactor = redactor
+        """What takes the secrets out of the record, after it is told of those in its arguments."""
 
         self._started = time.time()
         self._received = Received()
@@ -113,6 +103,8 @@ class Call:
         self._hung_up = False
         self._followers = 0
         self._drain: asyncio.TimerHandle | None = None
+        self.speaker: Speaker | None = None
+        """Who makes the call, as the session finds out."""
         self.delivered = False
         """The agent has been given the reply to its end."""
         self._alive: asyncio.TimerHandle | None = None
@@ -126,12 +118,13 @@ class Call:
             response = b"".join(self._received.chunks)
             wrong = failure or self._verdict(response)
             error = wrong or (CallError.HUNG_UP if self._hung_up else None)
-            self._know_secret(self._received.token)
             self._failed = error not in {None, CallError.HUNG_UP}
-            recorded = await self._commit(self._exchange(response, error))
+            secrets = secrets_for_model(self._request.headers, self._model)
+            exchange = self._exchange(response, error, self._redactor(self._received.token, *secrets))
+            await self._commit(exchange)
             self._release(response, error)
             if self._question is not None:
-                await self._question.settle(recorded, good=wrong is None)
+                await self._question.settle(exchange, good=wrong is None)
         except NotRecordedError:
             self._refuse(500, "The reply could not be recorded.")
         finally:
@@ -202,7 +195,7 @@ class Call:
         async with self._upstream.send(
             self._model,
             self._crossing.path,
-            self._headers_for_model(),
+            headers_for_model(self._request.headers, self._model, translated=self._crossing.translated),
             self._crossing.body,
             self._received,
             affinity=self._session,
@@ -212,13 +205,13 @@ class Call:
     def _keep_alive(self) -> None:
         """The model is silent: open the stream, so that no agent gives up on a call that is under way."""
         if not self.delivery.begun:
-            self.delivery.begin(Head(200, STREAM_HEADERS))
-        self.delivery.put(KEEP_ALIVE)
+            self.delivery.begin(Head(200, self._crossing.stream_headers))
+        self.delivery.put(self._crossing.keep_alive)
         self._alive = asyncio.get_running_loop().call_later(KEEP_ALIVE_SEC, self._keep_alive)
 
     async def _pass_on(self, incoming: Incoming | Replayed) -> None:
         if not self.delivery.begun:
-            self.delivery.begin(Head(200, self._headers_for_agent() | STREAM_HEADERS))
+            self.delivery.begin(Head(200, {**self._headers_for_agent(), **self._crossing.stream_headers}))
         framer = EventFramer()
         while chunk := await incoming.read():
             if self._alive is not None:
@@ -256,30 +249,33 @@ class Call:
             return CallError.MALFORMED
         return None
 
-    def _exchange(self, response: bytes, error: CallError | None) -> Exchange:
+    def _exchange(self, response: bytes, error: CallError | None, redactor: Redactor) -> Exchange:
         received = self._received
+        sent = None if self._crossing.body == self._request.body else self._crossing.body
+        delivered = self._delivered() if self._crossing.translated else None
         return Exchange(
             session=self._session,
             index=self._index,
             dialect=self._front.NAME,
-            path=self._request.path,
-            request_headers=self._request.headers,
-            request=self._request.body,
-            upstream=received.upstream or self._model.address(self._crossing.path),
+            path=redactor.text(self._request.path),
+            request_headers=redactor.headers(self._request.headers),
+            request=redactor.bytes(self._request.body),
+            upstream=redactor.text(received.upstream or self._model.address(self._crossing.path)),
             status=received.status,
-            response_headers=received.headers,
-            response=response,
+            response_headers=redactor.headers(received.headers),
+            response=redactor.bytes(response),
             attempts=received.attempts,
             error=error,
             started=self._started,
             first_byte=received.first_byte,
             ended=time.time(),
             usage=self._back.usage(response, received.streamed) if received.succeeded else None,
-            sent=None if self._crossing.body == self._request.body else self._crossing.body,
-            delivered=self._delivered() if self._crossing.translated else None,
+            sent=None if sent is None else redactor.bytes(sent),
+            delivered=None if delivered is None else redactor.bytes(delivered),
             warnings=self._crossing.warnings,
-            speaker=speaker(self._request.headers, self._request.body),
+            speaker=self.speaker,
             arrivals=tuple(received.arrivals),
+            tokens=check_tokens(response, received.streamed) if self._model.capture != "none" else None,
         )
 
     def _delivered(self) -> bytes:
@@ -302,30 +298,15 @@ class Call:
             self.delivery.put(b"".join([self._whole or b"", *self._withheld]))
             self.delivery.end()
         elif self._whole is not None:
-            headers = self._headers_for_agent() | (STREAM_HEADERS if self._crossing.streams else {})
-            self.delivery.begin(Head(200, headers, self._whole))
+            of_stream = self._crossing.stream_headers if self._crossing.streams else {}
+            self.delivery.begin(Head(200, {**self._headers_for_agent(), **of_stream}, self._whole))
 
     def _refuse(self, status: int, message: str) -> None:
         if self.delivery.begun:
-            self.delivery.put(self._front.error_event(message))
+            self.delivery.put(self._crossing.error_event(message))
             self.delivery.end(broken=True)
         else:
             self.delivery.begin(Head(status, JSON, self._front.error_body(status, message)))
-
-    def _headers_for_model(self) -> dict[str, str]:
-        kept = REQUEST_HEADERS if self._crossing.translated else REQUEST_HEADERS | DIALECT_HEADERS
-        passed = {name: value for name, value in self._request.headers if name.lower() in kept}
-        given = {name.lower() for name in passed}
-        defaults = {name: value for name, value in self._back.DEFAULT_HEADERS.items() if name.lower() not in given}
-        return passed | defaults | self._credentials()
-
-    def _credentials(self) -> dict[str, str]:
-        if self._model.auth == "own":
-            own = own_credentials(self._request.headers)
-            self._know_secret(*credential_secrets(own))
-            return own
-        # Credentials of Azure are added where they are fetched.
-        return self._back.credentials(self._model.key) if self._model.key and self._model.auth == "key" else {}
 
     def _headers_for_agent(self) -> dict[str, str]:
         return {name.title(): value for name, value in self._received.headers if name.lower() in RESPONSE_HEADERS}

@@ -4,28 +4,27 @@ import asyncio
 import logging
 import socket
 import time
+from collections import Counter
 from dataclasses import replace
 from urllib.parse import urlsplit
 
 from whet.errors import UserError
-from whet.exchange import CallError, Exchange, Headers, Recorder, Usage
+from whet.exchange import CallError, Exchange, Recorder, Usage
 from whet.gateway.cache import Replay, ReplyCache
 from whet.gateway.call import Call, NotRecordedError, Request
+from whet.gateway.counting import TOKEN_COUNT, counted_by_model
+from whet.gateway.dialects import TokenCounter
 from whet.gateway.limits import LimitError, Meter
 from whet.gateway.model import Model
-from whet.gateway.prices import cost, price_for
+from whet.gateway.prices import WITHOUT_TOKENS, cost, price_for
 from whet.gateway.server import http_server
+from whet.gateway.threads import Answer, Threads
 from whet.gateway.upstream import Upstream
 from whet.ids import new_secret
 from whet.redact import Redactor
 
 logger = logging.getLogger(__name__)
 
-SECRET_HEADERS = frozenset(
-    {"authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key", "x-goog-api-key"}
-)
-WITHOUT_TOKENS = frozenset({CallError.REFUSED, CallError.STATUS, CallError.AUTH, CallError.NOT_CACHED})
-"""Calls that ended so used no tokens; of all others without a count, the usage is unknown."""
 SHUTDOWN_SEC = 5.0
 BACKLOG = 1024
 UNCLAIMED = 16
@@ -50,6 +49,8 @@ class Session:
         self.model = model
         self.secret = new_secret()
         self.calls = 0
+        self.speakers: Counter[str] = Counter()
+        """How many of the calls the main thread made, each sub-agent, and each kind of helper."""
         self.answered = 0
         """How many calls went well."""
         self.usage = Usage()
@@ -82,6 +83,9 @@ class Session:
         self._undelivered: list[Call] = []
         """Calls whose reply the agent has not seen to its end; it may ask for it again."""
         self._exchanges = 0
+        self._threads = Threads()
+        self._never_counts = False
+        """The model's endpoint does not count tokens."""
         self._http = http_server(self)
         self._listeners: list[asyncio.Server] = []
 
@@ -111,24 +115,32 @@ class Session:
         for meter in self._meters:
             if (limit := meter.refusal()) is not None:
                 raise LimitError(limit)
+        index = self._next_index()
         call = Call(
             session=self.id,
-            index=self._next_index(),
+            index=index,
             request=request,
             model=self.model,
             upstream=self._upstream,
             for_agent=self._for_agent,
             commit=self._commit,
-            know_secret=self.know_secret,
+            redactor=self._know_secrets,
             replay=self._replay,
         )
+        call.speaker = self._threads.place(index, request.dialect.NAME, request.headers, request.body)
         for meter in self._meters:
             meter.admit()
         self.calls += 1
+        self.speakers[call.speaker.label] += 1
         self._undelivered.append(call)
         self._under_way[call.task] = call
         call.task.add_done_callback(self._call_ended)
         return call
+
+    @property
+    def under_way(self) -> int:
+        """How many calls are under way."""
+        return len(self._under_way)
 
     @property
     def ended_by(self) -> str | None:
@@ -143,13 +155,13 @@ class Session:
                 session=self.id,
                 index=self._next_index(),
                 dialect=request.dialect.NAME,
-                path=request.path,
-                request_headers=request.headers,
-                request=request.body,
+                path=self._redactor.text(request.path),
+                request_headers=self._redactor.headers(request.headers),
+                request=self._redactor.bytes(request.body),
                 upstream="",
                 status=status,
                 response_headers=(),
-                response=body,
+                response=self._redactor.bytes(body),
                 attempts=0,
                 error=CallError.REJECTED,
                 started=now,
@@ -159,6 +171,27 @@ class Session:
             )
         )
         return body
+
+    async def count_tokens(self, request: Request, counter: TokenCounter) -> bytes:
+        """How many tokens a request has: as the model says, if it can be asked in the same words, or estimated."""
+        estimate = counter.count_reply(request.body)
+        if self.model.dialect != counter.NAME or self._never_counts:
+            return estimate
+        exchange = await counted_by_model(
+            request,
+            counter,
+            self.model,
+            session=self.id,
+            index=self._next_index(),
+            upstream=self._upstream,
+            replay=self._replay,
+            redactor=self._know_secrets,
+        )
+        self.speakers[TOKEN_COUNT] += 1
+        self._never_counts = exchange.status == 404
+        told = exchange if exchange.error is None else replace(exchange, delivered=estimate)
+        await self._keep(told)
+        return told.delivered or told.response
 
     def _next_index(self) -> int:
         self._exchanges += 1
@@ -181,56 +214,40 @@ class Session:
         await self._http.shutdown(SHUTDOWN_SEC)
         await asyncio.gather(*(listener.wait_closed() for listener in self._listeners))
 
-    async def _commit(self, exchange: Exchange) -> Exchange:
-        self._count(exchange)
-        return await self._keep(exchange)
-
-    def know_secret(self, *secrets: str) -> None:
-        """Mask these too, from now on, in all that is recorded."""
+    def _know_secrets(self, *secrets: str) -> Redactor:
+        """What takes the secrets out of all that is recorded: from now on, these too."""
         self._redactor = self._redactor.also(*secrets)
+        return self._redactor
 
-    async def _keep(self, exchange: Exchange) -> Exchange:
-        """Record an exchange; it is returned as it was recorded."""
-        redacted = self._redacted(exchange)
+    async def _commit(self, exchange: Exchange) -> None:
+        self._count(exchange)
+        await self._keep(exchange)
+
+    async def _keep(self, exchange: Exchange) -> None:
+        """Record an exchange."""
         try:
-            await self._record(redacted)
+            await self._record(exchange)
         except Exception as error:
             self.record_error = error
             raise NotRecordedError from error
-        return redacted
 
     def _count(self, exchange: Exchange) -> None:
+        answer = Answer(self.model.dialect, exchange.response, exchange.streamed) if exchange.status == 200 else None
+        self._threads.ended(exchange.index, answer)
         self.answered += exchange.error is None
         self.last_error, self.last_status = exchange.error, exchange.status
-        charged = Usage() if exchange.replayed else exchange.usage
+        charged = None if exchange.replayed else exchange.usage
         spent = cost(charged, self._price) if charged and self._price else None
         for meter in self._meters:
             meter.settle(exchange.usage, spent)
-        self.charged += charged or Usage()
+        if charged is not None:
+            self.charged += charged
         self.auth_failed = self.auth_failed or exchange.error is CallError.AUTH
         self.cache_missed = self.cache_missed or exchange.error is CallError.NOT_CACHED
         if exchange.usage is not None:
             self.usage += exchange.usage
         elif exchange.error not in WITHOUT_TOKENS:
             self.calls_without_usage += 1
-
-    def _redacted(self, exchange: Exchange) -> Exchange:
-        return replace(
-            exchange,
-            path=self._redactor.text(exchange.path),
-            request_headers=self._redacted_headers(exchange.request_headers),
-            request=self._redactor.bytes(exchange.request),
-            upstream=self._redactor.text(exchange.upstream),
-            response_headers=self._redacted_headers(exchange.response_headers),
-            response=self._redactor.bytes(exchange.response),
-            sent=None if exchange.sent is None else self._redactor.bytes(exchange.sent),
-            delivered=None if exchange.delivered is None else self._redactor.bytes(exchange.delivered),
-        )
-
-    def _redacted_headers(self, headers: Headers) -> Headers:
-        return tuple(
-            (name, self._redactor.text(value)) for name, value in headers if name.lower() not in SECRET_HEADERS
-        )
 
     def _call_ended(self, task: asyncio.Task[None]) -> None:
         del self._under_way[task]

@@ -1,85 +1,115 @@
-"""Who is speaking in a call: the agent's main thread, a sub-agent, or a helper call such as a title.
-
-The programs say so in their headers, each in its own way. What they leave unsaid is not guessed here: the
-conversations themselves tell it later, from the record.
-"""
+"""What the headers of a call tell of who is speaking. Each program has its own way; several tell only a part."""
 
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from whet.exchange import Headers, Kind, Speaker
-
-_HAS_TOOLS = re.compile(rb'"(?:tools|functionDeclarations)"\s*:\s*\[\s*\{')
+from whet.exchange import Headers, Kind
 
 
-def speaker(headers: Headers, body: bytes) -> Speaker | None:
-    """Who speaks, as the headers tell it; None when they do not.
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the headers say. What they leave open is told by the conversations."""
 
-    >>> speaker((("x-session-id", "ses_2"), ("x-parent-session-id", "ses_1")), b"{}").kind
+    evidence: str
+    kind: Kind | None = None
+    """None: the main thread or a helper call of it, or not told."""
+    thread: str | None = None
+    parent: str | None = None
+    name: str = ""
+    """Which sub-agent, or what for."""
+    marks_subs: bool = True
+    """Whether this program would say so if it were a sub-agent."""
+    gives_tools: bool = True
+    """Whether this program gives tools to every step of the work, so that a call without them is a helper's."""
+
+
+NOTHING = Told("", marks_subs=False, gives_tools=False)
+
+
+def told(headers: Headers) -> Told:
+    """What these headers say of the speaker.
+
+    >>> told((("x-session-id", "ses_2"), ("x-parent-session-id", "ses_1"))).kind
     <Kind.SUB: 'sub'>
     """
     given = {name.lower(): value for name, value in headers}
-    for told in (_recursive, _claude_code, _codex, _opencode, _copilot):
-        found = told(given, body)
+    for teller in (_recursive, _claude_code, _opencode, _codex, _copilot, _by_name):
+        found = teller(given)
         if found is not None:
             return found
-    return None
+    return NOTHING
 
 
-def _recursive(given: Mapping[str, str], body: bytes) -> Speaker | None:  # noqa: ARG001
-    role = given.get("x-rlm-role")
-    return Speaker(Kind.SUB, "rlm", "main", f"x-rlm-role: {role}") if role == "sub" else None
+def _recursive(given: Mapping[str, str]) -> Told | None:
+    return Told("x-rlm-role: sub", Kind.SUB, name="rlm") if given.get("x-rlm-role") == "sub" else None
 
 
-def _claude_code(given: Mapping[str, str], body: bytes) -> Speaker | None:
+def _claude_code(given: Mapping[str, str]) -> Told | None:
     session = given.get("x-claude-code-session-id")
     if session is None:
         return None
     if agent := given.get("x-claude-code-agent-id"):
         parent = given.get("x-claude-code-parent-agent-id", session)
-        return Speaker(Kind.SUB, agent, parent, "x-claude-code-agent-id")
-    return _main_or_utility(session, "x-claude-code-session-id", body)
+        return Told("x-claude-code-agent-id", Kind.SUB, agent, parent)
+    return Told("x-claude-code-session-id", thread=session)
 
 
-def _codex(given: Mapping[str, str], body: bytes) -> Speaker | None:
-    thread = given.get("thread-id")
-    if thread is None:
+def _opencode(given: Mapping[str, str]) -> Told | None:
+    if thread := given.get("x-session-id"):
+        if parent := given.get("x-parent-session-id"):
+            return Told("x-parent-session-id", Kind.SUB, thread, parent)
+        return Told("x-session-id", thread=thread)
+    if thread := given.get("x-opencode-session"):
+        return Told("x-opencode-session", thread=thread, marks_subs=False)
+    return None
+
+
+def _codex(given: Mapping[str, str]) -> Told | None:
+    """Codex, in its present and its earlier form; pi names its thread like the earlier one."""
+    header = next((name for name in ("thread-id", "session_id", "conversation_id") if name in given), None)
+    if header is None:
         return None
-    purpose = given.get("x-openai-subagent")
-    if purpose in {"compact", "memory_consolidation"} or _request_kind(given) == "compact":
-        return Speaker(Kind.UTILITY, thread, None, f"x-openai-subagent: {purpose}")
-    if purpose or "x-codex-parent-thread-id" in given:
-        return Speaker(Kind.SUB, thread, given.get("x-codex-parent-thread-id"), f"x-openai-subagent: {purpose}")
-    return _main_or_utility(thread, "thread-id", body)
+    thread, parent = given[header], given.get("x-codex-parent-thread-id")
+    purpose, turn = given.get("x-openai-subagent", ""), _turn_metadata(given)
+    if "compact" in purpose or "compact" in str(turn.get("request_kind")):
+        evidence = f"x-openai-subagent: {purpose}" if purpose else f"request_kind: {turn['request_kind']}"
+        return Told(evidence, Kind.UTILITY, thread, None, "compaction")
+    if purpose == "memory_consolidation":
+        return Told(f"x-openai-subagent: {purpose}", Kind.UTILITY, thread, None, "memory")
+    if purpose:
+        name = "" if purpose == "collab_spawn" else purpose
+        return Told(f"x-openai-subagent: {purpose}", Kind.SUB, thread, parent, name)
+    if parent is not None:
+        return Told("x-codex-parent-thread-id", Kind.SUB, thread, parent)
+    if turn.get("thread_source") == "subagent":
+        return Told("thread_source: subagent", Kind.SUB, thread)
+    return Told(header, thread=thread)
 
 
-def _request_kind(given: Mapping[str, str]) -> str | None:
+def _turn_metadata(given: Mapping[str, str]) -> Mapping[str, Any]:
     try:
         metadata = json.loads(given.get("x-codex-turn-metadata", "{}"))
-    except ValueError:
-        return None
-    return str(metadata.get("request_kind")) if isinstance(metadata, dict) else None
+    except (ValueError, RecursionError):
+        return {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
-def _opencode(given: Mapping[str, str], body: bytes) -> Speaker | None:
-    thread = given.get("x-session-id")
-    if thread is None:
-        return None
-    if parent := given.get("x-parent-session-id"):
-        return Speaker(Kind.SUB, thread, parent, "x-parent-session-id")
-    return _main_or_utility(thread, "x-session-id", body)
+def _copilot(given: Mapping[str, str]) -> Told | None:
+    """Copilot tells the kind, and not on every call; it never tells which conversation."""
+    kind = given.get("x-interaction-type", "")
+    if "subagent" in kind:
+        return Told(f"x-interaction-type: {kind}", Kind.SUB)
+    if kind:
+        return Told(f"x-interaction-type: {kind}")
+    if "x-initiator" in given:
+        return Told(f"x-initiator: {given['x-initiator']}", marks_subs=False)
+    return None
 
 
-def _copilot(given: Mapping[str, str], body: bytes) -> Speaker | None:  # noqa: ARG001
-    kind = given.get("x-interaction-type")
-    if kind == "conversation-subagent":
-        return Speaker(Kind.SUB, "subagent", "main", f"x-interaction-type: {kind}")
-    return Speaker(Kind.MAIN, "main", None, f"x-initiator: {given['x-initiator']}") if "x-initiator" in given else None
-
-
-def _main_or_utility(thread: str, header: str, body: bytes) -> Speaker:
-    # These programs give every step of the work its tools, and their helper calls none.
-    if _HAS_TOOLS.search(body):
-        return Speaker(Kind.MAIN, thread, None, header)
-    return Speaker(Kind.UTILITY, thread, None, f"{header}, and no tools")
+def _by_name(given: Mapping[str, str]) -> Told | None:
+    """Gemini and Qwen tell nothing but their names."""
+    program = re.match(r"GeminiCLI|QwenCode", given.get("user-agent", ""))
+    return Told(f"user-agent: {program[0]}", marks_subs=False) if program else None
