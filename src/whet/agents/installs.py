@@ -105,18 +105,18 @@ def install(package: Package, version: str | None = None) -> Installed:
 def node_program() -> tuple[Path, str] | None:
     """The Node of this machine and its version; None when there is none that starts."""
     node = shutil.which("node")
-    version = _version_in(_asked([node], {})) if node else None
-    return (Path(node).resolve(), version) if node and version else None
+    versions = _versions_in(_asked([node], {})) if node else []
+    return (Path(node).resolve(), versions[0]) if node and versions else None
 
 
 def on_path(package: Package) -> Installed | None:
     """The user's own installation that PATH leads to; None when there is none that tells its version."""
     command = shutil.which(package.command)
-    version = _version_in(_asked([command], {})) if command else None
-    if command is None or version is None:
+    versions = _versions_in(_asked([command], {})) if command else []
+    if command is None or not versions:
         return None
     folder, program = _shown(package, Path(command).resolve())
-    return Installed(package.agent, version, folder, program, pinned=False)
+    return Installed(package.agent, versions[0], folder, program, pinned=False)
 
 
 def _read(package: Package, folder: Path) -> Installed | None:
@@ -160,7 +160,7 @@ def _first_that_starts(package: Package, version: str, folder: Path) -> str:
     for program in programs:
         env = {package.cache_env: str(folder / CACHE)} if package.cache_env else {}
         said = _asked([*_runner(package), str(folder / program)], env)
-        if version in said:
+        if version in _versions_in(said):
             for other in programs:
                 if other != program:
                     (folder / other).unlink()
@@ -210,13 +210,12 @@ def _asked(argv: list[str], env: Mapping[str, str]) -> str:
     return done.stdout + done.stderr or f"exit code {done.returncode}"
 
 
-def _version_in(said: str) -> str | None:
+def _versions_in(said: str) -> list[str]:
     """
-    >>> _version_in("codex-cli 0.166.0"), _version_in("v20.20.2"), _version_in("version 2.4.6.")
-    ('0.166.0', '20.20.2', '2.4.6')
+    >>> _versions_in("codex-cli 0.166.0"), _versions_in("v20.20.2"), _versions_in("version 2.4.6.")
+    (['0.166.0'], ['20.20.2'], ['2.4.6'])
     """
-    found = re.search(r"\d+\.\d+\.\d+(?:-[\w.]+)?", said)
-    return found[0] if found else None
+    return re.findall(r"\d+\.\d+\.\d+(?:[\w.+-]*\w)?", said)
 
 
 def _shown(package: Package, program: Path) -> tuple[Path, str]:

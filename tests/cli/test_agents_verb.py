@@ -1,0 +1,87 @@
+"""`whet agents` and `whet agents install`."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from whet_program import Project, said_to_user
+from whet_program import project_fixture as project_fixture
+
+from whet.agents.installs import Record
+from whet.agents.packages import PACKAGES, Package
+
+NOWHERE = {"npm_config_registry": "http://127.0.0.1:9", "npm_config_fetch_retries": "0"}
+
+
+@pytest.fixture(name="whet")
+def whet_fixture(project: Project) -> Project:
+    """A project with an empty place for installs."""
+    # In the project's TMPDIR, which boxes can enter; the project's own folder they cannot.
+    return replace(project, env={"WHET_AGENTS": str(project.tmp / "agents")})
+
+
+def put(whet: Project, package: Package, version: str, pinned: bool) -> Path:
+    """An install as far as it is looked at when it is listed."""
+    folder = Path(whet.env["WHET_AGENTS"], package.agent, version)
+    folder.mkdir(parents=True)
+    record = Record(
+        package=package.name, version=version, program=package.programs[0], pinned=pinned, verified="", python=None
+    )
+    (folder / "installed.json").write_text(record.model_dump_json())
+    (folder / "program").write_bytes(b"x" * 3_000_000)
+    return folder
+
+
+def table(whet: Project) -> dict[str, list[str]]:
+    done = whet.whet("agents")
+    assert (done.returncode, done.stderr) == (0, "")
+    head, *rows = [re.split(r"  +", line.rstrip()) for line in done.stdout.splitlines()]
+    assert head == ["agent", "version", "dialect", "installed", "size"]
+    return {f"{agent} {version}": rest for agent, version, *rest in rows}
+
+
+def test_the_table_tells_what_is_installed_and_what_is_on_path(whet: Project) -> None:
+    put(whet, PACKAGES["pi"], PACKAGES["pi"].version, pinned=True)
+    put(whet, PACKAGES["pi"], "0.70.0", pinned=False)
+    own = whet.write("bin/claude", "#!/bin/sh\necho '2.0.0 (Claude Code)'\n")
+    own.chmod(0o755)
+    rows = table(replace(whet, env={**whet.env, "PATH": f"{own.parent}:/usr/bin:/bin", "COLUMNS": "300"}))
+    assert rows[f"pi {PACKAGES['pi'].version}"] == ["chat", "managed", "3 MB"]
+    assert rows["pi 0.70.0"] == ["chat", "managed, not pinned", "3 MB"]
+    assert rows["claude-code 2.0.0"] == ["messages", f"on PATH: {own}", "-"]
+    assert rows[f"codex {PACKAGES['codex'].version}"] == ["responses", "no", "-"]
+    assert {name.partition(" ")[0] for name in rows} == set(PACKAGES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["codx"], "whet: unknown agent 'codx'; did you mean 'codex'? (known: claude-code, codex, "),
+        ([], "whet: expected names of agents or --all; known: claude-code, "),
+        (["codex", "--all"], "whet: expected names of agents or --all; known: claude-code, "),
+        (["codex", "pi", "--version", "1.0.0"], "whet: --version is '1.0.0' for 2 agents; expected a single agent"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(whet: Project, arguments: list[str], expected: str) -> None:
+    assert said_to_user(whet.whet("agents", "install", *arguments)).startswith(expected)
+
+
+def test_after_a_failure_the_others_are_installed_and_the_failed_are_named(whet: Project) -> None:
+    put(whet, PACKAGES["pi"], PACKAGES["pi"].version, pinned=True)
+    done = replace(whet, env={**whet.env, **NOWHERE}).whet("agents", "install", "qwen", "pi")
+    assert done.returncode == 1
+    assert f"pi {PACKAGES['pi'].version}: already installed, 3 MB\n" in done.stdout
+    reason, failed = done.stderr.splitlines()
+    assert re.fullmatch(r"whet: qwen \S+ cannot be installed: .*ECONNREFUSED.*", reason)
+    assert failed == "not installed: qwen"
+
+
+def test_an_install_shows_its_time_and_size(whet: Project) -> None:
+    version = PACKAGES["qwen"].version
+    done = whet.whet("agents", "install", "qwen")
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second = done.stdout.splitlines()
+    assert first == f"qwen {version}: installing"
+    assert re.fullmatch(rf"qwen {re.escape(version)}: installed in \d+ s, \d\d MB", second)
+    assert table(whet)[f"qwen {version}"][:2] == ["chat", "managed"]
