@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from whet_program import Project, said_to_user
+from whet_program import REPOSITORY, Project, said_to_user
 from whet_program import project_fixture as project_fixture
 
 from whet.gateway.clients import RECIPES
@@ -142,21 +142,32 @@ def test_a_port_that_is_taken_is_one_line_and_leaves_no_folder(project: Project)
         gateway.stop()
 
 
-def test_metrics_are_served_at_a_port_of_their_own(project: Project) -> None:
-    with serving(project, "--metrics-port", "0") as gateway:
-        ask(gateway.env())
+def test_the_commands_of_the_document_work_and_metrics_have_a_port_of_their_own(project: Project) -> None:
+    project.write("whet.toml", '[models.scripted]\nscript = "script.toml"\n')
+    document = (REPOSITORY / "docs" / "gateway.md").read_text()
+    served, evaluated, shown = re.findall(r"^```\n((?:whet|eval) .*)$", document, re.MULTILINE)
+    options = [re.sub(r"^\d+$", "0", word) for word in shlex.split(served)[2:]]
+    with serving(project, *options, model="scripted") as gateway:
+        env = gateway.env(*shlex.split(shlex.split(evaluated)[1].strip("$()"))[3:])
+        reply = post(
+            f"{env['ANTHROPIC_BASE_URL']}/v1/messages?beta=true",
+            {"model": env["ANTHROPIC_MODEL"], "messages": MESSAGES, "max_tokens": 9},
+            **{"x-api-key": env["ANTHROPIC_API_KEY"]},
+        )
+        assert reply["content"][0]["text"] == "Forty-seven."
         (address,) = [line.removeprefix("metrics at ").strip() for line in gateway.banner if "metrics at" in line]
-        with urllib.request.urlopen(address, timeout=20) as reply:
-            assert reply.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-            families = {family.name: family for family in text_string_to_metric_families(reply.read().decode())}
-        with urllib.request.urlopen(address.replace("/metrics", "/health"), timeout=20) as reply:
-            assert json.load(reply) == {"status": "ok"}
+        with urllib.request.urlopen(address, timeout=20) as scraped:
+            assert scraped.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+            families = {family.name: family for family in text_string_to_metric_families(scraped.read().decode())}
+        with urllib.request.urlopen(address.replace("/metrics", "/health"), timeout=20) as health:
+            assert json.load(health) == {"status": "ok"}
         with pytest.raises(urllib.error.HTTPError, match="404") as nothing:
             urllib.request.urlopen(address.replace("/metrics", "/v1/models"), timeout=20)
         nothing.value.close()
         gateway.stop()
     assert [sample.value for sample in families["whet_calls"].samples] == [1]
     assert [sample.value for sample in families["whet_cost_dollars"].samples] == [0]
+    assert "Forty-seven." in project.whet(*shlex.split(shown)[1:]).stdout
 
 
 def test_each_program_is_given_the_address_the_key_and_the_model(project: Project) -> None:
@@ -169,13 +180,6 @@ def test_each_program_is_given_the_address_the_key_and_the_model(project: Projec
             assert key in gateway.env("--agent", agent).values()
         said = said_to_user(gateway.project.whet("gateway", "env", "--agent", "claude"))
         assert said.startswith("whet: --agent is 'claude'; did you mean 'claude-code'? (known: ")
-        env = gateway.env("--agent", "claude-code")
-        reply = post(
-            f"{env['ANTHROPIC_BASE_URL']}/v1/messages?beta=true",
-            {"model": env["ANTHROPIC_MODEL"], "messages": MESSAGES, "max_tokens": 9},
-            **{"x-api-key": env["ANTHROPIC_API_KEY"]},
-        )
-        assert reply["content"][0]["text"] == "Forty-seven."
         gateway.stop()
 
 

@@ -22,7 +22,7 @@ class Price:
 # List prices of the providers' own APIs as they were in 2025: standard tier, cache writes for five minutes. Newer
 # models and newer prices are for whet.toml. Models whose price depends on the length of the prompt are left out: the
 # tokens of a whole rollout do not say what they cost.
-_PRICES = MappingProxyType(
+PRICES = MappingProxyType(
     {
         "claude-opus-4-5": Price(5.00, 25.00, cache_read=0.50, cache_write=6.25),
         "claude-opus-4-1": Price(15.00, 75.00, cache_read=1.50, cache_write=18.75),
@@ -56,7 +56,7 @@ def price_of(model_name: str) -> Price | None:
     >>> price_of("gpt-4o-2024-08-06"), price_of("my-own-model")
     (Price(input=2.5, output=10.0, cache_read=1.25, cache_write=None), None)
     """
-    return _PRICES.get(model_name) or _PRICES.get(_DATE.sub("", model_name))
+    return PRICES.get(model_name) or PRICES.get(_DATE.sub("", model_name))
 
 
 def price_for(model: Model) -> Price | None:
