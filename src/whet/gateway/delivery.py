@@ -21,7 +21,8 @@ class Delivery:
     def __init__(self) -> None:
         self._head: Head | None = None
         self.chunks: list[bytes] = []
-        self._changed = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
+        """One at a time follows: an agent that asks again has given up its earlier request."""
         self.ended = False
         self.broken = False
         """It ended before the reply was complete; the connection must not look as if it was."""
@@ -34,18 +35,18 @@ class Delivery:
         """Say how the reply begins. A head with a body is all of it."""
         self._head = head
         self.ended = head.body is not None
-        self._changed.set()
+        self._wake()
 
     def put(self, chunk: bytes) -> None:
         """Add to the body."""
         if chunk:
             self.chunks.append(chunk)
-            self._changed.set()
+            self._wake()
 
     def end(self, *, broken: bool = False) -> None:
         """Nothing follows."""
         self.ended, self.broken = True, broken
-        self._changed.set()
+        self._wake()
 
     async def head(self) -> Head:
         """The beginning, when it is known."""
@@ -60,5 +61,9 @@ class Delivery:
         return self.chunks[count:]
 
     async def _change(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

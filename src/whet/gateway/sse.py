@@ -21,6 +21,8 @@ class EventFramer:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The events that are whole now."""
+        if not self._pending and _is_one_event(chunk):
+            return [chunk]
         search_from = max(0, len(self._pending) - _LONGEST_END + 1)
         self._pending += chunk
         events, start = [], 0
@@ -33,6 +35,11 @@ class EventFramer:
     def rest(self) -> bytes:
         """What came after the last whole event."""
         return bytes(self._pending)
+
+
+def _is_one_event(chunk: bytes) -> bool:
+    """Whether a chunk is one whole event and no more, as most chunks are."""
+    return chunk.find(b"\n\n") == len(chunk) - 2 >= 0 and b"\n\r\n" not in chunk
 
 
 def data_lines(body: bytes) -> Iterator[bytes]:

@@ -42,7 +42,7 @@ DEFAULT_HEADERS: dict[str, str] = {}
 
 # Inside a JSON string every quote and line break is escaped, so no text of the model can look like these.
 _LAST = re.compile(rb"(?:^|\n)data:[ ]?\[DONE\]")
-_FINISHES = re.compile(rb'"finish_reason"\s*:\s*"[^"]|' + _LAST.pattern)
+_FINISH_REASON = re.compile(rb'"finish_reason"\s*:\s*"[^"]')
 
 _ERRORS = {
     401: ("invalid_request_error", "invalid_api_key"),
@@ -79,12 +79,14 @@ def model_list(name: str) -> dict[str, Any]:
 
 def finishes(event: bytes) -> bool:
     """Whether the event carries a finish reason, or ends the stream."""
-    return _FINISHES.search(event) is not None
+    # A plain search for the key first: the pattern alone takes longer over the many events without a reason.
+    key = event.find(b'"finish_reason"')
+    return (key >= 0 and _FINISH_REASON.search(event, key) is not None) or is_last(event)
 
 
 def is_last(event: bytes) -> bool:
     """Whether the event is [DONE]."""
-    return _LAST.search(event) is not None
+    return b"[DONE]" in event and _LAST.search(event) is not None
 
 
 def error_body(status: int, message: str) -> bytes:

@@ -35,6 +35,9 @@ class _Envelope(msgspec.Struct):
     usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
+_ENVELOPE = msgspec.json.Decoder(_Envelope)
+
+
 class _PromptDetails(msgspec.Struct):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
@@ -67,10 +70,13 @@ def is_reply(response: bytes, streamed: bool) -> bool:
     """Whether all of the response can be read, and there is a choice in it."""
     part = "delta" if streamed else "message"
     documents = [line for line in data_lines(response) if line.strip() != b"[DONE]"] if streamed else [response]
-    envelopes = [_envelope(document) for document in documents]
-    if None in envelopes:
-        return False
-    return any(isinstance(choice.get(part), dict) for choice in _first_choices(documents))
+    begun = False
+    for document in documents:
+        envelope = _envelope(document)
+        if envelope is None:
+            return False
+        begun = begun or any(isinstance(choice.get(part), dict) for choice in _choices([envelope]))
+    return begun
 
 
 def usage(response: bytes, streamed: bool) -> Usage | None:
@@ -104,7 +110,7 @@ def reply_message(response: bytes, streamed: bool) -> dict[str, Any]:
 
 def _envelope(document: bytes) -> _Envelope | None:
     try:
-        return msgspec.json.decode(document, type=_Envelope)
+        return _ENVELOPE.decode(document)
     except (ValueError, RecursionError):
         return None
 
@@ -128,7 +134,10 @@ def read_usage(raw: msgspec.Raw) -> Usage | None:
 
 def _first_choices(documents: Iterable[bytes]) -> list[dict[str, Any]]:
     """The choice number 0 of every document that has it."""
-    envelopes = (envelope for document in documents if (envelope := _envelope(document)) is not None)
+    return _choices(envelope for document in documents if (envelope := _envelope(document)) is not None)
+
+
+def _choices(envelopes: Iterable[_Envelope]) -> list[dict[str, Any]]:
     choices = (msgspec.json.decode(raw) for envelope in envelopes for raw in envelope.choices or ())
     return [choice for choice in choices if isinstance(choice, dict) and choice.get("index", 0) == 0]
 

@@ -125,7 +125,11 @@ def model_list(name: str) -> dict[str, Any]:
 def finishes(event: bytes) -> bool:
     """Whether the event says why the reply ends."""
     # No text of the model can look like this, for its quotes are escaped; the arguments of a call can. So look twice.
-    return _MAY_FINISH.search(event) is not None and any(reply.finishes(data) for data in data_lines(event))
+    return (
+        b'Reason"' in event
+        and _MAY_FINISH.search(event) is not None
+        and any(reply.finishes(data) for data in data_lines(event))
+    )
 
 
 def is_last(event: bytes) -> bool:  # noqa: ARG001 - the end of the body is the end

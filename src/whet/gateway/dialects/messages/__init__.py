@@ -115,12 +115,12 @@ def model_list(name: str) -> dict[str, Any]:
 
 def finishes(event: bytes) -> bool:
     """Whether the event says why the model stopped, or ends the stream."""
-    return _FINISHES.search(event) is not None
+    return (b"message_stop" in event or b"message_delta" in event) and _FINISHES.search(event) is not None
 
 
 def is_last(event: bytes) -> bool:
     """Whether the event is message_stop."""
-    return _LAST.search(event) is not None
+    return b"message_stop" in event and _LAST.search(event) is not None
 
 
 def error_body(status: int, message: str) -> bytes:

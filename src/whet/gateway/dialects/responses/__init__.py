@@ -46,6 +46,7 @@ DEFAULT_HEADERS: dict[str, str] = {}
 # A name is a line of its own, and inside a JSON string every line break and quote is escaped, so no text of the model
 # can look like either. A schema or metadata that the response repeats could look like the second, never like the first.
 _EVENT_NAME = re.compile(rb"^event:[ ]?([^\r\n]*)", re.MULTILINE)
+_TERMINAL_NAMES = (b"response.completed", b"response.incomplete", b"response.failed")
 _TERMINAL = rb"response\.(?:completed|incomplete|failed)"
 _TERMINAL_NAME = re.compile(_TERMINAL + rb"\s*")
 _TERMINAL_TYPE = re.compile(rb'"type"\s*:\s*"' + _TERMINAL + rb'"')
@@ -104,6 +105,8 @@ def wants_stream(body: bytes, path: str) -> bool:  # noqa: ARG001 - the contract
 
 def finishes(event: bytes) -> bool:
     """Whether the event carries the whole response."""
+    if not any(name in event for name in _TERMINAL_NAMES):
+        return False
     name = _EVENT_NAME.search(event)
     return (_TERMINAL_NAME.fullmatch(name[1]) if name else _TERMINAL_TYPE.search(event)) is not None
 
