@@ -23,6 +23,9 @@ from whet.gateway.dialects.neutral import (
 )
 from whet.gateway.sse import data_lines
 
+_LINE_ENDS = ((b"\xc2\x85", rb"\u0085"), (b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x80\xa9", rb"\u2029"))
+"""Characters that the provider's own client takes for the end of a line, and how JSON can say them otherwise."""
+
 
 class EventReader:
     """Reads a stream event by event. Only its end is the end of the reply: usage may follow the finish reason."""
@@ -88,4 +91,7 @@ class EventWriter:
         return parts
 
     def _event(self, parts: list[Json], end: End | None = None) -> bytes:
-        return b"data: " + msgspec.json.encode(chunk(self._id, self._model, parts, end)) + b"\n\n"
+        data = msgspec.json.encode(chunk(self._id, self._model, parts, end))
+        for character, escaped in _LINE_ENDS:
+            data = data.replace(character, escaped)
+        return b"data: " + data + b"\n\n"
