@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from conformance_world import FORMS, PAIRS, Stage, staged
 from gateway_world import serving
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from neutral_strategies import names, objects, texts
 from raw_wire import ToldServer, played
@@ -18,16 +18,19 @@ from whet.testing import Reply, ToolCall, say
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 tools = st.lists(st.builds(ToolCall, name=names, arguments=objects), max_size=3).map(tuple)
+LINE_ENDS = Reply(thinking="\x85", text="a\u2028b", tools=(ToolCall(name="a", arguments={"a": "\u2029\x0b\x1c"}),))
+"""Characters that end a line for some, but not in a stream of events."""
 replies = st.builds(Reply, thinking=st.none() | texts, text=st.none() | texts, tools=tools)
 
 
-@dataclass
+@dataclass(repr=False)
 class World:
     stage: Stage
     model: ToldServer
 
     async def ask(self, front: Front, back: str, *, stream: bool) -> Said:
         """What the SDK understands, without the form in which it wants it back."""
+        self.stage.records[back].exchanges.clear()
         said = await self.stage.ask(front, back, front.begin("Be brief.", "2+2?"), stream=stream)
         return replace(said, turn=None)
 
@@ -41,9 +44,13 @@ async def world() -> AsyncIterator[World]:
 
 @pytest.mark.parametrize(("front", "back"), PAIRS)
 @given(reply=replies)
+@example(reply=LINE_ENDS)
 @settings(max_examples=8, deadline=None)
 async def test_both_forms_of_a_reply_say_the_same(world: World, front: Front, back: str, reply: Reply) -> None:
-    world.model.send(played(back, reply, stream=False), played(back, reply, stream=True))
+    stream = played(back, reply, stream=True)
+    # Where bytes go through as they are, this client falls over them as it would at the provider.
+    assume(not front.name == back == "gemini" or len(stream.decode().splitlines()) == stream.count(b"\n"))
+    world.model.send(played(back, reply, stream=False), stream)
     whole = await world.ask(front, back, stream=False)
     assert await world.ask(front, back, stream=True) == whole
     assert (whole.text, whole.thinking) == (reply.text or "", reply.thinking or "")

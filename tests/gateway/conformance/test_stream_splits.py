@@ -29,7 +29,7 @@ SHORT = Reply(text="é\n", tools=(ToolCall(name="sh", arguments={"c": "é"}),))
 EVERYWHERE = range(1, 20_000)
 
 
-@dataclass
+@dataclass(repr=False)
 class World:
     stage: Stage
     model: ToldServer
