@@ -139,6 +139,10 @@ class Box(Protocol):
         """Show a copy of a folder of the host, read-only and without what is omitted, to commands started later."""
         ...
 
+    async def kill(self) -> None:
+        """Kill every process. Whoever waits for one learns how it ended and what it had written."""
+        ...
+
     async def seal(self) -> tuple[str, ...]:
         """End the agent's part: kill every process and close the model port.
 

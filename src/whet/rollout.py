@@ -1,10 +1,11 @@
 """One attempt: one task, one agent, one model, one skill, one sample number; from an empty box to a score."""
 
+import asyncio
 import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,10 +19,13 @@ from whet.gateway.prices import cost, price_for
 from whet.redact import Redactor
 from whet.scoring import Cause, Score, Work, combine, judges_of
 from whet.skill import Skill
+from whet.tasks import Limits as TaskLimits
 from whet.tasks import Task, resolve_env
 
-SPENDING_LIMITS = {"turns", "input_tokens", "output_tokens", "total_tokens", "cost"}
+GATEWAY_LIMITS = {"turns", "input_tokens", "output_tokens", "total_tokens", "cost", "idle_sec", "concurrency"}
 """The limits of a task that the gateway holds a rollout to."""
+ENDING_SEC = 10.0
+"""How long an agent that was killed may take to say so."""
 PLANTED_REWARD = "planted-reward"
 """Flag of a rollout whose agent wrote into the verifier's folder. What it wrote was not read."""
 
@@ -48,6 +52,8 @@ class Workshop:
     redactor: Redactor
     host_env: Mapping[str, str]
     """Where `${NAME}` in a task's variables is looked up."""
+    idle_sec: float | None = None
+    """How long an agent may go without a model call, where its task does not say."""
 
 
 class Spending(BaseModel):
@@ -56,6 +62,8 @@ class Spending(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     calls: int = 0
+    speakers: dict[str, int] = Field(default_factory=dict)
+    """How often the main thread spoke, each sub-agent, and each kind of helper."""
     input_tokens: int = 0
     output_tokens: int = 0
     uncounted_calls: int = 0
@@ -72,6 +80,8 @@ class Result(BaseModel):
     score: Score
     judgements: dict[str, Score] = Field(default_factory=dict)
     report: AgentReport | None = None
+    limit: str | None = None
+    """The limit that ended the agent's work, and what was used of it."""
     spending: Spending = Spending()
     flags: tuple[str, ...] = ()
     seconds: dict[str, float] = Field(default_factory=dict)
@@ -118,6 +128,7 @@ async def attempt(rollout: Rollout, workshop: Workshop, record: Recorder) -> Res
         score=score,
         judgements=progress.judgements,
         report=progress.report,
+        limit=str(ended_by) if progress.session and (ended_by := progress.session.ended_by) else None,
         spending=spending_of(progress.session, rollout.model),
         flags=progress.flags,
         seconds=progress.seconds,
@@ -133,15 +144,15 @@ async def _attempt(rollout: Rollout, workshop: Workshop, record: Recorder, progr
     async with workshop.sandbox.open(task.limits, task.workdir) as box:
         with progress.phase("setup"):
             await prepare(box, task, rollout.skill, env)
-        limits = Limits(**task.limits.model_dump(include=SPENDING_LIMITS))
-        progress.session = session = workshop.gateway.open_session(
-            rollout.id, rollout.model, record, limits, rollout.sample
-        )
+        limits = Limits(**{"idle_sec": workshop.idle_sec, **_given(task.limits, GATEWAY_LIMITS)})
+        model = replace(rollout.model, allow=frozenset(task.allow))
+        progress.session = session = workshop.gateway.open_session(rollout.id, model, record, limits, rollout.sample)
         try:
             with progress.phase("agent"):
                 url = await (box.connect(session.serve) if rollout.agent.in_box else session.listen())
-                endpoint = Endpoint(url, session.secret, rollout.model.upstream_name)
-                report = await rollout.agent.run(Assignment(task, box, endpoint, rollout.skill, env, workshop.host_env))
+                endpoint = Endpoint(url, session.secret, model.upstream_name)
+                assignment = Assignment(task, box, endpoint, rollout.skill, env, workshop.host_env)
+                report = await run_within_limits(rollout.agent, assignment, session)
         finally:
             await session.close()
         progress.report = report.model_copy(update={"stop": Stop.LIMIT}) if session.ended_by else report
@@ -177,12 +188,35 @@ async def prepare(box: Box, task: Task, skill: Skill | None, env: Mapping[str, s
             raise SetupError(f"set-up command {command!r}: {ending}: {done.stderr.text.strip()[-500:]}")
 
 
+async def run_within_limits(agent: Agent, assignment: Assignment, session: Session) -> AgentReport:
+    """Run an agent to its end, or until the session says that it must end."""
+    started = time.monotonic()
+    running = asyncio.ensure_future(agent.run(assignment))
+    over = asyncio.ensure_future(session.over())
+    try:
+        await asyncio.wait([running, over], return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            # What it printed until then is in its report, which it gives when its processes are gone.
+            await assignment.box.kill()
+            await session.close()
+            await asyncio.wait([running], timeout=ENDING_SEC)
+        if running.done():
+            return running.result()
+        return AgentReport(stop=Stop.LIMIT, exit_code=None, text="", seconds=time.monotonic() - started)
+    finally:
+        for task in (running, over):
+            task.cancel()
+        await asyncio.wait([running, over])
+
+
 def machinery_failure(report: AgentReport, session: Session) -> Score | None:
     """A missing score when the agent was let down, None when its work can be judged."""
+    if session.ended_with_run:
+        return Score.missing(Cause.INTERRUPTED, f"the run was stopped by limit {session.ended_by}")
     if session.auth_failed:
         return Score.missing(Cause.AUTH, "the model's endpoint refused the key")
     if session.cache_missed:
-        return Score.missing(Cause.MODEL, "a reply is not in the cache, and --cache replay-only asks no model")
+        return Score.missing(Cause.CACHE, "a reply is not in the cache, and --cache replay-only asks no model")
     if _model_failed(session):
         status = f" {session.last_status}" if session.last_error is CallError.STATUS else ""
         return Score.missing(Cause.MODEL, f"the last model call failed: {session.last_error}{status}")
@@ -199,6 +233,10 @@ def _model_failed(session: Session) -> bool:
         # well it is the set-up's, such as a model's name that the endpoint does not know.
         return session.last_status in RETRIED or session.answered == 0
     return session.last_error in {CallError.REFUSED, CallError.TIMEOUT, CallError.CUT, CallError.MALFORMED}
+
+
+def _given(limits: TaskLimits, names: set[str]) -> dict[str, Any]:
+    return limits.model_dump(include=names, exclude_none=True)
 
 
 def _redacted(value: Any, redactor: Redactor) -> Any:
@@ -219,6 +257,7 @@ def spending_of(session: Session | None, model: Model) -> Spending:
         return Spending()
     return Spending(
         calls=session.calls,
+        speakers=dict(session.speakers),
         input_tokens=session.usage.input,
         output_tokens=session.usage.output,
         uncounted_calls=session.calls_without_usage,

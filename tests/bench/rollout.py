@@ -18,7 +18,7 @@ from rich.table import Table
 
 from whet.runs.config import Config, ModelConfig
 from whet.runs.run import Request, Started, run
-from whet.runs.scheduler import Ended
+from whet.runs.scheduler import Ended, Stopped
 
 SETTINGS = ((200, 1), (200, 4), (200, 16), (400, 4), (800, 4))
 
@@ -53,12 +53,12 @@ def measure(rollouts: int, concurrency: int) -> list[float]:
         began = time.perf_counter()
         own, boxes, start_mb = 0.0, 0.0, 0.0
 
-        def watch(event: Started | Ended) -> None:
+        def watch(event: Started | Ended | Stopped) -> None:
             nonlocal began, own, boxes, start_mb
             if isinstance(event, Started):
                 # Loading the program and reading the tasks is not part of a rollout.
                 began, own, boxes, start_mb = time.perf_counter(), *_cpu(), _peak_mb()
-            else:
+            elif isinstance(event, Ended):
                 assert event.result.score.value == 1, event.result.score
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -10,6 +10,7 @@ import pytest
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.rollout import Result
+from whet.runs.cache import CacheUse, open_cache
 from whet.runs.config import Config, ModelConfig
 from whet.runs.run import Request, run
 from whet.runs.store import Store
@@ -91,7 +92,9 @@ async def test_a_miss_is_a_missing_score_that_says_so(tmp_path: Path) -> None:
         assert len(scripted.requests) == asked
     scores = [result.score for result in results(missed).values()]
     assert [score.value for score in scores] == [1, 1, None, None]
-    assert {score.cause for score in scores[2:]} == {Cause.MODEL}
+    assert {score.cause for score in scores[2:]} == {Cause.CACHE}
+    with Store.open_read(missed) as store:
+        assert [len(attempts) for _, attempts in store.attempts_by_rollout()] == [1] * 4, "trying again does not help"
     assert all("not in the cache" in score.reason and "replay-only" in score.reason for score in scores[2:])
 
 
@@ -109,6 +112,14 @@ async def test_without_the_option_nothing_is_kept(tmp_path: Path) -> None:
     async with ScriptedModel(Script(scenes=(Scene(replies=REPLIES),))) as scripted:
         await perform(tmp_path, "first", ModelConfig(url=scripted.url, name="tiny"), "off")
     assert not (tmp_path / "home").exists()
+
+
+async def test_a_cache_that_holds_nothing_is_named_before_anything_is_run(tmp_path: Path) -> None:
+    async with open_cache(CacheUse.WRITE, {"XDG_CACHE_HOME": str(tmp_path / "home")}):
+        pass
+    with pytest.raises(UserError, match=r"cache\.db: there are no replies to replay"):
+        await perform(tmp_path, "first", ModelConfig(url="http://127.0.0.1:9"), "replay-only")
+    assert not (tmp_path / "first").exists()
 
 
 async def test_an_unknown_use_of_the_cache_is_named_before_anything_is_run(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 """Limits: checked before a call is sent, answered so that agents stop, and told afterwards."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 from aiohttp import web
-from gateway_world import Records, World, answer_unary, model, serving, session_for, world
+from gateway_world import Records, World, answer_unary, model, serving, session_for, until, world
 
 from whet.exchange import CallError, Usage
-from whet.gateway import Gateway, Limits
+from whet.gateway import Gateway, Limits, Reached, Spent
+from whet.gateway import session as session_module
 from whet.gateway.limits import Meter
 from whet.redact import Redactor
 
@@ -31,16 +33,43 @@ def test_the_call_after_the_last_one_is_refused(limits: Limits, ended_by: str) -
         assert meter.refusal() is None
         meter.admit()
         meter.settle(USED, 11e-6)
-    assert meter.refusal() == ended_by
-    assert meter.ended_by == ended_by
+    reached = meter.refusal()
+    assert reached is not None
+    assert (reached.limit, reached.used) == (ended_by, reached.allowed)
 
 
-def test_calls_under_way_count_against_the_limit_on_them_and_no_longer() -> None:
-    meter = Meter(Limits(concurrency=1))
+def test_what_was_spent_before_counts() -> None:
+    assert Meter(Limits(cost=1), Spent(cost=0.9)).refusal() is None
+    for before in (Spent(cost=1.0), Spent(turns=3), Spent(usage=Usage(input=8, output=2))):
+        assert Meter(Limits(cost=1, turns=3, total_tokens=10), before).refusal() is not None
+
+
+@pytest.mark.parametrize(
+    ("reached", "words"),
+    [
+        (Reached("turns", 2, 2), "turns: 2 of 2"),
+        (Reached("total_tokens", 1234567, 1000000), "total tokens: 1234567 of 1000000"),
+        (Reached("cost", 5.0049, 5), "cost: 5.00 of 5.00 dollars"),
+        (Reached("cost", 0.000022, 0.00002), "cost: 0.000022 of 0.000020 dollars"),
+        (Reached("wall_sec", 60.0123, 60), "wall time: 60.01 of 60 seconds"),
+        (Reached("idle_sec", 0.5, 0.5), "idle time: 0.5 of 0.5 seconds"),
+    ],
+)
+def test_a_limit_says_what_was_used_of_it(reached: Reached, words: str) -> None:
+    assert str(reached) == words
+
+
+def test_only_silence_between_calls_is_idle_time() -> None:
+    meter = Meter(Limits(idle_sec=0.02))
     meter.admit()
-    assert meter.refusal() == "concurrency"
+    time.sleep(0.03)
+    assert meter.out_of_time() is None
+    assert meter.seconds_left() == 0.02
     meter.settle(None, None)
-    assert meter.refusal() is None
+    time.sleep(0.03)
+    idle = meter.out_of_time()
+    assert idle is not None
+    assert idle.limit == "idle_sec"
 
 
 def test_without_limits_nothing_is_refused() -> None:
@@ -72,7 +101,8 @@ async def test_a_session_over_its_limit_answers_400_in_dialect_and_sends_nothing
         assert status == 400
         assert body["error"]["message"] == "The limit on turns is reached; there will be no further replies."
         assert sent == 1
-        assert session.ended_by == "turns"
+        assert session.ended_by == Reached("turns", 1, 1)
+        assert not session.ended_with_run
         assert session.calls == 1
         assert [exchange.error for exchange in w.records.exchanges] == [None, CallError.REJECTED]
         await session.close()
@@ -87,7 +117,9 @@ async def test_a_limit_of_the_run_holds_for_all_its_sessions() -> None:
             one = World(gateway, session, await session.listen(), records, w.http)
             statuses.append((await ask(one))[0])
             await session.close()
+            assert session.ended_with_run == (number == 3)
         assert statuses == [200, 200, 200, 400]
+        assert gateway.exhausted() == Reached("turns", 3, 3)
 
 
 async def test_calls_side_by_side_cannot_pass_a_limit_together() -> None:
@@ -97,6 +129,77 @@ async def test_calls_side_by_side_cannot_pass_a_limit_together() -> None:
         answers = await asyncio.gather(*(ask(limited) for _ in range(20)))
         assert sorted(status for status, _ in answers) == [200] * 5 + [400] * 15
         await session.close()
+
+
+async def test_calls_beyond_the_limit_on_them_wait_and_are_not_refused() -> None:
+    at_once, most = 0, 0
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal at_once, most
+        at_once, most = at_once + 1, max(most, at_once + 1)
+        await asyncio.sleep(0.01)
+        at_once -= 1
+        return await answer_unary(request)
+
+    async with serving(handler) as url, Gateway(Redactor([]), Limits(concurrency=3)) as gateway, session_for(url) as w:
+        sessions = [gateway.open_session(str(n), model(url), w.records, Limits(concurrency=2)) for n in range(2)]
+        limited = [World(gateway, session, await session.listen(), w.records, w.http) for session in sessions]
+        answers = await asyncio.gather(*(ask(one) for one in limited for _ in range(6)))
+        assert [status for status, _ in answers] == [200] * 12
+        assert most == 3
+        assert [session.ended_by for session in sessions] == [None, None]
+
+
+async def test_closing_leaves_a_record_of_calls_that_still_wait_for_room() -> None:
+    async def never(request: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        return web.Response()
+
+    async with serving(never) as url, session_for(url) as w:
+        session = w.gateway.open_session("limited", model(url), w.records, Limits(concurrency=1))
+        limited = World(w.gateway, session, await session.listen(), w.records, w.http)
+        asking = [asyncio.ensure_future(ask(limited)) for _ in range(4)]
+        await until(lambda: session.calls == 4)
+        await session.close()
+        assert [exchange.error for exchange in w.records.exchanges] == [CallError.SEALED] * 4
+        await asyncio.gather(*asking, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("limits", "of_run", "name"),
+    [
+        (Limits(idle_sec=0.05), Limits(), "idle_sec"),
+        (Limits(wall_sec=0.05), Limits(), "wall_sec"),
+        (Limits(idle_sec=60), Limits(wall_sec=0.05), "wall_sec"),
+    ],
+)
+async def test_a_session_says_when_its_time_is_over(limits: Limits, of_run: Limits, name: str) -> None:
+    async with serving(answer_unary) as url, Gateway(Redactor([]), of_run) as gateway:
+        session = gateway.open_session("timed", model(url), Records(), limits)
+        async with asyncio.timeout(10):
+            await session.over()
+        assert session.ended_by is not None
+        assert session.ended_by.limit == name
+        assert session.ended_with_run == (of_run != Limits())
+
+
+async def test_a_session_without_limits_on_time_is_never_over() -> None:
+    async with serving(answer_unary) as url, session_for(url) as w:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(w.session.over(), 0.05)
+
+
+async def test_an_agent_that_does_not_end_when_it_is_refused_must_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "LAST_WORDS_SEC", 0.02)
+    async with serving(answer_unary) as url, session_for(url) as w:
+        session = w.gateway.open_session("limited", model(url), w.records, Limits(turns=1))
+        limited = World(w.gateway, session, await session.listen(), w.records, w.http)
+        over = asyncio.ensure_future(session.over())
+        await ask(limited)
+        await asyncio.sleep(0.1)
+        assert not over.done(), "all turns are used, but no call was refused"
+        await ask(limited)
+        await asyncio.wait_for(over, 10)
 
 
 async def test_a_request_that_makes_no_sense_does_not_count() -> None:

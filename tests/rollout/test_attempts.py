@@ -11,6 +11,8 @@ from whet.agents.loop import LoopAgent
 from whet.agents.oracle import NopAgent, OracleAgent
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
+from whet.gateway import Limits as GatewayLimits
+from whet.gateway import session as session_module
 from whet.redact import Redactor
 from whet.rollout import Rollout, Workshop, attempt
 from whet.sandbox import sandbox_named
@@ -243,3 +245,61 @@ async def test_a_limit_of_the_task_ends_the_agents_work_and_what_it_left_is_judg
     assert done.result.report.stop is Stop.LIMIT
     assert done.result.spending.calls == 2
     assert done.result.score.value == 0
+
+
+async def test_an_agent_that_makes_no_call_for_too_long_is_ended_and_judged() -> None:
+    limits = WRITE.limits.model_copy(update={"idle_sec": 0.5})
+    task = WRITE.model_copy(update={"answer": None, "limits": limits})
+    done = await attempted(task, shell("echo right > answer.txt; echo working; sleep 30.25"))
+    assert done.score == 1
+    assert done.result.report is not None
+    assert (done.result.report.stop, done.result.report.stdout) == (Stop.LIMIT, "working\n")
+    assert (done.result.limit or "").startswith("idle time: 0.")
+    assert processes_with("sleep 30.25") == []
+
+
+async def test_an_agent_that_asks_again_and_again_after_its_limit_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "LAST_WORDS_SEC", 0.3)
+    body = '{"messages": [{"role": "user", "content": "?"}]}'
+    ask = f"curl -s -H \"Authorization: Bearer $OPENAI_API_KEY\" -d '{body}' $OPENAI_BASE_URL/chat/completions"
+    task = WRITE.model_copy(update={"answer": None, "limits": WRITE.limits.model_copy(update={"turns": 1})})
+    done = await attempted(task, shell(f"echo right > answer.txt; while :; do {ask}; sleep 0.1; done"), say("Done."))
+    assert (done.score, done.result.limit) == (1, "turns: 1 of 1")
+    assert done.result.report is not None
+    assert done.result.report.stop is Stop.LIMIT
+    assert done.result.spending.calls == 1
+
+
+async def test_an_agent_that_the_runs_limit_cut_short_has_no_score() -> None:
+    async def record(exchange: Exchange) -> None:
+        pass
+
+    async with (
+        ScriptedModel(Script(scenes=(Scene(replies=(bash("echo right > answer.txt"), say("Done."))),))) as scripted,
+        Gateway(Redactor([]), GatewayLimits(turns=1)) as gateway,
+    ):
+        model = Model(name="small", url=scripted.url, upstream_name="tiny", key=None)
+        workshop = Workshop(sandbox_named("bubblewrap"), gateway, Redactor([]), {})
+        result = await attempt(Rollout("r", WRITE, LoopAgent(), model, None), workshop, record)
+    assert (result.score.value, result.score.cause) == (None, Cause.INTERRUPTED)
+    assert result.score.reason == "the run was stopped by limit turns: 1 of 1"
+
+
+async def test_what_a_task_allows_reaches_the_model() -> None:
+    search = '{"messages": [{"role": "user", "content": "?"}], "web_search_options": {}}'
+    ask = f"curl -s -H \"Authorization: Bearer $OPENAI_API_KEY\" -d '{search}' $OPENAI_BASE_URL/chat/completions"
+    task = WRITE.model_copy(update={"answer": None})
+    withheld = await attempted(task, shell(ask), say("Done."))
+    assert withheld.exchanges[0].warnings == ("field web_search_options",)
+    allowed = await attempted(task.model_copy(update={"allow": ("provider-tools",)}), shell(ask), say("Done."))
+    assert allowed.exchanges[0].warnings == ()
+    assert b"web_search_options" in (allowed.exchanges[0].sent or allowed.exchanges[0].request)
+
+
+async def test_who_spoke_how_often_is_counted() -> None:
+    done = await attempted(WRITE, LoopAgent(), bash("echo right > answer.txt"), say("Done."))
+    assert done.result.spending.speakers == {"main": 2}
+    assert [exchange.speaker.evidence for exchange in done.exchanges if exchange.speaker] == [
+        "first conversation of the session",
+        "continues call 0",
+    ]

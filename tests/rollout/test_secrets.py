@@ -13,7 +13,7 @@ from rollout_world import attempted, processes_with, python, scripted_model, she
 from whet.rollout import Result
 from whet.runs.config import Config, ModelConfig
 from whet.runs.run import Request, Started, run
-from whet.runs.scheduler import Ended
+from whet.runs.scheduler import Ended, Stopped
 from whet.runs.store import Store
 from whet.tasks import Task
 from whet.testing import Reply
@@ -62,7 +62,7 @@ async def test_a_key_is_nowhere_in_a_run_whose_agent_looked_for_it(
     monkeypatch.setenv("GITHUB_TOKEN", OTHER_KEY)
     caplog.set_level(logging.DEBUG)
     out = tmp_path / "run"
-    ended: list[Started | Ended] = []
+    ended: list[Started | Ended | Stopped] = []
     # It answers late, so that the agent can be looked at while it waits.
     async with scripted_model(Reply(text="Nothing to see.", delay=0.4)) as scripted:
         config = Config(models={"small": ModelConfig(url=scripted.url, key_env="PROVIDER_KEY")})

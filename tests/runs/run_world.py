@@ -7,11 +7,11 @@ from typing import Any
 
 from whet.runs.config import Config, ModelConfig
 from whet.runs.run import Request, Started, run
-from whet.runs.scheduler import Ended
+from whet.runs.scheduler import Ended, Stopped
 from whet.runs.store import Store
 from whet.testing import Fault, Reply
 
-Event = Started | Ended
+Event = Started | Ended | Stopped
 
 
 def write_rows(folder: Path, *rows: Mapping[str, Any]) -> Path:

@@ -123,6 +123,20 @@ def test_every_key_is_read_and_the_known_ones_reach_the_task(folder: Path) -> No
     )
 
 
+def test_what_harbor_has_no_key_for_is_read_from_the_metadata(folder: Path) -> None:
+    whet = '[metadata.whet]\nallow = ["remote-media"]\nlimits = { turns = 20, agent_sec = 60, idle_sec = 30 }'
+    put(folder, "task.toml", f"[agent]\ntimeout_sec = 90\n{whet}")
+    task = read(folder)
+    assert task.limits == Limits(turns=20, agent_sec=60, idle_sec=30)
+    assert (task.allow, task.warnings) == (("remote-media",), ())
+
+
+def test_a_mistake_in_the_metadata_for_whet_is_an_error(folder: Path) -> None:
+    put(folder, "task.toml", "[metadata.whet]\nlimits = { turn = 20 }")
+    with pytest.raises(UserError, match=r"task\.toml: \[metadata\.whet\]: unknown key 'limits\.turn'; did you mean"):
+        read(folder)
+
+
 @pytest.mark.parametrize(("size", "megabytes"), [("4G", 4096), ("1.5g", 1536), (" 512M ", 512), ("2048K", 2)])
 def test_sizes_in_the_older_form_become_megabytes(folder: Path, size: str, megabytes: int) -> None:
     put(folder, "task.toml", f'version = "1.0"\n[environment]\nmemory = "{size}"\nstorage = "{size}"')

@@ -17,7 +17,7 @@ from whet.tasks import Limits, Task, Tool, read_tasks
 
 GOOD: dict[str, Any] = {"id": "a", "instruction": "Say 4.", "answer": "4"}
 KEYS = (
-    "answer, attachments, env, files, id, instruction, judge, limits, "
+    "allow, answer, attachments, env, files, id, instruction, judge, limits, "
     "metadata, setup, split, tags, tools, verify, workdir"
 )
 
@@ -130,13 +130,15 @@ def test_an_empty_answer_is_an_answer(write: Write) -> None:
         ({"workdir": "app"}, r"key 'workdir' is 'app'; expected text that matches ^(/[^/\x00]+)+$"),
         ({"metadata": []}, "key 'metadata' is a list; expected a table of keys and values"),
         ({"limits": {"agent_sec": 0}}, "key 'limits.agent_sec' is 0; expected a number greater than 0"),
+        ({"allow": ["everything"]}, "key 'allow[0]' is 'everything'; expected one of: provider-tools, remote-media"),
         ({"limits": {"agent_sec": "x"}}, "key 'limits.agent_sec' is 'x'; expected a number"),
         ({"limits": {"memory_mb": 1.5}}, "key 'limits.memory_mb' is 1.5; expected a whole number"),
         (
             {"limits": {"agent_secs": 5}},
             (
                 "unknown key 'limits.agent_secs'; did you mean 'agent_sec'? "
-                "(known: agent_sec, cost, input_tokens, memory_mb, output_tokens, processes, setup_sec, storage_mb, "
+                "(known: agent_sec, concurrency, cost, idle_sec, input_tokens, memory_mb, output_tokens, processes, "
+                "setup_sec, storage_mb, "
                 "total_tokens, turns, verify_sec)"
             ),
         ),

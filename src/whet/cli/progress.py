@@ -14,15 +14,18 @@ from rich.text import Text
 
 from whet.cli.tables import command, counted, duration, money, percent, summary_table, terminal, thousands
 from whet.runs.run import Started
-from whet.runs.scheduler import Ended
+from whet.runs.scheduler import Ended, Stopped
 from whet.runs.store import Store
 from whet.runs.summary import Arm, Tally, arm_of, skill_names, tally, total
 
 REFRESH_PER_SECOND = 4
 
 
+Event = Started | Ended | Stopped
+
+
 class Watcher(Protocol):
-    def on(self, event: Started | Ended) -> None: ...
+    def on(self, event: Event) -> None: ...
 
     def stopped(self) -> None:
         """The run was stopped before its end."""
@@ -58,8 +61,10 @@ class Progress:
         self._ended = 0
         self._since = time.monotonic()
         self._stopped = False
+        self._limit: str | None = None
+        """The limit that stopped the run."""
 
-    def on(self, event: Started | Ended) -> None:
+    def on(self, event: Event) -> None:
         match event:
             case Started():
                 self._started, self._arms, self._since = event, event.arms, time.monotonic()
@@ -74,6 +79,8 @@ class Progress:
                 self._count(event)
                 if self.live is None:
                     self._console.print(_line(event), soft_wrap=True)
+            case Stopped():
+                self._limit = event.limit
 
     def _forget_missing(self) -> None:
         # What was missing before is tried again now.
@@ -100,10 +107,14 @@ class Progress:
             arms, names = tally(store), skill_names(store)
             worst = min(store.results(), key=lambda done: done.attempt.value or 0, default=None)
         self._console.print(summary_table(arms, names))
+        if self._limit is not None:
+            self._console.print(f"\nstopped by limit {self._limit}", soft_wrap=True)
         lines = [command("show", str(folder))]
         if worst is not None:
             lines.append(command("show", str(folder), worst.rollout.id))
-        if any(arm.missing for arm in arms.values()):
+        if self._limit is not None:
+            lines.append(f"{self._resume}  # goes on, with a higher limit")
+        elif any(arm.missing for arm in arms.values()):
             lines.append(f"{self._resume}  # tries again what is missing")
         self._console.print("\nnext:\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True, markup=False)
 
@@ -142,8 +153,10 @@ class JsonLines:
         self._console = console
         self._resume = resume
 
-    def on(self, event: Started | Ended) -> None:
+    def on(self, event: Event) -> None:
         match event:
+            case Stopped():
+                self._print(event="stopped", limit=event.limit, resume=self._resume)
             case Started():
                 self._print(
                     event="started",

@@ -32,12 +32,20 @@ def run(
     cache: Annotated[
         str, typer.Option(help="Use of recorded replies: off, read, write (read and add), or replay-only (no network).")
     ] = "off",
+    max_cost: Annotated[
+        float | None, typer.Option(help="Dollars that the run may cost; then it stops, to be resumed.", min=0)
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Tokens, read and written, that the run may use.", min=1)
+    ] = None,
+    max_minutes: Annotated[float | None, typer.Option(help="Minutes that the run may take.", min=0)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON lines.")] = False,
 ) -> None:
     """Run agents on tasks, record every model call and score the work."""
     from whet.cli.loop import run_async
     from whet.cli.progress import watcher
     from whet.errors import UserError
+    from whet.gateway import Limits
     from whet.runs.config import find_config, read_config
     from whet.runs.run import Request
     from whet.runs.run import run as run_request
@@ -57,6 +65,7 @@ def run(
         sandbox=sandbox or defaults.sandbox or "bubblewrap",
         resume=resume,
         cache=cache,
+        limits=Limits(cost=max_cost, total_tokens=max_tokens, wall_sec=max_minutes and max_minutes * 60),
     )
     if request.sandbox == "local":
         typer.echo("sandbox 'local' isolates nothing: agents run as you, with your files and network", err=True)

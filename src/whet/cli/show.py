@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from whet.rollout import Result
+    from whet.rollout import Result, Spending
     from whet.runs.schema import AttemptRow, RolloutRow
     from whet.runs.store import Store
 
@@ -39,29 +39,38 @@ def _show_run(console: "Console", store: "Store") -> None:
 
     from whet.cli.tables import plain_table, summary_table, thousands
     from whet.rollout import Result
+    from whet.runs.scheduler import STOPPED
     from whet.runs.summary import skill_names, tally
 
     names = skill_names(store)
     plan = store.attempts_by_rollout()
     # What is the same in every line is said once, in the summary.
     varying = [key for key in ("agent", "model", "skill", "sample") if len({getattr(row, key) for row, _ in plan}) > 1]
+    last_of = {row.id: attempts[-1] for row, attempts in plan if attempts}
+    results = {
+        rollout: Result.model_validate_json(attempt.result) for rollout, attempt in last_of.items() if attempt.result
+    }
+    speakers = ["speakers"] if any(_speakers(result.spending) for result in results.values()) else []
     table = plain_table("rollout", "task", *varying)
-    for heading in ("score", "calls", "tokens", "why"):
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", justify="left" if heading == "why" else "right")
-    for row, attempts in plan:
-        last = attempts[-1] if attempts else None
-        result = Result.model_validate_json(last.result) if last and last.result else None
+    for heading in ("score", "calls", *speakers, "tokens", "why"):
+        words = heading in {"speakers", "why"}
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", justify="left" if words else "right")
+    for row, _ in plan:
+        result = results.get(row.id)
         shown = {"agent": row.agent, "model": row.model, "skill": names[row.skill], "sample": str(row.sample)}
         spent = result.spending if result else None
         table.add_row(
             *(Text(text) for text in (row.id, row.task, *(shown[key] for key in varying))),
-            _score(last),
+            _score(last_of.get(row.id)),
             str(spent.calls) if spent else "",
+            *(Text(_speakers(spent) if spent else "") for _ in speakers),
             thousands(spent.input_tokens + spent.output_tokens) if spent else "",
             Text(_why(result)),
         )
     console.print(table)
     console.print(summary_table(tally(store), names))
+    if (limit := store.get(STOPPED)) is not None:
+        console.print(f"\nstopped by limit {limit}", soft_wrap=True)
 
 
 def _score(last: "AttemptRow | None") -> "Text":
@@ -80,6 +89,12 @@ def _why(result: "Result | None") -> str:
         return ""
     flags = " ".join(f"[{flag}]" for flag in result.flags)
     return f"{result.score.reason} {flags}".strip()
+
+
+def _speakers(spent: "Spending") -> str:
+    """Who spoke how often; the main thread alone is not worth a word."""
+    told = spent.speakers if spent.speakers.keys() != {"main"} else {}
+    return ", ".join(f"{who} {times}" for who, times in told.items())
 
 
 def _find(store: "Store", run: Path, beginning: str) -> "RolloutRow":
@@ -121,12 +136,13 @@ def _show_facts(console: "Console", result: "Result") -> None:
     from whet.cli.tables import money
 
     spent, report = result.spending, result.report
+    who = f" ({_speakers(spent)})" if _speakers(spent) else ""
     phases = "  ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
-    console.print(
-        f"{spent.calls} calls  {spent.input_tokens:,} + {spent.output_tokens:,} tokens  {money(spent.cost)}  {phases}"
-    )
+    tokens = f"{spent.input_tokens:,} + {spent.output_tokens:,} tokens"
+    console.print(f"{spent.calls} calls{who}  {tokens}  {money(spent.cost)}  {phases}", soft_wrap=True)
     if report is not None:
-        console.print(f"agent {report.stop}, exit code {report.exit_code}")
+        limit = f", stopped by limit {result.limit}" if result.limit else ""
+        console.print(f"agent {report.stop}, exit code {report.exit_code}{limit}")
         _section(console, "answer", report.text, None)
 
 

@@ -1,9 +1,9 @@
 """The HTTP server between agents and models: it passes calls through live and records every one of them."""
 
 from whet.gateway.gateway import Gateway
-from whet.gateway.limits import Limits
+from whet.gateway.limits import Limits, Reached, Spent
 from whet.gateway.model import Model
 from whet.gateway.session import Session
 from whet.gateway.upstream import RETRIED
 
-__all__ = ["RETRIED", "Gateway", "Limits", "Model", "Session"]
+__all__ = ["RETRIED", "Gateway", "Limits", "Model", "Reached", "Session", "Spent"]

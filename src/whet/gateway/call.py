@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from whet.exchange import CallError, Exchange, Headers, Speaker
@@ -74,6 +74,7 @@ class Call:
         commit: Callable[[Exchange], Awaitable[None]],
         redactor: Callable[..., Redactor],
         replay: Replay | None,
+        room: AbstractAsyncContextManager[None],
     ) -> None:
         self.delivery = Delivery()
         self._session = session
@@ -85,6 +86,8 @@ class Call:
         self._question = replay.ask(self._crossing.path, self._crossing.body) if replay else None
         self._model = model
         self._upstream = upstream
+        self._room = room
+        """The call's place among those that may be under way at once."""
         self._for_agent = for_agent
         self._commit = commit
         self._redactor = redactor
@@ -192,7 +195,7 @@ class Call:
         if replayed is not None:
             yield replayed
             return
-        async with self._upstream.send(
+        async with self._room, self._upstream.send(
             self._model,
             self._crossing.path,
             headers_for_model(self._request.headers, self._model, translated=self._crossing.translated),
@@ -251,7 +254,8 @@ class Call:
 
     def _exchange(self, response: bytes, error: CallError | None, redactor: Redactor) -> Exchange:
         received = self._received
-        sent = None if self._crossing.body == self._request.body else self._crossing.body
+        body = received.repair.body if received.repair else self._crossing.body
+        sent = None if body == self._request.body else body
         delivered = self._delivered() if self._crossing.translated else None
         return Exchange(
             session=self._session,
@@ -272,7 +276,7 @@ class Call:
             usage=self._back.usage(response, received.streamed) if received.succeeded else None,
             sent=None if sent is None else redactor.bytes(sent),
             delivered=None if delivered is None else redactor.bytes(delivered),
-            warnings=self._crossing.warnings,
+            warnings=(*self._crossing.warnings, *(received.repair.warnings if received.repair else ())),
             speaker=self.speaker,
             arrivals=tuple(received.arrivals),
             tokens=check_tokens(response, received.streamed) if self._model.capture != "none" else None,

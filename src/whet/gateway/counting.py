@@ -32,14 +32,15 @@ async def counted_by_model(
 
     ValueError when the request may not go to the model.
     """
-    refuse_remote_media(request.body)
+    if "remote-media" not in model.allow:
+        refuse_remote_media(request.body)
     path = counter.count_path(model.upstream_name)
     # Of the declared changes only the name: the others are about sampling, and nothing is sampled.
     body = changed(request.body, declared_name(top_level(request.body), model))
     question = replay.ask(path, body) if replay else None
     started, received = time.time(), Received()
     error = await _receive(request, path, body, model, received, upstream, question, session)
-    response = b"".join(received.chunks)
+    response, body = b"".join(received.chunks), received.repair.body if received.repair else body
     if error is None and not counter.is_count(response):
         error = CallError.MALFORMED
     masked = redactor(received.token, *secrets_for_model(request.headers, model))
@@ -62,6 +63,7 @@ async def counted_by_model(
         usage=None,
         sent=None if body == request.body else masked.bytes(body),
         speaker=Speaker(Kind.UTILITY, TOKEN_COUNT, None, f"POST {masked.text(request.path)}", TOKEN_COUNT),
+        warnings=received.repair.warnings if received.repair else (),
         arrivals=tuple(received.arrivals),
     )
     if question is not None:

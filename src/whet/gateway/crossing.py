@@ -168,8 +168,9 @@ def allowed_changes(
     body: bytes, fields: Mapping[str, bytes], model: Model
 ) -> tuple[dict[str, bytes | None], tuple[str, ...]]:
     """What is changed in a request that is sent in the agent's own bytes, and what of it is thereby withheld."""
-    refuse_remote_media(body)
-    changes, withheld = provider_tools(fields, model.dialect)
+    if "remote-media" not in model.allow:
+        refuse_remote_media(body)
+    changes, withheld = ({}, ()) if "provider-tools" in model.allow else provider_tools(fields, model.dialect)
     return changes | declared_changes(fields, model), withheld
 
 

@@ -9,7 +9,7 @@ from whet.errors import UserError, did_you_mean
 from whet.exchange import Recorder
 from whet.gateway.cache import ReplyCache
 from whet.gateway.dialects import DIALECTS
-from whet.gateway.limits import Limits, Meter
+from whet.gateway.limits import Limits, Meter, Reached, Spent
 from whet.gateway.model import Model
 from whet.gateway.session import Session
 from whet.gateway.upstream import Upstream
@@ -31,11 +31,12 @@ class Gateway:
         redactor: Redactor,
         limits: Limits = Limits(),  # noqa: B008 - frozen
         cache: ReplyCache | None = None,
+        before: Spent = Spent(),  # noqa: B008 - frozen
     ) -> None:
-        """`limits` are for all sessions together."""
+        """`limits` are for all sessions together, and for what they spent `before`."""
         self._redactor = redactor
         self._cache = cache
-        self._meter = Meter(limits)
+        self._meter = Meter(limits, before)
         # Whoever opened a session closes it and lets go of it; only those that are left over are closed here.
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
@@ -48,6 +49,10 @@ class Gateway:
     ) -> None:
         await asyncio.gather(*(session.close() for session in self._sessions))
         await self._upstream.close()
+
+    def exhausted(self) -> Reached | None:
+        """The limit that lets no further call of any session pass, if one is reached."""
+        return self._meter.refusal()
 
     def open_session(
         self,

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from whet.tasks.task import Allowed
+
 Auth = Literal["key", "own", "azure"]
 """Whose credentials a call carries: the provider's key, the agent's own, or those of an Azure resource."""
 Capture = Literal["none", "vllm", "sglang", "llamacpp", "openai"]
@@ -50,6 +52,8 @@ class Model:
     max_tokens: int | None = None
     """The most that a request may ask to be sampled."""
     capture: Capture = "none"
+    allow: frozenset[Allowed] = field(default=frozenset(), compare=False)
+    """Of what is otherwise kept from the provider, what the task lets pass. It makes no other model."""
 
     price_input: float | None = None
     """Dollars per million tokens. None of the four: the public price, if it is known."""

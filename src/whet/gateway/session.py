@@ -5,6 +5,7 @@ import logging
 import socket
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -14,7 +15,7 @@ from whet.gateway.cache import Replay, ReplyCache
 from whet.gateway.call import Call, NotRecordedError, Request
 from whet.gateway.counting import TOKEN_COUNT, counted_by_model
 from whet.gateway.dialects import TokenCounter
-from whet.gateway.limits import LimitError, Meter
+from whet.gateway.limits import LimitError, Meter, Reached, room_for_call
 from whet.gateway.model import Model
 from whet.gateway.prices import WITHOUT_TOKENS, cost, price_for
 from whet.gateway.server import http_server
@@ -26,6 +27,8 @@ from whet.redact import Redactor
 logger = logging.getLogger(__name__)
 
 SHUTDOWN_SEC = 5.0
+LAST_WORDS_SEC = 15.0
+"""How long an agent may go on that is answered no more. Most end at once, some try again and again."""
 BACKLOG = 1024
 UNCLAIMED = 16
 """Ended calls that are kept for an agent that hung up; each holds its request and its reply."""
@@ -67,6 +70,10 @@ class Session:
         """A call failed because its reply is not in the cache, and no model may be asked."""
         self.record_error: Exception | None = None
         """Why an exchange could not be committed, or the cache not be used."""
+        self.ended_by: Reached | None = None
+        """The limit that refused a call, or ended the agent's time."""
+        self.ended_with_run = False
+        """That limit is the run's, not this session's own."""
         self.closed = False
 
         self._record = record
@@ -84,6 +91,7 @@ class Session:
         """Calls whose reply the agent has not seen to its end; it may ask for it again."""
         self._exchanges = 0
         self._threads = Threads()
+        self._limit_reached = asyncio.Event()
         self._never_counts = False
         """The model's endpoint does not count tokens."""
         self._http = http_server(self)
@@ -113,8 +121,9 @@ class Session:
                 return call
         # Nothing is awaited between this look and the count, so calls side by side cannot pass a limit together.
         for meter in self._meters:
-            if (limit := meter.refusal()) is not None:
-                raise LimitError(limit)
+            self._end_with(meter, meter.refusal())
+        if self.ended_by is not None:
+            raise LimitError(self.ended_by)
         index = self._next_index()
         call = Call(
             session=self.id,
@@ -126,6 +135,7 @@ class Session:
             commit=self._commit,
             redactor=self._know_secrets,
             replay=self._replay,
+            room=room_for_call(self._meters),
         )
         call.speaker = self._threads.place(index, request.dialect.NAME, request.headers, request.body)
         for meter in self._meters:
@@ -142,10 +152,21 @@ class Session:
         """How many calls are under way."""
         return len(self._under_way)
 
-    @property
-    def ended_by(self) -> str | None:
-        """The limit that refused a call, if one did."""
-        return next((meter.ended_by for meter in self._meters if meter.ended_by), None)
+    async def over(self) -> None:
+        """Return when the agent must be ended: its time is over, or it does not end although it is answered no more."""
+        while self.ended_by is None:
+            left = [seconds for meter in self._meters if (seconds := meter.seconds_left()) is not None]
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, default=None)):
+                    await self._limit_reached.wait()
+                    await asyncio.sleep(LAST_WORDS_SEC)
+            for meter in self._meters:
+                self._end_with(meter, meter.out_of_time())
+
+    def _end_with(self, meter: Meter, reached: Reached | None) -> None:
+        if reached is not None and self.ended_by is None:
+            self.ended_by, self.ended_with_run = reached, meter is not self._meters[0]
+            self._limit_reached.set()
 
     async def reject(self, request: Request, status: int, message: str) -> bytes:
         """Put a request that goes nowhere on record. Returns the reply that says so."""

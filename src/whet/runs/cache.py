@@ -66,7 +66,10 @@ async def open_cache(use: CacheUse, env: Mapping[str, str]) -> AsyncIterator["Sq
     try:
         db = await asyncio.wrap_future(thread.submit(_opened, path))
         try:
-            yield SqliteCache(path, db, thread, use)
+            cache = SqliteCache(path, db, thread, use)
+            if use is CacheUse.REPLAY_ONLY and await cache.is_empty():
+                raise UserError(f"{path}: there are no replies to replay; expected a run with --cache write before")
+            yield cache
         finally:
             # The thread works in order of arrival, so all that was put is written first.
             await asyncio.shield(asyncio.wrap_future(thread.submit(db.close)))
@@ -87,6 +90,9 @@ class SqliteCache:
     def replay_only(self) -> bool:
         """Whether a call fails that has no reply here."""
         return self._use is CacheUse.REPLAY_ONLY
+
+    async def is_empty(self) -> bool:
+        return await self._do(lambda: self._db.execute("SELECT 1 FROM reply").fetchone() is None)
 
     async def get(self, key: str) -> CachedReply | None:
         """The reply under this key; None when there is none."""

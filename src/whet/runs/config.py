@@ -115,6 +115,26 @@ class Defaults(BaseModel):
     sandbox: str | None = None
     samples: int = Field(default=1, gt=0)
     concurrency: int = Field(default=4, gt=0)
+    idle_sec: float | None = Field(default=None, gt=0)
+    """How long an agent may go without a model call, where its task does not say."""
+
+
+class RunLimits(BaseModel):
+    """What all rollouts of a run together may use. At a limit the run stops, and can be resumed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    cost: float | None = Field(default=None, gt=0)
+    """Dollars."""
+    turns: int | None = Field(default=None, gt=0)
+    """Model calls."""
+    input_tokens: int | None = Field(default=None, gt=0)
+    output_tokens: int | None = Field(default=None, gt=0)
+    total_tokens: int | None = Field(default=None, gt=0)
+    wall_sec: float | None = Field(default=None, gt=0)
+    """Since the run began or was resumed."""
+    concurrency: int | None = Field(default=None, gt=0)
+    """Model calls under way at once; further ones wait."""
 
 
 class Config(BaseModel):
@@ -125,6 +145,7 @@ class Config(BaseModel):
     models: dict[str, ModelConfig] = Field(default_factory=dict)
     agents: dict[str, AnyAgent] = Field(default_factory=dict)
     defaults: Defaults = Defaults()
+    limits: RunLimits = RunLimits()
 
 
 def find_config(start: Path) -> Path | None:

@@ -3,23 +3,24 @@
 import asyncio
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import whet
 from whet.agents import AnyAgent, agent_named
 from whet.errors import UserError
-from whet.gateway import Gateway
+from whet.gateway import Gateway, Limits, Model
+from whet.gateway.prices import price_for
 from whet.redact import Redactor
 from whet.rollout import Workshop
 from whet.runs.cache import CacheUse, cache_use, open_cache
 from whet.runs.config import Config, model_config, model_secrets, never_called, open_model
 from whet.runs.plan import Plan, check_tasks
-from whet.runs.scheduler import Ended, open_run, run_plan
+from whet.runs.scheduler import Ended, Stopped, open_run, run_plan
 from whet.runs.store import Store
-from whet.runs.summary import Arm, Tally, tally
+from whet.runs.summary import Arm, Tally, spent, tally
 from whet.sandbox import DEFAULT, remove_stale, sandbox_named
 from whet.skill import Skill, read_skill
 from whet.tasks import read_tasks
@@ -39,6 +40,8 @@ class Request:
     sandbox: str = DEFAULT
     resume: bool = False
     cache: str = CacheUse.OFF
+    limits: Limits = field(default_factory=Limits)
+    """Of the whole run. What is None here is as whet.toml says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Started:
     arms: dict[Arm, Tally]
 
 
-Watch = Callable[[Started | Ended], None]
+Watch = Callable[[Started | Ended | Stopped], None]
 
 
 async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, str] = os.environ) -> None:
@@ -66,6 +69,7 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
     use = cache_use(request.cache)
     if use is CacheUse.REPLAY_ONLY:
         model_configs = {name: never_called(model, env) for name, model in model_configs.items()}
+    limits = _limits(request, config)
     known = [secret for name, model in model_configs.items() for secret in model_secrets(name, model, env)]
     redactor = Redactor([*known, *secrets_in(env)])
     await sandbox.check()
@@ -78,14 +82,33 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
             name: await open_until_done.enter_async_context(open_model(name, model, env))
             for name, model in model_configs.items()
         }
+        _check_prices(limits, models.values())
         plan = Plan({task.id: task for task in tasks}, agents, models, skills, request.samples)
         about = {"version": whet.__version__, "sandbox": sandbox.name, "agents": _declared(agents, request)}
         pending = open_run(request.out, plan, resume=request.resume, about=about)
         with Store.open_read(request.out) as store:
-            watch(Started(request.out, sandbox.name, len(plan.rows()), len(pending), tally(store)))
-        gateway = await open_until_done.enter_async_context(Gateway(redactor, cache=cache))
-        workshop = Workshop(sandbox, gateway, redactor, env)
+            arms = tally(store)
+        before = spent(arms.values())
+        watch(Started(request.out, sandbox.name, len(plan.rows()), len(pending), arms))
+        gateway = await open_until_done.enter_async_context(Gateway(redactor, limits, cache, before))
+        workshop = Workshop(sandbox, gateway, redactor, env, config.defaults.idle_sec)
         await run_plan(request.out, plan, pending, workshop, request.concurrency, watch)
+
+
+def _limits(request: Request, config: Config) -> Limits:
+    """What the request says, and else whet.toml."""
+    given = {name: value for name, value in asdict(request.limits).items() if value is not None}
+    return Limits(**config.limits.model_dump() | given)
+
+
+def _check_prices(limits: Limits, models: Iterable[Model]) -> None:
+    """UserError when a limit on money could not hold."""
+    for model in models:
+        if limits.cost is not None and price_for(model) is None:
+            raise UserError(
+                f"model '{model.name}': its price is not known, so a limit on cost cannot hold; "
+                "give it price_input and price_output in whet.toml, or limit tokens"
+            )
 
 
 def _read_skills(request: Request) -> list[Skill | None]:

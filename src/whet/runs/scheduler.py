@@ -20,6 +20,8 @@ from whet.scoring import Cause
 
 MAX_ATTEMPTS = 3
 """How often a rollout is tried when the machinery fails."""
+STOPPED = "stopped"
+"""Where a run says which of its limits stopped it, if one did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,15 @@ class Ended:
     """It failed, and will be tried again."""
 
 
-Watch = Callable[[Ended], None]
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A limit of the run was reached, so what was left was not begun."""
+
+    limit: str
+    """Which, and what was used of it."""
+
+
+Watch = Callable[[Ended | Stopped], None]
 
 
 def open_run(folder: Path, plan: Plan, *, resume: bool, about: Mapping[str, object]) -> list[RolloutRow]:
@@ -50,6 +60,7 @@ def open_run(folder: Path, plan: Plan, *, resume: bool, about: Mapping[str, obje
         store.add_skills(plan.skill_rows())
         store.add_rollouts(plan.rows())
         store.interrupt_open_attempts()
+        store.set(STOPPED, None)
         for key, value in about.items():
             store.set(key, value)
         planned = {row.id for row in plan.rows()}
@@ -69,6 +80,7 @@ async def run_plan(
                         workers.create_task(_work(queue, plan, workshop, writer, watch))
             except* (UserError, sqlite3.Error) as stopped:
                 raise stopped.exceptions[0] from None
+            await _tell_limit(workshop, writer, queue, watch)
 
 
 @contextmanager
@@ -80,26 +92,43 @@ def _explained(folder: Path) -> Iterator[None]:
         raise UserError(f"{folder}: cannot be written: {error}; what was stored is kept") from error
 
 
+async def _tell_limit(workshop: Workshop, writer: StoreWriter, queue: "Queue", watch: Watch) -> None:
+    limit = workshop.gateway.exhausted()
+    if limit is not None and queue.stopped:
+        text = str(limit)
+        await writer.do(lambda store: store.set(STOPPED, text))
+        watch(Stopped(text))
+
+
 async def _work(queue: "Queue", plan: Plan, workshop: Workshop, writer: StoreWriter, watch: Watch) -> None:
     while (row := await queue.take()) is not None:
         try:
-            await _until_measured(row, plan, workshop, writer, watch)
+            if workshop.gateway.exhausted() is not None:
+                # Not begun, it stays pending.
+                queue.stop()
+                return
+            result = await _until_measured(row, plan, workshop, writer, watch)
+            if result.score.cause is Cause.INTERRUPTED:
+                queue.stop()
         finally:
             await queue.give_back(row)
 
 
-async def _until_measured(row: RolloutRow, plan: Plan, workshop: Workshop, writer: StoreWriter, watch: Watch) -> None:
+async def _until_measured(row: RolloutRow, plan: Plan, workshop: Workshop, writer: StoreWriter, watch: Watch) -> Result:
     rollout = plan.rollout(row)
     backoff = random.Random(row.id)  # noqa: S311 - spreads retries; nothing secret
-    for number in range(1, MAX_ATTEMPTS + 1):
+    number = 0
+    while True:
+        number += 1
         result = await _attempt_once(rollout, workshop, writer)
         cause = result.score.cause
-        again = cause is not None and cause.worth_retrying and number < MAX_ATTEMPTS
+        stopped = workshop.gateway.exhausted() is not None
+        again = cause is not None and cause.worth_retrying and number < MAX_ATTEMPTS and not stopped
         watch(Ended(row, number, result, again))
         if cause is Cause.AUTH:
             raise UserError(f"model '{row.model}': {rollout.model.url} refused the key; nothing more was run")
         if not again:
-            return
+            return result
         await asyncio.sleep(backoff.uniform(0.5, 1) * 2 ** (number - 1))
 
 
@@ -138,11 +167,17 @@ class Queue:
         self._room = room
         self._running: Counter[str] = Counter()
         self._changed = asyncio.Condition()
+        self.stopped = False
+        """Nothing more is handed out."""
+
+    def stop(self) -> None:
+        """Hand nothing more out."""
+        self.stopped = True
 
     async def take(self) -> RolloutRow | None:
         """The next rollout; None when none is left."""
         async with self._changed:
-            while any(self._waiting.values()):
+            while not self.stopped and any(self._waiting.values()):
                 ready = [
                     rows for name, rows in self._waiting.items() if rows and self._running[name] < self._room[name]
                 ]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from whet.exchange import Usage
+from whet.gateway import Spent
 from whet.rollout import Result, Spending
 from whet.runs.schema import RolloutRow
 from whet.runs.statistics import Interval, PassPoint, mean_interval, pass_curve, passed
@@ -23,6 +24,7 @@ class Tally:
     values: dict[str, list[float]] = field(default_factory=dict)
     """Scores by task."""
     missing: Counter[Cause] = field(default_factory=Counter)
+    calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = 0.0
@@ -33,6 +35,7 @@ class Tally:
     def spend(self, result: Result) -> None:
         """Count what an attempt cost; failed attempts cost too."""
         spending = result.spending
+        self.calls += spending.calls
         self.input_tokens += spending.input_tokens
         self.output_tokens += spending.output_tokens
         known = self.cost is not None and (spending.cost is not None or spending.calls == 0)
@@ -101,12 +104,19 @@ def total(arms: Iterable[Tally]) -> Tally:
         for task, values in arm.values.items():
             whole.values.setdefault(task, []).extend(values)
         whole.missing.update(arm.missing)
+        whole.calls += arm.calls
         whole.input_tokens += arm.input_tokens
         whole.output_tokens += arm.output_tokens
         whole.cost = None if whole.cost is None or arm.cost is None else whole.cost + arm.cost
         whole.seconds += arm.seconds
         whole.flags.update(arm.flags)
     return whole
+
+
+def spent(arms: Iterable[Tally]) -> Spent:
+    """What the attempts so far have used up of the limits of their run. A cost that is not known counts as nothing."""
+    whole = total(arms)
+    return Spent(whole.calls, Usage(whole.input_tokens, whole.output_tokens), whole.cost or 0.0)
 
 
 def skill_names(store: Store) -> Mapping[str, str]:

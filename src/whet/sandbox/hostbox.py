@@ -100,6 +100,9 @@ class HostBox(ABC):
         limit = self._limits.storage_mb << 20
         await asyncio.to_thread(copy_tree, root, target, None, inside=relative, limit=limit)
 
+    async def kill(self) -> None:
+        await asyncio.gather(*(process.kill() for process in set(self._running)))
+
     async def seal(self) -> tuple[str, ...]:
         await self._stop()
         self._serve = None
@@ -115,7 +118,7 @@ class HostBox(ABC):
 
     async def _stop(self) -> None:
         """End every process, and with them the watch over what they write."""
-        await self._kill_all()
+        await self.kill()
         if self._guard is not None:
             self._guard.cancel()
             # A command of a local box can have removed the very folder that was watched.
@@ -126,10 +129,7 @@ class HostBox(ABC):
     async def _on_excess(self) -> None:
         for process in self._running:
             process.over_storage = True
-        await self._kill_all()
-
-    async def _kill_all(self) -> None:
-        await asyncio.gather(*(process.kill() for process in set(self._running)))
+        await self.kill()
 
     def _host_path(self, path: str, *, folder: bool = False) -> tuple[Path, str]:
         """The host folder that holds a path of the box, and the path relative to it."""

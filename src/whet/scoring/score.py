@@ -19,6 +19,8 @@ class Cause(StrEnum):
     """The model did not answer: refused connection, 429 or 5xx after retries, a hang, a broken reply."""
     AUTH = "auth"
     """The model's endpoint refused the key. Trying again does not help."""
+    CACHE = "cache"
+    """A reply is not on record, and no model may be asked. Trying again does not help."""
     JUDGE = "judge"
     """The judge failed: no reward file, an unreadable one, verification out of time."""
     INTERRUPTED = "interrupted"

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from whet.errors import UserError
 from whet.explain import explain, user_error
 from whet.tasks.folder import Entry, folder_digest, ignored_entries, list_entries
-from whet.tasks.manifest import Manifest, VerifierTable, unknown_keys
+from whet.tasks.manifest import Manifest, VerifierTable, WhetTable, unknown_keys
 from whet.tasks.task import WORKDIR, Limits, Split, Task
 
 _KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
@@ -43,7 +43,7 @@ def read_harbor(path: Path) -> Task:
     _check_scripts(folder)
     manifest, environment = folder.manifest, folder.manifest.environment
     root = path.resolve()
-    workspace = _workspace(folder)
+    workspace, whet = _workspace(folder), _whet(folder)
     try:
         return Task(
             id=manifest.task.name if manifest.task else root.name,
@@ -64,7 +64,8 @@ def read_harbor(path: Path) -> Task:
             split=_split(manifest),
             tags=_tags(manifest),
             metadata=manifest.metadata,
-            limits=_limits(manifest),
+            limits=_limits(manifest, whet),
+            allow=whet.allow,
         )
     except ValidationError as error:
         raise user_error(explain(error, str(path), Task)) from error
@@ -217,7 +218,14 @@ def _tags(manifest: Manifest) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*keywords, *listed]))
 
 
-def _limits(manifest: Manifest) -> Limits:
+def _whet(folder: _Folder) -> WhetTable:
+    try:
+        return WhetTable.model_validate(folder.manifest.metadata.get("whet", {}))
+    except ValidationError as error:
+        raise user_error(explain(error, f"{folder.path / 'task.toml'}: [metadata.whet]", WhetTable)) from error
+
+
+def _limits(manifest: Manifest, whet: WhetTable) -> Limits:
     environment = manifest.environment
     asked = {
         "agent_sec": manifest.agent.timeout_sec,
@@ -225,4 +233,5 @@ def _limits(manifest: Manifest) -> Limits:
         "memory_mb": environment.memory_mb or environment.memory,
         "storage_mb": environment.storage_mb or environment.storage,
     }
-    return Limits.model_validate({name: value for name, value in asked.items() if value is not None})
+    given = {name: value for name, value in asked.items() if value is not None}
+    return Limits.model_validate(given | whet.limits.model_dump(exclude_unset=True))

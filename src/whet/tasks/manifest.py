@@ -21,7 +21,7 @@ from pydantic import (
 
 from whet.errors import did_you_mean
 from whet.explain import key_path
-from whet.tasks.task import Env
+from whet.tasks.task import Allowed, Env, Limits
 
 # Harbor passes over keys that it does not know. They are kept here, so that `unknown_keys` can tell of them.
 _OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
@@ -306,6 +306,15 @@ class Step(BaseModel):
     agent: AgentTable = AgentTable()
     verifier: VerifierTable = VerifierTable()
     healthcheck: Healthcheck | None = None
+
+
+class WhetTable(BaseModel):
+    """[metadata.whet]: what Harbor has no key for. Harbor leaves [metadata] to whoever writes the task."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    limits: Limits = Limits()
+    """What is given here goes before what Harbor's keys say."""
+    allow: tuple[Allowed, ...] = ()
 
 
 class Manifest(BaseModel):

@@ -19,7 +19,7 @@ from whet.tasks.task import Task
 
 _KEYS = frozenset(
     {"id", "instruction", "files", "attachments", "env", "workdir", "setup", "tools", "verify", "answer", "judge"}
-    | {"split", "tags", "metadata", "limits"}
+    | {"split", "tags", "metadata", "limits", "allow"}
 )
 _NOT_CONTENT = {"id", "origin", "digest", "files", "attachments"}
 

@@ -73,6 +73,8 @@ Content = Annotated[str | bytes, BeforeValidator(_content), PlainSerializer(_con
 EnvName = Annotated[str, Field(pattern=r"^[^=\x00]+$")]
 Env = dict[EnvName, ProcessText]
 Split = Literal["train", "val", "test"]
+Allowed = Literal["provider-tools", "remote-media"]
+"""What the model's provider may do for the agent although it reaches the network: run its own tools, fetch media."""
 Judge = Annotated[str | dict[str, Any], BeforeValidator(_text_or_table), AfterValidator(_shallow)]
 
 
@@ -100,6 +102,10 @@ class Limits(BaseModel):
     total_tokens: int | None = Field(default=None, gt=0)
     cost: float | None = Field(default=None, gt=0)
     """Dollars."""
+    idle_sec: float | None = Field(default=None, gt=0)
+    """How long the agent may go without any model call under way."""
+    concurrency: int | None = Field(default=None, gt=0)
+    """Model calls under way at once; further ones wait."""
 
 
 class Tool(BaseModel):
@@ -150,6 +156,7 @@ class Task(BaseModel):
     setup: tuple[ProcessText, ...] = ()
     """Shell commands run before the agent starts."""
     tools: tuple[Tool, ...] = ()
+    allow: tuple[Allowed, ...] = ()
 
     # How it is judged. None of this is in the box while the agent runs.
     verify: tuple[ProcessText, ...] = ()
