@@ -423,6 +423,14 @@ def test_the_lock_of_mini_pins_every_package_by_sha256_and_names_no_registry() -
     assert all(re.fullmatch(r"[a-z0-9-]+==[\w.]+|    --hash=sha256:[0-9a-f]{64}", line) for line in lines)
 
 
+def test_the_document_names_the_pinned_versions() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
+    registries = {"npm": "npm", "pypi": "PyPI"}
+    for package in PACKAGES.values():
+        source = f"{registries[package.source]} `{package.name}`"
+        assert f"\n| {package.agent} | {source} | {package.version} | {package.dialect} |" in text
+
+
 def _lock(package: Package) -> Path:
     name = "package-lock.json" if package.source == "npm" else "requirements.txt"
     return Path(str(fetch.LOCKS)) / package.agent / name

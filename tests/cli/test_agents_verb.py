@@ -44,11 +44,14 @@ def table(whet: Project) -> dict[str, list[str]]:
 def test_the_table_tells_what_is_installed_and_what_is_on_path(whet: Project) -> None:
     put(whet, PACKAGES["pi"], PACKAGES["pi"].version, pinned=True)
     put(whet, PACKAGES["pi"], "0.70.0", pinned=False)
+    put(whet, PACKAGES["gemini"], "0.60.0", pinned=False)
     own = whet.write("bin/claude", "#!/bin/sh\necho '2.0.0 (Claude Code)'\n")
     own.chmod(0o755)
     rows = table(replace(whet, env={**whet.env, "PATH": f"{own.parent}:/usr/bin:/bin", "COLUMNS": "300"}))
     assert rows[f"pi {PACKAGES['pi'].version}"] == ["chat", "managed", "3 MB"]
     assert rows["pi 0.70.0"] == ["chat", "managed, not pinned", "3 MB"]
+    assert rows["gemini 0.60.0"] == ["gemini", "managed, not pinned", "3 MB"]
+    assert rows[f"gemini {PACKAGES['gemini'].version}"] == ["gemini", "no", "-"]
     assert rows["claude-code 2.0.0"] == ["messages", f"on PATH: {own}", "-"]
     assert rows[f"codex {PACKAGES['codex'].version}"] == ["responses", "no", "-"]
     assert {name.partition(" ")[0] for name in rows} == set(PACKAGES)

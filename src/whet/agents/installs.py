@@ -130,7 +130,6 @@ def _read(package: Package, folder: Path) -> Installed | None:
 
 
 def _install(package: Package, version: str, home: Path) -> Installed:
-    _sweep(home)
     making = Path(tempfile.mkdtemp(prefix=MAKING, dir=home))
     try:
         verified = fetch(package, version, making)

@@ -53,16 +53,17 @@ def install(
 
 
 def _rows(package: "Package") -> list[tuple[str, str, str, str, str]]:
-    """The managed installs of an agent; without one what PATH has, or that there is none."""
+    """The managed installs of an agent. Without the pinned one, also what PATH has, or that there is none."""
     from whet.agents.installs import all_installed, on_path
 
+    managed = all_installed(package)
     rows = [
         (found.version, "managed" if found.pinned else "managed, not pinned", _megabytes(found.folder))
-        for found in all_installed(package)
+        for found in managed
     ]
-    if not rows:
+    if package.version not in {found.version for found in managed}:
         own = on_path(package)
-        rows = [(own.version, f"on PATH: {own.folder / own.program}", "-") if own else (package.version, "no", "-")]
+        rows.append((own.version, f"on PATH: {own.folder / own.program}", "-") if own else (package.version, "no", "-"))
     return [(package.agent, version, package.dialect, where, size) for version, where, size in rows]
 
 
