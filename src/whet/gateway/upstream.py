@@ -6,6 +6,7 @@ import io
 import itertools
 import random
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from multidict import CIMultiDict
 from whet.errors import UserError
 from whet.exchange import CallError, Headers, is_event_stream
 from whet.gateway.model import Model, address_at
+from whet.gateway.repair import Fix, Repair
 from whet.ids import digest
 
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
@@ -61,11 +63,18 @@ class Received:
     arrivals: list[tuple[float, int]] = field(default_factory=list)
     """Seconds since the call began, and bytes received by then, for each piece of the reply that answered."""
     began: float = field(default_factory=time.monotonic)
+    repair: Repair | None = None
+    """What was changed in the request because the endpoint refuses it; None before it is sent."""
 
     def begin(self, status: int, headers: Headers) -> None:
         """A reply begins so."""
         self.status, self.headers = status, headers
         self.streamed = self.succeeded and is_event_stream(headers)
+
+    def forget(self) -> None:
+        """The reply that has come so far is not the one that counts."""
+        self.status, self.headers, self.first_byte = None, (), None
+        self.chunks, self.arrivals = [], []
 
     def take(self, chunk: bytes) -> None:
         """Keep a piece of the reply."""
@@ -89,14 +98,17 @@ class Incoming:
         self._content = content
         self._received = received
         self._idle_sec = model.idle_sec
-        self._patience_sec = model.first_byte_sec
         self._complete = False
+        self._waits_since = time.monotonic()
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._wait_at_most(model.first_byte_sec)
 
     async def read(self) -> bytes:
         """The next bytes as they come; empty at the end."""
+        self._waits_since = time.monotonic()
         try:
-            async with asyncio.timeout(self._patience_sec):
-                chunk = await self._content.readany()
+            chunk = await self._content.readany()
         except (aiohttp.ClientError, TimeoutError) as error:
             if self._complete:
                 return b""
@@ -104,14 +116,32 @@ class Incoming:
         if chunk:
             if self._received.first_byte is None:
                 self._received.first_byte = time.time()
-                self._patience_sec = self._idle_sec
+                self._wait_at_most(self._idle_sec)
             self._received.take(chunk)
         return chunk
 
     def expect_end(self) -> None:
         """Nothing more is expected; a server that forgets to end the body must not delay the reply."""
         self._complete = True
-        self._patience_sec = min(self._idle_sec, END_SEC)
+        self._wait_at_most(min(self._idle_sec, END_SEC))
+
+    def close(self) -> None:
+        """Nothing more is read."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wait_at_most(self, seconds: float) -> None:
+        self.close()
+        self._patience_sec = seconds
+        self._timer = self._loop.call_later(seconds, self._look_at_clock)
+
+    def _look_at_clock(self) -> None:
+        """End the wait for bytes if it lasts too long. One timer for all waits: most end soon, and need none."""
+        left_sec = self._waits_since + self._patience_sec - time.monotonic()
+        if left_sec > 0:
+            self._timer = self._loop.call_later(left_sec, self._look_at_clock)
+        else:
+            self._content.set_exception(TimeoutError())
 
 
 class Endpoint:
@@ -162,6 +192,8 @@ class Pool:
 
     def __init__(self, model: Model, clock: Callable[[], float]) -> None:
         self._endpoints = [Endpoint(url, place, model.concurrency, clock) for place, url in enumerate(model.urls)]
+        self.fixes: defaultdict[str, list[Fix]] = defaultdict(list)
+        """What requests to each path must do without."""
         self._turns = itertools.count()
 
     def first(self, affinity: str) -> Endpoint:
@@ -207,14 +239,18 @@ class Upstream:
         if pool is None:
             pool = self._pools[model] = Pool(model, self._clock)
         sent = await self._headers(model, headers, received)
+        repair = received.repair = Repair(pool.fixes[path], model, body)
         endpoint = pool.first(affinity)
         while True:
             async with endpoint.slots:
-                response = await self._attempt(model, endpoint, path, sent, body, received)
+                response = await self._attempt(model, endpoint, path, sent, repair.body, received)
                 if response is not None:
                     with closing(response), endpoint.blamed_for_a_broken_body():
                         received.begin(response.status, tuple(response.headers.items()))
-                        yield Incoming(response.content, model, received)
+                        with closing(Incoming(response.content, model, received)) as incoming:
+                            if await _mended(repair, incoming, received):
+                                continue
+                            yield incoming
                     return
             failed, endpoint = endpoint, pool.after(endpoint)
             if endpoint is failed or endpoint.rest_left_sec > 0:
@@ -327,6 +363,18 @@ def _new_azure_token() -> tuple[str, float]:
         reason = str(error).partition("\n")[0]
         raise UserError(f"Azure gave no token: {reason}; log in, for example with 'az login'") from error
     return str(granted.token), float(granted.expires_on)
+
+
+async def _mended(repair: Repair, incoming: Incoming, received: Received) -> bool:
+    """Whether this is a refusal of one parameter, without which the call is to be sent again."""
+    if received.status != 400:
+        return False
+    while await incoming.read():
+        pass
+    if repair.learn(b"".join(received.chunks)):
+        received.forget()
+        return True
+    return False
 
 
 def own_credentials(headers: Headers) -> dict[str, str]:
