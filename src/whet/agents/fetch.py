@@ -66,7 +66,8 @@ def _fetch_with_npm(package: Package, version: str, folder: Path) -> str:
     npm = shutil.which("npm")
     if npm is None:
         raise UserError(f"{package.agent} needs npm, which comes with Node; install it: apt-get install nodejs npm")
-    root = {"name": f"whet-agent-{package.agent}", "private": True, "dependencies": {package.name: version}}
+    besides = dict(needed.rsplit("@", 1) for needed in package.undeclared)
+    root = {"name": f"whet-agent-{package.agent}", "private": True, "dependencies": {package.name: version, **besides}}
     (folder / "package.json").write_text(json.dumps(root))
     locked: Mapping[str, Any] | None = None
     if version == package.version:

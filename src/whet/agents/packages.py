@@ -50,6 +50,7 @@ _ALL = (
         ),
         command="opencode",
         dialect="chat",
+        undeclared=("@vscode/ripgrep@1.18.0",),  # it would fetch its search program from elsewhere
     ),
     Package(
         agent="claude-code",
