@@ -15,7 +15,7 @@ tokens = true
 
 [[scene]]
 name = "fix-median"
-when = { user = "median", system = "(?i)coder", last = "^fix" }
+when = { user = "median", system = "(?i)coder", last = "^fix", image = true }
 
 [[scene.reply]]
 thinking = "Where is it?"
@@ -36,6 +36,7 @@ retry_after = 1
 [[scene]]
 [[scene.reply]]
 text = "Hello."
+answer = { sum = 3, parts = [1, 2] }
 """
 
 
@@ -58,9 +59,10 @@ def test_a_file_reads_as_the_script_that_python_would_build(tmp_path: Path) -> N
         chunk_delay=0.01,
     )
     busy = Reply(fault=Fault.RATE_LIMIT, times=2, retry_after=1)
-    when = When(user="median", system="(?i)coder", last="^fix")
+    when = When(user="median", system="(?i)coder", last="^fix", image=True)
+    hello = Reply(text="Hello.", answer={"sum": 3, "parts": [1, 2]})
     assert _read(tmp_path, WHOLE) == Script(
-        scenes=(Scene(name="fix-median", when=when, replies=(look, busy)), Scene(replies=(say("Hello."),))),
+        scenes=(Scene(name="fix-median", when=when, replies=(look, busy)), Scene(replies=(hello,))),
         tokens=True,
     )
 
@@ -72,7 +74,7 @@ def test_say_and_call_build_the_replies_they_are_named_after() -> None:
     )
 
 
-REPLY_KEYS = "chunk_delay, delay, fault, retry_after, text, thinking, times, tools"
+REPLY_KEYS = "answer, chunk_delay, delay, fault, retry_after, text, thinking, times, tools"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ REPLY_KEYS = "chunk_delay, delay, fault, retry_after, text, thinking, times, too
         ),
         pytest.param(
             '[[scene]]\nwhen = { usr = "x" }\n[[scene.reply]]',
-            "unknown key 'scene[0].when.usr'; did you mean 'user'? (known: last, system, user)",
+            "unknown key 'scene[0].when.usr'; did you mean 'user'? (known: image, last, system, user)",
             id="unknown key of when",
         ),
         pytest.param(
@@ -131,6 +133,11 @@ REPLY_KEYS = "chunk_delay, delay, fault, retry_after, text, thinking, times, too
             "[[scene]]\n[[scene.reply]]\ntimes = 2",
             "key 'scene[0].reply[0]' has 'times' without 'fault'; expected both or neither",
             id="times without a fault",
+        ),
+        pytest.param(
+            '[[scene]]\n[[scene.reply]]\nanswer = {}\ntools = [{ name = "a" }]',
+            "key 'scene[0].reply[0]' has 'answer' and 'tools'; expected one of them",
+            id="answer with tools",
         ),
         pytest.param(
             '[[scene]]\n[[scene.reply]]\nfault = "500"\nretry_after = 2',

@@ -21,6 +21,7 @@ from whet.testing.dialect import (
 from whet.testing.play import Turn
 from whet.testing.script import Reply, ToolCall
 from whet.testing.tokens import Mark
+from whet.testing.tools import offered
 
 _ERRORS = {
     400: ("invalid_request_error", None),
@@ -45,6 +46,7 @@ class Request(dialect.Request):
 
 class _ContentPart(msgspec.Struct):
     text: str = ""
+    type: str = "text"
 
 
 class _Function(msgspec.Struct):
@@ -78,7 +80,13 @@ class _Message(msgspec.Struct):
     @property
     def turn(self) -> Turn:
         role = "system" if self.role == "developer" else self.role
-        return Turn(role, self.text, self.thinking + "".join(map("".join, self.calls)))
+        return Turn(
+            role,
+            self.text,
+            self.thinking + "".join(map("".join, self.calls)),
+            calls=tuple(name for name, _ in self.calls),
+            image=isinstance(self.content, list) and any(part.type == "image_url" for part in self.content),
+        )
 
     @property
     def ids(self) -> list[int]:
@@ -89,6 +97,14 @@ class _StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
+class _JsonSchema(msgspec.Struct):
+    schema: Any = None
+
+
+class _ResponseFormat(msgspec.Struct):
+    json_schema: _JsonSchema | None = None
+
+
 class _Body(msgspec.Struct):
     messages: list[_Message]
     model: str = MODEL
@@ -96,6 +112,8 @@ class _Body(msgspec.Struct):
     stream_options: _StreamOptions | None = None
     return_token_ids: bool | None = None
     logprobs: bool | None = None
+    tools: Any = None
+    response_format: _ResponseFormat | None = None
 
 
 def read(body: bytes, *, with_tokens: bool = False) -> Request:
@@ -113,6 +131,8 @@ def read(body: bytes, *, with_tokens: bool = False) -> Request:
         include_usage=bool(parsed.stream_options and parsed.stream_options.include_usage),
         conversation=conversation,
         tokens=dialect.count_turns(conversation) if prompt_ids is None else len(prompt_ids),
+        tools=tuple(offered(parsed.tools)),
+        schema=wanted.json_schema.schema if (wanted := parsed.response_format) and wanted.json_schema else None,
         prompt_ids=prompt_ids,
         return_token_ids=with_tokens and bool(parsed.return_token_ids),
         return_logprobs=with_tokens and bool(parsed.logprobs),

@@ -12,6 +12,7 @@ import msgspec
 from whet.ids import digest
 from whet.testing.play import Turn
 from whet.testing.script import Reply, ToolCall
+from whet.testing.tools import Tool
 
 MODEL = "scripted"
 CREATED = 1_700_000_000
@@ -39,6 +40,10 @@ class Request:
     conversation: tuple[Turn, ...]
     tokens: int
     """How many the conversation holds."""
+    tools: tuple[Tool, ...] = ()
+    """What it offers to be called."""
+    schema: Any = None
+    """The JSON schema that it wants its answer to fit."""
     sse: bool = True
     """Whether a stream comes as server-sent events; otherwise it is one JSON array."""
 

@@ -20,6 +20,7 @@ from whet.testing.dialect import (
 )
 from whet.testing.play import Turn
 from whet.testing.script import Reply
+from whet.testing.tools import offered
 
 _ERRORS = {
     400: "INVALID_ARGUMENT",
@@ -49,11 +50,16 @@ class _FunctionResponse(msgspec.Struct):
         return encode(self.response).decode()
 
 
+class _InlineData(msgspec.Struct, rename="camel"):
+    mime_type: str = ""
+
+
 class _Part(msgspec.Struct, rename="camel"):
     text: str = ""
     thought: bool = False
     function_call: _FunctionCall | None = None
     function_response: _FunctionResponse | None = None
+    inline_data: _InlineData | None = None
 
     @property
     def besides(self) -> str:
@@ -66,9 +72,20 @@ class _Content(msgspec.Struct):
     role: str = "user"
 
 
+class _GenerationConfig(msgspec.Struct, rename="camel"):
+    response_json_schema: Any = None
+    response_schema: Any = None
+
+    @property
+    def schema(self) -> Any:
+        return self.response_json_schema or self.response_schema
+
+
 class _Body(msgspec.Struct, rename="camel"):
     contents: list[_Content]
     system_instruction: _Content | None = None
+    tools: Any = None
+    generation_config: _GenerationConfig | None = None
 
 
 class _CountBody(msgspec.Struct, rename="camel"):
@@ -78,13 +95,16 @@ class _CountBody(msgspec.Struct, rename="camel"):
 
 def read(body: bytes, *, model: str = MODEL, stream: bool = False, sse: bool = True) -> Request:
     """The request in a body and in its address; BadRequestError says what is wrong with it."""
-    conversation = _turns(dialect.decode(body, _Body))
+    parsed = dialect.decode(body, _Body)
+    conversation = _turns(parsed)
     return Request(
         digest=digest(body),
         model=model,
         stream=stream,
         conversation=conversation,
         tokens=dialect.count_turns(conversation),
+        tools=tuple(offered(parsed.tools)),
+        schema=parsed.generation_config and parsed.generation_config.schema,
         sse=sse,
     )
 
@@ -139,7 +159,13 @@ def _content_turns(content: _Content) -> Iterator[Turn]:
     said = [part for part in content.parts if not part.function_response]
     if said or not results:
         role = "assistant" if content.role == "model" else content.role
-        yield Turn(role, _text(said), "".join(part.besides for part in said))
+        yield Turn(
+            role,
+            _text(said),
+            "".join(part.besides for part in said),
+            calls=tuple(part.function_call.name for part in said if part.function_call),
+            image=any(part.inline_data and part.inline_data.mime_type.startswith("image/") for part in said),
+        )
 
 
 def _text(parts: list[_Part]) -> str:

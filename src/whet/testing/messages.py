@@ -24,6 +24,7 @@ from whet.testing.dialect import (
 )
 from whet.testing.play import Turn
 from whet.testing.script import Reply
+from whet.testing.tools import offered
 
 _ERRORS = {
     400: "invalid_request_error",
@@ -56,12 +57,22 @@ class _Message(msgspec.Struct):
     content: _Content
 
 
+class _Format(msgspec.Struct):
+    schema: Any = None
+
+
+class _OutputConfig(msgspec.Struct):
+    format: _Format | None = None
+
+
 class _Body(msgspec.Struct):
     messages: list[_Message]
     model: str = MODEL
     max_tokens: int | None = None
     system: _Content | None = None
     stream: bool | None = None
+    tools: Any = None
+    output_config: _OutputConfig | None = None
 
 
 def read(body: bytes) -> Request:
@@ -76,6 +87,8 @@ def read(body: bytes) -> Request:
         stream=bool(parsed.stream),
         conversation=conversation,
         tokens=dialect.count_turns(conversation),
+        tools=tuple(offered(parsed.tools)),
+        schema=wanted.format.schema if (wanted := parsed.output_config) and wanted.format else None,
     )
 
 
@@ -128,14 +141,24 @@ def _message_turns(message: _Message) -> Iterator[Turn]:
     content = [_Block(text=message.content)] if isinstance(message.content, str) else message.content
     results = [block for block in content if block.type == "tool_result"]
     for result in results:
-        yield Turn("tool", _text(result.content or ""))
+        yield Turn("tool", _text(result.content or ""), image=_pictured(result.content or ""))
     spoken = [block for block in content if block.type != "tool_result"]
     if spoken or not results:
-        yield Turn(message.role, _text(spoken), "".join(block.besides for block in spoken))
+        yield Turn(
+            message.role,
+            _text(spoken),
+            "".join(block.besides for block in spoken),
+            calls=tuple(block.name for block in spoken if block.type == "tool_use"),
+            image=_pictured(spoken),
+        )
 
 
 def _text(content: _Content) -> str:
     return content if isinstance(content, str) else "".join(block.text for block in content)
+
+
+def _pictured(content: _Content) -> bool:
+    return isinstance(content, list) and any(block.type == "image" for block in content)
 
 
 def _message(request: Request, content: list[dict[str, Any]], stop_reason: str | None) -> dict[str, Any]:

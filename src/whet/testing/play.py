@@ -2,10 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from re import Pattern
 
 from whet.testing.script import Reply, Scene, Script, When, say
+from whet.testing.tools import SPAWN, WAIT, plain
+
+_PREAMBLE = "Got it. Thanks for the context!"
+"""Qwen Code lets the assistant say this before the user says anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,10 @@ class Turn:
     text: str
     besides: str = ""
     """What it holds besides its text: thoughts, and calls of tools."""
+    calls: tuple[str, ...] = ()
+    """The names of the tools that it calls."""
+    image: bool = False
+    """Whether it holds a picture."""
 
 
 def reply_to(conversation: Sequence[Turn], script: Script) -> Reply:
@@ -31,9 +39,20 @@ def reply_to(conversation: Sequence[Turn], script: Script) -> Reply:
 
 
 def _assistant_turns(conversation: Sequence[Turn]) -> int:
-    """How often the assistant spoke. What it said in one go may come as several messages, one for each part of it."""
-    speakers = (role for role, _ in groupby(turn.role for turn in conversation))
-    return sum(role == "assistant" for role in speakers)
+    """How often the script spoke. What it said in one go may come as several messages, one for each part of it."""
+    speeches = [list(turns) for role, turns in groupby(conversation, lambda turn: turn.role) if role == "assistant"]
+    return sum(not _beside_the_script(speech, before) for before, speech in pairwise([[], *speeches]))
+
+
+def _beside_the_script(speech: Sequence[Turn], before: Sequence[Turn]) -> bool:
+    """Whether the agent made up what the assistant said, or it only waited for a sub-agent that it had just started."""
+    if calls := _calls(speech):
+        return calls == {WAIT} and SPAWN in _calls(before)
+    return [turn.text for turn in speech] == [_PREAMBLE]
+
+
+def _calls(speech: Sequence[Turn]) -> set[str]:
+    return {plain(name) for turn in speech for name in turn.calls}
 
 
 def _fits(when: When, conversation: Sequence[Turn]) -> bool:
@@ -41,6 +60,7 @@ def _fits(when: When, conversation: Sequence[Turn]) -> bool:
         _found(when.user, (turn.text for turn in conversation if turn.role == "user"))
         and _found(when.system, (turn.text for turn in conversation if turn.role == "system"))
         and _found(when.last, (turn.text for turn in conversation[-1:]))
+        and (when.image is None or when.image == any(turn.image for turn in conversation))
     )
 
 

@@ -1,7 +1,6 @@
 """The responses dialect: reads a request, and renders a reply as JSON or as server-sent events."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -13,6 +12,7 @@ from whet.testing.dialect import (
     CREATED,
     MODEL,
     BadRequestError,
+    Request,
     arguments_text,
     encode,
     fragments,
@@ -23,18 +23,12 @@ from whet.testing.dialect import (
 )
 from whet.testing.play import Turn
 from whet.testing.script import Reply, ToolCall
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request(dialect.Request):
-    """A request for a response."""
-
-    custom_tools: frozenset[str]
-    """Names of the tools that take text as it stands."""
+from whet.testing.tools import offered
 
 
 class _Part(msgspec.Struct):
     text: str = ""
+    type: str = ""
 
 
 _Content = str | list[_Part]
@@ -63,9 +57,12 @@ class _Output(msgspec.Struct):
     output: _Content
 
 
-class _Tool(msgspec.Struct):
-    type: str
-    name: str | None = None
+class _Format(msgspec.Struct):
+    schema: Any = None
+
+
+class _TextConfig(msgspec.Struct):
+    format: _Format | None = None
 
 
 class _Body(msgspec.Struct):
@@ -73,7 +70,8 @@ class _Body(msgspec.Struct):
     model: str = MODEL
     instructions: str | None = None
     stream: bool | None = None
-    tools: list[_Tool] | None = None
+    tools: Any = None
+    text: _TextConfig | None = None
     previous_response_id: str | None = None
 
 
@@ -95,7 +93,8 @@ def read(body: bytes) -> Request:
         stream=bool(parsed.stream),
         conversation=tuple(turns),
         tokens=dialect.count_turns(turns),
-        custom_tools=frozenset(tool.name for tool in parsed.tools or () if tool.type == "custom" and tool.name),
+        tools=tuple(offered(parsed.tools)),
+        schema=wanted.format.schema if (wanted := parsed.text) and wanted.format else None,
     )
 
 
@@ -121,20 +120,26 @@ def _read_item(item: bytes) -> Turn | None:
     match dialect.decode(item, _Item).type:
         case None | "message":
             message = dialect.decode(item, _Message)
-            return Turn("system" if message.role == "developer" else message.role, _text(message.content))
+            role = "system" if message.role == "developer" else message.role
+            return Turn(role, _text(message.content), image=_pictured(message.content))
         case "reasoning":
             return Turn("assistant", "", _text(dialect.decode(item, _Reasoning).summary))
         case "function_call" | "custom_tool_call":
             call = dialect.decode(item, _Call)
-            return Turn("assistant", "", call.name + call.arguments + call.input)
+            return Turn("assistant", "", call.name + call.arguments + call.input, calls=(call.name,))
         case "function_call_output" | "custom_tool_call_output":
-            return Turn("tool", _text(dialect.decode(item, _Output).output))
+            output = dialect.decode(item, _Output).output
+            return Turn("tool", _text(output), image=_pictured(output))
         case _:
             return None
 
 
 def _text(content: _Content) -> str:
     return content if isinstance(content, str) else "".join(part.text for part in content)
+
+
+def _pictured(content: _Content) -> bool:
+    return isinstance(content, list) and any(part.type == "input_image" for part in content)
 
 
 def _completed(request: Request, reply: Reply | None) -> dict[str, Any]:
@@ -183,7 +188,10 @@ def _output_text(text: str) -> dict[str, Any]:
 def _call(request: Request, index: int, tool: ToolCall) -> dict[str, Any]:
     head = {"call_id": item_id("call", request, index), "name": tool.name, "status": "completed"}
     text = arguments_text(tool)
-    if isinstance(tool.arguments, str) and tool.name in request.custom_tools:
+    declared = next((declared for declared in request.tools if declared.name == tool.name), None)
+    if declared is not None and declared.namespace is not None:
+        head["namespace"] = declared.namespace
+    if declared is not None and declared.custom and isinstance(tool.arguments, str):
         return {"id": item_id("ctc", request, index), "type": "custom_tool_call", **head, "input": text}
     return {"id": item_id("fc", request, index), "type": "function_call", **head, "arguments": text}
 

@@ -84,6 +84,8 @@ class Reply(BaseModel):
     """What the model thinks before it answers."""
     text: str | None = None
     tools: tuple[ToolCall, ...] = ()
+    answer: dict[str, JsonValue] | None = None
+    """A final answer as an object: given in the way that the request asks for, or else as text in <answer> tags."""
     delay: float = Field(default=0, ge=0, allow_inf_nan=False)
     """Seconds before the first byte."""
     chunk_delay: float = Field(default=0, ge=0, allow_inf_nan=False)
@@ -93,6 +95,12 @@ class Reply(BaseModel):
     """How often the fault strikes one and the same request body before the reply is played; None is always."""
     retry_after: int | None = Field(default=None, ge=0)
     """Seconds that the header `retry-after` of a 429 asks for."""
+
+    @model_validator(mode="after")
+    def _ends_or_goes_on(self) -> Self:
+        if self.answer is not None and self.tools:
+            raise ValueError("has 'answer' and 'tools'; expected one of them")
+        return self
 
     @model_validator(mode="after")
     def _belongs_to_a_fault(self) -> Self:
@@ -114,6 +122,8 @@ class When(BaseModel):
     """In the text of some system or developer message."""
     last: Regex | None = None
     """In the text of the last message, whoever wrote it."""
+    image: bool | None = None
+    """Whether some message holds a picture."""
 
 
 class Scene(BaseModel):

@@ -15,6 +15,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from whet.errors import UserError
 from whet.testing import chat, gemini, messages, responses
+from whet.testing.adapt import adapted
 from whet.testing.dialect import BadRequestError, Dialect, Provider, Request
 from whet.testing.play import reply_to
 from whet.testing.script import Fault, Reply, Script
@@ -208,7 +209,7 @@ class _Player:
 
     async def _answer(self, http: web.Request, dialect: Dialect[R], read: Callable[[bytes], R]) -> web.StreamResponse:
         request = read(await http.read())
-        reply = reply_to(request.conversation, self._script)
+        reply = adapted(reply_to(request.conversation, self._script), request)
         fault = self._strike(reply, request.digest)
         await asyncio.sleep(reply.delay)
         if fault is Fault.HANG:

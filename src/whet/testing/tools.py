@@ -1,0 +1,184 @@
+"""The tools that a request offers, and how a call in a script becomes a call of one of them.
+
+Agents name the same tool differently. A script may use any of these names; the request is called with its own.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import Any
+
+from whet.testing.schemas import minimal_object, properties, required
+from whet.testing.script import ToolCall
+
+SPAWN = "spawn_agent"
+"""The tool by which Codex starts a sub-agent. It does not wait for it, and Codex ends all when the main agent ends."""
+WAIT = "wait_agent"
+"""The tool by which Codex waits for sub-agents."""
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that a request offers."""
+
+    name: str
+    schema: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    """Of its arguments."""
+    custom: bool = False
+    """Whether it takes text as it stands."""
+    namespace: str | None = None
+    """The group of tools in which it is declared."""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The schemas of its arguments, by name."""
+        return properties(self.schema)
+
+
+class Meaning(Enum):
+    """What tools of different names are for."""
+
+    SHELL = auto()
+    """Runs a command."""
+    READ = auto()
+    """Reads a file."""
+    SKILL = auto()
+    """Loads a skill by its name."""
+    AGENT = auto()
+    """Hands a prompt to a sub-agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A tool as some agent offers it."""
+
+    meaning: Meaning
+    name: str
+    parameter: str
+    """The argument that carries the meaning."""
+    besides: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    """Arguments that the agent needs too; they also tell apart tools of the same name."""
+
+    def is_of(self, tool: Tool) -> bool:
+        """Whether this is the form of an offered tool."""
+        return self.name == plain(tool.name) and tool.parameters.keys() >= {self.parameter, *self.besides}
+
+
+FORMS = (
+    Form(Meaning.SHELL, "bash", "command"),
+    Form(Meaning.SHELL, "Bash", "command"),
+    Form(Meaning.SHELL, "run_shell_command", "command"),
+    Form(Meaning.SHELL, "shell_command", "command"),
+    Form(Meaning.SHELL, "exec_command", "cmd"),
+    Form(Meaning.READ, "read", "path"),
+    Form(Meaning.READ, "read", "filePath"),
+    Form(Meaning.READ, "Read", "file_path"),
+    Form(Meaning.READ, "read_file", "file_path"),
+    Form(Meaning.READ, "view", "path"),
+    Form(Meaning.SKILL, "skill", "name"),
+    Form(Meaning.SKILL, "skill", "skill"),
+    Form(Meaning.SKILL, "Skill", "skill"),
+    Form(Meaning.SKILL, "activate_skill", "name"),
+    Form(Meaning.AGENT, "agent", "prompt", {"subagent_type": "general-purpose"}),
+    Form(Meaning.AGENT, "Agent", "prompt", {"subagent_type": "general-purpose"}),
+    Form(Meaning.AGENT, "task", "prompt", {"subagent_type": "general"}),
+    Form(Meaning.AGENT, "task", "prompt", {"agent_type": "general-purpose", "mode": "sync"}),
+    Form(Meaning.AGENT, "invoke_agent", "prompt", {"agent_name": "generalist"}),
+    Form(Meaning.AGENT, SPAWN, "message"),
+)
+"""For an agent with other tools, add its forms here."""
+
+
+def offered(entries: Any) -> Iterator[Tool]:
+    """The tools in the list of a request, whatever its dialect. What is not understood is left out."""
+    for entry in entries if isinstance(entries, list) else ():
+        match entry:
+            case {"type": "namespace", "name": str(namespace), "tools": inner}:
+                yield from (replace(tool, namespace=namespace) for tool in offered(inner))
+            case {"functionDeclarations": inner}:
+                yield from offered(inner)
+            case {"function": dict(function)}:
+                yield from offered([function])
+            case {"name": str(name)}:
+                schemas = (entry.get(key) for key in ("parameters", "input_schema", "parametersJsonSchema"))
+                schema = next((schema for schema in schemas if isinstance(schema, dict)), _NOTHING)
+                yield Tool(name, schema, custom=entry.get("type") == "custom")
+
+
+def plain(name: str) -> str:
+    """The name of a tool without the namespace that translators between dialects put before it."""
+    return name.rpartition("__")[2]
+
+
+def called(call: ToolCall, tools: Sequence[Tool], prompt: Sequence[str]) -> ToolCall:
+    """The call in the words of the tools that are offered; where they have none for it, the call as it stands.
+
+    The prompt is what the agent told the model; it says where skills are.
+    """
+    meaning = next((form.meaning for form in FORMS if form.name == call.name), None)
+    if meaning is None or any(_takes(tool, call) for tool in tools):
+        return call
+    value = _value(meaning, call)
+    found = [(form, tool) for tool in tools for form in FORMS if form.meaning is meaning and form.is_of(tool)]
+    if found:
+        form, tool = min(found, key=lambda pair: pair[0].name != pair[1].name)
+        return call if value is None else _rendered(call, value, form, tool)
+    instead = None if value is None else _instead(meaning, value, prompt)
+    translated = call if instead is None else called(instead, tools, prompt)
+    return translated if any(tool.name == translated.name for tool in tools) else call
+
+
+def _takes(tool: Tool, call: ToolCall) -> bool:
+    """Whether a tool of the name that is called takes the arguments as they stand."""
+    if tool.name != call.name:
+        return False
+    form = next((form for form in FORMS if form.is_of(tool)), None)
+    if form is None or not isinstance(call.arguments, dict):
+        return True
+    return call.arguments.keys() >= {form.parameter, *required(tool.schema)}
+
+
+def _value(meaning: Meaning, call: ToolCall) -> str | None:
+    """What the call is about. Arguments that are text, to play a fault, are all of it."""
+    if not isinstance(call.arguments, dict):
+        return str(call.arguments)
+    names = [form.parameter for form in FORMS if form.meaning is meaning]
+    value = next((call.arguments[name] for name in names if name in call.arguments), None)
+    return value if isinstance(value, str) else None
+
+
+def _rendered(call: ToolCall, value: str, form: Form, tool: Tool) -> ToolCall:
+    """The call for a tool, with all that it requires. What else a script says is kept where it means the same."""
+    if not isinstance(call.arguments, dict):
+        return ToolCall(name=tool.name, arguments=call.arguments)
+    words = " ".join(value.split())[:40]
+    demanded = minimal_object(tool.schema, words)
+    strange = {} if tool.name == call.name else form.besides
+    kept = {name: call.arguments[name] for name in call.arguments if name in tool.parameters and name not in strange}
+    return ToolCall(name=tool.name, arguments=demanded | dict(form.besides) | kept | {form.parameter: value})
+
+
+def _instead(meaning: Meaning, value: str, prompt: Sequence[str]) -> ToolCall | None:
+    """A call that does the same by other means: a skill is a file, and a command can read a file."""
+    match meaning:
+        case Meaning.SKILL:
+            path = _place_of_skill(value, prompt)
+            return None if path is None else ToolCall(name="read", arguments={"path": path})
+        case Meaning.READ:
+            return ToolCall(name="bash", arguments={"command": f"cat {shlex.quote(value)}"})
+    return None
+
+
+def _place_of_skill(name: str, prompt: Sequence[str]) -> str | None:
+    """The path of a skill in the prompt. Its root may be short for a path that is given elsewhere: - `r0` = `/path`."""
+    text = "\n".join(prompt)
+    found = re.search(rf"[^\s<>()`'\"]*/{re.escape(name)}/SKILL\.md", text)
+    if found is None:
+        return None
+    root, _, rest = found[0].partition("/")
+    given = re.search(rf"`{re.escape(root)}` = `([^`]+)`", text) if root else None
+    return f"{given[1]}/{rest}" if given else found[0]
