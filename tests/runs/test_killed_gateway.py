@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from gateway_world import serving, stream
-from whet_program import PATIENCE, Project, events
+from whet_program import Project, events, until
 from whet_program import project_fixture as project_fixture
 
 from whet.exchange import Exchange
@@ -63,8 +63,8 @@ async def test_a_gateway_killed_in_the_middle_of_a_stream(project: Project, dial
     async with serving(model) as url:
         command = two_calls_each(project, url, dialect, "task-a", "task-b", "task-c")
         with project.start(*command) as whet:
-            async with asyncio.timeout(PATIENCE):
-                await model.half_sent.wait()
+            await asyncio.to_thread(until, lambda: model.half_sent.is_set() or whet.poll() is not None)
+            assert whet.poll() is None, whet.communicate()
             whet.kill()
             await asyncio.to_thread(whet.communicate)
         assert whet.returncode == -signal.SIGKILL
