@@ -120,6 +120,49 @@ def test_long_steps_are_cut_unless_asked_for_in_full(project: Project) -> None:
     assert "x" * 5000 + "end" in project.whet("show", "out", attempt["rollout"], "--full").stdout
 
 
+def test_a_run_that_a_limit_stopped_says_so_and_how_to_go_on(project: Project) -> None:
+    run = questions(project, *(f"q{n}" for n in range(4)))
+    project.write("whet.toml", '[models.m]\nscript = "script.toml"\n[limits]\nturns = 2\n')
+    done = project.whet(*run, "--concurrency", "1")
+    assert done.returncode == 0
+    assert "\nstopped by limit turns: 2 of 2\n" in done.stdout
+    assert "chat / m: 2 rollouts were not run" in done.stdout
+    assert "--resume  # goes on, with a higher limit" in done.stdout
+    assert "\nstopped by limit turns: 2 of 2\n" in project.whet("show", "out").stdout
+    *_, stopped = events(project.whet(*run, "--resume", "--json").stdout)
+    assert (stopped["event"], stopped["limit"]) == ("stopped", "turns: 2 of 2")
+
+
+def test_limits_of_the_command_line_reach_the_run(project: Project) -> None:
+    run = [*questions(project, "a", "b"), "--concurrency", "1"]
+    done = project.whet(*run, "--max-tokens", "1")
+    assert re.search(r"^stopped by limit total tokens: \d+ of 1$", done.stdout, re.MULTILINE)
+    project.write("whet.toml", '[models.m]\nurl = "http://127.0.0.1:9"\n')
+    refused = said_to_user(project.whet(*run[:-3], "other", "--max-cost", "5"))
+    assert refused.startswith("whet: model 'm': its price is not known, so a limit on cost cannot hold")
+
+
+SPEAKS = """
+ask() {
+  curl -s -H "Authorization: Bearer $OPENAI_API_KEY" "$@" $OPENAI_BASE_URL/chat/completions \\
+    -d '{"tools": [{"name": "bash"}], "messages": [{"role": "user", "content": "2 + 2?"}]}'
+}
+ask -H 'x-session-id: ses_1'
+ask -H 'x-session-id: ses_1'
+ask -H 'x-session-id: ses_2' -H 'x-parent-session-id: ses_1'
+"""
+
+
+def test_a_run_shows_who_spoke_how_often(project: Project) -> None:
+    run = questions(project)
+    row = {"id": "t", "instruction": "-", "files": {"agent.sh": SPEAKS}, "verify": ["true"]}
+    run[1], run[run.index("chat")] = project.rows("t.jsonl", row), "command:bash agent.sh"
+    (_, attempt) = events(project.whet(*run, "--json").stdout)
+    assert attempt["spending"]["speakers"] == {"main": 2, "sub": 1}
+    assert "main 2, sub 1" in project.whet("show", "out").stdout
+    assert "3 calls (main 2, sub 1)" in project.whet("show", "out", attempt["rollout"]).stdout
+
+
 def test_a_rollout_must_be_named_unmistakably(project: Project) -> None:
     project.whet(*questions(project, "right", "wrong"))
     for beginning, found in (("zz", "none does"), ("", "2 do")):

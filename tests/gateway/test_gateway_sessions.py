@@ -195,6 +195,47 @@ async def test_closing_leaves_a_record_of_a_call_that_has_only_just_come() -> No
         assert w.records.only.status is None
 
 
+async def test_closing_loses_no_call_of_sub_agents_that_work_side_by_side() -> None:
+    """Some calls have ended, some stream, some wait for their first byte: each has exactly one record."""
+    begun = 0
+
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal begun
+        question = (await request.read()).decode()
+        begun += 1
+        if "ends" in question:
+            return web.json_response(UNARY)
+        if "waits" in question:
+            await asyncio.Event().wait()
+        response = await stream(request)
+        await response.write(STREAM[0])
+        await asyncio.Event().wait()
+        return response
+
+    kinds = ["ends", "streams", "waits"] * 5
+    async with world(model) as w:
+        agents = [
+            asyncio.ensure_future(ask_as_sub_agent(w, f"{kind} {number}", f"ses_{number}"))
+            for number, kind in enumerate(kinds)
+        ]
+        await until(lambda: begun == len(kinds) and len(w.records.exchanges) == kinds.count("ends"))
+        await w.session.close()
+        records = {exchange.speaker.thread: exchange for exchange in w.records.exchanges if exchange.speaker}
+        assert len(w.records.exchanges) == len(records) == w.session.calls == len(kinds)
+        for number, kind in enumerate(kinds):
+            expected = (None, 200) if kind == "ends" else (CallError.SEALED, 200 if kind == "streams" else None)
+            assert (records[f"ses_{number}"].error, records[f"ses_{number}"].status) == expected
+        assert w.session.speakers == {"sub": len(kinds)}
+        await asyncio.gather(*agents, return_exceptions=True)
+
+
+async def ask_as_sub_agent(w: World, question: str, thread: str) -> None:
+    headers = {"x-api-key": w.session.secret, "x-session-id": thread, "x-parent-session-id": "ses_main"}
+    body = {"model": "tiny", "messages": [{"role": "user", "content": question}]}
+    async with w.post(json=body, headers=headers) as reply:
+        await reply.read()
+
+
 @asynccontextmanager
 async def closing_during_a_commit() -> AsyncIterator[tuple[World, asyncio.Event, asyncio.Task[None]]]:
     async with world(answer_stream) as w:

@@ -12,7 +12,7 @@ TITLE = b'{"system": "You are a title generator.", "messages": [{"role": "user",
 
 
 def speaker(headers: dict[str, str], body: bytes, threads: Threads | None = None, index: int = 0) -> Speaker:
-    return (threads or Threads()).place(index, "messages", tuple(headers.items()), body)
+    return (threads or Threads()).place(index, "messages", "/v1/messages", tuple(headers.items()), body)
 
 
 CLAUDE = {"X-Claude-Code-Session-Id": "s"}

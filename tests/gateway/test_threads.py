@@ -76,12 +76,12 @@ class World:
         self.indices = itertools.count()
         self.ids = itertools.count()
 
-    def ask(self, body: bytes | Talk, **headers: str) -> tuple[int, Speaker]:
+    def ask(self, body: bytes | Talk, path: str = "/v1/x", **headers: str) -> tuple[int, Speaker]:
         """A call begins."""
         index = next(self.indices)
         sent = body.body(self.dialect) if isinstance(body, Talk) else body
         given = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-        return index, self.threads.place(index, self.dialect, given, sent)
+        return index, self.threads.place(index, self.dialect, path, given, sent)
 
     def call(self, tool: str, **arguments: Any) -> ToolCall:
         return ToolCall(f"call_{next(self.ids)}", tool, json.dumps(arguments))
@@ -232,6 +232,15 @@ def test_a_compaction_is_a_helper_call_and_the_thread_goes_on_after_it(dialect: 
     assert (broken.kind, broken.thread) == (Kind.MAIN, "main")
     assert broken.evidence == "same tools as call 1, after the compaction in call 2"
     assert (after.thread, after.evidence) == ("main", "continues call 3")
+
+
+def test_a_call_of_the_compact_route_is_a_compaction() -> None:
+    world, main = World("responses"), Talk("Fix the bug.")
+    world.step(main)
+    _, speaker = world.ask(main, "/v1/responses/compact")
+    assert (speaker.label, speaker.parent) == ("compaction", "main")
+    assert speaker.evidence == "POST /v1/responses/compact, and continues call 0"
+    assert world.step(Talk("So far: nothing.")).evidence == "same tools as call 0, after the compaction in call 1"
 
 
 def test_a_history_that_was_cut_back_is_still_the_same_thread(dialect: str) -> None:

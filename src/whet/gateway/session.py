@@ -137,7 +137,7 @@ class Session:
             replay=self._replay,
             room=room_for_call(self._meters),
         )
-        call.speaker = self._threads.place(index, request.dialect.NAME, request.headers, request.body)
+        call.speaker = self._threads.place(index, request.dialect.NAME, request.path, request.headers, request.body)
         for meter in self._meters:
             meter.admit()
         self.calls += 1

@@ -7,7 +7,7 @@ is concluded from what was going on when the call came. The evidence says which 
 import json
 import re
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -125,9 +125,11 @@ class Threads:
         self._speaking: dict[int, Thread] = {}
         self._tools_seen = False
 
-    def place(self, index: int, dialect: str, headers: Headers, body: bytes) -> Speaker:
+    def place(self, index: int, dialect: str, path: str, headers: Headers, body: bytes) -> Speaker:
         """Who makes the call of this index. It is under way until `ended` is told of it."""
         known = told(headers)
+        if path.partition("?")[0].endswith("/compact"):
+            known = replace(known, evidence=f"POST {path}", kind=Kind.UTILITY, name=COMPACTION)
         found = self._found(index, dialect, body, known)
         if found is None:
             evidence = known.evidence or "the request has no conversation that can be read"
@@ -136,6 +138,9 @@ class Threads:
         self._tools_seen = self._tools_seen or bool(call.setting.tools)
         if known.thread is not None:
             thread, evidence = self._told(call, before, known)
+        elif known.kind is Kind.UTILITY:
+            helped = before or self._spoke_last()
+            thread, evidence = self._helper(call, None, helped, known.name), _both(known.evidence, how)
         elif before is not None:
             thread, evidence = self._continued(call, before, how, known)
         else:
