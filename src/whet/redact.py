@@ -45,6 +45,14 @@ class Redactor:
             return kept
         return tuple((name, self.text(value)) for name, value in kept)
 
+    def finds(self, data: bytes, start: int = 0) -> bool:
+        """Whether there is a secret that does not end before `start`.
+
+        >>> Redactor(["sk-live-123456"]).finds(b"key sk-live-123456", start=10)
+        True
+        """
+        return any(data.find(secret, max(0, start - len(secret) + 1)) >= 0 for secret, _ in self._pairs)
+
     def bytes(self, data: bytes) -> bytes:
         for secret, mask in self._pairs:
             data = data.replace(secret, mask)

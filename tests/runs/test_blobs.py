@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from whet.growing import CONVERSATION_KEYS, LARGE_VALUE
 from whet.runs import schema
-from whet.runs.blobs import CONVERSATION_KEYS, LARGE_VALUE, Blobs, cut
+from whet.runs.blobs import Blobs, cut
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from whet.gateway.delivery import Delivery, Head
 from whet.gateway.dialects import DIALECTS, Dialect
 from whet.gateway.model import Model
 from whet.gateway.outgoing import headers_for_model, secrets_for_model
+from whet.gateway.seen import Seen
 from whet.gateway.sse import EventFramer
 from whet.gateway.upstream import (
     Incoming,
@@ -74,6 +75,7 @@ class Call:
         commit: Callable[[Exchange], Awaitable[None]],
         redactor: Callable[..., Redactor],
         replay: Replay | None,
+        seen: Seen,
         room: AbstractAsyncContextManager[None],
     ) -> None:
         self.delivery = Delivery()
@@ -82,7 +84,8 @@ class Call:
         self._request = request
         self._front = request.dialect
         self._back = DIALECTS[model.dialect]
-        self._crossing = crossing(request.dialect, request.path, request.body, model)
+        self._asked = seen.look(request.body)
+        self._crossing = crossing(request.dialect, request.path, self._asked, model)
         self._question = replay.ask(self._crossing.path, self._crossing.body) if replay else None
         self._model = model
         self._upstream = upstream
@@ -195,14 +198,17 @@ class Call:
         if replayed is not None:
             yield replayed
             return
-        async with self._room, self._upstream.send(
-            self._model,
-            self._crossing.path,
-            headers_for_model(self._request.headers, self._model, translated=self._crossing.translated),
-            self._crossing.body,
-            self._received,
-            affinity=self._session,
-        ) as incoming:
+        async with (
+            self._room,
+            self._upstream.send(
+                self._model,
+                self._crossing.path,
+                headers_for_model(self._request.headers, self._model, translated=self._crossing.translated),
+                self._crossing.body,
+                self._received,
+                affinity=self._session,
+            ) as incoming,
+        ):
             yield incoming
 
     def _keep_alive(self) -> None:
@@ -263,7 +269,7 @@ class Call:
             dialect=self._front.NAME,
             path=redactor.text(self._request.path),
             request_headers=redactor.headers(self._request.headers),
-            request=redactor.bytes(self._request.body),
+            request=self._asked.redacted(redactor),
             upstream=redactor.text(received.upstream or self._model.address(self._crossing.path)),
             status=received.status,
             response_headers=redactor.headers(received.headers),

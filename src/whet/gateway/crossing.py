@@ -13,6 +13,7 @@ from whet.gateway.dialects import DIALECTS, Dialect, gemini
 from whet.gateway.dialects.neutral import End, Event, disassemble
 from whet.gateway.guards import provider_tools, refuse_remote_media
 from whet.gateway.model import Model
+from whet.gateway.seen import Judging
 from whet.gateway.sse import data_lines
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -67,21 +68,21 @@ class Crossing(Protocol):
         ...
 
 
-def crossing(front: Dialect, path: str, body: bytes, model: Model) -> Crossing:
-    """The way of a call. ValueError when the request cannot be read."""
+def crossing(front: Dialect, path: str, asked: Judging, model: Model) -> Crossing:
+    """The way of a call. ValueError when the request cannot be read, or must not cross."""
     try:
-        events = _in_events(front, path, body, model)
+        events = _in_events(front, path, asked, model)
     except RecursionError as error:
         raise ValueError("The JSON of the request nests too deeply.") from error
     return InArray(events) if front is DIALECTS["gemini"] and gemini.stream_as_array(path) else events
 
 
-def _in_events(front: Dialect, path: str, body: bytes, model: Model) -> Crossing:
+def _in_events(front: Dialect, path: str, asked: Judging, model: Model) -> Crossing:
     """The way of a call whose reply, if it is a stream, is one of events."""
     back = DIALECTS[model.dialect]
-    if model.capture != "none" and not asks_for_tokens(body):
-        return Captured(front, back, path, body, model)
-    return Straight(front, path, body, model) if front is back else Translated(front, back, path, body, model)
+    if model.capture != "none" and not asks_for_tokens(asked.body):
+        return Captured(front, back, path, asked, model)
+    return Straight(front, path, asked, model) if front is back else Translated(front, back, path, asked.body, model)
 
 
 class Straight:
@@ -90,10 +91,10 @@ class Straight:
     translated = False
     stream_headers, keep_alive = STREAM_HEADERS, KEEP_ALIVE
 
-    def __init__(self, dialect: Dialect, path: str, body: bytes, model: Model) -> None:
-        fields = top_level(body)
-        changes, self.warnings = allowed_changes(body, fields, model)
-        self.body = changed(body, changes)
+    def __init__(self, dialect: Dialect, path: str, asked: Judging, model: Model) -> None:
+        fields = top_level(asked.fresh)
+        changes, self.warnings = allowed_changes(asked, fields, model)
+        self.body = changed(asked.body, changes)
         # Where the dialect says it in the body, the field is at hand; elsewhere the path says it.
         self.streams = fields.get("stream") == b"true" or dialect.wants_stream(b"{}", path)
         self.path = dialect.upstream_path(path, model.upstream_name, self.streams)
@@ -165,11 +166,12 @@ class Translated:
 
 
 def allowed_changes(
-    body: bytes, fields: Mapping[str, bytes], model: Model
+    asked: Judging, fields: Mapping[str, bytes], model: Model
 ) -> tuple[dict[str, bytes | None], tuple[str, ...]]:
     """What is changed in a request that is sent in the agent's own bytes, and what of it is thereby withheld."""
     if "remote-media" not in model.allow:
-        refuse_remote_media(body)
+        refuse_remote_media(asked.fresh)
+    asked.passed()
     changes, withheld = ({}, ()) if "provider-tools" in model.allow else provider_tools(fields, model.dialect)
     return changes | declared_changes(fields, model), withheld
 
@@ -181,12 +183,12 @@ class Captured(Translated):
     a stream gets one when the reply is there.
     """
 
-    def __init__(self, front: Dialect, back: Dialect, path: str, body: bytes, model: Model) -> None:
-        super().__init__(front, back, path, body, model)
+    def __init__(self, front: Dialect, back: Dialect, path: str, asked: Judging, model: Model) -> None:
+        super().__init__(front, back, path, asked.body, model)
         if front is back:
             # The agent's own bytes, so that fields that the neutral form does not know survive.
-            changes, self.warnings = allowed_changes(body, top_level(body), model)
-            self.body = changed(body, changes)
+            changes, self.warnings = allowed_changes(asked, top_level(asked.fresh), model)
+            self.body = changed(asked.body, changes)
         self.body = changed(self.body, capture_changes(model.capture))
 
     def whole(self, response: bytes) -> bytes:

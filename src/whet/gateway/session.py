@@ -18,6 +18,7 @@ from whet.gateway.dialects import TokenCounter
 from whet.gateway.limits import LimitError, Meter, Reached, room_for_call
 from whet.gateway.model import Model
 from whet.gateway.prices import WITHOUT_TOKENS, cost, price_for
+from whet.gateway.seen import Seen
 from whet.gateway.server import http_server
 from whet.gateway.threads import Answer, Threads
 from whet.gateway.upstream import Upstream
@@ -91,6 +92,7 @@ class Session:
         """Calls whose reply the agent has not seen to its end; it may ask for it again."""
         self._exchanges = 0
         self._threads = Threads()
+        self._seen = Seen()
         self._limit_reached = asyncio.Event()
         self._never_counts = False
         """The model's endpoint does not count tokens."""
@@ -135,6 +137,7 @@ class Session:
             commit=self._commit,
             redactor=self._know_secrets,
             replay=self._replay,
+            seen=self._seen,
             room=room_for_call(self._meters),
         )
         call.speaker = self._threads.place(index, request.dialect.NAME, request.path, request.headers, request.body)

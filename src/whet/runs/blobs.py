@@ -3,32 +3,20 @@ so a conversation that re-sends its history with each of n requests takes space 
 
 import hashlib
 import json
-import re
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass
 from itertools import pairwise
 
-import msgspec
 import zstandard
 
-CONVERSATION_KEYS = frozenset({"messages", "input", "contents"})
-"""Top-level keys whose arrays grow with each request, one for each family of dialects."""
+from whet.growing import Growing, layout
 
-LARGE_VALUE = 1024
-"""Any other top-level value of at least this many bytes (tools, instructions) is a piece of its own."""
-
-SMALL_PIECE = 128
-"""Neighbouring messages are kept together until they reach this size; below it, a piece costs more than it saves."""
+REMEMBERED = 64 << 20
+"""Bytes of requests that are kept in memory, so that what follows on them is cut and hashed without them."""
 
 UNCOMPRESSED = 256
 """Fewer bytes than this are not worth compressing."""
-
-_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_array = msgspec.json.Decoder(list[msgspec.Raw])
-
-_BEFORE_VALUE = re.compile(rb'[ \t\n\r]*[{,][ \t\n\r]*"[^"\\]*(?:\\.[^"\\]*)*"[ \t\n\r]*:[ \t\n\r]*', re.DOTALL)
-_BEFORE_ELEMENT = re.compile(rb"[ \t\n\r]*[\[,][ \t\n\r]*")
-_END_OF_OBJECT = re.compile(rb"[ \t\n\r]*\}[ \t\n\r]*")
 
 
 def cut(body: bytes) -> list[bytes]:
@@ -39,48 +27,18 @@ def cut(body: bytes) -> list[bytes]:
     [b'{"n": 1}']
     """
     try:
-        edges = [0, *_edges(body), len(body)]
-    except (ValueError, RecursionError):  # not JSON, not an object, duplicate keys, or nested too deeply to read
+        edges = layout(body).edges
+    except ValueError:
         return [body]
-    return [body[start:end] for start, end in pairwise(edges) if start < end]
+    return [body[start:end] for start, end in pairwise([0, *edges, len(body)]) if start < end]
 
 
-def _edges(body: bytes) -> Iterator[int]:
-    values = _object.decode(body)
-    spans = _spans(body, 0, _BEFORE_VALUE, values.values())
-    end_of_last = spans[-1][1] if spans else 0
-    if spans and not _END_OF_OBJECT.fullmatch(body, end_of_last):
-        raise ValueError("duplicate keys")
-    for (key, value), (start, end) in zip(values.items(), spans, strict=True):
-        if key in CONVERSATION_KEYS and body.startswith(b"[", start):
-            yield from _element_edges(_spans(body, start, _BEFORE_ELEMENT, _array.decode(value)))
-        elif end - start >= LARGE_VALUE:
-            yield from (start, end)
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The beginning of a body that is stored: its last piece, and the hash of all its bytes so far."""
 
-
-def _element_edges(elements: list[tuple[int, int]]) -> Iterator[int]:
-    """Before the first element, then behind elements: so an element has the same bytes wherever the array ends."""
-    if not elements:
-        return
-    edge = elements[0][0]
-    yield edge
-    for _, end in elements[:-1]:
-        if end - edge >= SMALL_PIECE:
-            yield (edge := end)
-    yield elements[-1][1]
-
-
-def _spans(body: bytes, position: int, gap: re.Pattern[bytes], values: Iterable[msgspec.Raw]) -> list[tuple[int, int]]:
-    """Where the values lie in the body, given in the order in which they lie there."""
-    spans = []
-    for value in values:
-        raw = bytes(value)
-        between = gap.match(body, position)
-        if between is None or not body.startswith(raw, between.end()):
-            raise ValueError("the values are not where they were expected")
-        position = between.end() + len(raw)
-        spans.append((between.end(), position))
-    return spans
+    node: int
+    running: "hashlib.blake2b"
 
 
 class Blobs:
@@ -90,6 +48,7 @@ class Blobs:
         self._db = db
         self._compressor = zstandard.ZstdCompressor(level=3)
         self._decompressor = zstandard.ZstdDecompressor()
+        self._growing = Growing[_Stored](REMEMBERED)
 
     def packed(self, data: bytes) -> bytes:
         """Bytes that are kept in the row that they belong to: in short, as they are behind a zero."""
@@ -119,16 +78,41 @@ class Blobs:
         )
         return {blob: self._decompressor.decompress(data) for blob, data in rows}
 
-    def put_body(self, body: bytes) -> int:
-        """Store a request body; the id of its last piece."""
-        pieces = cut(body)
-        prefixes = _prefix_hashes(pieces)
-        known, node = self._longest_known(prefixes)
-        for piece, prefix in zip(pieces[known:], prefixes[known:], strict=True):
+    def put_body(self, body: bytes, owner: Hashable = None) -> int:
+        """Store a request body; the id of its last piece. Bodies that grow turn by turn have the same owner."""
+        look = self._growing.look(owner, body)
+        try:
+            cuts = look.layout()
+        except ValueError:
+            return self._put_pieces([body], None, _hash())[-1].node
+        edges = [look.known, *cuts.edges, len(body)]
+        ends = [end for start, end in pairwise(edges) if start < end]
+        pieces = [body[start:end] for start, end in pairwise([look.known, *ends])]
+        known = look.facts
+        stored = self._put_pieces(pieces, known.node if known else None, known.running if known else _hash())
+        by_end = dict(zip(reversed(ends), reversed(stored), strict=False))
+        self._growing.keep(look, [(end, by_end[end]) for end in cuts.lasting if end in by_end])
+        return stored[-1].node
+
+    def forget(self) -> None:
+        """What was written last may have been undone."""
+        self._growing.forget()
+
+    def _put_pieces(self, pieces: list[bytes], node: int | None, running: "hashlib.blake2b") -> list[_Stored]:
+        """Store pieces that follow on a piece. Of those that were there already, only the last is told."""
+        hashes = []
+        for piece in pieces:
+            running = running.copy()
+            running.update(piece)
+            hashes.append(running)
+        known, found = self._longest_known([one.digest() for one in hashes])
+        stored = [] if found is None else [_Stored(found, hashes[known - 1])]
+        node = node if found is None else found
+        for piece, one in zip(pieces[known:], hashes[known:], strict=True):
             blob = self.put_blob(piece)
-            node = self._insert("INSERT INTO piece (parent, blob, prefix) VALUES (?, ?, ?)", node, blob, prefix)
-        assert node is not None
-        return node
+            node = self._insert("INSERT INTO piece (parent, blob, prefix) VALUES (?, ?, ?)", node, blob, one.digest())
+            stored.append(_Stored(node, one))
+        return stored
 
     def get_body(self, node: int) -> bytes:
         """The body whose last piece has this id, byte for byte."""
@@ -173,12 +157,3 @@ def _path(pieces: dict[int, tuple[int | None, int]], node: int | None) -> list[i
 
 def _hash(data: bytes = b"") -> "hashlib.blake2b":
     return hashlib.blake2b(data, digest_size=16)
-
-
-def _prefix_hashes(pieces: list[bytes]) -> list[bytes]:
-    running = _hash()
-    hashes = []
-    for piece in pieces:
-        running.update(piece)
-        hashes.append(running.digest())
-    return hashes

@@ -103,6 +103,7 @@ class Store:
             yield
             self._db.execute("COMMIT")
         except BaseException:
+            self._blobs.forget()
             self._db.rollback()  # nothing is left to roll back when SQLite dropped it by itself, the disk being full
             raise
 
@@ -225,7 +226,7 @@ class Store:
                 exchange.dialect,
                 exchange.path,
                 _json(exchange.request_headers),
-                self._body(exchange.request),
+                self._body(attempt, exchange.request),
                 exchange.upstream,
                 exchange.status,
                 _json(exchange.response_headers),
@@ -236,7 +237,7 @@ class Store:
                 exchange.first_byte,
                 exchange.ended,
                 *tokens,
-                None if exchange.sent is None else self._body(exchange.sent),
+                None if exchange.sent is None else self._body(attempt, exchange.sent),
                 None if exchange.delivered is None else packed(exchange.delivered),
                 _json(exchange.warnings),
                 None if exchange.speaker is None else _json(exchange.speaker),
@@ -245,9 +246,9 @@ class Store:
             )
             self._db.execute(f"INSERT INTO exchange VALUES (NULL{', ?' * len(values)})", values)  # noqa: S608
 
-    def _body(self, body: bytes) -> int | bytes:
+    def _body(self, attempt: int, body: bytes) -> int | bytes:
         """What stands for a request body in its row. Small ones have too little in common to be cut into pieces."""
-        return self._blobs.packed(body) if len(body) < SMALL_BODY else self._blobs.put_body(body)
+        return self._blobs.packed(body) if len(body) < SMALL_BODY else self._blobs.put_body(body, attempt)
 
     def exchanges(self, attempt: int) -> list[Exchange]:
         """All model calls of an attempt, in order of arrival, as they were given. The session is the attempt's id."""
