@@ -11,6 +11,7 @@ from whet.errors import UserError
 from whet.runs.config import (
     Config,
     ModelConfig,
+    RunLimits,
     find_config,
     model_config,
     model_key,
@@ -49,6 +50,16 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
             sandbox = "local"
             samples = 3
             concurrency = 8
+            idle_sec = 60
+
+            [limits]
+            cost = 5
+            turns = 100
+            input_tokens = 1000
+            output_tokens = 1000
+            total_tokens = 1500
+            wall_sec = 3600
+            concurrency = 16
 
             [models.small]
             url = "http://127.0.0.1:8000"
@@ -87,7 +98,11 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
         "sandbox": "local",
         "samples": 3,
         "concurrency": 8,
+        "idle_sec": 60,
     }
+    assert config.limits == RunLimits(
+        cost=5, turns=100, input_tokens=1000, output_tokens=1000, total_tokens=1500, wall_sec=3600, concurrency=16
+    )
     assert config.models["small"].idle_sec == 5.5
     assert config.models["large"].capture == "vllm"
     assert agent_named("mine", config.agents).model_dump()["argv"] == ("my-agent", "{task}")
@@ -96,6 +111,7 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("[limits]\ncost = 0\n", "key 'limits.cost' is 0; expected a number greater than 0"),
         ("[models.m]\n", "key 'models.m' has 0 of 'url', 'urls' and 'script'; expected exactly one of them"),
         ('[models.m]\nurl = "http://x"\nscript = "y"\n', "key 'models.m' has 2 of 'url', 'urls' and 'script'"),
         ('[models.m]\nurl = "http://x"\nurls = ["http://y"]\n', "key 'models.m' has 2 of 'url', 'urls' and 'script'"),
