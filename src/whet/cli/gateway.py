@@ -84,6 +84,7 @@ class LiveView:
         from rich.text import Text
 
         from whet.cli.tables import money, thousands
+        from whet.exchange import CallError
 
         usage, error = exchange.usage, exchange.error
         tokens = f"{thousands(usage.input)}+{thousands(usage.output)}" if usage else "-"
@@ -96,9 +97,11 @@ class LiveView:
             f"{tokens:>13} tokens",
             f"{first:>6}/{exchange.ended - exchange.started:.2f} s",
             *([money(cost)] if cost else []),
-            *([exchange.speaker.kind.value] if exchange.speaker else []),
+            *([exchange.speaker.label] if exchange.speaker else []),
             *([error.value] if error else []),
+            *([exchange.path] if error is CallError.REJECTED else []),
             *([f"lost: {', '.join(exchange.warnings)}"] if exchange.warnings else []),
+            *([f"tokens: {exchange.tokens}"] if exchange.tokens else []),
         ]
         self._console.print(Text("  ".join(cells), style="red" if error else ""), soft_wrap=True)
 
@@ -112,4 +115,3 @@ class LiveView:
 
     def _say(self, line: str) -> None:
         self._console.print(line, soft_wrap=True)
-
