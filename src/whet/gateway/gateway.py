@@ -1,7 +1,9 @@
 """Gateway: the one place that all model calls pass. It opens sessions and shares their connections to the models."""
 
 import asyncio
+import os
 import weakref
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +15,7 @@ from whet.gateway.limits import Limits, Meter, Reached, Spent
 from whet.gateway.model import Model
 from whet.gateway.session import Session
 from whet.gateway.upstream import Upstream
+from whet.gateway.watchdog import watched
 from whet.redact import Redactor
 
 
@@ -39,8 +42,11 @@ class Gateway:
         self._meter = Meter(limits, before)
         # Whoever opened a session closes it and lets go of it; only those that are left over are closed here.
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._watch = ExitStack()
 
     async def __aenter__(self) -> Self:
+        if os.environ.get("WHET_DEBUG") == "1":
+            self._watch.enter_context(watched())
         self._upstream = Upstream()
         return self
 
@@ -49,6 +55,7 @@ class Gateway:
     ) -> None:
         await asyncio.gather(*(session.close() for session in self._sessions))
         await self._upstream.close()
+        self._watch.close()
 
     def exhausted(self) -> Reached | None:
         """The limit that lets no further call of any session pass, if one is reached."""

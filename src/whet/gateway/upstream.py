@@ -28,6 +28,8 @@ RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 RETRY_AFTER_LIMIT_SEC = 60.0
 END_SEC = 1.0
 """How long to wait for the end of a body whose last event is there."""
+ONE_WRITE = 1 << 20
+"""Bytes that are given to a connection at once."""
 FIRST_REST_SEC = 1.0
 LONGEST_REST_SEC = 30.0
 OWN_CREDENTIALS = frozenset({"authorization", "x-api-key", "x-goog-api-key"})
@@ -198,6 +200,8 @@ class Pool:
 
     def first(self, affinity: str) -> Endpoint:
         """Where a call begins: calls of one affinity where the prefix caches know them, all others in turn."""
+        if len(self._endpoints) == 1:
+            return self._endpoints[0]
         return self._healthy_from(int(digest(affinity.encode()), 16) if affinity else next(self._turns))
 
     def after(self, endpoint: Endpoint) -> Endpoint:
@@ -217,7 +221,10 @@ class Upstream:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         # Cookies would tie sessions together; the number of connections is limited per endpoint instead.
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=True
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=True,
+            skip_auto_headers=["User-Agent"],
         )
         self._clock = clock
         self._pools: dict[Model, Pool] = {}
@@ -289,9 +296,9 @@ class Upstream:
             async with asyncio.timeout(model.connect_sec + model.first_byte_sec):
                 return await self._http.post(
                     address,
-                    data=io.BytesIO(body),
+                    # In one write where that is short; from a file, aiohttp writes piece by piece.
+                    data=body if len(body) <= ONE_WRITE else io.BytesIO(body),
                     headers=headers,
-                    skip_auto_headers=["User-Agent"],
                     allow_redirects=False,
                     timeout=aiohttp.ClientTimeout(total=None, connect=model.connect_sec),
                 )
