@@ -301,6 +301,25 @@ def test_marks_for_the_providers_cache_may_move(monkeypatch: pytest.MonkeyPatch)
             monkeypatch.setattr("whet.gateway.threads.read", None)
 
 
+def test_another_message_in_the_place_of_a_marked_one_is_not_taken_for_it() -> None:
+    world = World("messages")
+    marked = {"cache_control": {"type": "ephemeral"}}
+
+    def ask(*texts: str) -> Speaker:
+        turns = [{"role": "user" if n % 2 == 0 else "assistant", "content": text} for n, text in enumerate(texts)]
+        turns[-1]["content"] = [{"type": "text", "text": texts[-1], **marked}]
+        body = {"messages": turns, "tools": [{"name": "bash"}]}
+        index, speaker = world.ask(json.dumps(body).encode())
+        world.answer(index, Text("ok"))
+        return speaker
+
+    ask("Fix the bug.")
+    assert ask("Fix the bug.", "ok", "Go on.").evidence == "continues call 0"
+    assert ask("Fix the bug.", "ok", "No, stop.").evidence == (
+        "continues call 0, and leaves out what came after it, up to call 1"
+    )
+
+
 BODIES = st.one_of(
     st.binary(max_size=40),
     st.recursive(
