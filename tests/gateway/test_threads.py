@@ -306,7 +306,9 @@ def test_another_message_in_the_place_of_a_marked_one_is_not_taken_for_it() -> N
     marked = {"cache_control": {"type": "ephemeral"}}
 
     def ask(*texts: str) -> Speaker:
-        turns = [{"role": "user" if n % 2 == 0 else "assistant", "content": text} for n, text in enumerate(texts)]
+        turns: list[dict[str, Any]] = [
+            {"role": "user" if n % 2 == 0 else "assistant", "content": text} for n, text in enumerate(texts)
+        ]
         turns[-1]["content"] = [{"type": "text", "text": texts[-1], **marked}]
         body = {"messages": turns, "tools": [{"name": "bash"}]}
         index, speaker = world.ask(json.dumps(body).encode())

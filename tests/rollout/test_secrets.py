@@ -35,7 +35,7 @@ for path in map(pathlib.Path, paths):
         pass
 print("\n".join(found))
 base, key = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
-body = json.dumps({"model": key, "messages": [{"role": "user", "content": "\n".join(found)}]}).encode()
+body = json.dumps({"model": key, "user": key, "messages": [{"role": "user", "content": "\n".join(found)}]}).encode()
 headers = {"Authorization": "Bearer " + key, "X-Copy": key, "Content-Type": "application/json"}
 request = urllib.request.Request(base + "/chat/completions?copy=" + key, body, headers)
 print(json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"])
@@ -76,7 +76,7 @@ async def test_a_key_is_nowhere_in_a_run_whose_agent_looked_for_it(
             assert processes_with(key) == []
         await running
     (sent,) = scripted.requests
-    secret = json.loads(sent.body)["model"]
+    secret = json.loads(sent.body)["user"]
     assert secret.startswith("sk-whet-")
     assert sent.headers["authorization"] == f"Bearer {KEY}"
 
