@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from whet.tasks.task import WORKDIR, Limits
+from whet.workspace import Snapshot
 
 OUTPUT_LIMIT = 1 << 20
 """How much of one stream of output is kept, half from its beginning and half from its end."""
@@ -61,6 +62,34 @@ class Finished:
     """It was killed because the box had written more than it may."""
 
 
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """One call of a program that the task offers."""
+
+    name: str
+    argv: tuple[str, ...]
+    """Without the program's name. Bytes that are no UTF-8 are in it as `os.fsdecode` gives them."""
+    stdin: bytes
+    started: float
+    """Seconds since 1970, by the host's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """What a call of a program prints, and how it ends."""
+
+    stdout: bytes = b""
+    exit_code: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.exit_code <= 255:
+            raise ValueError(f"exit code {self.exit_code}; expected 0 to 255")
+
+
+Answer = Callable[[ToolUse], Awaitable[ToolAnswer]]
+"""Runs on the host, outside the agent's reach, for every call of a program."""
+
+
 class Process(Protocol):
     """A command under way."""
 
@@ -92,6 +121,8 @@ class Box(Protocol):
     home: str
     python: str
     """A Python interpreter that commands in the box can run."""
+    path: str
+    """Where commands look for programs."""
 
     async def start(
         self,
@@ -139,12 +170,36 @@ class Box(Protocol):
         """Show a copy of a folder of the host, read-only and without what is omitted, to commands started later."""
         ...
 
+    def has_started_since(self, seconds: float) -> bool:
+        """Whether a command that is older than this runs something that it started in these last seconds."""
+        ...
+
     async def kill(self) -> None:
         """Kill every process. Whoever waits for one learns how it ended and what it had written."""
         ...
 
+    async def show(self, source: Path, name: str) -> str:
+        """Show a folder of the host as it is, read-only, to commands started later. Returns its path in the box.
+
+        For programs, which are large and not secret; what an agent must not see of a folder needs `mount`.
+        """
+        ...
+
+    async def offer(self, name: str, answer: Answer) -> None:
+        """Put a program first on the PATH of commands started later; the host answers its every call.
+
+        What it is called with is known to `answer` and cannot be changed in the box. It is given its standard input
+        when that is a file, or a pipe that speaks within 2 seconds and ends; a terminal and a silent pipe count as
+        empty. A call whose `answer` raises fails, and `seal` raises SandboxError: the agent was let down.
+        """
+        ...
+
+    async def snapshot(self) -> Snapshot:
+        """What the working directory holds now, links not followed and the insides of `.git` left out."""
+        ...
+
     async def seal(self) -> tuple[str, ...]:
-        """End the agent's part: kill every process and close the model port.
+        """End the agent's part: kill every process, close the model port, take back the programs on offer.
 
         Commands run from now on belong to the judge: they have a new home and a new, empty /logs/verifier.
         Returns the names of what the agent had left in /logs/verifier.

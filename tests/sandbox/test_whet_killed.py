@@ -1,10 +1,13 @@
 """whet itself killed without a word: nothing of its boxes may stay."""
 
 import asyncio
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -75,6 +78,22 @@ async def test_the_sweep_finds_nothing_where_every_box_was_closed(sandbox: Sandb
     async with sandbox.open(Limits()) as box:
         folder = host_folder(box)
     assert folder not in await asyncio.to_thread(remove_stale)
+
+
+@pytest.mark.parametrize(("age", "locked", "swept"), [(61, False, True), (61, True, False), (0, False, False)])
+def test_the_sweep_removes_what_was_never_made_to_the_end(age: int, locked: bool, swept: bool) -> None:
+    folder = boxes_root() / f".box-{new_marker()}"
+    folder.mkdir()
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        if locked:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        os.utime(folder, (time.time() - age,) * 2)
+        assert (folder in remove_stale()) == swept
+        assert folder.exists() != swept
+    finally:
+        os.close(fd)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 async def test_boxes_of_others_cannot_be_listed(box: Box) -> None:

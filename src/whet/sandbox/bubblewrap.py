@@ -29,6 +29,7 @@ MODEL_PORT = 41_100
 HOME = "/home/agent"
 JUDGE_HOME = "/home/judge"
 LAUNCHER = "/run/launcher.py"
+PROGRAMS = "/run/programs"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 ETC = {
@@ -83,6 +84,8 @@ class Bubblewrap:
 
 
 class BubblewrapBox(HostBox):
+    path = PATH
+
     def __init__(self, folder: BoxFolder, limits: Limits, workdir: str) -> None:
         places = {workdir: "work", HOME: "home", "/tmp": "tmp", "/logs": "logs"}  # noqa: S108 - paths in the box
         if len(places) < 4 or workdir.split("/")[1] in OWN_FOLDERS:
@@ -99,6 +102,17 @@ class BubblewrapBox(HostBox):
 
     async def mount(self, source: Path, target: str, omit: Sequence[str] = ()) -> None:
         self._mounts[target] = await asyncio.to_thread(self._folder.hold_copy, source, omit)
+
+    async def show(self, source: Path, name: str) -> str:
+        folder = source.resolve()
+        if not folder.is_dir():
+            raise SandboxError(f"{source} cannot be shown in a box: it is no folder")
+        if folder.is_relative_to("/usr"):
+            return str(folder)  # in sight as it is
+        if self._folder.owner is not None:
+            _check_in_reach(folder)
+        self._mounts[f"{PROGRAMS}/{name}"] = folder
+        return f"{PROGRAMS}/{name}"
 
     def _renew(self) -> tuple[str, ...]:
         logs, judge_logs = self._places["/logs"], self._folder.make("judge-logs")
@@ -164,7 +178,7 @@ class BubblewrapBox(HostBox):
             options += ["--ro-bind", str(folder), path]
         home = JUDGE_HOME if self._sealed else HOME
         base = {"PATH": PATH, "HOME": home, "USER": "agent", "LANG": "C.UTF-8", "TERM": "dumb", "TMPDIR": "/tmp"}  # noqa: S108
-        for name, value in {**base, **env}.items():
+        for name, value in self._with_tools({**base, **env}).items():
             options += ["--setenv", name, value]
         options += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", cwd]
         return b"\0".join(os.fsencode(option) for option in options) + b"\0"
@@ -172,7 +186,8 @@ class BubblewrapBox(HostBox):
     def _limit_argv(self) -> list[str]:
         # The count of processes is limited from inside, where it is counted for this user namespace alone.
         processes = at_most(resource.RLIMIT_NPROC, self._limits.processes)
-        return ["prlimit", f"--nproc={processes}", *super()._limit_argv()[1:]]
+        prlimit = shutil.which("prlimit", path=PATH) or "prlimit"
+        return [prlimit, f"--nproc={processes}", *super()._limit_argv()[1:]]
 
 
 class Inside:
@@ -201,6 +216,16 @@ def _as_box_user(owner: int | None) -> list[str]:
     if owner is None:
         return first_to_go
     return ["setpriv", "--reuid", str(owner), "--regid", str(owner), "--clear-groups", *first_to_go]
+
+
+def _check_in_reach(folder: Path) -> None:
+    """Boxes of root run as another user, who cannot enter what is root's alone."""
+    for path in (folder, *folder.parents):
+        if not path.stat().st_mode & 0o001:
+            raise SandboxError(
+                f"{folder} cannot be shown in a box: {path} is closed to the user that boxes of root run as; "
+                f"open it (chmod o+x {path}) or move the folder"
+            )
 
 
 def _root_arguments(folder: BoxFolder) -> tuple[list[str], str]:

@@ -55,11 +55,11 @@ def copy_tree(
     No link is followed on either side. Stops with an error before it has written more than `limit` bytes.
     """
     room = limit
-    with _translated(inside), _opened(source, inside) as top:
+    with _translated(inside), opened(source, inside) as top:
         for folder, folders, files, here in os.fwalk(".", onerror=_fail, dir_fd=top):
             if folder.count(os.sep) > MAX_DEPTH:
                 raise SandboxError(f"{inside}: folders nested more than {MAX_DEPTH} deep")
-            with _opened(target, os.path.join(below, folder), create=True, owner=owner) as there:  # noqa: PTH118
+            with opened(target, os.path.join(below, folder), create=True, owner=owner) as there:  # noqa: PTH118
                 for name in [*folders, *files]:
                     info = os.stat(name, dir_fd=here, follow_symlinks=False)
                     if stat.S_ISLNK(info.st_mode):
@@ -83,7 +83,7 @@ def _fail(error: OSError) -> None:
 def _located(root: Path, relative: str, *, create: bool = False, owner: int | None = None) -> Iterator[tuple[int, str]]:
     """The opened folder that holds a file, and the name of the file in it."""
     folder, name = os.path.split(_resolve(root, relative))
-    with _opened(root, folder, create=create, owner=owner) as parent:
+    with opened(root, folder, create=create, owner=owner) as parent:
         yield parent, name
 
 
@@ -96,7 +96,7 @@ def _resolve(root: Path, relative: str) -> str:
 
 
 @contextlib.contextmanager
-def _opened(root: Path, relative: str, *, create: bool = False, owner: int | None = None) -> Iterator[int]:
+def opened(root: Path, relative: str, *, create: bool = False, owner: int | None = None) -> Iterator[int]:
     """A folder below root, opened name by name."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -23,6 +23,9 @@ ROOT_RUNS_BOXES_AS = 64_055
 MARK = "WHET_BOX"
 """Environment variable that marks the processes of a box, to find those that outlived their whet."""
 
+MAKING_SEC = 60
+"""The making of a box's folder takes a moment; one that is still being made after this long was left behind."""
+
 
 @dataclass(frozen=True, slots=True)
 class BoxFolder:
@@ -106,13 +109,17 @@ def _locked_new(path: Path) -> Iterator[None]:
 def remove_stale() -> list[Path]:
     """Remove the boxes whose whet is gone, with what is left of their processes. Returns what was removed."""
     removed = []
-    for path in sorted(boxes_root().glob("box-*")):
+    for path in (*sorted(boxes_root().glob("box-*")), *sorted(boxes_root().glob(".box-*"))):
         with contextlib.suppress(FileNotFoundError), _lock_if_free(path) as free:
-            if free:
-                kill_marked(path.name.removeprefix("box-"))
+            if free and not _being_made(path):
+                kill_marked(path.name.lstrip(".").removeprefix("box-"))
                 remove_tree(path)
                 removed.append(path)
     return removed
+
+
+def _being_made(path: Path) -> bool:
+    return path.name.startswith(".") and time.time() - path.stat().st_mtime < MAKING_SEC
 
 
 @contextlib.contextmanager

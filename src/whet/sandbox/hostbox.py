@@ -5,16 +5,20 @@ import contextlib
 import os
 import posixpath
 import resource
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from whet.box import OUTPUT_LIMIT, EscapeError, Finished, Process, SandboxError, Serve
+from whet.box import OUTPUT_LIMIT, Answer, EscapeError, Finished, Process, SandboxError, Serve
 from whet.sandbox.files import copy_tree, read_inside, write_inside
 from whet.sandbox.folder import BoxFolder, remove_tree
 from whet.sandbox.process import TreeProcess
+from whet.sandbox.snapshot import snapshot_of
 from whet.sandbox.storage import guard_storage
+from whet.sandbox.tools import Tools
 from whet.tasks.task import Limits
+from whet.workspace import Snapshot
 
 LOGS = ("agent", "verifier", "artifacts")
 
@@ -33,8 +37,12 @@ class HostBox(ABC):
         self._running: set[TreeProcess] = set()
         self._guard: asyncio.Task[None] | None = None
         self._sealed = False
+        self._tools: Tools | None = None
+        self._tools_path = ""
+        """The folder of the programs on offer, as commands see it."""
 
     python: str
+    path: str
 
     @abstractmethod
     async def _spawn(
@@ -46,6 +54,9 @@ class HostBox(ABC):
 
     @abstractmethod
     async def mount(self, source: Path, target: str, omit: Sequence[str] = ()) -> None: ...
+
+    @abstractmethod
+    async def show(self, source: Path, name: str) -> str: ...
 
     @abstractmethod
     def _renew(self) -> tuple[str, ...]:
@@ -100,24 +111,47 @@ class HostBox(ABC):
         limit = self._limits.storage_mb << 20
         await asyncio.to_thread(copy_tree, root, target, None, inside=relative, limit=limit)
 
+    def has_started_since(self, seconds: float) -> bool:
+        return any(process.has_started_since(seconds) for process in self._running)
+
     async def kill(self) -> None:
         await asyncio.gather(*(process.kill() for process in set(self._running)))
+
+    async def offer(self, name: str, answer: Answer) -> None:
+        if self._sealed:
+            raise SandboxError(f"the program '{name}' cannot be offered in a sealed box")
+        if self._tools is None:
+            self._tools = Tools(self._folder, self.python)
+            self._tools_path = await self.show(self._tools.path, "of-the-task")
+        self._tools.add(name, answer, self._tools_path)
+
+    async def snapshot(self) -> Snapshot:
+        try:
+            return await asyncio.to_thread(snapshot_of, self._places[self.workdir])
+        except OSError as error:
+            raise SandboxError(f"the working directory could not be looked at: {error}") from error
 
     async def seal(self) -> tuple[str, ...]:
         await self._stop()
         self._serve = None
         self._sealed = True
         try:
-            return self._renew()
+            planted = self._renew()
         except OSError as error:
             raise SandboxError(f"the box could not be sealed: {error}") from error
+        if self._tools is not None and self._tools.failure is not None:
+            name, failure = self._tools.failure
+            raise SandboxError(f"the program '{name}' of the task could not answer a call: {failure!r}") from failure
+        return planted
 
     async def close(self) -> None:
         await self._stop()
         await asyncio.to_thread(remove_tree, self._folder.path)
 
     async def _stop(self) -> None:
-        """End every process, and with them the watch over what they write."""
+        """End every process, and with them what serves them and the watch over what they write."""
+        if self._tools is not None:
+            await self._tools.close()  # first: an answer under way may start another process
         await self.kill()
         if self._guard is not None:
             self._guard.cancel()
@@ -139,13 +173,21 @@ class HostBox(ABC):
                 return self._places[place], posixpath.relpath(absolute, place)
         raise EscapeError(f"{path} is not in a folder of the box that holds files ({', '.join(sorted(self._places))})")
 
+    def _with_tools(self, env: Mapping[str, str]) -> Mapping[str, str]:
+        """A command's variables, with the task's programs found before all others. The judge has no use for them."""
+        if self._tools is None or self._sealed:
+            return env
+        return {**env, "PATH": f"{self._tools_path}/bin:{env['PATH']}"}
+
     def _limit_argv(self) -> list[str]:
         """Wraps a command: limits that the kernel holds it to, and first in line when memory runs out."""
         size = at_most(resource.RLIMIT_FSIZE, self._limits.storage_mb << 20)
         # RLIMIT_DATA, not RLIMIT_AS: language runtimes reserve address space by the gigabyte and never touch it.
         memory = at_most(resource.RLIMIT_DATA, self._limits.memory_mb << 20)
         files = at_most(resource.RLIMIT_NOFILE, 65_536)
-        return ["prlimit", f"--data={memory}", f"--fsize={size}", f"--nofile={files}", "--core=0", "--"]
+        # By its path: the command's own PATH may lead to another program of that name.
+        prlimit = shutil.which("prlimit") or "prlimit"
+        return [prlimit, f"--data={memory}", f"--fsize={size}", f"--nofile={files}", "--core=0", "--"]
 
 
 def at_most(kind: int, wanted: int) -> int:

@@ -46,6 +46,7 @@ class LocalBox(HostBox):
         for name in LOGS:
             folder.make(f"logs/{name}")
         self.python = sys.executable
+        self.path = os.environ.get("PATH", os.defpath)
         self._numbers = itertools.count()
 
     async def connect(self, serve: Serve) -> str:
@@ -56,6 +57,9 @@ class LocalBox(HostBox):
 
     async def mount(self, source: Path, target: str, omit: Sequence[str] = ()) -> None:  # noqa: ARG002
         raise SandboxError(f"sandbox 'local' has no root of its own to show {source} at {target}")
+
+    async def show(self, source: Path, name: str) -> str:  # noqa: ARG002 - all of the host is in sight
+        return str(source)
 
     def _renew(self) -> tuple[str, ...]:
         logs = Path(self._at["logs"])
@@ -71,14 +75,16 @@ class LocalBox(HostBox):
     ) -> TreeProcess:
         mark = f"{self._folder.name}/{next(self._numbers)}/"
         base = {
-            "PATH": os.environ.get("PATH", os.defpath),
+            "PATH": self.path,
             "HOME": self._at["home"],
             "LANG": "C.UTF-8",
             "TERM": "dumb",
             "TMPDIR": self._at["tmp"],
         }
         with stdin_file(stdin) as file:
-            popen = spawn([*self._limit_argv(), *argv], stdin=file, env={**base, **env, MARK: mark}, cwd=cwd)
+            popen = spawn(
+                [*self._limit_argv(), *argv], stdin=file, env={**self._with_tools({**base, **env}), MARK: mark}, cwd=cwd
+            )
 
         async def kill_tree() -> None:
             await asyncio.to_thread(kill_marked, mark)

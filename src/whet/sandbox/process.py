@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
 from typing import IO
 
 from whet.box import Captured, Finished, SandboxError
@@ -152,6 +153,11 @@ class TreeProcess:
             await self._end.kill()
         await asyncio.shield(self._finish)
 
+    def has_started_since(self, seconds: float) -> bool:
+        """Whether it runs something that it started in the last seconds. What starts with the command does not count."""
+        is_old = time.monotonic() - self._started > seconds
+        return is_old and not self._finish.done() and any(age <= seconds for age in ages_below(self._popen.pid))
+
     def on_end(self, forget: Callable[["TreeProcess"], None]) -> None:
         """Have `forget` called with this process when nothing of it is left."""
         self._finish.add_done_callback(lambda _: forget(self))
@@ -190,6 +196,25 @@ def spawn(
         )
     except OSError as error:
         raise SandboxError(f"{argv[0]} could not be started: {error}") from error
+
+
+def ages_below(root: int) -> Iterator[float]:
+    """Seconds since each process that descends from this one was started."""
+    tick = os.sysconf("SC_CLK_TCK")
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    children: dict[int, list[tuple[int, float]]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                # The name comes first, in brackets, and may hold anything.
+                state = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+                if state[0] != b"Z":
+                    children.setdefault(int(state[1]), []).append((int(entry.name), now - int(state[19]) / tick))
+    waiting = [root]
+    while waiting:
+        for pid, age in children.get(waiting.pop(), []):
+            waiting.append(pid)
+            yield age
 
 
 def shell_code(returncode: int) -> int:

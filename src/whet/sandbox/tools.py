@@ -1,0 +1,159 @@
+"""Programs that a task offers in a box, answered on the host, where the agent can neither forge nor forget a call.
+
+A program in the box is two lines of shell that run `tool_client.py`, which speaks to a Unix socket of the host.
+The agent may speak to the socket itself: a well-formed call is a call, and anything else is hung up on.
+"""
+
+import asyncio
+import contextlib
+import functools
+import os
+import re
+import shlex
+import socket
+import time
+from importlib.resources import files
+from pathlib import Path
+
+from whet.box import Answer, SandboxError, ToolAnswer, ToolUse
+from whet.sandbox.folder import BoxFolder
+from whet.sandbox.tool_client import LIMIT, SOCKET
+
+CONNECTIONS = 64
+"""Calls under way at once; the next ones wait in the kernel's queue."""
+TALK_SEC = 60.0
+"""How long a call may take to be sent, and its answer to be read."""
+
+
+class Malformed(Exception):  # noqa: N818 - no error of ours
+    """What came over the socket is no call."""
+
+
+class Tools:
+    """The programs on offer in one box, and the server that has their calls answered."""
+
+    def __init__(self, folder: BoxFolder, python: str) -> None:
+        self.path = folder.path / "tools"
+        self.failure: tuple[str, Exception] | None = None
+        """The first program whose answer failed, and why."""
+        self._python = python
+        for path in (self.path, self.path / "bin"):
+            path.mkdir()
+            path.chmod(0o755)
+        _write(self.path / "client.py", files("whet.sandbox").joinpath("tool_client.py").read_text(), 0o644)
+        self._answers: dict[str, Answer] = {}
+        self._free = asyncio.Semaphore(CONNECTIONS)
+        self._calls: set[asyncio.Task[None]] = set()
+        self._listener = _listener(self.path, folder.owner)
+        self._accepting = asyncio.create_task(self._accept())
+
+    def add(self, name: str, answer: Answer, seen_at: str) -> None:
+        """Put a program among the others; `seen_at` is where commands in the box find the folder of them all."""
+        if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) is None:
+            raise SandboxError(f"{name!a} cannot be the name of a program; expected letters, digits, '.', '_' and '-'")
+        client = [self._python, "-I", "-S", f"{seen_at}/client.py", name]
+        _write(self.path / "bin" / name, f'#!/bin/sh\nexec {shlex.join(client)} "$@"\n', 0o755)
+        self._answers[name] = answer
+
+    async def close(self) -> None:
+        """Answer nothing any more, also no call that is under way."""
+        tasks = [self._accepting, *self._calls]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._listener.close()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._free.acquire()
+            connection = await _connection(loop, self._listener)
+            call = asyncio.create_task(self._call(connection))
+            self._calls.add(call)
+            call.add_done_callback(functools.partial(self._over, connection))
+
+    def _over(self, connection: socket.socket, call: "asyncio.Task[None]") -> None:
+        connection.close()
+        self._calls.discard(call)
+        self._free.release()
+
+    async def _call(self, connection: socket.socket) -> None:
+        started = time.time()
+        with contextlib.suppress(Malformed, OSError, TimeoutError):
+            async with asyncio.timeout(TALK_SEC):
+                name, argv, stdin = await _receive(connection)
+            if name not in self._answers:
+                raise Malformed
+            answer = await self._answer(ToolUse(name, argv, stdin, started))
+            if answer is not None:
+                async with asyncio.timeout(TALK_SEC):
+                    await _send(connection, answer)
+
+    async def _answer(self, use: ToolUse) -> ToolAnswer | None:
+        try:
+            return await self._answers[use.name](use)
+        except Exception as error:  # noqa: BLE001 - kept, and raised when the box is sealed
+            self.failure = self.failure or (use.name, error)
+            return None
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    path.write_text(text)
+    path.chmod(mode)
+
+
+def _listener(folder: Path, owner: int | None) -> socket.socket:
+    """A listening socket in a folder, for the box's user alone."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.setblocking(False)
+    # The path of a socket may have 107 bytes, and where the box lies may be longer.
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        listener.bind(f"/proc/self/fd/{fd}/{SOCKET}")
+    finally:
+        os.close(fd)
+    path = folder / SOCKET
+    path.chmod(0o600)
+    if owner is not None:
+        os.chown(path, owner, owner)
+    listener.listen(2 * CONNECTIONS)
+    return listener
+
+
+async def _connection(loop: asyncio.AbstractEventLoop, listener: socket.socket) -> socket.socket:
+    while True:
+        try:
+            connection, _ = await loop.sock_accept(listener)
+        except OSError:
+            await asyncio.sleep(0.1)  # whet is out of descriptors: the caller waits until there is one
+        else:
+            return connection
+
+
+async def _receive(connection: socket.socket) -> tuple[str, tuple[str, ...], bytes]:
+    """The name, the arguments and the standard input of a call."""
+    head = await _exactly(connection, 8)
+    words_size, stdin_size = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:], "big")
+    if words_size + stdin_size > LIMIT:
+        raise Malformed
+    words = await _exactly(connection, words_size)
+    if not words.endswith(b"\0"):
+        raise Malformed
+    name, *argv = (os.fsdecode(word) for word in words[:-1].split(b"\0"))
+    return name, tuple(argv), await _exactly(connection, stdin_size)
+
+
+async def _exactly(connection: socket.socket, size: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    data = bytearray()
+    while len(data) < size:
+        part = await loop.sock_recv(connection, min(size - len(data), 1 << 18))
+        if not part:
+            raise Malformed
+        data += part
+    return bytes(data)
+
+
+async def _send(connection: socket.socket, answer: ToolAnswer) -> None:
+    head = answer.exit_code.to_bytes(1, "big") + len(answer.stdout).to_bytes(8, "big")
+    await asyncio.get_running_loop().sock_sendall(connection, head + answer.stdout)
