@@ -78,8 +78,11 @@ def test_the_longest_conversation_is_shown_when_there_are_several() -> None:
 
 
 def test_content_in_parts_is_shown_part_by_part() -> None:
-    parts = [{"type": "text", "text": "Look:"}, {"type": "image_url", "image_url": {"url": "data:"}}]
-    assert steps([exchange([{"role": "user", "content": parts}], say("A cat."))])[0].text == "Look:\n[image_url]"
+    parts = [
+        {"type": "text", "text": "Look:"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+    ]
+    assert steps([exchange([{"role": "user", "content": parts}], say("A cat."))])[0].text == "Look:\n[image/png]"
 
 
 def test_calls_without_an_answer_are_passed_over() -> None:

@@ -1,11 +1,26 @@
-"""The steps of a rollout as people read them, derived from its exchanges."""
+"""The steps of a rollout as people read them, derived from its exchanges, in whatever dialect they were."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from whet.exchange import Exchange
-from whet.gateway.dialects import chat
+from whet.exchange import Exchange, Kind
+from whet.gateway.dialects import DIALECTS
+from whet.gateway.dialects.neutral import (
+    End,
+    Event,
+    Image,
+    Message,
+    Part,
+    Refusal,
+    Reply,
+    Stop,
+    Text,
+    ToolCall,
+    ToolResult,
+    assemble,
+)
+from whet.gateway.sse import EventFramer
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,42 +28,73 @@ class Step:
     """One message of the conversation."""
 
     role: str
+    """system, user, assistant or tool."""
     text: str
     calls: tuple[tuple[str, str], ...] = ()
     """Tools called, with their arguments as sent."""
 
 
 def steps(exchanges: Sequence[Exchange]) -> list[Step]:
-    """The longest conversation of a rollout: what was last sent, and the reply to it."""
+    """The longest conversation of a rollout's main thread: what was last sent, and the reply to it."""
     answered = [exchange for exchange in exchanges if exchange.status == 200]
+    main = [exchange for exchange in answered if exchange.speaker is None or exchange.speaker.kind is Kind.MAIN]
     if not answered:
         return []
-    last = max(answered, key=lambda exchange: len(exchange.request))
-    return [_step(message) for message in [*_sent(last), *_received(last)]]
+    last = max(main or answered, key=lambda exchange: len(exchange.request))
+    reply = reply_of(last)
+    spoken = [Message("assistant", reply.parts)] if reply else []
+    return [step for message in [*_sent(last), *spoken] for step in _steps_of(message)]
 
 
-def _sent(exchange: Exchange) -> list[dict[str, Any]]:
+def tools_called(exchanges: Iterable[Exchange]) -> Counter[str]:
+    """How often each tool was asked for, by the replies that the agent was given."""
+    replies = (reply_of(exchange) for exchange in exchanges if exchange.status == 200)
+    return Counter(part.name for reply in replies if reply for part in reply.parts if isinstance(part, ToolCall))
+
+
+def reply_of(exchange: Exchange) -> Reply | None:
+    """The reply as the agent was given it, or what came of it; None when it cannot be read."""
+    body = exchange.response if exchange.delivered is None else exchange.delivered
     try:
-        return chat.request_messages(exchange.request)
-    except ValueError:  # an agent can send anything
-        return []
+        if body.lstrip().startswith(b"{"):
+            return DIALECTS[exchange.dialect].read_reply(body)
+        return assemble(_told(exchange.dialect, body))
+    except ValueError:  # a model can send anything
+        return None
 
 
-def _received(exchange: Exchange) -> list[dict[str, Any]]:
+def _told(dialect: str, stream: bytes) -> Iterator[Event]:
+    """The events of a stream. One that was cut ends where it was."""
+    framer, reader = EventFramer(), DIALECTS[dialect].EventReader()
     try:
-        return [chat.reply_message(exchange.response, exchange.streamed)]
-    except ValueError:  # so can a model
-        return []
+        for event in framer.feed(stream):
+            yield from reader.read(event)
+        yield from reader.end()
+    except ValueError:
+        yield End(Stop.LENGTH)
 
 
-def _step(message: dict[str, Any]) -> Step:
-    calls = message.get("tool_calls")
-    functions = [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-    named = tuple((str(f.get("name", "")), str(f.get("arguments", ""))) for f in functions if isinstance(f, dict))
-    return Step(str(message.get("role", "")), _text(message.get("content")), named)
+def _sent(exchange: Exchange) -> tuple[Message, ...]:
+    try:
+        return DIALECTS[exchange.dialect].read_request(exchange.request, exchange.path).messages
+    except ValueError:  # so can an agent
+        return ()
 
 
-def _text(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text", f"[{part.get('type')}]")) for part in content if isinstance(part, dict))
-    return "" if content is None else str(content)
+def _steps_of(message: Message) -> list[Step]:
+    """A message as steps: results of tools are steps of their own."""
+    told = [part for part in message.parts if not isinstance(part, ToolResult)]
+    results = [Step("tool", _text(part.parts)) for part in message.parts if isinstance(part, ToolResult)]
+    calls = tuple((part.name, part.arguments) for part in told if isinstance(part, ToolCall))
+    return [*results, *([Step(message.role, _text(told), calls)] if told else [])]
+
+
+def _text(parts: Iterable[Part]) -> str:
+    texts = []
+    for part in parts:
+        match part:
+            case Text(text) | Refusal(text):
+                texts.append(text)
+            case Image(media_type):
+                texts.append(f"[{media_type}]")
+    return "\n".join(texts)
