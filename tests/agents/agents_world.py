@@ -43,7 +43,7 @@ async def work(
     async with ScriptedModel(script) as scripted, Gateway(Redactor([])) as gateway:
         model = Model("small", scripted.url, "tiny", key=None, attempts=attempts, backoff_sec=0.01)
         async with sandbox_named("bubblewrap").open(task.limits, task.workdir) as box:
-            await prepare(box, task, skill, task.env)
+            await prepare(box, task, task.env)
             session = gateway.open_session("s", model, _ignore)
             url = await (box.connect(session.serve) if agent.in_box else session.listen())
             endpoint = Endpoint(url, session.secret, "tiny")

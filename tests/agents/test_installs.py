@@ -410,7 +410,8 @@ def test_a_program_on_path_that_tells_no_version_does_not_count(
 def test_a_lock_pins_every_package_by_sha512_and_names_no_registry(package: Package) -> None:
     text = _lock(package).read_text()
     own, *rest = json.loads(text)["packages"].values()
-    assert own["dependencies"] == {package.name: package.version}
+    besides = dict(needed.rsplit("@", 1) for needed in package.undeclared)
+    assert own["dependencies"] == {package.name: package.version} | besides
     assert all(re.fullmatch(r"sha512-[\w+/]{86}==", entry["integrity"]) for entry in rest)
     assert '"resolved"' not in text
     assert not re.search(r"https?://[\w.-]*(registry|npm)", text)

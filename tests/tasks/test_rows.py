@@ -17,7 +17,7 @@ from whet.tasks import Limits, Task, Tool, read_tasks
 
 GOOD: dict[str, Any] = {"id": "a", "instruction": "Say 4.", "answer": "4"}
 KEYS = (
-    "allow, answer, attachments, env, files, id, instruction, judge, limits, "
+    "allow, answer, answer_schema, attachments, env, files, followups, id, instruction, judge, limits, "
     "metadata, setup, split, tags, tools, verify, workdir"
 )
 

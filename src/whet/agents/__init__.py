@@ -8,15 +8,50 @@ from pydantic import Field
 
 from whet.agents.agent import Agent, AgentReport, Assignment, Endpoint, Stop
 from whet.agents.chat import ChatAgent
+from whet.agents.claude_code import ClaudeCode
+from whet.agents.cli import CliAgent
+from whet.agents.codex import Codex
 from whet.agents.command import CommandAgent
+from whet.agents.copilot import Copilot
+from whet.agents.gemini import Gemini
 from whet.agents.loop import LoopAgent
+from whet.agents.mini import MiniSweAgent
+from whet.agents.opencode import OpenCode
 from whet.agents.oracle import NopAgent, OracleAgent
+from whet.agents.pi import Pi
+from whet.agents.qwen import Qwen
 from whet.errors import UserError, did_you_mean
 
-AnyAgent = Annotated[ChatAgent | LoopAgent | CommandAgent | OracleAgent | NopAgent, Field(discriminator="kind")]
+AnyCli = OpenCode | ClaudeCode | Codex | Copilot | Gemini | Qwen | Pi | MiniSweAgent
+AnyAgent = Annotated[
+    ChatAgent | LoopAgent | CommandAgent | OracleAgent | NopAgent | AnyCli, Field(discriminator="kind")
+]
 """An agent as a config file declares it."""
 
-__all__ = ["Agent", "AgentReport", "AnyAgent", "Assignment", "Endpoint", "Stop", "agent_named"]
+CLIS: tuple[AnyCli, ...] = (
+    OpenCode(),
+    ClaudeCode(),
+    Codex(),
+    Copilot(),
+    Gemini(),
+    Qwen(),
+    Pi(),
+    MiniSweAgent(),
+)
+"""The command-line agents as they are when nothing is configured."""
+
+__all__ = [
+    "CLIS",
+    "Agent",
+    "AgentReport",
+    "AnyAgent",
+    "Assignment",
+    "CliAgent",
+    "Endpoint",
+    "Stop",
+    "agent_named",
+    "check_agent",
+]
 
 
 def agent_named(name: str, configured: Mapping[str, AnyAgent]) -> AnyAgent:
@@ -29,11 +64,17 @@ def agent_named(name: str, configured: Mapping[str, AnyAgent]) -> AnyAgent:
         return configured[name]
     if name.startswith("command:"):
         return CommandAgent(argv=_split(name))
-    agents: tuple[AnyAgent, ...] = (ChatAgent(), LoopAgent(), OracleAgent(), NopAgent())
+    agents: tuple[AnyAgent, ...] = (ChatAgent(), LoopAgent(), OracleAgent(), NopAgent(), *CLIS)
     built_in = {agent.kind: agent for agent in agents}
     if name not in built_in:
         raise UserError(f"unknown agent '{name}'; {did_you_mean(name, [*built_in, *configured, 'command:ARGV'])}")
     return built_in[name]
+
+
+def check_agent(agent: AnyAgent) -> None:
+    """UserError when an agent's program is not on this machine."""
+    if isinstance(agent, CliAgent):
+        agent.check()
 
 
 def _split(name: str) -> tuple[str, ...]:

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
+from whet.agents.delivery import Delivered
 from whet.box import Box, Finished
 from whet.skill import Skill
 from whet.tasks.task import Task
@@ -23,8 +24,18 @@ class Stop(StrEnum):
     """It was killed for writing more than the box may hold."""
     LIMIT = "limit"
     """The gateway answered it no more: a limit on calls, tokens or cost was reached."""
+    IDLE = "idle"
+    """It was killed because it neither called its model nor ran anything for too long."""
     CRASHED = "crashed"
     """It exited with an error."""
+    FAILED = "failed"
+    """It reported an error of its own in place of an answer."""
+    AUTH = "auth"
+    """Its model's endpoint refused the key."""
+    REFUSED = "refused"
+    """The model declined to answer."""
+    NO_MODEL_CALL = "no_model_call"
+    """It never called its model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +62,18 @@ class Assignment:
     """Where the variables of a solution are looked up."""
 
 
+class Started(BaseModel):
+    """One start of an agent's program."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    argv: tuple[str, ...]
+    exit_code: int
+    seconds: float
+    text: str
+    """What it answered."""
+
+
 class AgentReport(BaseModel):
     """What comes back from every agent, in one shape."""
 
@@ -65,6 +88,20 @@ class AgentReport(BaseModel):
     stderr: str = ""
     seconds: float
     argv: tuple[str, ...] = ()
+    version: str = ""
+    """Of its program."""
+    config: dict[str, str] = Field(default_factory=dict)
+    """The files that were written into its home, by their path there."""
+    starts: tuple[Started, ...] = ()
+    """Each start of its program, when it was started for several instructions or reminded of an answer."""
+    answer: Any = None
+    """The final answer in the form of the task's schema."""
+    error: str | None = None
+    """What its program reported of a failure."""
+    skill: Delivered | None = None
+    """How it was given its skill."""
+    transcript: dict[str, bytes] = Field(default_factory=dict, repr=False)
+    """Its program's own record of the work: files by their path."""
 
 
 class Agent(Protocol):
@@ -75,25 +112,34 @@ class Agent(Protocol):
         """Whether it runs in the box, and so needs the model's port in there."""
         ...
 
+    @property
+    def needs_model(self) -> bool:
+        """Whether it has done nothing when it has not called its model."""
+        ...
+
     async def run(self, assignment: Assignment) -> AgentReport: ...
 
 
-def report_of(done: Finished, argv: list[str]) -> AgentReport:
-    """The report of an agent whose program prints its final answer on standard output."""
+def stop_of(done: Finished) -> Stop:
+    """Why a program ended, as far as the box can tell."""
     if done.timed_out:
-        stop = Stop.TIMEOUT
-    elif done.over_storage:
-        stop = Stop.STORAGE
-    else:
-        stop = Stop.CRASHED if done.exit_code else Stop.FINISHED
+        return Stop.TIMEOUT
+    if done.over_storage:
+        return Stop.STORAGE
+    return Stop.CRASHED if done.exit_code else Stop.FINISHED
+
+
+def report_of(done: Finished, argv: list[str], skill: Delivered | None = None) -> AgentReport:
+    """The report of an agent whose program prints its final answer on standard output."""
     return AgentReport(
-        stop=stop,
+        stop=stop_of(done),
         exit_code=done.exit_code,
         text=done.stdout.text.strip(),
         stdout=done.stdout.text,
         stderr=done.stderr.text,
         seconds=done.seconds,
         argv=tuple(argv),
+        skill=skill,
     )
 
 

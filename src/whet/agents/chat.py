@@ -1,5 +1,7 @@
 """`chat`: one model call, for question-and-answer tasks. It has no program and touches no files."""
 
+import asyncio
+import base64
 import time
 from typing import Any, Literal
 
@@ -7,6 +9,9 @@ import aiohttp
 from pydantic import BaseModel, ConfigDict
 
 from whet.agents.agent import AgentReport, Assignment, Stop
+from whet.agents.answers import ask_for_answer, tagged_answer
+from whet.agents.attachments import Image, attachments
+from whet.agents.delivery import Delivered
 
 
 class ChatAgent(BaseModel):
@@ -23,39 +28,68 @@ class ChatAgent(BaseModel):
     def in_box(self) -> bool:
         return False
 
+    @property
+    def needs_model(self) -> bool:
+        return True
+
     async def run(self, assignment: Assignment) -> AgentReport:
         started = time.monotonic()
-        limit = aiohttp.ClientTimeout(total=assignment.task.limits.agent_sec)
+        task, skill = assignment.task, assignment.skill
+        delivered = Delivered(way="system" if self.skill_at == "system" else "instruction") if skill else None
+        messages: list[dict[str, Any]] = self._opening(assignment)
+        text = ""
         try:
-            async with aiohttp.ClientSession(timeout=limit) as http:
-                status, body = await self._ask(http, assignment)
+            async with asyncio.timeout(task.limits.agent_sec), aiohttp.ClientSession() as http:
+                for instruction in (None, *task.followups):
+                    if instruction is not None:
+                        messages += [{"role": "assistant", "content": text}, {"role": "user", "content": instruction}]
+                    status, body = await _ask(http, assignment, messages)
+                    if status != 200:
+                        return _report(Stop.CRASHED, started, delivered, error=f"status {status}: {body}")
+                    text = _reply_text(body)
         except TimeoutError:
-            return _report(Stop.TIMEOUT, started)
+            return _report(Stop.TIMEOUT, started, delivered)
         except aiohttp.ClientError as error:
-            return _report(Stop.CRASHED, started, error=str(error))
-        if status != 200:
-            return _report(Stop.CRASHED, started, error=f"status {status}: {body}")
-        return _report(Stop.FINISHED, started, text=_reply_text(body))
+            return _report(Stop.CRASHED, started, delivered, error=str(error))
+        return _report(Stop.FINISHED, started, delivered, text=text)
 
-    async def _ask(self, http: aiohttp.ClientSession, assignment: Assignment) -> tuple[int, Any]:
-        endpoint = assignment.endpoint
-        async with http.post(
-            f"{endpoint.url}/v1/chat/completions",
-            json={"model": endpoint.model, "messages": self._messages(assignment)},
-            headers={"Authorization": f"Bearer {endpoint.key}"},
-        ) as response:
-            return response.status, await response.json(content_type=None)
-
-    def _messages(self, assignment: Assignment) -> list[dict[str, str]]:
-        question = assignment.task.instruction
-        for name, content in assignment.task.files.items():
+    def _opening(self, assignment: Assignment) -> list[dict[str, Any]]:
+        task, skill = assignment.task, assignment.skill
+        question = task.instruction
+        if task.answer_schema is not None and not task.followups:
+            question = ask_for_answer(question, task.answer_schema)
+        for name, content in task.files.items():
             if isinstance(content, str):
                 question += f"\n\n--- {name} ---\n{content}"
-        if assignment.skill is None:
-            return [{"role": "user", "content": question}]
-        if self.skill_at == "user":
-            return [{"role": "user", "content": f"{question}\n\n{assignment.skill.text}"}]
-        return [{"role": "system", "content": assignment.skill.text}, {"role": "user", "content": question}]
+        if skill is not None and self.skill_at == "user":
+            question += f"\n\n{skill.text}"
+        images, _ = attachments(task, assignment.box.workdir, images=True)
+        asked: dict[str, Any] = {
+            "role": "user",
+            "content": [_text(question), *map(_picture, images)] if images else question,
+        }
+        if skill is not None and self.skill_at == "system":
+            return [{"role": "system", "content": skill.text}, asked]
+        return [asked]
+
+
+async def _ask(http: aiohttp.ClientSession, assignment: Assignment, messages: list[dict[str, Any]]) -> tuple[int, Any]:
+    endpoint = assignment.endpoint
+    async with http.post(
+        f"{endpoint.url}/v1/chat/completions",
+        json={"model": endpoint.model, "messages": messages},
+        headers={"Authorization": f"Bearer {endpoint.key}"},
+    ) as response:
+        return response.status, await response.json(content_type=None)
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _picture(image: Image) -> dict[str, Any]:
+    data = base64.b64encode(image.data).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{data}"}}
 
 
 def _reply_text(body: Any) -> str:
@@ -63,5 +97,13 @@ def _reply_text(body: Any) -> str:
     return str(body["choices"][0]["message"].get("content") or "").strip()
 
 
-def _report(stop: Stop, started: float, *, text: str = "", error: str = "") -> AgentReport:
-    return AgentReport(stop=stop, exit_code=None, text=text, stderr=error, seconds=time.monotonic() - started)
+def _report(stop: Stop, started: float, skill: Delivered | None, *, text: str = "", error: str = "") -> AgentReport:
+    return AgentReport(
+        stop=stop,
+        exit_code=None,
+        text=text,
+        answer=tagged_answer(text),
+        stderr=error,
+        seconds=time.monotonic() - started,
+        skill=skill,
+    )

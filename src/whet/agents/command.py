@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from whet.agents.agent import AgentReport, Assignment, openai_env, report_of
+from whet.agents.delivery import place_skill
 
 
 class CommandAgent(BaseModel):
@@ -19,11 +20,17 @@ class CommandAgent(BaseModel):
     def in_box(self) -> bool:
         return True
 
+    @property
+    def needs_model(self) -> bool:
+        return False
+
     async def run(self, assignment: Assignment) -> AgentReport:
         box, instruction = assignment.box, assignment.task.instruction.encode()
+        skill = assignment.skill
+        delivered = await place_skill(box, skill) if skill is not None and not skill.is_memory else None
         task_file = f"{box.home}/task.md"
         await box.write_file(task_file, instruction)
         argv = [part.replace("{task}", task_file) for part in self.argv]
         env = {**assignment.env, **openai_env(assignment.endpoint), "TASK_FILE": task_file}
         done = await box.exec(argv, env=env, stdin=instruction, timeout=assignment.task.limits.agent_sec)
-        return report_of(done, argv)
+        return report_of(done, argv, delivered)

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from whet.agents.agent import AgentReport, Assignment, openai_env, report_of
+from whet.agents.delivery import Delivered, place_skill
 
 
 class LoopAgent(BaseModel):
@@ -24,14 +25,20 @@ class LoopAgent(BaseModel):
     def in_box(self) -> bool:
         return True
 
+    @property
+    def needs_model(self) -> bool:
+        return True
+
     async def run(self, assignment: Assignment) -> AgentReport:
-        box = assignment.box
+        box, skill = assignment.box, assignment.skill
+        if skill is not None and not skill.is_memory:
+            await place_skill(box, skill)  # its text goes into the prompt; what it refers to is found here
         program = f"{box.home}/.loop/program.py"
         await box.write_file(program, files("whet.agents").joinpath("loop_program.py").read_bytes())
         argv = [box.python, "-I", "-S", program]
         work = {
-            "instruction": assignment.task.instruction,
-            "skill": assignment.skill.text if assignment.skill else None,
+            "instructions": assignment.task.instructions,
+            "skill": skill.text if skill else None,
             "max_turns": self.max_turns,
             "command_sec": self.command_sec,
         }
@@ -41,4 +48,4 @@ class LoopAgent(BaseModel):
             stdin=json.dumps(work).encode(),
             timeout=assignment.task.limits.agent_sec,
         )
-        return report_of(done, argv)
+        return report_of(done, argv, Delivered(way="system") if skill else None)

@@ -53,10 +53,9 @@ def main() -> int:
     system = SYSTEM.format(workdir=Path.cwd())
     if work["skill"]:
         system += "\n\n# Skill\n\n" + work["skill"]
-    messages: list[dict[str, Any]] = [
-        {"role": "system", "content": system},
-        {"role": "user", "content": work["instruction"]},
-    ]
+    messages: list[dict[str, Any]] = [{"role": "system", "content": system}]
+    waiting = list(work["instructions"])
+    messages.append({"role": "user", "content": waiting.pop(0)})
     for _ in range(work["max_turns"]):
         try:
             reply = ask(messages)
@@ -65,7 +64,9 @@ def main() -> int:
             return MODEL_FAILED
         messages.append(reply)
         calls = reply.get("tool_calls") or []
-        if not calls:
+        if not calls and waiting:
+            messages.append({"role": "user", "content": waiting.pop(0)})
+        elif not calls:
             print(reply["content"].encode(errors="replace").decode())  # half a character cannot be printed
             return 0
         for call in calls:

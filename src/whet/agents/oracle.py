@@ -19,6 +19,10 @@ class OracleAgent(BaseModel):
     def in_box(self) -> bool:
         return True
 
+    @property
+    def needs_model(self) -> bool:
+        return False
+
     async def run(self, assignment: Assignment) -> AgentReport:
         task, box = assignment.task, assignment.box
         if task.solution is None:
@@ -40,6 +44,10 @@ class NopAgent(BaseModel):
     @property
     def in_box(self) -> bool:
         return True
+
+    @property
+    def needs_model(self) -> bool:
+        return False
 
     async def run(self, assignment: Assignment) -> AgentReport:  # noqa: ARG002 - it does nothing
         return AgentReport(stop=Stop.FINISHED, exit_code=None, text="", seconds=0)

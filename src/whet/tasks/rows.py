@@ -18,8 +18,8 @@ from whet.tasks.parquet import parquet_rows
 from whet.tasks.task import Task
 
 _KEYS = frozenset(
-    {"id", "instruction", "files", "attachments", "env", "workdir", "setup", "tools", "verify", "answer", "judge"}
-    | {"split", "tags", "metadata", "limits", "allow"}
+    {"id", "instruction", "followups", "files", "attachments", "env", "workdir", "setup", "tools", "verify", "judge"}
+    | {"answer", "answer_schema", "split", "tags", "metadata", "limits", "allow"}
 )
 _NOT_CONTENT = {"id", "origin", "digest", "files", "attachments"}
 

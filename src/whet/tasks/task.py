@@ -138,6 +138,8 @@ class Task(BaseModel):
 
     id: str = Field(min_length=1, max_length=200)
     instruction: ProcessText = Field(min_length=1)
+    followups: tuple[Annotated[ProcessText, Field(min_length=1)], ...] = ()
+    """Further instructions, in order. The same conversation goes on with each when the one before is done."""
     origin: str = ""
     """Where it was read: a folder, or file:row. For messages to people."""
     digest: str = ""
@@ -168,6 +170,8 @@ class Task(BaseModel):
     verify_env: Env = Field(default_factory=dict)
     answer: str | None = None
     """The expected final answer."""
+    answer_schema: Annotated[dict[str, Any], AfterValidator(_shallow)] | None = None
+    """JSON schema of the final answer, when it is to have a structured form."""
     judge: Judge | None = None
     """Which judge compares; by default what the fields above imply."""
 
@@ -205,6 +209,14 @@ class Task(BaseModel):
         if len({tool.name for tool in tools}) < len(tools):
             raise ValueError("names one tool twice; expected a different name for each")
         return tools
+
+    @property
+    def instructions(self) -> tuple[str, ...]:
+        """All that the agent is told, in order."""
+        if not self.tools:
+            return self.instruction, *self.followups
+        named = "".join(f"\n- `{tool.name}`: {tool.description or 'a program for this task'}" for tool in self.tools)
+        return f"{self.instruction}\n\nThese programs are at hand in the shell:\n{named}", *self.followups
 
     def omitted_from(self, part: str) -> list[str]:
         """What stays out of `tests` or `solution`, relative to it."""

@@ -1,0 +1,29 @@
+"""Answers in a structured form: how an agent is asked for one, and how it is found in a text."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+
+
+def ask_for_answer(instruction: str, schema: Mapping[str, Any]) -> str:
+    """An instruction that asks for an answer of this schema, for agents that cannot be held to it."""
+    return (
+        f"{instruction}\n\nEnd with your final answer between <answer> and </answer>: "
+        f"JSON, and nothing else, that fits this JSON schema:\n{json.dumps(schema)}"
+    )
+
+
+def tagged_answer(text: str) -> Any:
+    """The JSON between the last answer tags; None when there is none.
+
+    >>> tagged_answer('It is <answer>{"n": 4}</answer>.')
+    {'n': 4}
+    """
+    found = _TAGGED.findall(text)
+    try:
+        return json.loads(found[-1]) if found else None
+    except ValueError:
+        return None

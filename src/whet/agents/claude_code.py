@@ -1,0 +1,83 @@
+"""`claude-code`: Anthropic's Claude Code. It needs no configuration but its environment."""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+
+MODELS = ("MODEL", "SMALL_FAST_MODEL", *(f"DEFAULT_{tier}_MODEL" for tier in ("OPUS", "SONNET", "HAIKU", "FABLE")))
+QUIET = {
+    "IS_SANDBOX": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "CLAUDE_CODE_MAX_RETRIES": "1",
+    "CLAUDE_CODE_DISABLE_BUNDLED_SKILLS": "1",
+    "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
+    "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
+}
+
+
+class ClaudeCode(CliAgent):
+    """Claude Code's print mode."""
+
+    kind: Literal["claude-code"] = "claude-code"
+    traits: ClassVar[Traits] = Traits(
+        dialect="messages",
+        skills=".claude/skills",
+        memory=".claude/CLAUDE.md",
+        system=True,
+        images=True,
+        schema=True,
+        subagents=True,
+        transcripts=".claude/projects",
+    )
+
+    def home(self, launch: Launch) -> Mapping[str, str]:  # noqa: ARG002 - an empty home will do
+        return {}
+
+    def start(self, launch: Launch) -> Start:
+        argv = [*launch.command, "-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"]
+        argv += ["--resume", launch.resumed] if launch.resumed else ["--session-id", launch.session]
+        if launch.system:
+            argv += ["--append-system-prompt", launch.system]
+        if launch.schema is not None:
+            argv += ["--json-schema", json.dumps(launch.schema)]
+        if launch.images:
+            argv += ["--input-format", "stream-json"]
+        models = {f"ANTHROPIC_{name}": launch.endpoint.model for name in MODELS}
+        return Start(
+            tuple(argv),
+            {
+                **QUIET,
+                **models,
+                "CLAUDE_CODE_SUBAGENT_MODEL": launch.endpoint.model,
+                "ANTHROPIC_BASE_URL": launch.endpoint.url,
+                "ANTHROPIC_API_KEY": launch.endpoint.key,
+            },
+            stdin=_message(launch) if launch.images else launch.instruction,
+        )
+
+    def said(self, output: Output) -> Said:
+        for event in reversed([*output.events()]):
+            if event.get("type") == "result":
+                text = str(event.get("result") or "")
+                failed = bool(event.get("is_error"))
+                return Said(
+                    text="" if failed else text,
+                    session=event.get("session_id"),
+                    error=(text or "; ".join(map(str, event.get("errors", ()))) or "an error") if failed else None,
+                    answer=event.get("structured_output"),
+                )
+        return Said()
+
+
+def _message(launch: Launch) -> str:
+    """The instruction and its images as one line of the program's JSON input."""
+    content: list[dict[str, Any]] = [{"type": "text", "text": launch.instruction}]
+    for image in launch.images:
+        data = base64.b64encode(image.data).decode()
+        source = {"type": "base64", "media_type": image.media_type, "data": data}
+        content.append({"type": "image", "source": source})
+    return json.dumps({"type": "user", "message": {"role": "user", "content": content}}) + "\n"

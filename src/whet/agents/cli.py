@@ -1,0 +1,309 @@
+"""What all command-line agents share: a home is laid out, the program is started for each instruction, and what it
+printed is read. An agent of this kind is one small file beside this one; docs/new-agent.md tells how to write it."""
+
+import asyncio
+import json
+import tempfile
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from whet.agents.agent import AgentReport, Assignment, Endpoint, Started, Stop, stop_of
+from whet.agents.answers import ask_for_answer, tagged_answer
+from whet.agents.attachments import ATTACHMENTS, Image, attachments, list_of
+from whet.agents.delivery import Delivered, SkillAt, place_memory, place_skill, with_skill
+from whet.agents.installs import Installed, installed, node_program, on_path
+from whet.agents.packages import PACKAGES, Package
+from whet.box import Box, Finished
+from whet.errors import UserError
+from whet.tasks.task import Env
+
+OUTPUT_LIMIT = 16 << 20
+"""How much of a program's events is kept. The answer comes last, and the end is always kept."""
+KEPT = 8192
+"""How much of either end of standard output and standard error a report keeps."""
+REMINDER = "You stopped without a final answer. Finish the task if it is not done, then state your final answer."
+ON_PATH = "path"
+"""The version that stands for the program on PATH."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a CLI can do, and where in its home things are."""
+
+    dialect: str
+    skills: str | None = None
+    """Folder where it looks for skills."""
+    memory: str | None = None
+    """File that it always reads."""
+    system: bool = False
+    """Text can be added to its system prompt."""
+    images: bool = False
+    """It can be handed images."""
+    schema: bool = False
+    """It can be held to a JSON schema."""
+    resumes: bool = True
+    """A conversation can go on with a further instruction."""
+    subagents: bool = False
+    transcripts: str = ""
+    """Folder that holds its own record of a conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One start of a CLI: all that its command line and its files are made from. Paths are those of the box."""
+
+    command: tuple[str, ...]
+    """What starts the program."""
+    folder: str
+    """Where it is installed."""
+    version: str
+    path: str
+    """Where programs are looked for."""
+    home: str
+    workdir: str
+    endpoint: Endpoint
+    session: str
+    """A fresh id, for programs that let one choose."""
+    instruction: str = ""
+    resumed: str | None = None
+    """The conversation to go on with."""
+    images: tuple[Image, ...] = ()
+    schema: Mapping[str, Any] | None = None
+    system: str = ""
+    """Text for the system prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A command line."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    stdin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a program's own output tells."""
+
+    text: str = ""
+    session: str | None = None
+    """The id under which the conversation can be resumed."""
+    error: str | None = None
+    """Its own report of a failure."""
+    answer: Any = None
+    """The answer that fits the schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a program left behind."""
+
+    stdout: bytes
+    file: bytes | None = None
+    """The content of its `answer_file`."""
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """The JSON objects of standard output, one a line. What is none, or was cut, is passed over."""
+        for line in self.stdout.splitlines():
+            if line.startswith(b"{"):
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    continue
+
+
+class CliAgent(BaseModel, ABC):
+    """A coding agent that people use at their terminal, unmodified."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str
+    version: str | None = None
+    """By default the one that whet pins; `path` is the program that is on PATH."""
+    args: tuple[str, ...] = ()
+    """Further arguments of every start."""
+    env: Env = Field(default_factory=dict)
+    """Further variables."""
+    skill_at: SkillAt = "native"
+    """Where a skill goes: to the place where the program looks for skills, into its system prompt, or in front of
+    the instruction."""
+    reminders: int = Field(default=1, ge=0)
+    """How often a program that ends without an answer is asked for one."""
+
+    traits: ClassVar[Traits]
+    answer_file: ClassVar[str | None] = None
+    """A file of the home that the program writes and that `said` reads."""
+
+    @abstractmethod
+    def home(self, launch: Launch) -> Mapping[str, str]:
+        """The files of a fresh home, by their path in it."""
+
+    @abstractmethod
+    def start(self, launch: Launch) -> Start:
+        """The command line for one instruction."""
+
+    @abstractmethod
+    def said(self, output: Output) -> Said:
+        """What the program's output tells."""
+
+    @property
+    def in_box(self) -> bool:
+        return True
+
+    @property
+    def needs_model(self) -> bool:
+        return True
+
+    @property
+    def package(self) -> Package:
+        return PACKAGES[self.kind]
+
+    def check(self) -> None:
+        """UserError when the program is not there."""
+        program(self.package, self.version)
+
+    async def run(self, assignment: Assignment) -> AgentReport:
+        deadline = time.monotonic() + assignment.task.limits.agent_sec
+        launch, delivered = await self._lay_out(assignment)
+        due = [*self._instructions(assignment, delivered)]
+        config = self.home(replace(launch, instruction=due[0]))
+        for path, text in config.items():
+            await assignment.box.write_file(f"{launch.home}/{path}", text.encode())
+        starts: list[Started] = []
+        reminders = self.reminders if self.traits.resumes else 0
+        stop, said, done = Stop.FINISHED, Said(), None
+        while due and stop is Stop.FINISHED and not said.error:
+            launch = replace(launch, instruction=due.pop(0), resumed=said.session if starts else None)
+            start = self.start(launch)
+            done = await self._exec(assignment, start, deadline - time.monotonic())
+            stop, said = stop_of(done), self.said(await self._output(assignment.box, done))
+            starts.append(Started(argv=start.argv, exit_code=done.exit_code, seconds=done.seconds, text=said.text))
+            if stop is Stop.FINISHED and not (said.text or said.answer or said.error) and reminders:
+                reminders -= 1
+                due.insert(0, REMINDER)
+        assert done is not None
+        return AgentReport(
+            stop=Stop.FAILED if said.error and stop is Stop.FINISHED else stop,
+            exit_code=done.exit_code,
+            text=said.text,
+            answer=tagged_answer(said.text) if said.answer is None else said.answer,
+            error=said.error,
+            stdout=_ends(done.stdout.text),
+            stderr=_ends(done.stderr.text),
+            seconds=sum(start.seconds for start in starts),
+            argv=starts[-1].argv,
+            version=launch.version,
+            config=dict(config),
+            starts=tuple(starts),
+            skill=delivered,
+            transcript=await self._transcript(assignment.box),
+        )
+
+    async def _lay_out(self, assignment: Assignment) -> tuple[Launch, Delivered | None]:
+        """Show the program to the box, put the skill and the attachments in their places."""
+        box, task = assignment.box, assignment.task
+        found = await asyncio.to_thread(program, self.package, self.version)
+        folder = await box.show(found.folder, self.kind)
+        delivered = await self._deliver(assignment)
+        images, files = attachments(task, box.workdir, images=self.traits.images)
+        if files:
+            await box.write_file(ATTACHMENTS, list_of(files).encode())
+        launch = Launch(
+            command=(*await _interpreter(box, self.package), f"{folder}/{found.program}"),
+            folder=folder,
+            version=found.version,
+            path=box.path,
+            home=box.home,
+            workdir=box.workdir,
+            endpoint=assignment.endpoint,
+            session=str(uuid.uuid4()),
+            images=images,
+            schema=task.answer_schema if self.traits.schema else None,
+            system=assignment.skill.text if assignment.skill and delivered and delivered.way == "system" else "",
+        )
+        return launch, delivered
+
+    async def _deliver(self, assignment: Assignment) -> Delivered | None:
+        box, skill, traits = assignment.box, assignment.skill, self.traits
+        if skill is None:
+            return None
+        if self.skill_at == "native" and traits.skills and not skill.is_memory:
+            return await place_skill(box, skill, traits.skills)
+        if self.skill_at == "system" and traits.system:
+            return Delivered(way="system")
+        if self.skill_at != "instruction" and traits.memory:
+            return await place_memory(box, skill, traits.memory)
+        return Delivered(way="instruction")
+
+    def _instructions(self, assignment: Assignment, delivered: Delivered | None) -> Iterator[str]:
+        task, skill = assignment.task, assignment.skill
+        for number, instruction in enumerate(task.instructions):
+            text = instruction
+            if number == 0 and skill is not None and delivered is not None and delivered.way == "instruction":
+                text = with_skill(skill, text)
+            if number == len(task.instructions) - 1 and task.answer_schema and not self.traits.schema:
+                text = ask_for_answer(text, task.answer_schema)
+            yield text
+
+    async def _exec(self, assignment: Assignment, start: Start, seconds: float) -> Finished:
+        return await assignment.box.exec(
+            [*start.argv, *self.args],
+            env={**assignment.env, **start.env, **self.env},
+            stdin=start.stdin.encode(),
+            timeout=max(0.001, seconds),
+            output_limit=OUTPUT_LIMIT,
+        )
+
+    async def _transcript(self, box: Box) -> dict[str, bytes]:
+        with tempfile.TemporaryDirectory() as parent:
+            copy = Path(parent, "transcript")
+            try:
+                await box.download(f"{box.home}/{self.traits.transcripts}", copy)
+            except FileNotFoundError:
+                return {}
+            files = [file for file in sorted(copy.rglob("*")) if file.is_file() and not file.is_symlink()]
+            return {str(file.relative_to(copy)): file.read_bytes() for file in files}
+
+    async def _output(self, box: Box, done: Finished) -> Output:
+        if self.answer_file is None:
+            return Output(done.stdout.data)
+        try:
+            return Output(done.stdout.data, await box.read_file(f"{box.home}/{self.answer_file}"))
+        except FileNotFoundError:
+            return Output(done.stdout.data)
+
+
+def program(package: Package, version: str | None) -> Installed:
+    """The installed program; UserError says how to install it."""
+    found = on_path(package) if version == ON_PATH else installed(package, version)
+    if found is None and version == ON_PATH:
+        raise UserError(f"agent '{package.agent}': no program '{package.command}' on PATH, but version is '{ON_PATH}'")
+    if found is None:
+        wanted = f" --version {version}" if version else ""
+        raise UserError(
+            f"agent '{package.agent}' is not installed; install it: whet agents install {package.agent}{wanted}"
+        )
+    return found
+
+
+async def _interpreter(box: Box, package: Package) -> tuple[str, ...]:
+    if package.node is None:
+        return ()
+    node = await asyncio.to_thread(node_program)
+    if node is None:
+        raise UserError(f"agent '{package.agent}' needs Node {package.node} or later; install it")
+    path, _ = node
+    return (f"{await box.show(path.parent, 'node')}/{path.name}",)
+
+
+def _ends(text: str) -> str:
+    """The beginning and the end of a long text."""
+    return text if len(text) <= 2 * KEPT else f"{text[:KEPT]}\n[...]\n{text[-KEPT:]}"

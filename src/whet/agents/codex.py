@@ -1,0 +1,91 @@
+"""`codex`: OpenAI's Codex. It takes its endpoint from a file only, and speaks nothing but Responses."""
+
+import json
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+
+CONFIG = """\
+model = {model}
+model_provider = "local"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+check_for_update_on_startup = false
+
+[model_providers.local]
+name = "Local"
+base_url = {url}
+wire_api = "responses"
+env_key = "MODEL_KEY"
+request_max_retries = 1
+stream_max_retries = 1
+stream_idle_timeout_ms = 3600000
+
+[analytics]
+enabled = false
+
+[features]
+plugins = false
+unbounded_connection_retries = false
+
+[skills.bundled]
+enabled = false
+
+[shell_environment_policy]
+inherit = "core"
+"""
+SCHEMA = ".codex/answer.schema.json"
+
+
+class Codex(CliAgent):
+    """Codex's `exec`."""
+
+    kind: Literal["codex"] = "codex"
+    traits: ClassVar[Traits] = Traits(
+        dialect="responses",
+        skills=".agents/skills",
+        memory=".codex/AGENTS.md",
+        images=True,
+        schema=True,
+        subagents=True,
+        transcripts=".codex/sessions",
+    )
+
+    def home(self, launch: Launch) -> Mapping[str, str]:
+        # JSON's strings are TOML's as well.
+        url, model = json.dumps(f"{launch.endpoint.url}/v1"), json.dumps(launch.endpoint.model)
+        files = {".codex/config.toml": CONFIG.format(model=model, url=url)}
+        return files | ({SCHEMA: json.dumps(launch.schema)} if launch.schema is not None else {})
+
+    def start(self, launch: Launch) -> Start:
+        argv = [*launch.command, "exec"]
+        if launch.resumed:
+            argv += ["resume", launch.resumed]
+        argv += ["--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+        if launch.schema is not None:
+            argv += ["--output-schema", f"{launch.home}/{SCHEMA}"]
+        for image in launch.images:
+            argv += ["--image", image.path]
+        return Start((*argv, "--", "-"), {"MODEL_KEY": launch.endpoint.key}, stdin=launch.instruction)
+
+    def said(self, output: Output) -> Said:
+        text, session, error = "", None, None
+        for event in output.events():
+            match event:
+                case {"type": "thread.started", "thread_id": str(thread)}:
+                    session = thread
+                case {"type": "item.completed", "item": {"type": "agent_message", "text": str(message)}}:
+                    text = message
+                case {"type": "turn.failed", "error": {"message": str(message)}}:
+                    error = message
+        return Said(text, session, error, answer=_json(text))
+
+
+def _json(text: str) -> object:
+    """The text as the JSON object that it is when a schema was asked for; None when it is none."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None

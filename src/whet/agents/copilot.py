@@ -1,0 +1,57 @@
+"""`copilot`: GitHub's Copilot CLI, offline and with a model of one's own."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+
+
+class Copilot(CliAgent):
+    """Copilot without a terminal."""
+
+    kind: Literal["copilot"] = "copilot"
+    traits: ClassVar[Traits] = Traits(
+        dialect="chat",
+        skills=".agents/skills",
+        memory=".copilot/copilot-instructions.md",
+        images=True,
+        subagents=True,
+        transcripts=".copilot/session-state",
+    )
+
+    def home(self, launch: Launch) -> Mapping[str, str]:  # noqa: ARG002 - an empty home will do
+        return {}
+
+    def start(self, launch: Launch) -> Start:
+        attachments = [part for image in launch.images for part in ("--attachment", image.path)]
+        options = ("--allow-all", "--no-ask-user", "--no-color", "--output-format", "json")
+        # The same option begins a conversation and goes on with it.
+        session = ("--session-id", launch.resumed or launch.session)
+        return Start(
+            (*launch.command, *session, *options, *attachments),
+            {
+                "COPILOT_OFFLINE": "true",
+                "COPILOT_AUTO_UPDATE": "false",
+                "COPILOT_CACHE_HOME": f"{launch.folder}/cache",
+                "COPILOT_PROVIDER_TYPE": "openai",
+                "COPILOT_PROVIDER_WIRE_API": "completions",
+                "COPILOT_PROVIDER_BASE_URL": f"{launch.endpoint.url}/v1",
+                "COPILOT_PROVIDER_API_KEY": launch.endpoint.key,
+                "COPILOT_MODEL": launch.endpoint.model,
+            },
+            stdin=launch.instruction,
+        )
+
+    def said(self, output: Output) -> Said:
+        text, session, error = "", None, None
+        for event in output.events():
+            match event:
+                case {"ephemeral": True}:
+                    continue
+                case {"type": "assistant.message", "data": {"content": str(content)}} if "agentId" not in event:
+                    text = content
+                case {"type": "session.error", "data": {"message": str(message)}}:
+                    error = message
+                case {"type": "result", "sessionId": str(identity)}:
+                    session = identity
+        return Said(text, session, error)

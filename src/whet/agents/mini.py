@@ -1,0 +1,50 @@
+"""`mini-swe-agent`: one tool, one conversation, and its record is the only place that holds the answer."""
+
+import json
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+
+TASK = ".mini/task.yaml"
+RECORD = ".mini/trajectory.json"
+
+
+class MiniSweAgent(CliAgent):
+    """mini-swe-agent's `mini`."""
+
+    kind: Literal["mini-swe-agent"] = "mini-swe-agent"
+    traits: ClassVar[Traits] = Traits(dialect="chat", resumes=False, transcripts=".mini")
+    answer_file: ClassVar[str | None] = RECORD
+
+    def home(self, launch: Launch) -> Mapping[str, str]:
+        # As an argument, a task could be no longer than 128 kB, and everybody could see it.
+        return {TASK: json.dumps({"run": {"task": launch.instruction}})}
+
+    def start(self, launch: Launch) -> Start:
+        record = f"{launch.home}/{RECORD}"
+        config = [
+            part for name in ("mini.yaml", f"{launch.home}/{TASK}", "environment.timeout=600") for part in ("-c", name)
+        ]
+        options = ("-y", "--exit-immediately", "--cost-limit", "0", *config, "-o", record)
+        return Start(
+            (*launch.command, *options, "-m", f"openai/{launch.endpoint.model}"),
+            {
+                "OPENAI_API_BASE": f"{launch.endpoint.url}/v1",
+                "OPENAI_API_KEY": launch.endpoint.key,
+                "MSWEA_CONFIGURED": "true",
+                "MSWEA_SILENT_STARTUP": "1",
+                "MSWEA_COST_TRACKING": "ignore_errors",
+                "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "2",
+                "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            },
+        )
+
+    def said(self, output: Output) -> Said:
+        try:
+            info = json.loads(output.file or b"{}").get("info", {})
+        except ValueError:
+            return Said(error="its record is not JSON")
+        status = info.get("exit_status")
+        ended = status in {None, "Submitted", "LimitsExceeded"}
+        return Said(str(info.get("submission") or "").strip(), error=None if ended else str(status))

@@ -1,0 +1,89 @@
+"""`opencode`: OpenCode. It answers in events, and asks its own little questions unless a title is given."""
+
+import json
+import platform
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+
+CONFIG = ".config/opencode"
+RIPGREP = f"node_modules/@vscode/ripgrep-linux-{'arm64' if platform.machine() == 'aarch64' else 'x64'}/bin"
+"""Without this program it can neither search nor load a skill."""
+
+
+class OpenCode(CliAgent):
+    """OpenCode's `run`."""
+
+    kind: Literal["opencode"] = "opencode"
+    traits: ClassVar[Traits] = Traits(
+        dialect="chat",
+        skills=".agents/skills",
+        memory=f"{CONFIG}/AGENTS.md",
+        images=True,
+        subagents=True,
+        transcripts=".local/share/opencode",
+    )
+
+    def home(self, launch: Launch) -> Mapping[str, str]:
+        endpoint = launch.endpoint
+        model = {
+            "name": endpoint.model,
+            "attachment": True,
+            "modalities": {"input": ["text", "image"], "output": ["text"]},
+            "limit": {"context": 200_000, "output": 32_000},
+        }
+        config = {
+            "model": f"local/{endpoint.model}",
+            "small_model": f"local/{endpoint.model}",
+            "autoupdate": False,
+            "share": "disabled",
+            "permission": "allow",
+            "provider": {
+                "local": {
+                    "npm": "@ai-sdk/openai-compatible",
+                    "name": "Local",
+                    "options": {"baseURL": f"{endpoint.url}/v1", "apiKey": "{env:MODEL_KEY}", "timeout": 3_600_000},
+                    "models": {endpoint.model: model},
+                }
+            },
+        }
+        # It would install this package in the background; where it is listed as installed, it does not.
+        plugin = {"dependencies": {"@opencode-ai/plugin": launch.version}}
+        lock = {"name": "opencode", "lockfileVersion": 3, "requires": True, "packages": {"": plugin}}
+        return {
+            f"{CONFIG}/opencode.json": json.dumps(config, indent=1),
+            f"{CONFIG}/package.json": json.dumps(plugin),
+            f"{CONFIG}/package-lock.json": json.dumps(lock),
+            f"{CONFIG}/node_modules/.keep": "",
+        }
+
+    def start(self, launch: Launch) -> Start:
+        resume = ("--session", launch.resumed) if launch.resumed else ("--title", "task")
+        files = [part for image in launch.images for part in ("--file", image.path)]
+        return Start(
+            (*launch.command, "run", "--format", "json", *resume, "--dir", launch.workdir, *files),
+            {
+                "PATH": f"{launch.folder}/{RIPGREP}:{launch.path}",
+                "MODEL_KEY": launch.endpoint.key,
+                "OPENCODE_DISABLE_MODELS_FETCH": "1",
+                "OPENCODE_DISABLE_AUTOUPDATE": "1",
+                "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+                "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+            },
+            stdin=launch.instruction,
+        )
+
+    def said(self, output: Output) -> Said:
+        said = Said()
+        for event in output.events():
+            match event:
+                case {"type": "text", "sessionID": str(session), "part": {"text": str(text)}}:
+                    said = Said(text, session)
+                case {"type": "error", "error": {"name": name, "data": {"message": message}}}:
+                    said = Said(said.text, said.session, error=f"{name}: {message}")
+                case {"type": "error", "error": error}:
+                    said = Said(said.text, said.session, error=str(error))
+                case {"sessionID": str(session)}:
+                    said = Said(said.text, session, said.error)
+        return said

@@ -1,0 +1,66 @@
+"""`pi`: the Pi coding agent. It exits well even when its model fails, so its events must be read."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+
+SETTINGS = {"retry": {"enabled": False, "provider": {"maxRetries": 0, "timeoutMs": 3_600_000}}}
+
+
+class Pi(CliAgent):
+    """Pi's print mode."""
+
+    kind: Literal["pi"] = "pi"
+    traits: ClassVar[Traits] = Traits(
+        dialect="chat",
+        skills=".agents/skills",
+        memory=".pi/agent/AGENTS.md",
+        system=True,
+        images=True,
+        transcripts=".pi/agent/sessions",
+    )
+
+    def home(self, launch: Launch) -> Mapping[str, str]:
+        model = {
+            "id": launch.endpoint.model,
+            "name": launch.endpoint.model,
+            "reasoning": False,
+            "input": ["text", "image"],
+            "contextWindow": 200_000,
+            "maxTokens": 32_000,
+            "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
+        }
+        url = f"{launch.endpoint.url}/v1"
+        provider = {"baseUrl": url, "api": "openai-completions", "apiKey": "MODEL_KEY", "models": [model]}
+        return {
+            ".pi/agent/models.json": json.dumps({"providers": {"local": provider}}, indent=1),
+            ".pi/agent/settings.json": json.dumps(SETTINGS),
+        }
+
+    def start(self, launch: Launch) -> Start:
+        argv = [*launch.command, "--provider", "local", "--model", launch.endpoint.model, "--mode", "json", "-p"]
+        if launch.resumed:
+            argv += ["--session", launch.resumed]
+        if launch.system:
+            argv += ["--append-system-prompt", launch.system]
+        argv += [f"@{image.path}" for image in launch.images]
+        env = {"MODEL_KEY": launch.endpoint.key, "PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
+        return Start(tuple(argv), env, stdin=launch.instruction)
+
+    def said(self, output: Output) -> Said:
+        said = Said()
+        for event in output.events():
+            match event:
+                case {"type": "session", "id": str(session)}:
+                    said = Said(session=session)
+                case {"type": "message_end", "message": {"role": "assistant"} as message}:
+                    failed = message.get("stopReason") == "error"
+                    error = str(message.get("errorMessage") or "an error") if failed else None
+                    said = Said(_text(message), said.session, error)
+        return said
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    return "".join(part["text"] for part in message.get("content", ()) if part.get("type") == "text")

@@ -1,0 +1,67 @@
+"""`qwen`: Qwen Code. It reports errors of the model as if they were its answer."""
+
+import json
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+
+SETTINGS = {
+    "$version": 4,
+    "general": {"enableAutoUpdate": False},
+    "privacy": {"usageStatisticsEnabled": False},
+    "telemetry": {"enabled": False},
+    "memory": {"enableManagedAutoMemory": False},
+    "model": {"generationConfig": {"maxRetries": 0, "timeout": 3_600_000, "modalities": {"image": True}}},
+}
+ERROR = "[API Error: "
+
+
+class Qwen(CliAgent):
+    """Qwen Code without a terminal."""
+
+    kind: Literal["qwen"] = "qwen"
+    traits: ClassVar[Traits] = Traits(
+        dialect="chat",
+        skills=".agents/skills",
+        memory=".qwen/QWEN.md",
+        system=True,
+        images=True,
+        schema=True,
+        subagents=True,
+        transcripts=".qwen/projects",
+    )
+
+    def home(self, launch: Launch) -> Mapping[str, str]:  # noqa: ARG002 - always the same
+        return {".qwen/settings.json": json.dumps(SETTINGS, indent=1)}
+
+    def start(self, launch: Launch) -> Start:
+        argv = [*launch.command, "--yolo", "--auth-type", "openai", "-o", "stream-json"]
+        argv += ["--resume", launch.resumed] if launch.resumed else ["--session-id", launch.session]
+        if launch.system:
+            argv += ["--append-system-prompt", launch.system]
+        if launch.schema is not None:
+            argv += ["--json-schema", json.dumps(launch.schema)]
+        images = "".join(f"@{image.path}\n" for image in launch.images)
+        return Start(
+            tuple(argv),
+            {
+                "OPENAI_BASE_URL": f"{launch.endpoint.url}/v1",
+                "OPENAI_API_KEY": launch.endpoint.key,
+                "OPENAI_MODEL": launch.endpoint.model,
+            },
+            stdin=images + launch.instruction,
+        )
+
+    def said(self, output: Output) -> Said:
+        for event in reversed([*output.events()]):
+            if event.get("type") == "result":
+                text = str(event.get("result") or "")
+                failed = bool(event.get("is_error")) or text.startswith(ERROR)
+                return Said(
+                    text="" if failed else text,
+                    session=event.get("session_id"),
+                    error=text or "an error" if failed else None,
+                    answer=event.get("structured_result"),
+                )
+        return Said()
