@@ -11,9 +11,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from whet.agents import Agent, AgentReport, Assignment, Endpoint, Stop
+from whet.agents.sightings import SkillSightings
+from whet.agents.tools import LoggedUse, offer_tools
 from whet.box import Box, Sandbox, SandboxError
 from whet.errors import UserError
-from whet.exchange import CallError, Recorder, Usage
+from whet.exchange import CallError, Exchange, Recorder, Usage
 from whet.gateway import RETRIED, Gateway, Limits, Model, Session
 from whet.gateway.prices import cost, price_for
 from whet.redact import Redactor
@@ -21,6 +23,7 @@ from whet.scoring import Cause, Score, Work, combine, judges_of
 from whet.skill import Skill
 from whet.tasks import Limits as TaskLimits
 from whet.tasks import Task, resolve_env
+from whet.workspace import Change, changes
 
 GATEWAY_LIMITS = {"turns", "input_tokens", "output_tokens", "total_tokens", "cost", "idle_sec", "concurrency"}
 """The limits of a task that the gateway holds a rollout to."""
@@ -72,6 +75,17 @@ class Spending(BaseModel):
     """Dollars; None when the model's price or a call's tokens are not known."""
 
 
+class SkillSeen(BaseModel):
+    """What the calls to the model tell of a skill. None where its text has no words that could be looked for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    shown: bool | None
+    """The agent's prompts named it."""
+    read: bool | None
+    """Its text was before the model."""
+
+
 class Result(BaseModel):
     """What came of an attempt. A failure is a result too: a missing score with its cause."""
 
@@ -82,6 +96,11 @@ class Result(BaseModel):
     report: AgentReport | None = None
     limit: str | None = None
     """The limit that ended the agent's work, and what was used of it."""
+    skill: SkillSeen | None = None
+    changes: tuple[Change, ...] = ()
+    """What is not as it was in the working directory when the agent began."""
+    tool_uses: tuple[LoggedUse, ...] = ()
+    """The calls of the task's own tools, as the host answered them."""
     spending: Spending = Spending()
     flags: tuple[str, ...] = ()
     seconds: dict[str, float] = Field(default_factory=dict)
@@ -99,6 +118,9 @@ class _Progress:
     judgements: dict[str, Score] = field(default_factory=dict)
     report: AgentReport | None = None
     session: Session | None = None
+    sightings: SkillSightings | None = None
+    changes: tuple[Change, ...] = ()
+    tool_uses: list[LoggedUse] = field(default_factory=list)
     flags: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -129,6 +151,9 @@ async def attempt(rollout: Rollout, workshop: Workshop, record: Recorder) -> Res
         judgements=progress.judgements,
         report=progress.report,
         limit=str(ended_by) if progress.session and (ended_by := progress.session.ended_by) else None,
+        skill=SkillSeen(shown=seen.shown, read=seen.read) if (seen := progress.sightings) else None,
+        changes=progress.changes,
+        tool_uses=tuple(progress.tool_uses),
         spending=spending_of(progress.session, rollout.model),
         flags=progress.flags,
         seconds=progress.seconds,
@@ -143,9 +168,14 @@ async def _attempt(rollout: Rollout, workshop: Workshop, record: Recorder, progr
     verify_env = {**env, **resolve_env(task.verify_env, workshop.host_env, where)}
     async with workshop.sandbox.open(task.limits, task.workdir) as box:
         with progress.phase("setup"):
-            await prepare(box, task, rollout.skill, env)
+            await prepare(box, task, env)
+            await offer_tools(box, task, env, progress.tool_uses)
+            before = await box.snapshot()
         limits = Limits(**{"idle_sec": workshop.idle_sec, **_given(task.limits, GATEWAY_LIMITS)})
         model = replace(rollout.model, allow=frozenset(task.allow))
+        if rollout.skill is not None:
+            progress.sightings = SkillSightings(rollout.skill)
+            record = looked_at(progress.sightings, record)
         progress.session = session = workshop.gateway.open_session(rollout.id, model, record, limits, rollout.sample)
         try:
             with progress.phase("agent"):
@@ -155,30 +185,30 @@ async def _attempt(rollout: Rollout, workshop: Workshop, record: Recorder, progr
                 report = await run_within_limits(rollout.agent, assignment, session)
         finally:
             await session.close()
-        progress.report = report.model_copy(update={"stop": Stop.LIMIT}) if session.ended_by else report
+        stop = stop_reason(report, session, rollout.agent)
+        progress.report = report = report.model_copy(update={"stop": stop})
         planted = await box.seal()
+        progress.changes = await asyncio.to_thread(changes, before, await box.snapshot())
         if planted:
             progress.flags = (PLANTED_REWARD,)
-        failure = machinery_failure(progress.report, session)
+        failure = machinery_failure(report, session)
         if failure is not None:
             return failure
         with progress.phase("judge"):
-            work = Work(task, box, progress.report.text, verify_env)
+            work = Work(task, box, report.text, verify_env)
             for judge in judges_of(task):
                 progress.judgements[judge.name] = await judge.judge(work)
         return combine(progress.judgements)
 
 
-async def prepare(box: Box, task: Task, skill: Skill | None, env: Mapping[str, str]) -> None:
-    """Put into the box what the agent starts with: files, attachments, the skill; then run the task's set-up."""
+async def prepare(box: Box, task: Task, env: Mapping[str, str]) -> None:
+    """Put into the box what the agent starts with: files and attachments; then run the task's set-up."""
     if task.workspace is not None:
         await box.upload(task.workspace, box.workdir)
     for name, content in task.files.items():
         await box.write_file(name, content.encode() if isinstance(content, str) else content)
     for attachment in task.attachments:
         await box.write_file(f"attachments/{attachment.name}", attachment.read_bytes())
-    if skill is not None:
-        await box.upload(skill.folder, f"{box.home}/.agents/skills/{skill.name}")
     deadline = time.monotonic() + task.limits.setup_sec
     for command in task.setup:
         left = max(0.001, deadline - time.monotonic())
@@ -192,7 +222,7 @@ async def run_within_limits(agent: Agent, assignment: Assignment, session: Sessi
     """Run an agent to its end, or until the session says that it must end."""
     started = time.monotonic()
     running = asyncio.ensure_future(agent.run(assignment))
-    over = asyncio.ensure_future(session.over())
+    over = asyncio.ensure_future(session.over(assignment.box.has_started_since))
     try:
         await asyncio.wait([running, over], return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
@@ -220,10 +250,33 @@ def machinery_failure(report: AgentReport, session: Session) -> Score | None:
     if _model_failed(session):
         status = f" {session.last_status}" if session.last_error is CallError.STATUS else ""
         return Score.missing(Cause.MODEL, f"the last model call failed: {session.last_error}{status}")
-    if report.stop is Stop.CRASHED and session.calls == 0:
-        last_words = report.stderr.strip()[-500:] or f"exit code {report.exit_code}"
-        return Score.missing(Cause.AGENT, f"the agent failed before its first model call: {last_words}")
+    if session.calls == 0 and report.stop in {Stop.CRASHED, Stop.NO_MODEL_CALL}:
+        last_words = report.error or report.stderr.strip()[-500:] or f"exit code {report.exit_code}"
+        return Score.missing(Cause.AGENT, f"the agent ended before its first model call: {last_words}")
+    if report.stop is Stop.FAILED:
+        return Score.missing(Cause.AGENT, f"the agent answered with an error of its own: {report.error}")
     return None
+
+
+def stop_reason(report: AgentReport, session: Session, agent: Agent) -> Stop:
+    """Why the agent's part ended: what the gateway knows goes before what its program says."""
+    if session.ended_by is not None:
+        return Stop.IDLE if session.ended_by.limit == "idle_sec" else Stop.LIMIT
+    if session.auth_failed:
+        return Stop.AUTH
+    if agent.needs_model and session.calls == 0 and report.stop is not Stop.TIMEOUT:
+        return Stop.NO_MODEL_CALL
+    return report.stop
+
+
+def looked_at(sightings: SkillSightings, record: Recorder) -> Recorder:
+    """A recorder that looks for the skill in what it records."""
+
+    async def look_and_record(exchange: Exchange) -> None:
+        sightings.look(exchange.request)
+        await record(exchange)
+
+    return look_and_record
 
 
 def _model_failed(session: Session) -> bool:
@@ -244,6 +297,8 @@ def _redacted(value: Any, redactor: Redactor) -> Any:
     match value:
         case str():
             return redactor.text(value)
+        case bytes():
+            return redactor.bytes(value)
         case dict():
             return {key: _redacted(item, redactor) for key, item in value.items()}
         case list() | tuple():

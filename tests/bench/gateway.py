@@ -2,8 +2,7 @@
 
 Each server is a process; those under test have one core, the load and the model have the others. An environment that
 has verifiers or litellm is named by its interpreter in BENCH_VERIFIERS_PYTHON or BENCH_LITELLM_PYTHON; then their
-servers are measured too. `make bench-gateway` runs it; arguments are names of cases to choose. With WHET_DEBUG=1, whet
-tells where its event loop was blocked.
+servers are measured too. `make bench-gateway` runs it; arguments are names of cases to choose.
 """
 
 import asyncio

@@ -101,13 +101,13 @@ class Aim:
 
 def aims_table(aims: list[Aim], results: Results) -> Table:
     """Which aims hold."""
-    table = _table("aims", "at most", "whet", "relay", "")
+    table = _table("aims", "at most", "whet", "relay", "holds")
     for aim in aims:
         by_server = results.get(aim.case, {})
         if "whet" in by_server:
             whet, relay = (aim.measured(by_server, server) for server in ("whet", "relay"))
-            verdict = "held" if whet <= aim.limit else "MISSED"
-            table.add_row(aim.case.name, aim.what, f"{aim.limit:g}", f"{whet:.2f}", f"{relay:.2f}", verdict)
+            holds = "yes" if whet <= aim.limit else "NO"
+            table.add_row(aim.case.name, aim.what, f"{aim.limit:g}", f"{whet:.2f}", f"{relay:.2f}", holds)
     return table
 
 

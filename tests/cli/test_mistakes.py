@@ -46,10 +46,19 @@ MISTAKES: dict[str, tuple[Mapping[str, str], str, str]] = {
         f"run t.jsonl {NOP}",
         r"t\.jsonl:1: variable 'TOKEN' is '\$\{WHET_TEST_NOT_SET\}', but WHET_TEST_NOT_SET is not set; .*",
     ),
-    "tools": (
-        {"t.jsonl": GOOD.replace("{", '{"tools": [{"name": "ask", "answer": "42"}], ', 1)},
+    "a tool that is named twice": (
+        {
+            "t.jsonl": GOOD.replace(
+                "{", '{"tools": [{"name": "ask", "answer": "1"}, {"name": "ask", "answer": "2"}], ', 1
+            )
+        },
         f"run t.jsonl {NOP}",
-        r"t\.jsonl:1: not supported: 'tools' that the task puts into the box",
+        r"t\.jsonl:1: key 'tools' .*names one tool twice; expected a different name for each",
+    ),
+    "an agent that is not installed": (
+        {"t.jsonl": GOOD, "whet.toml": '[agents.old]\nkind = "codex"\nversion = "0.0.1"\n'},
+        "run t.jsonl --agent old --model scripted:script.toml",
+        r"agent 'codex' is not installed; install it: whet agents install codex --version 0\.0\.1",
     ),
     "a task that needs an image": (
         {**HARBOR, "task/environment/Dockerfile": "FROM scratch\n"},
@@ -134,7 +143,7 @@ MISTAKES: dict[str, tuple[Mapping[str, str], str, str]] = {
     "a skill that is not there": (
         {"t.jsonl": GOOD},
         f"run t.jsonl {NOP} --skill skills/none-such",
-        r"skills/none-such: not a skill folder; expected a file SKILL\.md in it",
+        r"skills/none-such: not a skill folder; expected a file SKILL\.md in it, or a Markdown file",
     ),
     "the same skill twice": (
         {"t.jsonl": GOOD, "skill/SKILL.md": "Take care.\n"},

@@ -111,7 +111,7 @@ async def test_a_model_that_recovers_costs_nothing_but_time() -> None:
     [("exit 3", "exit code 3"), ("echo no config >&2; exit 1", "no config"), ("kill -11 $$", "exit code 139")],
 )
 async def test_an_agent_that_crashes_before_its_first_call_gives_no_score(script: str, words: str) -> None:
-    assert_missing(await attempted(WRITE, shell(script)), Cause.AGENT, "failed before its first model call", words)
+    assert_missing(await attempted(WRITE, shell(script)), Cause.AGENT, "ended before its first model call", words)
 
 
 async def test_an_agent_that_does_nothing_and_ends_well_has_failed() -> None:
@@ -253,7 +253,7 @@ async def test_an_agent_that_makes_no_call_for_too_long_is_ended_and_judged() ->
     done = await attempted(task, shell("echo right > answer.txt; echo working; sleep 30.25"))
     assert done.score == 1
     assert done.result.report is not None
-    assert (done.result.report.stop, done.result.report.stdout) == (Stop.LIMIT, "working\n")
+    assert (done.result.report.stop, done.result.report.stdout) == (Stop.IDLE, "working\n")
     assert (done.result.limit or "").startswith("idle time: 0.")
     assert processes_with("sleep 30.25") == []
 

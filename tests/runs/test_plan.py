@@ -12,7 +12,7 @@ from whet.gateway import Model
 from whet.runs.plan import Plan, check_tasks, rollout_id
 from whet.sandbox import sandbox_named
 from whet.skill import Skill
-from whet.tasks import Task, Tool
+from whet.tasks import Task
 
 
 def model(name: str) -> Model:
@@ -84,7 +84,6 @@ NOT_SET = "here: variable 'A' is '${B}', but B is not set; expected B in the env
     [
         ({"answer": None}, "here: nothing to judge by; expected tests, 'verify' or 'answer'"),
         ({"unsupported": "multi-step tasks"}, "here: not supported: multi-step tasks"),
-        ({"tools": [Tool(name="ask", answer="42")]}, "here: not supported: 'tools' that the task puts into the box"),
         ({"needs_image": "image 'x'"}, "here: needs image 'x'; sandbox 'local' has no images, a container has"),
         (
             {"tests": Path("tests")},

@@ -78,7 +78,7 @@ class Meter:
         self._limits: dict[str, float] = {name: limit for name, limit in by_name if limit is not None}
         self._turns, self._usage, self._cost = before.turns, before.usage, before.cost
         self._under_way = 0
-        self._began = self._last = time.monotonic()
+        self._began = self._last = self._last_call = time.monotonic()
         at_once = self._limits.pop("concurrency", None)
         self._times = {name: limit for name, limit in self._limits.items() if name.endswith("_sec")}
         self.room = None if at_once is None else asyncio.Semaphore(int(at_once))
@@ -97,6 +97,14 @@ class Meter:
         used = self._used()
         return min((limit - used[name] for name, limit in self._times.items()), default=None)
 
+    def seconds_since_call(self) -> float:
+        """Seconds since a call was under way, or since the beginning."""
+        return 0.0 if self._under_way else time.monotonic() - self._last_call
+
+    def not_idle(self) -> None:
+        """Something is done, though no call is under way."""
+        self._last = time.monotonic()
+
     def admit(self) -> None:
         """Count a call in."""
         self._turns += 1
@@ -105,7 +113,7 @@ class Meter:
     def settle(self, usage: Usage | None, cost: float | None) -> None:
         """Count what an admitted call cost."""
         self._under_way -= 1
-        self._last = time.monotonic()
+        self._last = self._last_call = time.monotonic()
         if usage is not None:
             self._usage += usage
         self._cost += cost or 0.0

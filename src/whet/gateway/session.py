@@ -5,6 +5,7 @@ import logging
 import socket
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import urlsplit
@@ -155,14 +156,20 @@ class Session:
         """How many calls are under way."""
         return len(self._under_way)
 
-    async def over(self) -> None:
-        """Return when the agent must be ended: its time is over, or it does not end although it is answered no more."""
+    async def over(self, works: Callable[[float], bool] = lambda _: False) -> None:
+        """Return when the agent must be ended: its time is over, or it does not end although it is answered no more.
+
+        An agent is not idle that `works`: that runs something which it started since its last call, so many seconds ago.
+        """
         while self.ended_by is None:
             left = [seconds for meter in self._meters if (seconds := meter.seconds_left()) is not None]
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(left, default=None)):
                     await self._limit_reached.wait()
                     await asyncio.sleep(LAST_WORDS_SEC)
+            own = self._meters[0]
+            if works(own.seconds_since_call()):
+                own.not_idle()
             for meter in self._meters:
                 self._end_with(meter, meter.out_of_time())
 

@@ -15,9 +15,6 @@ from whet.growing import Growing, layout
 REMEMBERED = 64 << 20
 """Bytes of requests that are kept in memory, so that what follows on them is cut and hashed without them."""
 
-RECENT_BLOBS = 4096
-LOOKED_UP = 16
-"""Hashes that are looked for at once."""
 UNCOMPRESSED = 256
 """Fewer bytes than this are not worth compressing."""
 
@@ -52,8 +49,6 @@ class Blobs:
         self._compressor = zstandard.ZstdCompressor(level=3)
         self._decompressor = zstandard.ZstdDecompressor()
         self._growing = Growing[_Stored](REMEMBERED)
-        self._recent: dict[bytes, int] = {}
-        """Blobs by their hash: the same tools come with every request."""
 
     def packed(self, data: bytes) -> bytes:
         """Bytes that are kept in the row that they belong to: in short, as they are behind a zero."""
@@ -66,15 +61,11 @@ class Blobs:
     def put_blob(self, data: bytes) -> int:
         """Store bytes, unless they are there already; their id."""
         digest = _hash(data).digest()
-        blob = self._recent.get(digest)
-        if blob is None:
-            known = self._db.execute("SELECT id FROM blob WHERE hash = ?", (digest,)).fetchone()
-            insert = "INSERT INTO blob (hash, data) VALUES (?, ?)"
-            blob = int(known[0]) if known else self._insert(insert, digest, self._compressor.compress(data))
-            if len(self._recent) >= RECENT_BLOBS:
-                self._recent.clear()
-            self._recent[digest] = blob
-        return blob
+        known = self._db.execute("SELECT id FROM blob WHERE hash = ?", (digest,)).fetchone()
+        if known:
+            return int(known[0])
+        compressed = self._compressor.compress(data)
+        return self._insert("INSERT INTO blob (hash, data) VALUES (?, ?)", digest, compressed)
 
     def get_blob(self, blob: int) -> bytes:
         """The bytes with this id."""
@@ -106,7 +97,6 @@ class Blobs:
     def forget(self) -> None:
         """What was written last may have been undone."""
         self._growing.forget()
-        self._recent.clear()
 
     def _put_pieces(self, pieces: list[bytes], node: int | None, running: "hashlib.blake2b") -> list[_Stored]:
         """Store pieces that follow on a piece. Of those that were there already, only the last is told."""
@@ -142,17 +132,11 @@ class Blobs:
         return {node: b"".join(data[blob] for blob in _path(pieces, node)) for node in nodes}
 
     def _longest_known(self, prefixes: list[bytes]) -> tuple[int, int | None]:
-        # From the end: a growing conversation shares all but its last few pieces, so one lookup finds the place.
-        for end in range(len(prefixes), 0, -LOOKED_UP):
-            some = prefixes[max(0, end - LOOKED_UP) : end]
-            found = self._db.execute(
-                f"SELECT prefix, id FROM piece WHERE prefix IN ({', '.join('?' * len(some))})",  # noqa: S608 - marks
-                some,
-            )
-            nodes = {prefix: int(node) for prefix, node in found}
-            if nodes:
-                last = max(count for count, prefix in enumerate(prefixes[:end]) if prefix in nodes)
-                return last + 1, nodes[prefixes[last]]
+        # From the end: a growing conversation shares all but its last few pieces, so a few lookups find the place.
+        for count in range(len(prefixes), 0, -1):
+            row = self._db.execute("SELECT id FROM piece WHERE prefix = ?", (prefixes[count - 1],)).fetchone()
+            if row:
+                return count, int(row[0])
         return 0, None
 
     def _insert(self, sql: str, *values: object) -> int:

@@ -64,8 +64,6 @@ def check_tasks(tasks: Sequence[Task], sandbox: Sandbox, env: Mapping[str, str])
             resolve_env(variables, env, task.origin)
         if task.unsupported is not None:
             raise UserError(f"{task.origin}: not supported: {task.unsupported}")
-        if task.tools:
-            raise UserError(f"{task.origin}: not supported: 'tools' that the task puts into the box")
         if task.needs_image is not None:
             raise UserError(
                 f"{task.origin}: needs {task.needs_image}; sandbox '{sandbox.name}' has no images, a container has"

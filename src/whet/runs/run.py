@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import whet
-from whet.agents import AnyAgent, agent_named
+from whet.agents import AnyAgent, agent_named, check_agent
 from whet.errors import UserError
 from whet.gateway import Gateway, Limits, Model
 from whet.gateway.prices import price_for
@@ -64,6 +64,8 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
     sandbox = sandbox_named(request.sandbox)
     check_tasks(tasks, sandbox, env)
     agents = {name: agent_named(name, config.agents) for name in request.agents}
+    for agent in agents.values():
+        check_agent(agent)
     skills = _read_skills(request)
     model_configs = {name: model_config(name, config) for name in request.models}
     use = cache_use(request.cache)

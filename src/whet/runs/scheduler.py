@@ -151,7 +151,9 @@ def _store_result(store: Store, attempt: int, result: Result, ended: float) -> N
         # Logs are large and rarely read; results are small and read all at once.
         store.add_log(attempt, "agent stdout", report.stdout.encode())
         store.add_log(attempt, "agent stderr", report.stderr.encode())
-    body = result.model_dump_json(exclude={"report": {"stdout", "stderr"}}).encode()
+        for name, data in report.transcript.items():
+            store.add_log(attempt, f"transcript {name}", data)
+    body = result.model_dump_json(exclude={"report": {"stdout", "stderr", "transcript"}}).encode()
     # Only a measured score is final: what is missing is tried again when the run is resumed.
     final = score.value is not None
     store.finish_attempt(attempt, body, value=score.value, cause=score.cause, final=final, ended=ended)
