@@ -159,7 +159,7 @@ class Session:
     async def over(self, works: Callable[[float], bool] = lambda _: False) -> None:
         """Return when the agent must be ended: its time is over, or it does not end although it is answered no more.
 
-        An agent is not idle that `works`: that runs something which it started since its last call, so many seconds ago.
+        An agent is not idle that `works`: that runs something which it started since its last call, these seconds ago.
         """
         while self.ended_by is None:
             left = [seconds for meter in self._meters if (seconds := meter.seconds_left()) is not None]

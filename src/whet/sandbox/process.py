@@ -154,7 +154,7 @@ class TreeProcess:
         await asyncio.shield(self._finish)
 
     def has_started_since(self, seconds: float) -> bool:
-        """Whether it runs something that it started in the last seconds. What starts with the command does not count."""
+        """Whether it runs something that it started in the last seconds. Not what begins with the command."""
         is_old = time.monotonic() - self._started > seconds
         return is_old and not self._finish.done() and any(age <= seconds for age in ages_below(self._popen.pid))
 
