@@ -4,6 +4,7 @@ Only the standard library is used here, so that servers of other environments ca
 """
 
 import asyncio
+import gc
 import json
 import os
 import re
@@ -27,6 +28,9 @@ Endpoints = dict[str, list[Endpoint]]
 async def stay(endpoints: Endpoints) -> None:
     """Say where the server is; then, for each line that is received, how long the event loop was blocked at most since
     the line before. Returns when nothing more will be received."""
+    # As the stand-alone gateway does, and so for all servers alike.
+    gc.collect()
+    gc.freeze()
     loop = asyncio.get_running_loop()
     longest = 0.0
     schedule = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
