@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+from whet.agents.agent import Endpoint
 from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
 
 MODELS = ("MODEL", "SMALL_FAST_MODEL", *(f"DEFAULT_{tier}_MODEL" for tier in ("OPUS", "SONNET", "HAIKU", "FABLE")))
@@ -31,10 +32,17 @@ class ClaudeCode(CliAgent):
         images=True,
         schema=True,
         subagents=True,
+        settings=(
+            ".claude.json",
+            ".claude/settings.json",
+            ".claude/.credentials.json",
+            ".claude/skills",
+            ".claude/CLAUDE.md",
+        ),
         transcripts=".claude/projects",
     )
 
-    def home(self, launch: Launch) -> Mapping[str, str]:  # noqa: ARG002 - an empty home will do
+    def config(self, launch: Launch) -> Mapping[str, str]:  # noqa: ARG002 - an empty home will do
         return {}
 
     def start(self, launch: Launch) -> Start:
@@ -46,16 +54,10 @@ class ClaudeCode(CliAgent):
             argv += ["--json-schema", json.dumps(launch.schema)]
         if launch.images:
             argv += ["--input-format", "stream-json"]
-        models = {f"ANTHROPIC_{name}": launch.endpoint.model for name in MODELS}
+        argv += launch.args
         return Start(
             tuple(argv),
-            {
-                **QUIET,
-                **models,
-                "CLAUDE_CODE_SUBAGENT_MODEL": launch.endpoint.model,
-                "ANTHROPIC_BASE_URL": launch.endpoint.url,
-                "ANTHROPIC_API_KEY": launch.endpoint.key,
-            },
+            QUIET if launch.endpoint is None else QUIET | _variables(launch.endpoint),
             stdin=_message(launch) if launch.images else launch.instruction,
         )
 
@@ -71,6 +73,15 @@ class ClaudeCode(CliAgent):
                     answer=event.get("structured_output"),
                 )
         return Said()
+
+
+def _variables(endpoint: Endpoint) -> dict[str, str]:
+    return {
+        "ANTHROPIC_BASE_URL": endpoint.url,
+        "ANTHROPIC_API_KEY": endpoint.key,
+        "CLAUDE_CODE_SUBAGENT_MODEL": endpoint.model,
+        **{f"ANTHROPIC_{name}": endpoint.model for name in MODELS},
+    }
 
 
 def _message(launch: Launch) -> str:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -51,6 +51,8 @@ class Traits:
     resumes: bool = True
     """A conversation can go on with a further instruction."""
     subagents: bool = False
+    settings: tuple[str, ...] = ()
+    """Files and folders that hold a user's settings."""
     transcripts: str = ""
     """Folder that holds its own record of a conversation."""
 
@@ -68,9 +70,12 @@ class Launch:
     """Where programs are looked for."""
     home: str
     workdir: str
-    endpoint: Endpoint
+    endpoint: Endpoint | None
+    """None when the program is to call the model that it is set up for itself."""
     session: str
     """A fresh id, for programs that let one choose."""
+    args: tuple[str, ...] = ()
+    """Further arguments that the user wants."""
     instruction: str = ""
     resumed: str | None = None
     """The conversation to go on with."""
@@ -135,6 +140,8 @@ class CliAgent(BaseModel, ABC):
     skill_at: SkillAt = "native"
     """Where a skill goes: to the place where the program looks for skills, into its system prompt, or in front of
     the instruction."""
+    home: Literal["fresh", "own"] = "fresh"
+    """Whether it starts without any settings, or with a copy of the user's own: logins, skills, MCP servers."""
     reminders: int = Field(default=1, ge=0)
     """How often a program that ends without an answer is asked for one."""
 
@@ -143,8 +150,8 @@ class CliAgent(BaseModel, ABC):
     """A file of the home that the program writes and that `said` reads."""
 
     @abstractmethod
-    def home(self, launch: Launch) -> Mapping[str, str]:
-        """The files of a fresh home, by their path in it."""
+    def config(self, launch: Launch) -> Mapping[str, str]:
+        """The files that it needs in its home, by their path in it."""
 
     @abstractmethod
     def start(self, launch: Launch) -> Start:
@@ -174,7 +181,7 @@ class CliAgent(BaseModel, ABC):
         deadline = time.monotonic() + assignment.task.limits.agent_sec
         launch, delivered = await self._lay_out(assignment)
         due = [*self._instructions(assignment, delivered)]
-        config = self.home(replace(launch, instruction=due[0]))
+        config = self.config(replace(launch, instruction=due[0]))
         for path, text in config.items():
             await assignment.box.write_file(f"{launch.home}/{path}", text.encode())
         starts: list[Started] = []
@@ -210,8 +217,14 @@ class CliAgent(BaseModel, ABC):
     async def _lay_out(self, assignment: Assignment) -> tuple[Launch, Delivered | None]:
         """Show the program to the box, put the skill and the attachments in their places."""
         box, task = assignment.box, assignment.task
+        if task.followups and not self.traits.resumes:
+            raise UserError(
+                f"{task.origin or task.id}: key 'followups': agent '{self.kind}' cannot go on with a conversation"
+            )
         found = await asyncio.to_thread(program, self.package, self.version)
         folder = await box.show(found.folder, self.kind)
+        if self.home == "own":
+            await self._copy_settings(box)
         delivered = await self._deliver(assignment)
         images, files = attachments(task, box.workdir, images=self.traits.images)
         if files:
@@ -225,11 +238,21 @@ class CliAgent(BaseModel, ABC):
             workdir=box.workdir,
             endpoint=assignment.endpoint,
             session=str(uuid.uuid4()),
+            args=self.args,
             images=images,
             schema=task.answer_schema if self.traits.schema else None,
             system=assignment.skill.text if assignment.skill and delivered and delivered.way == "system" else "",
         )
         return launch, delivered
+
+    async def _copy_settings(self, box: Box) -> None:
+        """Give the program a copy of the user's own settings. What it writes stays in the box."""
+        own = Path.home()
+        for name in self.traits.settings:
+            if (own / name).is_file():
+                await box.write_file(f"{box.home}/{name}", (own / name).read_bytes(), mode=0o600)
+            elif (own / name).is_dir():
+                await box.upload(own / name, f"{box.home}/{name}")
 
     async def _deliver(self, assignment: Assignment) -> Delivered | None:
         box, skill, traits = assignment.box, assignment.skill, self.traits
@@ -255,7 +278,7 @@ class CliAgent(BaseModel, ABC):
 
     async def _exec(self, assignment: Assignment, start: Start, seconds: float) -> Finished:
         return await assignment.box.exec(
-            [*start.argv, *self.args],
+            start.argv,
             env={**assignment.env, **start.env, **self.env},
             stdin=start.stdin.encode(),
             timeout=max(0.001, seconds),

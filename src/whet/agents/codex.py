@@ -49,14 +49,17 @@ class Codex(CliAgent):
         images=True,
         schema=True,
         subagents=True,
+        settings=(".codex/config.toml", ".codex/auth.json", ".codex/AGENTS.md", ".agents/skills"),
         transcripts=".codex/sessions",
     )
 
-    def home(self, launch: Launch) -> Mapping[str, str]:
-        # JSON's strings are TOML's as well.
-        url, model = json.dumps(f"{launch.endpoint.url}/v1"), json.dumps(launch.endpoint.model)
-        files = {".codex/config.toml": CONFIG.format(model=model, url=url)}
-        return files | ({SCHEMA: json.dumps(launch.schema)} if launch.schema is not None else {})
+    def config(self, launch: Launch) -> Mapping[str, str]:
+        files = {} if launch.schema is None else {SCHEMA: json.dumps(launch.schema)}
+        if launch.endpoint is not None:
+            # JSON's strings are TOML's as well.
+            url, model = json.dumps(f"{launch.endpoint.url}/v1"), json.dumps(launch.endpoint.model)
+            files[".codex/config.toml"] = CONFIG.format(model=model, url=url)
+        return files
 
     def start(self, launch: Launch) -> Start:
         argv = [*launch.command, "exec"]
@@ -67,7 +70,8 @@ class Codex(CliAgent):
             argv += ["--output-schema", f"{launch.home}/{SCHEMA}"]
         for image in launch.images:
             argv += ["--image", image.path]
-        return Start((*argv, "--", "-"), {"MODEL_KEY": launch.endpoint.key}, stdin=launch.instruction)
+        env = {"MODEL_KEY": launch.endpoint.key} if launch.endpoint else {}
+        return Start((*argv, *launch.args, "--", "-"), env, stdin=launch.instruction)
 
     def said(self, output: Output) -> Said:
         text, session, error = "", None, None

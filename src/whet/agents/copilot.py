@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+from whet.agents.packages import CACHE
 
 
 class Copilot(CliAgent):
@@ -16,10 +17,16 @@ class Copilot(CliAgent):
         memory=".copilot/copilot-instructions.md",
         images=True,
         subagents=True,
+        settings=(
+            ".copilot/config.json",
+            ".copilot/mcp-config.json",
+            ".copilot/copilot-instructions.md",
+            ".agents/skills",
+        ),
         transcripts=".copilot/session-state",
     )
 
-    def home(self, launch: Launch) -> Mapping[str, str]:  # noqa: ARG002 - an empty home will do
+    def config(self, launch: Launch) -> Mapping[str, str]:  # noqa: ARG002 - an empty home will do
         return {}
 
     def start(self, launch: Launch) -> Start:
@@ -27,20 +34,17 @@ class Copilot(CliAgent):
         options = ("--allow-all", "--no-ask-user", "--no-color", "--output-format", "json")
         # The same option begins a conversation and goes on with it.
         session = ("--session-id", launch.resumed or launch.session)
-        return Start(
-            (*launch.command, *session, *options, *attachments),
-            {
+        env = {"COPILOT_AUTO_UPDATE": "false", "COPILOT_CACHE_HOME": f"{launch.folder}/{CACHE}"}
+        if launch.endpoint is not None:
+            env |= {
                 "COPILOT_OFFLINE": "true",
-                "COPILOT_AUTO_UPDATE": "false",
-                "COPILOT_CACHE_HOME": f"{launch.folder}/cache",
                 "COPILOT_PROVIDER_TYPE": "openai",
                 "COPILOT_PROVIDER_WIRE_API": "completions",
                 "COPILOT_PROVIDER_BASE_URL": f"{launch.endpoint.url}/v1",
                 "COPILOT_PROVIDER_API_KEY": launch.endpoint.key,
                 "COPILOT_MODEL": launch.endpoint.model,
-            },
-            stdin=launch.instruction,
-        )
+            }
+        return Start((*launch.command, *session, *options, *launch.args, *attachments), env, stdin=launch.instruction)
 
     def said(self, output: Output) -> Said:
         text, session, error = "", None, None

@@ -24,24 +24,22 @@ class Gemini(CliAgent):
         memory=".gemini/GEMINI.md",
         images=True,
         subagents=True,
+        settings=(".gemini/settings.json", ".gemini/oauth_creds.json", ".gemini/GEMINI.md", ".agents/skills"),
         transcripts=".gemini/tmp",
     )
 
-    def home(self, launch: Launch) -> Mapping[str, str]:  # noqa: ARG002 - always the same
-        return {".gemini/settings.json": json.dumps(SETTINGS, indent=1)}
+    def config(self, launch: Launch) -> Mapping[str, str]:
+        return {".gemini/settings.json": json.dumps(SETTINGS, indent=1)} if launch.endpoint else {}
 
     def start(self, launch: Launch) -> Start:
         session = ("--resume", launch.resumed) if launch.resumed else ("--session-id", launch.session)
         images = "".join(f"@{image.path}\n" for image in launch.images)
-        return Start(
-            (*launch.command, *session, "--yolo", "-m", launch.endpoint.model, "-o", "stream-json"),
-            {
-                "GOOGLE_GEMINI_BASE_URL": launch.endpoint.url,
-                "GEMINI_API_KEY": launch.endpoint.key,
-                "GEMINI_CLI_TRUST_WORKSPACE": "true",
-            },
-            stdin=images + launch.instruction,
-        )
+        argv, env = [*launch.command, *session, "--yolo", "-o", "stream-json"], {"GEMINI_CLI_TRUST_WORKSPACE": "true"}
+        if launch.endpoint is not None:
+            # Without a model's name it asks a model which one to take.
+            argv += ["-m", launch.endpoint.model]
+            env |= {"GOOGLE_GEMINI_BASE_URL": launch.endpoint.url, "GEMINI_API_KEY": launch.endpoint.key}
+        return Start((*argv, *launch.args), env, stdin=images + launch.instruction)
 
     def said(self, output: Output) -> Said:
         text, session, error = "", None, None

@@ -14,10 +14,12 @@ class MiniSweAgent(CliAgent):
     """mini-swe-agent's `mini`."""
 
     kind: Literal["mini-swe-agent"] = "mini-swe-agent"
-    traits: ClassVar[Traits] = Traits(dialect="chat", resumes=False, transcripts=".mini")
+    traits: ClassVar[Traits] = Traits(
+        dialect="chat", resumes=False, settings=(".config/mini-swe-agent",), transcripts=".mini"
+    )
     answer_file: ClassVar[str | None] = RECORD
 
-    def home(self, launch: Launch) -> Mapping[str, str]:
+    def config(self, launch: Launch) -> Mapping[str, str]:
         # As an argument, a task could be no longer than 128 kB, and everybody could see it.
         return {TASK: json.dumps({"run": {"task": launch.instruction}})}
 
@@ -26,19 +28,18 @@ class MiniSweAgent(CliAgent):
         config = [
             part for name in ("mini.yaml", f"{launch.home}/{TASK}", "environment.timeout=600") for part in ("-c", name)
         ]
-        options = ("-y", "--exit-immediately", "--cost-limit", "0", *config, "-o", record)
-        return Start(
-            (*launch.command, *options, "-m", f"openai/{launch.endpoint.model}"),
-            {
-                "OPENAI_API_BASE": f"{launch.endpoint.url}/v1",
-                "OPENAI_API_KEY": launch.endpoint.key,
-                "MSWEA_CONFIGURED": "true",
-                "MSWEA_SILENT_STARTUP": "1",
-                "MSWEA_COST_TRACKING": "ignore_errors",
-                "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "2",
-                "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-            },
-        )
+        argv = [*launch.command, "-y", "--exit-immediately", "--cost-limit", "0", *config, "-o", record]
+        env = {
+            "MSWEA_CONFIGURED": "true",
+            "MSWEA_SILENT_STARTUP": "1",
+            "MSWEA_COST_TRACKING": "ignore_errors",
+            "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "2",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        }
+        if launch.endpoint is not None:
+            argv += ["-m", f"openai/{launch.endpoint.model}"]
+            env |= {"OPENAI_API_BASE": f"{launch.endpoint.url}/v1", "OPENAI_API_KEY": launch.endpoint.key}
+        return Start((*argv, *launch.args), env)
 
     def said(self, output: Output) -> Said:
         try:

@@ -5,6 +5,7 @@ import platform
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
+from whet.agents.agent import Endpoint
 from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
 
 CONFIG = ".config/opencode"
@@ -22,50 +23,29 @@ class OpenCode(CliAgent):
         memory=f"{CONFIG}/AGENTS.md",
         images=True,
         subagents=True,
+        settings=(".config/opencode", ".local/share/opencode/auth.json"),
         transcripts=".local/share/opencode",
     )
 
-    def home(self, launch: Launch) -> Mapping[str, str]:
-        endpoint = launch.endpoint
-        model = {
-            "name": endpoint.model,
-            "attachment": True,
-            "modalities": {"input": ["text", "image"], "output": ["text"]},
-            "limit": {"context": 200_000, "output": 32_000},
-        }
-        config = {
-            "model": f"local/{endpoint.model}",
-            "small_model": f"local/{endpoint.model}",
-            "autoupdate": False,
-            "share": "disabled",
-            "permission": "allow",
-            "provider": {
-                "local": {
-                    "npm": "@ai-sdk/openai-compatible",
-                    "name": "Local",
-                    "options": {"baseURL": f"{endpoint.url}/v1", "apiKey": "{env:MODEL_KEY}", "timeout": 3_600_000},
-                    "models": {endpoint.model: model},
-                }
-            },
-        }
+    def config(self, launch: Launch) -> Mapping[str, str]:
         # It would install this package in the background; where it is listed as installed, it does not.
         plugin = {"dependencies": {"@opencode-ai/plugin": launch.version}}
         lock = {"name": "opencode", "lockfileVersion": 3, "requires": True, "packages": {"": plugin}}
         return {
-            f"{CONFIG}/opencode.json": json.dumps(config, indent=1),
             f"{CONFIG}/package.json": json.dumps(plugin),
             f"{CONFIG}/package-lock.json": json.dumps(lock),
             f"{CONFIG}/node_modules/.keep": "",
+            **({} if launch.endpoint is None else {f"{CONFIG}/opencode.json": _config(launch.endpoint)}),
         }
 
     def start(self, launch: Launch) -> Start:
         resume = ("--session", launch.resumed) if launch.resumed else ("--title", "task")
         files = [part for image in launch.images for part in ("--file", image.path)]
         return Start(
-            (*launch.command, "run", "--format", "json", *resume, "--dir", launch.workdir, *files),
+            (*launch.command, "run", "--format", "json", *resume, "--dir", launch.workdir, *launch.args, *files),
             {
                 "PATH": f"{launch.folder}/{RIPGREP}:{launch.path}",
-                "MODEL_KEY": launch.endpoint.key,
+                "MODEL_KEY": launch.endpoint.key if launch.endpoint else "",
                 "OPENCODE_DISABLE_MODELS_FETCH": "1",
                 "OPENCODE_DISABLE_AUTOUPDATE": "1",
                 "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
@@ -87,3 +67,27 @@ class OpenCode(CliAgent):
                 case {"sessionID": str(session)}:
                     said = Said(said.text, session, said.error)
         return said
+
+
+def _config(endpoint: Endpoint) -> str:
+    model = {
+        "name": endpoint.model,
+        "attachment": True,
+        "modalities": {"input": ["text", "image"], "output": ["text"]},
+        "limit": {"context": 200_000, "output": 32_000},
+    }
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "Local",
+        "options": {"baseURL": f"{endpoint.url}/v1", "apiKey": "{env:MODEL_KEY}", "timeout": 3_600_000},
+        "models": {endpoint.model: model},
+    }
+    config = {
+        "model": f"local/{endpoint.model}",
+        "small_model": f"local/{endpoint.model}",
+        "autoupdate": False,
+        "share": "disabled",
+        "permission": "allow",
+        "provider": {"local": provider},
+    }
+    return json.dumps(config, indent=1)

@@ -19,10 +19,13 @@ class Pi(CliAgent):
         memory=".pi/agent/AGENTS.md",
         system=True,
         images=True,
+        settings=(".pi/agent/models.json", ".pi/agent/settings.json", ".pi/agent/auth.json", ".agents/skills"),
         transcripts=".pi/agent/sessions",
     )
 
-    def home(self, launch: Launch) -> Mapping[str, str]:
+    def config(self, launch: Launch) -> Mapping[str, str]:
+        if launch.endpoint is None:
+            return {}
         model = {
             "id": launch.endpoint.model,
             "name": launch.endpoint.model,
@@ -40,14 +43,16 @@ class Pi(CliAgent):
         }
 
     def start(self, launch: Launch) -> Start:
-        argv = [*launch.command, "--provider", "local", "--model", launch.endpoint.model, "--mode", "json", "-p"]
+        argv, env = [*launch.command, "--mode", "json", "-p"], {"PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
+        if launch.endpoint is not None:
+            argv += ["--provider", "local", "--model", launch.endpoint.model]
+            env["MODEL_KEY"] = launch.endpoint.key
         if launch.resumed:
             argv += ["--session", launch.resumed]
         if launch.system:
             argv += ["--append-system-prompt", launch.system]
-        argv += [f"@{image.path}" for image in launch.images]
-        env = {"MODEL_KEY": launch.endpoint.key, "PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
-        return Start(tuple(argv), env, stdin=launch.instruction)
+        images = [f"@{image.path}" for image in launch.images]
+        return Start((*argv, *launch.args, *images), env, stdin=launch.instruction)
 
     def said(self, output: Output) -> Said:
         said = Said()

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
+from whet.agents.agent import openai_env
 from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
 
 SETTINGS = {
@@ -29,29 +30,25 @@ class Qwen(CliAgent):
         images=True,
         schema=True,
         subagents=True,
+        settings=(".qwen/settings.json", ".qwen/oauth_creds.json", ".qwen/QWEN.md", ".agents/skills"),
         transcripts=".qwen/projects",
     )
 
-    def home(self, launch: Launch) -> Mapping[str, str]:  # noqa: ARG002 - always the same
-        return {".qwen/settings.json": json.dumps(SETTINGS, indent=1)}
+    def config(self, launch: Launch) -> Mapping[str, str]:
+        return {".qwen/settings.json": json.dumps(SETTINGS, indent=1)} if launch.endpoint else {}
 
     def start(self, launch: Launch) -> Start:
-        argv = [*launch.command, "--yolo", "--auth-type", "openai", "-o", "stream-json"]
+        argv, env = [*launch.command, "--yolo", "-o", "stream-json"], {}
+        if launch.endpoint is not None:
+            argv += ["--auth-type", "openai"]
+            env = openai_env(launch.endpoint)
         argv += ["--resume", launch.resumed] if launch.resumed else ["--session-id", launch.session]
         if launch.system:
             argv += ["--append-system-prompt", launch.system]
         if launch.schema is not None:
             argv += ["--json-schema", json.dumps(launch.schema)]
         images = "".join(f"@{image.path}\n" for image in launch.images)
-        return Start(
-            tuple(argv),
-            {
-                "OPENAI_BASE_URL": f"{launch.endpoint.url}/v1",
-                "OPENAI_API_KEY": launch.endpoint.key,
-                "OPENAI_MODEL": launch.endpoint.model,
-            },
-            stdin=images + launch.instruction,
-        )
+        return Start((*argv, *launch.args), env, stdin=images + launch.instruction)
 
     def said(self, output: Output) -> Said:
         for event in reversed([*output.events()]):
