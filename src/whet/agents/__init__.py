@@ -45,6 +45,7 @@ __all__ = [
     "Agent",
     "AgentReport",
     "AnyAgent",
+    "AnyCli",
     "Assignment",
     "CliAgent",
     "Endpoint",

@@ -11,6 +11,7 @@ import typer
 from whet.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
+    from whet.agents import AnyCli
     from whet.agents.packages import Package
 
 INSTALLS_AT_ONCE = 2
@@ -26,7 +27,7 @@ def agents(context: typer.Context) -> None:
     from whet.agents.packages import PACKAGES
     from whet.cli.tables import plain_table, terminal
 
-    table = plain_table("agent", "version", "dialect", "installed", "size")
+    table = plain_table("agent", "version", "dialect", "installed", "size", "works here")
     with ThreadPoolExecutor() as threads:  # a program that is asked for its version takes its time
         for rows in threads.map(_rows, PACKAGES.values()):
             for row in rows:
@@ -52,7 +53,42 @@ def install(
         raise typer.Exit(1)
 
 
-def _rows(package: "Package") -> list[tuple[str, str, str, str, str]]:
+@app.command("check")
+def check(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="As `whet agents` lists them.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    sandbox: Annotated[str, typer.Option(help="bubblewrap, or local, which isolates nothing.")] = "bubblewrap",
+) -> None:
+    """Prove that CLIs work here: each does a small task in the sandbox, with a scripted model, offline."""
+    from whet.agents import CLIS
+    from whet.cli.loop import run_async
+
+    chosen = {package.agent for package in _chosen(names or [], every)}
+    agents = [agent for agent in CLIS if agent.kind in chosen]
+    for agent in agents:
+        agent.check()
+    failed = run_async(_check_all(agents, sandbox))
+    if failed:
+        typer.echo(f"not working here: {', '.join(failed)}", err=True)
+        raise typer.Exit(1)
+
+
+async def _check_all(agents: "list[AnyCli]", sandbox: str) -> list[str]:
+    from whet.runs.agent_check import check_agents
+    from whet.sandbox import sandbox_named
+
+    failed = []
+    async for check in check_agents(agents, sandbox_named(sandbox)):
+        missing = [proof for proof, held in check.proofs.items() if not held]
+        verdict = "works" if check.passed else f"does not work: not proved: {', '.join(missing)}"
+        why = f" ({check.reason})" if check.reason else ""
+        typer.echo(f"{check.agent} {check.version}: {verdict} in {check.seconds:.1f} s{why}")
+        if not check.passed:
+            failed.append(check.agent)
+    return failed
+
+
+def _rows(package: "Package") -> list[tuple[str, ...]]:
     """The managed installs of an agent. Without the pinned one, also what PATH has, or that there is none."""
     from whet.agents.installs import all_installed, on_path
 
@@ -64,7 +100,17 @@ def _rows(package: "Package") -> list[tuple[str, str, str, str, str]]:
     if package.version not in {found.version for found in managed}:
         own = on_path(package)
         rows.append((own.version, f"on PATH: {own.folder / own.program}", "-") if own else (package.version, "no", "-"))
-    return [(package.agent, version, package.dialect, where, size) for version, where, size in rows]
+    return [
+        (package.agent, version, package.dialect, where, size, _works(package.agent, version))
+        for version, where, size in rows
+    ]
+
+
+def _works(agent: str, version: str) -> str:
+    from whet.runs.agent_check import last_check
+
+    checked = last_check(agent, version)
+    return "not checked" if checked is None else f"{'yes' if checked.passed else 'no'}, {checked.on}"
 
 
 def _chosen(names: list[str], every: bool) -> "list[Package]":
