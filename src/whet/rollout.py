@@ -29,6 +29,8 @@ GATEWAY_LIMITS = {"turns", "input_tokens", "output_tokens", "total_tokens", "cos
 """The limits of a task that the gateway holds a rollout to."""
 ENDING_SEC = 10.0
 """How long an agent that was killed may take to say so."""
+NOT_CAPTURED = "not-captured"
+"""Flag of a rollout whose agent called its own model: only its transcript is on record."""
 PLANTED_REWARD = "planted-reward"
 """Flag of a rollout whose agent wrote into the verifier's folder. What it wrote was not read."""
 
@@ -44,6 +46,8 @@ class Rollout:
     skill: Skill | None
     sample: int = 0
     """Rollouts of different numbers are independent: none is given the cached replies of another."""
+    captured: bool = True
+    """Whether the agent calls `model` through the gateway. Otherwise it calls whatever it is logged in to, unseen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,8 @@ class Spending(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    captured: bool = True
+    """Whether calls were counted at all."""
     calls: int = 0
     speakers: dict[str, int] = Field(default_factory=dict)
     """How often the main thread spoke, each sub-agent, and each kind of helper."""
@@ -154,7 +160,7 @@ async def attempt(rollout: Rollout, workshop: Workshop, record: Recorder) -> Res
         skill=SkillSeen(shown=seen.shown, read=seen.read) if (seen := progress.sightings) else None,
         changes=progress.changes,
         tool_uses=tuple(progress.tool_uses),
-        spending=spending_of(progress.session, rollout.model),
+        spending=spending_of(progress.session, rollout.model) if rollout.captured else Spending(captured=False),
         flags=progress.flags,
         seconds=progress.seconds,
     )
@@ -171,26 +177,26 @@ async def _attempt(rollout: Rollout, workshop: Workshop, record: Recorder, progr
             await prepare(box, task, env)
             await offer_tools(box, task, env, progress.tool_uses)
             before = await box.snapshot()
-        limits = Limits(**{"idle_sec": workshop.idle_sec, **_given(task.limits, GATEWAY_LIMITS)})
+        held_to = GATEWAY_LIMITS if rollout.captured else set()
+        limits = Limits(**{"idle_sec": workshop.idle_sec if held_to else None, **_given(task.limits, held_to)})
         model = replace(rollout.model, allow=frozenset(task.allow))
-        if rollout.skill is not None:
+        if rollout.skill is not None and rollout.captured:
             progress.sightings = SkillSightings(rollout.skill)
             record = looked_at(progress.sightings, record)
         progress.session = session = workshop.gateway.open_session(rollout.id, model, record, limits, rollout.sample)
         try:
             with progress.phase("agent"):
                 url = await (box.connect(session.serve) if rollout.agent.in_box else session.listen())
-                endpoint = Endpoint(url, session.secret, model.upstream_name)
+                endpoint = Endpoint(url, session.secret, model.upstream_name) if rollout.captured else None
                 assignment = Assignment(task, box, endpoint, rollout.skill, env, workshop.host_env)
                 report = await run_within_limits(rollout.agent, assignment, session)
         finally:
             await session.close()
-        stop = stop_reason(report, session, rollout.agent)
+        stop = stop_reason(report, session, must_call=rollout.agent.needs_model and rollout.captured)
         progress.report = report = report.model_copy(update={"stop": stop})
         planted = await box.seal()
         progress.changes = await asyncio.to_thread(changes, before, await box.snapshot())
-        if planted:
-            progress.flags = (PLANTED_REWARD,)
+        progress.flags = (*((PLANTED_REWARD,) if planted else ()), *(() if rollout.captured else (NOT_CAPTURED,)))
         failure = machinery_failure(report, session)
         if failure is not None:
             return failure
@@ -252,19 +258,19 @@ def machinery_failure(report: AgentReport, session: Session) -> Score | None:
         return Score.missing(Cause.MODEL, f"the last model call failed: {session.last_error}{status}")
     if session.calls == 0 and report.stop in {Stop.CRASHED, Stop.NO_MODEL_CALL}:
         last_words = report.error or report.stderr.strip()[-500:] or f"exit code {report.exit_code}"
-        return Score.missing(Cause.AGENT, f"the agent ended before its first model call: {last_words}")
+        return Score.missing(Cause.AGENT, f"the agent ended before any model call was seen: {last_words}")
     if report.stop is Stop.FAILED:
         return Score.missing(Cause.AGENT, f"the agent answered with an error of its own: {report.error}")
     return None
 
 
-def stop_reason(report: AgentReport, session: Session, agent: Agent) -> Stop:
+def stop_reason(report: AgentReport, session: Session, *, must_call: bool) -> Stop:
     """Why the agent's part ended: what the gateway knows goes before what its program says."""
     if session.ended_by is not None:
         return Stop.IDLE if session.ended_by.limit == "idle_sec" else Stop.LIMIT
     if session.auth_failed:
         return Stop.AUTH
-    if agent.needs_model and session.calls == 0 and report.stop is not Stop.TIMEOUT:
+    if must_call and session.calls == 0 and report.stop is not Stop.TIMEOUT:
         return Stop.NO_MODEL_CALL
     return report.stop
 

@@ -1,4 +1,4 @@
-"""`whet agents` and `whet agents install`."""
+"""`whet agents`, `whet agents install` and `whet agents check`."""
 
 import re
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 from whet_program import Project, said_to_user
 from whet_program import project_fixture as project_fixture
 
-from whet.agents.installs import Record
+from whet.agents.installs import Record, install
 from whet.agents.packages import PACKAGES, Package
 
 NOWHERE = {"npm_config_registry": "http://127.0.0.1:9", "npm_config_fetch_retries": "0"}
@@ -37,7 +37,7 @@ def table(whet: Project) -> dict[str, list[str]]:
     done = whet.whet("agents")
     assert (done.returncode, done.stderr) == (0, "")
     head, *rows = [re.split(r"  +", line.rstrip()) for line in done.stdout.splitlines()]
-    assert head == ["agent", "version", "dialect", "installed", "size"]
+    assert head == ["agent", "version", "dialect", "installed", "size", "works here"]
     return {f"{agent} {version}": rest for agent, version, *rest in rows}
 
 
@@ -48,12 +48,12 @@ def test_the_table_tells_what_is_installed_and_what_is_on_path(whet: Project) ->
     own = whet.write("bin/claude", "#!/bin/sh\necho '2.0.0 (Claude Code)'\n")
     own.chmod(0o755)
     rows = table(replace(whet, env={**whet.env, "PATH": f"{own.parent}:/usr/bin:/bin", "COLUMNS": "300"}))
-    assert rows[f"pi {PACKAGES['pi'].version}"] == ["chat", "managed", "3 MB"]
-    assert rows["pi 0.70.0"] == ["chat", "managed, not pinned", "3 MB"]
-    assert rows["gemini 0.60.0"] == ["gemini", "managed, not pinned", "3 MB"]
-    assert rows[f"gemini {PACKAGES['gemini'].version}"] == ["gemini", "no", "-"]
-    assert rows["claude-code 2.0.0"] == ["messages", f"on PATH: {own}", "-"]
-    assert rows[f"codex {PACKAGES['codex'].version}"] == ["responses", "no", "-"]
+    assert rows[f"pi {PACKAGES['pi'].version}"] == ["chat", "managed", "3 MB", "not checked"]
+    assert rows["pi 0.70.0"] == ["chat", "managed, not pinned", "3 MB", "not checked"]
+    assert rows["gemini 0.60.0"] == ["gemini", "managed, not pinned", "3 MB", "not checked"]
+    assert rows[f"gemini {PACKAGES['gemini'].version}"] == ["gemini", "no", "-", "not checked"]
+    assert rows["claude-code 2.0.0"] == ["messages", f"on PATH: {own}", "-", "not checked"]
+    assert rows[f"codex {PACKAGES['codex'].version}"] == ["responses", "no", "-", "not checked"]
     assert {name.partition(" ")[0] for name in rows} == set(PACKAGES)
 
 
@@ -88,3 +88,30 @@ def test_an_install_shows_its_time_and_size(whet: Project) -> None:
     assert first == f"qwen {version}: installing"
     assert re.fullmatch(rf"qwen {re.escape(version)}: installed in \d+ s, \d\d MB", second)
     assert table(whet)[f"qwen {version}"][:2] == ["chat", "managed"]
+
+
+def test_an_agent_is_proved_by_a_task_and_the_table_remembers_it(project: Project) -> None:
+    install(PACKAGES["codex"])
+    done = project.whet("agents", "check", "codex")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(rf"codex {PACKAGES['codex'].version}: works in \d+\.\d s\n", done.stdout)
+    listed = project.whet("agents").stdout
+    assert re.search(r"^codex .*  yes, \d{4}-\d\d-\d\d\s*$", listed, re.MULTILINE)
+
+
+def test_an_agent_that_does_not_work_is_told_with_what_it_did_not_do(whet: Project) -> None:
+    folder = put(whet, PACKAGES["codex"], PACKAGES["codex"].version, pinned=True)
+    program = folder / PACKAGES["codex"].programs[0]
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
+    program.chmod(0o755)
+    done = whet.whet("agents", "check", "codex")
+    assert done.returncode == 1
+    assert "does not work: not proved: starts, calls the model, runs a tool" in done.stdout
+    assert "no such luck" in done.stdout
+    assert done.stderr == "not working here: codex\n"
+
+
+def test_an_agent_that_is_not_installed_cannot_be_checked(whet: Project) -> None:
+    said = said_to_user(whet.whet("agents", "check", "pi"))
+    assert said == "whet: agent 'pi' is not installed; install it: whet agents install pi"

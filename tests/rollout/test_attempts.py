@@ -111,7 +111,7 @@ async def test_a_model_that_recovers_costs_nothing_but_time() -> None:
     [("exit 3", "exit code 3"), ("echo no config >&2; exit 1", "no config"), ("kill -11 $$", "exit code 139")],
 )
 async def test_an_agent_that_crashes_before_its_first_call_gives_no_score(script: str, words: str) -> None:
-    assert_missing(await attempted(WRITE, shell(script)), Cause.AGENT, "ended before its first model call", words)
+    assert_missing(await attempted(WRITE, shell(script)), Cause.AGENT, "ended before any model call was seen", words)
 
 
 async def test_an_agent_that_does_nothing_and_ends_well_has_failed() -> None:

@@ -51,7 +51,6 @@ __all__ = [
     "Endpoint",
     "Stop",
     "agent_named",
-    "check_agent",
 ]
 
 
@@ -70,12 +69,6 @@ def agent_named(name: str, configured: Mapping[str, AnyAgent]) -> AnyAgent:
     if name not in built_in:
         raise UserError(f"unknown agent '{name}'; {did_you_mean(name, [*built_in, *configured, 'command:ARGV'])}")
     return built_in[name]
-
-
-def check_agent(agent: AnyAgent) -> None:
-    """UserError when an agent's program is not on this machine."""
-    if isinstance(agent, CliAgent):
-        agent.check()
 
 
 def _split(name: str) -> tuple[str, ...]:

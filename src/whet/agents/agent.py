@@ -54,12 +54,19 @@ class Assignment:
 
     task: Task
     box: Box
-    endpoint: Endpoint
+    endpoint: Endpoint | None
+    """None when the agent is to call the model that it is set up for itself."""
     skill: Skill | None
     env: Mapping[str, str]
     """The task's variables, resolved."""
     host_env: Mapping[str, str]
     """Where the variables of a solution are looked up."""
+
+    @property
+    def model(self) -> Endpoint:
+        """The endpoint, for an agent that has no model of its own."""
+        assert self.endpoint is not None
+        return self.endpoint
 
 
 class Started(BaseModel):

@@ -74,7 +74,7 @@ class ChatAgent(BaseModel):
 
 
 async def _ask(http: aiohttp.ClientSession, assignment: Assignment, messages: list[dict[str, Any]]) -> tuple[int, Any]:
-    endpoint = assignment.endpoint
+    endpoint = assignment.model
     async with http.post(
         f"{endpoint.url}/v1/chat/completions",
         json={"model": endpoint.model, "messages": messages},

@@ -20,7 +20,7 @@ from whet.agents.attachments import ATTACHMENTS, Image, attachments, list_of
 from whet.agents.delivery import Delivered, SkillAt, place_memory, place_skill, with_skill
 from whet.agents.installs import Installed, installed, node_program, on_path
 from whet.agents.packages import PACKAGES, Package
-from whet.box import Box, Finished
+from whet.box import Box, Finished, SandboxError
 from whet.errors import UserError
 from whet.tasks.task import Env
 
@@ -181,14 +181,17 @@ class CliAgent(BaseModel, ABC):
         deadline = time.monotonic() + assignment.task.limits.agent_sec
         launch, delivered = await self._lay_out(assignment)
         due = [*self._instructions(assignment, delivered)]
-        config = self.config(replace(launch, instruction=due[0]))
-        for path, text in config.items():
-            await assignment.box.write_file(f"{launch.home}/{path}", text.encode())
+        schema = assignment.task.answer_schema if self.traits.schema else None
+        config: Mapping[str, str] = {}
         starts: list[Started] = []
         reminders = self.reminders if self.traits.resumes else 0
         stop, said, done = Stop.FINISHED, Said(), None
         while due and stop is Stop.FINISHED and not said.error:
             launch = replace(launch, instruction=due.pop(0), resumed=said.session if starts else None)
+            launch = replace(launch, schema=None if due else schema, images=() if starts else launch.images)
+            config = self.config(launch)
+            for path, text in config.items():
+                await assignment.box.write_file(f"{launch.home}/{path}", text.encode())
             start = self.start(launch)
             done = await self._exec(assignment, start, deadline - time.monotonic())
             stop, said = stop_of(done), self.said(await self._output(assignment.box, done))
@@ -240,7 +243,6 @@ class CliAgent(BaseModel, ABC):
             session=str(uuid.uuid4()),
             args=self.args,
             images=images,
-            schema=task.answer_schema if self.traits.schema else None,
             system=assignment.skill.text if assignment.skill and delivered and delivered.way == "system" else "",
         )
         return launch, delivered
@@ -290,7 +292,7 @@ class CliAgent(BaseModel, ABC):
             copy = Path(parent, "transcript")
             try:
                 await box.download(f"{box.home}/{self.traits.transcripts}", copy)
-            except FileNotFoundError:
+            except (FileNotFoundError, SandboxError):
                 return {}
             files = [file for file in sorted(copy.rglob("*")) if file.is_file() and not file.is_symlink()]
             return {str(file.relative_to(copy)): file.read_bytes() for file in files}

@@ -31,6 +31,6 @@ class CommandAgent(BaseModel):
         task_file = f"{box.home}/task.md"
         await box.write_file(task_file, instruction)
         argv = [part.replace("{task}", task_file) for part in self.argv]
-        env = {**assignment.env, **openai_env(assignment.endpoint), "TASK_FILE": task_file}
+        env = {**assignment.env, **openai_env(assignment.model), "TASK_FILE": task_file}
         done = await box.exec(argv, env=env, stdin=instruction, timeout=assignment.task.limits.agent_sec)
         return report_of(done, argv, delivered)

@@ -44,7 +44,7 @@ class LoopAgent(BaseModel):
         }
         done = await box.exec(
             argv,
-            env={**assignment.env, **openai_env(assignment.endpoint)},
+            env={**assignment.env, **openai_env(assignment.model)},
             stdin=json.dumps(work).encode(),
             timeout=assignment.task.limits.agent_sec,
         )

@@ -2,6 +2,7 @@
 
 import sys
 from datetime import UTC, datetime
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,16 @@ import typer
 
 if TYPE_CHECKING:
     from whet.runs.run import Request
+
+
+class Capture(StrEnum):
+    ON = "on"
+    OFF = "off"
+
+
+class Home(Enum):
+    FRESH = "fresh"
+    OWN = "own"
 
 
 def run(
@@ -32,6 +43,12 @@ def run(
     cache: Annotated[
         str, typer.Option(help="Use of recorded replies: off, read, write (read and add), or replay-only (no network).")
     ] = "off",
+    capture: Annotated[
+        Capture, typer.Option(help="off: agents call the model that they are logged in to, and no call is recorded.")
+    ] = Capture.ON,
+    home: Annotated[
+        Home | None, typer.Option(help="own: agents start with a copy of your settings; by default with none.")
+    ] = None,
     max_cost: Annotated[
         float | None, typer.Option(help="Dollars that the run may cost; then it stops, to be resumed.", min=0)
     ] = None,
@@ -58,13 +75,15 @@ def run(
         tasks=tasks,
         out=out or new_folder(),
         agents=_names("agent", agent, defaults.agent),
-        models=_names("model", model, defaults.model),
+        models=_names("model", model, defaults.model) if capture is Capture.ON or model else (),
         skills=tuple(None if name == "none" else Path(name) for name in _names("skill", skill, "none")),
         samples=samples or defaults.samples,
         concurrency=concurrency or defaults.concurrency,
         sandbox=sandbox or defaults.sandbox or "bubblewrap",
         resume=resume,
         cache=cache,
+        capture=capture is Capture.ON,
+        home=home.value if home else None,
         limits=Limits(cost=max_cost, total_tokens=max_tokens, wall_sec=max_minutes and max_minutes * 60),
     )
     if request.sandbox == "local":

@@ -64,7 +64,7 @@ def _show_run(console: "Console", store: "Store") -> None:
             _score(last_of.get(row.id)),
             str(spent.calls) if spent else "",
             *(Text(_speakers(spent) if spent else "") for _ in speakers),
-            thousands(spent.input_tokens + spent.output_tokens) if spent else "",
+            thousands(spent.input_tokens + spent.output_tokens) if spent and spent.captured else "",
             Text(_why(result)),
         )
     console.print(table)
@@ -139,7 +139,8 @@ def _show_facts(console: "Console", result: "Result") -> None:
     who = f" ({_speakers(spent)})" if _speakers(spent) else ""
     phases = "  ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
     tokens = f"{spent.input_tokens:,} + {spent.output_tokens:,} tokens"
-    console.print(f"{spent.calls} calls{who}  {tokens}  {money(spent.cost)}  {phases}", soft_wrap=True)
+    counted = f"{spent.calls} calls{who}  {tokens}  {money(spent.cost)}" if spent.captured else "nothing was captured"
+    console.print(f"{counted}  {phases}", soft_wrap=True)
     if report is not None:
         limit = f", stopped by limit {result.limit}" if result.limit else ""
         console.print(f"agent {report.stop}, exit code {report.exit_code}{limit}")

@@ -83,7 +83,7 @@ def summary_table(arms: Mapping[Arm, Tally], skills: Mapping[str, str]) -> Group
             Text(percent(mean) if mean else "-"),
             f"{round(rate.mean * rate.rollouts) if rate else 0}/{arm.measured}",
             Text(str(arm.missing.total()), style="red" if arm.missing else ""),
-            f"{thousands(arm.input_tokens)}/{thousands(arm.output_tokens)}",
+            f"{thousands(arm.input_tokens)}/{thousands(arm.output_tokens)}" if arm.captured else "unknown",
             money(arm.cost),
             duration(arm.seconds),
         )

@@ -24,6 +24,8 @@ class Plan:
     models: Mapping[str, Model]
     skills: Sequence[Skill | None]
     samples: int
+    captured: bool = True
+    """Whether agents call the models through the gateway."""
 
     def rows(self) -> list[RolloutRow]:
         """Every rollout. All tasks come once before any comes twice, so a run that is stopped early has breadth."""
@@ -41,7 +43,7 @@ class Plan:
         """What a row of the plan stands for."""
         skill = next((skill for skill in self.skills if skill and skill.digest == row.skill), None)
         task, agent, model = self.tasks[row.task], self.agents[row.agent], self.models[row.model]
-        return Rollout(row.id, task, agent, model, skill, row.sample)
+        return Rollout(row.id, task, agent, model, skill, row.sample, self.captured)
 
     def task_rows(self) -> list[TaskRow]:
         return [TaskRow(task.id, task.digest, task.origin, _public(task)) for task in self.tasks.values()]

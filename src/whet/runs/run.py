@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import whet
-from whet.agents import AnyAgent, agent_named, check_agent
+from whet.agents import AnyAgent, CliAgent, agent_named
 from whet.errors import UserError
 from whet.gateway import Gateway, Limits, Model
 from whet.gateway.prices import price_for
@@ -24,6 +25,10 @@ from whet.runs.summary import Arm, Tally, spent, tally
 from whet.sandbox import DEFAULT, remove_stale, sandbox_named
 from whet.skill import Skill, read_skill
 from whet.tasks import read_tasks
+
+OWN = "own"
+"""Stands for whatever model an agent is logged in to."""
+OWN_MODEL = Model(name=OWN, url="http://127.0.0.1:9", upstream_name=OWN, key=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,10 @@ class Request:
     sandbox: str = DEFAULT
     resume: bool = False
     cache: str = CacheUse.OFF
+    capture: bool = True
+    """Whether agents call the models through the gateway, or, unseen, what they are logged in to."""
+    home: Literal["fresh", "own"] | None = None
+    """What settings agents start with; None is as they are declared."""
     limits: Limits = field(default_factory=Limits)
     """Of the whole run. What is None here is as whet.toml says."""
 
@@ -63,11 +72,10 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
     tasks = read_tasks(request.tasks)
     sandbox = sandbox_named(request.sandbox)
     check_tasks(tasks, sandbox, env)
-    agents = {name: agent_named(name, config.agents) for name in request.agents}
-    for agent in agents.values():
-        check_agent(agent)
+    agents = {name: _agent(name, request, config) for name in request.agents}
+    _check_capture(request)
     skills = _read_skills(request)
-    model_configs = {name: model_config(name, config) for name in request.models}
+    model_configs = {name: model_config(name, config) for name in request.models} if request.capture else {}
     use = cache_use(request.cache)
     if use is CacheUse.REPLAY_ONLY:
         model_configs = {name: never_called(model, env) for name, model in model_configs.items()}
@@ -85,7 +93,9 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
             for name, model in model_configs.items()
         }
         _check_prices(limits, models.values())
-        plan = Plan({task.id: task for task in tasks}, agents, models, skills, request.samples)
+        if not request.capture:
+            models = {OWN: OWN_MODEL}
+        plan = Plan({task.id: task for task in tasks}, agents, models, skills, request.samples, request.capture)
         about = {"version": whet.__version__, "sandbox": sandbox.name, "agents": _declared(agents, request)}
         pending = open_run(request.out, plan, resume=request.resume, about=about)
         with Store.open_read(request.out) as store:
@@ -111,6 +121,29 @@ def _check_prices(limits: Limits, models: Iterable[Model]) -> None:
                 f"model '{model.name}': its price is not known, so a limit on cost cannot hold; "
                 "give it price_input and price_output in whet.toml, or limit tokens"
             )
+
+
+def _agent(name: str, request: Request, config: Config) -> AnyAgent:
+    """The agent of this name, as the request wants it; UserError when it cannot run here."""
+    agent = agent_named(name, config.agents)
+    if not isinstance(agent, CliAgent):
+        for option, wish in (("--home", request.home == "own"), ("--capture off", not request.capture)):
+            if wish:
+                raise UserError(f"agent '{name}' has neither settings nor a login of its own; it runs without {option}")
+        return agent
+    agent.check()
+    return agent if request.home is None else agent.model_copy(update={"home": request.home})
+
+
+def _check_capture(request: Request) -> None:
+    if request.capture:
+        return
+    if request.sandbox != "local":
+        raise UserError(
+            f"--capture off needs the network, which sandbox '{request.sandbox}' does not have; use --sandbox local"
+        )
+    if request.models:
+        raise UserError(f"--model is '{','.join(request.models)}', but with --capture off agents call their own models")
 
 
 def _read_skills(request: Request) -> list[Skill | None]:

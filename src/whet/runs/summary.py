@@ -24,6 +24,8 @@ class Tally:
     values: dict[str, list[float]] = field(default_factory=dict)
     """Scores by task."""
     missing: Counter[Cause] = field(default_factory=Counter)
+    captured: bool = True
+    """Whether all calls were counted."""
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -38,7 +40,9 @@ class Tally:
         self.calls += spending.calls
         self.input_tokens += spending.input_tokens
         self.output_tokens += spending.output_tokens
-        known = self.cost is not None and (spending.cost is not None or spending.calls == 0)
+        self.captured = self.captured and spending.captured
+        free = spending.captured and spending.calls == 0
+        known = self.cost is not None and (spending.cost is not None or free)
         self.cost = (self.cost or 0.0) + (spending.cost or 0.0) if known else None
         self.seconds += sum(result.seconds.values())
 
