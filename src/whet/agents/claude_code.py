@@ -18,6 +18,7 @@ QUIET = {
     "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
     "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
 }
+ENDING = "This is the whole task."
 
 
 class ClaudeCode(CliAgent):
@@ -52,13 +53,15 @@ class ClaudeCode(CliAgent):
             argv += ["--append-system-prompt", launch.system]
         if launch.schema is not None:
             argv += ["--json-schema", json.dumps(launch.schema)]
-        if launch.images:
-            argv += ["--input-format", "stream-json"]
+        as_message = launch.images or _would_be_interpreted(launch.instruction)
+        if as_message:
+            # Of messages in a file it reads none, and ends well; from a pipe it reads them.
+            argv = ["sh", "-c", 'cat | "$@"', "sh", *argv, "--input-format", "stream-json"]
         argv += launch.args
         return Start(
             tuple(argv),
             QUIET if launch.endpoint is None else QUIET | _variables(launch.endpoint),
-            stdin=_message(launch) if launch.images else launch.instruction,
+            stdin=_message(launch) if as_message else launch.instruction,
         )
 
     def said(self, output: Output) -> Said:
@@ -84,9 +87,17 @@ def _variables(endpoint: Endpoint) -> dict[str, str]:
     }
 
 
+def _would_be_interpreted(instruction: str) -> bool:
+    """Whether the program would look for the names of files, or a command of its own, in an instruction."""
+    return "@" in instruction or instruction.lstrip().startswith("/")
+
+
 def _message(launch: Launch) -> str:
-    """The instruction and its images as one line of the program's JSON input."""
+    """The instruction and its images as one line of the program's JSON input. It interprets only what comes last, and
+    only if that is text."""
     content: list[dict[str, Any]] = [{"type": "text", "text": launch.instruction}]
+    if not launch.images:
+        content.append({"type": "text", "text": ENDING})
     for image in launch.images:
         data = base64.b64encode(image.data).decode()
         source = {"type": "base64", "media_type": image.media_type, "data": data}

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+from whet.agents.own_command import command_files, told
 
 SETTINGS = {
     "security": {"auth": {"selectedType": "gemini-api-key"}},
@@ -29,17 +30,17 @@ class Gemini(CliAgent):
     )
 
     def config(self, launch: Launch) -> Mapping[str, str]:
-        return {".gemini/settings.json": json.dumps(SETTINGS, indent=1)} if launch.endpoint else {}
+        files = {".gemini/settings.json": json.dumps(SETTINGS, indent=1)} if launch.endpoint else {}
+        return files | command_files(launch, ".gemini/commands")
 
     def start(self, launch: Launch) -> Start:
         session = ("--resume", launch.resumed) if launch.resumed else ("--session-id", launch.session)
-        images = "".join(f"@{image.path}\n" for image in launch.images)
         argv, env = [*launch.command, *session, "--yolo", "-o", "stream-json"], {"GEMINI_CLI_TRUST_WORKSPACE": "true"}
         if launch.endpoint is not None:
             # Without a model's name it asks a model which one to take.
             argv += ["-m", launch.endpoint.model]
             env |= {"GOOGLE_GEMINI_BASE_URL": launch.endpoint.url, "GEMINI_API_KEY": launch.endpoint.key}
-        return Start((*argv, *launch.args), env, stdin=images + launch.instruction)
+        return Start((*argv, *launch.args), env, told(launch))
 
     def said(self, output: Output) -> Said:
         text, session, error = "", None, None

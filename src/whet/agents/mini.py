@@ -1,6 +1,7 @@
 """`mini-swe-agent`: one tool, one conversation, and its record is the only place that holds the answer."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
@@ -21,7 +22,7 @@ class MiniSweAgent(CliAgent):
 
     def config(self, launch: Launch) -> Mapping[str, str]:
         # As an argument, a task could be no longer than 128 kB, and everybody could see it.
-        return {TASK: json.dumps({"run": {"task": launch.instruction}})}
+        return {TASK: f"run:\n  task: {_yaml(launch.instruction)}\n"}
 
     def start(self, launch: Launch) -> Start:
         record = f"{launch.home}/{RECORD}"
@@ -49,3 +50,12 @@ class MiniSweAgent(CliAgent):
         status = info.get("exit_status")
         ended = status in {None, "Submitted", "LimitsExceeded"}
         return Said(str(info.get("submission") or "").strip(), error=None if ended else str(status))
+
+
+def _yaml(text: str) -> str:
+    """A text as a scalar of YAML. It is like JSON's, but YAML has no surrogates, and takes few characters as they are.
+
+    >>> print(_yaml('a "fox": 🦊'))
+    "a \\"fox\\": \\U0001f98a"
+    """
+    return re.sub(r"[^ -~]", lambda found: f"\\U{ord(found[0]):08x}", json.dumps(text, ensure_ascii=False))

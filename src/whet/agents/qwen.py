@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from whet.agents.agent import openai_env
 from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+from whet.agents.own_command import command_files, told
 
 SETTINGS = {
     "$version": 4,
@@ -35,7 +36,8 @@ class Qwen(CliAgent):
     )
 
     def config(self, launch: Launch) -> Mapping[str, str]:
-        return {".qwen/settings.json": json.dumps(SETTINGS, indent=1)} if launch.endpoint else {}
+        files = {".qwen/settings.json": json.dumps(SETTINGS, indent=1)} if launch.endpoint else {}
+        return files | command_files(launch, ".qwen/commands")
 
     def start(self, launch: Launch) -> Start:
         argv, env = [*launch.command, "--yolo", "-o", "stream-json"], {}
@@ -47,8 +49,7 @@ class Qwen(CliAgent):
             argv += ["--append-system-prompt", launch.system]
         if launch.schema is not None:
             argv += ["--json-schema", json.dumps(launch.schema)]
-        images = "".join(f"@{image.path}\n" for image in launch.images)
-        return Start((*argv, *launch.args), env, stdin=images + launch.instruction)
+        return Start((*argv, *launch.args), env, told(launch))
 
     def said(self, output: Output) -> Said:
         for event in reversed([*output.events()]):
