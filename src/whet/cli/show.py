@@ -1,5 +1,6 @@
 """`whet show`: a run's rollouts, or one rollout with its steps, judgements and logs."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from whet.runs.schema import AttemptRow, RolloutRow
     from whet.runs.store import Store
 
+TRANSCRIPT = "transcript "
+"""How the names of logs begin that an agent's own record consists of."""
 STEP_LIMIT = 1200
 """Characters of one step that are shown."""
 
@@ -21,17 +24,27 @@ def show(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     rollout: Annotated[str | None, typer.Argument(help="Rollout, by the beginning of its id.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Show long steps and logs whole.")] = False,
+    save: Annotated[
+        Path | None, typer.Option(help="New folder to write the rollout's logs and transcripts to.")
+    ] = None,
 ) -> None:
     """Show a run, or one rollout: scores, steps, verification, logs."""
     from whet.cli.tables import terminal
+    from whet.errors import UserError
     from whet.runs.store import Store
 
+    if save is not None and rollout is None:
+        raise UserError("--save needs a rollout: whet show RUN ROLLOUT --save FOLDER")
     console = terminal()
     with Store.open_read(run) as store:
         if rollout is None:
             _show_run(console, store)
+            return
+        row = _find(store, run, rollout)
+        if save is None:
+            _show_rollout(console, store, row, None if full else STEP_LIMIT)
         else:
-            _show_rollout(console, store, _find(store, run, rollout), None if full else STEP_LIMIT)
+            _save_logs(store, row, save)
 
 
 def _show_run(console: "Console", store: "Store") -> None:
@@ -128,8 +141,16 @@ def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: 
         _show_steps(console, store, attempt.id, limit)
         if result is not None:
             _show_judgements(console, result, limit)
-        for name, data in store.logs(attempt.id).items():
-            _section(console, name, data.decode(errors="replace"), limit)
+        logs = store.logs(attempt.id)
+        for name, data in logs.items():
+            if not name.startswith(TRANSCRIPT):
+                _section(console, name, data.decode(errors="replace"), limit)
+        own = [
+            f"{name.removeprefix(TRANSCRIPT)}  {len(data):,} bytes"
+            for name, data in logs.items()
+            if name.startswith(TRANSCRIPT)
+        ]
+        _section(console, "transcript of the agent (--save FOLDER writes it)", "\n".join(own), limit)
 
 
 def _show_facts(console: "Console", result: "Result") -> None:
@@ -143,14 +164,46 @@ def _show_facts(console: "Console", result: "Result") -> None:
     console.print(f"{counted}  {phases}", soft_wrap=True)
     if report is not None:
         limit = f", stopped by limit {result.limit}" if result.limit else ""
-        console.print(f"agent {report.stop}, exit code {report.exit_code}{limit}")
+        version = f" {report.version}" if report.version else ""
+        console.print(f"agent{version} {report.stop}, exit code {report.exit_code}{limit}")
+        if report.skill is not None:
+            seen = result.skill
+            told = f", shown: {_known(seen.shown)}, read: {_known(seen.read)}" if seen else ""
+            console.print(f"skill delivered as {report.skill.way}{told}")
         _section(console, "answer", report.text, None)
+        _section(console, "error", report.error or "", None)
+    uses = [f"{use.name} {shlex.join(use.argv)}  (exit code {use.exit_code})" for use in result.tool_uses]
+    _section(console, "calls of the task's tools", "\n".join(uses), None)
+    _section(console, "changes", "\n".join(f"{change.kind} {change.path}" for change in result.changes), STEP_LIMIT)
+
+
+def _known(truth: bool | None) -> str:
+    return "unknown" if truth is None else "yes" if truth else "no"
+
+
+def _save_logs(store: "Store", row: "RolloutRow", folder: Path) -> None:
+    """Write what the last attempt left, each log a file."""
+    from whet.errors import UserError
+
+    attempts = store.attempts_of(row.id)
+    if not attempts:
+        raise UserError(f"rollout '{row.id}' has not been run yet")
+    if folder.exists():
+        raise UserError(f"{folder}: exists already; --save needs a new folder")
+    for name, data in store.logs(attempts[-1].id).items():
+        path = folder / name.replace(TRANSCRIPT, "transcript/", 1)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
 
 
 def _show_steps(console: "Console", store: "Store", attempt: int, limit: int | None) -> None:
-    from whet.trace.steps import steps
+    from whet.trace.steps import steps, tools_called
 
-    for number, step in enumerate(steps(store.exchanges(attempt)), 1):
+    exchanges = store.exchanges(attempt)
+    called = tools_called(exchanges)
+    if called:
+        console.print("tools asked for: " + ", ".join(f"{name} {times}" for name, times in called.most_common()))
+    for number, step in enumerate(steps(exchanges), 1):
         calls = "\n".join(f"→ {name} {arguments}" for name, arguments in step.calls)
         _section(console, f"{number} {step.role}", "\n".join(filter(None, (step.text, calls))), limit)
 

@@ -20,6 +20,8 @@ from whet.scoring import Cause
 
 MAX_ATTEMPTS = 3
 """How often a rollout is tried when the machinery fails."""
+HOPELESS = 3
+"""After this many rollouts of an agent on a model that all failed, and none that was scored, nothing more is run."""
 STOPPED = "stopped"
 """Where a run says which of its limits stopped it, if one did."""
 
@@ -72,12 +74,13 @@ async def run_plan(
 ) -> None:
     """Do what is pending. Cancelling it stops cleanly: boxes die, what has ended is stored."""
     queue = Queue(pending, {name: model.concurrency * len(model.urls) for name, model in plan.models.items()})
+    hopes = Hopes()
     with _explained(folder):
         async with StoreWriter(folder) as writer:
             try:
                 async with asyncio.TaskGroup() as workers:
                     for _ in range(min(concurrency, len(pending))):
-                        workers.create_task(_work(queue, plan, workshop, writer, watch))
+                        workers.create_task(_work(queue, hopes, plan, workshop, writer, watch))
             except* (UserError, sqlite3.Error) as stopped:
                 raise stopped.exceptions[0] from None
             await _tell_limit(workshop, writer, queue, watch)
@@ -100,7 +103,9 @@ async def _tell_limit(workshop: Workshop, writer: StoreWriter, queue: "Queue", w
         watch(Stopped(text))
 
 
-async def _work(queue: "Queue", plan: Plan, workshop: Workshop, writer: StoreWriter, watch: Watch) -> None:
+async def _work(
+    queue: "Queue", hopes: "Hopes", plan: Plan, workshop: Workshop, writer: StoreWriter, watch: Watch
+) -> None:
     while (row := await queue.take()) is not None:
         try:
             if workshop.gateway.exhausted() is not None:
@@ -110,6 +115,7 @@ async def _work(queue: "Queue", plan: Plan, workshop: Workshop, writer: StoreWri
             result = await _until_measured(row, plan, workshop, writer, watch)
             if result.score.cause is Cause.INTERRUPTED:
                 queue.stop()
+            hopes.learn(row, result)
         finally:
             await queue.give_back(row)
 
@@ -157,6 +163,27 @@ def _store_result(store: Store, attempt: int, result: Result, ended: float) -> N
     # Only a measured score is final: what is missing is tried again when the run is resumed.
     final = score.value is not None
     store.finish_attempt(attempt, body, value=score.value, cause=score.cause, final=final, ended=ended)
+
+
+class Hopes:
+    """Notices an agent or a model that cannot work at all, before it has burnt through the plan."""
+
+    def __init__(self) -> None:
+        self._failures: Counter[tuple[str, str]] = Counter()
+        self._scored: set[tuple[str, str]] = set()
+
+    def learn(self, row: RolloutRow, result: Result) -> None:
+        """Count what came of a rollout. UserError when there is no hope for its agent on its model."""
+        arm = (row.agent, row.model)
+        if result.score.value is not None:
+            self._scored.add(arm)
+        elif result.score.cause in {Cause.AGENT, Cause.MODEL} and arm not in self._scored:
+            self._failures[arm] += 1
+            if self._failures[arm] >= HOPELESS:
+                raise UserError(
+                    f"agent '{row.agent}' on model '{row.model}': {HOPELESS} rollouts failed and none was scored; "
+                    f"the last: {result.score.reason}; nothing more was run"
+                )
 
 
 class Queue:
