@@ -3,13 +3,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench-gateway bench-rollout bench-store setup clean
+.PHONY: demo test lint agents bench-gateway bench-rollout bench-store setup clean
 
 demo: setup
 	@$(BIN)/whet tasks check examples/tasks
 	@$(BIN)/whet run examples/tasks --agent loop --model scripted --samples 2
 
-test: setup lint
+test: setup lint agents
 	$(BIN)/pytest -n auto --cov --cov-report=term
 
 lint: setup
@@ -17,6 +17,15 @@ lint: setup
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+agents: setup
+	@command -v npm >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && apt-get install -y -qq nodejs npm; \
+	  else \
+	    echo "the tests run real agents, which need npm; install it: sudo apt-get install nodejs npm" >&2; exit 1; \
+	  fi; }
+	$(BIN)/whet agents install --all
 
 bench-gateway: setup
 	$(BIN)/python tests/bench/gateway.py

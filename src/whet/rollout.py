@@ -15,14 +15,16 @@ from whet.agents.sightings import SkillSightings
 from whet.agents.tools import LoggedUse, offer_tools
 from whet.box import Box, Sandbox, SandboxError
 from whet.errors import UserError
-from whet.exchange import CallError, Exchange, Recorder, Usage
+from whet.exchange import CallError, Exchange, Kind, Recorder, Usage
 from whet.gateway import RETRIED, Gateway, Limits, Model, Session
+from whet.gateway.dialects.neutral import Stop as ReplyStop
 from whet.gateway.prices import cost, price_for
 from whet.redact import Redactor
 from whet.scoring import Cause, Score, Work, combine, judges_of
 from whet.skill import Skill
 from whet.tasks import Limits as TaskLimits
 from whet.tasks import Task, resolve_env
+from whet.trace.steps import reply_of
 from whet.workspace import Change, changes
 
 GATEWAY_LIMITS = {"turns", "input_tokens", "output_tokens", "total_tokens", "cost", "idle_sec", "concurrency"}
@@ -125,10 +127,30 @@ class _Progress:
     report: AgentReport | None = None
     session: Session | None = None
     sightings: SkillSightings | None = None
+    last_words: Exchange | None = None
+    """The last call of the main thread."""
     changes: tuple[Change, ...] = ()
     tool_uses: list[LoggedUse] = field(default_factory=list)
     flags: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
+
+    def watching(self, record: Recorder) -> Recorder:
+        """A recorder that looks at what it records."""
+
+        async def look_and_record(exchange: Exchange) -> None:
+            if self.sightings is not None:
+                self.sightings.look(exchange.request)
+            if exchange.speaker is not None and exchange.speaker.kind is Kind.MAIN:
+                self.last_words = exchange
+            await record(exchange)
+
+        return look_and_record
+
+    @property
+    def model_declined(self) -> bool:
+        """Whether the model's last reply to the main thread was a refusal."""
+        reply = reply_of(self.last_words) if self.last_words else None
+        return reply is not None and reply.stop is ReplyStop.REFUSED
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -182,8 +204,8 @@ async def _attempt(rollout: Rollout, workshop: Workshop, record: Recorder, progr
         model = replace(rollout.model, allow=frozenset(task.allow))
         if rollout.skill is not None and rollout.captured:
             progress.sightings = SkillSightings(rollout.skill)
-            record = looked_at(progress.sightings, record)
-        progress.session = session = workshop.gateway.open_session(rollout.id, model, record, limits, rollout.sample)
+        watched = progress.watching(record)
+        progress.session = session = workshop.gateway.open_session(rollout.id, model, watched, limits, rollout.sample)
         try:
             with progress.phase("agent"):
                 url = await (box.connect(session.serve) if rollout.agent.in_box else session.listen())
@@ -193,6 +215,8 @@ async def _attempt(rollout: Rollout, workshop: Workshop, record: Recorder, progr
         finally:
             await session.close()
         stop = stop_reason(report, session, must_call=rollout.agent.needs_model and rollout.captured)
+        if stop in {Stop.FINISHED, Stop.CRASHED} and progress.model_declined:
+            stop = Stop.REFUSED
         progress.report = report = report.model_copy(update={"stop": stop})
         planted = await box.seal()
         progress.changes = await asyncio.to_thread(changes, before, await box.snapshot())
@@ -273,16 +297,6 @@ def stop_reason(report: AgentReport, session: Session, *, must_call: bool) -> St
     if must_call and session.calls == 0 and report.stop is not Stop.TIMEOUT:
         return Stop.NO_MODEL_CALL
     return report.stop
-
-
-def looked_at(sightings: SkillSightings, record: Recorder) -> Recorder:
-    """A recorder that looks for the skill in what it records."""
-
-    async def look_and_record(exchange: Exchange) -> None:
-        sightings.look(exchange.request)
-        await record(exchange)
-
-    return look_and_record
 
 
 def _model_failed(session: Session) -> bool:

@@ -1,7 +1,9 @@
 """What a task attaches: images that an agent is handed, and files that it must find."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from whet.box import Box
 from whet.tasks.task import Task
 
 ATTACHMENTS = "ATTACHMENTS.md"
@@ -33,7 +35,13 @@ def attachments(task: Task, workdir: str, *, images: bool) -> tuple[tuple[Image,
     return tuple(shown), files
 
 
-def list_of(files: list[str]) -> str:
+async def list_attachments(box: Box, files: Sequence[str]) -> None:
+    """Tell an agent of the files that it must find itself."""
+    if files:
+        await box.write_file(ATTACHMENTS, list_of(files).encode())
+
+
+def list_of(files: Sequence[str]) -> str:
     """The text of ATTACHMENTS.md."""
     return "\n".join(
         ["# Attachments", "", "The task comes with these files:", "", *(f"- `{file}`" for file in files), ""]

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from whet.agents.agent import AgentReport, Assignment, Endpoint, Started, Stop, stop_of
 from whet.agents.answers import ask_for_answer, tagged_answer
-from whet.agents.attachments import ATTACHMENTS, Image, attachments, list_of
+from whet.agents.attachments import Image, attachments, list_attachments
 from whet.agents.delivery import Delivered, SkillAt, place_memory, place_skill, with_skill
 from whet.agents.installs import Installed, installed, node_program, on_path
 from whet.agents.packages import PACKAGES, Package
@@ -230,8 +230,7 @@ class CliAgent(BaseModel, ABC):
             await self._copy_settings(box)
         delivered = await self._deliver(assignment)
         images, files = attachments(task, box.workdir, images=self.traits.images)
-        if files:
-            await box.write_file(ATTACHMENTS, list_of(files).encode())
+        await list_attachments(box, files)
         launch = Launch(
             command=(*await _interpreter(box, self.package), f"{folder}/{found.program}"),
             folder=folder,

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from whet.agents.agent import AgentReport, Assignment, openai_env, report_of
+from whet.agents.attachments import attachments, list_attachments
 from whet.agents.delivery import place_skill
 
 
@@ -28,6 +29,7 @@ class CommandAgent(BaseModel):
         box, instruction = assignment.box, assignment.task.instruction.encode()
         skill = assignment.skill
         delivered = await place_skill(box, skill) if skill is not None and not skill.is_memory else None
+        await list_attachments(box, attachments(assignment.task, box.workdir, images=False)[1])
         task_file = f"{box.home}/task.md"
         await box.write_file(task_file, instruction)
         argv = [part.replace("{task}", task_file) for part in self.argv]

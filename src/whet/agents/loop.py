@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from whet.agents.agent import AgentReport, Assignment, openai_env, report_of
+from whet.agents.attachments import attachments, list_attachments
 from whet.agents.delivery import Delivered, place_skill
 
 
@@ -33,6 +34,7 @@ class LoopAgent(BaseModel):
         box, skill = assignment.box, assignment.skill
         if skill is not None and not skill.is_memory:
             await place_skill(box, skill)  # its text goes into the prompt; what it refers to is found here
+        await list_attachments(box, attachments(assignment.task, box.workdir, images=False)[1])
         program = f"{box.home}/.loop/program.py"
         await box.write_file(program, files("whet.agents").joinpath("loop_program.py").read_bytes())
         argv = [box.python, "-I", "-S", program]

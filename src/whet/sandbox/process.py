@@ -201,7 +201,7 @@ def spawn(
 def ages_below(root: int) -> Iterator[float]:
     """Seconds since each process that descends from this one was started."""
     tick = os.sysconf("SC_CLK_TCK")
-    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    now = time.clock_gettime(time.CLOCK_BOOTTIME) - 1 / tick  # the kernel rounds the time of a start down
     children: dict[int, list[tuple[int, float]]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

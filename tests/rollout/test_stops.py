@@ -1,0 +1,94 @@
+"""Why an agent's part ended, told apart: idle, busy, declined, failed by its own word; and what it left in the box."""
+
+from aiohttp import web
+from gateway_world import serving
+from rollout_world import RIGHT, attempted, shell
+
+from whet.agents import Stop
+from whet.agents.chat import ChatAgent
+from whet.agents.loop import LoopAgent
+from whet.exchange import Exchange
+from whet.gateway import Gateway, Model
+from whet.redact import Redactor
+from whet.rollout import Rollout, Workshop, attempt
+from whet.sandbox import sandbox_named
+from whet.tasks import Limits, Task
+from whet.tasks.task import Tool
+from whet.testing import call, say
+
+WRITE = Task(id="write", instruction="Write right into answer.txt.", verify=(RIGHT,))
+
+
+async def test_an_agent_that_runs_something_is_not_idle() -> None:
+    task = WRITE.model_copy(update={"limits": Limits(idle_sec=0.4)})
+    slow = call("bash", command="sleep 1.5; echo right > answer.txt")
+    done = await attempted(task, LoopAgent(), slow, say("Done."))
+    assert done.score == 1
+    assert done.result.report is not None
+    assert done.result.report.stop is Stop.FINISHED
+
+
+async def test_an_agent_that_hangs_after_a_call_is_idle() -> None:
+    ask = "curl -s -H \"Authorization: Bearer $OPENAI_API_KEY\" -d '{}' $OPENAI_BASE_URL/models >/dev/null"
+    task = WRITE.model_copy(update={"limits": Limits(idle_sec=0.4)})
+    done = await attempted(task, shell(f"{ask}; echo right > answer.txt; read -r never < <(sleep 60)"), say("Done."))
+    assert done.result.report is not None
+    assert (done.result.report.stop, done.score) == (Stop.IDLE, 1)
+
+
+async def test_a_model_that_declines_is_told_apart_from_one_that_answers() -> None:
+    async def declines(request: web.BaseRequest) -> web.StreamResponse:
+        await request.read()
+        message = {"role": "assistant", "content": None, "refusal": "I will not do that."}
+        choice = {"index": 0, "message": message, "finish_reason": "content_filter"}
+        return web.json_response({"id": "r", "object": "chat.completion", "model": "m", "choices": [choice]})
+
+    async def ignore(exchange: Exchange) -> None:
+        pass
+
+    async with serving(declines) as url, Gateway(Redactor([])) as gateway:
+        workshop = Workshop(sandbox_named("bubblewrap"), gateway, Redactor([]), {})
+        model = Model(name="small", url=url, upstream_name="tiny", key=None, attempts=1)
+        result = await attempt(Rollout("r", WRITE, ChatAgent(), model, None), workshop, ignore)
+    assert result.report is not None
+    assert (result.report.stop, result.score.value) == (Stop.REFUSED, 0)
+
+
+async def test_calls_of_the_tasks_tools_are_known_whatever_the_agent_says() -> None:
+    tools = (
+        Tool(name="lookup", description="tells a number", answer="42\n"),
+        Tool(name="double", script="read -r n; echo $((2 * n)) $1; exit 3"),
+    )
+    task = WRITE.model_copy(update={"tools": tools})
+    script = "lookup a 'b c' > answer.txt; echo 21 | double x >> answer.txt; echo right >> answer.txt"
+    done = await attempted(task, LoopAgent(), call("bash", command=script), say("I called nothing."))
+    uses = [(use.name, use.argv, use.stdin, use.exit_code, use.answer) for use in done.result.tool_uses]
+    assert uses == [("lookup", ("a", "b c"), "", 0, "42\n"), ("double", ("x",), "21\n", 3, "42 x\n")]
+    assert done.score == 1
+    told = done.exchanges[0].request.decode()
+    assert "`lookup`: tells a number" in told
+
+
+async def test_what_changed_in_the_working_directory_is_told_with_its_diff() -> None:
+    task = WRITE.model_copy(update={"files": {"kept.txt": "same\n", "old.txt": "one\ntwo\n", "gone.txt": "x\n"}})
+    script = "sed -i s/two/three/ old.txt; rm gone.txt; echo right > answer.txt"
+    done = await attempted(task, LoopAgent(), call("bash", command=script), say("Done."))
+    changes = {change.path: change for change in done.result.changes}
+    assert {path: change.kind for path, change in changes.items()} == {
+        "answer.txt": "added",
+        "gone.txt": "removed",
+        "old.txt": "changed",
+    }
+    assert "-two\n+three\n" in (changes["old.txt"].diff or "")
+
+
+async def test_several_instructions_are_one_conversation() -> None:
+    task = WRITE.model_copy(update={"followups": ("Now write it.",)})
+    done = await attempted(
+        task, LoopAgent(), say("What shall I write?"), call("bash", command="echo right > answer.txt"), say("Done.")
+    )
+    assert done.score == 1
+    assert done.result.report is not None
+    assert done.result.report.text == "Done."
+    last = done.exchanges[-1].request.decode()
+    assert last.index("What shall I write?") < last.index("Now write it.")
