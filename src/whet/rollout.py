@@ -280,6 +280,8 @@ def machinery_failure(report: AgentReport, session: Session) -> Score | None:
     if _model_failed(session):
         status = f" {session.last_status}" if session.last_error is CallError.STATUS else ""
         return Score.missing(Cause.MODEL, f"the last model call failed: {session.last_error}{status}")
+    if session.calls and not session.answered and report.stop is Stop.TIMEOUT:
+        return Score.missing(Cause.MODEL, "the model answered no call in the agent's time")
     if session.calls == 0 and report.stop in {Stop.CRASHED, Stop.NO_MODEL_CALL}:
         last_words = report.error or report.stderr.strip()[-500:] or f"exit code {report.exit_code}"
         return Score.missing(Cause.AGENT, f"the agent ended before any model call was seen: {last_words}")

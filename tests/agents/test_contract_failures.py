@@ -1,0 +1,162 @@
+"""Failures around every agent: told apart from failing work, with their cause, and with nothing left behind."""
+
+import asyncio
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from contract_world import CLI_NAMES, NAMES, WRITE_RIGHT, Done, named, rolled_out, scene, task
+
+from whet.agents import CliAgent, Stop
+from whet.errors import UserError
+from whet.runs.config import Config
+from whet.runs.run import Request, run
+from whet.runs.scheduler import Ended
+from whet.sandbox.folder import MARK
+from whet.scoring import Cause
+from whet.testing import Fault, Reply, call, say
+
+HANG_SEC = 60.0
+"""Long enough for every agent to call its model, though all of them start at once."""
+REFUSING = """
+[[scene]]
+[[scene.reply]]
+fault = "401"
+"""
+FOR_EVER = tuple(call("bash", command=f"echo {number} >> steps") for number in range(9))
+
+
+def stop_of(done: Done) -> Stop:
+    assert done.result.report is not None, done.result
+    return done.result.report.stop
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_refused_key_ends_the_run_with_one_line(name: str, tmp_path: Path) -> None:
+    named(name)
+    rows = tmp_path / "tasks.jsonl"
+    rows.write_text("".join(f'{{"id": "t{n}", "instruction": "Write it.", "verify": ["true"]}}\n' for n in range(3)))
+    (tmp_path / "script.toml").write_text(REFUSING)
+    ended: list[Ended] = []
+    request = Request(rows, tmp_path / "run", (name,), (f"scripted:{tmp_path}/script.toml",), concurrency=1)
+    with pytest.raises(UserError, match=r"refused the key; nothing more was run$") as told:
+        await run(request, Config(), lambda event: ended.append(event) if isinstance(event, Ended) else None, {})
+    assert "\n" not in str(told.value)
+    (only,) = ended
+    assert only.result.score.cause is Cause.AUTH
+    assert only.result.report is not None
+    assert only.result.report.stop is Stop.AUTH
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_rate_limits_are_absorbed_and_a_model_that_fails_for_ever_is_no_score(name: str) -> None:
+    write = call("bash", command=WRITE_RIGHT)
+    limited = write.model_copy(update={"fault": Fault.RATE_LIMIT, "times": 2})
+    recovers, fails = await asyncio.gather(
+        rolled_out(named(name), task(), scene(limited, say("Done.")), attempts=4),
+        # Some would try for minutes; after two calls they are told that there will be no more replies.
+        rolled_out(named(name), task(limits={"turns": 2}), scene(Reply(fault=Fault.SERVER_ERROR)), attempts=2),
+    )
+    assert recovers.result.score.value == 1, recovers.result
+    assert [(call.status, call.attempts) for call in recovers.exchanges] == [(200, 3), (200, 1)]
+
+    assert (fails.result.score.value, fails.result.score.cause) == (None, Cause.MODEL)
+    assert fails.result.score.reason == "the last model call failed: status 500"
+    assert stop_of(fails) in {Stop.CRASHED, Stop.FAILED, Stop.LIMIT}
+
+
+async def test_a_model_that_hangs_is_no_score_when_the_time_is_over() -> None:
+    hanging = scene(Reply(fault=Fault.HANG))
+    job = task(limits={"agent_sec": HANG_SEC})
+    agents = [named(name) for name in NAMES]
+    for done in await asyncio.gather(*(rolled_out(agent, job, hanging) for agent in agents)):
+        assert done.requests, done.result
+        assert stop_of(done) is Stop.TIMEOUT
+        assert (done.result.score.value, done.result.score.cause) == (None, Cause.MODEL)
+        assert done.result.score.reason == "the model answered no call in the agent's time"
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_limit_of_two_turns_ends_the_work_and_is_named(name: str) -> None:
+    done = await rolled_out(named(name), task(limits={"turns": 2}, verify=("grep -qx 1 steps",)), scene(*FOR_EVER))
+    assert stop_of(done) is Stop.LIMIT
+    assert done.result.limit == "turns: 2 of 2"
+    assert (done.result.spending.calls, len(done.requests)) == (2, 2)
+    # A limit is no failure of the machinery: what was done until then is judged.
+    assert done.result.score.value == 1, done.result
+
+
+@pytest.mark.parametrize("name", CLI_NAMES)
+async def test_a_program_that_ends_before_its_first_call_is_no_score(name: str) -> None:
+    agent = named(name)
+    crashed = agent.model_copy(update={"args": ("--no-such-option",)})
+    leaves = agent.model_copy(update={"args": ("--help",)})
+    for done in await asyncio.gather(*(rolled_out(one, task(), scene(say("?"))) for one in (crashed, leaves))):
+        assert done.requests == []
+        assert stop_of(done) is Stop.NO_MODEL_CALL
+        assert (done.result.score.value, done.result.score.cause) == (None, Cause.AGENT)
+        assert done.result.score.reason.startswith("the agent ended before any model call was seen: ")
+
+
+@pytest.mark.parametrize("name", CLI_NAMES)
+def test_a_program_that_is_not_installed_is_one_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = named(name)
+    assert isinstance(agent, CliAgent)
+    monkeypatch.setenv("WHET_AGENTS", str(tmp_path))
+    with pytest.raises(UserError) as told:
+        agent.check()
+    assert str(told.value) == f"agent '{name}' is not installed; install it: whet agents install {name}"
+
+
+async def test_a_conversation_that_a_program_cannot_go_on_with_is_refused() -> None:
+    done = await rolled_out(named("mini-swe-agent"), task(followups=("Go on.",)), scene(say("?")))
+    assert done.requests == []
+    assert done.result.score.cause is Cause.SETUP
+    assert done.result.score.reason == "t: key 'followups': agent 'mini-swe-agent' cannot go on with a conversation"
+
+
+@pytest.fixture
+def boxes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A place for boxes that holds those of this test alone."""
+    with tempfile.TemporaryDirectory(prefix="whet-test-") as place:
+        Path(place).chmod(0o711)
+        monkeypatch.setattr(tempfile, "tempdir", place)
+        yield Path(place)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_nothing_is_left_of_a_rollout_that_is_cancelled_in_the_middle(name: str, boxes: Path) -> None:
+    mark = f"mark-{uuid.uuid4().hex}"
+    busy = call("bash", command=f"tail -f /dev/null; echo {mark}-in-tool")
+    job = task(env={"CONTRACT_MARK": mark})
+    rollout = asyncio.create_task(rolled_out(named(name), job, scene(busy)))
+    async with asyncio.timeout(120):
+        while not processes_with(f"{mark}-in-tool"):
+            assert not rollout.done(), rollout.result()
+            await asyncio.sleep(0.05)
+    (box,) = boxes.glob("whet-*/box-*")
+    marks = (mark, f"{MARK}={box.name.removeprefix('box-')}")
+    assert all(map(processes_with, marks))
+    rollout.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await rollout
+    assert [process for mark in marks for process in processes_with(mark)] == []
+    assert list(boxes.glob("whet-*/*")) == []
+
+
+def processes_with(mark: str) -> list[str]:
+    """The command lines of the processes of this machine that carry a text in their arguments or environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                arguments, environment = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
+            except OSError:  # it has just ended
+                continue
+            if mark.encode() in arguments + environment:
+                found.append(arguments.decode(errors="replace"))
+    return found
