@@ -1,4 +1,4 @@
-"""What every agent takes and gives: sub-agents told apart, answers in structured form, images, instructions as they
+"""What every agent takes and gives: sub-agents, memory, answers in structured form, images, instructions as they
 stand, models of another dialect, and every token of them."""
 
 import base64
@@ -21,7 +21,10 @@ from contract_world import (
 )
 
 from whet.agents import agent_named
+from whet.agents.delivery import Delivered
 from whet.exchange import EXACT, Kind
+from whet.rollout import SkillSeen
+from whet.skill import read_skill
 from whet.testing import Reply, call, say
 
 PICTURE = base64.b64decode(
@@ -64,6 +67,27 @@ async def test_a_sub_agent_is_told_apart_and_counted_apart(name: str) -> None:
     # It was offered its skill and did not take it.
     assert done.result.skill is not None
     assert (done.result.skill.shown, done.result.skill.read) == (True, False)
+
+
+@pytest.mark.parametrize("name", with_trait("memory"))
+async def test_a_memory_document_is_read_without_being_asked_for(name: str, tmp_path: Path) -> None:
+    (tmp_path / "HABITS.md").write_text("# Habits\n\nAlways count the files before and after the work.\n")
+    done = await rolled_out(
+        named(name), task(verify=("true",)), scene(say("Done.")), skill=read_skill(tmp_path / "HABITS.md")
+    )
+    assert done.result.report is not None
+    place = f"/home/agent/{traits_of(named(name)).memory}"
+    assert done.result.report.skill == Delivered(way="memory", place=place)
+    assert done.result.skill == SkillSeen(shown=True, read=True)
+
+
+@pytest.mark.parametrize("name", with_trait("system"))
+async def test_a_skill_can_go_into_the_system_prompt(name: str) -> None:
+    agent = named(name).model_copy(update={"skill_at": "system"})
+    done = await rolled_out(agent, task(verify=("true",)), scene(say("Done.")), skill=SKILL)
+    assert done.result.report is not None
+    assert done.result.report.skill == Delivered(way="system")
+    assert any("# Careful work from the shell" in text for text in told(done.main[0], "system"))
 
 
 @pytest.mark.parametrize("name", CLI_NAMES)

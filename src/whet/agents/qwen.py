@@ -46,7 +46,8 @@ class Qwen(CliAgent):
             env = openai_env(launch.endpoint)
         argv += ["--resume", launch.resumed] if launch.resumed else ["--session-id", launch.session]
         if launch.system:
-            argv += ["--append-system-prompt", launch.system]
+            # In one word: on its own, a text that begins with a dash would be an option.
+            argv += [f"--append-system-prompt={launch.system}"]
         if launch.schema is not None:
             argv += ["--json-schema", json.dumps(launch.schema)]
         return Start((*argv, *launch.args), env, told(launch))
