@@ -35,6 +35,7 @@ _PASSING = frozenset(
 _THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 _SCHEMA = re.compile(rb'"(?:json_schema|response_?json_?schema|response_?schema)"', re.IGNORECASE)
 
+_MARK = b'"cache_control"'
 _COMMA = re.compile(r"[ \t\r\n]*,[ \t\r\n]*")
 _SEPARATOR = re.compile(rb"[ \t\r\n,]*")
 
@@ -104,13 +105,13 @@ class Conversation:
                 return None
             end += len(piece)
         try:
-            messages, ends, rest = _elements(body[end:])
+            messages, ends, rest = _elements(body, end)
             links = _chained(self.links[: self.settled_links], messages)
         except (ValueError, OverflowError, RecursionError):
             return None
         if self.links[-1] not in links[self.settled_links - 1 :]:
             return None
-        fresh, unsettled = _fresh(body, end, [end + one for one in ends])
+        fresh, unsettled = _fresh(body, end, ends)
         return Conversation(body[:at], _joined(self.settled, fresh), len(links) - unsettled, links, rest), messages
 
 
@@ -124,9 +125,9 @@ def read(body: bytes, dialect: str) -> tuple[Conversation, list[Any]]:
             return Conversation(body, (), 0, (link,), b""), [json.loads(array)]
         begin = body.find(array) + 1
         # As if the first message followed another one.
-        messages, ends, rest = _elements(b"," + body[begin:])
+        messages, ends, rest = _elements(body[:begin] + b"," + body[begin:], begin)
         systems = len(list(takewhile(_is_system, messages)))
-        messages, bounds = messages[systems:], [begin, *(begin - 1 + end for end in ends)][systems:]
+        messages, bounds = messages[systems:], [begin, *(end - 1 for end in ends)][systems:]
         if not messages:
             raise ValueError("no messages")
         separator = _SEPARATOR.match(body, bounds[0])
@@ -154,7 +155,7 @@ def _fresh(body: bytes, start: int, ends: Sequence[int]) -> tuple[bytes, int]:
     """Of the messages that begin at `start` and end at `ends`, those that will stay as they are; how many will not."""
     bounds = [start, *ends]
     most = min(MARKED, len(ends))
-    marked = next((n for n in range(most, 0, -1) if b'"cache_control"' in body[bounds[-n - 1] : bounds[-n]]), 0)
+    marked = next((n for n in range(most, 0, -1) if body.find(_MARK, bounds[-n - 1], bounds[-n]) >= 0), 0)
     return body[start : bounds[-marked - 1]], marked
 
 
@@ -166,11 +167,12 @@ def _joined(pieces: tuple[bytes, ...], fresh: bytes) -> tuple[bytes, ...]:
     return (*before, fresh) if fresh else pieces
 
 
-def _elements(tail: bytes) -> tuple[list[Any], list[int], bytes]:
+def _elements(body: bytes, begin: int) -> tuple[list[Any], list[int], bytes]:
     """The elements of an array from behind one of them on, where each ends, and what follows from the bracket on."""
-    text = tail.decode()
+    # Not read as JSON: what follows. It has all tools in it, and they take longer than the few messages before them.
+    text = body[begin:].decode()
     values, ends = [], []
-    at, offset = 0, 0
+    at, offset = 0, begin
     while (comma := _COMMA.match(text, at)) is not None:
         value, end = _JSON.raw_decode(text, comma.end())
         values.append(value)

@@ -172,7 +172,9 @@ def allowed_changes(
     if "remote-media" not in model.allow:
         refuse_remote_media(asked.fresh)
     asked.passed()
-    changes, withheld = ({}, ()) if "provider-tools" in model.allow else provider_tools(fields, model.dialect)
+    if "provider-tools" in model.allow:
+        return declared_changes(fields, model), ()
+    changes, withheld = provider_tools(fields, model.dialect, asked.sorted_tools)
     return changes | declared_changes(fields, model), withheld
 
 

@@ -5,6 +5,7 @@ Both reach the network through the provider although the box has none.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,23 +22,47 @@ _FIELDS = {"chat": ("web_search_options",), "messages": ("mcp_servers", "contain
 """Top-level fields that switch such a tool on."""
 
 
-def provider_tools(fields: Mapping[str, bytes], dialect: str) -> tuple[dict[str, bytes | None], tuple[str, ...]]:
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """The tools of a request without those that the provider would run."""
+
+    kept: bytes | None
+    """As JSON; None when none is left."""
+    withheld: tuple[str, ...]
+    """The names of the others."""
+
+
+def sorted_tools(tools: bytes, dialect: str) -> Sorted:
+    """What may cross of the tools of a request, given as JSON.
+
+    >>> sorted_tools(b'[{"type":"web_search"}]', "responses")
+    Sorted(kept=None, withheld=('tool web_search',))
+    """
+    read = msgspec.json.decode(tools)
+    if not isinstance(read, list):
+        return Sorted(tools, ())
+    kept, named = _sorted_out(read, _gemini_names if dialect == "gemini" else _typed_names)
+    return Sorted(msgspec.json.encode(kept) if kept else None, tuple(named))
+
+
+def provider_tools(
+    fields: Mapping[str, bytes], dialect: str, sort: Callable[[bytes, str], Sorted] = sorted_tools
+) -> tuple[dict[str, bytes | None], tuple[str, ...]]:
     """The changes that take the tools out of a request that the provider would run, and their names.
+
+    `sort` may remember what it found before.
 
     >>> provider_tools({"tools": b'[{"type":"web_search"}]', "input": b'"hi"'}, "responses")
     ({'tools': None}, ('tool web_search',))
     """
     changes: dict[str, bytes | None] = {name: None for name in _FIELDS.get(dialect, ()) if name in fields}
     withheld = [f"field {name}" for name in changes]
-    tools = msgspec.json.decode(fields.get("tools", b"[]"))
-    if isinstance(tools, list):
-        kept, named = _sorted_out(tools, _gemini_names if dialect == "gemini" else _typed_names)
-        withheld += named
-        if named:
-            changes["tools"] = msgspec.json.encode(kept) if kept else None
-            if not kept:
-                changes |= dict.fromkeys({"tool_choice", "toolConfig", "parallel_tool_calls"} & fields.keys())
-    return changes, tuple(withheld)
+    found = sort(fields["tools"], dialect) if "tools" in fields else Sorted(None, ())
+    if found.withheld:
+        changes["tools"] = found.kept
+        if found.kept is None:
+            changes |= dict.fromkeys({"tool_choice", "toolConfig", "parallel_tool_calls"} & fields.keys())
+    return changes, (*withheld, *found.withheld)
 
 
 def refuse_remote_media(body: bytes) -> None:
@@ -45,7 +70,8 @@ def refuse_remote_media(body: bytes) -> None:
     if b"\\/" in body or b"\\u" in body:
         # Escapes can hide an address from a look at the bytes; written anew, there are none but those in text.
         body = _without_escapes(body)
-    if _REMOTE_MEDIA.search(body):
+    # A plain search first: most requests hold no address at all, and the pattern takes long to say so.
+    if b"://" in body and _REMOTE_MEDIA.search(body):
         raise ValueError("Media must be part of the request, as a data: URI; addresses are not followed.")
 
 

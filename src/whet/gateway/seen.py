@@ -1,7 +1,10 @@
 """The requests that a session let through: what a new one shares with them has been judged, and is not judged again."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
+from whet.gateway.guards import Sorted, sorted_tools
 from whet.growing import Growing, Look
 from whet.redact import Redactor
 
@@ -9,6 +12,8 @@ WORTH = 16 << 10
 """A smaller body is judged whole in less time than it takes to compare it."""
 REMEMBERED = 16 << 20
 """Bytes of requests that a session keeps for this."""
+TOOL_LISTS = 4
+"""So many lists of tools are remembered: the main thread's, and those of a few others beside it."""
 
 
 @dataclass(slots=True)
@@ -24,17 +29,22 @@ class Seen:
 
     def __init__(self) -> None:
         self._growing = Growing[_Judged](REMEMBERED)
+        self._sorted_tools = lru_cache(TOOL_LISTS)(sorted_tools)
 
     def look(self, body: bytes) -> "Judging":
         """A body that is to be judged."""
         look: Look[_Judged] = Look(None, body, 0, None, body)
-        return Judging(self._growing, self._growing.look(None, body) if len(body) >= WORTH else look)
+        found = self._growing.look(None, body) if len(body) >= WORTH else look
+        return Judging(self._growing, found, self._sorted_tools)
 
 
 class Judging:
     """One body on its way through the guards."""
 
-    def __init__(self, growing: Growing[_Judged], look: Look[_Judged]) -> None:
+    def __init__(
+        self, growing: Growing[_Judged], look: Look[_Judged], sort_tools: Callable[[bytes, str], Sorted]
+    ) -> None:
+        self.sorted_tools = sort_tools
         self._growing = growing
         self._look = look
         self._judged: _Judged | None = None

@@ -1,7 +1,6 @@
 """What the headers of a call tell of who is speaking. Each program has its own way; several tell only a part."""
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +25,7 @@ class Told:
     """Whether this program gives tools to every step of the work, so that a call without them is a helper's."""
 
 
+_NAMES = ("GeminiCLI", "QwenCode")
 NOTHING = Told("", marks_subs=False, gives_tools=False)
 
 
@@ -111,5 +111,6 @@ def _copilot(given: Mapping[str, str]) -> Told | None:
 
 def _by_name(given: Mapping[str, str]) -> Told | None:
     """Gemini and Qwen tell nothing but their names."""
-    program = re.match(r"GeminiCLI|QwenCode", given.get("user-agent", ""))
-    return Told(f"user-agent: {program[0]}", marks_subs=False) if program else None
+    program = given.get("user-agent", "")
+    name = next((name for name in _NAMES if program.startswith(name)), None)
+    return Told(f"user-agent: {name}", marks_subs=False) if name else None

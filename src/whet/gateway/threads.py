@@ -67,7 +67,7 @@ class Thread:
     """Hash of the system text."""
     under_way: set[int] = field(default_factory=set)
     answer: "Answer | None" = None
-    """To its last call; None while that is under way, or when there was none."""
+    """To its last call, if it may call tools; None while that is under way, or when there was none."""
     compacted: int | None = None
     """The call that asked for a summary of it, if its next one may begin anew."""
 
@@ -80,11 +80,13 @@ class Answer:
     response: bytes
     streamed: bool
 
+    @property
+    def may_call_tools(self) -> bool:
+        return any(mark in self.response for mark in _TOOL_CALL)
+
     @cached_property
     def tool_calls(self) -> list[ToolCall]:
         """The tools that it calls; none when it cannot be read."""
-        if not any(mark in self.response for mark in _TOOL_CALL):
-            return []
         dialect = DIALECTS[self.dialect]
         try:
             if not self.streamed:
@@ -123,7 +125,8 @@ class Threads:
         self._ends: OrderedDict[bytes, list[tuple[Thread, int]]] = OrderedDict()
         """What a conversation was known by at the end of each call."""
         self._speaking: dict[int, Thread] = {}
-        self._tools_seen = False
+        self._last_setting: Setting | None = None
+        self._tools_seen = self._compaction_seen = False
 
     def place(self, index: int, dialect: str, path: str, headers: Headers, body: bytes) -> Speaker:
         """Who makes the call of this index. It is under way until `ended` is told of it."""
@@ -154,7 +157,7 @@ class Threads:
         if thread is None:
             return
         thread.under_way.discard(index)
-        if thread.last == index and thread.kind is not Kind.UTILITY:
+        if thread.last == index and thread.kind is not Kind.UTILITY and answer is not None and answer.may_call_tools:
             thread.answer = answer
 
     def _found(self, index: int, dialect: str, body: bytes, known: Told) -> "tuple[_Call, Thread | None, str] | None":
@@ -169,7 +172,7 @@ class Threads:
             conversation, messages = read(body, dialect)
         except ValueError:
             return None
-        call = _Call(index, conversation, messages, setting(conversation.frame))
+        call = _Call(index, conversation, messages, self._setting_of(conversation))
         for link in reversed(conversation.links):
             ends = [(thread, at) for thread, at in self._ends.get(link, ()) if _may_go_on(thread, call)]
             if ends:
@@ -184,10 +187,18 @@ class Threads:
             grown = thread.conversation.grown(body) if thread.conversation else None
             if grown is not None:
                 conversation, messages = grown
-                call = _Call(index, conversation, messages, _setting(conversation, thread))
+                call = _Call(index, conversation, messages, self._setting_of(conversation, thread))
                 if _may_go_on(thread, call):
                     found.append((thread, call))
         return found
+
+    def _setting_of(self, conversation: Conversation, thread: Thread | None = None) -> Setting:
+        """The setting of a call; one that has already been read, if it is the same."""
+        frame = conversation.frame
+        for known in (thread.setting if thread else None, self._last_setting):
+            if known is not None and known.frame == frame:
+                return known
+        return setting(frame)
 
     def _the_one(self, ends: list[tuple[Thread, int]], body: bytes) -> tuple[Thread, str]:
         """Which of several equal threads a call continues: the one whose answer it holds."""
@@ -255,7 +266,7 @@ class Threads:
             return Thread(key, key, Kind.SUB, parent_id, name or known.name), _both(told_by, why)
         if self._spoke_last() is None:
             return Thread(MAIN, MAIN, Kind.MAIN), _both(told_by, "first conversation of the session")
-        for thread in reversed(self._threads.values()):
+        for thread in reversed(self._threads.values()) if self._compaction_seen else ():
             if thread.compacted is not None and not thread.under_way and thread.tools == call.setting.tools:
                 why = f"same tools as call {thread.last}, after the compaction in call {thread.compacted}"
                 return thread, _both(told_by, why)
@@ -267,8 +278,9 @@ class Threads:
 
     def _spawned(self, call: _Call) -> tuple[Thread | None, str, str]:
         """The thread that began this conversation, which sub-agent it asked for, and how that is known."""
-        work = [thread for thread in reversed(self._threads.values()) if thread.kind is not Kind.UTILITY]
-        words = "\n".join(said(message) for message in call.messages)
+        threads = reversed(self._threads.values())
+        work = [one for one in threads if (one.answer or one.under_way) and one.kind is not Kind.UTILITY]
+        words = "\n".join(said(message) for message in call.messages) if work else ""
         waiting: list[tuple[Thread, ToolCall]] = []
         for thread in work:
             for tool in thread.answer.tool_calls if thread.answer else []:
@@ -312,13 +324,14 @@ class Threads:
         """The thread of a helper call."""
         key = f"{purpose or Kind.UTILITY}-{call.index}"
         if purpose == COMPACTION and of is not None:
-            of.compacted = call.index
+            of.compacted, self._compaction_seen = call.index, True
         return Thread(key, thread_id or key, Kind.UTILITY, of.id if of and not thread_id else None, purpose)
 
     def _take(self, thread: Thread, call: _Call) -> None:
         """The thread speaks."""
         thread.last, thread.answer, thread.compacted = call.index, None, None
         thread.conversation, thread.setting = call.conversation, call.setting
+        self._last_setting = call.setting
         thread.tools, thread.system = call.setting.tools, hash(call.setting.system)
         thread.under_way.add(call.index)
         self._speaking[call.index] = thread
@@ -355,12 +368,6 @@ def _may_go_on(thread: Thread, call: _Call) -> bool:
 
 def _both(told_by: str, why: str) -> str:
     return ", and ".join(filter(None, (told_by, why)))
-
-
-def _setting(grown: Conversation, thread: Thread) -> Setting:
-    """The setting of a call; the one that the thread has already been read with, if it is the same."""
-    frame = grown.frame
-    return thread.setting if thread.setting is not None and thread.setting.frame == frame else setting(frame)
 
 
 def _holds(body: bytes, answer: Answer | None) -> bool:
