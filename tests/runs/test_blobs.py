@@ -5,6 +5,7 @@ import random
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -148,6 +149,26 @@ def test_the_same_body_again_adds_nothing(db: sqlite3.Connection) -> None:
     first, pieces = blobs.put_body(body), count(db, "piece")
     assert blobs.put_body(body) == first
     assert count(db, "piece") == pieces
+
+
+def test_a_conversation_that_another_one_repeats_is_not_hashed_anew_with_each_request(
+    db: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(0)
+    messages = [message(rng) for _ in range(60)]
+    requests = [json.dumps({"messages": messages[:turn]}).encode() for turn in range(1, 61)]
+    blobs = Blobs(db)
+    first = [blobs.put_body(body, owner="first") for body in requests]
+    sizes: list[int] = []
+    put_pieces = blobs._put_pieces
+
+    def counted(pieces: list[bytes], *rest: Any) -> Any:
+        sizes.append(len(pieces))
+        return put_pieces(pieces, *rest)
+
+    monkeypatch.setattr(blobs, "_put_pieces", counted)
+    assert [blobs.put_body(body, owner="second") for body in requests] == first
+    assert max(sizes) <= 3
 
 
 def test_a_change_in_the_middle_shares_the_messages_around_it(db: sqlite3.Connection) -> None:

@@ -4,9 +4,9 @@ so a conversation that re-sends its history with each of n requests takes space 
 import hashlib
 import json
 import sqlite3
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import zstandard
 
@@ -14,6 +14,11 @@ from whet.growing import Growing, layout
 
 REMEMBERED = 64 << 20
 """Bytes of requests that are kept in memory, so that what follows on them is cut and hashed without them."""
+
+AT_ONCE = 8
+"""So many hashes are looked up with one query: each query may have to wait for the event loop's thread."""
+_BLOBS = f"SELECT hash, id FROM blob WHERE hash IN ({', '.join('?' * AT_ONCE)})"  # noqa: S608 - no values in it
+_PIECES = f"SELECT prefix, id FROM piece WHERE prefix IN ({', '.join('?' * AT_ONCE)})"  # noqa: S608
 
 UNCOMPRESSED = 256
 """Fewer bytes than this are not worth compressing."""
@@ -60,12 +65,20 @@ class Blobs:
 
     def put_blob(self, data: bytes) -> int:
         """Store bytes, unless they are there already; their id."""
-        digest = _hash(data).digest()
-        known = self._db.execute("SELECT id FROM blob WHERE hash = ?", (digest,)).fetchone()
-        if known:
-            return int(known[0])
-        compressed = self._compressor.compress(data)
-        return self._insert("INSERT INTO blob (hash, data) VALUES (?, ?)", digest, compressed)
+        return self._put_blobs([data])[0]
+
+    def _put_blobs(self, many: list[bytes]) -> list[int]:
+        digests = [_hash(data).digest() for data in many]
+        known = {
+            digest: blob
+            for start in range(0, len(many), AT_ONCE)
+            for digest, blob in self._known(_BLOBS, digests[start : start + AT_ONCE])
+        }
+        for digest, data in zip(digests, many, strict=True):
+            if digest not in known:
+                compressed = self._compressor.compress(data)
+                known[digest] = self._insert("INSERT INTO blob (hash, data) VALUES (?, ?)", digest, compressed)
+        return [known[digest] for digest in digests]
 
     def get_blob(self, blob: int) -> bytes:
         """The bytes with this id."""
@@ -99,17 +112,17 @@ class Blobs:
         self._growing.forget()
 
     def _put_pieces(self, pieces: list[bytes], node: int | None, running: "hashlib.blake2b") -> list[_Stored]:
-        """Store pieces that follow on a piece. Of those that were there already, only the last is told."""
+        """Store pieces that follow on a piece. Of those that were there already, only the last ones are told."""
         hashes = []
         for piece in pieces:
             running = running.copy()
             running.update(piece)
             hashes.append(running)
-        known, found = self._longest_known([one.digest() for one in hashes])
-        stored = [] if found is None else [_Stored(found, hashes[known - 1])]
-        node = node if found is None else found
-        for piece, one in zip(pieces[known:], hashes[known:], strict=True):
-            blob = self.put_blob(piece)
+        known, nodes = self._last_known([one.digest() for one in hashes])
+        stored = [_Stored(*one) for one in zip(nodes, hashes[known - len(nodes) : known], strict=True)]
+        node = nodes[-1] if nodes else node
+        blobs = self._put_blobs(pieces[known:])
+        for blob, one in zip(blobs, hashes[known:], strict=True):
             node = self._insert("INSERT INTO piece (parent, blob, prefix) VALUES (?, ?, ?)", node, blob, one.digest())
             stored.append(_Stored(node, one))
         return stored
@@ -131,13 +144,23 @@ class Blobs:
         data = self.get_blobs({blob for _, blob in pieces.values()})
         return {node: b"".join(data[blob] for blob in _path(pieces, node)) for node in nodes}
 
-    def _longest_known(self, prefixes: list[bytes]) -> tuple[int, int | None]:
+    def _last_known(self, prefixes: list[bytes]) -> tuple[int, list[int]]:
+        """How many beginnings there are up to the longest one that is there already; its id, after some before it."""
         # From the end: a growing conversation shares all but its last few pieces, so a few lookups find the place.
-        for count in range(len(prefixes), 0, -1):
-            row = self._db.execute("SELECT id FROM piece WHERE prefix = ?", (prefixes[count - 1],)).fetchone()
-            if row:
-                return count, int(row[0])
-        return 0, None
+        for end in range(len(prefixes), 0, -AT_ONCE):
+            some = prefixes[max(0, end - AT_ONCE) : end][::-1]
+            known = dict(self._known(_PIECES, some))
+            new = len(list(takewhile(lambda prefix: prefix not in known, some)))  # noqa: B023 - used at once
+            if new < len(some):
+                nodes = [known[prefix] for prefix in takewhile(known.__contains__, some[new:])]
+                return end - new, nodes[::-1]
+        return 0, []
+
+    def _known(self, query: str, hashes: list[bytes]) -> Iterator[tuple[bytes, int]]:
+        """Of these hashes, at most AT_ONCE, those that are there, with their ids."""
+        # Always as many places, so that SQLite prepares one query only.
+        places = hashes + hashes[-1:] * (AT_ONCE - len(hashes))
+        return ((row[0], row[1]) for row in self._db.execute(query, places))
 
     def _insert(self, sql: str, *values: object) -> int:
         row = self._db.execute(sql, values).lastrowid

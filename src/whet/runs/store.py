@@ -8,6 +8,7 @@ import queue
 import sqlite3
 import threading
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, fields
@@ -321,8 +322,10 @@ class StoreWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._queue: queue.SimpleQueue[_Request[Any] | None] = queue.SimpleQueue()
-        """None is the last."""
+        self._waiting: deque[_Request[Any]] = deque()
+        self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        """Calls the thread to work: once for all that waits, and not while it is at work. False is the last."""
+        self._at_work = False
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -332,13 +335,13 @@ class StoreWriter:
         try:
             await asyncio.shield(self._opened)
         except BaseException:
-            self._queue.put(None)
+            self._calls.put(False)
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        # The thread works in order of arrival: all that was asked for is written first, even if this is cancelled.
-        self._queue.put(None)
+        # All that was asked for is written first, even if this is cancelled.
+        self._calls.put(False)
         await asyncio.shield(self._closed)
 
     async def do(self, work: Callable[[Store], T]) -> T:
@@ -346,52 +349,57 @@ class StoreWriter:
         caller is cancelled meanwhile. It may run twice (only the last time counts), so it should only use the store.
         """
         done: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Request(work, done))
+        self._waiting.append(_Request(work, done))
+        self._call()
         return await done
+
+    def _call(self) -> None:
+        """Have the thread write all that waits. What comes while it is at work waits for the next call, so that a busy
+        loop and the thread seldom stand in each other's way."""
+        if self._waiting and not self._at_work:
+            self._at_work = True
+            self._calls.put(True)
 
     def _serve(self) -> None:
         """The thread: open the store, write whatever is asked for, close it."""
         try:
             store = Store.open_write(self._folder)
         except Exception as error:  # noqa: BLE001 - handed to whoever opens
-            self._tell([_Outcome(_Request(_nothing, self._opened), error=error)])
+            self._in_loop(_Outcome(_Request(_nothing, self._opened), error=error).tell)
             return
-        self._tell([_Outcome(_Request(_nothing, self._opened))])
+        self._in_loop(_Outcome(_Request(_nothing, self._opened)).tell)
         failure: Exception | None = None
         try:
             with store:
                 while batch := self._batch():
-                    self._tell(_committed(store, batch))
+                    self._in_loop(self._tell, _committed(store, batch))
         except Exception as error:  # noqa: BLE001 - handed to whoever closes
             failure = error
-        self._tell([_Outcome(_Request(_nothing, self._closed), error=failure)])
+        self._in_loop(_Outcome(_Request(_nothing, self._closed), error=failure).tell)
 
     def _batch(self) -> list[_Request[Any]]:
-        """All that waits, as soon as something does; empty when nothing will follow."""
-        batch: list[_Request[Any]] = []
-        request = self._queue.get()
-        while request is not None:
-            batch.append(request)
-            try:
-                request = self._queue.get_nowait()
-            except queue.Empty:
-                return batch
-        if batch:
-            self._queue.put(None)
-        return batch
+        """All that waits, as soon as the thread is called; empty when nothing will follow."""
+        goes_on = self._calls.get()
+        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        if not goes_on and batch:
+            self._calls.put(False)
+        # Called for what an earlier call has brought already, it waits for the next one.
+        return batch or (self._batch() if goes_on else [])
 
     def _tell(self, outcomes: "list[_Outcome[Any]]") -> None:
+        """In the loop: say what came of a batch."""
+        self._at_work = False
+        for outcome in outcomes:
+            outcome.tell()
+        self._call()
+
+    def _in_loop(self, what: Callable[..., None], *values: object) -> None:
         # A loop that is closed has nobody left who waits.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(_tell_all, outcomes)
+            self._loop.call_soon_threadsafe(what, *values)
 
 
 def _nothing(store: Store) -> None: ...
-
-
-def _tell_all(outcomes: "list[_Outcome[Any]]") -> None:
-    for outcome in outcomes:
-        outcome.tell()
 
 
 def _committed(store: Store, batch: list[_Request[Any]]) -> "list[_Outcome[Any]]":
