@@ -5,9 +5,21 @@ from typing import Any
 
 import pytest
 from gateway_world import answer_unary, world
+from hypothesis import given
+from hypothesis import strategies as st
 
 from whet.gateway.changes import changed, top_level
 from whet.gateway.guards import provider_tools, refuse_remote_media
+from whet.gateway.seen import Seen
+
+TOOL_LISTS = (
+    b"[]",
+    b"null",
+    b'[{"type":"web_search"}]',
+    b'[{"type":"function","name":"mine"}, {"type":"mcp"}]',
+    b'[{"functionDeclarations":[]},{"googleSearch":{}}]',
+    b'[{"name":"mine","input_schema":{}}]',
+)
 
 FUNCTION = {"type": "function", "name": "search", "description": "like web_search, but ours", "parameters": {}}
 
@@ -16,6 +28,15 @@ def filtered(dialect: str, **body: Any) -> tuple[dict[str, Any], tuple[str, ...]
     data = json.dumps(body).encode()
     changes, withheld = provider_tools(top_level(data), dialect)
     return json.loads(changed(data, changes)), withheld
+
+
+@given(asked=st.lists(st.tuples(st.sampled_from(TOOL_LISTS), st.sampled_from(["chat", "messages", "gemini"]))))
+def test_a_session_that_remembers_tools_judges_them_like_one_that_does_not(asked: list[tuple[bytes, str]]) -> None:
+    seen = Seen()
+    for tools, dialect in asked:
+        fields = {"tools": tools, "tool_choice": b'"auto"'}
+        remembered = provider_tools(fields, dialect, seen.look(b"{}").sorted_tools)
+        assert remembered == provider_tools(fields, dialect)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from whet.gateway.upstream import credential_secrets, own_credentials
 
 REQUEST_HEADERS = frozenset({"content-type", "accept", "user-agent"})
 """The headers of the agent that go to every model."""
-DIALECT_HEADERS = frozenset({"anthropic-version", "anthropic-beta", "openai-beta"})
+DIALECT_HEADERS = REQUEST_HEADERS | {"anthropic-version", "anthropic-beta", "openai-beta"}
 """Those that go to a model of the agent's own dialect."""
 
 
 def headers_for_model(headers: Headers, model: Model, *, translated: bool) -> dict[str, str]:
     """What is sent with a call that an agent made with these headers."""
-    kept = REQUEST_HEADERS if translated else REQUEST_HEADERS | DIALECT_HEADERS
+    kept = REQUEST_HEADERS if translated else DIALECT_HEADERS
     passed = {name: value for name, value in headers if name.lower() in kept}
     given = {name.lower() for name in passed}
     expected = DIALECTS[model.dialect].DEFAULT_HEADERS

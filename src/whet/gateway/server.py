@@ -144,7 +144,7 @@ def _presented_keys(request: web.BaseRequest) -> list[str]:
         token.strip() if scheme.lower() == "bearer" else scheme,
         request.headers.get("x-api-key", ""),
         request.headers.get("x-goog-api-key", ""),
-        request.query.get("key", ""),
+        request.query.get("key", "") if request.query_string else "",
     ]
 
 

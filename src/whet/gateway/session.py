@@ -21,7 +21,7 @@ from whet.gateway.model import Model
 from whet.gateway.prices import WITHOUT_TOKENS, cost, price_for
 from whet.gateway.seen import Seen
 from whet.gateway.server import http_server
-from whet.gateway.threads import Answer, Threads
+from whet.gateway.threads import Answer, Threads, may_call_tools
 from whet.gateway.upstream import Upstream
 from whet.ids import new_secret
 from whet.redact import Redactor
@@ -263,7 +263,8 @@ class Session:
             raise NotRecordedError from error
 
     def _count(self, exchange: Exchange) -> None:
-        answer = Answer(self.model.dialect, exchange.response, exchange.streamed) if exchange.status == 200 else None
+        tells = exchange.status == 200 and may_call_tools(exchange.response)
+        answer = Answer(self.model.dialect, exchange.response, exchange.streamed) if tells else None
         self._threads.ended(exchange.index, answer)
         self.answered += exchange.error is None
         self.last_error, self.last_status = exchange.error, exchange.status

@@ -72,6 +72,11 @@ class Thread:
     """The call that asked for a summary of it, if its next one may begin anew."""
 
 
+def may_call_tools(response: bytes) -> bool:
+    """Whether there may be a tool call in this reply."""
+    return any(mark in response for mark in _TOOL_CALL)
+
+
 @dataclass(frozen=True)
 class Answer:
     """A reply of a model. It is read only when it may tell who speaks."""
@@ -79,10 +84,6 @@ class Answer:
     dialect: str
     response: bytes
     streamed: bool
-
-    @property
-    def may_call_tools(self) -> bool:
-        return any(mark in self.response for mark in _TOOL_CALL)
 
     @cached_property
     def tool_calls(self) -> list[ToolCall]:
@@ -152,12 +153,12 @@ class Threads:
         return Speaker(thread.kind, thread.id, thread.parent, evidence, thread.name)
 
     def ended(self, index: int, answer: Answer | None) -> None:
-        """A call has ended, with this answer if it went well."""
+        """A call has ended, with this answer if it went well and may call tools: other answers tell nothing."""
         thread = self._speaking.pop(index, None)
         if thread is None:
             return
         thread.under_way.discard(index)
-        if thread.last == index and thread.kind is not Kind.UTILITY and answer is not None and answer.may_call_tools:
+        if thread.last == index and thread.kind is not Kind.UTILITY:
             thread.answer = answer
 
     def _found(self, index: int, dialect: str, body: bytes, known: Told) -> "tuple[_Call, Thread | None, str] | None":
