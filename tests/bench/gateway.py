@@ -132,7 +132,8 @@ def _measure_once(case: Case, server: Server, runner: asyncio.Runner) -> Measure
     cpu_sec = server.cpu_sec() - cpu_before
     count = len(tally.delays) if case.chunks else tally.requests
     return Measured(
-        cpu_us=cpu_sec / count * 1e6,
+        # Where nothing came back in time, there is nothing to divide by.
+        cpu_us=cpu_sec / count * 1e6 if count else float("nan"),
         per_sec=count / tally.seconds,
         core_percent=cpu_sec / tally.seconds * 100,
         first_p50_ms=_percentile_ms(tally.first, 50),

@@ -87,8 +87,6 @@ async def _stream(request: web.BaseRequest, dialect: Dialect, body: bytes) -> we
 
 async def relay(upstream_url: str) -> None:
     """Pass everything on, and record nothing: the least that a gateway on aiohttp can cost."""
-    # An agent that is cut off in the middle of a reply is no error here.
-    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), auto_decompress=False) as http:
 
         async def answer(request: web.BaseRequest) -> web.StreamResponse:
@@ -151,5 +149,7 @@ async def _listen(answer: Callable[[web.BaseRequest], Awaitable[web.StreamRespon
 if __name__ == "__main__":
     servers: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {"upstream": upstream, "relay": relay, "whet": whet}
     kind, *arguments = sys.argv[1:]
+    # Whoever is cut off in the middle of a reply is no error here.
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(servers[kind](*arguments))
