@@ -296,7 +296,7 @@ def stop_reason(report: AgentReport, session: Session, *, must_call: bool) -> St
         return Stop.IDLE if session.ended_by.limit == "idle_sec" else Stop.LIMIT
     if session.auth_failed:
         return Stop.AUTH
-    if must_call and session.calls == 0 and report.stop is not Stop.TIMEOUT:
+    if must_call and session.calls == 0:
         return Stop.NO_MODEL_CALL
     return report.stop
 
