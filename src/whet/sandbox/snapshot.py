@@ -64,7 +64,7 @@ def _unless_gone() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO}:
+        if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EINVAL}:
             raise
 
 
