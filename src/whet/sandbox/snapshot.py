@@ -25,6 +25,8 @@ ALL_TEXT_SIZE = 32 << 20
 READ_SIZE = 16 << 20
 """A larger file is told from another by its size and time alone."""
 ALL_READ_SIZE = 512 << 20
+REPLACED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EINVAL})
+"""How a name fails that stands for something else than a moment ago."""
 
 
 @dataclass(slots=True)
@@ -64,7 +66,7 @@ def _unless_gone() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EINVAL}:
+        if error.errno not in REPLACED:
             raise
 
 
