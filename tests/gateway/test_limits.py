@@ -189,6 +189,22 @@ async def test_a_session_without_limits_on_time_is_never_over() -> None:
             await asyncio.wait_for(w.session.over(), 0.05)
 
 
+async def test_an_agent_whose_command_has_just_ended_has_its_whole_idle_time_before_it() -> None:
+    found = [True, False, False]
+    looks: list[float] = []
+
+    def works(_: float) -> bool:
+        looks.append(time.monotonic())
+        return found[len(looks) - 1]
+
+    async with serving(answer_unary) as url, Gateway(Redactor([])) as gateway:
+        session = gateway.open_session("timed", model(url), Records(), Limits(idle_sec=0.1))
+        async with asyncio.timeout(10):
+            await session.over(works)
+    assert len(looks) == len(found), "the look that first found nothing must not be the end"
+    assert looks[2] - looks[1] >= 0.09
+
+
 async def test_an_agent_that_does_not_end_when_it_is_refused_must_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "LAST_WORDS_SEC", 0.02)
     async with serving(answer_unary) as url, session_for(url) as w:

@@ -160,7 +160,9 @@ class Session:
         """Return when the agent must be ended: its time is over, or it does not end although it is answered no more.
 
         An agent is not idle that `works`: that runs something which it started since its last call, these seconds ago.
+        When that has ended, its idle time begins at the first look that finds nothing: the end itself is not seen.
         """
+        worked = False
         while self.ended_by is None:
             left = [seconds for meter in self._meters if (seconds := meter.seconds_left()) is not None]
             with suppress(TimeoutError):
@@ -168,7 +170,8 @@ class Session:
                     await self._limit_reached.wait()
                     await asyncio.sleep(LAST_WORDS_SEC)
             own = self._meters[0]
-            if works(own.seconds_since_call()):
+            worked_before, worked = worked, works(own.seconds_since_call())
+            if worked or worked_before:
                 own.not_idle()
             for meter in self._meters:
                 self._end_with(meter, meter.out_of_time())
