@@ -34,7 +34,7 @@ class MiniSweAgent(CliAgent):
             "MSWEA_CONFIGURED": "true",
             "MSWEA_SILENT_STARTUP": "1",
             "MSWEA_COST_TRACKING": "ignore_errors",
-            "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "2",
+            "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "1",
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         }
         if launch.endpoint is not None:
