@@ -5,7 +5,7 @@ import sqlite3
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from whet.gateway.changes import top_level
@@ -92,8 +92,17 @@ def verdict(body: bytes) -> str:
     return ""
 
 
+def withheld_of(fields: dict[str, bytes]) -> object:
+    """What is taken out of a request, or why it cannot be read."""
+    try:
+        return provider_tools(fields, "responses")
+    except ValueError as error:
+        return str(error)
+
+
 @settings(deadline=None)
 @given(conversations())
+@example([b'{"model": "m", "tools": [{"type": "web_s\xffearch"}],"messages":[]}'])
 def test_guards_judge_the_fresh_part_as_they_judge_the_whole(bodies: list[bytes]) -> None:
     growing = Growing[None](1 << 20)
     for body in bodies:
@@ -101,7 +110,7 @@ def test_guards_judge_the_fresh_part_as_they_judge_the_whole(bodies: list[bytes]
         assert verdict(look.fresh) == verdict(body)
         fields, fresh = top_level(body), top_level(look.fresh)
         assert fields.keys() == fresh.keys()
-        assert provider_tools(fresh, "responses") == provider_tools(fields, "responses")
+        assert withheld_of(fresh) == withheld_of(fields)
         if not verdict(look.fresh):
             try:
                 lasting = look.layout().lasting
