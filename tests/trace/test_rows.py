@@ -1,0 +1,284 @@
+"""Training rows: which calls are one chain, what is trained in which row; nothing is trained twice or made up."""
+
+import json
+import random
+from array import array
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whet.trace.calls import Call, CallKind, Training
+from whet.trace.episode import Episode
+from whet.trace.rows import Row, Rows, canonical, rows_of
+
+EPISODE = Episode("r1", "g1", "t", "loop", "m", "", 0, 1, reward=1.0, exchanges=())
+
+
+def made(id_: int, prompt: list[int], sampled: list[int], logprobs: list[float] | None = None, **more: Any) -> Call:
+    """A call that would be trained."""
+    logprobs = [-0.1 * (n + 1) for n in range(len(sampled))] if logprobs is None else logprobs
+    facts: dict[str, Any] = {"thread": "main", "kind": CallKind.ROOT, "started": float(id_)} | more
+    return Call(id_, prompt=array("I", prompt), sampled=array("I", sampled), logprobs=array("d", logprobs), **facts)
+
+
+FIRST = made(0, [1, 2, 3], [10, 11], [-0.1, -0.2])
+SECOND = made(1, [1, 2, 3, 10, 11, 20, 21], [12], [-0.3])
+
+
+def laid_out(rows: Rows) -> list[tuple[list[int], list[int]]]:
+    return [(row.tokens, row.loss_mask) for row in rows.rows]
+
+
+def test_the_worked_example_is_one_row() -> None:
+    (row,) = rows_of([FIRST, SECOND]).rows
+    assert row.tokens == [1, 2, 3, 10, 11, 20, 21, 12]
+    assert row.loss_mask == [0, 0, 0, 1, 1, 0, 0, 1]
+    assert row.logprobs == [0, 0, 0, -0.1, -0.2, 0, 0, -0.3]
+    assert row.prompt_len == 3
+    assert [(span.kind, span.start, span.end) for span in row.spans] == [
+        ("prompt", 0, 3),
+        ("sampled", 3, 5),
+        ("interstitial", 5, 7),
+        ("sampled", 7, 8),
+    ]
+    assert row.scores(1.0) == [0, 0, 0, 0, 0, 0, 0, 1]
+
+
+def test_one_token_that_differs_at_the_boundary_makes_two_rows_of_half_the_weight() -> None:
+    rows = rows_of([FIRST, made(1, [1, 2, 3, 10, 99, 20, 21], [12])])
+    assert laid_out(rows) == [([1, 2, 3, 10, 11], [0, 0, 0, 1, 1]), ([1, 2, 3, 10, 99, 20, 21, 12], [0] * 7 + [1])]
+    assert [row.weight for row in rows.rows] == [0.5, 0.5]
+    assert [row.is_last for row in rows.rows] == [False, True]
+    assert sum(rows.rows[0].scores(1.0)) == 0
+
+
+def test_three_turns_and_an_engine_that_keeps_its_stop_token_out_of_the_reply() -> None:
+    stop = 7
+    calls = [made(0, [1], [10]), made(1, [1, 10, stop, 2], [11]), made(2, [1, 10, stop, 2, 11, stop, 3], [12])]
+    assert laid_out(rows_of(calls)) == [([1, 10, 7, 2, 11, 7, 3, 12], [0, 1, 0, 0, 1, 0, 0, 1])]
+
+
+def test_interleaved_sub_agents_are_rows_of_their_own_after_the_main_one() -> None:
+    subs: dict[str, Any] = {"kind": CallKind.SUBAGENT}
+    calls = [
+        made(0, [1], [10]),
+        made(1, [5], [20], thread="a", **subs),
+        made(2, [6], [30], thread="b", **subs),
+        made(3, [6, 30, 2], [31], thread="b", **subs),
+        made(4, [5, 20, 2], [21], thread="a", **subs),
+        made(5, [1, 10, 2], [11]),
+    ]
+    rows = rows_of(calls)
+    assert [row.tokens for row in rows.rows] == [[1, 10, 2, 11], [5, 20, 2, 21], [6, 30, 2, 31]]
+    weights = [row.weight for row in rows_of(calls, Training(subagent_weight=0.5)).rows]
+    assert weights == [0.5, 0.25, 0.25]
+
+
+def test_a_fork_trains_the_shared_reply_once() -> None:
+    calls = [
+        made(0, [1], [10]),
+        made(1, [1, 10, 2], [11]),
+        made(2, [1, 10, 2, 11, 4], [14]),
+        made(3, [1, 10, 3], [12], thread="other"),
+        made(4, [1, 10, 3, 12, 5], [15], thread="other"),
+    ]
+    assert laid_out(rows_of(calls)) == [
+        ([1, 10, 2, 11, 4, 14], [0, 1, 0, 1, 0, 1]),
+        ([1, 10, 3, 12, 5, 15], [0, 0, 0, 1, 0, 1]),
+    ]
+
+
+def test_a_sibling_that_the_agent_did_not_go_on_from_is_discarded() -> None:
+    calls = [made(0, [1], [10]), made(1, [1], [11]), made(2, [1, 11, 2], [12])]
+    rows = rows_of(calls)
+    assert laid_out(rows) == [([1, 11, 2, 12], [0, 1, 0, 1])]
+    assert rows.forest.discarded == {0: "the agent went on from call 1 instead"}
+
+
+def test_siblings_of_which_none_was_continued_are_kept_and_named() -> None:
+    rows = rows_of([made(0, [1], [10]), made(1, [1], [11])])
+    assert len(rows.rows) == 2
+    assert rows.forest.ambiguous == {0, 1}
+
+
+def test_a_thread_that_goes_back_and_ends_there_keeps_its_end() -> None:
+    calls = [made(0, [1], [10]), made(1, [1, 10, 2], [11]), made(2, [1, 10, 2, 11, 3], [12]), made(3, [1, 10, 4], [13])]
+    assert [row.tokens for row in rows_of(calls).rows] == [[1, 10, 2, 11, 3, 12], [1, 10, 4, 13]]
+
+
+def test_the_same_call_twice_counts_once_and_the_last_one_counts() -> None:
+    rows = rows_of([made(0, [1], [10]), made(1, [1], [10]), made(2, [1, 10, 2], [12])])
+    assert rows.forest.discarded == {0: "the same as call 1"}
+    assert [span.call for span in rows.rows[0].trained] == [1, 2]
+
+
+def test_an_ancestor_that_came_late_adopts_its_descendants() -> None:
+    late = [SECOND, replace(FIRST, id=9)]
+    assert len(rows_of(late).rows) == 1
+
+
+def test_compaction_begins_a_new_row_and_its_summary_is_not_trained_unless_asked_for() -> None:
+    summary = made(1, [1, 10, 8], [50, 51], kind=CallKind.COMPACT, refused="calls of kind compact are not trained")
+    calls = [made(0, [1], [10]), summary, made(2, [9, 50, 51], [12])]
+    assert laid_out(rows_of(calls)) == [([1, 10], [0, 1]), ([9, 50, 51, 12], [0, 0, 0, 1])]
+    asked = [replace(call, refused=None) for call in calls]
+    assert sum(sum(row.loss_mask) for row in rows_of(asked).rows) == 4
+
+
+def test_a_helper_call_with_the_same_prefix_is_never_trained() -> None:
+    helper = made(1, [1, 10, 8], [50], kind=CallKind.UTILITY, thread="title", refused="kind")
+    calls = [made(0, [1], [10]), helper, made(2, [1, 10, 2], [11])]
+    assert laid_out(rows_of(calls)) == [([1, 10, 2, 11], [0, 1, 0, 1])]
+
+
+def test_a_reply_without_logprobs_stays_as_context() -> None:
+    middle = replace(made(1, [1, 10, 2], [11]), logprobs=None, refused="log-probabilities: 1 ids, but 0")
+    rows = rows_of([made(0, [1], [10]), middle, made(2, [1, 10, 2, 11, 3], [12])])
+    assert laid_out(rows) == [([1, 10, 2, 11, 3, 12], [0, 1, 0, 0, 0, 1])]
+
+
+def test_an_empty_reply_is_context_and_does_not_break_the_chain() -> None:
+    empty = made(1, [1, 10, 2], [], refused="nothing was sampled")
+    rows = rows_of([made(0, [1], [10]), empty, made(2, [1, 10, 2, 3], [12])])
+    assert laid_out(rows) == [([1, 10, 2, 3, 12], [0, 1, 0, 0, 1])]
+
+
+def test_a_reply_that_ended_at_the_output_limit_is_kept_apart_with_the_reason() -> None:
+    calls = [FIRST, replace(SECOND, finish="length")]
+    rows = rows_of(calls)
+    assert rows.rows == ()
+    assert [row.truncated for row in rows.apart] == ["the reply of call 1 ended at the output limit"]
+    assert len(rows_of(calls, Training(keep_truncated=True)).rows) == 1
+
+
+def test_a_row_that_is_too_long_is_cut_behind_a_whole_reply() -> None:
+    rows = rows_of([FIRST, SECOND], Training(max_tokens=7))
+    assert [(row.tokens, row.truncated) for row in rows.apart] == [
+        ([1, 2, 3, 10, 11], "cut behind call 0 to fit into 7 tokens")
+    ]
+    assert rows_of([FIRST], Training(max_tokens=2)).dropped == ("its first prompt reaches beyond 2 tokens",)
+    assert rows_of([FIRST], Training(max_tokens=4)).dropped == ("its first trained reply reaches beyond 4 tokens",)
+
+
+@dataclass
+class World:
+    """Agents that talk to an engine, and do to their histories what agents do."""
+
+    rng: random.Random
+    histories: dict[str, list[int]] = field(default_factory=lambda: {"main": [1, 2]})
+    calls: list[Call] = field(default_factory=list)
+
+    def tokens(self, most: int = 3) -> list[int]:
+        return [self.rng.randrange(4) for _ in range(self.rng.randint(1, most))]
+
+    def ask(self, thread: str, **more: Any) -> list[int]:
+        """One call; the history with its reply."""
+        prompt, sampled = self.histories[thread], self.tokens()
+        kind = CallKind.ROOT if thread == "main" else CallKind.SUBAGENT
+        logprobs = [-self.rng.random() for _ in sampled]
+        facts = {"thread": thread, "kind": kind} | more
+        self.calls.append(made(len(self.calls), prompt, sampled, logprobs, **facts))
+        return [*prompt, *sampled]
+
+    def step(self) -> None:
+        thread = self.rng.choice(list(self.histories))
+        history = self.histories[thread]
+        match self.rng.choice(["turn", "turn", "turn", "retry", "compact", "edit", "spawn", "helper", "context"]):
+            case "turn":
+                self.histories[thread] = [*self.ask(thread), *self.tokens()]
+            case "retry":
+                self.ask(thread)
+                self.histories[thread] = [*self.ask(thread), *self.tokens()]
+            case "compact":
+                self.ask(thread, kind=CallKind.COMPACT, refused="kind")
+                self.histories[thread] = self.tokens(6)
+            case "edit":
+                place = self.rng.randrange(len(history))
+                self.histories[thread] = [*history[:place], self.rng.randrange(4), *history[place + 1 :]]
+            case "spawn":
+                name = f"sub-{len(self.calls)}-{len(self.histories)}"
+                self.histories[name] = history if self.rng.random() < 0.3 else self.tokens(6)
+            case "helper":
+                self.ask(thread, kind=CallKind.UTILITY, refused="kind")
+            case "context":
+                self.histories[thread] = [*self.ask(thread, refused="log-probabilities"), *self.tokens()]
+
+
+def calls_in_a_world(seed: int, steps: int) -> list[Call]:
+    world = World(random.Random(seed))
+    for _ in range(steps):
+        world.step()
+    return world.calls
+
+
+def trained_at(row: Row) -> Counter[tuple[tuple[int, ...], int, float]]:
+    places = [place for place, one in enumerate(row.loss_mask) if one]
+    return Counter((tuple(row.tokens[:place]), row.tokens[place], row.logprobs[place]) for place in places)
+
+
+def sampled_by(call: Call) -> Counter[tuple[tuple[int, ...], int, float]]:
+    assert call.logprobs is not None
+    before = call.prompt.tolist()
+    told = enumerate(zip(call.sampled, call.logprobs, strict=True))
+    return Counter((tuple(before + call.sampled.tolist()[:n]), id_, logprob) for n, (id_, logprob) in told)
+
+
+worlds = st.builds(calls_in_a_world, st.integers(0, 1 << 32), st.integers(0, 25))
+
+
+@given(worlds)
+def test_every_sampled_token_of_a_trained_call_is_in_exactly_one_row_behind_what_the_engine_saw(
+    calls: list[Call],
+) -> None:
+    rows = rows_of(calls)
+    trained = [call for call in rows.forest.calls.values() if call.refused is None]
+    assert Counter(span.call for row in rows.rows for span in row.trained) == Counter(call.id for call in trained)
+    total: Counter[Any] = Counter()
+    for row in rows.rows:
+        total += trained_at(row)
+    assert total == sum(map(sampled_by, trained), Counter())
+
+
+@given(worlds)
+def test_a_row_is_the_prompt_and_reply_of_its_last_call_and_begins_with_those_of_all_others(calls: list[Call]) -> None:
+    for row in rows_of(calls).rows:
+        assert len(row.tokens) == len(row.loss_mask) == len(row.logprobs)
+        assert any(row.loss_mask)
+        assert not any(row.loss_mask[: row.prompt_len])
+        assert all(not logprob for logprob, one in zip(row.logprobs, row.loss_mask, strict=True) if not one)
+        for call in row.calls:
+            assert row.tokens[: call.end] == [*call.prompt, *call.sampled]
+        assert row.calls[-1].end == len(row.tokens)
+        assert [span.end for span in row.spans[:-1]] == [span.start for span in row.spans[1:]]
+
+
+@given(worlds, st.randoms())
+def test_the_order_of_arrival_does_not_matter(calls: list[Call], rng: random.Random) -> None:
+    shuffled = rng.sample(calls, len(calls))
+    assert [json.dumps(canonical(EPISODE, row)) for row in rows_of(shuffled).rows] == [
+        json.dumps(canonical(EPISODE, row)) for row in rows_of(calls).rows
+    ]
+
+
+@given(worlds)
+def test_the_parent_is_the_longest_prompt_and_reply_that_a_prompt_begins_with(calls: list[Call]) -> None:
+    forest = rows_of(calls).forest
+    kept = [call for call in calls if call.id in forest.calls]
+    for call in kept:
+        ends = [
+            one
+            for one in calls
+            if len(one.prompt) < len(call.prompt) and call.prompt[: one.end] == one.prompt + one.sampled
+        ]
+        parent = forest.parents[call.id]
+        assert (parent is None) == (not ends)
+        assert parent is None or forest.calls[parent].end == max(one.end for one in ends)
+
+
+@given(worlds)
+def test_the_weights_of_a_rollouts_rows_add_up_to_one(calls: list[Call]) -> None:
+    rows = rows_of(calls, Training(subagent_weight=0.3)).rows
+    assert not rows or abs(sum(row.weight for row in rows) - 1) < 1e-9
