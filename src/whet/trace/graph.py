@@ -5,7 +5,7 @@ thread does not go on from where it was is marked with its cause.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -85,9 +85,9 @@ class Graph:
     """Exchanges whose request cannot be read, and why."""
     unanswered: tuple[int, ...]
 
-    def path(self, node: int | None) -> list[Node]:
-        """The messages from the first one to this one."""
-        return path(self.nodes, node)
+    def path(self, node: int | None, known: Collection[int] = ()) -> list[Node]:
+        """The messages from the first one to this one; only those behind the last that is known."""
+        return path(self.nodes, node, known)
 
     def conversation(self, turn: Turn) -> list[Node]:
         """All that the model saw in this call, and what it replied."""

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby, takewhile
@@ -254,10 +254,10 @@ class Messages:
         return self._by_link[link]
 
 
-def path(nodes: Sequence[Node], node: int | None) -> list[Node]:
-    """The messages from the first one to this one."""
+def path(nodes: Sequence[Node], node: int | None, known: Collection[int] = ()) -> list[Node]:
+    """The messages from the first one to this one; only those behind the last that is known."""
     found = []
-    while node is not None:
+    while node is not None and node not in known:
         found.append(nodes[node])
         node = nodes[node].parent
     return found[::-1]

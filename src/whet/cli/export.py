@@ -1,0 +1,72 @@
+"""`whet export`: the rollouts of a run as training rows, conversations, spans or tables."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from whet.runs.store import Store
+    from whet.trace.episode import Episode
+    from whet.trace.export.filters import Filter
+    from whet.trace.export.manifest import Manifest
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    to: Annotated[str, typer.Option(help="Format; docs/export.md lists them.")],
+    out: Annotated[Path, typer.Option(help="New file or folder.")],
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--filter", help="Only rollouts with score>=0.5, agent=NAME, tag=NAME ...; all must hold."),
+    ] = None,
+    subagents: Annotated[float, typer.Option(help="Weight of a sub-agent's row; 0 leaves them out.", min=0)] = 1.0,
+    compaction: Annotated[bool, typer.Option(help="Train the calls that write summaries.")] = False,
+    sampling: Annotated[
+        Literal["strict", "any"], typer.Option(help="strict: only calls sampled at a known temperature, unconstrained.")
+    ] = "strict",
+    max_tokens: Annotated[int | None, typer.Option(help="Longest row that the trainer takes.", min=1)] = None,
+    truncated: Annotated[bool, typer.Option(help="Truncated rows among the others, not apart.")] = False,
+) -> None:
+    """Export a run for training or analysis."""
+    from whet.cli.tables import terminal
+    from whet.errors import UserError, did_you_mean
+    from whet.runs.store import Store
+    from whet.trace.calls import Training
+    from whet.trace.export import FORMATS
+    from whet.trace.export import export as write
+    from whet.trace.export.filters import read_filter
+    from whet.trace.export.manifest import Manifest
+
+    if to not in FORMATS:
+        raise UserError(f"--to '{to}': unknown format; {did_you_mean(to, list(FORMATS))}")
+    filters = [read_filter(text) for text in where or ()]
+    training = Training(compaction, subagents, sampling, max_tokens, truncated)
+    console, manifest = terminal(), Manifest()
+    with Store.open_read(run) as store:
+        episodes = _episodes(console, store, filters, manifest)
+        write(episodes, FORMATS[to], out, training, manifest)
+    console.print("\n".join([str(out), *manifest.lines(FORMATS[to].needs_ids)]), soft_wrap=True)
+
+
+def _episodes(
+    console: "Console", store: "Store", filters: "Sequence[Filter]", manifest: "Manifest"
+) -> "Iterator[Episode]":
+    """The rollouts that are wanted, groups together, each with its calls while it is looked at."""
+    from dataclasses import replace
+
+    from rich.progress import track
+
+    from whet.runs.episodes import episodes
+
+    found = sorted(episodes(store), key=lambda one: one[0].group)
+    shown = track(found, "exporting", console=console, transient=True, disable=not console.is_terminal)
+    for episode, attempt in shown:
+        if all(one.holds(episode) for one in filters):
+            yield replace(episode, exchanges=store.exchanges(attempt))
+        else:
+            manifest.rollouts += 1
+            manifest.left_out["by --filter"] += 1

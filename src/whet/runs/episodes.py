@@ -1,0 +1,65 @@
+"""The rollouts of a run as exporters see them, their calls left out."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean, pstdev
+
+from whet.ids import digest
+from whet.rollout import Result
+from whet.runs.schema import AttemptRow, RolloutRow
+from whet.runs.store import Store
+from whet.trace.episode import Episode
+
+_EPSILON = 1e-8
+"""Keeps an advantage finite."""
+
+
+def episodes(store: Store) -> list[tuple[Episode, int]]:
+    """Every rollout that was tried, in the order of the plan, with the attempt whose exchanges are its own."""
+    tags = {task.id: tuple(json.loads(task.spec).get("tags", ())) for task in store.tasks()}
+    found = [
+        (_episode(rollout, tried[-1], tags), tried[-1].id)
+        for rollout, attempts in store.attempts_by_rollout()
+        if (tried := [attempt for attempt in attempts if attempt.ended is not None])
+    ]
+    rewards: dict[str, list[float]] = defaultdict(list)
+    for episode, _ in found:
+        if episode.reward is not None:
+            rewards[episode.group].append(episode.reward)
+    return [(replace(one, advantage=_advantage(one.reward, rewards[one.group])), attempt) for one, attempt in found]
+
+
+def _episode(rollout: RolloutRow, attempt: AttemptRow, tags: Mapping[str, tuple[str, ...]]) -> Episode:
+    result = Result.model_validate_json(attempt.result) if attempt.result else None
+    report = result.report if result else None
+    key = (rollout.task, rollout.agent, rollout.model, rollout.skill)
+    return Episode(
+        rollout=rollout.id,
+        group=digest(*(part.encode() for part in key))[:12],
+        task=rollout.task,
+        agent=rollout.agent,
+        model=rollout.model,
+        skill=rollout.skill,
+        sample=rollout.sample,
+        attempt=attempt.number,
+        reward=attempt.value,
+        exchanges=(),
+        rewards={name: score.value for name, score in result.judgements.items()} if result else {},
+        cause=attempt.cause,
+        stop=report.stop if report else None,
+        version=report.version if report else None,
+        tags=tags.get(rollout.task, ()),
+        flags=result.flags if result else (),
+        started=attempt.started,
+        ended=attempt.ended,
+        cost=result.spending.cost if result else None,
+    )
+
+
+def _advantage(reward: float | None, rewards: Sequence[float]) -> float | None:
+    """By how many deviations a reward is above the mean of its group; one rollout alone has nothing to be above."""
+    if reward is None or len(rewards) < 2:
+        return None
+    return (reward - fmean(rewards)) / (pstdev(rewards) + _EPSILON)

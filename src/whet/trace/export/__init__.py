@@ -1,0 +1,110 @@
+"""Exports: rollouts as training rows, conversations, spans and tables; one file per format."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from whet.errors import UserError
+from whet.trace.calls import Training
+from whet.trace.episode import Episode
+from whet.trace.export import areal, atif, chat, openrlhf, otlp, prime_rl, skyrl, slime, tables, trl, verl
+from whet.trace.export.manifest import Manifest
+from whet.trace.export.sinks import Documents, JsonLines, Sink, Tables, written
+from whet.trace.rows import Harvest, canonical, harvest
+
+UNSCORED = "without a score"
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A form in which rollouts leave."""
+
+    name: str
+    says: str
+    records: Callable[[Iterable[Harvest]], Iterator[Any]]
+    needs_ids: bool = True
+    needs_score: bool = True
+    """Whether rollouts without a score are left out. They are never counted as 0."""
+    sink: Callable[[Path], Sink] = JsonLines
+
+
+def _rows(harvests: Iterable[Harvest]) -> Iterator[Any]:
+    return (canonical(one.episode, row) for one in harvests for row in one.rows.rows)
+
+
+_TEXT: dict[str, Any] = {"needs_ids": False, "needs_score": False}
+_ALL = (
+    Format("rows", "whet's own rows, with everything that the others derive from", _rows, needs_score=False),
+    Format("trl-trace", "TRL: TrainingTrace, one per rollout", trl.traces),
+    Format("trl-sft", "TRL: pre-tokenised SFT", trl.sft, needs_score=False),
+    Format("trl-grpo", "TRL: what a GRPO rollout function returns", trl.grpo),
+    Format("trl-pairs", "TRL: preference pairs, best and worst of a task; text", trl.pairs, needs_ids=False),
+    Format("verl", "verl: agent-loop outputs", verl.records),
+    Format("skyrl", "SkyRL: step-wise generator outputs, one per rollout", skyrl.records),
+    Format("prime-rl", "prime-rl: training samples", prime_rl.records),
+    Format("prime-rl-split", "prime-rl, older: prompt and completion apart", prime_rl.split),
+    Format("areal", "AReaL: interactions", areal.records),
+    Format("openrlhf", "OpenRLHF: executor results", openrlhf.records),
+    Format("slime", "slime: samples", slime.records),
+    Format("chat", "chat messages, one conversation per line; text", chat.records, **_TEXT),
+    Format("atif", "ATIF 1.8: a folder, one document per rollout", atif.documents, **_TEXT, sink=Documents),
+    Format("otlp", "OpenTelemetry GenAI spans as OTLP/JSON", otlp.records, **_TEXT),
+    Format(
+        "parquet",
+        "a folder of Parquet tables: rollouts, exchanges, scores",
+        tables.records,
+        **_TEXT,
+        sink=partial(Tables, schemas=tables.SCHEMAS),
+    ),
+)
+FORMATS: Mapping[str, Format] = MappingProxyType({target.name: target for target in _ALL})
+
+
+def export(
+    episodes: Iterable[Episode], target: Format, out: Path, training: Training, manifest: Manifest | None = None
+) -> Manifest:
+    """Write rollouts to a new file or folder, one after the other; rows that are kept apart and the manifest beside it.
+
+    The episodes of a group come together. UserError when the format needs token ids and no call has any.
+    """
+    manifest = manifest or Manifest()
+    beside = {kind: out.with_name(f"{out.name}.{kind}") for kind in ("apart.jsonl", "manifest.json")}
+    for path in beside.values():
+        if path.exists():
+            raise UserError(f"{path}: exists already; --out needs a new name")
+    with written(beside["apart.jsonl"], JsonLines) as apart, written(out, target.sink) as sink:
+        for record in target.records(_harvests(episodes, target, training, manifest, apart)):
+            sink.write(record)
+            manifest.records += 1
+        answered = manifest.counts["calls answered"]
+        if target.needs_ids and answered and manifest.counts["calls without ids"] == answered:
+            texts = ", ".join(one.name for one in _ALL if not one.needs_ids)
+            raise UserError(
+                f"--to {target.name} needs token ids, and none of {answered} calls has them: give the model "
+                f"'capture' in whet.toml, or export text: {texts}"
+            )
+    if not any(manifest.truncated.values()):
+        beside["apart.jsonl"].unlink()
+    facts = {"format": target.name, "training": training, "arguments of tool calls": "text", **manifest.as_json()}
+    beside["manifest.json"].write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
+    return manifest
+
+
+def _harvests(
+    episodes: Iterable[Episode], target: Format, training: Training, manifest: Manifest, apart: Sink
+) -> Iterator[Harvest]:
+    for episode in episodes:
+        manifest.rollouts += 1
+        if target.needs_score and episode.reward is None:
+            manifest.left_out[UNSCORED] += 1
+            continue
+        found = harvest(episode, training)
+        manifest.count(found)
+        for row in found.rows.apart:
+            apart.write(canonical(episode, row) | {"apart": row.truncated})
+        yield found

@@ -1,0 +1,57 @@
+"""`chat`: one conversation per line, in the messages of chat completions, for supervised fine-tuning on text."""
+
+from collections.abc import Iterable, Iterator
+
+from whet.exchange import Kind
+from whet.gateway.dialects.neutral import Json
+from whet.trace.export.speech import chat_messages, chat_tools
+from whet.trace.graph import Graph, Turn
+from whet.trace.rows import Harvest
+
+
+def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
+    """One line per unbroken stretch of each thread that does the work. `weight` is 0 on replies of earlier lines."""
+    for harvest in harvests:
+        seen: set[int] = set()
+        for thread in harvest.graph.threads:
+            if thread.kind is Kind.UTILITY:
+                continue
+            for segment in harvest.graph.segments(thread):
+                fresh = {turn.reply for turn in segment if turn.reply is not None} - seen
+                if fresh:
+                    yield {
+                        "messages": weighted_messages(harvest.graph, segment[-1], fresh),
+                        "tools": chat_tools(harvest.graph.settings[segment[-1].setting].tools),
+                        "reward": harvest.episode.reward,
+                        "task_id": harvest.episode.task,
+                        "rollout_id": harvest.episode.rollout,
+                        "model": harvest.episode.model,
+                        "agent": harvest.episode.agent,
+                        "thread_id": thread.id,
+                        "kind": thread.kind,
+                    }
+                seen |= fresh
+
+
+def weighted_messages(graph: Graph, turn: Turn, fresh: set[int]) -> list[Json]:
+    """A conversation to the reply of a turn; a reply counts when it is a fresh one."""
+    messages = []
+    for node in graph.conversation(turn):
+        for message in chat_messages(node.message):
+            weight = {"weight": int(node.id in fresh)} if message["role"] == "assistant" else {}
+            messages.append(message | weight)
+    return messages
+
+
+def conversation(graph: Graph, turn: Turn) -> list[Json]:
+    """A conversation to the reply of a turn."""
+    return [message for node in graph.conversation(turn) for message in chat_messages(node.message)]
+
+
+def prompt_text(graph: Graph) -> str:
+    """What the main thread was first asked."""
+    main = next((thread for thread in graph.threads if thread.kind is Kind.MAIN), None)
+    if main is None:
+        return ""
+    path = graph.path(graph.turns[main.turns[0]].prompt)
+    return "\n".join(str(message["content"]) for node in path for message in chat_messages(node.message))

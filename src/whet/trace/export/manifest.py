@@ -1,0 +1,99 @@
+"""The manifest of an export: what it holds, and what it does not hold and why. Nothing is left out in silence."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from whet.trace.rows import Harvest
+
+
+@dataclass(slots=True)
+class Manifest:
+    """Counts an export, rollout by rollout."""
+
+    rollouts: int = 0
+    exported: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Rollouts that are not in the export, by reason."""
+    records: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    breaks: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    """Calls with ids that were not trained, by reason."""
+    truncated: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    largest_row: int = 0
+    rewards: dict[str, set[float]] = field(default_factory=lambda: defaultdict(set))
+    samples: Counter[str] = field(default_factory=Counter)
+    """Scored rollouts by group."""
+
+    def count(self, harvest: Harvest) -> None:
+        """Count a rollout that is exported."""
+        self.exported += 1
+        self.counts.update(harvest.counts)
+        self.breaks.update(harvest.breaks)
+        self.refused.update(harvest.refused)
+        self.truncated.update(
+            "output limit" if "limit" in (row.truncated or "") else "too long" for row in harvest.rows.apart
+        )
+        self.dropped.update(harvest.rows.dropped)
+        self.largest_row = max([self.largest_row, *(len(row.tokens) for row in harvest.rows.rows)])
+        if harvest.episode.reward is not None:
+            self.rewards[harvest.episode.group].add(harvest.episode.reward)
+            self.samples[harvest.episode.group] += 1
+
+    @property
+    def groups_without_variance(self) -> int:
+        """Groups of several rollouts that all have the same reward: no advantage can be had of them."""
+        return sum(len(self.rewards[group]) == 1 for group, times in self.samples.items() if times > 1)
+
+    @property
+    def merge_ratio(self) -> float | None:
+        """How many times more tokens one row per call would have."""
+        merged = self.counts["tokens of merged rows"]
+        return self.counts["tokens of one row per call"] / merged if merged else None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "rollouts": self.rollouts,
+            "rollouts exported": self.exported,
+            "rollouts left out": dict(self.left_out),
+            "records": self.records,
+            **dict(self.counts),
+            "calls not trained": dict(self.refused),
+            "chain breaks": dict(self.breaks),
+            "rows apart by reason": dict(self.truncated),
+            "rows dropped by reason": dict(self.dropped),
+            "largest row": self.largest_row,
+            "merge ratio": self.merge_ratio,
+            "groups": len(self.rewards),
+            "groups without variance": self.groups_without_variance,
+        }
+
+    def lines(self, with_rows: bool) -> Iterator[str]:
+        """What a person wants to know."""
+        counts = self.counts
+        yield f"{self.exported} of {self.rollouts} rollouts, {self.records} records"
+        for reason, times in sorted(self.left_out.items()):
+            yield f"  left out: {times} {reason}"
+        if not with_rows:
+            return
+        yield (
+            f"{counts['rows']} rows, {counts['tokens']:,} tokens, of which {counts['trained tokens']:,} are trained; "
+            f"longest {self.largest_row:,}"
+        )
+        kinds = ("seen", "trained", "context only", "discarded", "without ids", "unclassified")
+        yield "calls: " + ", ".join(f"{counts[f'calls {kind}']} {kind}" for kind in kinds)
+        if self.merge_ratio is not None:
+            yield f"one row per call would have {self.merge_ratio:.1f} times as many tokens"
+        for title, reasons in (
+            ("not trained", self.refused),
+            ("chain broken", self.breaks),
+            ("row kept apart", self.truncated),
+            ("row dropped", self.dropped),
+        ):
+            for reason, times in sorted(reasons.items()):
+                yield f"  {title}: {times} × {reason}"
+        if self.groups_without_variance:
+            yield f"  {self.groups_without_variance} groups have the same reward throughout"

@@ -1,0 +1,105 @@
+"""Where exports are written, record by record. A file has its name only when it is whole."""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from whet.errors import UserError
+
+BATCH = 1000
+"""Rows of a table that are kept until they are written."""
+
+
+class Sink(Protocol):
+    def write(self, record: Any) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class JsonLines:
+    """A file with a JSON document on each line."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+
+    def write(self, record: Any) -> None:
+        self._file.write(msgspec.json.encode(record) + b"\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Documents:
+    """A folder with a JSON document in each file. Records are pairs of a file's name and what is in it."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir()
+        self._folder = path
+
+    def write(self, record: Any) -> None:
+        name, document = record
+        text = msgspec.json.format(msgspec.json.encode(document), indent=1)
+        (self._folder / name).write_bytes(text + b"\n")
+
+    def close(self) -> None: ...
+
+
+class Tables:
+    """A folder with Parquet files. Records are pairs of a table's name and a row."""
+
+    def __init__(self, path: Path, schemas: Mapping[str, pa.Schema]) -> None:
+        path.mkdir()
+        self._schemas = schemas
+        self._writers = {
+            name: pq.ParquetWriter(path / f"{name}.parquet", schema, compression="zstd")
+            for name, schema in schemas.items()
+        }
+        self._rows: dict[str, list[Any]] = {name: [] for name in schemas}
+
+    def write(self, record: Any) -> None:
+        name, row = record
+        self._rows[name].append(row)
+        if len(self._rows[name]) >= BATCH:
+            self._flush(name)
+
+    def close(self) -> None:
+        for name, writer in self._writers.items():
+            self._flush(name)
+            writer.close()
+
+    def _flush(self, name: str) -> None:
+        self._writers[name].write_table(pa.Table.from_pylist(self._rows[name], self._schemas[name]))
+        self._rows[name] = []
+
+
+@contextmanager
+def written(path: Path, sink: Callable[[Path], Sink]) -> Iterator[Sink]:
+    """A sink that appears under its name when all went well, and not at all otherwise."""
+    if path.exists():
+        raise UserError(f"{path}: exists already; --out needs a new name")
+    part = path.with_name(f".{path.name}.part")
+    _remove(part)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = sink(part)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+    try:
+        yield opened
+        opened.close()
+        part.rename(path)
+    finally:
+        _remove(part)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
