@@ -1,13 +1,15 @@
 """What the tests of traces share: exchanges of any dialect, made of neutral messages as an agent would send them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from whet.exchange import Exchange, Kind, Speaker
+from whet.exchange import Exchange, Kind, Speaker, Usage
+from whet.gateway.capture import check_tokens
 from whet.gateway.dialects import DIALECTS
-from whet.gateway.dialects.neutral import Message, Part, Reply, Request, Stop, Text, Tool, ToolCall, ToolResult, Usage
+from whet.gateway.dialects.neutral import Message, Part, Reply, Request, Stop, Text, Tool, ToolCall, ToolResult
 
 PATHS = {
     "chat": "/v1/chat/completions",
@@ -72,3 +74,29 @@ def exchange(
         "speaker": speaker,
     }
     return Exchange(**facts | more)
+
+
+def with_tokens(
+    call: Exchange,
+    prompt: Sequence[int],
+    sampled: Sequence[int],
+    logprobs: Sequence[float],
+    *,
+    finish: str = "stop",
+    **policy: Any,
+) -> Exchange:
+    """The same call, answered by an engine that tells its tokens. By default it is sampled at temperature 1."""
+    reply = msgspec.json.decode(call.response)
+    (choice,) = reply["choices"]
+    choice |= {
+        "token_ids": list(sampled),
+        "logprobs": {"content": [{"token": "x", "logprob": logprob} for logprob in logprobs]},
+        "finish_reason": finish,
+    }
+    reply |= {
+        "prompt_token_ids": list(prompt),
+        "usage": {"prompt_tokens": len(prompt), "completion_tokens": len(sampled)},
+    }
+    response = msgspec.json.encode(reply)
+    sent = msgspec.json.encode({"temperature": 1.0} | policy)
+    return replace(call, response=response, sent=sent, tokens=check_tokens(response, streamed=False))

@@ -200,6 +200,7 @@ class Harvest:
 
 def harvest(episode: Episode, training: Training) -> Harvest:
     """Derive conversations and rows of a rollout."""
+    episode = replace(episode, exchanges=sorted(episode.exchanges, key=lambda one: one.index))
     graph = build(episode.exchanges)
     calls = calls_of(episode.exchanges, training)
     rows = rows_of(calls, training)

@@ -91,8 +91,10 @@ def written(path: Path, sink: Callable[[Path], Sink]) -> Iterator[Sink]:
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from error
     try:
-        yield opened
-        opened.close()
+        try:
+            yield opened
+        finally:
+            opened.close()
         part.rename(path)
     finally:
         _remove(part)

@@ -1,0 +1,105 @@
+"""`whet export` on a real run: the loop agent in a sealed box, a model that tells its tokens."""
+
+import json
+from pathlib import Path
+
+import pytest
+from whet_program import Project, new_project, said_to_user
+
+from whet.runs.store import Store
+from whet.testing.tokens import Mark, decode
+from whet.trace.export import FORMATS
+from whet.trace.export.speech import text_of
+from whet.trace.steps import reply_of
+
+SETTINGS = """
+[models.exact]
+script = "script.toml"
+capture = "vllm"
+set = { temperature = 1.0 }
+
+[models.plain]
+script = "script.toml"
+"""
+SCRIPT = """
+tokens = true
+
+[[scene]]
+[[scene.reply]]
+text = "I write it."
+tools = [{ name = "bash", arguments = { command = "echo 42 > answer; cat answer" } }]
+[[scene.reply]]
+text = "It says 42."
+"""
+TASKS = [
+    {"id": "good", "instruction": "Write 42.", "verify": ["grep -qx 42 answer"], "tags": ["easy"]},
+    {"id": "bad", "instruction": "Write 43.", "verify": ["grep -qx 43 answer"]},
+]
+
+
+@pytest.fixture(name="project", scope="module")
+def project_with_runs(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    with new_project(tmp_path_factory.mktemp("export")) as project:
+        project.write("whet.toml", SETTINGS)
+        project.write("script.toml", SCRIPT)
+        project.rows("tasks.jsonl", *TASKS)
+        for model in ("exact", "plain"):
+            words = f"run tasks.jsonl --agent loop --model {model} --out {model}"
+            assert project.whet(*words.split()).returncode == 0
+        return project
+
+
+def exported(project: Project, tmp_path: Path, *words: str) -> tuple[str, list[str]]:
+    done = project.whet("export", *words, "--out", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    return done.stdout, (tmp_path / "out").read_text().splitlines()
+
+
+def test_a_row_is_what_was_on_the_wire_and_its_mask_is_what_was_sampled(project: Project, tmp_path: Path) -> None:
+    said, lines = exported(project, tmp_path, "exact", "--to", "rows")
+    assert "2 of 2 rollouts, 2 records" in said
+    with Store.open_read(project.path / "exact") as store:
+        attempts = {done.rollout.id: done.attempt.id for done in store.results()}
+        for line in lines:
+            row = json.loads(line)
+            exchanges = store.exchanges(attempts[row["rollout_id"]])
+            sampled = [span for span in row["spans"] if span["trained"]]
+            assert len(sampled) == len(exchanges) == 2
+            for span, exchange in zip(sampled, exchanges, strict=True):
+                told = json.loads(exchange.response)
+                assert row["tokens"][: span["start"]] == told["prompt_token_ids"]
+                ids = row["tokens"][span["start"] : span["end"]]
+                assert ids == told["choices"][0]["token_ids"]
+                logprobs = [entry["logprob"] for entry in told["choices"][0]["logprobs"]["content"]]
+                assert row["logprobs"][span["start"] : span["end"]] == logprobs
+                reply = reply_of(exchange)
+                assert reply is not None
+                assert text_of(reply.parts) in decode(ids)
+            assert sum(row["loss_mask"]) == sum(span["end"] - span["start"] for span in sampled)
+            assert Mark.TOOL in row["tokens"][sampled[0]["end"] : sampled[1]["start"]]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_is_written_with_its_manifest(project: Project, tmp_path: Path, name: str) -> None:
+    out = tmp_path / "out"
+    done = project.whet("export", "exact", "--to", name, "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].startswith("2 of 2 rollouts")
+    assert json.loads(out.with_name("out.manifest.json").read_text())["format"] == name
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "out.manifest.json"}
+
+
+def test_rollouts_are_chosen_by_score_and_tag(project: Project, tmp_path: Path) -> None:
+    said, lines = exported(project, tmp_path, "exact", "--to", "chat", "--filter", "score>=1", "--filter", "tag=easy")
+    assert [json.loads(line)["task_id"] for line in lines] == ["good"]
+    assert "left out: 1 by --filter" in said
+
+
+def test_a_run_without_ids_says_so(project: Project, tmp_path: Path) -> None:
+    done = project.whet("export", "plain", "--to", "verl", "--out", str(tmp_path / "out"))
+    assert "--to verl needs token ids, and none of 4 calls has them" in said_to_user(done)
+
+
+def test_mistakes_are_one_line(project: Project, tmp_path: Path) -> None:
+    done = project.whet("export", "exact", "--to", "varl", "--out", str(tmp_path / "out"))
+    assert said_to_user(done).startswith("whet: --to 'varl': unknown format; did you mean 'verl'?")

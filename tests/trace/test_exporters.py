@@ -1,0 +1,374 @@
+"""Exports: the worked example in each trainer's form, conversations, spans and tables."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from trace_world import SYSTEM, answered, asked, calls, exchange, said, with_tokens
+
+from whet.errors import UserError
+from whet.exchange import Exchange, Kind, Speaker
+from whet.gateway.dialects.neutral import Text, Thinking, ToolCall
+from whet.trace.calls import Training
+from whet.trace.episode import Episode
+from whet.trace.export import FORMATS, export
+from whet.trace.export.filters import read_filter
+from whet.trace.rows import harvest
+
+ASKED, CALLED, TOLD, LAST = asked("Go."), said(Thinking("hm"), calls("ls")), answered("a b"), said(Text("Done."))
+FIRST = exchange(0, [SYSTEM, ASKED], CALLED)
+SECOND = exchange(1, [SYSTEM, ASKED, CALLED, TOLD], LAST)
+WORKED = [
+    with_tokens(FIRST, [1, 2, 3], [10, 11], [-0.1, -0.2], finish="tool_calls"),
+    with_tokens(SECOND, [1, 2, 3, 10, 11, 20, 21], [12], [-0.3]),
+]
+MESSAGES = [
+    {"role": "system", "content": "You work."},
+    {"role": "user", "content": "Go."},
+    {
+        "role": "assistant",
+        "content": None,
+        "reasoning_content": "hm",
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "a b"},
+    {"role": "assistant", "content": "Done."},
+]
+
+
+def episode(exchanges: Sequence[Exchange] = WORKED, **more: Any) -> Episode:
+    facts: dict[str, Any] = {
+        "rollout": "r1",
+        "group": "g1",
+        "task": "count",
+        "agent": "loop",
+        "model": "m",
+        "skill": "",
+        "sample": 0,
+        "attempt": 1,
+        "reward": 1.0,
+        "exchanges": exchanges,
+        "rewards": {"exact": 1.0},
+    }
+    return Episode(**facts | more)
+
+
+def exported(name: str, *episodes: Episode, **training: Any) -> list[Any]:
+    return list(FORMATS[name].records(harvest(one, Training(**training)) for one in episodes or [episode()]))
+
+
+RESPONSE, MASK, LOGPROBS = [10, 11, 20, 21, 12], [1, 1, 0, 0, 1], [-0.1, -0.2, 0, 0, -0.3]
+TOKENS = [1, 2, 3, *RESPONSE]
+FORMS: list[tuple[str, dict[str, Any]]] = [
+    ("rows", {"tokens": TOKENS, "loss_mask": [0, 0, 0, *MASK], "logprobs": [0, 0, 0, *LOGPROBS], "prompt_len": 3}),
+    ("trl-grpo", {"prompt_ids": [1, 2, 3], "completion_ids": RESPONSE, "env_mask": MASK, "logprobs": LOGPROBS}),
+    ("trl-sft", {"input_ids": TOKENS, "labels": [-100, -100, -100, 10, 11, -100, -100, 12]}),
+    (
+        "verl",
+        {
+            "prompt_ids": [1, 2, 3],
+            "response_ids": RESPONSE,
+            "response_mask": MASK,
+            "response_logprobs": LOGPROBS,
+            "reward_score": 1.0,
+            "num_turns": 2,
+        },
+    ),
+    (
+        "skyrl",
+        {
+            "prompt_token_ids": [[1, 2, 3], [1, 2, 3, 10, 11, 20, 21]],
+            "response_ids": [[10, 11], [12]],
+            "rewards": [[0, 0], [1]],
+            "loss_masks": [[1, 1], [1]],
+            "is_last_step": [False, True],
+            "stop_reasons": ["tool_calls", "stop"],
+        },
+    ),
+    (
+        "prime-rl",
+        {
+            "token_ids": TOKENS,
+            "mask": [False, False, False, True, True, False, False, True],
+            "logprobs": [0, 0, 0, *LOGPROBS],
+            "temperatures": [1.0] * 8,
+        },
+    ),
+    (
+        "prime-rl-split",
+        {
+            "prompt_ids": [1, 2, 3],
+            "prompt_mask": [False] * 3,
+            "completion_ids": RESPONSE,
+            "completion_mask": [True, True, False, False, True],
+            "completion_logprobs": LOGPROBS,
+        },
+    ),
+    (
+        "areal",
+        {
+            "input_ids": [TOKENS],
+            "loss_mask": [[0, 0, 0, *MASK]],
+            "versions": [[-1, -1, -1, 0, 0, -1, -1, 0]],
+            "attention_mask": [[True] * 8],
+            "rewards": [1.0],
+        },
+    ),
+    (
+        "openrlhf",
+        {
+            "observation_tokens": TOKENS,
+            "action_ranges": [(3, 5), (7, 8)],
+            "rollout_log_probs": [0, 0, 0, *LOGPROBS],
+            "reward": 1.0,
+            "prompt": "Go.",
+        },
+    ),
+    (
+        "slime",
+        {
+            "tokens": TOKENS,
+            "response_length": 5,
+            "loss_mask": MASK,
+            "rollout_log_probs": LOGPROBS,
+            "status": "completed",
+            "response": "\nDone.",
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "form"), FORMS, ids=[name for name, _ in FORMS])
+def test_the_worked_example_in_the_form_of_each_trainer(name: str, form: dict[str, Any]) -> None:
+    (record,) = exported(name)
+    assert {key: record[key] for key in form} == form
+    json.dumps(record)
+
+
+def test_the_reward_of_verl_is_on_the_last_trained_token() -> None:
+    (record,) = exported("verl")
+    assert record["extra_fields"]["token_level_scores"] == [0, 0, 0, 0, 1]
+
+
+def test_a_training_trace_has_a_turn_for_each_call_with_its_whole_prompt() -> None:
+    (trace,) = exported("trl-trace")
+    first, second = trace["turns"]
+    assert (first["loss_mask"], second["loss_mask"]) == ([0, 0, 0, 1, 1], [0] * 7 + [1])
+    assert (first["per_token_logps"], second["per_token_logps"]) == ([-0.1, -0.2], [-0.3])
+    assert second["request"]["messages"] == MESSAGES[:-1]
+    assert second["response"]["choices"] == [{"message": MESSAGES[-1], "finish_reason": "stop"}]
+    assert first["response"]["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "bash"
+    assert len({turn["node_id"] for turn in trace["turns"]}) == 2
+
+
+def test_a_broken_chain_is_two_rows_that_share_their_rollout_and_its_weight() -> None:
+    broken = [WORKED[0], with_tokens(SECOND, [1, 2, 3, 10, 99, 20, 21], [12], [-0.3])]
+    first, second = exported("slime", episode(broken))
+    assert first["rollout_id"] == second["rollout_id"]
+    assert (first["reward"], second["reward"]) == (1.0, 1.0)
+    assert [one["extra_fields"]["row_weight"] for one in exported("verl", episode(broken))] == [0.5, 0.5]
+    assert [sum(one["extra_fields"]["token_level_scores"]) for one in exported("verl", episode(broken))] == [0, 1]
+
+
+def test_chat_is_the_last_request_of_a_thread_and_the_reply_to_it() -> None:
+    (record,) = exported("chat")
+    spoken = [{key: value for key, value in message.items() if key != "weight"} for message in record["messages"]]
+    assert spoken == MESSAGES
+    assert [message["weight"] for message in record["messages"] if message["role"] == "assistant"] == [1, 1]
+    assert record["tools"][0]["function"]["name"] == "bash"
+    assert (record["reward"], record["task_id"]) == (1.0, "count")
+
+
+def test_what_a_broken_thread_copied_from_before_has_no_weight() -> None:
+    edited = exchange(2, [SYSTEM, ASKED, CALLED, answered("c")], said(Text("Again.")))
+    first, second = exported("chat", episode([FIRST, SECOND, edited]))
+    assert [one["weight"] for one in first["messages"] if one["role"] == "assistant"] == [1, 1]
+    assert [one["weight"] for one in second["messages"] if one["role"] == "assistant"] == [0, 1]
+
+
+def test_pairs_are_the_best_and_the_worst_of_a_group_behind_what_they_share() -> None:
+    worse = [FIRST, exchange(1, [SYSTEM, ASKED, CALLED, TOLD], said(Text("Dunno.")))]
+    group = [episode(), episode(worse, rollout="r2", reward=0.0), episode(rollout="r3", reward=None)]
+    other = [episode(group="g2", rollout="r4"), episode(group="g2", rollout="r5")]
+    (pair,) = exported("trl-pairs", *group, *other)
+    assert pair["prompt"] == MESSAGES[:-1]
+    assert pair["chosen"] == [MESSAGES[-1]]
+    assert pair["rejected"] == [{"role": "assistant", "content": "Dunno."}]
+    assert pair["rollout_ids"] == ["r1", "r2"]
+
+
+SUB = Speaker(Kind.SUB, "sub-1", "main", "a test", "explore")
+PROMPT = "Look for all the tests, please."
+SPAWNING = said(ToolCall("c9", "task", json.dumps({"prompt": PROMPT})))
+WITH_SUB = [
+    exchange(0, [SYSTEM, ASKED], SPAWNING),
+    exchange(1, [asked(PROMPT)], said(Text("None.")), speaker=SUB),
+    exchange(2, [SYSTEM, ASKED, SPAWNING, answered("None.", "c9")], LAST),
+]
+
+
+def test_atif_has_a_step_per_call_with_what_its_tools_answered() -> None:
+    ((name, document),) = exported("atif")
+    assert name == "r1.json"
+    assert document["schema_version"] == "ATIF-v1.8"
+    assert [step["source"] for step in document["steps"]] == ["system", "user", "agent", "agent"]
+    assert [step["step_id"] for step in document["steps"]] == [1, 2, 3, 4]
+    working = document["steps"][2]
+    assert working["tool_calls"] == [{"tool_call_id": "c1", "function_name": "bash", "arguments": {"command": "ls"}}]
+    assert working["observation"] == {"results": [{"source_call_id": "c1", "content": "a b"}]}
+    assert working["reasoning_content"] == "hm"
+    metrics = working["metrics"]
+    assert (metrics["prompt_token_ids"], metrics["completion_token_ids"]) == ([1, 2, 3], [10, 11])
+    assert metrics["logprobs"] == [-0.1, -0.2]
+
+
+def test_atif_embeds_sub_agents_and_points_at_them_from_the_result() -> None:
+    ((_, document),) = exported("atif", episode(WITH_SUB))
+    (sub,) = document["subagent_trajectories"]
+    assert sub["trajectory_id"] == "sub-1"
+    assert [step["message"] for step in sub["steps"]] == [PROMPT, "None."]
+    (result,) = document["steps"][2]["observation"]["results"]
+    assert result["subagent_trajectory_ref"] == [{"trajectory_id": "sub-1"}]
+
+
+def test_atif_goes_on_in_another_document_after_a_break_and_marks_what_is_copied() -> None:
+    edited = exchange(2, [SYSTEM, ASKED, CALLED, answered("c")], said(Text("Again.")))
+    (name, first), (next_name, second) = exported("atif", episode([FIRST, SECOND, edited]))
+    assert (name, first["continued_trajectory_ref"], next_name) == ("r1.json", "r1.2.json", "r1.2.json")
+    copied = [step.get("is_copied_context", False) for step in second["steps"] if step["source"] == "agent"]
+    assert copied == [True, False]
+
+
+def test_spans_are_a_tree_of_agents_calls_and_tools() -> None:
+    (request,) = exported("otlp", episode(WITH_SUB))
+    spans = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    names = {span["spanId"]: span["name"] for span in spans}
+    assert len(names) == len(spans)
+    tree = [(span["name"], names.get(span.get("parentSpanId", ""))) for span in spans]
+    assert tree == [
+        ("invoke_agent loop", None),
+        ("chat m", "invoke_agent loop"),
+        ("execute_tool task", "invoke_agent loop"),
+        ("chat m", "invoke_agent loop"),
+        ("invoke_agent explore", "invoke_agent loop"),
+        ("chat m", "invoke_agent explore"),
+    ]
+    assert all(len(span["traceId"]) == 32 and len(span["spanId"]) == 16 for span in spans)
+    assert all(int(span["endTimeUnixNano"]) >= int(span["startTimeUnixNano"]) for span in spans)
+    attributes = {one["key"]: one["value"] for one in spans[1]["attributes"]}
+    assert attributes["gen_ai.usage.input_tokens"] == {"intValue": "7"}
+    assert json.loads(attributes["gen_ai.output.messages"]["stringValue"])[0]["parts"][0]["type"] == "tool_call"
+
+
+def test_tables_have_rollouts_exchanges_and_scores(tmp_path: Path) -> None:
+    unscored = episode(rollout="r2", reward=None, rewards={}, cause="model")
+    export([episode(), unscored], FORMATS["parquet"], tmp_path / "tables", Training())
+    rollouts = pq.read_table(tmp_path / "tables/rollouts.parquet").to_pylist()
+    assert [(row["rollout"], row["score"], row["cause"], row["trained_tokens"]) for row in rollouts] == [
+        ("r1", 1.0, None, 3),
+        ("r2", None, "model", 3),
+    ]
+    exchanges = pq.read_table(tmp_path / "tables/exchanges.parquet").to_pylist()
+    assert [(row["call"], row["reply"], row["tools_called"]) for row in exchanges[:2]] == [
+        (0, "", ["bash"]),
+        (1, "Done.", []),
+    ]
+    assert [message["role"] for message in json.loads(exchanges[1]["new_messages"])] == ["tool"]
+    scores = pq.read_table(tmp_path / "tables/scores.parquet").to_pylist()
+    assert [(row["rollout"], row["judge"], row["score"]) for row in scores] == [("r1", "exact", 1.0)]
+
+
+def test_the_manifest_counts_what_is_there_and_what_is_not(tmp_path: Path) -> None:
+    truncated = [WORKED[0], with_tokens(SECOND, [1, 2, 3, 10, 11, 20, 21], [12], [-0.3], finish="length")]
+    cold = [with_tokens(FIRST, [1], [2], [-0.1], temperature=0)]
+    out = tmp_path / "rows.jsonl"
+    export(
+        [
+            episode(),
+            episode(rollout="r2", reward=None),
+            episode(truncated, rollout="r3"),
+            episode(cold, rollout="r4"),
+            episode([FIRST], rollout="r5"),
+        ],
+        FORMATS["verl"],
+        out,
+        Training(),
+    )
+    manifest = json.loads((tmp_path / "rows.jsonl.manifest.json").read_text())
+    told = {
+        "rollouts": 5,
+        "rollouts left out": {"without a score": 1},
+        "records": 1,
+        "calls seen": 6,
+        "calls without ids": 1,
+        "calls not trained": {"temperature was 0": 1},
+        "rows apart by reason": {"output limit": 1},
+        "groups without variance": 1,
+    }
+    assert {key: manifest[key] for key in told} == told
+    (apart,) = map(json.loads, (tmp_path / "rows.jsonl.apart.jsonl").read_text().splitlines())
+    assert apart["apart"] == "the reply of call 1 ended at the output limit"
+    assert len(out.read_text().splitlines()) == 1
+
+
+def test_without_ids_there_are_no_rows_and_it_says_what_there_is(tmp_path: Path) -> None:
+    out = tmp_path / "rows.jsonl"
+    with pytest.raises(UserError, match=r"--to verl needs token ids, and none of 2 calls has them.*chat, atif"):
+        export([episode([FIRST, SECOND])], FORMATS["verl"], out, Training())
+    assert list(tmp_path.iterdir()) == []
+    export([episode([FIRST, SECOND])], FORMATS["chat"], out, Training())
+    assert len(out.read_text().splitlines()) == 1
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    export([episode()], FORMATS["chat"], tmp_path / "out", Training())
+    with pytest.raises(UserError, match="exists already"):
+        export([episode()], FORMATS["chat"], tmp_path / "out", Training())
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_rollout_without_any_call_is_no_trouble(name: str) -> None:
+    exported(name, episode([]))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_exporting_twice_gives_the_same_bytes(name: str) -> None:
+    assert json.dumps(exported(name)) == json.dumps(exported(name, replace(episode(), exchanges=WORKED[::-1])))
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("score>=0.5", True),
+        ("score<0.5", False),
+        ("agent=loop", True),
+        ("agent!=loop", False),
+        ("tag=math", True),
+        ("tag!=math", False),
+        ("task = count", True),
+    ],
+)
+def test_filters(text: str, holds: bool) -> None:
+    assert read_filter(text).holds(episode(tags=("math", "easy"))) is holds
+
+
+def test_a_rollout_without_a_score_meets_no_condition_on_scores() -> None:
+    assert not read_filter("score<=1").holds(episode(reward=None))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("score", "expected NAME=VALUE"),
+        ("scor>1", "unknown name 'scor'; did you mean 'score'"),
+        ("score>high", "the score is 'high'; expected a number"),
+        ("agent>loop", "agent is text"),
+    ],
+)
+def test_a_filter_that_is_none_says_what_was_expected(text: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        read_filter(text)
