@@ -81,8 +81,11 @@ def _known_keys(model: type[BaseModel], parts: Sequence[int | str]) -> set[str]:
     models = {model}
     for part in parts:
         fields = [field for one in models for name, field in one.model_fields.items() if part in {name, field.alias}]
-        # A part that is no field is an index, a name that the user chose, or the tag of a union: the models stay.
-        models = {found for field in fields for found in _models_in(field.annotation)} or models
+        # A part that is no field is an index, a name that the user chose, or the tag of a union.
+        tagged = {
+            one for one in models if any(part in get_args(field.annotation) for field in one.model_fields.values())
+        }
+        models = {found for field in fields for found in _models_in(field.annotation)} or tagged or models
     return {field.alias or name for one in models for name, field in one.model_fields.items()}
 
 

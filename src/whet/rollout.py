@@ -3,7 +3,8 @@
 import asyncio
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,12 +16,15 @@ from whet.agents.sightings import SkillSightings
 from whet.agents.tools import LoggedUse, offer_tools
 from whet.box import Box, Sandbox, SandboxError
 from whet.errors import UserError
+from whet.evidence import calls_asked, calls_logged
 from whet.exchange import CallError, Exchange, Kind, Recorder, Usage
 from whet.gateway import RETRIED, Gateway, Limits, Model, Session
 from whet.gateway.dialects.neutral import Stop as ReplyStop
 from whet.gateway.prices import cost, price_for
 from whet.redact import Redactor
-from whet.scoring import Cause, Score, Work, combine, judges_of
+from whet.referee import GatewayReferee
+from whet.scoring import Call, Cause, Judge, Score, Work, combine, judges_of
+from whet.scoring.leaks import Canaries
 from whet.skill import Skill
 from whet.tasks import Limits as TaskLimits
 from whet.tasks import Task, resolve_env
@@ -35,6 +39,10 @@ NOT_CAPTURED = "not-captured"
 """Flag of a rollout whose agent called its own model: only its transcript is on record."""
 PLANTED_REWARD = "planted-reward"
 """Flag of a rollout whose agent wrote into the verifier's folder. What it wrote was not read."""
+CANARY = "canary"
+"""Flag of a rollout in which a text was seen that is planted in what is hidden from agents."""
+SELF_JUDGED = "self-judged"
+"""Flag of a rollout that its own model has judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,10 @@ class Workshop:
     """Where `${NAME}` in a task's variables is looked up."""
     idle_sec: float | None = None
     """How long an agent may go without a model call, where its task does not say."""
+    judge_models: Mapping[str, Model] = field(default_factory=dict)
+    """The models that judges ask, by their names."""
+    judge_model: str | None = None
+    """The one that is asked where a task names none."""
 
 
 class Spending(BaseModel):
@@ -81,6 +93,19 @@ class Spending(BaseModel):
     """Calls whose reply did not say how many tokens it took."""
     cost: float | None = None
     """Dollars; None when the model's price or a call's tokens are not known."""
+
+    def __add__(self, other: "Spending") -> "Spending":
+        speakers = Counter(self.speakers)
+        speakers.update(other.speakers)
+        return Spending(
+            captured=self.captured and other.captured,
+            calls=self.calls + other.calls,
+            speakers=dict(speakers),
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            uncounted_calls=self.uncounted_calls + other.uncounted_calls,
+            cost=None if self.cost is None or other.cost is None else self.cost + other.cost,
+        )
 
 
 class SkillSeen(BaseModel):
@@ -110,6 +135,10 @@ class Result(BaseModel):
     tool_uses: tuple[LoggedUse, ...] = ()
     """The calls of the task's own tools, as the host answered them."""
     spending: Spending = Spending()
+    judging: Spending | None = None
+    """What the judges' own model calls cost, when there were any."""
+    judged: int = 0
+    """How often it was judged again since."""
     flags: tuple[str, ...] = ()
     seconds: dict[str, float] = Field(default_factory=dict)
     """Wall time of each phase."""
@@ -123,9 +152,14 @@ class SetupError(Exception):
 class _Progress:
     """What is known so far; becomes the result whatever happens next."""
 
+    canaries: Canaries
+    wants_calls: bool
+    """Whether a judge asks which tools were called."""
     judgements: dict[str, Score] = field(default_factory=dict)
     report: AgentReport | None = None
     session: Session | None = None
+    calls: list[Call] = field(default_factory=list)
+    judging: Spending | None = None
     sightings: SkillSightings | None = None
     last_words: Exchange | None = None
     """The last call of the main thread."""
@@ -140,6 +174,9 @@ class _Progress:
         async def look_and_record(exchange: Exchange) -> None:
             if self.sightings is not None:
                 self.sightings.look(exchange.request)
+            self.canaries.look(exchange.request, exchange.response)
+            if self.wants_calls:
+                self.calls += calls_asked(exchange)
             if exchange.speaker is not None and exchange.speaker.kind is Kind.MAIN:
                 self.last_words = exchange
             await record(exchange)
@@ -161,11 +198,19 @@ class _Progress:
             self.seconds[name] = round(time.monotonic() - started, 4)
 
 
-async def attempt(rollout: Rollout, workshop: Workshop, record: Recorder) -> Result:
-    """Attempt a rollout once. Only a failing recorder raises: a run that cannot be recorded must stop."""
-    progress = _Progress()
+async def _forget(exchange: Exchange) -> None:
+    pass
+
+
+async def attempt(rollout: Rollout, workshop: Workshop, record: Recorder, record_judge: Recorder = _forget) -> Result:
+    """Attempt a rollout once. Only a failing recorder raises: a run that cannot be recorded must stop.
+
+    The model calls of the judges are given to `record_judge`.
+    """
+    judges = judges_of(rollout.task)
+    progress = _Progress(Canaries(rollout.task), any(judge.spec.needs_calls for judge in judges))
     try:
-        score = await _attempt(rollout, workshop, record, progress)
+        score = await _attempt(rollout, workshop, record, record_judge, judges, progress)
     except SandboxError as error:
         score = Score.missing(Cause.SANDBOX, str(error))
     except (SetupError, UserError) as error:
@@ -183,14 +228,27 @@ async def attempt(rollout: Rollout, workshop: Workshop, record: Recorder) -> Res
         changes=progress.changes,
         tool_uses=tuple(progress.tool_uses),
         spending=spending_of(progress.session, rollout.model) if rollout.captured else Spending(captured=False),
+        judging=progress.judging,
         flags=progress.flags,
         seconds=progress.seconds,
     )
     secrets = [rollout.model.key or "", progress.session.secret if progress.session else ""]
-    return Result.model_validate(_redacted(result.model_dump(), workshop.redactor.also(*secrets)))
+    return redacted(result, workshop.redactor.also(*secrets))
 
 
-async def _attempt(rollout: Rollout, workshop: Workshop, record: Recorder, progress: _Progress) -> Score:
+def redacted(result: Result, redactor: Redactor) -> Result:
+    """A result without secrets."""
+    return Result.model_validate(_redacted(result.model_dump(), redactor))
+
+
+async def _attempt(
+    rollout: Rollout,
+    workshop: Workshop,
+    record: Recorder,
+    record_judge: Recorder,
+    judges: Sequence[Judge],
+    progress: _Progress,
+) -> Score:
     task, where = rollout.task, f"task '{rollout.task.id}'"
     env = resolve_env(task.env, workshop.host_env, where)
     verify_env = {**env, **resolve_env(task.verify_env, workshop.host_env, where)}
@@ -220,15 +278,53 @@ async def _attempt(rollout: Rollout, workshop: Workshop, record: Recorder, progr
         progress.report = report = report.model_copy(update={"stop": stop})
         planted = await box.seal()
         progress.changes = await asyncio.to_thread(changes, before, await box.snapshot())
-        progress.flags = (*((PLANTED_REWARD,) if planted else ()), *(() if rollout.captured else (NOT_CAPTURED,)))
+        progress.canaries.look(report.text, *(change.diff for change in progress.changes))
+        progress.flags = (
+            *((PLANTED_REWARD,) if planted else ()),
+            *(() if rollout.captured else (NOT_CAPTURED,)),
+            *((CANARY,) if progress.canaries.seen else ()),
+        )
         failure = machinery_failure(report, session)
         if failure is not None:
             return failure
         with progress.phase("judge"):
-            work = Work(task, box, report.text, verify_env)
-            for judge in judges_of(task):
-                progress.judgements[judge.name] = await judge.judge(work)
-        return combine(progress.judgements)
+            work = Work(
+                task,
+                box,
+                report.text,
+                verify_env,
+                structured=report.answer,
+                calls=(*progress.calls, *calls_logged(progress.tool_uses)),
+                captured=rollout.captured,
+                changes=progress.changes,
+                stop=report.stop,
+            )
+            await _judge(rollout, workshop, record_judge, judges, work, progress)
+        return combine(progress.judgements, {judge.name: judge.weight for judge in judges})
+
+
+async def _judge(
+    rollout: Rollout,
+    workshop: Workshop,
+    record: Recorder,
+    judges: Sequence[Judge],
+    work: Work,
+    progress: _Progress,
+) -> None:
+    name, models = "judge", workshop.judge_models
+    async with GatewayReferee(workshop.gateway, models, workshop.judge_model, record, name, rollout.sample) as referee:
+        for judge in judges:
+            progress.judgements[judge.name] = await judge.judge(replace(work, referee=referee))
+    if referee.sessions:
+        progress.judging = judging_cost(referee)
+    if rollout.captured and rollout.model.name in referee.sessions:
+        progress.flags += (SELF_JUDGED,)
+
+
+def judging_cost(referee: GatewayReferee) -> Spending:
+    """What all questions to the judges' models cost."""
+    each = [spending_of(session, session.model) for session in referee.sessions.values()]
+    return sum(each, start=Spending(cost=0))
 
 
 async def prepare(box: Box, task: Task, env: Mapping[str, str]) -> None:

@@ -39,7 +39,7 @@ MISTAKES: dict[str, tuple[Mapping[str, str], str, str]] = {
     "an unknown judge": (
         {"t.jsonl": GOOD.replace('"verify": ["test -f a"]', '"answer": "4", "judge": "exat"')},
         f"run t.jsonl {NOP}",
-        r"t\.jsonl:1: unknown judge 'exat'; did you mean 'exact'\? \(known: exact\)",
+        r"t\.jsonl:1: key 'judge\[0\]' has the unknown kind 'exat'; did you mean 'exact'\? \(known: choice, .*\)",
     ),
     "a variable of a task that is not set": (
         {"t.jsonl": GOOD.replace("{", '{"env": {"TOKEN": "${WHET_TEST_NOT_SET}"}, ', 1)},
@@ -113,7 +113,7 @@ MISTAKES: dict[str, tuple[Mapping[str, str], str, str]] = {
     "an unknown key at the top of whet.toml": (
         {"t.jsonl": GOOD, "whet.toml": '[modles.m]\nurl = "http://127.0.0.1:9"\n'},
         f"run t.jsonl {NOP}",
-        r".*/whet\.toml: unknown key 'modles'; did you mean 'models'\? \(known: agents, defaults, limits, models\)",
+        r".*/whet\.toml: unknown key 'modles'; did you mean 'models'\? \(known: agents, defaults, denied, limits, models\)",
     ),
     "an unknown key of a model": (
         {"t.jsonl": GOOD, "whet.toml": '[models.m]\nulr = "http://127.0.0.1:9"\n'},

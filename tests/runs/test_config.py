@@ -48,6 +48,7 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
             agent = "mine"
             model = "small"
             sandbox = "local"
+            judge_model = "large"
             samples = 3
             concurrency = 8
             idle_sec = 60
@@ -96,6 +97,7 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
         "agent": "mine",
         "model": "small",
         "sandbox": "local",
+        "judge_model": "large",
         "samples": 3,
         "concurrency": 8,
         "idle_sec": 60,

@@ -1,10 +1,13 @@
 """What the tests of judges share: a sealed box in which some work lies, and what a judge says of it."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from whet.sandbox import sandbox_named
-from whet.scoring import Score, Work, combine, judges_of
+from whet.scoring import Call, Score, Work, combine, judges_of
 from whet.tasks import Task
+from whet.workspace import Change
 
 
 async def judged(task: Task, *, work: str = "true", answer: str = "", env: dict[str, str] | None = None) -> Score:
@@ -22,6 +25,49 @@ async def judgement(task: Task) -> Score:
     async with sandbox_named("bubblewrap").open(task.limits, task.workdir) as box:
         await box.seal()
         return await judge.judge(Work(task, box, "", {}))
+
+
+class ScriptedReferee:
+    """A judge's model that gives these replies, in order, and remembers what it was asked."""
+
+    def __init__(self, *replies: str) -> None:
+        self.replies = [*replies]
+        self.asked: list[tuple[str | None, list[dict[str, str]]]] = []
+
+    async def ask(self, model: str | None, messages: Sequence[Mapping[str, str]]) -> str:
+        self.asked.append((model, [dict(message) for message in messages]))
+        return self.replies.pop(0)
+
+
+async def said_of(
+    text: str,
+    judge: object,
+    /,
+    *,
+    calls: tuple[Call, ...] = (),
+    changes: tuple[Change, ...] = (),
+    captured: bool = True,
+    stop: str = "finished",
+    structured: Any = None,
+    referee: ScriptedReferee | None = None,
+    **task: Any,
+) -> Score:
+    """What one judge, as a task would declare it, says of an answer; there is no box."""
+    asked = Task.model_validate({"id": "t", "instruction": "Do it.", "judge": judge, **task})
+    work = Work(
+        asked,
+        None,
+        text,
+        {},
+        calls=calls,
+        changes=changes,
+        captured=captured,
+        stop=stop,
+        structured=structured,
+        referee=referee,
+    )
+    (only,) = judges_of(asked)
+    return await only.judge(work)
 
 
 def checks_in(folder: Path, script: str, mode: int = 0o755) -> Path:

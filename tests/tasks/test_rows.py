@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from whet.errors import UserError
 from whet.tasks import Limits, Task, Tool, read_tasks
+from whet.tasks.judges import Number, Outcome
 
 GOOD: dict[str, Any] = {"id": "a", "instruction": "Say 4.", "answer": "4"}
 KEYS = (
-    "allow, answer, answer_schema, attachments, env, files, followups, id, instruction, judge, limits, "
+    "allow, answer, answer_schema, attachments, canary, env, files, followups, id, instruction, judge, limits, "
     "metadata, setup, split, tags, tools, verify, workdir"
 )
 
@@ -63,7 +64,8 @@ def test_every_key_reaches_the_task(write: Write, tmp_path: Path) -> None:
         "setup": ["make"],
         "verify": ["make test"],
         "answer": "1",
-        "judge": {"name": "exact"},
+        "judge": [{"kind": "number", "abs": 0.5, "weight": 2}, "outcome"],
+        "canary": ["c4n4ry-0123456789"],
         "tools": [{"name": "weather", "description": "Tells it.", "answer": "sun"}],
         "split": "val",
         "tags": ["csv", "easy"],
@@ -83,7 +85,8 @@ def test_every_key_reaches_the_task(write: Write, tmp_path: Path) -> None:
         setup=("make",),
         verify=("make test",),
         answer="1",
-        judge={"name": "exact"},
+        judge=(Number(kind="number", abs=0.5, weight=2), Outcome(kind="outcome")),
+        canary=("c4n4ry-0123456789",),
         tools=(Tool(name="weather", description="Tells it.", answer="sun"),),
         split="val",
         tags=("csv", "easy"),
@@ -126,7 +129,14 @@ def test_an_empty_answer_is_an_answer(write: Write) -> None:
         ({"answer": 4}, "key 'answer' is 4; expected text"),
         ({"verify": "make test"}, "key 'verify' is 'make test'; expected a list"),
         ({"verify": ["ok", 1]}, "key 'verify[1]' is 1; expected text"),
-        ({"judge": 3}, "key 'judge' is 3; expected text or a table of keys and values"),
+        (
+            {"judge": 3},
+            "key 'judge' is 3; expected the name of a judge, a table with the key 'kind', or a list of these",
+        ),
+        (
+            {"canary": ["short"]},
+            "key 'canary[0]' is 'short'; expected text that matches ^[A-Za-z0-9 _.:/+=-]{12,200}$",
+        ),
         ({"workdir": "app"}, r"key 'workdir' is 'app'; expected text that matches ^(/[^/\x00]+)+$"),
         ({"metadata": []}, "key 'metadata' is a list; expected a table of keys and values"),
         ({"limits": {"agent_sec": 0}}, "key 'limits.agent_sec' is 0; expected a number greater than 0"),
@@ -336,7 +346,7 @@ row = st.fixed_dictionaries(
         "limits": st.fixed_dictionaries({"agent_sec": st.integers(1, 9)}, optional={"memory_mb": st.integers(1, 9)}),
         "metadata": st.fixed_dictionaries({"n": st.integers(-9, 9), "list": st.lists(text, min_size=1)}),
         "tools": st.lists(st.fixed_dictionaries({"name": name, "answer": text}), min_size=1, max_size=1),
-        "judge": text,
+        "judge": st.just("outcome"),
         "files": content,
     },
 )

@@ -49,6 +49,9 @@ def run(
     home: Annotated[
         Home | None, typer.Option(help="own: agents start with a copy of your settings; by default with none.")
     ] = None,
+    judge_model: Annotated[
+        str | None, typer.Option(help="Model that judges ask, where a task names none; not the one under test.")
+    ] = None,
     max_cost: Annotated[
         float | None, typer.Option(help="Dollars that the run may cost; then it stops, to be resumed.", min=0)
     ] = None,
@@ -84,6 +87,7 @@ def run(
         cache=cache,
         capture=capture is Capture.ON,
         home=home.value if home else None,
+        judge_model=judge_model,
         limits=Limits(cost=max_cost, total_tokens=max_tokens, wall_sec=max_minutes and max_minutes * 60),
     )
     if request.sandbox == "local":

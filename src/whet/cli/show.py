@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 TRANSCRIPT = "transcript "
 """How the names of logs begin that an agent's own record consists of."""
+NOT_SHOWN = (TRANSCRIPT, "judge call ", "result ")
+"""How the names of logs begin that are only written to files."""
 STEP_LIMIT = 1200
 """Characters of one step that are shown."""
 
@@ -143,7 +145,7 @@ def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: 
             _show_judgements(console, result, limit)
         logs = store.logs(attempt.id)
         for name, data in logs.items():
-            if not name.startswith(TRANSCRIPT):
+            if not name.startswith(NOT_SHOWN):
                 _section(console, name, data.decode(errors="replace"), limit)
         own = [
             f"{name.removeprefix(TRANSCRIPT)}  {len(data):,} bytes"

@@ -3,7 +3,7 @@
 import json
 import os
 import tomllib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -17,6 +17,7 @@ from whet.gateway import Model
 from whet.gateway.model import Auth, Capture
 from whet.gateway.upstream import AzureLogin
 from whet.tasks import resolve_env
+from whet.tasks.judges import JudgeSpec, asks_model
 from whet.testing import ScriptedModel, read_script
 
 FILE = "whet.toml"
@@ -113,6 +114,8 @@ class Defaults(BaseModel):
     agent: str | None = None
     model: str | None = None
     sandbox: str | None = None
+    judge_model: str | None = None
+    """Which model judges ask, where a task names none."""
     samples: int = Field(default=1, gt=0)
     concurrency: int = Field(default=4, gt=0)
     idle_sec: float | None = Field(default=None, gt=0)
@@ -146,6 +149,8 @@ class Config(BaseModel):
     agents: dict[str, AnyAgent] = Field(default_factory=dict)
     defaults: Defaults = Defaults()
     limits: RunLimits = RunLimits()
+    denied: tuple[Path, ...] = ()
+    """Folders that no agent may be given anything of, beside whet.toml."""
 
 
 def find_config(start: Path) -> Path | None:
@@ -168,7 +173,8 @@ def read_config(path: Path | None) -> Config:
         name: model.model_copy(update={"script": path.parent / model.script}) if model.script else model
         for name, model in config.models.items()
     }
-    return config.model_copy(update={"models": models})
+    denied = tuple(path.parent / folder for folder in config.denied)
+    return config.model_copy(update={"models": models, "denied": denied})
 
 
 def model_config(name: str, config: Config) -> ModelConfig:
@@ -179,6 +185,17 @@ def model_config(name: str, config: Config) -> ModelConfig:
         return ModelConfig(script=Path(name.removeprefix(SCRIPTED)))
     known = did_you_mean(name, [*config.models, "scripted:FILE"])
     raise UserError(f"unknown model '{name}'; {known}; models are declared in {FILE} under [models.NAME]")
+
+
+def judge_model_configs(judges: Iterable[JudgeSpec], default: str | None, config: Config) -> dict[str, ModelConfig]:
+    """The models that these judges ask. UserError when one names none and there is no default."""
+    asking = [asked for judge in judges if (asked := asks_model(judge)) is not None]
+    if default is None and any(asked.model is None for asked in asking):
+        raise UserError(
+            "a judge asks a model and names none; name one with --judge-model, or 'judge_model' under [defaults] in "
+            f"{FILE}; it should not be the model under test"
+        )
+    return {name: model_config(name, config) for asked in asking if (name := asked.model or default) is not None}
 
 
 def model_key(name: str, model: ModelConfig, env: Mapping[str, str]) -> str | None:

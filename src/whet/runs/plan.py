@@ -46,7 +46,7 @@ class Plan:
         return Rollout(row.id, task, agent, model, skill, row.sample, self.captured)
 
     def task_rows(self) -> list[TaskRow]:
-        return [TaskRow(task.id, task.digest, task.origin, _public(task)) for task in self.tasks.values()]
+        return [TaskRow(task.id, task.digest, task.origin, public(task)) for task in self.tasks.values()]
 
     def skill_rows(self) -> list[SkillRow]:
         return [SkillRow(skill.digest, skill.name, skill.text.encode()) for skill in self.skills if skill]
@@ -77,6 +77,7 @@ def check_tasks(tasks: Sequence[Task], sandbox: Sandbox, env: Mapping[str, str])
             )
 
 
-def _public(task: Task) -> str:
-    # Inline files may be large, and the answer is not for casual eyes; the digest vouches for both.
-    return task.model_dump_json(exclude={"files", "answer"})
+def public(task: Task) -> str:
+    """A task as a run keeps it, in JSON."""
+    # Inline files may be large, and answers are not for casual eyes; the digest vouches for both.
+    return task.model_dump_json(exclude={"files", "answer", "judge", "canary"})

@@ -17,15 +17,18 @@ from whet.gateway.prices import price_for
 from whet.redact import Redactor
 from whet.rollout import Workshop
 from whet.runs.cache import CacheUse, cache_use, open_cache
-from whet.runs.config import Config, model_config, model_secrets, never_called, open_model
+from whet.runs.config import Config, judge_model_configs, model_config, model_secrets, never_called, open_model
 from whet.runs.plan import Plan, check_tasks
 from whet.runs.scheduler import Ended, Stopped, open_run, run_plan
 from whet.runs.store import Store
 from whet.runs.summary import Arm, Tally, spent, tally
 from whet.sandbox import DEFAULT, remove_stale, sandbox_named
+from whet.scoring.leaks import refuse_denied
 from whet.skill import Skill, read_skill
 from whet.tasks import read_tasks
 
+TASKS = "tasks"
+"""Where a run says from where its tasks were read."""
 OWN = "own"
 """Stands for whatever model an agent is logged in to."""
 OWN_MODEL = Model(name=OWN, url="http://127.0.0.1:9", upstream_name=OWN, key=None)
@@ -49,6 +52,8 @@ class Request:
     """Whether agents call the models through the gateway, or, unseen, what they are logged in to."""
     home: Literal["fresh", "own"] | None = None
     """What settings agents start with; None is as they are declared."""
+    judge_model: str | None = None
+    """Which model judges ask, where a task names none."""
     limits: Limits = field(default_factory=Limits)
     """Of the whole run. What is None here is as whet.toml says."""
 
@@ -75,12 +80,17 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
     agents = {name: _agent(name, request, config) for name in request.agents}
     _check_capture(request)
     skills = _read_skills(request)
+    refuse_denied(tasks, [path for path in request.skills if path], config.denied)
+    judge_model = request.judge_model or config.defaults.judge_model
+    judge_configs = judge_model_configs((judge for task in tasks for judge in task.judge), judge_model, config)
     model_configs = {name: model_config(name, config) for name in request.models} if request.capture else {}
     use = cache_use(request.cache)
     if use is CacheUse.REPLAY_ONLY:
         model_configs = {name: never_called(model, env) for name, model in model_configs.items()}
+        judge_configs = {name: never_called(model, env) for name, model in judge_configs.items()}
     limits = _limits(request, config)
-    known = [secret for name, model in model_configs.items() for secret in model_secrets(name, model, env)]
+    called = [*model_configs.items(), *judge_configs.items()]
+    known = [secret for name, model in called for secret in model_secrets(name, model, env)]
     redactor = Redactor([*known, *secrets_in(env)])
     await sandbox.check()
     if request.resume:
@@ -92,18 +102,27 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
             name: await open_until_done.enter_async_context(open_model(name, model, env))
             for name, model in model_configs.items()
         }
-        _check_prices(limits, models.values())
+        judge_models = {
+            name: await open_until_done.enter_async_context(open_model(name, model, env))
+            for name, model in judge_configs.items()
+        }
+        _check_prices(limits, [*models.values(), *judge_models.values()])
         if not request.capture:
             models = {OWN: OWN_MODEL}
         plan = Plan({task.id: task for task in tasks}, agents, models, skills, request.samples, request.capture)
-        about = {"version": whet.__version__, "sandbox": sandbox.name, "agents": _declared(agents, request)}
+        about = {
+            "version": whet.__version__,
+            "sandbox": sandbox.name,
+            "agents": _declared(agents, request),
+            TASKS: str(request.tasks.resolve()),
+        }
         pending = open_run(request.out, plan, resume=request.resume, about=about)
         with Store.open_read(request.out) as store:
             arms = tally(store)
         before = spent(arms.values())
         watch(Started(request.out, sandbox.name, len(plan.rows()), len(pending), arms))
         gateway = await open_until_done.enter_async_context(Gateway(redactor, limits, cache, before))
-        workshop = Workshop(sandbox, gateway, redactor, env, config.defaults.idle_sec)
+        workshop = Workshop(sandbox, gateway, redactor, env, config.defaults.idle_sec, judge_models, judge_model)
         await run_plan(request.out, plan, pending, workshop, request.concurrency, watch)
 
 

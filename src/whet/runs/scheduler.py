@@ -1,13 +1,14 @@
 """Runs a plan: so many rollouts at once, so many per model; each result is stored the moment it ends."""
 
 import asyncio
+import json
 import random
 import sqlite3
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from whet.errors import UserError
@@ -22,6 +23,8 @@ MAX_ATTEMPTS = 3
 """How often a rollout is tried when the machinery fails."""
 HOPELESS = 3
 """After this many rollouts of an agent on a model that all failed, and none that was scored, nothing more is run."""
+JUDGE_CALL = "judge call "
+"""How the names of logs begin that hold model calls of judges."""
 STOPPED = "stopped"
 """Where a run says which of its limits stopped it, if one did."""
 
@@ -145,10 +148,29 @@ async def _attempt_once(rollout: Rollout, workshop: Workshop, writer: StoreWrite
     async def record(exchange: Exchange) -> None:
         await writer.do(lambda store: store.add_exchange(number, exchange))
 
-    result = await attempt(rollout, workshop, record)
+    async def record_judge(exchange: Exchange) -> None:
+        await writer.do(lambda store: store.add_log(number, *judge_log(exchange)))
+
+    result = await attempt(rollout, workshop, record, record_judge)
     ended = time.time()
     await writer.do(lambda store: _store_result(store, number, result, ended))
     return result
+
+
+def judge_log(exchange: Exchange) -> tuple[str, bytes]:
+    """How a model call of a judge is kept: apart from those of the agent, which are what is trained on."""
+    told = {
+        "path": exchange.path,
+        "upstream": exchange.upstream,
+        "status": exchange.status,
+        "error": exchange.error,
+        "started": exchange.started,
+        "ended": exchange.ended,
+        "usage": asdict(exchange.usage) if exchange.usage else None,
+        "request": exchange.request.decode(errors="replace"),
+        "response": exchange.response.decode(errors="replace"),
+    }
+    return f"{JUDGE_CALL}{exchange.session} {exchange.index}", json.dumps(told).encode()
 
 
 def _store_result(store: Store, attempt: int, result: Result, ended: float) -> None:

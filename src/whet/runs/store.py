@@ -27,6 +27,8 @@ from whet.scoring.score import Cause
 
 DATABASE = "run.db"
 LOCK = "run.lock"
+EARLIER_RESULT = "result "
+"""How the names of logs begin that hold what was made of an attempt before it was judged again."""
 
 SMALL_BODY = 4096
 """A request with fewer bytes is kept whole."""
@@ -180,6 +182,25 @@ class Store:
             ).rowcount
             if not changed:
                 raise ValueError(f"attempt {attempt} is not under way")
+
+    def replace_result(self, attempt: int, result: bytes, *, value: float | None, cause: Cause | None) -> int:
+        """Note what else is made of an attempt that has ended. What was made of it before becomes a log; its number."""
+        with self.atomic():
+            ended = self._db.execute(
+                "SELECT result FROM attempt WHERE id = ? AND result IS NOT NULL", (attempt,)
+            ).fetchone()
+            if ended is None:
+                raise ValueError(f"attempt {attempt} has no result")
+            (kept,) = self._db.execute(
+                "SELECT count(*) FROM log WHERE attempt = ? AND name LIKE ?", (attempt, f"{EARLIER_RESULT}%")
+            ).fetchone()
+            name = f"{EARLIER_RESULT}{kept + 1}"
+            self._db.execute("INSERT INTO log VALUES (?, ?, ?)", (attempt, name, ended["result"]))
+            self._db.execute(
+                "UPDATE attempt SET result = ?, value = ?, cause = ?, final = max(final, ?) WHERE id = ?",
+                (self._blobs.put_blob(result), value, cause, value is not None, attempt),
+            )
+            return int(kept) + 1
 
     def interrupt_open_attempts(self) -> int:
         """End the attempts that a killed process left open, at their last sign of life; how many there were.

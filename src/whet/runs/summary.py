@@ -36,7 +36,12 @@ class Tally:
 
     def spend(self, result: Result) -> None:
         """Count what an attempt cost; failed attempts cost too."""
-        spending = result.spending
+        for spending in (result.spending, result.judging):
+            if spending is not None:
+                self._spend(spending)
+        self.seconds += sum(result.seconds.values())
+
+    def _spend(self, spending: Spending) -> None:
         self.calls += spending.calls
         self.input_tokens += spending.input_tokens
         self.output_tokens += spending.output_tokens
@@ -44,7 +49,6 @@ class Tally:
         free = spending.captured and spending.calls == 0
         known = self.cost is not None and (spending.cost is not None or free)
         self.cost = (self.cost or 0.0) + (spending.cost or 0.0) if known else None
-        self.seconds += sum(result.seconds.values())
 
     def conclude(self, task: str, result: Result) -> None:
         """Count what came of a rollout in the end."""

@@ -1,32 +1,17 @@
 """`exact`: the final answer equals the expected one, apart from case, surrounding space, quotes and a full stop."""
 
-import re
-import unicodedata
-
+from whet.scoring.answers import final, normalise, share_of_words
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
-
-_WRAPPING = re.compile(r"""^["'`* ]+|["'`* .]+$""")
-
-
-class Exact:
-    name = "exact"
-
-    async def judge(self, work: Work) -> Score:
-        expected = work.task.answer or ""
-        same = normalise(work.answer) == normalise(expected)
-        return Score.of(float(same), "the answer matches" if same else f"the answer is {work.answer[:80]!r}")
+from whet.tasks.judges import Exact
 
 
-def normalise(text: str) -> str:
-    """What is compared.
-
-    >>> normalise('  The  "Answer". ') == normalise("the answer")
-    False
-    >>> normalise(" `Paris`. ") == normalise("paris")
-    True
-    """
-    # Twice, because folding some letters gives characters that have another normal form.
-    for _ in range(2):
-        text = unicodedata.normalize("NFKC", text).casefold()
-    return _WRAPPING.sub("", " ".join(text.split()))
+async def exact(spec: Exact, work: Work) -> Score:
+    expected = spec.answer or (work.task.answer or "",)
+    said = final(work.answer)
+    given = normalise(said)
+    # An expected answer of punctuation alone must not be matched by silence.
+    same = any(given == normalise(answer) and bool(said.strip()) for answer in expected)
+    soft = max(float(same), *(share_of_words(answer, said) for answer in expected))
+    reason = "the answer matches" if same else f"the answer is {said[:80]!r}"
+    return Score.of(soft if spec.partial else float(same), reason, hard=same, soft=soft)

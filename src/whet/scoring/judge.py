@@ -1,13 +1,42 @@
 """The contract of every judge: it turns finished work in a sealed box into a score."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 from whet.box import Box
-from whet.scoring.score import Score
+from whet.scoring.score import Cause, Score
 from whet.tasks.task import Task
+from whet.workspace import Change
+
+
+class JudgeError(Exception):
+    """A judge cannot tell; the score is missing with this as its reason."""
+
+    def __init__(self, reason: str, /, cause: Cause = Cause.JUDGE, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(reason)
+        self.cause, self.details = cause, details or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a tool: of a program of the task, as the host logged it, or as the agent's model asked for it."""
+
+    name: str
+    arguments: str
+    """A command line for a program of the task; what the model wrote, mostly JSON, for a tool of the agent."""
+    by: Literal["program", "model"]
+    failed: bool | None = None
+    """None when it is not known."""
+
+
+class Referee(Protocol):
+    """Asks the judges' own models, through the gateway."""
+
+    async def ask(self, model: str | None, messages: Sequence[Mapping[str, str]]) -> str:
+        """The model's reply; JudgeError when it does not answer. None is the model of --judge-model."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +44,21 @@ class Work:
     """What an agent left behind, to be judged. The box is sealed: nothing of the agent runs any more."""
 
     task: Task
-    box: Box
+    box: Box | None
+    """None when work is judged again that is long over."""
     answer: str
     """The agent's final text."""
     env: Mapping[str, str]
     """Variables for the judge's commands."""
+    structured: Any = None
+    """The final answer in the form of the task's schema."""
+    calls: tuple[Call, ...] = ()
+    captured: bool = True
+    """Whether the calls of the agent's own tools are known."""
+    changes: tuple[Change, ...] = ()
+    stop: str = "finished"
+    """Why the agent's part ended."""
+    referee: Referee | None = None
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -27,8 +66,20 @@ class Work:
         """All judges of a rollout share one time limit."""
         return max(0.001, self.task.limits.verify_sec - (time.monotonic() - self.started))
 
+    @property
+    def sealed_box(self) -> Box:
+        """The box, for a judge that is only asked while there is one."""
+        if self.box is None:
+            raise JudgeError("it needs the box, which is gone; run the rollout again")
+        return self.box
 
-class Judge(Protocol):
-    name: str
 
-    async def judge(self, work: Work) -> Score: ...
+class GroupJudge(Protocol):
+    """Sees all samples of a task together, and scores each against the others."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def judge_group(self, works: Sequence[Work]) -> list[Score]:
+        """A score for each, in their order."""
+        ...

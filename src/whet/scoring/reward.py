@@ -5,33 +5,32 @@ import math
 from typing import Any
 
 from whet.box import SandboxError
-from whet.scoring.judge import Work
-from whet.scoring.score import Cause, Score
+from whet.scoring.judge import JudgeError, Work
+from whet.scoring.score import Score
 from whet.scoring.verify import command_result
+from whet.tasks.judges import Reward
 
 FOLDER = "/logs/verifier"
 LIMIT = 1 << 20
 
 
-class Reward:
-    name = "reward"
-
-    async def judge(self, work: Work) -> Score:
-        assert work.task.tests is not None
-        await work.box.mount(work.task.tests, "/tests", work.task.omitted_from("tests"))
-        # As Harbor runs it: by its own first line when it is executable, by bash otherwise.
-        command = "if [ -x /tests/test.sh ]; then /tests/test.sh; else bash /tests/test.sh; fi"
-        done = await work.box.exec(["bash", "-c", command], env=work.env, timeout=work.seconds_left)
-        details = {"commands": [command_result("/tests/test.sh", done)]}
-        if done.timed_out:
-            seconds = work.task.limits.verify_sec
-            return Score.missing(Cause.JUDGE, f"the tests did not end within {seconds:g} seconds", **details)
-        try:
-            rewards = await read_rewards(work)
-        except ValueError as error:
-            return Score.missing(Cause.JUDGE, str(error), **details)
-        value = rewards["reward"] if "reward" in rewards else next(iter(rewards.values()))
-        return Score.of(value, f"the tests gave {value:g}", rewards=rewards, **details)
+async def reward(spec: Reward, work: Work) -> Score:  # noqa: ARG001 - the tests are the task's
+    assert work.task.tests is not None
+    box = work.sealed_box
+    await box.mount(work.task.tests, "/tests", work.task.omitted_from("tests"))
+    # As Harbor runs it: by its own first line when it is executable, by bash otherwise.
+    command = "if [ -x /tests/test.sh ]; then /tests/test.sh; else bash /tests/test.sh; fi"
+    done = await box.exec(["bash", "-c", command], env=work.env, timeout=work.seconds_left)
+    details = {"commands": [command_result("/tests/test.sh", done)]}
+    if done.timed_out:
+        seconds = work.task.limits.verify_sec
+        raise JudgeError(f"the tests did not end within {seconds:g} seconds", details=details)
+    try:
+        rewards = await read_rewards(work)
+    except ValueError as error:
+        raise JudgeError(str(error), details=details) from error
+    value = rewards["reward"] if "reward" in rewards else next(iter(rewards.values()))
+    return Score.of(value, f"the tests gave {value:g}", rewards=rewards, **details)
 
 
 async def read_rewards(work: Work) -> dict[str, float]:
@@ -50,7 +49,7 @@ async def read_rewards(work: Work) -> dict[str, float]:
 
 async def _read(work: Work, name: str) -> str | None:
     try:
-        return (await work.box.read_file(f"{FOLDER}/{name}", LIMIT)).decode()
+        return (await work.sealed_box.read_file(f"{FOLDER}/{name}", LIMIT)).decode()
     except FileNotFoundError:
         return None
     except (SandboxError, UnicodeDecodeError) as error:

@@ -5,6 +5,9 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+ROUNDING = 1e-9
+"""How far below a threshold a score may be that reaches it but for rounding."""
+
 
 class Cause(StrEnum):
     """Why a score is missing. Each is a failure of the machinery, never of the agent's work."""

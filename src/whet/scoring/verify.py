@@ -5,20 +5,18 @@ from typing import Any
 from whet.box import Finished
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
+from whet.tasks.judges import Verify
 
 TAIL = 4000
 
 
-class Verify:
-    name = "verify"
-
-    async def judge(self, work: Work) -> Score:
-        results = []
-        for command in work.task.verify:
-            done = await work.box.exec(["bash", "-c", command], env=work.env, timeout=work.seconds_left)
-            results.append(command_result(command, done))
-        good = sum(result["exit_code"] == 0 for result in results)
-        return Score.of(good / len(results), f"{good} of {len(results)} commands passed", commands=results)
+async def verify(spec: Verify, work: Work) -> Score:  # noqa: ARG001 - the commands are the task's
+    results = []
+    for command in work.task.verify:
+        done = await work.sealed_box.exec(["bash", "-c", command], env=work.env, timeout=work.seconds_left)
+        results.append(command_result(command, done))
+    good = sum(result["exit_code"] == 0 for result in results)
+    return Score.of(good / len(results), f"{good} of {len(results)} commands passed", commands=results)
 
 
 def command_result(command: str, done: Finished) -> dict[str, Any]:

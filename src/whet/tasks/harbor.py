@@ -14,11 +14,15 @@ from pydantic import ValidationError
 from whet.errors import UserError
 from whet.explain import explain, user_error
 from whet.tasks.folder import Entry, folder_digest, ignored_entries, list_entries
+from whet.tasks.judges import located
 from whet.tasks.manifest import Manifest, VerifierTable, WhetTable, unknown_keys
 from whet.tasks.task import WORKDIR, Limits, Split, Task
 
 _KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 _CANARY = re.compile(r"<!--.*canary.*-->|#.*canary.*", re.IGNORECASE)
+_CANARY_MARK = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_CANARY_FILE = 1 << 20
+"""Larger files are not searched for marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,10 @@ def read_harbor(path: Path) -> Task:
             metadata=manifest.metadata,
             limits=_limits(manifest, whet),
             allow=whet.allow,
+            answer=whet.answer,
+            answer_schema=whet.answer_schema,
+            judge=located(whet.judge, root),
+            canary=whet.canary or _canaries(folder, workspace),
         )
     except ValidationError as error:
         raise user_error(explain(error, str(path), Task)) from error
@@ -124,6 +132,23 @@ def _without_canary(text: str) -> str:
     lines = text.split("\n")
     rest = list(dropwhile(lambda line: _CANARY.fullmatch(line.strip()), lines))
     return text if len(rest) == len(lines) else "\n".join(dropwhile(lambda line: not line.strip(), rest))
+
+
+def _canaries(folder: _Folder, workspace: str | None) -> tuple[str, ...]:
+    """The marks of the hidden files that the agent's own files do not carry."""
+    hidden = _marks(folder, {"tests", "solution"})
+    return tuple(sorted(hidden - _marks(folder, {"instruction.md", workspace or ""}))) if hidden else ()
+
+
+def _marks(folder: _Folder, parts: set[str]) -> set[str]:
+    marks: set[str] = set()
+    for entry in folder.entries:
+        file = folder.path / entry.path
+        if entry.part in parts and entry.target is None and file.stat().st_size <= _CANARY_FILE:
+            for line in file.read_bytes().splitlines():
+                if b"canary" in line.lower():
+                    marks.update(mark.decode() for mark in _CANARY_MARK.findall(line))
+    return marks
 
 
 def _workdir(folder: _Folder) -> str | None:

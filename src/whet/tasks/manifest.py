@@ -21,7 +21,9 @@ from pydantic import (
 
 from whet.errors import did_you_mean
 from whet.explain import key_path
-from whet.tasks.task import Allowed, Env, Limits
+from whet.tasks.fields import Table
+from whet.tasks.judges import Judges
+from whet.tasks.task import Allowed, Canary, Env, Limits
 
 # Harbor passes over keys that it does not know. They are kept here, so that `unknown_keys` can tell of them.
 _OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
@@ -315,6 +317,10 @@ class WhetTable(BaseModel):
     limits: Limits = Limits()
     """What is given here goes before what Harbor's keys say."""
     allow: tuple[Allowed, ...] = ()
+    judge: Judges = ()
+    answer: str | None = None
+    answer_schema: Table | None = None
+    canary: tuple[Canary, ...] = ()
 
 
 class Manifest(BaseModel):

@@ -14,12 +14,13 @@ from pydantic import ValidationError
 from whet.errors import UserError, did_you_mean
 from whet.explain import explain, key_path, shown, user_error
 from whet.ids import digest
+from whet.tasks.judges import judge_warnings, located
 from whet.tasks.parquet import parquet_rows
 from whet.tasks.task import Task
 
 _KEYS = frozenset(
     {"id", "instruction", "followups", "files", "attachments", "env", "workdir", "setup", "tools", "verify", "judge"}
-    | {"answer", "answer_schema", "split", "tags", "metadata", "limits", "allow"}
+    | {"answer", "answer_schema", "canary", "split", "tags", "metadata", "limits", "allow"}
 )
 _NOT_CONTENT = {"id", "origin", "digest", "files", "attachments"}
 
@@ -78,7 +79,9 @@ def _task(row: _Row, file: Path) -> Task:
         problems.append(f"{row.where}: none of the keys 'verify', 'answer', 'judge' is given; expected at least one")
     if problems:
         raise UserError("\n".join(problems))
-    return task.model_copy(update={"digest": _digest(task)})
+    judge = located(task.judge, file.parent)
+    warnings = tuple(f"{row.where}: {warning}" for warning in judge_warnings(task.judge))
+    return task.model_copy(update={"digest": _digest(task), "judge": judge, "warnings": warnings})
 
 
 def _values(row: _Row) -> dict[str, Any]:

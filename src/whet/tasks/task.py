@@ -3,7 +3,7 @@
 import base64
 import binascii
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -12,20 +12,17 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 
+from whet.tasks import judges
+from whet.tasks.fields import RelativePath, Table
+from whet.tasks.judges import AnyJudge, Judges
+
 WORKDIR = "/workspace"
 """Where an agent works unless its task names another working directory."""
-
-
-def _inside(path: str) -> str:
-    pure = PurePosixPath(path)
-    outside = pure.is_absolute() or ".." in pure.parts or pure == PurePosixPath(".")
-    if outside or path.endswith("/") or "\0" in path:
-        raise ValueError("expected a relative path of a file that stays inside the working directory")
-    return path
 
 
 def _without_nul(text: str) -> str:
@@ -52,30 +49,15 @@ def _content_as_json(content: str | bytes) -> str | dict[str, str]:
     return content if isinstance(content, str) else {"base64": base64.b64encode(content).decode()}
 
 
-def _text_or_table(value: object) -> object:
-    if not isinstance(value, str | dict):
-        raise ValueError("expected text or a table of keys and values")
-    return value
-
-
-def _shallow(value: Any, levels: int = 50) -> Any:
-    # What is deeper cannot be written to a store.
-    if levels == 0:
-        raise ValueError("is nested too deeply; expected at most 50 levels")
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _shallow(item, levels - 1)
-    return value
-
-
-RelativePath = Annotated[str, AfterValidator(_inside)]
 ProcessText = Annotated[str, AfterValidator(_without_nul)]
 Content = Annotated[str | bytes, BeforeValidator(_content), PlainSerializer(_content_as_json, when_used="json")]
 EnvName = Annotated[str, Field(pattern=r"^[^=\x00]+$")]
 Env = dict[EnvName, ProcessText]
 Split = Literal["train", "val", "test"]
+Canary = Annotated[str, Field(pattern=r"^[A-Za-z0-9 _.:/+=-]{12,200}$")]
+"""Long enough to be no accident, and written the same way in every JSON."""
 Allowed = Literal["provider-tools", "remote-media"]
 """What the model's provider may do for the agent although it reaches the network: run its own tools, fetch media."""
-Judge = Annotated[str | dict[str, Any], BeforeValidator(_text_or_table), AfterValidator(_shallow)]
 
 
 class Limits(BaseModel):
@@ -170,10 +152,12 @@ class Task(BaseModel):
     verify_env: Env = Field(default_factory=dict)
     answer: str | None = None
     """The expected final answer."""
-    answer_schema: Annotated[dict[str, Any], AfterValidator(_shallow)] | None = None
+    answer_schema: Table | None = None
     """JSON schema of the final answer, when it is to have a structured form."""
-    judge: Judge | None = None
-    """Which judge compares; by default what the fields above imply."""
+    judge: Judges = ()
+    """Who judges besides the tests and the verify commands; by default `exact`, when there is an answer."""
+    canary: tuple[Canary, ...] = ()
+    """Texts planted in what is hidden from the agent. One that is seen in a model call has leaked."""
 
     solution: Path | None = None
     """Folder whose solve.sh solves the task; placed at /solution by `whet tasks check` only."""
@@ -188,7 +172,7 @@ class Task(BaseModel):
 
     split: Split | None = None
     tags: tuple[str, ...] = ()
-    metadata: Annotated[dict[str, Any], AfterValidator(_shallow)] = Field(default_factory=dict)
+    metadata: Table = Field(default_factory=dict)
     limits: Limits = Limits()
 
     @field_validator("files")
@@ -209,6 +193,19 @@ class Task(BaseModel):
         if len({tool.name for tool in tools}) < len(tools):
             raise ValueError("names one tool twice; expected a different name for each")
         return tools
+
+    @field_validator("judge")
+    @classmethod
+    def _judges_have_what_they_need(cls, given: tuple[AnyJudge, ...], info: ValidationInfo) -> tuple[AnyJudge, ...]:
+        for judge in given:
+            lack = judges.lacks(judge, info.data.get("answer"), info.data.get("answer_schema"))
+            if not lack and judge.kind == "verify" and not info.data.get("verify"):
+                lack = "needs the key 'verify'"
+            if not lack and judge.kind == "reward" and info.data.get("tests") is None:
+                lack = "needs a folder tests/ with a test.sh"
+            if lack:
+                raise ValueError(f"has '{judge.kind}', which {lack}")
+        return given
 
     @property
     def instructions(self) -> tuple[str, ...]:

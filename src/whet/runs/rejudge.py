@@ -1,0 +1,290 @@
+"""Judging a stored run again, without running agents. What the judges said before is kept beside it."""
+
+import json
+import os
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from whet.errors import UserError
+from whet.evidence import calls_asked, calls_logged
+from whet.exchange import Exchange
+from whet.explain import explain, user_error
+from whet.gateway import Gateway, Limits
+from whet.redact import Redactor
+from whet.referee import GatewayReferee
+from whet.rollout import Result, judging_cost, redacted
+from whet.runs.cache import CacheUse, cache_use, open_cache
+from whet.runs.config import Config, judge_model_configs, model_secrets, never_called, open_model
+from whet.runs.plan import public
+from whet.runs.run import TASKS, secrets_in
+from whet.runs.scheduler import judge_log
+from whet.runs.schema import AttemptRow, RolloutRow, TaskRow
+from whet.runs.store import Store, StoreWriter
+from whet.scoring import Cause, Judge, RankJudge, Score, Work, combine, judges_of
+from whet.tasks import Task, read_tasks, resolve_env
+from whet.tasks.judges import Judges, Rank, located
+
+_JUDGED_BY = {"judge", "verify", "verify_env", "answer_schema", "tests", "omitted", "canary"}
+_NOT_THE_TASK = {"origin", "digest", "warnings", "tags", "split", "metadata", "solution", "solution_env", *_JUDGED_BY}
+
+
+class JudgeFile(BaseModel):
+    """Other judges than those of the tasks."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    judge: Judges = ()
+    """In place of those that the tasks name."""
+    rank: tuple[Rank, ...] = ()
+    """Judges that see all samples of a task together."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _ranks_are_ranks(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(data.get("rank"), list):
+            return {**data, "rank": [{"kind": "rank", **one} if isinstance(one, dict) else one for one in data["rank"]]}
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Rejudge:
+    """What to judge again, as a user names it."""
+
+    run: Path
+    judge: Path | None = None
+    """A TOML or JSON file with judges; by default those of the tasks."""
+    tasks: Path | None = None
+    """Where the tasks are now; by default where the run read them."""
+    judge_model: str | None = None
+    cache: str = CacheUse.OFF
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One rollout was judged again, or was not."""
+
+    row: RolloutRow
+    before: Score
+    after: Score
+    kept: tuple[str, ...]
+    """Judges whose word of then was kept, because they need the box."""
+    skipped: str = ""
+    """Why there was nothing to judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    row: RolloutRow
+    attempt: AttemptRow
+    result: Result
+    work: Work
+
+
+async def rejudge(
+    request: Rejudge, config: Config, watch: Callable[[Judged], None], env: Mapping[str, str] = os.environ
+) -> None:
+    """Judge every rollout of a run again that came to an end, and store what comes of it."""
+    others = read_judges(request.judge) if request.judge else JudgeFile()
+    tasks = _tasks(request)
+    if others.judge:
+        tasks = {name: with_judges(task, others.judge) for name, task in tasks.items()}
+    specs = [*(judge for task in tasks.values() for judge in task.judge), *others.rank]
+    judge_model = request.judge_model or config.defaults.judge_model
+    configs = judge_model_configs(specs, judge_model, config)
+    use = cache_use(request.cache)
+    if use is CacheUse.REPLAY_ONLY:
+        configs = {name: never_called(model, env) for name, model in configs.items()}
+    known = [secret for name, model in configs.items() for secret in model_secrets(name, model, env)]
+    redactor = Redactor([*known, *secrets_in(env)])
+    async with AsyncExitStack() as opened:
+        cache = await opened.enter_async_context(open_cache(use, env))
+        models = {
+            name: await opened.enter_async_context(open_model(name, model, env)) for name, model in configs.items()
+        }
+        gateway = await opened.enter_async_context(Gateway(redactor, request.limits, cache))
+        writer = await opened.enter_async_context(StoreWriter(request.run))
+        for group in _cases(request.run, tasks, env, watch):
+            judgings = [_Judging(case, gateway, models, judge_model, writer) for case in group]
+            async with AsyncExitStack() as referees:
+                works = [await referees.enter_async_context(judging) for judging in judgings]
+                ranks = await _ranks(others.rank, [judging.case for judging in judgings], works)
+                for judging, work, ranked in zip(judgings, works, ranks, strict=True):
+                    watch(await judging.judge(work, ranked, others.rank, redactor))
+
+
+class _Judging:
+    """Judges one rollout again. As a context it holds the sessions of its judges' models open."""
+
+    def __init__(
+        self, case: _Case, gateway: Gateway, models: Mapping[str, Any], default: str | None, writer: StoreWriter
+    ) -> None:
+        self.case, self._writer = case, writer
+        # Every time is another one: what was asked then is on record under its own name.
+        name = f"judge {case.attempt.id}-{case.result.judged + 1}"
+        self._referee = GatewayReferee(gateway, models, default, self._record, name, case.row.sample)
+
+    async def __aenter__(self) -> Work:
+        await self._referee.__aenter__()
+        return replace(self.case.work, referee=self._referee)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._referee.__aexit__()
+
+    async def _record(self, exchange: Exchange) -> None:
+        await self._writer.do(lambda store: store.add_log(self.case.attempt.id, *judge_log(exchange)))
+
+    async def judge(self, work: Work, ranked: Mapping[str, Score], ranks: Sequence[Rank], redactor: Redactor) -> Judged:
+        """Judge, and store."""
+        case, before = self.case, self.case.result
+        judges, kept = judges_of(work.task), []
+        judgements: dict[str, Score] = {}
+        for judge in judges:
+            if judge.spec.needs_box:
+                kept.append(judge.name)
+                judgements[judge.name] = _of_then(judge, before)
+            else:
+                judgements[judge.name] = await judge.judge(work)
+        weights = {judge.name: judge.weight for judge in judges}
+        for spec in ranks:
+            weights[RankJudge(spec).name] = spec.weight
+        judgements |= ranked
+        score = combine(judgements, weights)
+        cost = judging_cost(self._referee) if self._referee.sessions else None
+        result = before.model_copy(
+            update={
+                "score": score,
+                "judgements": judgements,
+                "judging": cost + before.judging if cost and before.judging else cost or before.judging,
+                "judged": before.judged + 1,
+            }
+        )
+        result = redacted(result, redactor)
+        body = result.model_dump_json(exclude={"report": {"stdout", "stderr", "transcript"}}).encode()
+        value, cause = result.score.value, result.score.cause
+        await self._writer.do(lambda store: store.replace_result(case.attempt.id, body, value=value, cause=cause))
+        return Judged(case.row, before.score, result.score, tuple(kept))
+
+
+def _of_then(judge: Judge, before: Result) -> Score:
+    """What a judge said that needs the box, which is gone."""
+    said = before.judgements.get(judge.name)
+    if said is not None:
+        return said
+    return Score.missing(Cause.JUDGE, "it needs the box, which is gone; run the rollout again")
+
+
+async def _ranks(ranks: Sequence[Rank], cases: Sequence[_Case], works: Sequence[Work]) -> list[dict[str, Score]]:
+    """What the judges say that see all samples of a task, for each of them."""
+    said: list[dict[str, Score]] = [{} for _ in cases]
+    for judge in map(RankJudge, ranks):
+        for mine, score in zip(said, await judge.judge_group(works), strict=True):
+            mine[judge.name] = score
+    return said
+
+
+def _cases(
+    run: Path, tasks: Mapping[str, Task], env: Mapping[str, str], watch: Callable[[Judged], None]
+) -> Iterable[list[_Case]]:
+    """What can be judged again, task by task; what cannot is told."""
+    with Store.open_read(run) as store:
+        plan = store.attempts_by_rollout()
+        for name, task in tasks.items():
+            group = []
+            for row, attempts in plan:
+                ended = [attempt for attempt in attempts if attempt.result is not None]
+                if row.task != name or not ended:
+                    continue
+                result = Result.model_validate_json(ended[-1].result or b"")
+                if reason := _nothing_to_judge(result):
+                    watch(Judged(row, result.score, result.score, (), reason))
+                else:
+                    group.append(_Case(row, ended[-1], result, _work(task, result, store, ended[-1].id, env)))
+            if group:
+                yield group
+
+
+def _nothing_to_judge(result: Result) -> str:
+    if result.report is None:
+        return "the agent never ran"
+    if result.score.cause not in {None, Cause.JUDGE}:
+        return f"there is no work to judge: {result.score.reason}"
+    return ""
+
+
+def _work(task: Task, result: Result, store: Store, attempt: int, env: Mapping[str, str]) -> Work:
+    assert result.report is not None
+    asks_for_calls = any(judge.needs_calls for judge in task.judge)
+    asked = [call for exchange in store.exchanges(attempt) for call in calls_asked(exchange)] if asks_for_calls else []
+    return Work(
+        task,
+        None,
+        result.report.text,
+        resolve_env({**task.env, **task.verify_env}, env, task.origin),
+        structured=result.report.answer,
+        calls=(*asked, *calls_logged(result.tool_uses)),
+        captured=result.spending.captured,
+        changes=result.changes,
+        stop=result.report.stop,
+    )
+
+
+def read_judges(file: Path) -> JudgeFile:
+    """The judges of a TOML or JSON file."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        data = json.loads(text) if file.suffix.lower() == ".json" else tomllib.loads(text)
+        given = JudgeFile.model_validate(data)
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror}; expected a file with judges") from error
+    except ValidationError as error:
+        raise user_error(explain(error, str(file), JudgeFile)) from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file}: {error}; expected TOML, or JSON in a file of that ending") from error
+    if not given.judge and not given.rank:
+        raise UserError(f"{file}: names no judge; expected [[judge]] or [[rank]]")
+    return given.model_copy(update={"judge": located(given.judge, file.parent)})
+
+
+def with_judges(task: Task, judges: Judges) -> Task:
+    """A task with other judges; UserError when it lacks what they need."""
+    try:
+        return Task.model_validate({**dict(task), "judge": judges})
+    except ValidationError as error:
+        raise user_error(explain(error, task.origin, Task)) from error
+
+
+def _tasks(request: Rejudge) -> dict[str, Task]:
+    """The tasks of the run, as they are judged now. UserError when what they ask for is not what it was."""
+    with Store.open_read(request.run) as store:
+        rows, place = store.tasks(), store.get(TASKS)
+    path = request.tasks or (Path(place) if place else None)
+    if path is None:
+        raise UserError(f"{request.run}: does not say where its tasks are; name the place with --tasks")
+    found = {task.id: task for task in read_tasks(path)}
+    for row in rows:
+        if row.id not in found:
+            raise UserError(f"{path}: has no task '{row.id}', which the run has; name the place with --tasks")
+        _refuse_another_task(row, found[row.id], request.run)
+    return {row.id: found[row.id] for row in rows}
+
+
+def _refuse_another_task(row: TaskRow, task: Task, run: Path) -> None:
+    if row.digest == task.digest:
+        return
+    then, now = (
+        {key: value for key, value in json.loads(spec).items() if key not in _NOT_THE_TASK}
+        for spec in (row.spec, public(task))
+    )
+    changed = sorted(key for key in then.keys() | now.keys() if then.get(key) != now.get(key))
+    if changed:
+        raise UserError(
+            f"{task.origin}: '{changed[0]}' of task '{row.id}' is not what it was in {run}; "
+            "how it is judged may change, what it asks for may not"
+        )

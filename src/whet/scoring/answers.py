@@ -1,0 +1,94 @@
+"""Finding the final answer in what an agent said, and words in a text; in linear time, for agents can say much."""
+
+import re
+import unicodedata
+
+_OPEN, _CLOSE = re.compile(r"<answer>", re.IGNORECASE), re.compile(r"</answer>", re.IGNORECASE)
+_WRAPPING = "\"'`* "
+_REFUSAL = re.compile(
+    r"(cannot complete|i cannot|i can't|i'm unable|i am unable|unable to complete|"
+    r"sorry, i can't|sorry, i cannot|no can do)(?!\w)"
+)
+_MARKUP = re.compile(r"^(?:[>\-*_#\s]|\d+[.)](?=\s))+")
+LONG = 600
+"""A text of so many characters says more than that it refuses."""
+
+
+def tagged(text: str) -> str | None:
+    """What stands between the last <answer> tags; None without any.
+
+    >>> tagged("First <answer>3</answer>, no: <answer> 4 </answer>")
+    '4'
+    """
+    opened, answer, end = None, None, 0
+    for tag in sorted([*_OPEN.finditer(text), *_CLOSE.finditer(text)], key=lambda tag: tag.start()):
+        if tag.re is _OPEN:
+            opened = tag.end()
+        elif opened is not None:
+            answer, end, opened = opened, tag.start(), None
+    return None if answer is None else text[answer:end].strip()
+
+
+def final(text: str) -> str:
+    """The tagged answer, or else all that was said."""
+    return text if (answer := tagged(text)) is None else answer
+
+
+def normalise(text: str) -> str:
+    """What is compared.
+
+    >>> normalise('  The  "Answer". ') == normalise("the answer")
+    False
+    >>> normalise(" `Paris`. ") == normalise("paris")
+    True
+    """
+    # Twice, because folding some letters gives characters that have another normal form.
+    for _ in range(2):
+        text = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(text.split()).lstrip(_WRAPPING).rstrip(f"{_WRAPPING}.")
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, in one form.
+
+    >>> words("It's 5.5 km, naïve.")
+    ['it', 's', '5', '5', 'km', 'naïve']
+    """
+    return re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())
+
+
+def share_of_words(expected: str, text: str) -> float:
+    """How many of the different expected words are words of the text.
+
+    >>> share_of_words("The Eiffel Tower", "the tower starts here")
+    0.6666666666666666
+    """
+    wanted, found = {*words(expected)}, {*words(text)}
+    return len(wanted & found) / len(wanted) if wanted else 0.0
+
+
+def has_words(text: str, phrase: str) -> bool:
+    """Whether a phrase is in a text as a whole: not "12" in "512", not "art" in "start".
+
+    >>> has_words("Start with 512 parts.", "12"), has_words("It is 12.", "12"), has_words("f(x) = 1", "(x) =")
+    (False, True, True)
+    """
+    text, phrase = (" ".join(unicodedata.normalize("NFKC", part).casefold().split()) for part in (text, phrase))
+    begins = r"(?<!\w)" if re.match(r"\w", phrase) else ""
+    ends = r"(?!\w)" if re.search(r"\w\Z", phrase) else ""
+    # A number goes on behind a point or a comma that has a digit after it.
+    if re.match(r"\d", phrase):
+        begins += r"(?<!\d[.,])"
+    if re.search(r"\d\Z", phrase):
+        ends += r"(?![.,]\d)"
+    return re.search(begins + re.escape(phrase) + ends, text) is not None
+
+
+def is_refusal(text: str) -> bool:
+    """Whether a text is nothing but a refusal. Nothing said is one too.
+
+    >>> is_refusal("> **I can't** do that."), is_refusal("I cannotate it."), is_refusal("Here it is.")
+    (True, False, False)
+    """
+    plain = _MARKUP.sub("", text.strip().replace("\u2019", "'").casefold())
+    return not plain or (len(plain) < LONG and _REFUSAL.match(plain) is not None)

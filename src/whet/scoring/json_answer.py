@@ -1,0 +1,88 @@
+"""`json`: the answer is JSON that fits a schema and holds the expected values."""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from whet.scoring.answers import tagged
+from whet.scoring.isolated import isolated
+from whet.scoring.judge import Work
+from whet.scoring.score import Score
+from whet.tasks.judges import Json
+
+SCHEMA_SEC = 20.0
+_FENCED = re.compile(r"^```(?:json)?[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+async def json_answer(spec: Json, work: Work) -> Score:
+    try:
+        value = work.structured if work.structured is not None else answered_json(work.answer)
+    except ValueError as error:
+        return Score.of(0, str(error), problems=[str(error)])
+    problems = (
+        [] if spec.expected is None else [problem for problem, good in _compared(spec.expected, value) if not good]
+    )
+    compared = 0 if spec.expected is None else sum(1 for _ in _compared(spec.expected, value))
+    schema = work.task.answer_schema if spec.json_schema is None else spec.json_schema
+    misfits: list[str] = []
+    if schema is not None:
+        misfits = await isolated("schema", {"schema": schema, "value": value}, min(work.seconds_left, SCHEMA_SEC))
+        compared += 1
+    passed = compared - len(problems) - bool(misfits)
+    wrong = [*misfits, *problems]
+    reason = f"{passed} of {compared} checks passed" + (f": {wrong[0]}" if wrong else "")
+    return Score.of(passed / compared, reason, problems=wrong)
+
+
+def answered_json(text: str) -> Any:
+    """The JSON in a text: between answer tags, all of it, or in its only fenced block. ValueError for none or several.
+
+    >>> answered_json('Here:\\n```json\\n{"n": 4}\\n```\\nDone.')
+    {'n': 4}
+    """
+    answer = tagged(text)
+    for candidate in (text,) if answer is None else (answer,):
+        if (found := _parsed(candidate)) is not None:
+            return found[0]
+    fenced = _FENCED.findall(text if answer is None else answer)
+    if len(fenced) > 1:
+        raise ValueError(f"the answer has {len(fenced)} blocks that may be meant")
+    if fenced and (found := _parsed(fenced[0])) is not None:
+        return found[0]
+    raise ValueError("the answer is not JSON")
+
+
+def _parsed(text: str) -> tuple[Any] | None:
+    try:
+        return (json.loads(text, parse_constant=_no_constant),)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _compared(expected: Any, value: Any, place: str = "answer") -> Iterator[tuple[str, bool]]:
+    """Every value that is expected, and whether it is there."""
+    if isinstance(expected, dict) and expected:
+        held = value if isinstance(value, dict) else {}
+        for key, item in expected.items():
+            if key in held:
+                yield from _compared(item, held[key], f"{place}.{key}")
+            else:
+                yield f"{place}.{key} is missing", False
+    elif isinstance(expected, list) and expected and isinstance(value, list) and len(value) == len(expected):
+        for index, item in enumerate(expected):
+            yield from _compared(item, value[index], f"{place}[{index}]")
+    else:
+        yield f"{place} is {json.dumps(value)[:80]}, not {json.dumps(expected)[:80]}", _same(expected, value)
+
+
+def _same(expected: Any, value: Any) -> bool:
+    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in (expected, value))
+    if numbers:
+        return math.isclose(expected, value, rel_tol=1e-9)
+    return type(expected) is type(value) and bool(expected == value)

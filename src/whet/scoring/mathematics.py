@@ -1,0 +1,45 @@
+"""`math`: the answer is the same mathematical object as the expected one, found out in a process of its own."""
+
+import json
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from whet.scoring.answers import final, normalise
+from whet.scoring.isolated import PROGRAMS, isolated, read_answer
+from whet.scoring.judge import JudgeError, Work
+from whet.scoring.rubric import rubric
+from whet.scoring.score import Score
+from whet.tasks.judges import Math
+
+
+async def mathematics(spec: Math, work: Work) -> Score:
+    expected, said = spec.answer or work.task.answer or "", final(work.answer)
+    if not said.strip():
+        return Score.of(0, "nothing was answered")
+    if normalise(said) == normalise(expected):
+        return Score.of(1, "the answer matches", by="text")
+    request = {"expected": expected, "answer": said}
+    seconds = min(spec.seconds, work.seconds_left)
+    try:
+        found = await (_in_box(work, request, seconds) if spec.where == "box" else isolated("math", request, seconds))
+    except JudgeError as error:
+        if spec.fallback is None:
+            raise
+        score = await rubric(spec.fallback, work)
+        return score.model_copy(update={"details": {**score.details, "fallback": str(error)}})
+    given = found["given"]
+    reason = f"the answer {'equals' if found['same'] else 'is not'} {found['expected']}"
+    return Score.of(float(found["same"]), reason if given else "the answer holds no mathematics", by="math", **found)
+
+
+async def _in_box(work: Work, request: dict[str, Any], seconds: float) -> Any:
+    box = work.sealed_box
+    # Pure Python all of it, so that the box's own interpreter can run it.
+    packages = await box.show(Path(sysconfig.get_path("purelib")), "math-packages")
+    data = json.dumps({**request, "path": [packages]}).encode()
+    argv = [box.python, "-I", "-c", PROGRAMS.read_text(), "math"]
+    done = await box.exec(argv, env=work.env, stdin=data, timeout=seconds)
+    if done.timed_out:
+        raise JudgeError(f"it did not end within {seconds:g} seconds")
+    return read_answer(done.stdout.data, done.exit_code, done.stderr.text[-4000:])

@@ -1,0 +1,463 @@
+"""How a task says that it is judged: one table for each kind of judge. The judges themselves are in `scoring`."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from whet.errors import did_you_mean
+from whet.tasks.fields import RelativePath, Table, Value
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"is {pattern!r}, which does not compile ({error}); expected a regular expression") from error
+    return pattern
+
+
+def _bound(value: object) -> object:
+    if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,15}", value):
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+        raise ValueError(f"is {value!r}; expected a whole number of characters")
+    return value
+
+
+def _as_list(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+def _not_empty(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not values:
+        raise ValueError("is empty; expected at least one")
+    return values
+
+
+def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """A JSON schema that is one; ValueError for anything else."""
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        place = "".join(f"[{part!r}]" for part in error.absolute_path)
+        raise ValueError(f"is no JSON schema: {place} {error.message}; expected one") from error
+    return schema
+
+
+Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_as_list), AfterValidator(_not_empty)]
+Pattern = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
+Patterns = Annotated[tuple[Pattern, ...], BeforeValidator(_as_list)]
+Globs = Annotated[tuple[Text, ...], BeforeValidator(_as_list)]
+Chars = Annotated[int, BeforeValidator(_bound), Field(ge=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Shown = Literal["answer", "changes", "calls"]
+
+
+class JudgeSpec(BaseModel):
+    """What all judges have."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9_-]{0,63}$")
+    """What its judgement is called; by default its kind."""
+    weight: float = Field(default=1, ge=0)
+    """Its part in the score. 0: it is noted, and does not count."""
+    threshold: Share | None = None
+    """Makes it hard: from here on it gives 1, and below it 0."""
+
+    @property
+    def needs_box(self) -> bool:
+        """Whether it looks at the box, and so cannot judge again what is over."""
+        return False
+
+    @property
+    def needs_calls(self) -> bool:
+        """Whether it asks which tools were called."""
+        return False
+
+
+class Reward(JudgeSpec):
+    """Harbor's way: the reward that tests/test.sh writes."""
+
+    kind: Literal["reward"]
+
+    @property
+    def needs_box(self) -> bool:
+        return True
+
+
+class Verify(JudgeSpec):
+    """The share of the task's `verify` commands that exit 0."""
+
+    kind: Literal["verify"]
+
+    @property
+    def needs_box(self) -> bool:
+        return True
+
+
+class Exact(JudgeSpec):
+    """The answer is the expected one, apart from case, outer space, quotes and a full stop."""
+
+    kind: Literal["exact"]
+    answer: Texts | None = None
+    """One of these; by default the task's `answer`."""
+    partial: bool = False
+    """Score what is not the same by the share of the expected words that it has."""
+
+
+class Contains(JudgeSpec):
+    """The answer has these words in it."""
+
+    kind: Literal["contains"]
+    text: Texts | None = None
+    """By default the task's `answer`."""
+    any: bool = False
+    """One of them is enough."""
+
+
+class Choice(JudgeSpec):
+    """The answer is one letter, in <answer> tags or the last one named."""
+
+    kind: Literal["choice"]
+    answer: str | None = None
+    choices: str = Field(default="ABCDE", pattern=r"^[A-Z]{2,26}$")
+
+
+class Number(JudgeSpec):
+    """The answer is a number, near enough."""
+
+    kind: Literal["number"]
+    answer: float | None = None
+    abs: float = Field(default=0, ge=0)
+    """How far off it may be."""
+    rel: float = Field(default=1e-9, ge=0)
+    """How far off it may be, as a share of the expected number."""
+    units: dict[Text, float] = Field(default_factory=dict)
+    """What one of each unit is in the unit of the expected number. A number without a unit is in that one."""
+
+
+class Json(JudgeSpec):
+    """The answer is JSON that fits a schema and holds these values."""
+
+    kind: Literal["json"]
+    json_schema: Annotated[Table, AfterValidator(check_schema)] | None = Field(default=None, alias="schema")
+    """By default the task's `answer_schema`."""
+    expected: Value = None
+    """What it must hold; it may hold more."""
+
+    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
+
+
+class Section(BaseModel):
+    """A heading is there; with `text`, what stands under it contains this too."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    op: Literal["section_present", "section_contains"]
+    arg: Text
+    text: Text | None = None
+
+    @model_validator(mode="after")
+    def _looks_inside_only_where_it_says_so(self) -> Self:
+        if self.op == "section_present" and self.text is not None:
+            raise ValueError("has a 'text', which only section_contains looks for; expected no 'text'")
+        return self
+
+
+class Length(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    op: Literal["max_chars", "min_chars"]
+    arg: Chars
+
+
+class Words(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    op: Literal["contains", "not_contains", "tool_called"]
+    arg: Text
+
+
+class Matches(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    op: Literal["regex", "command_ran"]
+    arg: Pattern
+
+
+class NoRefusal(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    op: Literal["no_refusal"]
+
+
+class FileCheck(BaseModel):
+    """A file of the working directory is there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    op: Literal["file_exists"]
+    arg: RelativePath
+
+
+class FileWords(BaseModel):
+    """A file of the working directory has these words in it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    op: Literal["file_contains"]
+    path: RelativePath
+    arg: Text
+
+
+AnyCheck = Section | Length | Words | Matches | NoRefusal | FileCheck | FileWords
+SHAPE = frozenset({"section_present", "section_contains", "max_chars", "min_chars"})
+"""Checks that can be passed by another form of the same answer."""
+
+
+def _tags(models: Iterable[type[BaseModel]], key: str) -> set[str]:
+    return {tag for model in models for tag in model.model_fields[key].annotation.__args__}  # type: ignore[union-attr]
+
+
+def _known_operator(value: object) -> object:
+    operators = _tags(AnyCheck.__args__, "op")
+    match value:
+        case {"op": str(op)} if op in operators:
+            return value
+        case {"op": op}:
+            raise ValueError(f"has the unknown operator {op!r}; {did_you_mean(str(op), operators)}")
+    raise ValueError("expected a table with the key 'op'")
+
+
+Check = Annotated[AnyCheck, Field(discriminator="op"), BeforeValidator(_known_operator)]
+
+
+class Rules(JudgeSpec):
+    """Checks of the answer, of what was called and of files: hard is all of them, soft the share."""
+
+    kind: Literal["rules"]
+    checks: Annotated[tuple[Check, ...], AfterValidator(_not_empty)]
+
+    @property
+    def needs_box(self) -> bool:
+        return any(isinstance(check, FileCheck | FileWords) for check in self.checks)
+
+    @property
+    def needs_calls(self) -> bool:
+        return any(check.op in {"tool_called", "command_ran"} for check in self.checks)
+
+    @property
+    def shape_only(self) -> bool:
+        """Whether it can be won by reformatting alone."""
+        return all(check.op in SHAPE for check in self.checks)
+
+
+class Rubric(JudgeSpec):
+    """A model that sees task, rubric and answer, and votes."""
+
+    kind: Literal["rubric"]
+    rubric: Text
+    model: Text | None = None
+    """A model of whet.toml; by default the one of --judge-model."""
+    votes: int = Field(default=3, ge=1, le=100)
+    shows: tuple[Shown, ...] = Field(default=("answer",), min_length=1)
+    """What of the work the model is shown besides the task."""
+
+    @property
+    def needs_calls(self) -> bool:
+        return "calls" in self.shows
+
+
+class Rank(JudgeSpec):
+    """A model that sees all samples of a task side by side and ranks them. For `whet rejudge` only."""
+
+    kind: Literal["rank"]
+    rubric: Text
+    model: Text | None = None
+    votes: int = Field(default=2, ge=1, le=100)
+    """Each sees the samples in another order."""
+    shows: tuple[Shown, ...] = Field(default=("answer",), min_length=1)
+
+    @property
+    def needs_calls(self) -> bool:
+        return "calls" in self.shows
+
+
+class Math(JudgeSpec):
+    """The answer is the same mathematical object as the expected one."""
+
+    kind: Literal["math"]
+    answer: Text | None = None
+    where: Literal["host", "box"] = "host"
+    """In a process of its own either way; in the box it cannot reach anything else."""
+    seconds: float = Field(default=20, gt=0)
+    fallback: Rubric | None = None
+    """Who judges when this cannot tell."""
+
+    @property
+    def needs_box(self) -> bool:
+        return self.where == "box"
+
+    @property
+    def needs_calls(self) -> bool:
+        return self.fallback is not None and self.fallback.needs_calls
+
+
+class PythonFunction(JudgeSpec):
+    """A function of yours, run in a process of its own on the host."""
+
+    kind: Literal["python"]
+    function: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+    """`module:function`."""
+    folder: Path = Path()
+    """Where the module is looked for first; relative to the folder of the task."""
+    workspace: bool = False
+    """Give it a copy of the working directory."""
+    seconds: float = Field(default=60, gt=0)
+
+    @property
+    def needs_box(self) -> bool:
+        return self.workspace
+
+    @property
+    def needs_calls(self) -> bool:
+        return True
+
+
+class Diff(JudgeSpec):
+    """What changed in the working directory: hard is all that is asked here, soft the share."""
+
+    kind: Literal["diff"]
+    changed: Globs = ()
+    """Each of these, as in a .gitignore, must name something that changed."""
+    untouched: Globs = ()
+    """None of these may have changed."""
+    only: Globs = ()
+    """Nothing else may have changed."""
+    adds: Patterns = ()
+    """Each of these is found in an added line."""
+    removes: Patterns = ()
+    lacks: Patterns = ()
+    """None of these is found in an added line."""
+
+    @model_validator(mode="after")
+    def _asks_for_something(self) -> Self:
+        if not (self.changed or self.untouched or self.only or self.adds or self.removes or self.lacks):
+            raise ValueError("asks for nothing; expected 'changed', 'untouched', 'only', 'adds', 'removes' or 'lacks'")
+        return self
+
+
+class Outcome(JudgeSpec):
+    """A weak label: the agent ended by itself, it answered, and what it did last did not fail."""
+
+    kind: Literal["outcome"]
+
+    @property
+    def needs_calls(self) -> bool:
+        return True
+
+
+AnyJudge = (
+    Reward
+    | Verify
+    | Exact
+    | Contains
+    | Choice
+    | Number
+    | Json
+    | Rules
+    | Math
+    | Rubric
+    | PythonFunction
+    | Diff
+    | Outcome
+)
+KINDS = frozenset(_tags(AnyJudge.__args__, "kind"))
+GROUP_KINDS = frozenset({"rank"})
+
+
+def _known_kind(value: object) -> object:
+    match {"kind": value} if isinstance(value, str) else value:
+        case JudgeSpec():
+            return value
+        case {"kind": str(kind)} as table if kind in KINDS:
+            return table
+        case {"kind": str(kind)} if kind in GROUP_KINDS:
+            raise ValueError(
+                f"has the kind '{kind}', which sees all samples of a task; expected it in a file for rejudge"
+            )
+        case {"kind": kind}:
+            raise ValueError(f"has the unknown kind {kind!r}; {did_you_mean(str(kind), KINDS)}")
+    raise ValueError("expected the name of a judge, or a table with the key 'kind'")
+
+
+def _one_or_many(value: object) -> object:
+    if isinstance(value, str | Mapping):
+        return (value,)
+    if not isinstance(value, list | tuple):
+        raise ValueError("expected the name of a judge, a table with the key 'kind', or a list of these")
+    return value
+
+
+def _told_apart(judges: tuple[JudgeSpec, ...]) -> tuple[JudgeSpec, ...]:
+    names = [judge.name for judge in judges if judge.name is not None]
+    if len({*names}) < len(names):
+        raise ValueError("has two judges of one name; expected a different name for each")
+    if judges and not any(judge.weight for judge in judges):
+        raise ValueError("has judges of weight 0 only; expected one that counts")
+    return judges
+
+
+OneJudge = Annotated[AnyJudge, Field(discriminator="kind"), BeforeValidator(_known_kind)]
+Judges = Annotated[tuple[OneJudge, ...], BeforeValidator(_one_or_many), AfterValidator(_told_apart)]
+"""A judge by its name, as a table, or a list of these."""
+
+
+def located(judges: tuple[AnyJudge, ...], folder: Path) -> tuple[AnyJudge, ...]:
+    """The judges, with what they look for beside the task found from the folder where the task lies."""
+    return tuple(
+        judge.model_copy(update={"folder": (folder / judge.folder).resolve()})
+        if isinstance(judge, PythonFunction)
+        else judge
+        for judge in judges
+    )
+
+
+def asks_model(judge: JudgeSpec) -> Rubric | Rank | None:
+    """The part of a judge that asks a model, if it has one."""
+    if isinstance(judge, Math):
+        return judge.fallback
+    return judge if isinstance(judge, Rubric | Rank) else None
+
+
+def judge_warnings(judges: tuple[AnyJudge, ...]) -> list[str]:
+    """What to say of judges that can be won too easily."""
+    return [
+        "the rules look at the form of the answer only; whoever reformats it wins"
+        for judge in judges
+        if isinstance(judge, Rules) and judge.shape_only
+    ]
+
+
+def lacks(judge: AnyJudge, answer: str | None, schema: dict[str, Any] | None) -> str:
+    """What a judge needs that its task does not give, in words; empty when it has all."""
+    match judge:
+        case Exact(answer=None) | Contains(text=None) | Math(answer=None) if not (answer or "").strip():
+            return "needs an expected answer; expected the key 'answer'"
+        case Choice():
+            given = (judge.answer or answer or "").strip().upper()
+            if len(given) != 1 or given not in judge.choices:
+                return f"needs an 'answer' that is one of the letters {judge.choices}; it is {given[:20]!r}"
+        case Number(answer=None):
+            try:
+                float(answer or "")
+            except ValueError:
+                return f"needs an 'answer' that is a number; it is {(answer or '')[:20]!r}"
+        case Json(json_schema=None, expected=None) if schema is None:
+            return "needs something to compare with; expected 'schema', 'expected' or the task's 'answer_schema'"
+        case Json(json_schema=None) if schema is not None:
+            try:
+                check_schema(schema)
+            except ValueError as error:
+                return f"needs the task's 'answer_schema', which {error}"
+    return ""

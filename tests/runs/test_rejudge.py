@@ -1,0 +1,152 @@
+"""Judging a stored run again: no agent runs, what was said before is kept, and who needs the box is left alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_world import fails, perform, scripted, values, write_rows
+
+from whet.errors import UserError
+from whet.rollout import Result
+from whet.runs.config import Config, ModelConfig
+from whet.runs.rejudge import Judged, Rejudge, rejudge
+from whet.runs.store import Store
+from whet.scoring import Cause
+from whet.testing import Fault, Reply
+
+RUBRIC = {"kind": "rubric", "rubric": "It is polite.", "votes": 1}
+
+
+async def again(folder: Path, models: dict[str, ModelConfig] | None = None, **request: Any) -> dict[str, Judged]:
+    seen: list[Judged] = []
+    await rejudge(Rejudge(folder / "run", **request), Config(models=models or {}), seen.append, env={})
+    return {judged.row.task: judged for judged in seen}
+
+
+def results(folder: Path) -> dict[str, Result]:
+    with Store.open_read(folder / "run") as store:
+        return {row.rollout.task: Result.model_validate_json(row.attempt.result or b"") for row in store.results()}
+
+
+def logs(folder: Path) -> dict[str, bytes]:
+    with Store.open_read(folder / "run") as store:
+        return {name: data for row in store.results() for name, data in store.logs(row.attempt.id).items()}
+
+
+async def test_a_judge_that_was_too_strict_is_mended_and_what_it_said_is_kept(tmp_path: Path) -> None:
+    row = {"id": "q", "instruction": "q: 2 + 2?", "answer": "4"}
+    tasks = write_rows(tmp_path, row)
+    model = scripted(tmp_path, {"q:": Reply(text="It is 4.")})
+    await perform(tasks, model)
+    assert values(tmp_path / "run") == {"q": 0}
+    write_rows(tmp_path, {**row, "judge": "number"})
+    told = await again(tmp_path)
+    assert (told["q"].before.value, told["q"].after.value, told["q"].kept) == (0, 1, ())
+    assert values(tmp_path / "run") == {"q": 1}
+    assert results(tmp_path)["q"].judgements.keys() == {"number"}
+    earlier = Result.model_validate_json(logs(tmp_path)["result 1"])
+    assert earlier.score.value == 0
+    assert earlier.judgements.keys() == {"exact"}
+    write_rows(tmp_path, {**row, "judge": {"kind": "contains", "text": ["4", "four"]}})
+    await again(tmp_path)
+    assert values(tmp_path / "run") == {"q": 0.5}
+    assert {"result 1", "result 2"} <= logs(tmp_path).keys()
+
+
+async def test_judges_that_need_the_box_keep_their_word_and_new_ones_are_missing(tmp_path: Path) -> None:
+    file_check = {"kind": "rules", "checks": [{"op": "file_exists", "arg": "a"}]}
+    rows: list[dict[str, Any]] = [
+        {"id": "old", "instruction": "old", "verify": ["true"], "answer": "4"},
+        {"id": "new", "instruction": "new", "answer": "4"},
+    ]
+    tasks = write_rows(tmp_path, *rows)
+    await perform(tasks, scripted(tmp_path, {"old": Reply(text="4"), "new": Reply(text="4")}))
+    write_rows(tmp_path, {**rows[0], "judge": "number"}, {**rows[1], "judge": file_check})
+    told = await again(tmp_path)
+    assert (told["old"].kept, told["old"].after.value) == (("verify",), 1)
+    assert (told["new"].kept, told["new"].after.cause) == (("rules",), Cause.JUDGE)
+    assert "needs the box" in told["new"].after.reason
+
+
+async def test_a_file_names_other_judges_which_ask_their_own_model(tmp_path: Path) -> None:
+    tasks = write_rows(tmp_path, {"id": "q", "instruction": "q: greet", "answer": "4"})
+    await perform(tasks, scripted(tmp_path, {"q:": Reply(text="Good day")}))
+    file = tmp_path / "judges.json"
+    file.write_text(json.dumps({"judge": [RUBRIC]}))
+    referee = scripted(tmp_path, {"": Reply(text='{"reason": "kind", "score": 0.9}')}, name="referee")
+    with pytest.raises(UserError, match="names none; name one with --judge-model"):
+        await again(tmp_path, referee, judge=file)
+    told = await again(tmp_path, referee, judge=file, judge_model="referee")
+    assert told["q"].after.value == 0.9
+    (asked,) = [json.loads(data) for name, data in logs(tmp_path).items() if name.startswith("judge call ")]
+    assert "Good day" in asked["request"]
+    judging = results(tmp_path)["q"].judging
+    assert judging is not None
+    assert judging.calls == 1
+
+
+async def test_samples_of_a_task_are_ranked_together(tmp_path: Path) -> None:
+    tasks = write_rows(tmp_path, {"id": "q", "instruction": "q: greet", "answer": "4"})
+    await perform(tasks, scripted(tmp_path, {"q:": Reply(text="Good day")}), samples=3)
+    file = tmp_path / "judges.toml"
+    file.write_text(
+        '[[rank]]\nrubric = "The best one."\nvotes = 1\n[[judge]]\nkind = "outcome"\nweight = 0\nname = "how"\n'
+    )
+    with pytest.raises(UserError, match="weight 0 only"):
+        await again(tmp_path, judge=file)
+    file.write_text('[[rank]]\nrubric = "The best one."\nvotes = 1\n')
+    referee = scripted(tmp_path, {"": Reply(text='{"reason": "-", "ranking": [2, 3, 1]}')}, name="referee")
+    await again(tmp_path, referee, judge=file, judge_model="referee")
+    with Store.open_read(tmp_path / "run") as store:
+        found = [Result.model_validate_json(row.attempt.result or b"") for row in store.results()]
+    assert [result.judgements["rank"].value for result in found] == [0, 1, 0.5]
+
+
+async def test_what_never_came_to_work_is_not_judged(tmp_path: Path) -> None:
+    tasks = write_rows(tmp_path, {"id": "q", "instruction": "q: 2 + 2?", "answer": "4"})
+    await perform(tasks, scripted(tmp_path, {"q:": fails(Fault.SERVER_ERROR)}))
+    told = await again(tmp_path)
+    assert "there is no work to judge" in told["q"].skipped
+    assert values(tmp_path / "run") == {"q": None}
+
+
+async def test_a_judge_that_failed_then_gives_a_score_now_and_the_rollout_is_done(tmp_path: Path) -> None:
+    tasks = write_rows(tmp_path, {"id": "q", "instruction": "q: greet", "judge": RUBRIC})
+    models = scripted(tmp_path, {"q:": Reply(text="Hi")})
+    broken = scripted(tmp_path, {"": Reply(fault=Fault.SERVER_ERROR)}, name="referee")
+    await perform(tasks, {**models, **broken}, models=("m",), judge_model="referee")
+    assert values(tmp_path / "run") == {"q": None}
+    mended = scripted(tmp_path, {"": Reply(text='{"reason": "-", "score": 1}')}, name="referee")
+    await again(tmp_path, mended, judge_model="referee")
+    with Store.open_read(tmp_path / "run") as store:
+        assert store.pending() == []
+    assert values(tmp_path / "run") == {"q": 1}
+
+
+async def test_another_task_under_the_same_name_is_refused(tmp_path: Path) -> None:
+    tasks = write_rows(tmp_path, {"id": "q", "instruction": "q: 2 + 2?", "answer": "4"})
+    await perform(tasks, scripted(tmp_path, {"q:": Reply(text="4")}))
+    write_rows(tmp_path, {"id": "q", "instruction": "q: 2 + 3?", "answer": "5"})
+    with pytest.raises(UserError, match="'instruction' of task 'q' is not what it was"):
+        await again(tmp_path)
+    write_rows(tmp_path, {"id": "p", "instruction": "q: 2 + 2?", "answer": "4"})
+    with pytest.raises(UserError, match="has no task 'q'"):
+        await again(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "names no judge"),
+        ("[[judge]]\nkind = 'exat'", "did you mean 'exact'"),
+        ("[[judges]]\n", "did you mean 'judge'"),
+        ("x", "expected TOML"),
+        ("[[rank]]\nrubrik = 'x'", "did you mean 'rubric'"),
+    ],
+)
+async def test_a_wrong_file_of_judges_is_told(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "judges.toml"
+    file.write_text(text)
+    with pytest.raises(UserError, match=said):
+        await again(tmp_path, judge=file)
