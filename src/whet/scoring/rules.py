@@ -10,7 +10,8 @@ from whet.scoring.answers import has_words, is_refusal
 from whet.scoring.judge import Call, JudgeError, Work
 from whet.scoring.score import Score
 from whet.scoring.searches import search
-from whet.tasks.judges import AnyCheck, FileCheck, FileWords, Length, Matches, NoRefusal, Rules, Section, Words
+from whet.tasks.checks import AnyCheck, FileCheck, FileWords, Length, Matches, NoRefusal, Section, Words
+from whet.tasks.judges import Rules
 
 FILE_LIMIT = 16 << 20
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)")

@@ -1,7 +1,6 @@
 """How a task says that it is judged: one table for each kind of judge. The judges themselves are in `scoring`."""
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -10,23 +9,8 @@ from jsonschema.exceptions import SchemaError
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from whet.errors import did_you_mean
-from whet.tasks.fields import RelativePath, Table, Value
-
-
-def _compiles(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"is {pattern!r}, which does not compile ({error}); expected a regular expression") from error
-    return pattern
-
-
-def _bound(value: object) -> object:
-    if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,15}", value):
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
-        raise ValueError(f"is {value!r}; expected a whole number of characters")
-    return value
+from whet.tasks.checks import SHAPE, Check, FileCheck, FileWords, Pattern, Text, tags
+from whet.tasks.fields import Table, Value
 
 
 def _as_list(value: object) -> object:
@@ -49,12 +33,9 @@ def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_as_list), AfterValidator(_not_empty)]
-Pattern = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
 Patterns = Annotated[tuple[Pattern, ...], BeforeValidator(_as_list)]
 Globs = Annotated[tuple[Text, ...], BeforeValidator(_as_list)]
-Chars = Annotated[int, BeforeValidator(_bound), Field(ge=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Shown = Literal["answer", "changes", "calls"]
 
@@ -153,83 +134,6 @@ class Json(JudgeSpec):
     """What it must hold; it may hold more."""
 
     model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
-
-
-class Section(BaseModel):
-    """A heading is there; with `text`, what stands under it contains this too."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    op: Literal["section_present", "section_contains"]
-    arg: Text
-    text: Text | None = None
-
-    @model_validator(mode="after")
-    def _looks_inside_only_where_it_says_so(self) -> Self:
-        if self.op == "section_present" and self.text is not None:
-            raise ValueError("has a 'text', which only section_contains looks for; expected no 'text'")
-        return self
-
-
-class Length(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    op: Literal["max_chars", "min_chars"]
-    arg: Chars
-
-
-class Words(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    op: Literal["contains", "not_contains", "tool_called"]
-    arg: Text
-
-
-class Matches(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    op: Literal["regex", "command_ran"]
-    arg: Pattern
-
-
-class NoRefusal(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    op: Literal["no_refusal"]
-
-
-class FileCheck(BaseModel):
-    """A file of the working directory is there."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    op: Literal["file_exists"]
-    arg: RelativePath
-
-
-class FileWords(BaseModel):
-    """A file of the working directory has these words in it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    op: Literal["file_contains"]
-    path: RelativePath
-    arg: Text
-
-
-AnyCheck = Section | Length | Words | Matches | NoRefusal | FileCheck | FileWords
-SHAPE = frozenset({"section_present", "section_contains", "max_chars", "min_chars"})
-"""Checks that can be passed by another form of the same answer."""
-
-
-def _tags(models: Iterable[type[BaseModel]], key: str) -> set[str]:
-    return {tag for model in models for tag in model.model_fields[key].annotation.__args__}  # type: ignore[union-attr]
-
-
-def _known_operator(value: object) -> object:
-    operators = _tags(AnyCheck.__args__, "op")
-    match value:
-        case {"op": str(op)} if op in operators:
-            return value
-        case {"op": op}:
-            raise ValueError(f"has the unknown operator {op!r}; {did_you_mean(str(op), operators)}")
-    raise ValueError("expected a table with the key 'op'")
-
-
-Check = Annotated[AnyCheck, Field(discriminator="op"), BeforeValidator(_known_operator)]
 
 
 class Rules(JudgeSpec):
@@ -372,7 +276,7 @@ AnyJudge = (
     | Diff
     | Outcome
 )
-KINDS = frozenset(_tags(AnyJudge.__args__, "kind"))
+KINDS = frozenset(tags(AnyJudge.__args__, "kind"))
 GROUP_KINDS = frozenset({"rank"})
 
 
