@@ -10,7 +10,6 @@ from whet.exchange import EXACT, Exchange
 from whet.gateway.sse import data_lines
 
 _TELLING = b'token_ids"'
-_LARGEST = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +70,21 @@ def tokens_of(exchange: Exchange) -> CallTokens | None:
     told = (*(piece.prompt_token_ids for piece in pieces), *(choice.prompt_token_ids for choice in choices))
     prompt = next(filter(None, told), None)
     usage = next((piece.usage for piece in reversed(pieces) if piece.usage), _Usage())
-    if not prompt or not _are_ids(prompt) or not _are_ids(sampled) or not _as_counted(prompt, sampled, usage):
+    if not prompt or not _as_counted(prompt, sampled, usage):
+        return None
+    try:
+        read, said = array("I", prompt), array("I", sampled)
+    except OverflowError:  # one of them is negative, and no id
         return None
     fault = None if not sampled or exchange.tokens == EXACT else exchange.tokens or "they were not checked"
     logprobs = array("d", [entry.logprob for entry in entries]) if fault is None else None
     finish = next((choice.finish_reason for choice in reversed(choices) if choice.finish_reason), None)
-    return CallTokens(array("I", prompt), array("I", sampled), logprobs, finish, fault)
+    return CallTokens(read, said, logprobs, finish, fault)
 
 
 def _pieces(exchange: Exchange) -> Iterator[_Piece]:
     documents = data_lines(exchange.response) if exchange.streamed else (exchange.response,)
     return (_PIECE.decode(document) for document in documents if document.strip() != b"[DONE]")
-
-
-def _are_ids(ids: list[int]) -> bool:
-    return not ids or (min(ids) >= 0 and max(ids) <= _LARGEST)
 
 
 def _as_counted(prompt: list[int], sampled: list[int], usage: _Usage) -> bool:
