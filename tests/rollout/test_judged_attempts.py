@@ -114,16 +114,19 @@ async def test_calls_of_the_agents_tools_and_of_the_tasks_programs_are_known_to_
 
 
 MARK = "canary-8f14e45f-ceea-467f"
+READ = "echo canary-8f14e45f; echo canary-8f14e45f-ceea | sed s/$/-467f/"
+"""Prints the mark without naming it."""
 
 
 @pytest.mark.parametrize(
     ("agent", "replies"),
     [
         (ChatAgent(), (Reply(text=f"I remember {MARK}."),)),
+        (LoopAgent(), (Reply(tools=(ToolCall(name="bash", arguments={"command": READ}),)), Reply(text="Done."))),
         (shell(f"echo {MARK} > notes.txt"), ()),
         (shell(f"echo {MARK}"), ()),
     ],
-    ids=["a reply", "a file", "the answer"],
+    ids=["a reply", "a request", "a file", "the answer"],
 )
 async def test_a_canary_that_is_seen_is_flagged(agent: Agent, replies: tuple[Reply, ...]) -> None:
     result, _, _ = await judged(task(answer="4", canary=[MARK]), agent, *replies)
