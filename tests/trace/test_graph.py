@@ -191,6 +191,22 @@ def test_a_bare_text_as_input_is_read() -> None:
     assert spoken(graph) == [("user", "Go."), ("assistant", "Done.")]
 
 
+def test_what_the_assistant_said_may_go_on_in_the_next_request() -> None:
+    begun, whole = said(Text("Let me see.")), said(Text("Let me see."), calls("ls"))
+    graph = build(
+        [
+            exchange(0, [asked("Go."), begun], said(calls("ls")), dialect="responses"),
+            exchange(1, [asked("Go."), whole, answered("a")], LAST, dialect="responses"),
+        ]
+    )
+    assert spoken(graph) == [
+        ("user", "Go."),
+        ("assistant", 'Let me see.|bash {"command":"ls"}'),
+        ("user", "a"),
+        ("assistant", "Two."),
+    ]
+
+
 def test_of_a_growing_conversation_only_what_is_new_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[tuple[int, int]] = []
     real = Body.read
