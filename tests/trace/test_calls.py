@@ -93,10 +93,17 @@ def test_a_call_is_trained_or_says_why_not(call: Exchange, why: str | None) -> N
 
 def test_what_is_trained_can_be_chosen() -> None:
     assert reason(sampled_with(temperature=None, top_p=0.5), sampling="any") is None
-    assert reason(replace(GOOD, speaker=Speaker(Kind.UTILITY, "c", None, "", "compaction")), compaction=True) is None
     sub = replace(GOOD, speaker=Speaker(Kind.SUB, "s", None, ""))
     assert reason(sub) is None
     assert reason(sub, subagent_weight=0) == f"calls of kind {CallKind.SUBAGENT} are not trained"
+
+
+@pytest.mark.parametrize(("next_prompt", "why"), [("So far: Done.", None), ("Anew.", "the summary was not used")])
+def test_a_summary_is_trained_if_asked_for_and_only_when_it_was_used(next_prompt: str, why: str | None) -> None:
+    summary = replace(GOOD, speaker=Speaker(Kind.UTILITY, "c", None, "", "compaction"))
+    after = with_tokens(exchange(1, [asked(next_prompt)], said(Text("Yes."))), [9], [8], [-0.1])
+    first, _ = calls_of([summary, after], Training(compaction=True))
+    assert first.refused == why
 
 
 ASKED, CALLED, TOLD = asked("Go."), said(calls("ls")), answered("a")

@@ -1,17 +1,22 @@
 """Model calls as training sees them: their tokens, the part they play, and why they are not trained if they are not."""
 
+import json
 from array import array
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal
 
 import msgspec
 
 from whet.exchange import Exchange, Kind
+from whet.gateway.dialects.neutral import Text
 from whet.gateway.threads import COMPACTION
 from whet.trace.graph import thread_of, working_threads
+from whet.trace.steps import reply_of
 from whet.trace.tokens import tokens_of
+
+REJECTED = "the summary was not used"
 
 
 class CallKind(StrEnum):
@@ -78,7 +83,23 @@ def calls_of(exchanges: Iterable[Exchange], training: Training) -> list[Call]:
     """The calls whose ids are known, in order of arrival."""
     ordered = sorted(exchanges, key=lambda one: one.index)
     working = working_threads(ordered)
-    return [call for one in ordered if (call := _call(one, thread_of(one, working), training)) is not None]
+    found = [(one, call) for one in ordered if (call := _call(one, thread_of(one, working), training)) is not None]
+    return [
+        replace(call, refused=REJECTED)
+        if call.kind is CallKind.COMPACT and call.refused is None and not _is_used(exchange, ordered)
+        else call
+        for exchange, call in found
+    ]
+
+
+def _is_used(summary: Exchange, ordered: Sequence[Exchange]) -> bool:
+    """Whether a later request has a line of the summary in it."""
+    reply = reply_of(summary)
+    words = [part.text for part in reply.parts if isinstance(part, Text)] if reply else []
+    lines = filter(None, (line.strip() for text in words for line in text.splitlines()))
+    written = [json.dumps(line, ensure_ascii=plain)[1:-1].encode() for line in lines for plain in (True, False)]
+    later = (exchange.request for exchange in ordered if exchange.index > summary.index)
+    return any(line in request for request in later for line in written)
 
 
 def kind_of(exchange: Exchange) -> CallKind:
