@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from whet import __version__
-from whet.cli import agents, clean, export, gateway, rejudge, run, runs, scripted, show, tasks
+from whet.cli import agents, clean, compare, export, gateway, rejudge, run, runs, scripted, show, tasks
 from whet.errors import UserError
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("runs")(runs.runs)
 app.command("show")(show.show)
+app.command("compare")(compare.compare)
 app.command("rejudge")(rejudge.rejudge)
 app.command("export")(export.export)
 app.add_typer(tasks.app, name="tasks")

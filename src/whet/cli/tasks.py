@@ -1,4 +1,4 @@
-"""`whet tasks`: look at tasks and prove them."""
+"""`whet tasks`: prove tasks, and choose among them."""
 
 import json
 from contextlib import aclosing
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from whet.runs.check import Check
     from whet.scoring import Score
 
-app = typer.Typer(help="Look at tasks and prove them.", no_args_is_help=True)
+app = typer.Typer(help="Prove tasks, and choose among them.", no_args_is_help=True)
 
 
 @app.callback()
@@ -42,6 +42,28 @@ def check(
 
     if not run_async(run()):
         raise typer.Exit(1)
+
+
+@app.command("filter")
+def filter_(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    out: Annotated[Path, typer.Option(help="New .jsonl file for rows, or new folder with links to task folders.")],
+    low: Annotated[float, typer.Option("--min", help="Lowest mean score.", min=0, max=1)] = 0.1,
+    high: Annotated[float, typer.Option("--max", help="Highest mean score.", min=0, max=1)] = 0.9,
+) -> None:
+    """Write the tasks that are neither too easy nor too hard, by their mean score over all samples of a run."""
+    from whet.cli.tables import command, counted
+    from whet.errors import UserError
+    from whet.runs.filter import Band, filter_tasks
+
+    if low > high:
+        raise UserError(f"--min {low:g} is above --max {high:g}; expected a band of scores")
+    found = filter_tasks(run, Band(low, high), out)
+    left_out = f"{found.too_hard} below {low:g}, {found.too_easy} above {high:g}, {found.unscored} without a score"
+    typer.echo(f"{counted(found.kept, 'task', 'tasks')} within {low:g} to {high:g} ({left_out})")
+    if not found.kept:
+        raise typer.Exit(1)
+    typer.echo(command("run", str(out)))
 
 
 def _as_line(found: "Check") -> str:

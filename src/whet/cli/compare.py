@@ -1,0 +1,176 @@
+"""`whet compare`: which of two arms is better, and whether the data can tell."""
+
+import json
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.table import Table
+
+    from whet.runs.compare import Comparison, Effort, Missing
+    from whet.runs.statistics import Difference
+
+
+class By(StrEnum):
+    AGENT = "agent"
+    MODEL = "model"
+    SKILL = "skill"
+
+
+def compare(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    other: Annotated[
+        Path | None, typer.Argument(help="Run folder to hold against it; without one, the run's arms are compared.")
+    ] = None,
+    by: Annotated[By | None, typer.Option(help="Compare arms that differ in this alone.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per comparison.")] = False,
+) -> None:
+    """Compare two runs, or the arms of one, on the tasks that both did."""
+    from whet.cli.tables import terminal
+    from whet.runs.compare import Key, compare_arms, compare_runs
+
+    key = Key(by) if by else None
+    found = compare_arms(run, key) if other is None else compare_runs(run, other, key)
+    if as_json:
+        for one in found:
+            typer.echo(json.dumps({**asdict(one), "verdict": one.verdict, "words": in_words(one)}))
+        return
+    console = terminal()
+    if len(found) > 1:
+        console.print(_table(found))
+    for one in found:
+        console.print()
+        console.print("\n".join((in_words(one), *_details(one))), soft_wrap=True)
+
+
+def in_words(found: "Comparison") -> str:
+    """The verdict, as one would say it."""
+    from whet.cli.tables import counted
+    from whet.runs.compare import Verdict
+
+    difference = found.difference
+    if difference is None:
+        return f"Nothing can be said of {found.second} against {found.first}: no task has scores in both."
+    facts = f"{counted(difference.tasks, 'paired task', 'paired tasks')}, {_chance(found)}"
+    size = f"{_points(abs(difference.mean))} ± {_points((difference.high - difference.low) / 2)} points"
+    match found.verdict:
+        case Verdict.BETTER | Verdict.WORSE:
+            return f"{found.second} is {found.verdict} than {found.first} by {size} ({facts})."
+        case Verdict.DIFFERENT:
+            return (
+                f"{found.second} and {found.first} are not the same on these tasks ({facts}), but they are too few "
+                f"to tell which is better on all tasks of this kind: {_seen(difference)}.{_remedy(found)}"
+            )
+        case Verdict.UNDECIDED:
+            return (
+                f"The data cannot tell whether {found.second} is better or worse than {found.first}: "
+                f"{_seen(difference)} ({facts}).{_remedy(found)}"
+            )
+
+
+def _seen(difference: "Difference") -> str:
+    half = _points((difference.high - difference.low) / 2)
+    return f"a difference of {difference.mean * 100:+.1f} ± {half} points was seen"
+
+
+def _chance(found: "Comparison") -> str:
+    if found.corrected_p == found.p:
+        return _p(found.p)
+    return f"{_p(found.corrected_p)} corrected for the number of comparisons"
+
+
+def _p(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
+
+
+def _remedy(found: "Comparison") -> str:
+    """What it would take to see a difference of this size."""
+    ways = [f"about {found.tasks_needed} tasks"] if found.tasks_needed else []
+    ways += [f"{found.samples_needed} samples of each of these tasks"] if found.samples_needed else []
+    if ways:
+        return f" To see one of this size takes {', or '.join(ways)}."
+    if found.detectable is None:
+        return " One task tells nothing of others."
+    return f" These tasks show differences from {_points(found.detectable)} points on."
+
+
+def _points(share: float) -> str:
+    return f"{share * 100:.1f}"
+
+
+def _details(found: "Comparison") -> "Iterator[str]":
+    from whet.cli.tables import counted
+
+    if found.difference is not None:
+        yield f"  difference {_interval(found.difference)} points"
+        yield f"  {found.second} wins {found.wins}, ties {found.ties}, loses {found.losses} tasks"
+    # With one sample, and scores that are 0 or 1, pass@1 is the score.
+    means = found.difference.mean if found.difference else 0.0
+    for point in found.passes:
+        if point.k > 1:
+            yield f"  pass@{point.k} {_interval(point.any_of_k)}  pass^{point.k} {_interval(point.all_of_k)}"
+        elif abs(point.any_of_k.mean - means) > 1e-9:
+            yield f"  passed {_interval(point.any_of_k)}"
+    if found.detectable is not None and found.difference is not None:
+        plan = f"{counted(found.difference.tasks, 'task', 'tasks')} × {counted(found.samples, 'sample', 'samples')}"
+        yield f"  {plan} show a true difference of {_points(found.detectable)} points in 80 % of cases"
+    if any(effort.solved for effort in found.effort):
+        yield f"  per solved task: {found.first} {_effort(found.effort[0])}; {found.second} {_effort(found.effort[1])}"
+    for reason, count in found.unpaired.items():
+        yield f"  not compared: {counted(count, 'task', 'tasks')}, {reason}"
+    yield from _losses(found)
+
+
+def _losses(found: "Comparison") -> "Iterator[str]":
+    if not any(side.lost for side in found.missing):
+        return
+    for name, side in zip((found.first, found.second), found.missing, strict=True):
+        yield f"  missing in {name}: {_missing(side)}"
+    low, high = (f"{bound * 100:+.1f}" for bound in found.extremes)
+    yield f"  whatever the missing scores were, the difference over all of them lies between {low} and {high} points"
+    if found.uneven:
+        yield "  warning: one side lost more scores than the other, more than by chance; the comparison may be biased"
+
+
+def _missing(side: "Missing") -> str:
+    causes = ", ".join(f"{cause} {count}" for cause, count in side.causes.items())
+    return f"{side.lost} of {side.planned} scores" + (f" ({causes})" if causes else "")
+
+
+def _effort(effort: "Effort") -> str:
+    from whet.cli.tables import duration, money
+
+    if effort.seconds is None:
+        return "none solved"
+    return f"{money(effort.cost)}, {duration(effort.seconds)}"
+
+
+def _interval(difference: "Difference") -> str:
+    mean, low, high = (f"{share * 100:+.1f}" for share in (difference.mean, difference.low, difference.high))
+    return f"{mean} [{low}, {high}]"
+
+
+def _table(found: "Sequence[Comparison]") -> "Table":
+    from rich.text import Text
+
+    from whet.cli.tables import plain_table
+
+    table = plain_table("first", "second", "difference [95 %]", "win/tie/loss", "tasks", "p corrected", "second is")
+    for one in found:
+        difference = one.difference
+        table.add_row(
+            Text(one.first),
+            Text(one.second),
+            Text(_interval(difference) if difference else "-"),
+            f"{one.wins}/{one.ties}/{one.losses}",
+            str(difference.tasks if difference else 0),
+            f"{one.corrected_p:.3f}",
+            one.verdict.value,
+        )
+    return table
