@@ -11,7 +11,7 @@ from whet.runs.compare import Side, Verdict, compare
 from whet.runs.summary import Tally
 from whet.scoring import Cause, Score
 
-WORLDS = 150
+WORLDS = 100
 
 
 def side(name: str, scores: Mapping[str, Sequence[float | None]], **spending: object) -> Side:

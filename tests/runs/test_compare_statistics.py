@@ -73,8 +73,7 @@ cached_test = cache(sign_flip_test)
 
 @pytest.mark.parametrize("graded", [False, True], ids=["pass-fail", "graded"])
 @pytest.mark.parametrize("samples", [1, 4])
-@pytest.mark.parametrize("tasks", [8, 60])
-@pytest.mark.parametrize("effect", [everywhere, in_a_few])
+@pytest.mark.parametrize(("effect", "tasks"), [(everywhere, 8), (everywhere, 60), (in_a_few, 8)])
 def test_interval_holds_the_true_difference_as_often_as_promised(
     effect: Effect, tasks: int, samples: int, graded: bool
 ) -> None:
