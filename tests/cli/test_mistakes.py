@@ -113,7 +113,7 @@ MISTAKES: dict[str, tuple[Mapping[str, str], str, str]] = {
     "an unknown key at the top of whet.toml": (
         {"t.jsonl": GOOD, "whet.toml": '[modles.m]\nurl = "http://127.0.0.1:9"\n'},
         f"run t.jsonl {NOP}",
-        r".*/whet\.toml: unknown key 'modles'; did you mean 'models'\? \(known: agents, defaults, denied, limits, models\)",
+        r".*/whet\.toml: unknown key 'modles'; did you mean 'models'\? \(known: agents, defaults, denied, limits, models\)",  # noqa: E501
     ),
     "an unknown key of a model": (
         {"t.jsonl": GOOD, "whet.toml": '[models.m]\nulr = "http://127.0.0.1:9"\n'},
