@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from whet.runs.compare import Comparison, Effort, Missing
-    from whet.runs.statistics import Difference
+    from whet.runs.paired import Difference
 
 
 class By(StrEnum):

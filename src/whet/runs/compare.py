@@ -10,25 +10,19 @@ from pathlib import Path
 from statistics import variance
 
 from whet.errors import UserError
-from whet.exchange import Usage
-from whet.rollout import Result, Spending
-from whet.runs.statistics import (
-    LEVEL,
+from whet.runs.paired import (
     Difference,
     detectable,
     difference_interval,
     holm,
-    pass_at_k,
-    pass_hat_k,
-    passed,
     samples_needed,
     sign_flip_test,
     tasks_needed,
     uneven,
 )
+from whet.runs.statistics import LEVEL, pass_at_k, pass_hat_k, passed
 from whet.runs.store import Store
-from whet.runs.summary import Arm, Tally, arm_of, skill_names, total
-from whet.scoring import Cause, Score
+from whet.runs.summary import Arm, Tally, cells, skill_names, total
 
 NOT_RUN = "not run"
 _EQUAL = 1e-9
@@ -189,27 +183,7 @@ class _Read:
 
 def _read(run: Path) -> _Read:
     with Store.open_read(run) as store:
-        return _Read(_cells(store), {task.id: task.digest for task in store.tasks()}, skill_names(store))
-
-
-def _cells(store: Store) -> dict[Arm, dict[str, Tally]]:
-    arms: dict[Arm, dict[str, Tally]] = {}
-    for row, attempts in store.attempts_by_rollout():
-        cell = arms.setdefault(arm_of(row), {}).setdefault(row.task, Tally())
-        cell.planned += 1
-        results = [Result.model_validate_json(attempt.result) for attempt in attempts if attempt.result is not None]
-        unfinished = [_unfinished(*store.usage(attempt.id)) for attempt in attempts if attempt.result is None]
-        for result in (*results, *unfinished):
-            cell.spend(result)
-        if results:
-            cell.conclude(row.task, results[-1])
-    return arms
-
-
-def _unfinished(calls: int, usage: Usage) -> Result:
-    """What an attempt cost that never came to a result."""
-    spending = Spending(calls=calls, input_tokens=usage.input, output_tokens=usage.output)
-    return Result(score=Score.missing(Cause.INTERRUPTED, ""), spending=spending)
+        return _Read(cells(store), {task.id: task.digest for task in store.tasks()}, skill_names(store))
 
 
 def _compare_all(pairs: Sequence[tuple[Side, Side]]) -> list[Comparison]:

@@ -82,19 +82,21 @@ def arm_of(row: RolloutRow) -> Arm:
 
 def tally(store: Store) -> dict[Arm, Tally]:
     """Every arm of a stored run."""
-    arms: dict[Arm, Tally] = {}
-    for row in store.rollouts():
-        arms.setdefault(arm_of(row), Tally()).planned += 1
+    return {arm: total(tasks.values()) for arm, tasks in cells(store).items()}
+
+
+def cells(store: Store) -> dict[Arm, dict[str, Tally]]:
+    """Every arm of a stored run, task by task."""
+    arms: dict[Arm, dict[str, Tally]] = {}
     for row, attempts in store.attempts_by_rollout():
-        arm = arms[arm_of(row)]
+        cell = arms.setdefault(arm_of(row), {}).setdefault(row.task, Tally())
+        cell.planned += 1
         results = [Result.model_validate_json(attempt.result) for attempt in attempts if attempt.result is not None]
-        for result in results:
-            arm.spend(result)
-        for attempt in attempts:
-            if attempt.result is None:
-                arm.spend(_interrupted(*store.usage(attempt.id)))
+        unfinished = [_interrupted(*store.usage(attempt.id)) for attempt in attempts if attempt.result is None]
+        for result in (*results, *unfinished):
+            cell.spend(result)
         if results:
-            arm.conclude(row.task, results[-1])
+            cell.conclude(row.task, results[-1])
     return arms
 
 
@@ -104,20 +106,21 @@ def _interrupted(calls: int, usage: Usage) -> Result:
     return Result(score=Score.missing(Cause.INTERRUPTED, ""), spending=spending)
 
 
-def total(arms: Iterable[Tally]) -> Tally:
-    """All arms of a run as one, for a progress line."""
+def total(parts: Iterable[Tally]) -> Tally:
+    """Arms of a run, or tasks of an arm, as one."""
     whole = Tally()
-    for arm in arms:
-        whole.planned += arm.planned
-        for task, values in arm.values.items():
+    for part in parts:
+        whole.planned += part.planned
+        for task, values in part.values.items():
             whole.values.setdefault(task, []).extend(values)
-        whole.missing.update(arm.missing)
-        whole.calls += arm.calls
-        whole.input_tokens += arm.input_tokens
-        whole.output_tokens += arm.output_tokens
-        whole.cost = None if whole.cost is None or arm.cost is None else whole.cost + arm.cost
-        whole.seconds += arm.seconds
-        whole.flags.update(arm.flags)
+        whole.missing.update(part.missing)
+        whole.captured = whole.captured and part.captured
+        whole.calls += part.calls
+        whole.input_tokens += part.input_tokens
+        whole.output_tokens += part.output_tokens
+        whole.cost = None if whole.cost is None or part.cost is None else whole.cost + part.cost
+        whole.seconds += part.seconds
+        whole.flags.update(part.flags)
     return whole
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from whet.runs.statistics import (
+from whet.runs.paired import (
     Difference,
     detectable,
     difference_interval,
