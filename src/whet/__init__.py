@@ -6,63 +6,65 @@ What is named here is the public API; nothing else is.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from whet.version import __version__
+
 if TYPE_CHECKING:
+    from whet.api import run
     from whet.errors import UserError
     from whet.exchange import Exchange
+    from whet.gateway import Limits
     from whet.rollout import Result
+    from whet.runs.compare import Comparison, compare_arms, compare_runs
     from whet.runs.config import Config, read_config
-    from whet.runs.run import Request, Started, run
-    from whet.runs.scheduler import Ended
-    from whet.runs.store import Store
-    from whet.runs.summary import tally
+    from whet.runs.stored import StoredRollout, StoredRun, load
     from whet.scoring import Cause, Score
     from whet.skill import Skill, read_skill
-    from whet.tasks import Limits, Task, read_tasks
-
-__version__ = "0.1.0"
+    from whet.tasks import Task, read_tasks
+    from whet.trace.graph import Graph
 
 __all__ = [
     "Cause",
+    "Comparison",
     "Config",
-    "Ended",
     "Exchange",
+    "Graph",
     "Limits",
-    "Request",
     "Result",
     "Score",
     "Skill",
-    "Started",
-    "Store",
+    "StoredRollout",
+    "StoredRun",
     "Task",
     "UserError",
     "__version__",
+    "compare_arms",
+    "compare_runs",
+    "load",
     "read_config",
     "read_skill",
     "read_tasks",
     "run",
-    "tally",
 ]
 
-_HOMES = (
-    "whet.errors",
-    "whet.exchange",
-    "whet.tasks",
-    "whet.skill",
-    "whet.scoring",
-    "whet.rollout",
-    "whet.runs.config",
-    "whet.runs.run",
-    "whet.runs.scheduler",
-    "whet.runs.store",
-    "whet.runs.summary",
-)
+_HOMES = {
+    "whet.api": {"run"},
+    "whet.errors": {"UserError"},
+    "whet.exchange": {"Exchange"},
+    "whet.gateway": {"Limits"},
+    "whet.rollout": {"Result"},
+    "whet.runs.compare": {"Comparison", "compare_arms", "compare_runs"},
+    "whet.runs.config": {"Config", "read_config"},
+    "whet.runs.stored": {"StoredRollout", "StoredRun", "load"},
+    "whet.scoring": {"Cause", "Score"},
+    "whet.skill": {"Skill", "read_skill"},
+    "whet.tasks": {"Task", "read_tasks"},
+    "whet.trace.graph": {"Graph"},
+}
 
 
 def __getattr__(name: str) -> Any:
     # Loaded when first asked for: `whet --version` must not wait for SciPy.
-    if name in __all__:
-        for home in _HOMES:
-            module = import_module(home)
-            if name in vars(module):
-                return vars(module)[name]
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
     raise AttributeError(f"module 'whet' has no attribute '{name}'")

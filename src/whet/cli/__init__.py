@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from whet import __version__
 from whet.cli import agents, clean, compare, export, gateway, rejudge, run, runs, scripted, show, tasks
 from whet.errors import UserError
+from whet.version import __version__
 
 app = typer.Typer(
     name="whet",

@@ -30,8 +30,8 @@ def gateway(
     """Record any client's model calls: point it at the gateway, and watch them arrive."""
     if context.invoked_subcommand is not None:
         return
+    from whet.api import new_folder
     from whet.cli.loop import run_async
-    from whet.cli.run import new_folder
     from whet.cli.tables import terminal
     from whet.errors import UserError
     from whet.runs.cache import cache_use

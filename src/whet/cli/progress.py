@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from whet.cli.tables import command, counted, duration, money, percent, summary_table, terminal, thousands
+from whet.cli.tables import command, counted, duration, money, summary_table, terminal, thousands
 from whet.runs.run import Started
 from whet.runs.scheduler import Ended, Stopped
 from whet.runs.store import Store
@@ -129,7 +129,7 @@ class Progress:
             self._eta(whole),
         )
         rate = whole.pass_rate()
-        facts = [f"pass {percent(rate)}" if rate else "no score yet"]
+        facts = [f"pass {rate}" if rate else "no score yet"]
         facts += [f"[red]missing {cause} {count}[/red]" for cause, count in sorted(whole.missing.items())]
         facts += [
             f"tokens {thousands(whole.input_tokens)}/{thousands(whole.output_tokens)}",

@@ -1,7 +1,6 @@
 """`whet run`: agents on tasks."""
 
 import sys
-from datetime import UTC, datetime
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -62,27 +61,24 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON lines.")] = False,
 ) -> None:
     """Run agents on tasks, record every model call and score the work."""
+    from whet.api import requested
     from whet.cli.loop import run_async
     from whet.cli.progress import watcher
-    from whet.errors import UserError
     from whet.gateway import Limits
     from whet.runs.config import find_config, read_config
-    from whet.runs.run import Request
     from whet.runs.run import run as run_request
 
     config = read_config(find_config(Path.cwd()))
-    defaults = config.defaults
-    if resume and out is None:
-        raise UserError("--resume needs --out: the folder of the run to continue")
-    request = Request(
-        tasks=tasks,
-        out=out or new_folder(),
-        agents=_names("agent", agent, defaults.agent),
-        models=_names("model", model, defaults.model) if capture is Capture.ON or model else (),
-        skills=tuple(None if name == "none" else Path(name) for name in _names("skill", skill, "none")),
-        samples=samples or defaults.samples,
-        concurrency=concurrency or defaults.concurrency,
-        sandbox=sandbox or defaults.sandbox or "bubblewrap",
+    request = requested(
+        tasks,
+        config,
+        agents=_names("agent", agent),
+        models=_names("model", model),
+        skills=[None if name == "none" else Path(name) for name in _names("skill", skill) or ["none"]],
+        samples=samples,
+        concurrency=concurrency,
+        sandbox=sandbox,
+        out=out,
         resume=resume,
         cache=cache,
         capture=capture is Capture.ON,
@@ -100,25 +96,15 @@ def run(
             raise
 
 
-def _names(option: str, given: list[str] | None, default: str | None) -> tuple[str, ...]:
+def _names(option: str, given: list[str] | None) -> list[str]:
     from whet.errors import UserError
 
-    if not given:
-        if default is None:
-            raise UserError(f"--{option} is missing; expected it here, or '{option}' under [defaults] in whet.toml")
-        given = [default]
     # A command line may hold commas of its own.
-    names = [name for value in given for name in ([value] if value.startswith("command:") else value.split(","))]
+    values = given or ()
+    names = [name for value in values for name in ([value] if value.startswith("command:") else value.split(","))]
     if not all(name.strip() for name in names):
-        raise UserError(f"--{option} is '{','.join(given)}'; expected a name, or several with commas between them")
-    return tuple(dict.fromkeys(name.strip() for name in names))
-
-
-def new_folder() -> Path:
-    """Where a run goes that is not told where."""
-    from whet.ids import new_name
-
-    return Path("runs", f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{new_name()[:4]}")
+        raise UserError(f"--{option} is '{','.join(values)}'; expected a name, or several with commas between them")
+    return list(dict.fromkeys(name.strip() for name in names))
 
 
 def _resume_command(request: "Request") -> str:

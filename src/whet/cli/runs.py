@@ -12,7 +12,7 @@ def runs(
     """List runs with their scores."""
     from rich.text import Text
 
-    from whet.cli.tables import percent, plain_table, terminal
+    from whet.cli.tables import plain_table, terminal
     from whet.runs.store import DATABASE, Store
     from whet.runs.summary import tally, total
 
@@ -29,7 +29,7 @@ def runs(
             ", ".join(dict.fromkeys(model for _, model, _ in arms)),
             f"{whole.measured}/{whole.planned}",
             str(whole.missing.total()),
-            Text(percent(mean) if mean else "-"),
+            Text(str(mean or "-")),
         )
     if found:
         terminal().print(table)

@@ -11,7 +11,6 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from whet.runs.statistics import Interval
 from whet.runs.summary import Arm, Tally
 
 
@@ -36,11 +35,6 @@ def plain_table(*headings: str) -> Table:
     for heading in headings:
         table.add_column(Text(heading), overflow="fold")
     return table
-
-
-def percent(interval: Interval) -> str:
-    """A mean with its 95 % interval."""
-    return f"{interval.mean:.1%} [{interval.low * 100:.1f}, {interval.high * 100:.1f}]"
 
 
 def money(dollars: float | None) -> str:
@@ -80,7 +74,7 @@ def summary_table(arms: Mapping[Arm, Tally], skills: Mapping[str, str]) -> Group
         mean, rate = arm.mean(), arm.pass_rate()
         table.add_row(
             *(Text(name) for name in (agent, model, *([skills[skill]] if with_skill else []))),
-            Text(percent(mean) if mean else "-"),
+            Text(str(mean or "-")),
             f"{round(rate.mean * rate.rollouts) if rate else 0}/{arm.measured}",
             Text(str(arm.missing.total()), style="red" if arm.missing else ""),
             f"{thousands(arm.input_tokens)}/{thousands(arm.output_tokens)}" if arm.captured else "unknown",

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import whet
 from whet.agents import AnyAgent, CliAgent, agent_named
 from whet.errors import UserError
 from whet.gateway import Gateway, Limits, Model
@@ -26,6 +25,7 @@ from whet.sandbox import DEFAULT, remove_stale, sandbox_named
 from whet.scoring.leaks import refuse_denied
 from whet.skill import Skill, read_skill
 from whet.tasks import read_tasks
+from whet.version import __version__
 
 TASKS = "tasks"
 """Where a run says from where its tasks were read."""
@@ -111,7 +111,7 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
             models = {OWN: OWN_MODEL}
         plan = Plan({task.id: task for task in tasks}, agents, models, skills, request.samples, request.capture)
         about = {
-            "version": whet.__version__,
+            "version": __version__,
             "sandbox": sandbox.name,
             "agents": _declared(agents, request),
             TASKS: str(request.tasks.resolve()),

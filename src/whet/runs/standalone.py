@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import whet
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway
@@ -27,6 +26,7 @@ from whet.runs.run import secrets_in
 from whet.runs.schema import RolloutRow, TaskRow
 from whet.runs.store import Store, StoreWriter
 from whet.scoring import Cause, Score
+from whet.version import __version__
 
 TASK = "gateway"
 SHUTDOWN_SEC = 1.0
@@ -103,7 +103,7 @@ async def stand_alone(request: Request, config: Config, watcher: Watcher, env: M
 def _new_run(request: Request) -> int:
     """A run with one attempt, which is all that the clients do."""
     with Store.create(request.out) as store, store.atomic():
-        store.set("version", whet.__version__)
+        store.set("version", __version__)
         store.add_tasks([TaskRow(TASK, "", TASK, "{}")])
         store.add_rollouts([RolloutRow(TASK, 0, TASK, TASK, request.model, "", 0)])
         return store.start_attempt(TASK, time.time())

@@ -21,6 +21,9 @@ class Interval:
     tasks: int
     rollouts: int
 
+    def __str__(self) -> str:
+        return f"{self.mean:.1%} [{self.low * 100:.1f}, {self.high * 100:.1f}]"
+
 
 @dataclass(frozen=True, slots=True)
 class PassPoint:

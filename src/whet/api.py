@@ -1,0 +1,144 @@
+"""whet from Python: `run` does what `whet run` does, and gives back the stored run."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import uvloop
+
+from whet.errors import UserError
+from whet.gateway import Limits
+from whet.ids import new_name
+from whet.runs.config import Config, find_config, read_config
+from whet.runs.run import Request, Started
+from whet.runs.run import run as run_request
+from whet.runs.scheduler import Ended, Stopped
+from whet.runs.stored import StoredRun, load
+from whet.sandbox import DEFAULT
+
+Event = Started | Ended | Stopped
+Names = str | Sequence[str] | None
+
+
+def run(
+    tasks: Path | str,
+    *,
+    agent: Names = None,
+    model: Names = None,
+    skill: Path | str | Sequence[Path | str | None] | None = None,
+    samples: int | None = None,
+    concurrency: int | None = None,
+    sandbox: str | None = None,
+    out: Path | str | None = None,
+    resume: bool = False,
+    cache: str = "off",
+    judge_model: str | None = None,
+    limits: Limits | None = None,
+    config: Config | None = None,
+    watch: Callable[[Event], None] = lambda _: None,
+) -> StoredRun:
+    """Run agents on tasks, record every model call and score the work. Also in a notebook.
+
+    What is not given is as whet.toml says. Several agents, models or skills make an arm each; among skills, None is an
+    arm without one. `watch` is told when the run is open and whenever an attempt has ended, in another thread.
+
+    >>> run("examples/tasks", agent="loop", model="scripted").arms  # doctest: +SKIP
+    """
+    config = config or read_config(find_config(Path.cwd()))
+    skills = [skill] if isinstance(skill, Path | str) else skill or [None]
+    request = requested(
+        Path(tasks),
+        config,
+        agents=[agent] if isinstance(agent, str) else agent,
+        models=[model] if isinstance(model, str) else model,
+        skills=[Path(one) if one is not None else None for one in skills],
+        samples=samples,
+        concurrency=concurrency,
+        sandbox=sandbox,
+        out=Path(out) if out is not None else None,
+        resume=resume,
+        cache=cache,
+        judge_model=judge_model,
+        limits=limits,
+    )
+    _finish(run_request(request, config, watch))
+    return load(request.out)
+
+
+def requested(
+    tasks: Path,
+    config: Config,
+    *,
+    agents: Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
+    skills: Sequence[Path | None] = (None,),
+    samples: int | None = None,
+    concurrency: int | None = None,
+    sandbox: str | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    cache: str = "off",
+    capture: bool = True,
+    home: Literal["fresh", "own"] | None = None,
+    judge_model: str | None = None,
+    limits: Limits | None = None,
+) -> Request:
+    """What to run: what is given, and else what whet.toml says."""
+    defaults = config.defaults
+    if resume and out is None:
+        raise UserError("--resume needs --out: the folder of the run to continue")
+    return Request(
+        tasks=tasks,
+        out=out or new_folder(),
+        agents=_named("agent", agents, defaults.agent),
+        models=_named("model", models, defaults.model) if capture or models else (),
+        skills=tuple(skills),
+        samples=samples or defaults.samples,
+        concurrency=concurrency or defaults.concurrency,
+        sandbox=sandbox or defaults.sandbox or DEFAULT,
+        resume=resume,
+        cache=cache,
+        capture=capture,
+        home=home,
+        judge_model=judge_model,
+        limits=limits or Limits(),
+    )
+
+
+def _named(option: str, given: Sequence[str] | None, default: str | None) -> tuple[str, ...]:
+    if not given and default is None:
+        raise UserError(f"--{option} is missing; expected it here, or '{option}' under [defaults] in whet.toml")
+    return tuple(dict.fromkeys(given or [str(default)]))
+
+
+def new_folder() -> Path:
+    """Where a run goes that is not told where."""
+    return Path("runs", f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{new_name()[:4]}")
+
+
+def _finish(work: Coroutine[Any, Any, None]) -> None:
+    """Run to the end, in a thread with a loop of its own: in a notebook this thread's loop is running already."""
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
+
+    async def begin() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        begun.set_result((asyncio.get_running_loop(), task))
+        await work
+
+    def serve() -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(begin())
+
+    with ThreadPoolExecutor(1, thread_name_prefix="whet-run") as thread:
+        done = thread.submit(serve)
+        try:
+            done.result()
+        except KeyboardInterrupt:
+            loop, task = begun.result()
+            # What is finished is stored, and boxes die, before the interrupt goes on.
+            loop.call_soon_threadsafe(task.cancel)
+            raise
