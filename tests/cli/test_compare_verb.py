@@ -37,9 +37,11 @@ def stored(folder: Path, arms: Mapping[tuple[str, str, str], Scores], digest: st
     return folder.name
 
 
-def finish(store: Store, rollout: str, outcome: float | Cause) -> None:
+def finish(store: Store, rollout: str, outcome: float | Cause, judge: str = "exact") -> None:
     score = Score.missing(outcome, "") if isinstance(outcome, Cause) else Score.of(outcome)
-    result = Result(score=score, spending=Spending(calls=1, cost=0.5), seconds={"agent": 10.0})
+    result = Result(
+        score=score, judgements={judge: score}, spending=Spending(calls=1, cost=0.5), seconds={"agent": 10.0}
+    )
     store.finish_attempt(
         store.start_attempt(rollout, 1.0),
         result.model_dump_json().encode(),
@@ -127,6 +129,17 @@ def test_scores_lost_on_one_side_only_are_warned_of(project: Project) -> None:
     assert "  missing in b: 8 of 20 scores (model 8)" in words
     assert "the difference over all of them lies between -40.0 and +0.0 points" in words
     assert "warning: one side lost more scores than the other" in words
+
+
+def test_scores_of_other_judges_are_warned_of(project: Project) -> None:
+    one_arm(project, "a", [0, 1, 1])
+    one_arm(project, "b", [1, 1, 1])
+    with Store.open_write(project.path / "b") as store:
+        for rollout in store.rollouts()[:2]:
+            finish(store, rollout.id, 1, judge="rubric")
+    warning = "warning: 2 tasks were scored by other judges on one side than on the other"
+    assert warning in project.whet("compare", "a", "b").stdout
+    assert "other judges" not in project.whet("compare", "a", "a").stdout
 
 
 def test_few_graded_tasks_may_differ_without_telling_which_is_better(project: Project) -> None:

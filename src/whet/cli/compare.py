@@ -124,6 +124,9 @@ def _details(found: "Comparison") -> "Iterator[str]":
         yield f"  per solved task: {found.first} {_effort(found.effort[0])}; {found.second} {_effort(found.effort[1])}"
     for reason, count in found.unpaired.items():
         yield f"  not compared: {counted(count, 'task', 'tasks')}, {reason}"
+    if found.judged_otherwise:
+        tasks = counted(found.judged_otherwise, "task was", "tasks were")
+        yield f"  warning: {tasks} scored by other judges on one side than on the other"
     yield from _losses(found)
 
 

@@ -112,6 +112,8 @@ class Comparison:
     samples_needed: int | None
     unpaired: Mapping[str, int]
     """Tasks without a partner, by reason."""
+    judged_otherwise: int
+    """Paired tasks whose scores come from other judges in one arm than in the other."""
     missing: tuple[Missing, Missing]
     uneven: bool
     """The arms lost scores to a different extent, which biases the comparison."""
@@ -219,6 +221,7 @@ def compare(first: Side, second: Side) -> Comparison:
         tasks_needed=tasks_needed(differences),
         samples_needed=samples_needed(differences, _noise(list(pairs.values())), samples) if samples > 1 else None,
         unpaired=_unpaired(first, second),
+        judged_otherwise=sum(first.tasks[task].judges != second.tasks[task].judges for task in pairs),
         missing=missing,
         uneven=uneven(*((side.lost, side.planned) for side in missing)) <= 1 - LEVEL,
         extremes=_extremes(first, second, shared),

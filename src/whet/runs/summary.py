@@ -23,6 +23,8 @@ class Tally:
     planned: int = 0
     values: dict[str, list[float]] = field(default_factory=dict)
     """Scores by task."""
+    judges: set[str] = field(default_factory=set)
+    """Who gave these scores."""
     missing: Counter[Cause] = field(default_factory=Counter)
     captured: bool = True
     """Whether all calls were counted."""
@@ -54,6 +56,7 @@ class Tally:
         """Count what came of a rollout in the end."""
         if result.score.value is not None:
             self.values.setdefault(task, []).append(result.score.value)
+            self.judges.update(result.judgements)
         elif result.score.cause is not None:
             self.missing[result.score.cause] += 1
         self.flags.update(result.flags)
@@ -113,6 +116,7 @@ def total(parts: Iterable[Tally]) -> Tally:
         whole.planned += part.planned
         for task, values in part.values.items():
             whole.values.setdefault(task, []).extend(values)
+        whole.judges |= part.judges
         whole.missing.update(part.missing)
         whole.captured = whole.captured and part.captured
         whole.calls += part.calls
