@@ -37,11 +37,9 @@ def stored(folder: Path, arms: Mapping[tuple[str, str, str], Scores], digest: st
     return folder.name
 
 
-def finish(store: Store, rollout: str, outcome: float | Cause, judge: str = "exact") -> None:
+def finish(store: Store, rollout: str, outcome: float | Cause) -> None:
     score = Score.missing(outcome, "") if isinstance(outcome, Cause) else Score.of(outcome)
-    result = Result(
-        score=score, judgements={judge: score}, spending=Spending(calls=1, cost=0.5), seconds={"agent": 10.0}
-    )
+    result = Result(score=score, spending=Spending(calls=1, cost=0.5), seconds={"agent": 10.0})
     store.finish_attempt(
         store.start_attempt(rollout, 1.0),
         result.model_dump_json().encode(),
@@ -135,8 +133,9 @@ def test_scores_of_other_judges_are_warned_of(project: Project) -> None:
     one_arm(project, "a", [0, 1, 1])
     one_arm(project, "b", [1, 1, 1])
     with Store.open_write(project.path / "b") as store:
+        again = Result(score=Score.of(1), judgements={"rubric": Score.of(1)}).model_dump_json().encode()
         for rollout in store.rollouts()[:2]:
-            finish(store, rollout.id, 1, judge="rubric")
+            store.replace_result(store.attempts_of(rollout.id)[0].id, again, value=1.0, cause=None)
     warning = "warning: 2 tasks were scored by other judges on one side than on the other"
     assert warning in project.whet("compare", "a", "b").stdout
     assert "other judges" not in project.whet("compare", "a", "a").stdout
