@@ -1,6 +1,5 @@
 """Fetches a package with npm or pip. Of a pinned version nothing passes whose hash does not stand in whet's lock."""
 
-import importlib.util
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from typing import Any
 
 from whet.agents.packages import Package
 from whet.errors import UserError
+from whet.fetching import PIP_OPTIONS, last_line, pip_program, reason_of_pip, run_fetcher
 
 LOCKS: Traversable = files("whet.agents").joinpath("locks")
 
@@ -34,7 +34,6 @@ NPM_OPTIONS = (
     "--include=optional",
     "--install-strategy=hoisted",
 )
-PIP_OPTIONS = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-user", "--only-binary", ":all:")
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where commands in a box look for programs."""
@@ -74,7 +73,7 @@ def _fetch_with_npm(package: Package, version: str, folder: Path) -> str:
         lock = LOCKS.joinpath(package.agent, "package-lock.json").read_text()
         (folder / "package-lock.json").write_text(lock)
         locked = json.loads(lock)["packages"]
-    done = _run([npm, "install", *NPM_OPTIONS], folder)
+    done = run_fetcher([npm, "install", *NPM_OPTIONS], folder)
     if done.returncode != 0:
         raise UserError(f"{package.agent} {version} cannot be installed: {_reason_of_npm(done, locked or {})}")
     if locked is None:
@@ -105,7 +104,7 @@ def _reason_of_npm(done: subprocess.CompletedProcess[str], locked: Mapping[str, 
     try:
         error = json.loads(done.stdout)["error"]
     except (ValueError, KeyError, TypeError):
-        return _last_line(done.stderr) or f"npm ended with exit code {done.returncode}"
+        return last_line(done.stderr) or f"npm ended with exit code {done.returncode}"
     summary = _first_line(error.get("summary") or "")
     wanted = re.search(r"wanted (\S+) but got", summary)
     if error.get("code") == "EINTEGRITY" and wanted:
@@ -116,54 +115,20 @@ def _reason_of_npm(done: subprocess.CompletedProcess[str], locked: Mapping[str, 
 
 def _fetch_with_pip(package: Package, version: str, folder: Path) -> str:
     python = box_python()
-    argv = [*_pip(package), "--python", python, "install", *PIP_OPTIONS, "--target", str(folder / "lib")]
+    pip = [*pip_program(package.agent), "--python", python]
+    argv = [*pip, "install", *PIP_OPTIONS, "--no-user", "--target", str(folder / "lib")]
     pinned = version == package.version
     with as_file(LOCKS.joinpath(package.agent, "requirements.txt")) as lock:
         what = ["--no-deps", "--require-hashes", "--requirement", str(lock)]
-        done = _run([*argv, *(what if pinned else [f"{package.name}=={version}", *package.undeclared])], folder)
+        done = run_fetcher([*argv, *(what if pinned else [f"{package.name}=={version}", *package.undeclared])], folder)
     if done.returncode != 0:
-        raise UserError(f"{package.agent} {version} cannot be installed: {_reason_of_pip(done)}")
+        raise UserError(f"{package.agent} {version} cannot be installed: {reason_of_pip(done)}")
     launcher = folder / package.programs[0]
     launcher.parent.mkdir()
     launcher.write_text(LAUNCHER.format(python=python, command=package.command))
     launcher.chmod(0o755)
     count = len(list((folder / "lib").glob("*.dist-info")))
     return f"whet's lock: {count} packages, sha256" if pinned else "the registry's own hashes"
-
-
-def _pip(package: Package) -> list[str]:
-    if importlib.util.find_spec("pip"):
-        return [sys.executable, "-m", "pip"]
-    for name in ("pip", "pip3"):
-        if found := shutil.which(name):
-            return [found]
-    raise UserError(f"{package.agent} needs pip; install it: apt-get install python3-pip")
-
-
-def _reason_of_pip(done: subprocess.CompletedProcess[str]) -> str:
-    said = done.stderr
-    if wrong := re.search(r"DO NOT MATCH THE HASHES.*\n\s+(\S+)", said):
-        return f"{wrong[1]} does not have the hash that its lock says"
-    errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
-    reason = errors[-1] if errors else _last_line(said) or f"pip ended with exit code {done.returncode}"
-    if broken := re.search(r"connection broken by '(.*)':", said):
-        cause = re.split(": ", broken[1])[-1].rstrip("\"')")  # the last words of an exception's repr
-        return f"{reason} ({cause})"
-    return reason
-
-
-def _run(argv: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    # In its own folder: the project that the user stands in may have settings that are meant for that project only.
-    return subprocess.run(
-        argv,
-        cwd=folder,
-        env={**os.environ, "PIP_REQUIRE_VIRTUALENV": "0"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
 
 
 def _name(path: str) -> str:
@@ -176,7 +141,3 @@ def _name(path: str) -> str:
 
 def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
-
-
-def _last_line(text: str) -> str:
-    return text.strip().rpartition("\n")[2]

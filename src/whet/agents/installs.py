@@ -4,15 +4,13 @@ An install is ROOT/AGENT/VERSION. It is made in a folder beside, verified, start
 the record in it is what makes it count. One lock for each agent lets only one whet make.
 """
 
-import contextlib
-import fcntl
 import os
 import platform
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from whet.agents.fetch import box_python, fetch
 from whet.agents.packages import CACHE, Package
+from whet.caches import cache_folder, locked
 from whet.errors import UserError
 
 RECORD = "installed.json"
@@ -59,12 +58,7 @@ class Record(BaseModel):
 
 def installs_root() -> Path:
     """The folder that holds all managed installs."""
-    if chosen := os.environ.get("WHET_AGENTS"):
-        return Path(chosen).absolute()
-    if os.getuid() == 0:
-        # Not below the home: boxes of root run as another user, who could not pass through it.
-        return Path("/var/cache/whet/agents")
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "whet" / "agents"
+    return cache_folder("agents")
 
 
 def installed(package: Package, version: str | None = None) -> Installed | None:
@@ -94,7 +88,7 @@ def install(package: Package, version: str | None = None) -> Installed:
     home = installs_root() / package.agent
     try:
         _make_folder(home)
-        with _locked(home):
+        with locked(home):
             return installed(package, wanted) or _install(package, wanted, home)
     except OSError as error:
         raise UserError(
@@ -242,13 +236,6 @@ def _make_folder(home: Path) -> None:
             f"agents cannot be installed in {home.parent}: boxes of root run as another user, who cannot enter "
             f"{closed[-1]}; set WHET_AGENTS to a folder that everybody can enter"
         )
-
-
-@contextlib.contextmanager
-def _locked(home: Path) -> Iterator[None]:
-    with (home / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _sweep(home: Path) -> None:

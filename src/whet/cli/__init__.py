@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from whet.cli import agents, clean, compare, export, gateway, rejudge, run, runs, scripted, show, tasks
+from whet.cli import agents, clean, compare, export, gateway, models, rejudge, run, runs, scripted, show, tasks
 from whet.errors import UserError
 from whet.version import __version__
 
@@ -24,6 +24,7 @@ app.command("export")(export.export)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(agents.app, name="agents")
 app.add_typer(gateway.app, name="gateway")
+app.add_typer(models.app, name="models")
 app.command("scripted")(scripted.scripted)
 app.command("clean")(clean.clean)
 

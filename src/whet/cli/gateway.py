@@ -19,7 +19,7 @@ app = typer.Typer(invoke_without_command=True)
 @app.callback()
 def gateway(
     context: typer.Context,
-    model: Annotated[str | None, typer.Option(help="Model of whet.toml, or 'scripted:FILE'.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model of whet.toml, 'local/NAME' or 'scripted:FILE'.")] = None,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 for a free one.", min=0, max=65535)] = 8300,
     out: Annotated[Path | None, typer.Option(help="Run folder; by default a new one under runs/.")] = None,
     metrics_port: Annotated[

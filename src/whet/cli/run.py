@@ -27,7 +27,7 @@ def run(
         list[str] | None, typer.Option(help="Agent, or several: a,b. 'command:ARGV' runs any program.")
     ] = None,
     model: Annotated[
-        list[str] | None, typer.Option(help="Model of whet.toml, or several: a,b. 'scripted:FILE' plays a script.")
+        list[str] | None, typer.Option(help="Model of whet.toml, or several: a,b. 'local/NAME' serves one here.")
     ] = None,
     skill: Annotated[
         list[str] | None, typer.Option(help="Skill folder, or several: a,b. 'none' is an arm without one.")

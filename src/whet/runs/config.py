@@ -4,8 +4,9 @@ import json
 import os
 import tomllib
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -16,12 +17,19 @@ from whet.explain import explain, user_error
 from whet.gateway import Model
 from whet.gateway.model import Auth, Capture
 from whet.gateway.upstream import AzureLogin
+from whet.models import DEFAULT_CONTEXT, Engine, find_model, served
 from whet.tasks import resolve_env
 from whet.tasks.judges import JudgeSpec, asks_model
 from whet.testing import ScriptedModel, read_script
 
 FILE = "whet.toml"
 SCRIPTED = "scripted:"
+LOCAL = "local/"
+NOT_CALLED = "http://127.0.0.1:9"
+"""Stands for the address of a model that is never called."""
+CONCURRENCY = 64
+_FREE = MappingProxyType({"price_input": 0.0, "price_output": 0.0, "price_cache_read": None, "price_cache_write": None})
+_ENDPOINTS_OWN = frozenset({"dialect", "capture", "auth", "key_env", "headers"})
 
 
 AGENTS_OWN = frozenset({"model", "messages", "input", "contents", "stream"})
@@ -49,7 +57,7 @@ Json = Annotated[Any, AfterValidator(_is_json)]
 
 
 class ModelConfig(BaseModel):
-    """A model: one endpoint or several somewhere, or a script to be played."""
+    """A model: one endpoint or several somewhere, a script to be played, or weights to be served here."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -59,6 +67,10 @@ class ModelConfig(BaseModel):
     """Addresses of endpoints that serve the same model."""
     script: Path | None = None
     """File with the script of a scripted model, beside whet.toml."""
+    local: str | None = None
+    """A local model, as `whet models list` names it."""
+    context: int = Field(default=DEFAULT_CONTEXT, gt=0)
+    """Tokens that a conversation with a local model may have."""
     name: str | None = None
     """What the endpoint calls the model; by default what whet.toml calls it."""
     dialect: Literal["chat", "responses", "messages", "gemini"] = "chat"
@@ -68,8 +80,9 @@ class ModelConfig(BaseModel):
     """Environment variable that holds the key."""
     headers: dict[HeaderName, str] = Field(default_factory=dict)
     """Sent with every call. A whole-value `${NAME}` comes from the environment."""
-    concurrency: int = Field(default=64, gt=0)
-    """Rollouts, and calls, that an endpoint is given at once."""
+    concurrency: int | None = Field(default=None, gt=0)
+    """Rollouts, and calls, that an endpoint is given at once. By default 64, and 1 of a local model, which is then
+    reproducible."""
     attempts: int = Field(default=4, gt=0)
     """How often one call is sent before its failure counts."""
     first_byte_sec: float = Field(default=300, gt=0)
@@ -90,9 +103,9 @@ class ModelConfig(BaseModel):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        given = sum(source is not None for source in (self.url, self.urls, self.script))
+        given = sum(source is not None for source in (self.url, self.urls, self.script, self.local))
         if given != 1:
-            raise ValueError(f"has {given} of 'url', 'urls' and 'script'; expected exactly one of them")
+            raise ValueError(f"has {given} of 'url', 'urls', 'script' and 'local'; expected exactly one of them")
         return self
 
     @model_validator(mode="after")
@@ -103,6 +116,14 @@ class ModelConfig(BaseModel):
             raise ValueError("has auth = 'own' and a 'key_env'; expected the agent's own credentials or a key")
         if both := sorted(self.set.keys() & {*self.drop}):
             raise ValueError(f"sets and drops '{both[0]}'; expected one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _local_is_local(self) -> Self:
+        if self.local is None and "context" in self.model_fields_set:
+            raise ValueError("has 'context', which is for a local model only")
+        if self.local is not None and (given := sorted(self.model_fields_set & _ENDPOINTS_OWN)):
+            raise ValueError(f"has '{given[0]}', which is for an endpoint and not for a local model")
         return self
 
 
@@ -178,12 +199,14 @@ def read_config(path: Path | None) -> Config:
 
 
 def model_config(name: str, config: Config) -> ModelConfig:
-    """The model of this name: a configured one, or `scripted:FILE`."""
+    """The model of this name: a configured one, `local/NAME` or `scripted:FILE`."""
     if name in config.models:
         return config.models[name]
+    if name.startswith(LOCAL):
+        return ModelConfig(local=name.removeprefix(LOCAL))
     if name.startswith(SCRIPTED):
         return ModelConfig(script=Path(name.removeprefix(SCRIPTED)))
-    known = did_you_mean(name, [*config.models, "scripted:FILE"])
+    known = did_you_mean(name, [*config.models, "local/NAME", "scripted:FILE"])
     raise UserError(f"unknown model '{name}'; {known}; models are declared in {FILE} under [models.NAME]")
 
 
@@ -223,22 +246,57 @@ def model_secrets(name: str, model: ModelConfig, env: Mapping[str, str]) -> list
 
 
 def never_called(model: ModelConfig, env: Mapping[str, str]) -> ModelConfig:
-    """A model whose replies are all on record: it needs neither a key nor a login. A key that is there is masked."""
+    """A model whose replies are all on record: it needs neither a key nor a login nor an engine. A key that is there is
+    masked."""
     key_env = model.key_env if model.key_env and env.get(model.key_env) else None
-    return model.model_copy(update={"key_env": key_env, "auth": "key" if model.auth == "azure" else model.auth})
+    elsewhere = {**_told_of_local(model), "local": None, "url": NOT_CALLED} if model.local is not None else {}
+    auth = "key" if model.auth == "azure" else model.auth
+    return model.model_copy(update={"key_env": key_env, "auth": auth, **elsewhere})
+
+
+@asynccontextmanager
+async def open_models(models: Mapping[str, ModelConfig], env: Mapping[str, str]) -> AsyncIterator[dict[str, Model]]:
+    """The models as the gateway calls them. Local and scripted ones are served as long as the context lasts, a local
+    one that has several names only once."""
+    engines = {name: _engine(model) for name, model in models.items() if model.local is not None}
+    async with AsyncExitStack() as opened:
+        serving = {engine: await opened.enter_async_context(served(engine)) for engine in {*engines.values()}}
+        urls = {name: serving[engine].url for name, engine in engines.items()}
+        yield {
+            name: await opened.enter_async_context(_open(name, model, urls.get(name), env))
+            for name, model in models.items()
+        }
 
 
 @asynccontextmanager
 async def open_model(name: str, model: ModelConfig, env: Mapping[str, str] = os.environ) -> AsyncIterator[Model]:
-    """The model as the gateway calls it. A scripted one is served as long as the context lasts."""
+    """One model as the gateway calls it, for as long as the context lasts."""
+    async with open_models({name: model}, env) as opened:
+        yield opened[name]
+
+
+@asynccontextmanager
+async def _open(name: str, model: ModelConfig, engine: str | None, env: Mapping[str, str]) -> AsyncIterator[Model]:
+    if engine is not None:
+        yield _model(name, model.model_copy(update=_told_of_local(model)), (engine,), env)
+        return
     if model.script is not None:
-        free = {"price_input": 0.0, "price_output": 0.0, "price_cache_read": None, "price_cache_write": None}
         async with ScriptedModel(read_script(model.script)) as scripted:
-            yield _model(name, model.model_copy(update=free), (scripted.url,), env)
+            yield _model(name, model.model_copy(update=_FREE), (scripted.url,), env)
         return
     if model.auth == "azure" and model.key_env is None:
         await _check_azure_login(name)
     yield _model(name, model, model.urls or (model.url or "",), env)
+
+
+def _engine(model: ModelConfig) -> Engine:
+    return Engine(find_model(model.local or ""), model.concurrency or 1, model.context)
+
+
+def _told_of_local(model: ModelConfig) -> dict[str, object]:
+    """What is known of a local model because whet serves it."""
+    named = {"name": model.name or model.local, "concurrency": model.concurrency or 1}
+    return {**_FREE, **named, "capture": "vllm"}
 
 
 def _model(name: str, model: ModelConfig, urls: tuple[str, ...], env: Mapping[str, str]) -> Model:
@@ -251,7 +309,7 @@ def _model(name: str, model: ModelConfig, urls: tuple[str, ...], env: Mapping[st
         auth=model.auth,
         key=model_key(name, model, env),
         headers=tuple(model_headers(name, model, env).items()),
-        concurrency=model.concurrency,
+        concurrency=model.concurrency or CONCURRENCY,
         attempts=model.attempts,
         first_byte_sec=model.first_byte_sec,
         idle_sec=model.idle_sec,

@@ -20,7 +20,7 @@ from whet.redact import Redactor
 from whet.referee import GatewayReferee
 from whet.rollout import Result, judging_cost, redacted
 from whet.runs.cache import CacheUse, cache_use, open_cache
-from whet.runs.config import Config, judge_model_configs, model_secrets, never_called, open_model
+from whet.runs.config import Config, judge_model_configs, model_secrets, never_called, open_models
 from whet.runs.plan import public
 from whet.runs.run import TASKS, secrets_in
 from whet.runs.scheduler import judge_log
@@ -105,9 +105,7 @@ async def rejudge(
     redactor = Redactor([*known, *secrets_in(env)])
     async with AsyncExitStack() as opened:
         cache = await opened.enter_async_context(open_cache(use, env))
-        models = {
-            name: await opened.enter_async_context(open_model(name, model, env)) for name, model in configs.items()
-        }
+        models = await opened.enter_async_context(open_models(configs, env))
         gateway = await opened.enter_async_context(Gateway(redactor, request.limits, cache))
         writer = await opened.enter_async_context(StoreWriter(request.run))
         for group in _cases(request.run, tasks, env, watch):

@@ -16,7 +16,7 @@ from whet.gateway.prices import price_for
 from whet.redact import Redactor
 from whet.rollout import Workshop
 from whet.runs.cache import CacheUse, cache_use, open_cache
-from whet.runs.config import Config, judge_model_configs, model_config, model_secrets, never_called, open_model
+from whet.runs.config import Config, judge_model_configs, model_config, model_secrets, never_called, open_models
 from whet.runs.plan import Plan, check_tasks
 from whet.runs.scheduler import Ended, Stopped, open_run, run_plan
 from whet.runs.store import Store
@@ -89,8 +89,8 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
         model_configs = {name: never_called(model, env) for name, model in model_configs.items()}
         judge_configs = {name: never_called(model, env) for name, model in judge_configs.items()}
     limits = _limits(request, config)
-    called = [*model_configs.items(), *judge_configs.items()]
-    known = [secret for name, model in called for secret in model_secrets(name, model, env)]
+    called = model_configs | judge_configs
+    known = [secret for name, model in called.items() for secret in model_secrets(name, model, env)]
     redactor = Redactor([*known, *secrets_in(env)])
     await sandbox.check()
     if request.resume:
@@ -98,15 +98,10 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
         await asyncio.to_thread(remove_stale)
     async with AsyncExitStack() as open_until_done:
         cache = await open_until_done.enter_async_context(open_cache(use, env))
-        models = {
-            name: await open_until_done.enter_async_context(open_model(name, model, env))
-            for name, model in model_configs.items()
-        }
-        judge_models = {
-            name: await open_until_done.enter_async_context(open_model(name, model, env))
-            for name, model in judge_configs.items()
-        }
-        _check_prices(limits, [*models.values(), *judge_models.values()])
+        opened = await open_until_done.enter_async_context(open_models(called, env))
+        models = {name: opened[name] for name in model_configs}
+        judge_models = {name: opened[name] for name in judge_configs}
+        _check_prices(limits, opened.values())
         if not request.capture:
             models = {OWN: OWN_MODEL}
         plan = Plan({task.id: task for task in tasks}, agents, models, skills, request.samples, request.capture)

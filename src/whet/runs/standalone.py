@@ -63,14 +63,13 @@ async def stand_alone(request: Request, config: Config, watcher: Watcher, env: M
     if request.cache is CacheUse.REPLAY_ONLY:
         declared = never_called(declared, env)
     redactor = Redactor([*model_secrets(request.model, declared, env), *secrets_in(env)])
-    # Whoever cannot have the port should not find a run folder without a run.
+    # Whoever cannot have the port or the model should not find a run folder without a run.
     operator = nullcontext() if request.metrics_port is None else _bound(request.metrics_port, "--metrics-port")
     with operator as operator_sock, _bound(request.port, "--port") as sock:
-        attempt = _new_run(request)
         async with (
             open_cache(request.cache, env) as cache,
             open_model(request.model, declared, env) as upstream,
-            StoreWriter(request.out) as writer,
+            _new_run(request) as (writer, attempt),
             Gateway(redactor, cache=cache) as gateway,
         ):
             price = price_for(upstream)
@@ -100,13 +99,16 @@ async def stand_alone(request: Request, config: Config, watcher: Watcher, env: M
                         watcher.ended(spending)
 
 
-def _new_run(request: Request) -> int:
-    """A run with one attempt, which is all that the clients do."""
+@asynccontextmanager
+async def _new_run(request: Request) -> AsyncIterator[tuple[StoreWriter, int]]:
+    """A run with one attempt, which is all that the clients do; its store, to be written to."""
     with Store.create(request.out) as store, store.atomic():
         store.set("version", __version__)
         store.add_tasks([TaskRow(TASK, "", TASK, "{}")])
         store.add_rollouts([RolloutRow(TASK, 0, TASK, TASK, request.model, "", 0)])
-        return store.start_attempt(TASK, time.time())
+        attempt = store.start_attempt(TASK, time.time())
+    async with StoreWriter(request.out) as writer:
+        yield writer, attempt
 
 
 def _end_run(store: Store, attempt: int, spending: Spending) -> None:

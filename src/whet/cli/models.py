@@ -1,0 +1,117 @@
+"""`whet models`: local models, which need neither a key nor a network once they are pulled."""
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from whet.models.pull import Progress
+    from whet.models.serving import Engine
+
+Name = Annotated[str, typer.Argument(help="As `whet models list` names it.")]
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def models() -> None:
+    """Local models: list, pull, serve and check them. `--model local/NAME` runs one."""
+
+
+@app.command("list")
+def show_list() -> None:
+    """The models that are here, and those that whet knows how to get."""
+    from whet.cli.tables import plain_table, terminal
+    from whet.models import KNOWN, all_pulled
+
+    here = {model.name: model for model in all_pulled()}
+    table = plain_table("model", "size", "sha256", "pulled", "from", "file")
+    for name in sorted({*here, *KNOWN}):
+        if model := here.get(name):
+            table.add_row(name, _megabytes(model.size), model.sha256[:12], "yes", model.source, str(model.file))
+        else:
+            known = KNOWN[name]
+            table.add_row(name, _megabytes(known.size), known.sha256[:12], "no", name, "-")
+    terminal().print(table)
+
+
+@app.command("pull")
+def pull(
+    what: Annotated[str, typer.Argument(help="A model that whet knows, hf:OWNER/REPO/FILE.gguf, or a GGUF file.")],
+    name: Annotated[str | None, typer.Option(help="What to call it; by default as it or its file is called.")] = None,
+) -> None:
+    """Get a model: whole, with its hash checked."""
+    from whet.models import pull as get
+
+    with _progress(what) as progress:
+        model = get(what, name, progress)
+    typer.echo(f"local/{model.name}: {_megabytes(model.size)}, sha256 {model.sha256}, {model.file}")
+
+
+@app.command("serve")
+def serve(
+    name: Name,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 for a free one.", min=0, max=65535)] = 8400,
+    slots: Annotated[int, typer.Option(help="Calls at once; more than one is not reproducible.", min=1)] = 1,
+    context: Annotated[int, typer.Option(help="Tokens that a conversation may have.", min=1)] = 8192,
+) -> None:
+    """Serve a model until you stop it: chat completions that tell their tokens, and llama.cpp's other routes."""
+    from whet.cli.loop import run_async
+    from whet.models import Engine, find_model
+
+    run_async(_serve(Engine(find_model(name), slots, context), port))
+
+
+@app.command("check")
+def check(name: Name) -> None:
+    """Prove that a model works here, and that the tokens it tells are exact and reproducible."""
+    from whet.cli.loop import run_async
+    from whet.cli.tables import plain_table, terminal
+    from whet.models import find_model
+    from whet.runs.model_check import check_model
+
+    model = find_model(name)
+    done = run_async(check_model(model))
+    table = plain_table(name, "works" if (good := done.passed(model)) else "does not work")
+    changed = f"is not what was pulled: {done.sha256}, expected {model.sha256}"
+    table.add_row("weights", "as they were pulled" if done.sha256 == model.sha256 else changed)
+    table.add_row("start", f"{done.start_sec:.1f} s")
+    table.add_row("speed", f"{done.tokens_per_sec:.0f} tokens/s")
+    table.add_row("ids and log-probabilities", done.tokens)
+    table.add_row("ids decode to the text", "yes" if done.decodes else "no")
+    table.add_row("same seed, same tokens", "bit-identical" if done.repeats else "no")
+    terminal().print(table)
+    if not good:
+        raise typer.Exit(1)
+
+
+async def _serve(engine: "Engine", port: int) -> None:
+    from whet.errors import UserError
+    from whet.models import served
+
+    name = engine.model.name
+    async with served(engine, port) as serving:
+        typer.echo(f"{serving.url}/v1 serves {name}; Ctrl-C ends it")
+        typer.echo(f'in whet.toml:  [models.{name}]  url = "{serving.url}"  capture = "vllm"')
+        raise UserError(f"model 'local/{name}' has ended: {await serving.ended()}")
+
+
+@contextmanager
+def _progress(what: str) -> "Iterator[Progress]":
+    """A bar on a terminal, nothing elsewhere."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    from whet.cli.tables import terminal
+
+    console = terminal()
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda here, total: bar.update(task, completed=here, total=total)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.0f} MB"

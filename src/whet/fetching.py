@@ -1,0 +1,55 @@
+"""Runs pip and npm to fetch packages: with the user's own settings for registries, and no program that asks back."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from whet.errors import UserError
+
+PIP_OPTIONS = ("--quiet", "--disable-pip-version-check", "--no-input", "--only-binary", ":all:")
+
+
+def pip_program(needed_by: str) -> list[str]:
+    """How pip is started; UserError when there is none."""
+    if importlib.util.find_spec("pip"):
+        return [sys.executable, "-m", "pip"]
+    for name in ("pip", "pip3"):
+        if found := shutil.which(name):
+            return [found]
+    raise UserError(f"{needed_by} needs pip; install it: apt-get install python3-pip")
+
+
+def run_fetcher(argv: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run pip or npm in a folder. It blocks."""
+    # In its own folder: the project that the user stands in may have settings that are meant for that project only.
+    return subprocess.run(
+        argv,
+        cwd=folder,
+        env={**os.environ, "PIP_REQUIRE_VIRTUALENV": "0"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+
+
+def reason_of_pip(done: subprocess.CompletedProcess[str]) -> str:
+    """Why pip failed, in one line."""
+    said = done.stderr
+    if wrong := re.search(r"DO NOT MATCH THE HASHES.*\n\s+(\S+)", said):
+        return f"{wrong[1]} does not have the hash that its lock says"
+    errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
+    reason = errors[-1] if errors else last_line(said) or f"pip ended with exit code {done.returncode}"
+    if broken := re.search(r"connection broken by '(.*)':", said):
+        cause = re.split(": ", broken[1])[-1].rstrip("\"')")  # the last words of an exception's repr
+        return f"{reason} ({cause})"
+    return reason
+
+
+def last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2]

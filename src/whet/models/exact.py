@@ -1,0 +1,117 @@
+"""In front of llama.cpp's server: chat replies tell the ids of their tokens, where a request asks for them as of vLLM.
+
+The ids of the reply are those in llama.cpp's own log-probabilities, with the end of the turn if it was sampled. The
+ids of the prompt are what its own template and tokenizer make of the same request; they are told only when there are
+as many of them as llama.cpp says that it has read.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+MAX_BODY = 256 * 1024**2
+CHAT = ("/v1/chat/completions", "/chat/completions")
+_LLAMA: web.AppKey[aiohttp.ClientSession] = web.AppKey("llama", aiohttp.ClientSession)
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
+
+
+def exact_front(llama: Path) -> web.Application:
+    """The application that passes calls on to the server at this socket file."""
+    app = web.Application(client_max_size=MAX_BODY)
+
+    async def connected(app: web.Application) -> AsyncIterator[None]:
+        connector = aiohttp.UnixConnector(str(llama), limit=0)
+        async with aiohttp.ClientSession("http://llama", connector=connector, timeout=_NO_TIMEOUT) as session:
+            app[_LLAMA] = session
+            yield
+
+    app.cleanup_ctx.append(connected)
+    for path in CHAT:
+        app.router.add_post(path, _chat)
+    app.router.add_route("*", "/{path:.*}", _passed_on)
+    return app
+
+
+async def _chat(request: web.Request) -> web.StreamResponse:
+    try:
+        asked = json.loads(await request.read())
+    except ValueError:
+        asked = None  # for llama.cpp to refuse
+    if not isinstance(asked, dict) or asked.get("return_token_ids") is not True:
+        return await _passed_on(request)
+    llama = request.app[_LLAMA]
+    top = asked["top_logprobs"] if isinstance(asked.get("top_logprobs"), int) else 0
+    # In one piece: streams of llama.cpp leave the end of the turn out, and lose ids inside of tool calls.
+    whole = {name: value for name, value in asked.items() if name != "stream_options"}
+    whole |= {"stream": False, "logprobs": True, "top_logprobs": max(1, top)}
+    async with llama.post(CHAT[0], json=whole) as reply:
+        if reply.status != 200:
+            return web.Response(status=reply.status, body=await reply.read(), content_type=reply.content_type)
+        told = await reply.json()
+    _tell_ids(told, keep_top=top > 0)
+    prompt = await _prompt_ids(llama, asked)
+    if len(prompt) == told["usage"]["prompt_tokens"]:
+        told["prompt_token_ids"] = prompt
+    if not asked.get("stream"):
+        return web.json_response(told)
+    with_usage = bool((asked.get("stream_options") or {}).get("include_usage"))
+    events = (*(f"data: {json.dumps(chunk)}\n\n" for chunk in _chunks(told, with_usage)), "data: [DONE]\n\n")
+    return web.Response(text="".join(events), content_type="text/event-stream")
+
+
+def _tell_ids(told: dict[str, Any], *, keep_top: bool) -> None:
+    for choice in told["choices"]:
+        entries = (choice.get("logprobs") or {}).get("content") or []
+        choice["token_ids"] = [entry["id"] for entry in entries]
+        if not keep_top:
+            for entry in entries:
+                entry["top_logprobs"] = []
+
+
+async def _prompt_ids(llama: aiohttp.ClientSession, asked: dict[str, Any]) -> list[int]:
+    """What llama.cpp makes of the messages before it reads them; empty when it does not say."""
+    async with llama.post("/apply-template", json=asked) as reply:
+        if reply.status != 200:
+            return []
+        text = (await reply.json())["prompt"]
+    # As its chat endpoint does it: special tokens are read, and a first one is put where the model wants it.
+    content = {"content": text, "add_special": True, "parse_special": True}
+    async with llama.post("/tokenize", json=content) as reply:
+        return (await reply.json())["tokens"] if reply.status == 200 else []
+
+
+def _chunks(told: dict[str, Any], with_usage: bool) -> Iterator[dict[str, Any]]:
+    """A whole reply as a stream: one piece of it all, then why it ended, then what it used."""
+    common: dict[str, Any] = {"id": told["id"], "created": told["created"], "model": told["model"]}
+    common["object"] = "chat.completion.chunk"
+    prompt = {"prompt_token_ids": told["prompt_token_ids"]} if "prompt_token_ids" in told else {}
+    for choice in told["choices"]:
+        delta = dict(choice["message"])
+        if calls := delta.get("tool_calls"):
+            delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
+        index = choice["index"]
+        content = {name: choice[name] for name in ("logprobs", "token_ids") if name in choice}
+        yield {**common, **prompt, "choices": [{"index": index, "delta": delta, "finish_reason": None, **content}]}
+        yield {**common, "choices": [{"index": index, "delta": {}, "finish_reason": choice["finish_reason"]}]}
+    if with_usage:
+        yield {**common, "choices": [], "usage": told["usage"]}
+
+
+async def _passed_on(request: web.Request) -> web.StreamResponse:
+    """The call as it is, and the reply as it comes. Of the headers only the kind of content goes along: llama.cpp
+    would let every web page call it."""
+    llama = request.app[_LLAMA]
+    headers = {"Content-Type": request.headers["Content-Type"]} if "Content-Type" in request.headers else {}
+    async with llama.request(request.method, request.path_qs, data=await request.read(), headers=headers) as reply:
+        answer = web.StreamResponse(
+            status=reply.status, headers={"Content-Type": reply.headers.get("Content-Type", "")}
+        )
+        await answer.prepare(request)
+        async for piece in reply.content.iter_any():
+            await answer.write(piece)
+        await answer.write_eof()
+        return answer

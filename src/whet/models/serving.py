@@ -1,0 +1,102 @@
+"""Serving a local model from a process of its own, which ends with the context that started it, however that ends."""
+
+import asyncio
+import contextlib
+import importlib.util
+import re
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import IO
+
+from whet.errors import UserError
+from whet.models.catalog import Pulled
+
+DEFAULT_CONTEXT = 8192
+START_SEC = 600.0
+"""Patience with weights that are many gigabytes and come from a slow disk."""
+END_SEC = 5.0
+_LLAMA_ERROR = re.compile(r"^[\d.]+ E (?:\S+\s+)?\S+: (.*)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What is served, and how."""
+
+    model: Pulled
+    slots: int = 1
+    """Calls at once. With one slot, the same call with the same seed gives the same tokens and log-probabilities."""
+    context: int = DEFAULT_CONTEXT
+    """Tokens that a conversation may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """An engine that is ready."""
+
+    url: str
+    _process: asyncio.subprocess.Process
+    _log: IO[bytes]
+
+    async def ended(self) -> str:
+        """Wait until it ends by itself, which it should not. Returns its last words."""
+        await self._process.wait()
+        return _last_words(self._log, self._process.returncode)
+
+
+@contextlib.asynccontextmanager
+async def served(engine: Engine, port: int = 0) -> AsyncIterator[Serving]:
+    """Serve on a port of this machine, 0 for a free one. UserError, with the engine's last words, when it cannot."""
+    if importlib.util.find_spec("xllamacpp") is None:
+        raise UserError("local models need one more package: pip install 'whet[local]'")
+    with tempfile.TemporaryDirectory(prefix="whet-engine-") as folder, tempfile.TemporaryFile() as log:
+        process = await asyncio.create_subprocess_exec(
+            *_argv(engine, port, folder),
+            stdin=asyncio.subprocess.PIPE,  # the engine ends when its standard input does
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C is for whet, which then ends the engine
+        )
+        try:
+            told = await _port_told(process, engine.model, log)
+            yield Serving(f"http://127.0.0.1:{told}", process, log)
+        finally:
+            await _ended(process)
+
+
+def _argv(engine: Engine, port: int, folder: str) -> list[str]:
+    told = (engine.model.file, engine.model.name, engine.slots, engine.context, port, folder)
+    return [sys.executable, "-P", "-m", "whet.models.engine", *map(str, told)]
+
+
+async def _port_told(process: asyncio.subprocess.Process, model: Pulled, log: IO[bytes]) -> int:
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(START_SEC):
+            told = await process.stdout.readline()
+    except TimeoutError as error:
+        raise UserError(f"model 'local/{model.name}' is not ready after {START_SEC:g} seconds") from error
+    if not told:
+        await process.wait()
+        raise UserError(f"model 'local/{model.name}' does not start: {_last_words(log, process.returncode)}")
+    return int(told)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        async with asyncio.timeout(END_SEC):
+            await process.wait()
+    except TimeoutError:  # it does not listen while it loads
+        process.kill()
+        await process.wait()
+
+
+def _last_words(log: IO[bytes], code: int | None) -> str:
+    log.seek(0)
+    said = log.read().decode(errors="replace").strip()
+    if first := _LLAMA_ERROR.search(said):  # what follows the first error only repeats it
+        return first[1]
+    return said.rpartition("\n")[2] or f"it ended with exit code {code}"
