@@ -19,7 +19,8 @@ OUTPUT_TOKENS = 1024
 """How much is sampled when a request does not say: a small model may never end by itself."""
 CACHE_MIB = 512
 """Memory for prompts that may come again; llama.cpp itself would take 8 GiB."""
-ERRORS_ONLY = 1
+TELLS_IDS = 10
+"""From this verbosity on, llama.cpp tells the ids that it sampled."""
 
 
 def main(weights: str, name: str, slots: str, context: str, port: str, folder: str) -> None:
@@ -45,7 +46,7 @@ def _params(weights: str, name: str, slots: int, context: int, path: Path) -> xl
     params.n_ctx = context * slots
     params.n_predict = OUTPUT_TOKENS
     params.cache_ram_mib = CACHE_MIB
-    params.verbosity = ERRORS_ONLY
+    params.verbosity = TELLS_IDS
     params.ui = False
     params.endpoint_slots = False  # it shows what others asked
     # Threads that wait for a core which somebody else has cost more than they bring.
@@ -59,13 +60,14 @@ def _bound(port: int) -> socket.socket:
     try:
         return socket.create_server(("127.0.0.1", port))
     except OSError as error:
-        sys.exit(f"port {port}: {error.strerror}")
+        sys.exit(f"port {port}: {os.strerror(error.errno or 0)}")
 
 
 async def _serve(path: Path, sock: socket.socket) -> None:
     runner = web.AppRunner(exact_front(path), access_log=None, handler_cancellation=True)
     await runner.setup()
     await web.SockSite(runner, sock).start()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # from here on, it would be every word of every call
     print(sock.getsockname()[1], flush=True)
     await asyncio.get_running_loop().create_future()
 

@@ -1,8 +1,8 @@
 """In front of llama.cpp's server: chat replies tell the ids of their tokens, where a request asks for them as of vLLM.
 
-The ids of the reply are those in llama.cpp's own log-probabilities, with the end of the turn if it was sampled. The
-ids of the prompt are what its own template and tokenizer make of the same request; they are told only when there are
-as many of them as llama.cpp says that it has read.
+The ids of the reply are those that llama.cpp says it sampled, with the end of the turn if it came to that. The ids of
+the prompt are what its own template and tokenizer make of the same request; they are told only when they are as many
+as llama.cpp has read, and read as the same text.
 """
 
 import json
@@ -13,10 +13,13 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from whet.models.sampled import entries_of
+
 MAX_BODY = 256 * 1024**2
 CHAT = ("/v1/chat/completions", "/chat/completions")
+INSIDE = "__verbose"
+"""Where llama.cpp tells more than clients expect: the sampled ids, and the text that it has read."""
 _LLAMA: web.AppKey[aiohttp.ClientSession] = web.AppKey("llama", aiohttp.ClientSession)
-_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 
 
 def exact_front(llama: Path) -> web.Application:
@@ -24,8 +27,12 @@ def exact_front(llama: Path) -> web.Application:
     app = web.Application(client_max_size=MAX_BODY)
 
     async def connected(app: web.Application) -> AsyncIterator[None]:
-        connector = aiohttp.UnixConnector(str(llama), limit=0)
-        async with aiohttp.ClientSession("http://llama", connector=connector, timeout=_NO_TIMEOUT) as session:
+        patient = aiohttp.ClientTimeout(total=None)
+        # llama.cpp hangs up after a stream without saying so, which a connection that is used again would run into.
+        connector = aiohttp.UnixConnector(str(llama), limit=0, force_close=True)
+        async with aiohttp.ClientSession(
+            "http://llama", connector=connector, timeout=patient, read_bufsize=MAX_BODY
+        ) as session:
             app[_LLAMA] = session
             yield
 
@@ -47,15 +54,12 @@ async def _chat(request: web.Request) -> web.StreamResponse:
     top = asked["top_logprobs"] if isinstance(asked.get("top_logprobs"), int) else 0
     # In one piece: streams of llama.cpp leave the end of the turn out, and lose ids inside of tool calls.
     whole = {name: value for name, value in asked.items() if name != "stream_options"}
-    whole |= {"stream": False, "logprobs": True, "top_logprobs": max(1, top)}
+    whole |= {"stream": False, "return_tokens": True, "logprobs": True, "top_logprobs": max(1, top)}
     async with llama.post(CHAT[0], json=whole) as reply:
         if reply.status != 200:
             return web.Response(status=reply.status, body=await reply.read(), content_type=reply.content_type)
         told = await reply.json()
-    _tell_ids(told, keep_top=top > 0)
-    prompt = await _prompt_ids(llama, asked)
-    if len(prompt) == told["usage"]["prompt_tokens"]:
-        told["prompt_token_ids"] = prompt
+    await _tell_ids(llama, asked, told, keep_top=top > 0)
     if not asked.get("stream"):
         return web.json_response(told)
     with_usage = bool((asked.get("stream_options") or {}).get("include_usage"))
@@ -63,25 +67,33 @@ async def _chat(request: web.Request) -> web.StreamResponse:
     return web.Response(text="".join(events), content_type="text/event-stream")
 
 
-def _tell_ids(told: dict[str, Any], *, keep_top: bool) -> None:
-    for choice in told["choices"]:
-        entries = (choice.get("logprobs") or {}).get("content") or []
-        choice["token_ids"] = [entry["id"] for entry in entries]
-        if not keep_top:
-            for entry in entries:
-                entry["top_logprobs"] = []
+async def _tell_ids(
+    llama: aiohttp.ClientSession, asked: dict[str, Any], told: dict[str, Any], *, keep_top: bool
+) -> None:
+    """Put the ids into the reply. What cannot be told exactly is left out."""
+    inside = told.pop(INSIDE)
+    (choice,) = told["choices"]  # llama.cpp refuses to give more
+    entries = (choice.get("logprobs") or {}).get("content") or []
+    sampled = choice["token_ids"] = inside["tokens"]
+    prompt = await _prompt_ids(llama, asked, inside["prompt"])
+    if len(prompt) == told["usage"]["prompt_tokens"]:
+        told["prompt_token_ids"] = prompt
+        entries = await entries_of(llama, prompt, sampled, entries)
+    for entry in entries:
+        entry["top_logprobs"] = entry["top_logprobs"] if keep_top else []
+    choice["logprobs"] = {"content": entries}
 
 
-async def _prompt_ids(llama: aiohttp.ClientSession, asked: dict[str, Any]) -> list[int]:
-    """What llama.cpp makes of the messages before it reads them; empty when it does not say."""
-    async with llama.post("/apply-template", json=asked) as reply:
-        if reply.status != 200:
-            return []
+async def _prompt_ids(llama: aiohttp.ClientSession, asked: dict[str, Any], read: str) -> list[int]:
+    """What llama.cpp makes of the messages before it reads them; empty when that is another text than it has read."""
+    async with llama.post("/apply-template", json=asked, raise_for_status=True) as reply:
         text = (await reply.json())["prompt"]
     # As its chat endpoint does it: special tokens are read, and a first one is put where the model wants it.
     content = {"content": text, "add_special": True, "parse_special": True}
-    async with llama.post("/tokenize", json=content) as reply:
-        return (await reply.json())["tokens"] if reply.status == 200 else []
+    async with llama.post("/tokenize", json=content, raise_for_status=True) as reply:
+        ids: list[int] = (await reply.json())["tokens"]
+    async with llama.post("/detokenize", json={"tokens": ids}, raise_for_status=True) as reply:
+        return ids if (await reply.json())["content"] == read else []
 
 
 def _chunks(told: dict[str, Any], with_usage: bool) -> Iterator[dict[str, Any]]:
@@ -102,16 +114,28 @@ def _chunks(told: dict[str, Any], with_usage: bool) -> Iterator[dict[str, Any]]:
 
 
 async def _passed_on(request: web.Request) -> web.StreamResponse:
-    """The call as it is, and the reply as it comes. Of the headers only the kind of content goes along: llama.cpp
-    would let every web page call it."""
+    """The call as it is, and the reply line by line as it comes. Of the headers only the kind of content goes along:
+    llama.cpp would let every web page call it."""
     llama = request.app[_LLAMA]
     headers = {"Content-Type": request.headers["Content-Type"]} if "Content-Type" in request.headers else {}
     async with llama.request(request.method, request.path_qs, data=await request.read(), headers=headers) as reply:
-        answer = web.StreamResponse(
-            status=reply.status, headers={"Content-Type": reply.headers.get("Content-Type", "")}
-        )
+        kind = {"Content-Type": reply.headers.get("Content-Type", "application/json")}
+        answer = web.StreamResponse(status=reply.status, headers=kind)
         await answer.prepare(request)
-        async for piece in reply.content.iter_any():
-            await answer.write(piece)
+        async for line in reply.content:
+            await answer.write(_without_inside(line))
         await answer.write_eof()
         return answer
+
+
+def _without_inside(line: bytes) -> bytes:
+    """
+    >>> _without_inside(b'data: {"id": 1, "__verbose": {}}\\n')
+    b'data: {"id": 1}\\n'
+    """
+    start = line.find(b"{")
+    if INSIDE.encode() not in line or line[:start] not in {b"", b"data: "}:
+        return line
+    told = json.loads(line[start:])
+    told.pop(INSIDE, None)
+    return line[:start] + json.dumps(told).encode() + (b"\n" if line.endswith(b"\n") else b"")

@@ -18,6 +18,7 @@ START_SEC = 600.0
 """Patience with weights that are many gigabytes and come from a slow disk."""
 END_SEC = 5.0
 _LLAMA_ERROR = re.compile(r"^[\d.]+ E (?:\S+\s+)?\S+: (.*)", re.MULTILINE)
+_LLAMA = re.compile(r"[\d.]+ [A-Z] ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,10 @@ class Serving:
 
     url: str
     _process: asyncio.subprocess.Process
-    _log: IO[bytes]
 
-    async def ended(self) -> str:
-        """Wait until it ends by itself, which it should not. Returns its last words."""
-        await self._process.wait()
-        return _last_words(self._log, self._process.returncode)
+    async def ended(self) -> int:
+        """Wait until it ends by itself, which it should not. Returns its exit code."""
+        return await self._process.wait()
 
 
 @contextlib.asynccontextmanager
@@ -60,7 +59,7 @@ async def served(engine: Engine, port: int = 0) -> AsyncIterator[Serving]:
         )
         try:
             told = await _port_told(process, engine.model, log)
-            yield Serving(f"http://127.0.0.1:{told}", process, log)
+            yield Serving(f"http://127.0.0.1:{told}", process)
         finally:
             await _ended(process)
 
@@ -99,4 +98,5 @@ def _last_words(log: IO[bytes], code: int | None) -> str:
     said = log.read().decode(errors="replace").strip()
     if first := _LLAMA_ERROR.search(said):  # what follows the first error only repeats it
         return first[1]
-    return said.rpartition("\n")[2] or f"it ended with exit code {code}"
+    last = said.rpartition("\n")[2]
+    return last if last and not _LLAMA.match(last) else f"it ended with exit code {code}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 
+from whet.errors import UserError
 from whet.exchange import EXACT
 from whet.gateway.capture import capture_changes, check_tokens
 from whet.gateway.changes import changed
@@ -25,8 +26,6 @@ ASKED = {
 class ModelCheck:
     """What a check has shown."""
 
-    sha256: str
-    """Of the weights as they are now."""
     start_sec: float
     tokens_per_sec: float
     tokens: str
@@ -36,13 +35,16 @@ class ModelCheck:
     repeats: bool
     """Whether the same call with the same seed gave the same ids and log-probabilities."""
 
-    def passed(self, model: Pulled) -> bool:
-        return self.sha256 == model.sha256 and self.tokens == EXACT and self.decodes and self.repeats
+    @property
+    def passed(self) -> bool:
+        return self.tokens == EXACT and self.decodes and self.repeats
 
 
 async def check_model(model: Pulled) -> ModelCheck:
-    """Start the engine and ask it the same twice. UserError when it does not start."""
+    """Start the engine and ask it the same twice. UserError when it has other weights, or does not start."""
     sha256 = await asyncio.to_thread(sha256_of, model.file)
+    if sha256 != model.sha256:
+        raise UserError(f"{model.file}: is not what was pulled: its sha256 is {sha256}, expected {model.sha256}")
     started = time.monotonic()
     async with served(Engine(model)) as serving, aiohttp.ClientSession(serving.url, raise_for_status=True) as http:
         ready = time.monotonic()
@@ -52,7 +54,6 @@ async def check_model(model: Pulled) -> ModelCheck:
         ids = told[0]["choices"][0]["token_ids"]
         text = json.loads(await _post(http, "/detokenize", json.dumps({"tokens": ids}).encode()))["content"]
     return ModelCheck(
-        sha256=sha256,
         start_sec=ready - started,
         tokens_per_sec=told[1]["timings"]["predicted_per_second"],
         tokens=check_tokens(replies[0], streamed=False) or "none are told",
