@@ -3,13 +3,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint agents bench-gateway bench-rollout bench-store setup clean
+.PHONY: demo test lint agents models bench-gateway bench-rollout bench-store setup clean
 
 demo: setup
 	@$(BIN)/whet tasks check examples/tasks
 	@$(BIN)/whet run examples/tasks --agent loop --model scripted --samples 2
 
-test: setup lint agents
+test: setup lint agents models
 	$(BIN)/pytest -n auto --cov --cov-report=term
 
 lint: setup
@@ -26,6 +26,9 @@ agents: setup
 	    echo "the tests run real agents, which need npm; install it: sudo apt-get install nodejs npm" >&2; exit 1; \
 	  fi; }
 	$(BIN)/whet agents install --all
+
+models: setup
+	$(BIN)/whet models pull smollm2
 
 bench-gateway: setup
 	$(BIN)/python tests/bench/gateway.py

@@ -116,7 +116,15 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
         ("[limits]\ncost = 0\n", "key 'limits.cost' is 0; expected a number greater than 0"),
         ("[models.m]\n", "key 'models.m' has 0 of 'url', 'urls', 'script' and 'local'; expected exactly one of them"),
         ('[models.m]\nurl = "http://x"\nscript = "y"\n', "key 'models.m' has 2 of 'url', 'urls', 'script' and 'local'"),
-        ('[models.m]\nurl = "http://x"\nurls = ["http://y"]\n', "key 'models.m' has 2 of 'url', 'urls', 'script' and 'local'"),
+        (
+            '[models.m]\nurl = "http://x"\nurls = ["http://y"]\n',
+            "key 'models.m' has 2 of 'url', 'urls', 'script' and 'local'",
+        ),
+        (
+            '[models.m]\nurl = "http://x"\ncontext = 5\n',
+            "key 'models.m' has 'context', which is for a local model only",
+        ),
+        ('[models.m]\nlocal = "x"\ncapture = "vllm"\n', "key 'models.m' has 'capture', which is for an endpoint"),
         ("[models.m]\nurls = []\n", "key 'models.m.urls' is a list; expected at least 1"),
         ('[models.m]\nurls = ["http://x", "y"]\n', "key 'models.m.urls[1]' is 'y'; expected"),
         ('[models.m]\nurls = ["http://x", "http://x"]\n', "key 'models.m' names an address twice in 'urls'"),
