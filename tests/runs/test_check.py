@@ -2,9 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+from run_world import scripted
+
+from whet.errors import UserError
 from whet.runs.check import Check, Verdict, check
+from whet.runs.config import Config
 from whet.sandbox import sandbox_named
 from whet.tasks import read_tasks
+from whet.testing import Reply
 
 DONE = "if [ -f done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
 
@@ -76,3 +82,15 @@ async def test_variables_of_a_task_come_from_the_environment(tmp_path: Path) -> 
     assert missing.verdict is Verdict.ELSEWHERE
     assert "WHAT is not set" in missing.reason
     assert (await checked(task, WHAT="done")).verdict is Verdict.PROVED
+
+
+async def test_a_judge_that_asks_a_model_asks_the_one_that_is_named(tmp_path: Path) -> None:
+    rubric = '{kind = "rubric", rubric = "A file was made.", votes = 1, shows = ["changes"]}'
+    path = task_folder(tmp_path, toml=f"[metadata.whet]\njudge = {rubric}\n")
+    replies = {"added done": Reply(text='{"reason": "it is there", "score": 1}'), "": Reply(text='{"score": 0}')}
+    config = Config(models=scripted(tmp_path, replies, "referee"))
+    proofs = check(read_tasks(path), sandbox_named("bubblewrap"), {}, config, "referee")
+    (found,) = [found async for found in proofs]
+    assert (found.verdict, found.reason) == (Verdict.PROVED, "")
+    with pytest.raises(UserError, match="a judge asks a model and names none; name one with --judge-model"):
+        await checked(path)

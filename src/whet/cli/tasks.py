@@ -23,18 +23,22 @@ def _tasks() -> None:
 def check(
     path: Annotated[Path, typer.Argument(help="Task folder, .jsonl or .parquet file, or a folder of these.")],
     sandbox: Annotated[str, typer.Option(help="bubblewrap, or local (no isolation).")] = "bubblewrap",
+    judge_model: Annotated[str | None, typer.Option(help="Model that judges ask, where a task names none.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per task.")] = False,
 ) -> None:
     """Validate tasks and prove each: its solution must score 1, and doing nothing must not."""
     from whet.cli.loop import run_async
     from whet.runs.check import Verdict
     from whet.runs.check import check as prove
+    from whet.runs.config import find_config, read_config
     from whet.sandbox import sandbox_named
     from whet.tasks import read_tasks
 
     async def run() -> bool:
         good = True
-        async with aclosing(prove(read_tasks(path), sandbox_named(sandbox))) as checks:
+        config = read_config(find_config(Path.cwd()))
+        proofs = prove(read_tasks(path), sandbox_named(sandbox), config=config, judge_model=judge_model)
+        async with aclosing(proofs) as checks:
             async for found in checks:
                 typer.echo(_as_json(found) if as_json else _as_line(found))
                 good = good and found.verdict is not Verdict.BROKEN

@@ -10,9 +10,10 @@ from whet.agents import agent_named
 from whet.box import Sandbox
 from whet.errors import UserError
 from whet.exchange import Exchange
-from whet.gateway import Gateway, Model
+from whet.gateway import Gateway, Limits, Model
 from whet.redact import Redactor
 from whet.rollout import Rollout, Workshop, attempt
+from whet.runs.config import Config, judge_model_configs, model_secrets, open_models
 from whet.runs.plan import check_tasks
 from whet.runs.statistics import passed
 from whet.scoring import Score
@@ -45,13 +46,22 @@ class Check:
 
 
 async def check(
-    tasks: Sequence[Task], sandbox: Sandbox, env: Mapping[str, str] = os.environ
+    tasks: Sequence[Task],
+    sandbox: Sandbox,
+    env: Mapping[str, str] = os.environ,
+    config: Config | None = None,
+    judge_model: str | None = None,
 ) -> AsyncGenerator[Check, None]:
-    """Prove each task, in order."""
+    """Prove each task, in order. Judges ask the model that they name, or else this one."""
+    config = config or Config()
+    judge_model = judge_model or config.defaults.judge_model
+    judges = (judge for task in tasks if task.solution is not None for judge in task.judge)
+    configs = judge_model_configs(judges, judge_model, config)
+    redactor = Redactor([secret for name, model in configs.items() for secret in model_secrets(name, model, env)])
+    limits = Limits(**config.limits.model_dump())
     await sandbox.check()
-    redactor = Redactor([])
-    async with Gateway(redactor) as gateway:
-        workshop = Workshop(sandbox, gateway, redactor, env)
+    async with open_models(configs, env) as models, Gateway(redactor, limits) as gateway:
+        workshop = Workshop(sandbox, gateway, redactor, env, judge_models=models, judge_model=judge_model)
         for task in tasks:
             yield await _check(task, workshop)
 
