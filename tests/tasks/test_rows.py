@@ -425,3 +425,12 @@ def test_damaged_parquet_gives_tasks_or_a_user_error(at: int, value: int, cut: i
     data[at % len(data)] = value
     (tmp_path / "r.parquet").write_bytes(data[: len(data) - cut % len(data)] if cut % 3 == 0 else data)
     assert problem(tmp_path / "r.parquet").startswith((f"{tmp_path}/r.parquet: ", "none"))
+
+
+def test_the_digest_of_a_row_covers_the_function_that_judges_it(write: Write, tmp_path: Path) -> None:
+    path = write(GOOD | {"judge": {"kind": "python", "function": "marks:grade"}})
+    (tmp_path / "marks.py").write_text("def grade(work): return 1\n")
+    (before,) = read_tasks(path)
+    (tmp_path / "marks.py").write_text("def grade(work): return 0\n")
+    (after,) = read_tasks(path)
+    assert before.digest != after.digest

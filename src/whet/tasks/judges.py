@@ -220,6 +220,12 @@ class PythonFunction(JudgeSpec):
     seconds: float = Field(default=60, gt=0)
 
     @property
+    def source(self) -> Path | None:
+        """The file of the module, where it lies in the folder; None for one that is installed."""
+        place = self.folder.joinpath(*self.function.partition(":")[0].split("."))
+        return next((file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()), None)
+
+    @property
     def needs_box(self) -> bool:
         return self.workspace
 

@@ -3,7 +3,7 @@
 import codecs
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from whet.errors import UserError, did_you_mean
 from whet.explain import explain, key_path, shown, user_error
 from whet.ids import digest
-from whet.tasks.judges import judge_warnings, located
+from whet.tasks.judges import AnyJudge, PythonFunction, judge_warnings, located
 from whet.tasks.parquet import parquet_rows
 from whet.tasks.task import Task
 
@@ -81,7 +81,7 @@ def _task(row: _Row, file: Path) -> Task:
         raise UserError("\n".join(problems))
     judge = located(task.judge, file.parent)
     warnings = tuple(f"{row.where}: {warning}" for warning in judge_warnings(task.judge))
-    return task.model_copy(update={"digest": _digest(task), "judge": judge, "warnings": warnings})
+    return task.model_copy(update={"digest": _digest(task, judge), "judge": judge, "warnings": warnings})
 
 
 def _values(row: _Row) -> dict[str, Any]:
@@ -127,8 +127,9 @@ def _attachment(name: Any, folder: Path) -> Path | None:
     return path if inside and path.is_file() else None
 
 
-def _digest(task: Task) -> str:
-    """Digest of what the row says and of the files it attaches. Its name and its place do not count."""
+def _digest(task: Task, judges: Iterable[AnyJudge]) -> str:
+    """Digest of what the row says, of the files it attaches, and of the functions that judge it. Its name and its place
+    do not count."""
     # Without defaults, so that a field that whet gains one day does not make every task another one.
     values = json.dumps(task.model_dump(mode="json", exclude=_NOT_CONTENT, exclude_defaults=True), sort_keys=True)
     parts = [values.encode()]
@@ -136,4 +137,7 @@ def _digest(task: Task) -> str:
         parts += [b"file", name.encode(), content.encode() if isinstance(content, str) else content]
     for path in task.attachments:
         parts += [b"attachment", path.name.encode(), path.read_bytes()]
+    for judge in judges:
+        if isinstance(judge, PythonFunction) and judge.source is not None:
+            parts += [b"function", judge.source.read_bytes()]
     return digest(*parts)
