@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint agents models bench-gateway bench-rollout bench-store setup clean
+.PHONY: demo test lint agents models bench-gateway bench-rollout bench-store bench-traces setup clean
 
 demo: setup
 	@$(BIN)/whet tasks check examples/tasks
@@ -38,6 +38,9 @@ bench-rollout: setup
 
 bench-store: setup
 	$(BIN)/python tests/bench/store.py
+
+bench-traces: setup
+	$(BIN)/python tests/bench/traces.py
 
 setup: .venv/installed
 	@command -v bwrap >/dev/null || { \

@@ -79,7 +79,8 @@ def test_the_store_holds_the_same_pieces_whether_or_not_it_remembers(bodies: lis
         plain.forget()
         assert plain.put_body(body) == nodes[-1]
         assert rows(dbs[0]) == rows(dbs[1])
-    assert [remembering.get_body(node) for node in nodes] == bodies
+    stored = remembering.bodies(nodes)
+    assert [stored.body(node) for node in nodes] == bodies
     for db in dbs:
         db.close()
 
@@ -233,5 +234,6 @@ def test_what_is_undone_is_forgotten_by_the_store() -> None:
     blobs.forget()
     db.rollback()
     body = said(text(1), text(2), text(3))
-    assert blobs.get_body(blobs.put_body(body, 1)) == body
+    node = blobs.put_body(body, 1)
+    assert blobs.bodies([node]).body(node) == body
     db.close()

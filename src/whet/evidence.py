@@ -7,7 +7,7 @@ from whet.agents.tools import LoggedUse
 from whet.exchange import Exchange
 from whet.gateway.dialects.neutral import ToolCall
 from whet.scoring import Call
-from whet.trace.steps import reply_of
+from whet.trace.replies import reply_of
 
 
 def calls_asked(exchange: Exchange) -> list[Call]:

@@ -163,17 +163,21 @@ class Look(Generic[Facts]):
     pieces: int = 0
     """How many pieces of the trunk are known."""
 
+    @property
+    def behind(self) -> int:
+        """Where the new part begins in `fresh`; 0 when all is new."""
+        return self.trunk.opening + len(_PLACEHOLDER) if self.trunk else 0
+
     def layout(self) -> Layout:
         """Where the body is cut behind the known part. ValueError as for all layouts."""
         if self.trunk is None:
             return layout(self.body)
-        behind = self.trunk.opening + len(_PLACEHOLDER)
         found = _layout(self.fresh, self.trunk.opening)
         if found.opening != self.trunk.opening:
             raise ValueError("the messages are not where they were")
-        shift = self.known - behind
+        shift = self.known - self.behind
         return Layout(
-            tuple(edge + shift for edge in found.edges if edge > behind),
+            tuple(edge + shift for edge in found.edges if edge > self.behind),
             tuple(edge + shift for edge in found.lasting),
             found.opening,
         )

@@ -28,7 +28,7 @@ from whet.scoring.leaks import Canaries
 from whet.skill import Skill
 from whet.tasks import Limits as TaskLimits
 from whet.tasks import Task, resolve_env
-from whet.trace.steps import reply_of
+from whet.trace.replies import reply_of
 from whet.workspace import Change, changes
 
 GATEWAY_LIMITS = {"turns", "input_tokens", "output_tokens", "total_tokens", "cost", "idle_sec", "concurrency"}

@@ -33,9 +33,9 @@ def streamed(text: str) -> bytes:
     return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
 
 
-def conversation(turns: int) -> Iterator[Exchange]:
+def conversation(turns: int, seed: int = 0) -> Iterator[Exchange]:
     """The exchanges of an agent that sends its whole history with each request."""
-    rng = random.Random(turns)
+    rng = random.Random(seed)
     tools = [
         {"type": "function", "function": {"name": f"tool_{i}", "description": words(rng, 600)}} for i in range(TOOLS)
     ]
@@ -81,10 +81,10 @@ def measure(turns: int) -> tuple[int, int, float]:
 
 
 def main() -> None:
-    """Measure conversations of 100 to 800 turns and print a table."""
+    """Measure conversations of 125 to 1,000 turns and print a table."""
     table = Table("turns", "MB sent", "MB stored", "percent", "ratio to the row above", "CPU ms per exchange")
     before = 0
-    for turns in (100, 200, 400, 800):
+    for turns in (125, 250, 500, 1000):
         sent, stored, seconds = measure(turns)
         ratio = f"{stored / before:.2f}" if before else ""
         cells = (f"{sent / 1e6:.1f}", f"{stored / 1e6:.2f}", f"{stored / sent:.2%}", ratio)

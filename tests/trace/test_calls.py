@@ -8,7 +8,7 @@ from trace_world import MAIN, SYSTEM, answered, asked, calls, exchange, said, wi
 
 from whet.exchange import CallError, Exchange, Kind, Speaker
 from whet.gateway.dialects.neutral import Text, Thinking, Tool, ToolCall
-from whet.trace.calls import CallKind, Training, calls_of
+from whet.trace.calls import CallKind, Training, call_of
 from whet.trace.episode import Episode
 from whet.trace.rows import harvest
 from whet.trace.tokens import tokens_of
@@ -53,7 +53,8 @@ def test_a_call_whose_ids_are_not_all_there_has_none(broken: Exchange) -> None:
 
 
 def reason(call: Exchange, **training: Any) -> str | None:
-    (found,) = calls_of([call], Training(**training))
+    found = call_of(call, Training(**training))
+    assert found is not None
     return found.refused
 
 
@@ -102,7 +103,8 @@ def test_what_is_trained_can_be_chosen() -> None:
 def test_a_summary_is_trained_if_asked_for_and_only_when_it_was_used(next_prompt: str, why: str | None) -> None:
     summary = replace(GOOD, speaker=Speaker(Kind.UTILITY, "c", None, "", "compaction"))
     after = with_tokens(exchange(1, [asked(next_prompt)], said(Text("Yes."))), [9], [8], [-0.1])
-    first, _ = calls_of([summary, after], Training(compaction=True))
+    episode = Episode("r", "g", "t", "loop", "m", "", 0, 1, 1.0, [summary, after])
+    first, _ = harvest(episode, Training(compaction=True)).calls
     assert first.refused == why
 
 

@@ -10,7 +10,7 @@ from whet.runs.store import Store
 from whet.testing.tokens import Mark, decode
 from whet.trace.export import FORMATS
 from whet.trace.export.speech import text_of
-from whet.trace.steps import reply_of
+from whet.trace.replies import reply_of
 
 SETTINGS = """
 [models.exact]

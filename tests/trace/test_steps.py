@@ -1,111 +1,232 @@
-"""The steps of a rollout as people read them, from exchanges as the gateway records them."""
+"""The steps of a rollout: numbered, in reading order, compact without losing either end."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trace_world import PATHS, SYSTEM, answered, asked, calls, exchange, said
 
-from whet.exchange import CallError, Exchange
-from whet.testing import Reply, ToolCall, call, chat, say
-from whet.trace.steps import Step, steps
+from whet.exchange import CallError, Exchange, Kind, Speaker
+from whet.gateway.dialects.neutral import Image, Message, Text, Thinking, ToolCall, ToolResult
+from whet.trace.compact import compact
+from whet.trace.graph import build
+from whet.trace.steps import Step, StepKind, steps
+from whet.trace.summary import summary
 
-EVENT_STREAM = (("Content-Type", "text/event-stream; charset=utf-8"),)
+SUB = Speaker(Kind.SUB, "sub-1", "main", "a test", "explore")
+TITLE = Speaker(Kind.UTILITY, "main", None, "a test", "title")
+COMPACTION = Speaker(Kind.UTILITY, "compaction-1", "main", "a test", "compaction")
+ERRAND = "Count all the files, please."
+SPAWN = ToolCall("c1", "agent", json.dumps({"prompt": ERRAND, "kind": "explore"}))
+GO = [SYSTEM, asked("How many files?")]
+DELEGATED = [*GO, said(Text("Somebody shall count."), SPAWN)]
 
 
-def exchange(messages: Any, reply: Reply, *, streamed: bool = True, status: int | None = 200) -> Exchange:
-    """A call as the scripted model answers it."""
-    body = json.dumps({"model": "tiny", "messages": messages, "stream": streamed}).encode()
-    request = chat.read(body)
-    response = b"".join(chat.events(request, reply)) if streamed else chat.whole(request, reply)
-    headers = EVENT_STREAM if streamed else (("Content-Type", "application/json"),)
-    return recorded(body, response, headers, status)
+def shown(exchanges: Sequence[Exchange], budget: int | None = None) -> str:
+    return compact(steps(build(exchanges)), budget)
 
 
-def recorded(
-    request: bytes, response: bytes, headers: tuple[tuple[str, str], ...] = (), status: int | None = 200
-) -> Exchange:
-    return Exchange(
-        session="s",
-        index=0,
-        dialect="chat",
-        path="/v1/chat/completions",
-        request_headers=(),
-        request=request,
-        upstream="http://127.0.0.1:1/v1/chat/completions",
-        status=status,
-        response_headers=headers,
-        response=response,
-        attempts=1,
-        error=None,
-        started=0.0,
-        first_byte=0.0,
-        ended=0.0,
-        usage=None,
+@pytest.mark.parametrize("dialect", PATHS)
+def test_a_rollout_reads_alike_in_every_dialect(dialect: str) -> None:
+    rollout = [
+        exchange(
+            0,
+            GO,
+            said(
+                Text("Files"),
+            ),
+            dialect=dialect,
+            speaker=TITLE,
+        ),
+        exchange(1, GO, DELEGATED[-1], dialect=dialect),
+        exchange(2, [asked(ERRAND)], said(calls("ls | wc -l")), dialect=dialect, speaker=SUB),
+        exchange(
+            3,
+            [asked(ERRAND), said(calls("ls | wc -l")), answered("3\n")],
+            said(Text("3")),
+            dialect=dialect,
+            speaker=SUB,
+        ),
+        exchange(4, [*DELEGATED, answered("They are 3.")], said(Text("Three.")), dialect=dialect),
+    ]
+    assert shown(rollout).replace("tool agent", "tool").replace("tool bash", "tool") == (
+        "1 helper title: Files\n"
+        "2 system: You work.\n"
+        "3 user: How many files?\n"
+        "4 call 1: Somebody shall count.\n"
+        "    → agent prompt=Count all the files, please., kind=explore\n"
+        "5 sub-agent explore: 2 calls\n"
+        "  6 user: Count all the files, please.\n"
+        "  7 reply: → bash ls | wc -l\n"
+        "  8 tool: 3\n"
+        "  9 reply: 3\n"
+        "10 tool: They are 3.\n"
+        "11 call 2: Three."
+    )
+    assert str(summary(steps(build(rollout)))) == (
+        "11 steps; 2 calls; 1 sub-agent; tools agent 1, bash 1; 0 errors; answer text, 6 characters"
     )
 
 
-USER = {"role": "user", "content": "How many files?"}
-ASKED = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "bash", "arguments": '{"c": 1}'}}]}
-TOLD = {"role": "tool", "tool_call_id": "1", "content": "3\n"}
-
-
-@pytest.mark.parametrize("streamed", [True, False])
-def test_the_conversation_is_what_was_sent_last_and_the_reply_to_it(streamed: bool) -> None:
-    first = exchange([USER], call("bash", c=1), streamed=streamed)
-    second = exchange([USER, ASKED, TOLD], say("Three files."), streamed=streamed)
-    assert steps([first, second]) == [
-        Step("user", "How many files?"),
-        Step("assistant", "", (("bash", '{"c": 1}'),)),
-        Step("tool", "3\n"),
-        Step("assistant", "Three files."),
+def test_breaks_and_failures_are_marked_and_calls_keep_their_numbers() -> None:
+    first, again = exchange(0, GO, said(Text("One."))), exchange(1, GO, said(Text("Two.")))
+    compaction = exchange(3, [*GO, said(Text("Two.")), asked("Sum up.")], said(Text("Two files.")), speaker=COMPACTION)
+    after = exchange(4, [asked("So far: Two files.")], said(Text("Done.")))
+    failed = replace(exchange(2, GO, said(Text("-"))), status=500, error=CallError.STATUS)
+    assert shown([first, again, failed, compaction, after]).splitlines()[2:] == [
+        "3 call 1: One.",
+        "4 break: the agent asked the same again; the reply before counts for nothing",
+        "5 call 2: Two.",
+        "6 helper compaction: Two files.",
+        "7 failed: a call was not answered: status",
+        "8 break: compaction: a summary takes the place of the conversation",
+        "9 user: So far: Two files.",
+        "10 call 3: Done.",
     ]
 
 
-@pytest.mark.parametrize("streamed", [True, False])
-def test_a_reply_that_calls_tools_shows_them_with_their_arguments_as_sent(streamed: bool) -> None:
-    tools = ToolCall(name="bash", arguments={"command": "ls"}), ToolCall(name="edit", arguments="{torn")
-    step = steps([exchange([USER], Reply(text="Let me look.", tools=tools), streamed=streamed)])[-1]
-    assert step == Step("assistant", "Let me look.", (("bash", '{"command":"ls"}'), ("edit", "{torn")))
-
-
-def test_the_longest_conversation_is_shown_when_there_are_several() -> None:
-    side = exchange([{"role": "user", "content": "Title?"}], say("Files"))
-    main = exchange([USER, ASKED, TOLD], say("Three."))
-    assert [step.text for step in steps([main, side])] == ["How many files?", "", "3\n", "Three."]
-
-
-def test_content_in_parts_is_shown_part_by_part() -> None:
-    parts = [
-        {"type": "text", "text": "Look:"},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
-    ]
-    assert steps([exchange([{"role": "user", "content": parts}], say("A cat."))])[0].text == "Look:\n[image/png]"
-
-
-def test_calls_without_an_answer_are_passed_over() -> None:
-    answered = exchange([USER], say("Three."))
-    failed = exchange([USER, ASKED, TOLD], say("-"), status=500)
-    silent = exchange([USER, ASKED, TOLD], say("-"), status=None)
-    assert [step.text for step in steps([answered, failed, silent])] == ["How many files?", "Three."]
-    assert steps([failed]) == steps([]) == []
+def test_a_reply_that_cannot_be_read_still_has_its_call() -> None:
+    torn = replace(exchange(0, GO, said(Text("-"))), response=b"<html>", error=CallError.MALFORMED)
+    assert shown([torn]).endswith("\n3 call 1: the reply cannot be read")
 
 
 def test_of_a_reply_that_was_cut_what_came_is_shown() -> None:
-    whole = exchange([USER], say("One two three four five six seven eight nine."))
-    cut = replace(whole, response=whole.response[: len(whole.response) // 2], error=CallError.CUT)
-    last = steps([cut])[-1]
-    assert last.role == "assistant"
-    assert last.text.startswith("One two three")
-    assert len(last.text) < len("One two three four five six seven eight nine.")
+    events = [
+        {"id": "r", "model": "m", "choices": [{"index": 0, "delta": {"content": word}}]} for word in ("One ", "two")
+    ]
+    stream = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: {to"
+    cut = replace(
+        exchange(0, GO, said()),
+        response=stream,
+        response_headers=(("Content-Type", "text/event-stream"),),
+        error=CallError.CUT,
+    )
+    assert shown([cut]).endswith("call 1: One two")
 
 
-@pytest.mark.parametrize("response", [b"", b"<html>", b'{"choices": []}', b'{"error": {}}', b"data: {torn\n\n"])
-def test_a_reply_that_cannot_be_read_leaves_the_question(response: bytes) -> None:
-    unread = replace(exchange([USER], say("-")), response=response, error=CallError.MALFORMED)
-    assert steps([unread]) == [Step("user", "How many files?")]
+def test_thoughts_images_and_odd_arguments_are_shown() -> None:
+    reply = said(Thinking("hm"), Text("Look."), ToolCall("1", "edit", "{torn"), ToolCall("2", "stop", "{}"))
+    picture = Message("user", (Text("See:"), Image("image/png", "aGk=")))
+    assert shown([exchange(0, [picture], reply, dialect="messages")]).splitlines() == [
+        "1 user: See:",
+        "    [image/png]",
+        "2 call 1: (thinks) hm",
+        "    Look.",
+        "    → edit {torn",
+        "    → stop",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("result", "failed"),
+    [
+        (ToolResult("c1", (Text("no such file"),), is_error=True), True),
+        (ToolResult("c1", (Text("Exit code 1\nno such file"),)), True),
+        (ToolResult("c1", (Text("Process exited with code 2"),)), True),
+        (ToolResult("c1", (Text("<returncode>1</returncode>"),)), True),
+        (ToolResult("c1", (Text("Exit Code: 127"),)), True),
+        (ToolResult("c1", (Text("[exit code 1]"),)), True),
+        (ToolResult("c1", (Text("exit code 0, all 12 tests pass"),)), False),
+    ],
+)
+def test_a_tool_that_says_that_it_failed_is_an_error(result: ToolResult, failed: bool) -> None:
+    sent = [*GO, said(calls("ls")), Message("user", (result,))]
+    told = steps(
+        build(
+            [
+                exchange(0, GO, said(calls("ls")), dialect="messages"),
+                exchange(1, sent, said(Text("So.")), dialect="messages"),
+            ]
+        )
+    )
+    assert [step.error for step in told if step.kind is StepKind.RESULT] == [failed]
+    assert summary(told).errors == int(failed)
+
+
+@pytest.mark.parametrize(
+    ("reply", "form"),
+    [
+        (said(Text('{"sum": 5}')), "JSON"),
+        (said(Text("<answer>5</answer>")), "in <answer>"),
+        (said(Text("```\nls\n```")), "a code block"),
+        (said(Text("")), "empty"),
+        (said(calls("ls")), "none: the last reply calls bash"),
+        (said(Text("5")), "text, 1 character"),
+    ],
+)
+def test_the_form_of_the_answer_is_named(reply: Message, form: str) -> None:
+    assert summary(steps(build([exchange(0, GO, reply)]))).answer == form
+
+
+def test_files_are_those_that_tools_were_called_with_and_those_that_changed() -> None:
+    patch = "*** Begin Patch\n*** Update File: src/b.py\n*** End Patch"
+    reply = said(
+        ToolCall("1", "Read", '{"file_path": "a.py", "limit": 3}'),
+        ToolCall("2", "apply_patch", json.dumps({"input": patch})),
+        ToolCall("3", "edit", '{"filePath": "c.py"}'),
+    )
+    assert summary(steps(build([exchange(0, GO, reply)])), ["d.py"]).files == ("d.py", "a.py", "src/b.py", "c.py")
+    assert summary([]).answer == "none"
+
+
+def long_rollout(turns: int) -> list[Step]:
+    results = (
+        Step(StepKind.RESULT, f"begin {n} " + "x" * 3000 + f" end {n}", number=2 * n) for n in range(1, turns + 1)
+    )
+    replies = (Step(StepKind.REPLY, f"reply {n}", call=n, number=2 * n - 1) for n in range(1, turns + 1))
+    return sorted([*results, *replies], key=lambda step: step.number)
+
+
+def test_long_texts_keep_both_ends() -> None:
+    text = compact(long_rollout(3), budget=1000)
+    assert len(text) <= 1000
+    for n in (1, 2, 3):
+        assert f"{2 * n} result: begin {n} xx" in text.replace("tool:", "result:")
+        assert f"xx end {n}" in text
+    assert "characters left out ...]" in text
+
+
+def test_many_steps_keep_both_ends_and_say_how_many_are_left_out() -> None:
+    text = compact(long_rollout(200), budget=2000)
+    assert len(text) <= 2000
+    assert text.startswith("1 call 1: reply 1\n")
+    assert "end 200" in text
+    kept = [line for line in text.splitlines() if line.startswith(tuple("123456789"))]
+    (left_out,) = [line for line in text.splitlines() if "steps left out" in line]
+    assert left_out == f"[... {400 - len(kept)} steps left out ...]"
+    numbers = [int(line.split()[0]) for line in kept]
+    middle = next(place for place, number in enumerate(numbers, 1) if number != place)
+    assert numbers == [*range(1, middle), *range(400 - len(numbers) + middle, 401)]
+
+
+def test_what_a_terminal_would_obey_is_not_shown() -> None:
+    assert compact([Step(StepKind.RESULT, "a\x1b[2Jb\rc\td", number=1)]) == "1 tool: a[2Jbc\td"
+
+
+texts = st.text(max_size=400) | st.integers(1, 60).map(lambda n: "line of text\n" * n)
+some_steps = st.lists(
+    st.builds(
+        Step,
+        st.sampled_from(StepKind),
+        texts,
+        st.lists(st.tuples(st.sampled_from(["bash", "edit"]), texts), max_size=2).map(tuple),
+        depth=st.integers(0, 2),
+    ),
+    max_size=30,
+).map(lambda found: [replace(step, number=number) for number, step in enumerate(found, 1)])
+
+
+@given(some_steps, st.integers(600, 4000))
+def test_the_budget_holds_and_the_first_and_the_last_step_stay(found: list[Step], budget: int) -> None:
+    text = compact(found, budget)
+    heads = [line.strip() for line in text.split("\n")]
+    assert len(text) <= max(budget, 1200)
+    for step in (found[0], found[-1]) if found else ():
+        assert any(head.startswith(f"{step.number} ") for head in heads)
 
 
 json_values = st.recursive(
@@ -119,12 +240,15 @@ messages = st.fixed_dictionaries(
 
 
 @given(st.lists(messages | json_values, max_size=4) | json_values, st.binary(max_size=40) | json_values)
-def test_whatever_an_agent_sends_and_a_model_answers_can_be_shown(sent: Any, answered: Any) -> None:
-    response = answered if isinstance(answered, bytes) else json.dumps(answered).encode()
-    shown = steps([recorded(json.dumps({"messages": sent}).encode(), response)])
-    assert all(isinstance(step.text, str) for step in shown)
+def test_whatever_an_agent_sends_and_a_model_answers_can_be_shown(sent: Any, replied: Any) -> None:
+    response = replied if isinstance(replied, bytes) else json.dumps(replied).encode()
+    request = json.dumps({"messages": sent}).encode()
+    found = steps(build([replace(exchange(0, GO, said()), request=request, response=response)]))
+    assert found
+    assert compact(found, 500)
+    assert str(summary(found))
 
 
 @given(st.binary(max_size=60))
 def test_a_request_of_any_bytes_can_be_shown(request: bytes) -> None:
-    assert steps([recorded(request, b'{"choices": [{"message": {"content": "4"}}]}')])[-1].text == "4"
+    assert shown([replace(exchange(0, GO, said(Text("4"))), request=request)])

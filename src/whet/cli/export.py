@@ -66,7 +66,7 @@ def _episodes(
     shown = track(found, "exporting", console=console, transient=True, disable=not console.is_terminal)
     for episode, attempt in shown:
         if all(one.holds(episode) for one in filters):
-            yield replace(episode, exchanges=store.exchanges(attempt))
+            yield replace(episode, exchanges=store.each_exchange(attempt))
         else:
             manifest.rollouts += 1
             manifest.left_out["by --filter"] += 1

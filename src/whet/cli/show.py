@@ -13,19 +13,30 @@ if TYPE_CHECKING:
     from whet.rollout import Result, Spending
     from whet.runs.schema import AttemptRow, RolloutRow
     from whet.runs.store import Store
+    from whet.trace.steps import Step
+    from whet.trace.summary import Summary
 
 TRANSCRIPT = "transcript "
 """How the names of logs begin that an agent's own record consists of."""
 NOT_SHOWN = (TRANSCRIPT, "judge call ", "result ")
 """How the names of logs begin that are only written to files."""
-STEP_LIMIT = 1200
-"""Characters of one step that are shown."""
+SECTION_LIMIT = 1200
+"""Characters of one log or judgement that are shown."""
+STEPS_LIMIT = 8000
+"""Characters of all steps together."""
 
 
 def show(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     rollout: Annotated[str | None, typer.Argument(help="Rollout, by the beginning of its id.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Show long steps and logs whole.")] = False,
+    to: Annotated[int | None, typer.Option(metavar="STEP", help="Show the steps up to this one, and no more.")] = None,
+    budget: Annotated[
+        int, typer.Option(metavar="CHARACTERS", help="About how long the steps may be together.", min=1)
+    ] = STEPS_LIMIT,
+    summaries: Annotated[
+        bool, typer.Option("--summaries", help="Of a run, a line about each rollout's steps.")
+    ] = False,
     save: Annotated[
         Path | None, typer.Option(help="New folder to write the rollout's logs and transcripts to.")
     ] = None,
@@ -35,18 +46,23 @@ def show(
     from whet.errors import UserError
     from whet.runs.store import Store
 
-    if save is not None and rollout is None:
-        raise UserError("--save needs a rollout: whet show RUN ROLLOUT --save FOLDER")
+    if rollout is None and (save is not None or to is not None):
+        needs = "--save FOLDER" if save is not None else f"--to {to}"
+        raise UserError(f"{needs.split()[0]} needs a rollout: whet show RUN ROLLOUT {needs}")
     console = terminal()
     with Store.open_read(run) as store:
         if rollout is None:
             _show_run(console, store)
+            if summaries:
+                _show_summaries(console, store)
             return
         row = _find(store, run, rollout)
-        if save is None:
-            _show_rollout(console, store, row, None if full else STEP_LIMIT)
-        else:
+        if save is not None:
             _save_logs(store, row, save)
+        elif to is not None:
+            _show_prefix(console, store, row, to, None if full else budget)
+        else:
+            _show_rollout(console, store, row, None if full else SECTION_LIMIT, None if full else budget)
 
 
 def _show_run(console: "Console", store: "Store") -> None:
@@ -88,6 +104,24 @@ def _show_run(console: "Console", store: "Store") -> None:
         console.print(f"\nstopped by limit {limit}", soft_wrap=True)
 
 
+def _show_summaries(console: "Console", store: "Store") -> None:
+    from rich.text import Text
+
+    console.print()
+    for row, attempts in store.attempts_by_rollout():
+        if attempts:
+            console.print(Text.assemble((row.id, "bold"), f"  {_summary(store, attempts[-1])}"), soft_wrap=True)
+
+
+def _summary(store: "Store", attempt: "AttemptRow") -> "Summary":
+    from whet.rollout import Result
+    from whet.trace.summary import summary
+
+    result = Result.model_validate_json(attempt.result) if attempt.result else None
+    changed = [change.path for change in result.changes] if result else []
+    return summary(_steps(store, attempt.id), changed)
+
+
 def _score(last: "AttemptRow | None") -> "Text":
     from rich.text import Text
 
@@ -122,11 +156,13 @@ def _find(store: "Store", run: Path, beginning: str) -> "RolloutRow":
     return matches[0]
 
 
-def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: int | None) -> None:
+def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: int | None, budget: int | None) -> None:
     from rich.text import Text
 
     from whet.rollout import Result
     from whet.runs.summary import skill_names
+    from whet.trace.compact import compact
+    from whet.trace.summary import summary
 
     arm = f"agent {row.agent}  model {row.model}  skill {skill_names(store)[row.skill]}"
     console.print(Text.assemble((row.id, "bold"), f"  task {row.task}  {arm}  sample {row.sample}"), soft_wrap=True)
@@ -140,7 +176,11 @@ def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: 
         console.print(Text.assemble(f"attempt {attempt.number}: ", _score(attempt), f"  {_why(result)}"))
         if result is not None:
             _show_facts(console, result)
-        _show_steps(console, store, attempt.id, limit)
+        found = _steps(store, attempt.id)
+        if found:
+            changed = [change.path for change in result.changes] if result else []
+            _section(console, "steps", str(summary(found, changed)), None)
+            _print_steps(console, compact(found, budget))
         if result is not None:
             _show_judgements(console, result, limit)
         logs = store.logs(attempt.id)
@@ -176,7 +216,7 @@ def _show_facts(console: "Console", result: "Result") -> None:
         _section(console, "error", report.error or "", None)
     uses = [f"{use.name} {shlex.join(use.argv)}  (exit code {use.exit_code})" for use in result.tool_uses]
     _section(console, "calls of the task's tools", "\n".join(uses), None)
-    _section(console, "changes", "\n".join(f"{change.kind} {change.path}" for change in result.changes), STEP_LIMIT)
+    _section(console, "changes", "\n".join(f"{change.kind} {change.path}" for change in result.changes), SECTION_LIMIT)
 
 
 def _known(truth: bool | None) -> str:
@@ -198,16 +238,31 @@ def _save_logs(store: "Store", row: "RolloutRow", folder: Path) -> None:
         path.write_bytes(data)
 
 
-def _show_steps(console: "Console", store: "Store", attempt: int, limit: int | None) -> None:
-    from whet.trace.steps import steps, tools_called
+def _show_prefix(console: "Console", store: "Store", row: "RolloutRow", to: int, budget: int | None) -> None:
+    from whet.errors import UserError
+    from whet.trace.compact import compact
 
-    exchanges = store.exchanges(attempt)
-    called = tools_called(exchanges)
-    if called:
-        console.print("tools asked for: " + ", ".join(f"{name} {times}" for name, times in called.most_common()))
-    for number, step in enumerate(steps(exchanges), 1):
-        calls = "\n".join(f"→ {name} {arguments}" for name, arguments in step.calls)
-        _section(console, f"{number} {step.role}", "\n".join(filter(None, (step.text, calls))), limit)
+    attempts = store.attempts_of(row.id)
+    found = _steps(store, attempts[-1].id) if attempts else []
+    if not 1 <= to <= len(found):
+        raise UserError(f"--to {to}: rollout '{row.id}' has {len(found)} steps; expected one of them")
+    _print_steps(console, compact(found[:to], budget))
+
+
+def _steps(store: "Store", attempt: int) -> "list[Step]":
+    from whet.trace.graph import build
+    from whet.trace.steps import steps
+
+    return steps(build(store.each_exchange(attempt)))
+
+
+def _print_steps(console: "Console", text: str) -> None:
+    from rich.text import Text
+
+    shown = Text(text)
+    shown.highlight_regex(r"(?m)^ *\d+ (?:call \d+|[a-z-]+[^:\n]{0,60}):", "bold")
+    shown.highlight_regex(r"\[\.\.\. [\d,]+ \w+ left out \.\.\.\]", "dim")
+    console.print(shown, soft_wrap=True)
 
 
 def _show_judgements(console: "Console", result: "Result", limit: int | None) -> None:

@@ -4,13 +4,13 @@ so a conversation that re-sends its history with each of n requests takes space 
 import hashlib
 import json
 import sqlite3
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
 import zstandard
 
-from whet.growing import Growing, layout
+from whet.growing import Growing
 
 REMEMBERED = 64 << 20
 """Bytes of requests that are kept in memory, so that what follows on them is cut and hashed without them."""
@@ -22,20 +22,6 @@ _PIECES = f"SELECT prefix, id FROM piece WHERE prefix IN ({', '.join('?' * AT_ON
 
 UNCOMPRESSED = 256
 """Fewer bytes than this are not worth compressing."""
-
-
-def cut(body: bytes) -> list[bytes]:
-    """Split a request body where the next request of the conversation is likely to differ. The parts always join to
-    the body; what is not a plain JSON object is one part.
-
-    >>> cut(b'{"n": 1}')
-    [b'{"n": 1}']
-    """
-    try:
-        edges = layout(body).edges
-    except ValueError:
-        return [body]
-    return [body[start:end] for start, end in pairwise([0, *edges, len(body)]) if start < end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +113,7 @@ class Blobs:
             stored.append(_Stored(node, one))
         return stored
 
-    def get_body(self, node: int) -> bytes:
-        """The body whose last piece has this id, byte for byte."""
-        return self.get_bodies([node])[node]
-
-    def get_bodies(self, nodes: Collection[int]) -> dict[int, bytes]:
+    def bodies(self, nodes: Collection[int]) -> "Bodies":
         """The bodies of many last pieces; what they share is read and decompressed once."""
         rows = self._db.execute(
             """WITH RECURSIVE node (id, parent, blob) AS (
@@ -141,8 +123,7 @@ class Blobs:
             (json.dumps(list(nodes)),),
         )
         pieces = {node: (parent, blob) for node, parent, blob in rows}
-        data = self.get_blobs({blob for _, blob in pieces.values()})
-        return {node: b"".join(data[blob] for blob in _path(pieces, node)) for node in nodes}
+        return Bodies(pieces, self.get_blobs({blob for _, blob in pieces.values()}))
 
     def _last_known(self, prefixes: list[bytes]) -> tuple[int, list[int]]:
         """How many beginnings there are up to the longest one that is there already; its id, after some before it."""
@@ -168,14 +149,35 @@ class Blobs:
         return row
 
 
-def _path(pieces: dict[int, tuple[int | None, int]], node: int | None) -> list[int]:
-    """The blobs from the beginning of a body to the piece `node`."""
-    blobs = []
-    while node is not None:
-        node, blob = pieces[node]
-        blobs.append(blob)
-    blobs.reverse()
-    return blobs
+class Bodies:
+    """Puts bodies together, one at a time. What one shares with the body before it is taken from that."""
+
+    def __init__(self, pieces: Mapping[int, tuple[int | None, int]], data: Mapping[int, bytes]) -> None:
+        """Not for callers: `pieces` are the parents and blobs of pieces, and `data` is what the blobs hold."""
+        self._pieces = pieces
+        self._data = data
+        self._last = b""
+        self._ends: dict[int, int] = {}
+        """The pieces of the last body, in order, with their ends."""
+
+    def body(self, node: int) -> bytes:
+        """The body whose last piece has this id, byte for byte."""
+        new: list[int] = []
+        at: int | None = node
+        while at is not None and at not in self._ends:
+            new.append(at)
+            at = self._pieces[at][0]
+        end = 0 if at is None else self._ends[at]
+        while self._ends and next(reversed(self._ends.values())) > end:
+            self._ends.popitem()
+        parts: list[bytes | memoryview] = [memoryview(self._last)[:end]]  # which spares a copy of all that is shared
+        for piece in reversed(new):
+            data = self._data[self._pieces[piece][1]]
+            end += len(data)
+            self._ends[piece] = end
+            parts.append(data)
+        self._last = b"".join(parts)
+        return self._last
 
 
 def _hash(data: bytes = b"") -> "hashlib.blake2b":

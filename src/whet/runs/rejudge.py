@@ -219,7 +219,8 @@ def _nothing_to_judge(result: Result) -> str:
 def _work(task: Task, result: Result, store: Store, attempt: int, env: Mapping[str, str]) -> Work:
     assert result.report is not None
     asks_for_calls = any(judge.needs_calls for judge in task.judge)
-    asked = [call for exchange in store.exchanges(attempt) for call in calls_asked(exchange)] if asks_for_calls else []
+    exchanges = store.each_exchange(attempt) if asks_for_calls else ()
+    asked = [call for exchange in exchanges for call in calls_asked(exchange)]
     return Work(
         task,
         None,

@@ -21,7 +21,7 @@ import msgspec
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange, Headers, Kind, Speaker, Usage
 from whet.runs import schema
-from whet.runs.blobs import Blobs
+from whet.runs.blobs import Blobs, Bodies
 from whet.runs.schema import AttemptRow, ResultRow, RolloutRow, SkillRow, TaskRow
 from whet.scoring.score import Cause
 
@@ -274,15 +274,26 @@ class Store:
 
     def exchanges(self, attempt: int) -> list[Exchange]:
         """All model calls of an attempt, in order of arrival, as they were given. The session is the attempt's id."""
-        rows = self._db.execute("SELECT * FROM exchange WHERE attempt = ? ORDER BY idx", (attempt,)).fetchall()
-        bodies = self._blobs.get_bodies({row[key] for row in rows for key in _BODIES if isinstance(row[key], int)})
+        return list(self.each_exchange(attempt))
 
-        def read(value: int | bytes | None) -> bytes | None:
+    def each_exchange(self, attempt: int) -> Iterator[Exchange]:
+        """The same one after the other: a long conversation is then in memory once, not once for each of its calls."""
+        bodies = {key: self._bodies(attempt, key) for key in _BODIES}
+
+        def read(key: str, value: int | bytes | None) -> bytes | None:
             if isinstance(value, int):
-                return bodies[value]
+                return bodies[key].body(value)
             return None if value is None else self._blobs.unpacked(value)
 
-        return [_exchange(row, {key: read(row[key]) for key in (*_BODIES, *_PACKED)}) for row in rows]
+        for row in self._db.execute("SELECT * FROM exchange WHERE attempt = ? ORDER BY idx", (attempt,)):
+            yield _exchange(row, {key: read(key, row[key]) for key in (*_BODIES, *_PACKED)})
+
+    def _bodies(self, attempt: int, key: str) -> Bodies:
+        nodes = self._db.execute(
+            f"SELECT {key} FROM exchange WHERE attempt = ? AND typeof({key}) = 'integer'",  # noqa: S608 - our own names
+            (attempt,),
+        )
+        return self._blobs.bodies([node for (node,) in nodes])
 
     def usage(self, attempt: int) -> tuple[int, Usage]:
         """How many model calls an attempt made, and the tokens that they say they used."""

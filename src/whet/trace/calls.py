@@ -1,19 +1,17 @@
 """Model calls as training sees them: their tokens, the part they play, and why they are not trained if they are not."""
 
-import json
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal
 
 import msgspec
 
-from whet.exchange import Exchange, Kind
-from whet.gateway.dialects.neutral import Text
-from whet.gateway.threads import COMPACTION
-from whet.trace.graph import thread_of, working_threads
-from whet.trace.steps import reply_of
+from whet.exchange import Exchange, Kind, Speaker
+from whet.gateway.dialects.neutral import Message, Text
+from whet.gateway.threads import COMPACTION, MAIN
+from whet.trace.graph import Graph
 from whet.trace.tokens import tokens_of
 
 REJECTED = "the summary was not used"
@@ -79,32 +77,38 @@ class Call:
         return self.started, self.id
 
 
-def calls_of(exchanges: Iterable[Exchange], training: Training) -> list[Call]:
-    """The calls whose ids are known, in order of arrival."""
-    ordered = sorted(exchanges, key=lambda one: one.index)
-    working = working_threads(ordered)
-    found = [(one, call) for one in ordered if (call := _call(one, thread_of(one, working), training)) is not None]
-    return [
-        replace(call, refused=REJECTED)
-        if call.kind is CallKind.COMPACT and call.refused is None and not _is_used(exchange, ordered)
-        else call
-        for exchange, call in found
-    ]
+def calls_of(read: Iterable[Call], graph: Graph) -> list[Call]:
+    """The calls that were read, in their places among the conversations."""
+    turns = {turn.exchange: turn for turn in graph.turns}
+    found = []
+    for call in read:
+        turn = turns.get(call.id)
+        placed = replace(call, thread=turn.thread) if turn else call
+        if call.kind is CallKind.COMPACT and call.refused is None and not (turn and _is_used(turn.reply, graph)):
+            placed = replace(placed, refused=REJECTED)
+        found.append(placed)
+    return found
 
 
-def _is_used(summary: Exchange, ordered: Sequence[Exchange]) -> bool:
-    """Whether a later request has a line of the summary in it."""
-    reply = reply_of(summary)
-    words = [part.text for part in reply.parts if isinstance(part, Text)] if reply else []
-    lines = filter(None, (line.strip() for text in words for line in text.splitlines()))
-    written = [json.dumps(line, ensure_ascii=plain)[1:-1].encode() for line in lines for plain in (True, False)]
-    later = (exchange.request for exchange in ordered if exchange.index > summary.index)
-    return any(line in request for request in later for line in written)
+def _is_used(summary: int | None, graph: Graph) -> bool:
+    """Whether a later request goes on from a summary, or has a line of it in a message."""
+    if summary is None:
+        return False
+    node = graph.nodes[summary]
+    lines = [line.strip() for line in _words(node.message).splitlines() if line.strip()]
+    later = graph.nodes[summary + 1 :]
+    return any(
+        one.parent == summary or (one.source.place == "request" and any(line in _words(one.message) for line in lines))
+        for one in later
+    )
 
 
-def kind_of(exchange: Exchange) -> CallKind:
+def _words(message: Message) -> str:
+    return "\n".join(part.text for part in message.parts if isinstance(part, Text))
+
+
+def kind_of(speaker: Speaker | None) -> CallKind:
     """The part that a call plays."""
-    speaker = exchange.speaker
     if speaker is None:
         return CallKind.UNKNOWN
     match speaker.kind:
@@ -115,11 +119,12 @@ def kind_of(exchange: Exchange) -> CallKind:
     return CallKind.COMPACT if speaker.name == COMPACTION else CallKind.UTILITY
 
 
-def _call(exchange: Exchange, thread: str, training: Training) -> Call | None:
+def call_of(exchange: Exchange, training: Training) -> Call | None:
+    """A call whose ids are known, its thread as its speaker calls it; None when they are not."""
     tokens = tokens_of(exchange)
     if tokens is None:
         return None
-    kind = kind_of(exchange)
+    kind = kind_of(exchange.speaker)
     policy = _policy(exchange.request if exchange.sent is None else exchange.sent)
     reasons = [] if kind in training.kinds else [f"calls of kind {kind} are not trained"]
     if exchange.error is not None:
@@ -134,7 +139,7 @@ def _call(exchange: Exchange, thread: str, training: Training) -> Call | None:
         reasons += _constraints(policy)
     return Call(
         exchange.index,
-        thread,
+        exchange.speaker.thread if exchange.speaker else MAIN,
         kind,
         exchange.started,
         tokens.prompt,

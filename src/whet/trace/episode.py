@@ -1,9 +1,45 @@
 """Episode: one rollout that is done, as exporters see it: its exchanges, its reward, and its place among others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from whet.exchange import Exchange
+from whet.exchange import CallError, Exchange, Speaker, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An exchange without its bodies."""
+
+    index: int
+    dialect: str
+    speaker: Speaker | None
+    status: int | None
+    error: CallError | None
+    started: float
+    first_byte: float | None
+    ended: float
+    usage: Usage | None
+    tokens: str | None
+    request_bytes: int
+    response_bytes: int
+
+
+def record_of(exchange: Exchange) -> Record:
+    """What is kept of an exchange when its bodies have been read."""
+    return Record(
+        exchange.index,
+        exchange.dialect,
+        exchange.speaker,
+        exchange.status,
+        exchange.error,
+        exchange.started,
+        exchange.first_byte,
+        exchange.ended,
+        exchange.usage,
+        exchange.tokens,
+        len(exchange.request),
+        len(exchange.response),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +58,8 @@ class Episode:
     attempt: int
     reward: float | None
     """None when it was not scored. It is never 0 instead."""
-    exchanges: Sequence[Exchange]
+    exchanges: Iterable[Exchange]
+    """In order of their numbers. Whoever derives something goes through them once."""
     rewards: Mapping[str, float | None] = field(default_factory=dict)
     """By judge."""
     advantage: float | None = None

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from whet.exchange import Exchange, Kind
+from whet.exchange import Exchange, Kind, Speaker
 from whet.gateway.dialects.neutral import Message, Text, ToolCall
 from whet.gateway.threads import COMPACTION, MAIN
-from whet.trace.messages import Messages, Node, Rewrite, Setting, path
+from whet.trace.messages import Asked, Messages, Node, Rewrite, Setting, path
 
 _PROMPT = 12
 """A shorter argument of a tool call is not taken for a sub-agent's prompt."""
@@ -83,7 +83,8 @@ class Graph:
     """In order of their first call."""
     unread: tuple[tuple[int, str], ...]
     """Exchanges whose request cannot be read, and why."""
-    unanswered: tuple[int, ...]
+    unanswered: tuple[tuple[int, str], ...]
+    """Exchanges without an answer, and why."""
 
     def path(self, node: int | None, known: Collection[int] = ()) -> list[Node]:
         """The messages from the first one to this one; only those behind the last that is known."""
@@ -107,48 +108,56 @@ class Graph:
 
 
 def build(exchanges: Iterable[Exchange]) -> Graph:
-    """The conversations that these exchanges are. Their order does not matter: they are numbered."""
-    ordered = sorted(exchanges, key=lambda one: one.index)
-    builder = _Builder(working_threads(ordered))
-    for exchange in ordered:
-        builder.add(exchange)
-    return builder.graph()
+    """The conversations that these exchanges are, given in the order of their numbers. Each is looked at once."""
+    reader = GraphReader()
+    for exchange in exchanges:
+        reader.add(exchange)
+    return reader.graph()
 
 
-def working_threads(exchanges: Iterable[Exchange]) -> frozenset[str]:
+def working_threads(speakers: Iterable[Speaker | None]) -> frozenset[str]:
     """The threads that do the work. Helper calls may be called like the one that they help."""
-    speakers = (exchange.speaker for exchange in exchanges)
     return frozenset(one.thread for one in speakers if one is not None and one.kind is not Kind.UTILITY)
 
 
-def thread_of(exchange: Exchange, working: frozenset[str]) -> str:
+def thread_of(index: int, speaker: Speaker | None, working: frozenset[str]) -> str:
     """The thread that a call belongs to; a helper call has its own."""
-    speaker = exchange.speaker
     if speaker is None:
         return MAIN
     if speaker.kind is Kind.UTILITY and speaker.thread in working:
-        return f"{speaker.thread}/{speaker.label}-{exchange.index}"
+        return f"{speaker.thread}/{speaker.label}-{index}"
     return speaker.thread
 
 
-class _Builder:
-    """Takes exchanges in order of arrival."""
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """An answered call, read."""
 
-    def __init__(self, working: frozenset[str]) -> None:
-        self._working = working
+    index: int
+    speaker: Speaker | None
+    asked: Asked
+    answer: int | None
+
+
+class GraphReader:
+    """Takes exchanges in order of arrival, and keeps nothing of them but their messages."""
+
+    def __init__(self) -> None:
         self._messages = Messages()
-        self._turns: list[Turn] = []
-        self._threads: dict[str, list[int]] = {}
-        self._begun: dict[str, Thread] = {}
-        """Every thread as it was when it began."""
-        self._compacted: set[str] = set()
-        """Threads of which a summary was asked since they last spoke."""
+        self._heard: list[_Heard] = []
+        self._speakers: list[Speaker | None] = []
         self._unread: list[tuple[int, str]] = []
-        self._unanswered: list[int] = []
+        self._unanswered: list[tuple[int, str]] = []
+        self._last = -1
 
     def add(self, exchange: Exchange) -> None:
+        """Read one exchange. ValueError when one with a higher number was read before."""
+        if exchange.index <= self._last:
+            raise ValueError(f"exchange {exchange.index} comes after exchange {self._last}")
+        self._last = exchange.index
+        self._speakers.append(exchange.speaker)
         if exchange.status != 200:
-            self._unanswered.append(exchange.index)
+            self._unanswered.append((exchange.index, str(exchange.error or exchange.status)))
             return
         try:
             asked = self._messages.request(exchange)
@@ -156,46 +165,72 @@ class _Builder:
             self._unread.append((exchange.index, str(error)))
             return
         answer = self._messages.reply(exchange, asked.prompt)
-        key = thread_of(exchange, self._working)
-        turns = self._threads.setdefault(key, [])
-        if not turns:
-            self._begun[key] = self._begin(key, exchange, asked.prompt)
-        broken = self._broken(key, exchange, asked.prompt, self._turns[turns[-1]]) if turns else None
-        self._note_compaction(key, exchange)
-        turns.append(len(self._turns))
-        self._turns.append(
-            Turn(exchange.index, key, asked.system, asked.setting, asked.prompt, answer, asked.rewritten, broken)
-        )
+        self._heard.append(_Heard(exchange.index, exchange.speaker, asked, answer))
 
     def graph(self) -> Graph:
-        threads = tuple(replace(self._begun[key], turns=tuple(turns)) for key, turns in self._threads.items())
+        """The conversations of all that was read."""
+        # Which threads do the work is known at the end only.
+        builder = _Builder(self._messages, working_threads(self._speakers))
+        for heard in self._heard:
+            builder.add(heard)
         nodes, settings = tuple(self._messages.nodes), tuple(self._messages.settings)
-        return Graph(nodes, settings, tuple(self._turns), threads, tuple(self._unread), tuple(self._unanswered))
+        turns, threads = builder.built()
+        return Graph(nodes, settings, turns, threads, tuple(self._unread), tuple(self._unanswered))
 
-    def _begin(self, key: str, exchange: Exchange, prompt: int | None) -> Thread:
-        speaker = exchange.speaker
+
+class _Builder:
+    """Takes answered calls in order of arrival."""
+
+    def __init__(self, messages: Messages, working: frozenset[str]) -> None:
+        self._messages = messages
+        self._working = working
+        self._turns: list[Turn] = []
+        self._threads: dict[str, list[int]] = {}
+        self._begun: dict[str, Thread] = {}
+        """Every thread as it was when it began."""
+        self._compacted: set[str] = set()
+        """Threads of which a summary was asked since they last spoke."""
+
+    def add(self, heard: _Heard) -> None:
+        asked, key = heard.asked, thread_of(heard.index, heard.speaker, self._working)
+        turns = self._threads.setdefault(key, [])
+        if not turns:
+            self._begun[key] = self._begin(key, heard)
+        broken = self._broken(key, heard, self._turns[turns[-1]]) if turns else None
+        self._note_compaction(key, heard.speaker)
+        turns.append(len(self._turns))
+        self._turns.append(
+            Turn(heard.index, key, asked.system, asked.setting, asked.prompt, heard.answer, asked.rewritten, broken)
+        )
+
+    def built(self) -> tuple[tuple[Turn, ...], tuple[Thread, ...]]:
+        threads = (replace(self._begun[key], turns=tuple(turns)) for key, turns in self._threads.items())
+        return tuple(self._turns), tuple(threads)
+
+    def _begin(self, key: str, heard: _Heard) -> Thread:
+        speaker = heard.speaker
         if speaker is None or speaker.kind is Kind.MAIN:
             return Thread(key, Kind.MAIN, "", None, None, None, ())
-        parent = self._parent(key, exchange)
-        spoken = [self._turns[place] for place in self._threads.get(parent or "", ())]
-        at, by = self._spawned(spoken, prompt) if speaker.kind is Kind.SUB else (None, None)
+        parent = self._parent(key, speaker)
+        spoken = self._threads.get(parent or "", [])
+        at, by = self._spawned(spoken, heard.asked.prompt) if speaker.kind is Kind.SUB else (None, None)
         if at is None and spoken:
-            at = spoken[-1].prompt if spoken[-1].reply is None else spoken[-1].reply
+            last = self._turns[spoken[-1]]
+            at = last.prompt if last.reply is None else last.reply
         return Thread(key, speaker.kind, speaker.name, parent, at, by, ())
 
-    def _parent(self, key: str, exchange: Exchange) -> str | None:
+    def _parent(self, key: str, speaker: Speaker) -> str | None:
         """The thread that this one works for: the one that is named, or else the main one."""
-        assert exchange.speaker is not None
-        named = (exchange.speaker.parent, exchange.speaker.thread)
+        named = (speaker.parent, speaker.thread)
         main = (one.id for one in self._begun.values() if one.kind is Kind.MAIN)
         return next((name for name in (*named, *main) if name in self._begun and name != key), None)
 
-    def _spawned(self, spoken: Sequence[Turn], prompt: int | None) -> tuple[int | None, str | None]:
+    def _spawned(self, spoken: Sequence[int], prompt: int | None) -> tuple[int | None, str | None]:
         """The message and the tool call of the parent that began a sub-agent: that with its prompt, or the last one."""
         words = "\n".join(_words(node.message) for node in self._messages.path(prompt))
         calls = [
             (turn.reply, part)
-            for turn in reversed(spoken)
+            for turn in (self._turns[place] for place in reversed(spoken))
             if turn.reply is not None
             for part in self._messages.nodes[turn.reply].message.parts
             if isinstance(part, ToolCall)
@@ -205,22 +240,22 @@ class _Builder:
                 return node, call.id
         return (calls[0][0], calls[0][1].id) if calls else (None, None)
 
-    def _broken(self, key: str, exchange: Exchange, prompt: int | None, before: Turn) -> Break | None:
+    def _broken(self, key: str, heard: _Heard, before: Turn) -> Break | None:
         """How a turn fails to go on from the one before it, if it does."""
+        prompt = heard.asked.prompt
         tip = before.prompt if before.reply is None else before.reply
         if tip is not None and self._messages.leads_to(tip, prompt):
             return None
         shared = self._messages.shared(before.prompt, prompt)
-        evidence = exchange.speaker.evidence if exchange.speaker else ""
+        evidence = heard.speaker.evidence if heard.speaker else ""
         if key in self._compacted or "after the compaction" in evidence:
             return Break(Cause.COMPACTION, shared)
         if prompt == before.prompt:
             return Break(Cause.REPEATED, shared)
         return Break(Cause.RESTARTED if shared is None else Cause.EDITED, shared)
 
-    def _note_compaction(self, key: str, exchange: Exchange) -> None:
+    def _note_compaction(self, key: str, speaker: Speaker | None) -> None:
         self._compacted.discard(key)
-        speaker = exchange.speaker
         if speaker is not None and speaker.kind is Kind.UTILITY and speaker.name == COMPACTION:
             self._compacted.add(self._begun[key].parent or speaker.thread)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,13 +27,12 @@ from whet.gateway.dialects.neutral import (
     ToolChoice,
     ToolResult,
 )
-from whet.trace.steps import reply_of
-from whet.trace.wire import Body, Group, cut, read_whole
+from whet.growing import Growing
+from whet.trace.replies import reply_of
+from whet.trace.wire import Body, Group, cut, read_frame, read_whole
 
-REMEMBERED = 8
-"""So many conversations are compared with a new request, to read only what it adds."""
-RECENT = 8
-"""A request that differs from an earlier one in so many of its last messages is the same conversation."""
+REMEMBERED = 64 << 20
+"""Bytes of requests that are compared with a new one, to read only what it adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,30 +89,17 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A conversation that was read: its groups, and the message that each ends with."""
+class _Place:
+    """Where the reading of a conversation stands, behind one of its groups."""
 
-    array: bytes
-    groups: tuple[Group, ...]
-    leaves: tuple[int | None, ...]
-    systems: int
-    """How many of the groups are the system's, before all else."""
-
-    def shared(self, array: bytes) -> int:
-        """How many groups another conversation begins with, byte for byte."""
-        low, high = 0, len(self.groups)
-        if high and not array.startswith(self.array[: self.groups[0].end]):
-            return 0
-        if high and array.startswith(self.array[: self.groups[-1].end]):
-            low = high
-        while low < high:
-            middle = (low + high + 1) // 2
-            if array.startswith(self.array[: self.groups[middle - 1].end]):
-                low = middle
-            else:
-                high = middle - 1
-        # What the assistant says may go on in the other request.
-        return low - 1 if low and self.groups[low - 1].speaker == "assistant" else low
+    group: Group
+    leaf: int | None
+    """The last message so far."""
+    system: tuple[int, ...]
+    """Messages of the system that stand before all others."""
+    leading: bool
+    """Whether there are none but those so far."""
+    before: "_Place | None"
 
 
 class Messages:
@@ -125,12 +112,13 @@ class Messages:
         """Of each node, what stands for the path to it."""
         self._by_link: dict[bytes, int] = {}
         self._frames: dict[bytes, tuple[int, Request]] = {}
-        self._known: list[_Known] = []
+        self._rewritten: set[tuple[int, Rewrite]] = set()
+        self._growing = Growing[_Place | None](REMEMBERED)
 
     def request(self, exchange: Exchange) -> Asked:
         """The messages of a request. ValueError when it cannot be read."""
         try:
-            return self._grown(exchange, cut(exchange))
+            return self._grown(exchange)
         except ValueError:
             return self._whole(exchange)
 
@@ -162,46 +150,41 @@ class Messages:
                 other = self.nodes[other].parent
         return one if one == other else None
 
-    def _grown(self, exchange: Exchange, body: Body) -> Asked:
+    def _grown(self, exchange: Exchange) -> Asked:
         """The messages of a request, of which only those are read that no earlier one began with."""
+        look = self._growing.look(exchange.speaker and exchange.speaker.thread, exchange.request)
+        body, edges = cut(exchange, look), look.layout().lasting
         setting, frame = self._frame(body)
-        shares = ((one.shared(body.array), one) for one in self._known)
-        count, before = max(shares, key=lambda one: one[0], default=(0, None))
-        groups = list(before.groups[:count]) if before else []
-        leaves = list(before.leaves[:count]) if before else []
-        systems = min(before.systems, count) if before else 0
         rewritten: list[tuple[int, Rewrite]] = []
-        for group in body.groups(groups[-1].end if groups else 0):
-            if group.speaker == "system" and systems == len(groups):
-                systems += 1
-                leaves.append(None)
-            else:
-                leaf = leaves[-1] if leaves else None
-                leaves.append(self._group(exchange, body, groups[-1] if groups else None, group, leaf, rewritten))
-            groups.append(group)
-        self._remember(_Known(body.array, tuple(groups), tuple(leaves), systems), before, count)
+        place = known = look.facts
+        places: list[_Place] = []
+        for group in body.groups(known.group.end if known else 0):
+            place = self._group(exchange, body, place, group, rewritten)
+            places.append(place)
+        self._growing.keep(look, list(_resumable(edges, body.begin, known, places)))
         system = [self._node(None, message, _source(exchange, body.system)) for message in frame.messages]
-        for group in groups[:systems]:
-            place = (body.begin + group.start, body.begin + group.end)
-            said = body.read(group.start, group.end)
-            system += [self._node(None, message, _source(exchange, place)) for message in said]
-        return Asked(tuple(system), setting, leaves[-1] if leaves else None, tuple(rewritten))
+        found = (*system, *(place.system if place else ()))
+        return Asked(found, setting, place.leaf if place else None, self._noted(rewritten))
 
     def _group(
         self,
         exchange: Exchange,
         body: Body,
-        before: Group | None,
+        place: _Place | None,
         group: Group,
-        leaf: int | None,
         rewritten: list[tuple[int, Rewrite]],
-    ) -> int | None:
-        """Read one group behind a message; the message that it ends with."""
+    ) -> _Place:
+        """Read one group behind a place of the conversation."""
         source = _source(exchange, (body.begin + group.start, body.begin + group.end))
-        if before is not None and before.speaker == "assistant":
+        leaf, system = (place.leaf, place.system) if place else (None, ())
+        if group.speaker == "system" and (place is None or place.leading):
+            said = body.read(group.start, group.end)
+            nodes = tuple(self._node(None, message, source) for message in said)
+            return _Place(group, None, system + nodes, leading=True, before=place)
+        if place is not None and place.group.speaker == "assistant":
             # What a result answers is only known together with the calls before it.
-            asked = body.read(before.start, before.end)
-            said = body.read(before.start, group.end)[len(asked) :]
+            asked = body.read(place.group.start, place.group.end)
+            said = body.read(place.group.start, group.end)[len(asked) :]
             said = _answering(said, asked, self.nodes[leaf].message if leaf is not None else None)
         else:
             said = body.read(group.start, group.end)
@@ -210,18 +193,20 @@ class Messages:
             first = self.nodes[leaf]
             if first.source.place == "reply":
                 rewritten += [(leaf, rewrite) for rewrite in _rewrites(first.message, message)]
-        return leaf
+        return _Place(group, leaf, system, leading=False, before=place)
 
-    def _remember(self, known: _Known, before: _Known | None, shared: int) -> None:
-        goes_on = before is not None and shared >= len(before.groups) - RECENT
-        kept = [one for one in self._known if not (goes_on and one is before)]
-        self._known = [*kept[-REMEMBERED + 1 :], known]
+    def _noted(self, rewritten: Iterable[tuple[int, Rewrite]]) -> tuple[tuple[int, Rewrite], ...]:
+        """Those that no request had before."""
+        new = tuple(one for one in rewritten if one not in self._rewritten)
+        self._rewritten.update(new)
+        return new
 
     def _frame(self, body: Body) -> tuple[int, Request]:
-        known = self._frames.get(body.frame)
+        frame = body.frame
+        known = self._frames.get(frame)
         if known is None:
-            request = body.read_frame()
-            known = self._frames[body.frame] = (self._setting(request), request)
+            request = read_frame(body, frame)
+            known = self._frames[frame] = (self._setting(request), request)
         return known
 
     def _setting(self, request: Request) -> int:
@@ -252,6 +237,18 @@ class Messages:
             self.nodes.append(Node(len(self.nodes), parent, depth, message, source))
             self._links.append(link)
         return self._by_link[link]
+
+
+def _resumable(
+    edges: Iterable[int], begin: int, known: _Place | None, places: Iterable[_Place]
+) -> Iterator[tuple[int, _Place | None]]:
+    """From where on another request must be read that has the same bytes up to each of these edges."""
+    ahead, place = deque(places), known
+    for edge in edges:
+        while ahead and begin + ahead[0].group.end <= edge:
+            place = ahead.popleft()
+        # What the assistant says may go on in the other request.
+        yield edge, place.before if place and place.group.speaker == "assistant" else place
 
 
 def path(nodes: Sequence[Node], node: int | None, known: Collection[int] = ()) -> list[Node]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from whet.trace.breaks import breaks
-from whet.trace.calls import Call, CallKind, Training, calls_of, kind_of
-from whet.trace.episode import Episode
-from whet.trace.graph import Graph, build
+from whet.trace.calls import Call, CallKind, Training, call_of, calls_of, kind_of
+from whet.trace.episode import Episode, Record, record_of
+from whet.trace.graph import Graph, GraphReader
 from whet.trace.merge import Forest, merge
 
 SCHEMA = "whet.row/1"
@@ -188,6 +188,9 @@ class Harvest:
     """All that is derived of one rollout."""
 
     episode: Episode
+    """Its exchanges left out."""
+    records: Sequence[Record]
+    """What is known of its exchanges beside their bodies."""
     graph: Graph
     rows: Rows
     calls: Sequence[Call]
@@ -199,23 +202,34 @@ class Harvest:
 
 
 def harvest(episode: Episode, training: Training) -> Harvest:
-    """Derive conversations and rows of a rollout."""
-    episode = replace(episode, exchanges=sorted(episode.exchanges, key=lambda one: one.index))
-    graph = build(episode.exchanges)
-    calls = calls_of(episode.exchanges, training)
+    """Derive conversations and rows of a rollout. Its exchanges are read one after the other, and none is kept."""
+    reader, records, read = GraphReader(), [], []
+    for exchange in episode.exchanges:
+        reader.add(exchange)
+        records.append(record_of(exchange))
+        if (call := call_of(exchange, training)) is not None:
+            read.append(call)
+    graph = reader.graph()
+    calls = calls_of(read, graph)
     rows = rows_of(calls, training)
     kept = rows.forest.calls.values()
-    answered = [exchange for exchange in episode.exchanges if exchange.status == 200]
-    trained = [span.call for row in (*rows.rows, *rows.apart) for span in row.trained]
+    refused = Counter(call.refused for call in kept if call.refused is not None)
+    counts, broken = _counts(records, calls, rows), breaks(graph, calls, rows.forest)
+    return Harvest(replace(episode, exchanges=()), records, graph, rows, calls, counts, broken, refused)
+
+
+def _counts(records: Sequence[Record], calls: Sequence[Call], rows: Rows) -> dict[str, int]:
+    answered = [record for record in records if record.status == 200]
     every = [*rows.rows, *rows.apart]
-    counts = {
-        "calls seen": len(episode.exchanges),
+    trained = [span.call for row in every for span in row.trained]
+    return {
+        "calls seen": len(records),
         "calls answered": len(answered),
         "calls without ids": len(answered) - len(calls),
         "calls trained": len(trained),
         "calls discarded": len(rows.forest.discarded),
-        "calls context only": len(kept) - len(trained),
-        "calls unclassified": sum(kind_of(exchange) is CallKind.UNKNOWN for exchange in answered),
+        "calls context only": len(rows.forest.calls) - len(trained),
+        "calls unclassified": sum(kind_of(record.speaker) is CallKind.UNKNOWN for record in answered),
         "calls ambiguous": len(rows.forest.ambiguous),
         "rows": len(rows.rows),
         "rows apart": len(rows.apart),
@@ -225,5 +239,3 @@ def harvest(episode: Episode, training: Training) -> Harvest:
         "tokens of one row per call": sum(rows.forest.calls[id_].end for id_ in trained),
         "tokens of merged rows": sum(len(row.tokens) for row in every),
     }
-    refused = Counter(call.refused for call in kept if call.refused is not None)
-    return Harvest(episode, graph, rows, calls, counts, breaks(graph, calls, rows.forest), refused)

@@ -12,6 +12,7 @@ from whet.exchange import Exchange
 from whet.gateway.conversations import FIELDS, SYSTEM_FIELDS, SYSTEM_ROLES
 from whet.gateway.dialects import DIALECTS
 from whet.gateway.dialects.neutral import Message, Request
+from whet.growing import Look
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
@@ -37,10 +38,10 @@ class Body:
     path: str
     fields: Mapping[str, bytes]
     """All top-level fields but the conversation, as they stand."""
-    array: bytes
-    """The conversation, from bracket to bracket."""
+    request: bytes
     begin: int
-    """Where that lies in the body."""
+    end: int
+    """Where the conversation lies in the request, from bracket to bracket."""
     system: tuple[int, int]
     """Where the system's own field lies; an empty place when there is none."""
 
@@ -51,19 +52,15 @@ class Body:
 
     def read(self, start: int, end: int) -> tuple[Message, ...]:
         """The messages between two places of the array."""
-        inner = self.array[start:end].strip(b" \t\r\n,")
+        inner = self.request[self.begin + start : self.begin + end].strip(b" \t\r\n,")
         model = {"model": self.fields["model"]} if "model" in self.fields else {}
         return _read(self.dialect, self.path, _object({**model, FIELDS[self.dialect]: b"[" + inner + b"]"})).messages
 
-    def read_frame(self) -> Request:
-        """What is asked beside the conversation; its messages are those of the system field."""
-        return _read(self.dialect, self.path, self.frame)
-
     def groups(self, start: int) -> list[Group]:
         """The groups from a place on that lies between two elements."""
-        tail = self.array[start:].lstrip(b" \t\r\n")
+        tail = self.request[self.begin + start : self.end].lstrip(b" \t\r\n")
         opened = tail if start == 0 else b"[" + tail.removeprefix(b",")
-        shift = len(self.array) - len(opened)
+        shift = self.end - self.begin - len(opened)
         raws = _ARRAY.decode(opened)
         located = list(zip(raws, _spans(opened, 0, _BEFORE_ELEMENT, raws), strict=True))
         found = []
@@ -73,20 +70,29 @@ class Body:
         return found
 
 
-def cut(exchange: Exchange) -> Body:
-    """Find the conversation of a request. ValueError when it is not an array in an object."""
-    body, name = exchange.request, FIELDS[exchange.dialect]
+def cut(exchange: Exchange, look: Look[Any]) -> Body:
+    """Find the conversation of a request of which a part may be known. ValueError when it is not an array in an
+    object, or when the known part is of another array."""
+    name, fresh, shift = FIELDS[exchange.dialect], look.fresh, len(look.body) - len(look.fresh)
     try:
-        values = _OBJECT.decode(body)
+        values = _OBJECT.decode(fresh)
     except RecursionError as error:
         raise ValueError("nests too deeply") from error
-    spans = dict(zip(values, _spans(body, 0, _BEFORE_VALUE, values.values()), strict=True))
-    if name not in spans or not body.startswith(b"[", spans[name][0]):
+    spans = dict(zip(values, _spans(fresh, 0, _BEFORE_VALUE, values.values()), strict=True))
+    if name not in spans or not fresh.startswith(b"[", spans[name][0]):
         raise ValueError(f"there is no array '{name}'")
     start, end = spans.pop(name)
-    system = next((spans[key] for key in SYSTEM_FIELDS if key in spans), (0, 0))
-    fields = {key: body[first:last] for key, (first, last) in spans.items()}
-    return Body(exchange.dialect, exchange.path, fields, body[start:end], start, system)
+    if look.behind and not start < look.behind <= end:
+        raise ValueError(f"what is known is not of '{name}'")
+    fields = {key: fresh[first:last] for key, (first, last) in spans.items()}
+    first, last = next((spans[key] for key in SYSTEM_FIELDS if key in spans), (0, 0))
+    system = (first + shift, last + shift) if first > start else (first, last)
+    return Body(exchange.dialect, exchange.path, fields, look.body, start, end + shift, system)
+
+
+def read_frame(body: Body, frame: bytes) -> Request:
+    """What is asked beside the conversation; its messages are those of the system field."""
+    return _read(body.dialect, body.path, frame)
 
 
 def read_whole(exchange: Exchange) -> Request:

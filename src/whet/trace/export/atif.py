@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from whet.exchange import Exchange, Kind, Usage
+from whet.exchange import Kind, Usage
 from whet.gateway.dialects.neutral import Json, Message, Text, ToolCall, ToolResult
 from whet.trace.calls import Call
+from whet.trace.episode import Record
 from whet.trace.export.speech import chat_tools, text_of, thoughts_of
 from whet.trace.graph import Thread, Turn
 from whet.trace.messages import Node
@@ -43,7 +44,7 @@ class _Writer:
     def __init__(self, harvest: Harvest) -> None:
         self._episode = harvest.episode
         self._graph = harvest.graph
-        self._exchanges = {exchange.index: exchange for exchange in harvest.episode.exchanges}
+        self._exchanges = {record.index: record for record in harvest.records}
         self._calls: dict[int, Call] = {call.id: call for call in harvest.calls}
         self._trained = {span.call: row.number for row in harvest.rows.rows for span in row.trained}
         self._told: set[int] = set()
@@ -125,7 +126,7 @@ class _Writer:
         before = step.get("observation", {"results": []})["results"]
         step["observation"] = {"results": [*before, *_results(results, calls, subs)]}
 
-    def _metrics(self, exchange: Exchange) -> Json:
+    def _metrics(self, exchange: Record) -> Json:
         usage, call = exchange.usage, self._calls.get(exchange.index)
         metrics: Json = {}
         if usage is not None:
@@ -140,7 +141,7 @@ class _Writer:
                 metrics["logprobs"] = call.logprobs.tolist()
         return metrics
 
-    def _extra(self, exchange: Exchange) -> Json:
+    def _extra(self, exchange: Record) -> Json:
         extra: Json = {"call_id": str(exchange.index)}
         if exchange.index in self._calls:
             extra |= {"capture_level": "tokens", "trained": exchange.index in self._trained}

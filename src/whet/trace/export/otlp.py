@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from whet.exchange import Exchange, Kind
+from whet.exchange import Kind
 from whet.gateway.dialects.neutral import Json, Message, Part, Refusal, Text, Thinking, ToolCall, ToolResult
 from whet.ids import digest
+from whet.trace.episode import Record
 from whet.trace.graph import Thread, Turn
 from whet.trace.messages import Node
 from whet.trace.rows import Harvest
@@ -33,7 +34,7 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
 
 def _spans(harvest: Harvest) -> Iterator[Json]:
     episode, graph = harvest.episode, harvest.graph
-    exchanges = {exchange.index: exchange for exchange in episode.exchanges}
+    exchanges = {record.index: record for record in harvest.records}
     if not exchanges:
         return
     trace, root = digest(episode.rollout.encode())[:32], _id(episode.rollout, "agent")
@@ -62,13 +63,13 @@ def _spans(harvest: Harvest) -> Iterator[Json]:
             span = _id(episode.rollout, str(turn.exchange))
             yield _call(exchange, trace, span, within, graph.settings[turn.setting].model, new, reply)
             yield from _tools(reply, exchange.ended, trace, within, span)
-    for index in (*graph.unanswered, *(index for index, _ in graph.unread)):
+    for index, _ in (*graph.unanswered, *graph.unread):
         exchange = exchanges[index]
         yield _call(exchange, trace, _id(episode.rollout, str(index)), root, episode.model, [], [])
 
 
 def _sub_agent(
-    thread: Thread, turns: Sequence[Turn], exchanges: dict[int, Exchange], trace: str, span: str, parent: str
+    thread: Thread, turns: Sequence[Turn], exchanges: dict[int, Record], trace: str, span: str, parent: str
 ) -> Json:
     own = [exchanges[turns[place].exchange] for place in thread.turns]
     facts = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": thread.name or thread.id}
@@ -77,7 +78,7 @@ def _sub_agent(
 
 
 def _call(
-    exchange: Exchange, trace: str, span: str, parent: str, model: str, new: Sequence[Node], reply: Sequence[Node]
+    exchange: Record, trace: str, span: str, parent: str, model: str, new: Sequence[Node], reply: Sequence[Node]
 ) -> Json:
     usage = exchange.usage
     facts = {

@@ -79,7 +79,7 @@ def records(harvests: Iterable[Harvest]) -> Iterator[tuple[str, Json]]:
 
 def _rollout(harvest: Harvest) -> Json:
     episode = harvest.episode
-    usages = [exchange.usage for exchange in episode.exchanges if exchange.usage is not None]
+    usages = [record.usage for record in harvest.records if record.usage is not None]
     return {
         "attempt": episode.attempt,
         "group": episode.group,
@@ -91,7 +91,7 @@ def _rollout(harvest: Harvest) -> Json:
         "started": episode.started,
         "ended": episode.ended,
         "cost": episode.cost,
-        "calls": len(episode.exchanges),
+        "calls": len(harvest.records),
         "input_tokens": sum(usage.input for usage in usages) if usages else None,
         "output_tokens": sum(usage.output for usage in usages) if usages else None,
         "rows": len(harvest.rows.rows),
@@ -106,14 +106,14 @@ def _exchanges(harvest: Harvest) -> Iterator[Json]:
     for node in graph.nodes:
         if node.source.place == "request":
             first_sent.setdefault(node.source.exchange, []).extend(chat_messages(node.message))
-    for exchange in harvest.episode.exchanges:
+    for exchange in harvest.records:
         turn, usage = turns.get(exchange.index), exchange.usage
         parts = graph.nodes[turn.reply].message.parts if turn and turn.reply is not None else ()
         yield {
             "rollout": harvest.episode.rollout,
             "call": exchange.index,
             "thread": turn.thread if turn else None,
-            "kind": kind_of(exchange),
+            "kind": kind_of(exchange.speaker),
             "dialect": exchange.dialect,
             "status": exchange.status,
             "error": exchange.error,
@@ -124,8 +124,8 @@ def _exchanges(harvest: Harvest) -> Iterator[Json]:
             "output_tokens": usage.output if usage else None,
             "cache_read_tokens": usage.cache_read if usage else None,
             "reasoning_tokens": usage.reasoning if usage else None,
-            "request_bytes": len(exchange.request),
-            "response_bytes": len(exchange.response),
+            "request_bytes": exchange.request_bytes,
+            "response_bytes": exchange.response_bytes,
             "tokens": exchange.tokens,
             "break": turn.broken.cause if turn and turn.broken else None,
             "new_messages": msgspec.json.encode(first_sent.get(exchange.index, [])).decode(),
