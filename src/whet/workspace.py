@@ -47,10 +47,6 @@ class Snapshot:
     seen_to: str | None = None
     """The last name that was looked at, in the order of `walk_order`, when there were too many; None when none was."""
 
-    @property
-    def truncated(self) -> bool:
-        return self.seen_to is not None
-
     def knows(self, path: str) -> bool:
         """Whether it can tell if there was something of this name."""
         return self.seen_to is None or walk_order(path) <= walk_order(self.seen_to)

@@ -19,6 +19,7 @@ from contract_world import (
     traits_of,
     with_trait,
 )
+from recordings import ERRAND, check_conversations, check_errand
 
 from whet.agents import agent_named
 from whet.agents.delivery import Delivered
@@ -26,6 +27,7 @@ from whet.exchange import EXACT, Kind
 from whet.rollout import SkillSeen
 from whet.skill import read_skill
 from whet.testing import Reply, call, say
+from whet.trace.graph import build
 
 PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEklEQVR4nGP4z8CAFWEXHbQSACj/P8Fu7N9hAAAAAElFTkSuQmCC"
@@ -43,24 +45,26 @@ ODD = """@made.txt, @./made.txt and @sub/other.txt; write to a@b.com, `@c`; it's
 
 @pytest.mark.parametrize("name", with_trait("subagents"))
 async def test_a_sub_agent_is_told_apart_and_counted_apart(name: str) -> None:
-    errand = "Put the word right into the file answer.txt, please."
     done = await rolled_out(
         named(name),
         task(instruction="Let somebody else do it."),
         scene(call("bash", command=WRITE_RIGHT), say("It is in the file."), user="Put the word right"),
-        scene(call("agent", prompt=errand), say("They did it.")),
+        scene(call("agent", prompt=ERRAND), say("They did it.")),
         skill=SKILL,
     )
     assert done.result.score.value == 1, done.result
     assert done.text == "They did it."
     main, subs = done.main, done.calls_of(Kind.SUB)
     assert len(subs) == 2
-    assert not any(errand in text for one in main for text in told(one))
-    assert all(any(errand in text for text in told(one)) for one in subs)
+    assert not any(ERRAND in text for one in main for text in told(one))
+    assert all(any(ERRAND in text for text in told(one)) for one in subs)
     for one in [*main, *subs]:
         assert one.speaker is not None
         assert one.speaker.evidence
     assert len({one.speaker.thread for one in subs if one.speaker}) == 1
+    exchanges = sorted(done.exchanges, key=lambda one: one.index)
+    check_conversations(build(exchanges), exchanges)
+    check_errand(build(exchanges), subagents=True)
     counts = dict(done.result.spending.speakers)
     assert counts.pop("main") == len(main)
     assert [(label.split()[0], number) for label, number in counts.items()] == [("sub", 2)]

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 from contract_network import Traffic, watched_networks
 from contract_world import NAMES, SKILL, Done, hidden_tests, named, rolled_out, scene, task, told, traits_of
+from recordings import check_conversations
 
 from whet.agents import AgentReport, AnyAgent, CliAgent, Stop
 from whet.agents.command import CommandAgent
 from whet.agents.installs import installed
 from whet.testing import call, say
+from whet.trace.graph import build
 
 MEND = "cp calc.py before.py && sed -i s/-/+/ calc.py && cat calc.py"
 FIRST, SECOND = "Mend add in calc.py, and keep a copy of it.", "Remove the copy, and write NEXT."
@@ -131,6 +133,11 @@ def test_all_its_calls_are_counted_as_the_main_thread(worked: Worked) -> None:
     assert spending.speakers == {"main": len(worked.done.exchanges)}
     assert spending.calls == len(worked.done.requests) > 1
     assert (spending.input_tokens > 0, spending.output_tokens > 0, spending.uncounted_calls) == (True, True, 0)
+
+
+def test_its_conversation_is_one_and_whole(worked: Worked) -> None:
+    exchanges = sorted(worked.done.exchanges, key=lambda one: one.index)
+    check_conversations(build(exchanges), exchanges)
 
 
 def test_what_it_ran_with_is_recorded(worked: Worked) -> None:

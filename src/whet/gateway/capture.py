@@ -55,6 +55,7 @@ class _Choice(msgspec.Struct, frozen=True):
     prompt_token_ids: list[int] | None = None
     """Where SGLang says them."""
     logprobs: _Logprobs | None = None
+    finish_reason: str | None = None
 
 
 class _Usage(msgspec.Struct, frozen=True):
@@ -70,6 +71,9 @@ class _Reply(msgspec.Struct, frozen=True):
     usage: _Usage | None = None
 
 
+_REPLY = msgspec.json.Decoder(_Reply)
+
+
 class Tokens(msgspec.Struct):
     """The tokens of a reply, as far as it tells them."""
 
@@ -77,6 +81,15 @@ class Tokens(msgspec.Struct):
     ids: list[int] = []
     entries: list[_Entry] = []
     usage: _Usage = _Usage()
+    finish: str | None = None
+    """Why the engine stopped, in its own word."""
+
+    @property
+    def are_as_counted(self) -> bool:
+        """Whether there are as many as the engine says that it used, where it says so."""
+        counted = (self.usage.prompt_tokens, self.usage.completion_tokens)
+        found = (len(self.prompt or ()), len(self.ids))
+        return all(said in (None, number) for said, number in zip(counted, found, strict=True))
 
     def add(self, reply: _Reply) -> None:
         """Take what this piece tells."""
@@ -85,8 +98,18 @@ class Tokens(msgspec.Struct):
             self.entries += entries
             self.ids += choice.token_ids or [entry.id for entry in entries if entry.id is not None]
             self.prompt = self.prompt or choice.prompt_token_ids
+            self.finish = choice.finish_reason or self.finish
         self.prompt = self.prompt or reply.prompt_token_ids
         self.usage = reply.usage or self.usage
+
+
+def read_tokens(response: bytes, streamed: bool) -> Tokens:
+    """The tokens that a chat reply tells. ValueError when it is none."""
+    tokens = Tokens()
+    for document in data_lines(response) if streamed else (response,):
+        if document.strip() != b"[DONE]":
+            tokens.add(_REPLY.decode(document))
+    return tokens
 
 
 def check_tokens(response: bytes, streamed: bool) -> str | None:
@@ -96,11 +119,8 @@ def check_tokens(response: bytes, streamed: bool) -> str | None:
     >>> check_tokens(b'{"choices": [{"token_ids": [1], "logprobs": {"content": []}}]}', streamed=False)
     '1 ids, but 0 log-probabilities'
     """
-    tokens = Tokens()
     try:
-        for document in data_lines(response) if streamed else (response,):
-            if document.strip() != b"[DONE]":
-                tokens.add(msgspec.json.decode(document, type=_Reply))
+        tokens = read_tokens(response, streamed)
     except ValueError:
         return None  # whoever reads the reply itself says so
     if not tokens.ids and not tokens.entries:

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from whet.gateway.dialects.chat.reply import is_reply, read_reply, reply_message, usage, write_reply
-from whet.gateway.dialects.chat.request import read_request, request_messages, wants_stream
+from whet.gateway.dialects.chat.reply import is_reply, read_reply, usage, write_reply
+from whet.gateway.dialects.chat.request import read_request, wants_stream
 from whet.gateway.dialects.chat.request_writer import write_request
 from whet.gateway.dialects.chat.stream import EventReader, EventWriter
 
@@ -27,8 +27,6 @@ __all__ = [
     "owns",
     "read_reply",
     "read_request",
-    "reply_message",
-    "request_messages",
     "upstream_path",
     "usage",
     "wants_stream",

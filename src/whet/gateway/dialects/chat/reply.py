@@ -90,24 +90,6 @@ def usage(response: bytes, streamed: bool) -> Usage | None:
     return next((tokens for raw in stated if (tokens := read_usage(raw)) is not None), None)
 
 
-def reply_message(response: bytes, streamed: bool) -> dict[str, Any]:
-    """The message of a reply, put together from its deltas when it was streamed, with its finish_reason.
-
-    A reply that was cut gives what came of it, with finish_reason None. ValueError when nothing came.
-
-    >>> reply_message(b'{"choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]}', streamed=False)
-    {'role': 'assistant', 'content': '4', 'finish_reason': 'stop'}
-    """
-    part = "delta" if streamed else "message"
-    choices = _first_choices(data_lines(response) if streamed else [response])
-    if not choices:
-        raise ValueError("not a chat reply: no choices")
-    parts = [choice[part] for choice in choices if isinstance(choice.get(part), dict)]
-    finish = [choice["finish_reason"] for choice in choices if choice.get("finish_reason")]
-    message = {"role": "assistant", "content": None} | (_merged(parts) if streamed else parts[0] if parts else {})
-    return message | {"finish_reason": finish[-1] if finish else None}
-
-
 def _envelope(document: bytes) -> _Envelope | None:
     try:
         return _ENVELOPE.decode(document)
@@ -132,50 +114,9 @@ def read_usage(raw: msgspec.Raw) -> Usage | None:
     )
 
 
-def _first_choices(documents: Iterable[bytes]) -> list[dict[str, Any]]:
-    """The choice number 0 of every document that has it."""
-    return _choices(envelope for document in documents if (envelope := _envelope(document)) is not None)
-
-
 def _choices(envelopes: Iterable[_Envelope]) -> list[dict[str, Any]]:
     choices = (msgspec.json.decode(raw) for envelope in envelopes for raw in envelope.choices or ())
     return [choice for choice in choices if isinstance(choice, dict) and choice.get("index", 0) == 0]
-
-
-def _merged(deltas: list[dict[str, Any]]) -> dict[str, Any]:
-    """One object from its fragments."""
-    fragments: dict[str, list[Any]] = {}
-    for delta in deltas:
-        for key, value in delta.items():
-            if value is not None:
-                fragments.setdefault(key, []).append(value)
-    return {key: _merged_field(key, values) for key, values in fragments.items()}
-
-
-def _merged_field(key: str, values: list[Any]) -> Any:
-    if key in {"role", "id", "type", "name"}:
-        # Some servers repeat these with every fragment, some send them empty after the first.
-        return next((value for value in values if value), values[0])
-    if key == "tool_calls":
-        lists = (value for value in values if isinstance(value, list))
-        return _merged_tool_calls([call for calls in lists for call in calls if isinstance(call, dict)])
-    if all(isinstance(value, str) for value in values):
-        return "".join(values)
-    if all(isinstance(value, dict) for value in values):
-        return _merged(values)
-    if all(isinstance(value, list) for value in values):
-        return [item for value in values for item in value]
-    return values[-1]
-
-
-def _merged_tool_calls(fragments: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    calls: dict[Any, list[dict[str, Any]]] = {}
-    current: Any = None
-    for fragment in fragments:
-        # Without an index, an id begins a call and a fragment without id continues the one before.
-        current = fragment.get("index", fragment.get("id") or current)
-        calls.setdefault(current, []).append({key: value for key, value in fragment.items() if key != "index"})
-    return [_merged(call) for call in calls.values()]
 
 
 def read_reply(body: bytes) -> Reply:

@@ -107,21 +107,6 @@ def wants_stream(body: bytes, path: str) -> bool:  # noqa: ARG001 - the contract
         return False
 
 
-def request_messages(body: bytes) -> list[dict[str, Any]]:
-    """The messages of a request. ValueError when it has none.
-
-    >>> request_messages(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}')
-    [{'role': 'user', 'content': 'hi'}]
-    """
-    try:
-        messages = msgspec.json.decode(body)["messages"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError("not a chat request: no messages") from error
-    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-        raise ValueError("not a chat request: messages is not a list of objects")
-    return messages
-
-
 def read_request(body: bytes, path: str) -> Request:  # noqa: ARG001 - the contract of all dialects
     """What the request asks for. ValueError when it is no chat request.
 
