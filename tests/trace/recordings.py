@@ -96,20 +96,25 @@ def _undescribed(value: Any) -> Any:
     return value
 
 
-def check_conversations(graph: Graph, exchanges: Sequence[Exchange]) -> None:
-    """Assert that nothing hangs in the air: each message is of a call, each thread of the one that began it."""
+def check_conversations(graph: Graph, exchanges: Sequence[Exchange], starts: int = 1) -> None:
+    """Assert that nothing hangs in the air: each message is of a call, each thread of the one that began it.
+
+    A program that is started anew for each instruction may begin a thread each time.
+    """
     assert graph.unread == graph.unanswered == ()
     assert len(graph.turns) == len(exchanges)
     told = {node for turn in graph.turns for node in (*turn.system, turn.reply) if node is not None}
     told |= {node.id for turn in graph.turns for node in graph.path(turn.prompt)}
     assert told == {node.id for node in graph.nodes}
-    (main,) = [thread for thread in graph.threads if thread.kind is Kind.MAIN]
+    mains = [thread for thread in graph.threads if thread.kind is Kind.MAIN]
+    assert 1 <= len(mains) <= starts
+    places = [place for main in mains for place in main.turns]
     speakers = [exchange.speaker for exchange in exchanges]
-    assert len(main.turns) == sum(speaker is not None and speaker.kind is Kind.MAIN for speaker in speakers)
-    assert [graph.turns[place].broken for place in main.turns] == [None] * len(main.turns)
+    assert len(places) == sum(speaker is not None and speaker.kind is Kind.MAIN for speaker in speakers)
+    assert not any(graph.turns[place].broken for place in places)
     threads = {thread.id: thread for thread in graph.threads}
     for thread in graph.threads:
-        if thread is not main:
+        if thread not in mains:
             assert thread.parent is not None
             replies = [graph.turns[place].reply for place in threads[thread.parent].turns]
             assert thread.spawned_at in replies

@@ -13,6 +13,7 @@ from trace_world import SYSTEM, answered, asked, calls, exchange, said, with_tok
 from whet.errors import UserError
 from whet.exchange import Exchange, Kind, Speaker
 from whet.gateway.dialects.neutral import Text, Thinking, ToolCall
+from whet.runs.episodes import best_of_each_task
 from whet.trace.calls import Training
 from whet.trace.episode import Episode
 from whet.trace.export import FORMATS, export
@@ -333,6 +334,57 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_rollout_without_any_call_is_no_trouble(name: str) -> None:
     exported(name, episode([]))
+
+
+def told_by_version(call: Exchange, version: str) -> Exchange:
+    reply = json.loads(call.response) | {"metadata": {"weight_version": version}}
+    return replace(call, response=json.dumps(reply).encode())
+
+
+def test_the_version_of_the_weights_is_what_the_engine_tells_and_else_unknown() -> None:
+    versioned = [told_by_version(WORKED[0], "7"), told_by_version(WORKED[1], "8")]
+    (row,) = exported("rows", episode(versioned))
+    assert [span["weight_version"] for span in row["spans"]] == [None, "7", None, "8"]
+    assert exported("slime", episode(versioned))[0]["weight_versions"] == ["7", "8"]
+    assert exported("areal", episode(versioned))[0]["versions"] == [[-1, -1, -1, 7, 7, -1, -1, 8]]
+    (unknown,) = exported("rows")
+    assert {span["weight_version"] for span in unknown["spans"]} == {None}
+    assert exported("slime")[0]["weight_versions"] == []
+
+
+def test_each_call_of_its_own_has_the_reward_discounted_from_the_end() -> None:
+    first, last = exported("areal-individual", discount=0.5)
+    assert (first["input_ids"], last["input_ids"]) == ([TOKENS[:5]], [TOKENS])
+    assert (first["loss_mask"], last["loss_mask"]) == ([[0, 0, 0, 1, 1]], [[0] * 7 + [1]])
+    assert (first["logprobs"], last["logprobs"]) == ([[0, 0, 0, -0.1, -0.2]], [[0] * 7 + [-0.3]])
+    assert first["versions"] == [[-1, -1, -1, 0, 0]]
+    assert (first["rewards"], last["rewards"]) == ([0.5], [1.0])
+    assert [one["rewards"] for one in exported("areal-individual")] == [[1.0], [1.0]]
+
+
+def test_a_conversation_that_an_earlier_line_has_can_be_left_out(tmp_path: Path) -> None:
+    renamed = [
+        replace(one, request=one.request.replace(b"c1", b"c9"), response=one.response.replace(b"c1", b"c9"))
+        for one in WORKED
+    ]
+    both = [episode(), episode(renamed, rollout="r2")]
+    every = export(both, FORMATS["chat"], tmp_path / "every", Training())
+    once = export(both, FORMATS["chat"], tmp_path / "once", Training(), distinct=True)
+    assert (every.records, every.repeated) == (2, 0)
+    assert (once.records, once.repeated) == (1, 1)
+    with pytest.raises(UserError, match="--distinct: records of rows are never the same; expected --to chat"):
+        export(both, FORMATS["rows"], tmp_path / "rows", Training(), distinct=True)
+
+
+def test_the_best_rollouts_of_each_task_can_be_chosen() -> None:
+    rewards: dict[str, list[float | None]] = {"a": [0.5, None, 1.0], "b": [0.0, 0.0]}
+    found = [
+        (episode(task=task, rollout=f"{task}{n}", reward=reward), n)
+        for task, all_of_it in rewards.items()
+        for n, reward in enumerate(all_of_it)
+    ]
+    assert [one.rollout for one, _ in best_of_each_task(found, 1)] == ["a2", "b0"]
+    assert [one.rollout for one, _ in best_of_each_task(found, 2)] == ["a0", "a2", "b0", "b1"]
 
 
 @pytest.mark.parametrize("name", FORMATS)

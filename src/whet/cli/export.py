@@ -30,6 +30,13 @@ def export(
     ] = "strict",
     max_tokens: Annotated[int | None, typer.Option(help="Longest row that the trainer takes.", min=1)] = None,
     truncated: Annotated[bool, typer.Option(help="Truncated rows among the others, not apart.")] = False,
+    discount: Annotated[
+        float, typer.Option(help="areal-individual: the reward's share for a call before the last.", min=0, max=1)
+    ] = 1.0,
+    per_task: Annotated[
+        int | None, typer.Option(help="At most so many rollouts of a task, the best ones.", min=1)
+    ] = None,
+    distinct: Annotated[bool, typer.Option(help="chat: no conversation that an earlier line has already.")] = False,
 ) -> None:
     """Export a run for training or analysis."""
     from whet.cli.tables import terminal
@@ -44,29 +51,29 @@ def export(
     if to not in FORMATS:
         raise UserError(f"--to '{to}': unknown format; {did_you_mean(to, list(FORMATS))}")
     filters = [read_filter(text) for text in where or ()]
-    training = Training(compaction, subagents, sampling, max_tokens, truncated)
+    training = Training(compaction, subagents, sampling, max_tokens, truncated, discount)
     console, manifest = terminal(), Manifest()
     with Store.open_read(run) as store:
-        episodes = _episodes(console, store, filters, manifest)
-        write(episodes, FORMATS[to], out, training, manifest)
+        episodes = _episodes(console, store, filters, per_task, manifest)
+        write(episodes, FORMATS[to], out, training, manifest, distinct=distinct)
     console.print("\n".join([str(out), *manifest.lines(FORMATS[to].needs_ids)]), soft_wrap=True)
 
 
 def _episodes(
-    console: "Console", store: "Store", filters: "Sequence[Filter]", manifest: "Manifest"
+    console: "Console", store: "Store", filters: "Sequence[Filter]", per_task: int | None, manifest: "Manifest"
 ) -> "Iterator[Episode]":
     """The rollouts that are wanted, groups together, each with its calls while it is looked at."""
     from dataclasses import replace
 
     from rich.progress import track
 
-    from whet.runs.episodes import episodes
+    from whet.runs.episodes import best_of_each_task, episodes
 
-    found = sorted(episodes(store), key=lambda one: one[0].group)
+    every = sorted(episodes(store), key=lambda one: one[0].group)
+    wanted = [one for one in every if all(condition.holds(one[0]) for condition in filters)]
+    found = best_of_each_task(wanted, per_task) if per_task is not None else wanted
+    manifest.leave_out("by --filter", len(every) - len(wanted))
+    manifest.leave_out("by --per-task", len(wanted) - len(found))
     shown = track(found, "exporting", console=console, transient=True, disable=not console.is_terminal)
     for episode, attempt in shown:
-        if all(one.holds(episode) for one in filters):
-            yield replace(episode, exchanges=store.each_exchange(attempt))
-        else:
-            manifest.rollouts += 1
-            manifest.left_out["by --filter"] += 1
+        yield replace(episode, exchanges=store.each_exchange(attempt))

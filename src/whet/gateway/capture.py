@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterator
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -69,6 +70,8 @@ class _Reply(msgspec.Struct, frozen=True):
     choices: list[_Choice] = []
     prompt_token_ids: list[int] | None = None
     usage: _Usage | None = None
+    metadata: Any = None
+    """Where SGLang says which weights it has."""
 
 
 _REPLY = msgspec.json.Decoder(_Reply)
@@ -83,6 +86,8 @@ class Tokens(msgspec.Struct):
     usage: _Usage = _Usage()
     finish: str | None = None
     """Why the engine stopped, in its own word."""
+    weights: str | None = None
+    """Version of the weights, where the engine tells it."""
 
     @property
     def are_as_counted(self) -> bool:
@@ -101,6 +106,8 @@ class Tokens(msgspec.Struct):
             self.finish = choice.finish_reason or self.finish
         self.prompt = self.prompt or reply.prompt_token_ids
         self.usage = reply.usage or self.usage
+        if isinstance(reply.metadata, dict) and (version := reply.metadata.get("weight_version")) is not None:
+            self.weights = str(version)
 
 
 def read_tokens(response: bytes, streamed: bool) -> Tokens:

@@ -31,6 +31,20 @@ def episodes(store: Store) -> list[tuple[Episode, int]]:
     return [(replace(one, advantage=_advantage(one.reward, rewards[one.group])), attempt) for one, attempt in found]
 
 
+def best_of_each_task(found: Sequence[tuple[Episode, int]], most: int) -> list[tuple[Episode, int]]:
+    """Of each task at most so many rollouts, those with the highest scores, in the order in which they were given."""
+    by_task: dict[str, list[int]] = defaultdict(list)
+    for place, (episode, _) in enumerate(found):
+        by_task[episode.task].append(place)
+
+    def worth(place: int) -> float:
+        reward = found[place][0].reward
+        return -1.0 if reward is None else reward
+
+    kept = {place for places in by_task.values() for place in sorted(places, key=worth, reverse=True)[:most]}
+    return [one for place, one in enumerate(found) if place in kept]
+
+
 def _episode(rollout: RolloutRow, attempt: AttemptRow, tags: Mapping[str, tuple[str, ...]]) -> Episode:
     result = Result.model_validate_json(attempt.result) if attempt.result else None
     report = result.report if result else None

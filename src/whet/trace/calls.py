@@ -43,6 +43,8 @@ class Training:
     """The longest row that the trainer takes."""
     keep_truncated: bool = False
     """Whether truncated rows are trained, rather than kept apart."""
+    discount: float = 1.0
+    """Of the reward, for each call that is further from the end; only where each call has a reward of its own."""
 
     @property
     def kinds(self) -> frozenset[CallKind]:
@@ -66,6 +68,8 @@ class Call:
     """Why it is not trained; None when it is."""
     finish: str | None = "stop"
     temperature: float | None = 1.0
+    weights: str | None = None
+    """Version of the weights that sampled, where the engine tells it."""
 
     @property
     def end(self) -> int:
@@ -148,6 +152,7 @@ def call_of(exchange: Exchange, training: Training) -> Call | None:
         next(iter(reasons), None),
         tokens.finish,
         policy.temperature,
+        tokens.weights,
     )
 
 

@@ -13,6 +13,7 @@ from whet.trace.graph import Graph, GraphReader
 from whet.trace.merge import Forest, merge
 
 SCHEMA = "whet.row/1"
+SAMPLED = "sampled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def _row(path: Sequence[Call], trained: set[int], longest: int | None) -> Row | 
     for call in chain:
         spans.append(Span(call.id, "interstitial" if spans else "prompt", held, len(call.prompt)))
         held = call.end
-        spans.append(Span(call.id, "sampled", len(call.prompt), held, call.id in trained))
+        spans.append(Span(call.id, SAMPLED, len(call.prompt), held, call.id in trained))
         if call.id in trained:
             assert call.logprobs is not None
             mask[len(call.prompt) : held] = [1] * len(call.sampled)
@@ -139,6 +140,7 @@ def _weighted(rows: Sequence[Row], training: Training) -> tuple[Row, ...]:
 
 def canonical(episode: Episode, row: Row) -> dict[str, Any]:
     """A row with all that any trainer may want to know of it."""
+    weights = {call.id: call.weights for call in row.calls}
     return {
         "schema": SCHEMA,
         "row_id": f"{episode.rollout}-{row.number}",
@@ -163,7 +165,7 @@ def canonical(episode: Episode, row: Row) -> dict[str, Any]:
                 "start": span.start,
                 "end": span.end,
                 "trained": span.trained,
-                "weight_version": None,
+                "weight_version": weights[span.call] if span.kind == SAMPLED else None,
             }
             for span in row.spans
         ],
@@ -189,6 +191,7 @@ class Harvest:
 
     episode: Episode
     """Its exchanges left out."""
+    training: Training
     records: Sequence[Record]
     """What is known of its exchanges beside their bodies."""
     graph: Graph
@@ -215,7 +218,7 @@ def harvest(episode: Episode, training: Training) -> Harvest:
     kept = rows.forest.calls.values()
     refused = Counter(call.refused for call in kept if call.refused is not None)
     counts, broken = _counts(records, calls, rows), breaks(graph, calls, rows.forest)
-    return Harvest(replace(episode, exchanges=()), records, graph, rows, calls, counts, broken, refused)
+    return Harvest(replace(episode, exchanges=()), training, records, graph, rows, calls, counts, broken, refused)
 
 
 def _counts(records: Sequence[Record], calls: Sequence[Call], rows: Rows) -> dict[str, int]:

@@ -21,6 +21,8 @@ class CallTokens:
     """Why the engine stopped, in its own word; None when it does not say."""
     fault: str | None
     """What is wrong with the log-probabilities, if something is."""
+    weights: str | None
+    """Version of the weights, where the engine tells it."""
 
 
 def tokens_of(exchange: Exchange) -> CallTokens | None:
@@ -36,4 +38,4 @@ def tokens_of(exchange: Exchange) -> CallTokens | None:
         return None
     fault = None if not sampled or exchange.tokens == EXACT else exchange.tokens or "they were not checked"
     logprobs = array("d", [entry.logprob for entry in told.entries]) if fault is None else None
-    return CallTokens(prompt, sampled, logprobs, told.finish, fault)
+    return CallTokens(prompt, sampled, logprobs, told.finish, fault, told.weights)

@@ -31,6 +31,8 @@ class Format:
     needs_score: bool = True
     """Whether rollouts without a score are left out. They are never counted as 0."""
     sink: Callable[[Path], Sink] = JsonLines
+    says_the_same: Callable[[Any], bytes] | None = None
+    """What two records have in common when one of them is enough."""
 
 
 def _rows(harvests: Iterable[Harvest]) -> Iterator[Any]:
@@ -48,10 +50,11 @@ _ALL = (
     Format("skyrl", "SkyRL: step-wise generator outputs, one per rollout", skyrl.records),
     Format("prime-rl", "prime-rl: training samples", prime_rl.records),
     Format("prime-rl-split", "prime-rl, older: prompt and completion apart", prime_rl.split),
-    Format("areal", "AReaL: interactions", areal.records),
+    Format("areal", "AReaL: interactions, one per row", areal.records),
+    Format("areal-individual", "AReaL: interactions, one per call, the reward discounted backwards", areal.individual),
     Format("openrlhf", "OpenRLHF: executor results", openrlhf.records),
     Format("slime", "slime: samples", slime.records),
-    Format("chat", "chat messages, one conversation per line; text", chat.records, **_TEXT),
+    Format("chat", "chat messages, one conversation per line; text", chat.records, **_TEXT, says_the_same=chat.spoken),
     Format("atif", "ATIF 1.8: a folder, one document per rollout", atif.documents, **_TEXT, sink=Documents),
     Format("otlp", "OpenTelemetry GenAI spans as OTLP/JSON", otlp.records, **_TEXT),
     Format(
@@ -66,7 +69,13 @@ FORMATS: Mapping[str, Format] = MappingProxyType({target.name: target for target
 
 
 def export(
-    episodes: Iterable[Episode], target: Format, out: Path, training: Training, manifest: Manifest | None = None
+    episodes: Iterable[Episode],
+    target: Format,
+    out: Path,
+    training: Training,
+    manifest: Manifest | None = None,
+    *,
+    distinct: bool = False,
 ) -> Manifest:
     """Write rollouts to a new file or folder, one after the other; rows that are kept apart and the manifest beside it.
 
@@ -78,7 +87,8 @@ def export(
         if path.exists():
             raise UserError(f"{path}: exists already; --out needs a new name")
     with written(beside["apart.jsonl"], JsonLines) as apart, written(out, target.sink) as sink:
-        for record in target.records(_harvests(episodes, target, training, manifest, apart)):
+        records = target.records(_harvests(episodes, target, training, manifest, apart))
+        for record in _distinct(records, target, manifest) if distinct else records:
             sink.write(record)
             manifest.records += 1
         answered = manifest.counts["calls answered"]
@@ -93,6 +103,19 @@ def export(
     facts = {"format": target.name, "training": training, "arguments of tool calls": "text", **manifest.as_json()}
     beside["manifest.json"].write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
     return manifest
+
+
+def _distinct(records: Iterable[Any], target: Format, manifest: Manifest) -> Iterator[Any]:
+    if target.says_the_same is None:
+        raise UserError(f"--distinct: records of {target.name} are never the same; expected --to chat")
+    seen: set[bytes] = set()
+    for record in records:
+        key = target.says_the_same(record)
+        if key in seen:
+            manifest.repeated += 1
+        else:
+            yield record
+        seen.add(key)
 
 
 def _harvests(

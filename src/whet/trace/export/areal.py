@@ -1,22 +1,60 @@
-"""`areal`: one line per row, each value with a batch axis in front."""
+"""`areal`: one line per row; `areal-individual`: one line per call. Each value has a batch axis in front."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from whet.gateway.dialects.neutral import Json
+from whet.trace.calls import Call
 from whet.trace.rows import Harvest
 
-VERSION = 0
-"""Of the weights that sampled. One run has one model, whose version it is not told."""
+UNKNOWN = 0
+"""The version of weights that the engine does not number."""
+NOT_SAMPLED = -1
 
 
 def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
     for harvest in harvests:
         for row in harvest.rows.rows:
-            yield {
-                "input_ids": [row.tokens],
-                "loss_mask": [row.loss_mask],
-                "logprobs": [row.logprobs],
-                "versions": [[VERSION if one else -1 for one in row.loss_mask]],
-                "attention_mask": [[True] * len(row.tokens)],
-                "rewards": [harvest.episode.reward],
-            }
+            versions = [NOT_SAMPLED] * len(row.tokens)
+            calls = {call.id: call for call in row.calls}
+            for span in row.trained:
+                versions[span.start : span.end] = [_version(calls[span.call])] * (span.end - span.start)
+            yield _interaction(row.tokens, row.loss_mask, row.logprobs, versions, harvest.episode.reward)
+
+
+def individual(harvests: Iterable[Harvest]) -> Iterator[Json]:
+    """Every trained call behind its whole prompt. The reward is the last one's, and discounted for each before."""
+    for harvest in harvests:
+        reward, rows = harvest.episode.reward, harvest.rows.rows
+        calls = {call.id: call for row in rows for call in row.calls}
+        trained = sorted((calls[span.call] for row in rows for span in row.trained), key=lambda call: call.order)
+        for after, call in zip(range(len(trained) - 1, -1, -1), trained, strict=True):
+            own = None if reward is None else reward * harvest.training.discount**after
+            read, said = [0] * len(call.prompt), len(call.sampled)
+            yield _interaction(
+                [*call.prompt, *call.sampled],
+                [*read, *[1] * said],
+                [*map(float, read), *(call.logprobs or ())],
+                [*[NOT_SAMPLED] * len(read), *[_version(call)] * said],
+                own,
+            )
+
+
+def _version(call: Call) -> int:
+    return int(call.weights) if call.weights is not None and call.weights.isdecimal() else UNKNOWN
+
+
+def _interaction(
+    tokens: Sequence[int],
+    mask: Sequence[int],
+    logprobs: Sequence[float],
+    versions: Sequence[int],
+    reward: float | None,
+) -> Json:
+    return {
+        "input_ids": [tokens],
+        "loss_mask": [mask],
+        "logprobs": [logprobs],
+        "versions": [versions],
+        "attention_mask": [[True] * len(tokens)],
+        "rewards": [reward],
+    }

@@ -1,6 +1,9 @@
 """`chat`: one conversation per line, in the messages of chat completions, for supervised fine-tuning on text."""
 
+import hashlib
 from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from whet.exchange import Kind
 from whet.gateway.dialects.neutral import Json
@@ -31,6 +34,15 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
                         "kind": thread.kind,
                     }
                 seen |= fresh
+
+
+def spoken(record: Json) -> bytes:
+    """A digest of the messages of a line without the ids of calls: lines with the same one say the same."""
+    told = [
+        [message["role"], message["content"], [call["function"] for call in message.get("tool_calls", ())]]
+        for message in record["messages"]
+    ]
+    return hashlib.blake2b(msgspec.json.encode(told), digest_size=16).digest()
 
 
 def weighted_messages(graph: Graph, turn: Turn, fresh: set[int]) -> list[Json]:

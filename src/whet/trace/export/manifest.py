@@ -17,6 +17,8 @@ class Manifest:
     left_out: Counter[str] = field(default_factory=Counter)
     """Rollouts that are not in the export, by reason."""
     records: int = 0
+    repeated: int = 0
+    """Records that were left out because an earlier one says the same."""
     counts: Counter[str] = field(default_factory=Counter)
     breaks: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -27,6 +29,12 @@ class Manifest:
     rewards: dict[str, set[float]] = field(default_factory=lambda: defaultdict(set))
     samples: Counter[str] = field(default_factory=Counter)
     """Scored rollouts by group."""
+
+    def leave_out(self, reason: str, rollouts: int) -> None:
+        """Note rollouts that were not even looked at."""
+        if rollouts:
+            self.rollouts += rollouts
+            self.left_out[reason] += rollouts
 
     def count(self, harvest: Harvest) -> None:
         """Count a rollout that is exported."""
@@ -60,6 +68,7 @@ class Manifest:
             "rollouts exported": self.exported,
             "rollouts left out": dict(self.left_out),
             "records": self.records,
+            "records left out as repeated": self.repeated,
             **dict(self.counts),
             "calls not trained": dict(self.refused),
             "chain breaks": dict(self.breaks),
@@ -77,6 +86,8 @@ class Manifest:
         yield f"{self.exported} of {self.rollouts} rollouts, {self.records} records"
         for reason, times in sorted(self.left_out.items()):
             yield f"  left out: {times} {reason}"
+        if self.repeated:
+            yield f"  {self.repeated} conversations that an earlier line has already"
         if not with_rows:
             return
         yield (
