@@ -2,11 +2,11 @@
 
 import json
 import random
-from array import array
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
+from call_world import made, worlds
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,13 +15,6 @@ from whet.trace.episode import Episode
 from whet.trace.rows import Row, Rows, canonical, rows_of
 
 EPISODE = Episode("r1", "g1", "t", "loop", "m", "", 0, 1, reward=1.0, exchanges=())
-
-
-def made(id_: int, prompt: list[int], sampled: list[int], logprobs: list[float] | None = None, **more: Any) -> Call:
-    """A call that would be trained."""
-    logprobs = [-0.1 * (n + 1) for n in range(len(sampled))] if logprobs is None else logprobs
-    facts: dict[str, Any] = {"thread": "main", "kind": CallKind.ROOT, "started": float(id_)} | more
-    return Call(id_, prompt=array("I", prompt), sampled=array("I", sampled), logprobs=array("d", logprobs), **facts)
 
 
 FIRST = made(0, [1, 2, 3], [10, 11], [-0.1, -0.2])
@@ -163,57 +156,6 @@ def test_a_row_that_is_too_long_is_cut_behind_a_whole_reply() -> None:
     assert rows_of([FIRST], Training(max_tokens=4)).dropped == ("its first trained reply reaches beyond 4 tokens",)
 
 
-@dataclass
-class World:
-    """Agents that talk to an engine, and do to their histories what agents do."""
-
-    rng: random.Random
-    histories: dict[str, list[int]] = field(default_factory=lambda: {"main": [1, 2]})
-    calls: list[Call] = field(default_factory=list)
-
-    def tokens(self, most: int = 3) -> list[int]:
-        return [self.rng.randrange(4) for _ in range(self.rng.randint(1, most))]
-
-    def ask(self, thread: str, **more: Any) -> list[int]:
-        """One call; the history with its reply."""
-        prompt, sampled = self.histories[thread], self.tokens()
-        kind = CallKind.ROOT if thread == "main" else CallKind.SUBAGENT
-        logprobs = [-self.rng.random() for _ in sampled]
-        facts = {"thread": thread, "kind": kind} | more
-        self.calls.append(made(len(self.calls), prompt, sampled, logprobs, **facts))
-        return [*prompt, *sampled]
-
-    def step(self) -> None:
-        thread = self.rng.choice(list(self.histories))
-        history = self.histories[thread]
-        match self.rng.choice(["turn", "turn", "turn", "retry", "compact", "edit", "spawn", "helper", "context"]):
-            case "turn":
-                self.histories[thread] = [*self.ask(thread), *self.tokens()]
-            case "retry":
-                self.ask(thread)
-                self.histories[thread] = [*self.ask(thread), *self.tokens()]
-            case "compact":
-                self.ask(thread, kind=CallKind.COMPACT, refused="kind")
-                self.histories[thread] = self.tokens(6)
-            case "edit":
-                place = self.rng.randrange(len(history))
-                self.histories[thread] = [*history[:place], self.rng.randrange(4), *history[place + 1 :]]
-            case "spawn":
-                name = f"sub-{len(self.calls)}-{len(self.histories)}"
-                self.histories[name] = history if self.rng.random() < 0.3 else self.tokens(6)
-            case "helper":
-                self.ask(thread, kind=CallKind.UTILITY, refused="kind")
-            case "context":
-                self.histories[thread] = [*self.ask(thread, refused="log-probabilities"), *self.tokens()]
-
-
-def calls_in_a_world(seed: int, steps: int) -> list[Call]:
-    world = World(random.Random(seed))
-    for _ in range(steps):
-        world.step()
-    return world.calls
-
-
 def trained_at(row: Row) -> Counter[tuple[tuple[int, ...], int, float]]:
     places = [place for place, one in enumerate(row.loss_mask) if one]
     return Counter((tuple(row.tokens[:place]), row.tokens[place], row.logprobs[place]) for place in places)
@@ -224,9 +166,6 @@ def sampled_by(call: Call) -> Counter[tuple[tuple[int, ...], int, float]]:
     before = call.prompt.tolist()
     told = enumerate(zip(call.sampled, call.logprobs, strict=True))
     return Counter((tuple(before + call.sampled.tolist()[:n]), id_, logprob) for n, (id_, logprob) in told)
-
-
-worlds = st.builds(calls_in_a_world, st.integers(0, 1 << 32), st.integers(0, 25))
 
 
 @given(worlds)
@@ -240,6 +179,39 @@ def test_every_sampled_token_of_a_trained_call_is_in_exactly_one_row_behind_what
     for row in rows.rows:
         total += trained_at(row)
     assert total == sum(map(sampled_by, trained), Counter())
+
+
+@given(worlds)
+def test_every_call_is_trained_or_it_is_said_why_not(calls: list[Call]) -> None:
+    rows = rows_of(calls)
+    trained = {span.call for row in rows.rows for span in row.trained}
+    refused = {call.id for call in calls if call.refused is not None}
+    assert trained.isdisjoint(rows.forest.discarded)
+    assert trained.isdisjoint(refused)
+    assert trained | refused | rows.forest.discarded.keys() == {call.id for call in calls}
+    by_id = {call.id: call for call in calls}
+    for id_, why in rows.forest.discarded.items():
+        # What is thrown away was asked again, from the same place.
+        kept = by_id[int(why.removesuffix(" instead").split()[-1])]
+        assert kept.id not in rows.forest.discarded
+        assert by_id[id_].thread == kept.thread or by_id[id_].prompt == kept.prompt
+
+
+@given(worlds, st.integers(1, 30), st.booleans())
+def test_no_row_is_longer_than_the_trainer_takes_and_none_trains_a_part_of_a_reply(
+    calls: list[Call], longest: int, keep: bool
+) -> None:
+    rows = rows_of(calls, Training(max_tokens=longest, keep_truncated=keep))
+    whole = rows_of(calls)
+    every = [*rows.rows, *rows.apart]
+    assert all(len(row.tokens) <= longest for row in every)
+    assert not keep or not rows.apart
+    times = Counter(span.call for row in every for span in row.trained)
+    assert set(times.values()) <= {1}
+    assert times.keys() <= {span.call for row in whole.rows for span in row.trained}
+    for row in every:
+        assert sum(row.loss_mask) == sum(span.end - span.start for span in row.trained)
+    assert len(every) + len(rows.dropped) == len(whole.rows)
 
 
 @given(worlds)
