@@ -54,7 +54,8 @@ class StoredRollout:
     @property
     def trace(self) -> Graph:
         """The conversations, derived anew each time."""
-        return build(self.exchanges)
+        with Store.open_read(self.run) as store:
+            return build(() if self.attempt is None else store.each_exchange(self.attempt))
 
     @property
     def logs(self) -> dict[str, bytes]:
@@ -101,7 +102,7 @@ class StoredRun:
         rows: dict[str, list[Any]] = {name: [] for name in SCHEMAS}
         with Store.open_read(self.folder) as store:
             harvests = (
-                harvest(replace(episode, exchanges=store.exchanges(attempt)), Training())
+                harvest(replace(episode, exchanges=store.each_exchange(attempt)), Training())
                 for episode, attempt in episodes(store)
             )
             for name, row in records(harvests):
