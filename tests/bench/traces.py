@@ -20,7 +20,7 @@ from whet.trace.export import FORMATS, export
 
 DISTINCT = 10
 """So many conversations are made up; the rollouts repeat them, since making them takes longer than all else."""
-SIZES = ((250, 100), (500, 100), (1000, 100), (10, 250), (10, 500), (10, 1000))
+SIZES = ((250, 100), (500, 100), (1000, 100), (4, 250), (4, 500), (4, 1000))
 """Rollouts, and turns of each."""
 
 
