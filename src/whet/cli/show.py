@@ -34,6 +34,7 @@ def show(
     from whet.cli.tables import terminal
     from whet.errors import UserError
     from whet.runs.store import Store
+    from whet.runs.summary import rollout_named
 
     if save is not None and rollout is None:
         raise UserError("--save needs a rollout: whet show RUN ROLLOUT --save FOLDER")
@@ -42,7 +43,7 @@ def show(
         if rollout is None:
             _show_run(console, store)
             return
-        row = _find(store, run, rollout)
+        row = rollout_named(store, run, rollout)
         if save is None:
             _show_rollout(console, store, row, None if full else STEP_LIMIT)
         else:
@@ -112,24 +113,17 @@ def _speakers(spent: "Spending") -> str:
     return ", ".join(f"{who} {times}" for who, times in told.items())
 
 
-def _find(store: "Store", run: Path, beginning: str) -> "RolloutRow":
-    from whet.errors import UserError
-
-    matches = [row for row in store.rollouts() if row.id.startswith(beginning)]
-    if len(matches) != 1:
-        found = "none does" if not matches else f"{len(matches)} do"
-        raise UserError(f"{run}: expected one rollout whose id begins with '{beginning}'; {found} (whet show {run})")
-    return matches[0]
-
-
 def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: int | None) -> None:
     from rich.text import Text
 
     from whet.rollout import Result
+    from whet.runs.run import FORK
     from whet.runs.summary import skill_names
 
     arm = f"agent {row.agent}  model {row.model}  skill {skill_names(store)[row.skill]}"
     console.print(Text.assemble((row.id, "bold"), f"  task {row.task}  {arm}  sample {row.sample}"), soft_wrap=True)
+    if (origin := store.get(FORK)) is not None:
+        console.print(f"fork of {origin['run']} {origin['rollout']} at call {origin['at']}", soft_wrap=True)
     attempts = store.attempts_of(row.id)
     if not attempts:
         console.print("not run yet")
@@ -156,7 +150,7 @@ def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: 
 
 
 def _show_facts(console: "Console", result: "Result") -> None:
-    from whet.cli.tables import money
+    from whet.cli.tables import money, replay_told
 
     spent, report = result.spending, result.report
     who = f" ({_speakers(spent)})" if _speakers(spent) else ""
@@ -164,6 +158,8 @@ def _show_facts(console: "Console", result: "Result") -> None:
     tokens = f"{spent.input_tokens:,} + {spent.output_tokens:,} tokens"
     counted = f"{spent.calls} calls{who}  {tokens}  {money(spent.cost)}" if spent.captured else "nothing was captured"
     console.print(f"{counted}  {phases}", soft_wrap=True)
+    if result.replay is not None:
+        console.print(replay_told(result), soft_wrap=True)
     if report is not None:
         limit = f", stopped by limit {result.limit}" if result.limit else ""
         version = f" {report.version}" if report.version else ""
@@ -207,7 +203,8 @@ def _show_steps(console: "Console", store: "Store", attempt: int, limit: int | N
         console.print("tools asked for: " + ", ".join(f"{name} {times}" for name, times in called.most_common()))
     for number, step in enumerate(steps(exchanges), 1):
         calls = "\n".join(f"→ {name} {arguments}" for name, arguments in step.calls)
-        _section(console, f"{number} {step.role}", "\n".join(filter(None, (step.text, calls))), limit)
+        call = f" (call {step.call})" if step.call is not None else ""
+        _section(console, f"{number} {step.role}{call}", "\n".join(filter(None, (step.text, calls))), limit)
 
 
 def _show_judgements(console: "Console", result: "Result", limit: int | None) -> None:

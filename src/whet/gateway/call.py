@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass
 
 from whet.exchange import CallError, Exchange, Headers, Speaker
-from whet.gateway.cache import Replay, Replayed
+from whet.gateway.cache import Replayed, Replies
 from whet.gateway.capture import check_tokens
 from whet.gateway.crossing import crossing
 from whet.gateway.delivery import Delivery, Head
@@ -41,6 +41,7 @@ TOLD_TO_AGENT = {
     CallError.AUTH: (403, "The model refused the credentials."),
     # As with every refusal of ours, a status that no agent's program takes for a passing failure.
     CallError.NOT_CACHED: (400, "There is no recorded reply to this request, and no model may be asked."),
+    CallError.DIVERGED: (400, "The conversation is not the one that was recorded; there will be no further replies."),
     CallError.SEALED: (403, "This key is no longer valid."),
 }
 """What an agent is told when there is no reply of the model that it could be given."""
@@ -69,12 +70,13 @@ class Call:
         session: str,
         index: int,
         request: Request,
+        speaker: Speaker,
         model: Model,
         upstream: Upstream,
         for_agent: Redactor,
         commit: Callable[[Exchange], Awaitable[None]],
         redactor: Callable[..., Redactor],
-        replay: Replay | None,
+        replay: Replies | None,
         seen: Seen,
         room: AbstractAsyncContextManager[None],
     ) -> None:
@@ -82,6 +84,7 @@ class Call:
         self._session = session
         self._index = index
         self._request = request
+        self._speaker = speaker
         self._front = request.dialect
         self._back = DIALECTS[model.dialect]
         self._asked = seen.look(request.body)
@@ -109,8 +112,6 @@ class Call:
         self._hung_up = False
         self._followers = 0
         self._drain: asyncio.TimerHandle | None = None
-        self.speaker: Speaker | None = None
-        """Who makes the call, as the session finds out."""
         self.delivered = False
         """The agent has been given the reply to its end."""
         self._alive: asyncio.TimerHandle | None = None
@@ -193,7 +194,7 @@ class Call:
 
     @asynccontextmanager
     async def _reply(self) -> AsyncIterator[Incoming | Replayed]:
-        """The reply on its way in: out of the cache, or else from the model."""
+        """The reply on its way in: one that is replayed, or else from the model."""
         replayed = await self._question.replayed(self._received) if self._question else None
         if replayed is not None:
             yield replayed
@@ -283,7 +284,7 @@ class Call:
             sent=None if sent is None else redactor.bytes(sent),
             delivered=None if delivered is None else redactor.bytes(delivered),
             warnings=(*self._crossing.warnings, *(received.repair.warnings if received.repair else ())),
-            speaker=self.speaker,
+            speaker=self._speaker,
             arrivals=tuple(received.arrivals),
             tokens=check_tokens(response, received.streamed) if self._model.capture != "none" else None,
         )

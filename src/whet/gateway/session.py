@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from urllib.parse import urlsplit
 
 from whet.errors import UserError
-from whet.exchange import CallError, Exchange, Recorder, Usage
+from whet.exchange import CallError, Exchange, Recorder, Speaker, Usage
 from whet.gateway.cache import Replay, ReplyCache
 from whet.gateway.call import Call, NotRecordedError, Request
 from whet.gateway.counting import TOKEN_COUNT, counted_by_model
@@ -19,6 +20,7 @@ from whet.gateway.dialects import TokenCounter
 from whet.gateway.limits import LimitError, Meter, Reached, room_for_call
 from whet.gateway.model import Model
 from whet.gateway.prices import WITHOUT_TOKENS, cost, price_for
+from whet.gateway.recorded import RecordedReply, Recording
 from whet.gateway.seen import Seen
 from whet.gateway.server import http_server
 from whet.gateway.threads import Answer, Threads, may_call_tools
@@ -49,15 +51,20 @@ class Session:
         meters: tuple[Meter, ...],
         cache: ReplyCache | None,
         sample: int,
+        recording: Recording | None,
     ) -> None:
         self.id = session_id
         self.model = model
+        self.model_name = recording.model_name if recording else model.upstream_name
+        """What agents are told that the model is called."""
         self.secret = new_secret()
         self.calls = 0
         self.speakers: Counter[str] = Counter()
         """How many of the calls the main thread made, each sub-agent, and each kind of helper."""
         self.answered = 0
         """How many calls went well."""
+        self.from_record = 0
+        """How many calls were answered as the rollout was that this one is a fork of. Their usage is not counted."""
         self.usage = Usage()
         self.charged = Usage()
         """Of the usage, what was not replayed."""
@@ -83,6 +90,7 @@ class Session:
         self._meters = meters
         self._redactor = redactor.also(self.secret, model.key or "")
         self._replay = Replay(cache, model, sample, self._redactor.bytes) if cache else None
+        self._recording = recording
         addresses = [(url, urlsplit(url)) for url in model.urls]
         self._for_agent = self._redactor.also(
             *(part for url, address in addresses for part in (url, address.netloc, address.hostname or ""))
@@ -128,28 +136,46 @@ class Session:
         if self.ended_by is not None:
             raise LimitError(self.ended_by)
         index = self._next_index()
-        call = Call(
-            session=self.id,
-            index=index,
-            request=request,
-            model=self.model,
-            upstream=self._upstream,
-            for_agent=self._for_agent,
-            commit=self._commit,
-            redactor=self._know_secrets,
-            replay=self._replay,
-            seen=self._seen,
-            room=room_for_call(self._meters),
-        )
-        call.speaker = self._threads.place(index, request.dialect.NAME, request.path, request.headers, request.body)
+        speaker = self._threads.place(index, request.dialect.NAME, request.path, request.headers, request.body)
+        try:
+            call = self._begun(index, request, speaker)
+        except ValueError:
+            self._threads.ended(index, None)
+            raise
         for meter in self._meters:
             meter.admit()
         self.calls += 1
-        self.speakers[call.speaker.label] += 1
+        self.speakers[speaker.label] += 1
         self._undelivered.append(call)
         self._under_way[call.task] = call
         call.task.add_done_callback(self._call_ended)
         return call
+
+    def _begun(self, index: int, request: Request, speaker: Speaker) -> Call:
+        """The call itself, answered by the record if this session has one and is not past it."""
+        recorded = self._recorded(request, speaker)
+        model = recorded.standing_for(self.model) if recorded else self.model
+        return Call(
+            session=self.id,
+            index=index,
+            request=request,
+            speaker=speaker,
+            model=model,
+            upstream=self._upstream,
+            for_agent=self._for_agent,
+            commit=partial(self._commit, model.dialect),
+            redactor=self._know_secrets,
+            replay=recorded or self._replay,
+            seen=self._seen,
+            room=room_for_call(self._meters),
+        )
+
+    def _recorded(self, request: Request, speaker: Speaker) -> RecordedReply | None:
+        if self._recording is None:
+            return None
+        # What was recorded has no secrets in it.
+        body = self._redactor.bytes(request.body)
+        return self._recording.answer(speaker, request.dialect.NAME, request.path, body)
 
     @property
     def under_way(self) -> int:
@@ -253,8 +279,9 @@ class Session:
         self._redactor = self._redactor.also(*secrets)
         return self._redactor
 
-    async def _commit(self, exchange: Exchange) -> None:
-        self._count(exchange)
+    async def _commit(self, dialect: str, exchange: Exchange) -> None:
+        """Record a call whose response is in this dialect."""
+        self._count(dialect, exchange)
         await self._keep(exchange)
 
     async def _keep(self, exchange: Exchange) -> None:
@@ -265,21 +292,25 @@ class Session:
             self.record_error = error
             raise NotRecordedError from error
 
-    def _count(self, exchange: Exchange) -> None:
+    def _count(self, dialect: str, exchange: Exchange) -> None:
         tells = exchange.status == 200 and may_call_tools(exchange.response)
-        answer = Answer(self.model.dialect, exchange.response, exchange.streamed) if tells else None
+        answer = Answer(dialect, exchange.response, exchange.streamed) if tells else None
         self._threads.ended(exchange.index, answer)
         self.answered += exchange.error is None
         self.last_error, self.last_status = exchange.error, exchange.status
         charged = None if exchange.replayed else exchange.usage
         spent = cost(charged, self._price) if charged and self._price else None
-        for meter in self._meters:
-            meter.settle(exchange.usage, spent)
+        own, *shared = self._meters
+        own.settle(exchange.usage, spent)
+        for meter in shared:
+            meter.settle(None if exchange.from_record else exchange.usage, spent)
         if charged is not None:
             self.charged += charged
         self.auth_failed = self.auth_failed or exchange.error is CallError.AUTH
         self.cache_missed = self.cache_missed or exchange.error is CallError.NOT_CACHED
-        if exchange.usage is not None:
+        if exchange.from_record:
+            self.from_record += exchange.error is None
+        elif exchange.usage is not None:
             self.usage += exchange.usage
         elif exchange.error not in WITHOUT_TOKENS:
             self.calls_without_usage += 1

@@ -17,6 +17,7 @@ from whet.trace.steps import reply_of
 from whet.trace.tokens import tokens_of
 
 REJECTED = "the summary was not used"
+FROM_RECORD = "the reply is of the rollout that this one is a fork of"
 
 
 class CallKind(StrEnum):
@@ -122,6 +123,8 @@ def _call(exchange: Exchange, thread: str, training: Training) -> Call | None:
     kind = kind_of(exchange)
     policy = _policy(exchange.request if exchange.sent is None else exchange.sent)
     reasons = [] if kind in training.kinds else [f"calls of kind {kind} are not trained"]
+    if exchange.from_record:
+        reasons.append(FROM_RECORD)
     if exchange.error is not None:
         reasons.append(f"the reply was not delivered: {exchange.error}")
     if not tokens.sampled:

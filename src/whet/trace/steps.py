@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from whet.exchange import Exchange, Kind
 from whet.gateway.dialects import DIALECTS
@@ -32,6 +32,15 @@ class Step:
     text: str
     calls: tuple[tuple[str, str], ...] = ()
     """Tools called, with their arguments as sent."""
+    call: int | None = None
+    """Of a reply, which call of the main thread it answered, from 1."""
+
+
+def main_calls(exchanges: Iterable[Exchange]) -> list[Exchange]:
+    """The answered calls of the main thread, in order of arrival. People count them from 1."""
+    answered = (one for one in exchanges if one.error is None and one.status == 200)
+    main = (one for one in answered if one.speaker is None or one.speaker.kind is Kind.MAIN)
+    return sorted(main, key=lambda one: one.index)
 
 
 def steps(exchanges: Sequence[Exchange]) -> list[Step]:
@@ -43,7 +52,17 @@ def steps(exchanges: Sequence[Exchange]) -> list[Step]:
     last = max(main or answered, key=lambda exchange: len(exchange.request))
     reply = reply_of(last)
     spoken = [Message("assistant", reply.parts)] if reply else []
-    return [step for message in [*_sent(last), *spoken] for step in _steps_of(message)]
+    found = [step for message in [*_sent(last), *spoken] for step in _steps_of(message)]
+    return _numbered(found, sum(one.index <= last.index for one in main_calls(exchanges)))
+
+
+def _numbered(found: Sequence[Step], calls: int) -> list[Step]:
+    """Steps with the numbers of the calls that they answered, the last one's being known: earlier ones may be gone."""
+    numbered: list[Step] = []
+    for before, step in zip([None, *reversed(found)], reversed(found), strict=False):
+        calls -= before is not None and before.role == "assistant" != step.role
+        numbered.append(replace(step, call=calls) if step.role == "assistant" and calls > 0 else step)
+    return numbered[::-1]
 
 
 def tools_called(exchanges: Iterable[Exchange]) -> Counter[str]:
@@ -54,13 +73,17 @@ def tools_called(exchanges: Iterable[Exchange]) -> Counter[str]:
 
 def reply_of(exchange: Exchange) -> Reply | None:
     """The reply as the agent was given it, or what came of it; None when it cannot be read."""
-    body = exchange.response if exchange.delivered is None else exchange.delivered
     try:
-        if body.lstrip().startswith(b"{"):
-            return DIALECTS[exchange.dialect].read_reply(body)
-        return assemble(_told(exchange.dialect, body))
+        return read_reply(exchange.dialect, exchange.response if exchange.delivered is None else exchange.delivered)
     except ValueError:  # a model can send anything
         return None
+
+
+def read_reply(dialect: str, body: bytes) -> Reply:
+    """A reply in one piece, or as a stream. ValueError when it cannot be read."""
+    if body.lstrip().startswith(b"{"):
+        return DIALECTS[dialect].read_reply(body)
+    return assemble(_told(dialect, body))
 
 
 def _told(dialect: str, stream: bytes) -> Iterator[Event]:

@@ -10,9 +10,10 @@ from whet.trace.rows import Harvest
 
 
 def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
-    """One line per unbroken stretch of each thread that does the work. `weight` is 0 on replies of earlier lines."""
+    """One line per unbroken stretch of each thread that does the work. `weight` is 0 on replies of earlier lines, and
+    on those of the rollout that this one is a fork of."""
     for harvest in harvests:
-        seen: set[int] = set()
+        seen = _from_record(harvest)
         for thread in harvest.graph.threads:
             if thread.kind is Kind.UTILITY:
                 continue
@@ -31,6 +32,12 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
                         "kind": thread.kind,
                     }
                 seen |= fresh
+
+
+def _from_record(harvest: Harvest) -> set[int]:
+    """The replies that another rollout was given, and this one repeats."""
+    repeated = {exchange.index for exchange in harvest.episode.exchanges if exchange.from_record}
+    return {turn.reply for turn in harvest.graph.turns if turn.exchange in repeated and turn.reply is not None}
 
 
 def weighted_messages(graph: Graph, turn: Turn, fresh: set[int]) -> list[Json]:
