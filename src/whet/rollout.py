@@ -315,7 +315,7 @@ async def _attempt(
             *((PLANTED_REWARD,) if planted else ()),
             *(() if rollout.captured else (NOT_CAPTURED,)),
             *((CANARY,) if progress.canaries.seen else ()),
-            *((DIVERGED,) if retelling and retelling.diverged else ()),
+            *((DIVERGED,) if retelling and retelling.diverged and retelling.live_from else ()),
         )
         failure = machinery_failure(report, session, retelling)
         if failure is not None:

@@ -71,6 +71,8 @@ def _show_run(console: "Console", store: "Store") -> None:
     for heading in ("score", "calls", *speakers, "tokens", "why"):
         words = heading in {"speakers", "why"}
         table.add_column(heading, no_wrap=True, overflow="ellipsis", justify="left" if words else "right")
+    # A long reason leaves room for what it is about.
+    table.columns[-1].max_width = max(20, console.width - 60)
     for row, _ in plan:
         result = results.get(row.id)
         shown = {"agent": row.agent, "model": row.model, "skill": names[row.skill], "sample": str(row.sample)}

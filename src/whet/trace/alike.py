@@ -10,7 +10,7 @@ import msgspec
 
 from whet.gateway.dialects.neutral import Image, Message, Part, Refusal, Text, ToolCall, ToolResult
 
-SHOWN = 160
+SHOWN = 100
 """Characters of a text that are shown from the line on in which it differs."""
 
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
@@ -18,7 +18,7 @@ _PASSING = re.compile(
     rf"""
       \d{{4}}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|\ ?[+-]\d\d:?\d\d)?)?
     | (?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,?\ +)?
-      (?:{_MONTH}\ +\d{{1,2}}\b|\d{{1,2}}\ +{_MONTH}\b)(?:,?\ +\d{{4}}\b)?
+      (?:{_MONTH}\ +\d{{1,2}}\b(?:,?\ +\d{{4}}\b)?|\d{{1,2}}\ +{_MONTH}\ +\d{{4}}\b)
     | (?<![\w:.])\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?![\w:])
     | \b\d+m\d+(?:\.\d+)?s\b
     | \b\d+(?:\.\d+)?\ ?(?:[mnuµ]?s|sec(?:ond)?s?|milliseconds?|minutes?)\b
@@ -62,7 +62,7 @@ def compare(
     Ids that a program made up anew are added to `ids`: those of then, with those of now. Lines to `leave_out` do not
     count.
     """
-    before, after = [part for one in then for part in _parts(one)], [part for one in now for part in _parts(one)]
+    before, after = _spoken(then), _spoken(now)
     for (what, recorded), (kind, live) in zip(before, after, strict=False):
         if what != kind:
             return Difference("another kind of message", f"{what} {_short(recorded)}", f"{kind} {_short(live)}")
@@ -80,7 +80,7 @@ def compare(
 
 def texts(messages: Iterable[Message]) -> list[str]:
     """What is said in messages, each part without what is different every time."""
-    return [_PASSING.sub("~", text) for message in messages for _, text in _parts(message)]
+    return [_PASSING.sub("~", text) for _, text in _spoken(messages)]
 
 
 def pairs(then: str, now: str) -> dict[str, str] | None:
@@ -122,10 +122,18 @@ def _are_ids(one: str, other: str) -> bool:
     return len(prefixes) == 2 and prefixes[0] == prefixes[1]
 
 
-def _parts(message: Message) -> Iterator[tuple[str, str]]:
-    """What a message says, piece by piece. Thoughts are not said, and the system's words are no part of the work."""
-    if message.role == "system":
-        return
+def _spoken(messages: Iterable[Message]) -> list[tuple[str, str]]:
+    """What is said, piece by piece. Thoughts are not said, and the system's words are no part of the work."""
+    tools: dict[str, str] = {}
+    found = []
+    for message in messages:
+        tools.update({part.id: part.name for part in message.parts if isinstance(part, ToolCall)})
+        if message.role != "system":
+            found += _parts(message, tools)
+    return found
+
+
+def _parts(message: Message, tools: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for is_text, together in groupby(message.parts, key=lambda part: isinstance(part, Text | Refusal)):
         if is_text:
             words = "\n".join(part.text for part in together if isinstance(part, Text | Refusal)).strip()
@@ -133,17 +141,17 @@ def _parts(message: Message) -> Iterator[tuple[str, str]]:
                 yield f"text of the {message.role}", words
         else:
             for part in together:
-                yield from _part(part)
+                yield from _part(part, tools)
 
 
-def _part(part: Part) -> Iterator[tuple[str, str]]:
+def _part(part: Part, tools: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     match part:
         case Image(_, data):
             yield "image", data
         case ToolCall(_, name, arguments):
             yield f"call of {name}", _ordered(arguments)
-        case ToolResult(_, inner, name):
-            what = f"result of {name}" if name else "result of a tool"
+        case ToolResult(id_, inner):
+            what = f"result of {tools.get(id_, 'a tool')}"
             yield what, "\n".join(one.text if isinstance(one, Text) else one.data for one in inner).strip()
 
 
