@@ -43,13 +43,14 @@ def fork(
 ) -> None:
     """Do a rollout again with its recorded replies up to a call, then go on with a live model: what if, from there?"""
     from whet.cli.loop import run_async
-    from whet.cli.progress import watcher
+    from whet.cli.progress import Event, watcher
     from whet.cli.run import new_folder, resume_command, warn_of_sandbox
     from whet.errors import UserError
     from whet.gateway import Limits
     from whet.runs.config import find_config, read_config
     from whet.runs.fork import Fork, plan_fork
     from whet.runs.fork import fork as run_fork
+    from whet.runs.run import Started
 
     if resume and out is None:
         raise UserError("--resume needs --out: the folder of the fork to continue")
@@ -71,10 +72,15 @@ def fork(
     )
     forked = plan_fork(request, config)
     warn_of_sandbox(forked.request)
-    typer.echo(_as_json(forked) if as_json else _intention(request, forked))
     with watcher(as_json=as_json, resume=resume_command(sys.argv[1:], request.out)) as watch:
+
+        def on(event: Event) -> None:
+            if isinstance(event, Started):
+                typer.echo(_as_json(forked) if as_json else _intention(request, forked))
+            watch.on(event)
+
         try:
-            run_async(run_fork(forked, config, watch.on))
+            run_async(run_fork(forked, config, on))
         except KeyboardInterrupt:
             watch.stopped()
             raise
