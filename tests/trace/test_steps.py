@@ -55,12 +55,12 @@ TOLD = {"role": "tool", "tool_call_id": "1", "content": "3\n"}
 @pytest.mark.parametrize("streamed", [True, False])
 def test_the_conversation_is_what_was_sent_last_and_the_reply_to_it(streamed: bool) -> None:
     first = exchange([USER], call("bash", c=1), streamed=streamed)
-    second = exchange([USER, ASKED, TOLD], say("Three files."), streamed=streamed)
+    second = replace(exchange([USER, ASKED, TOLD], say("Three files."), streamed=streamed), index=1)
     assert steps([first, second]) == [
         Step("user", "How many files?"),
-        Step("assistant", "", (("bash", '{"c": 1}'),)),
+        Step("assistant", "", (("bash", '{"c": 1}'),), call=1),
         Step("tool", "3\n"),
-        Step("assistant", "Three files."),
+        Step("assistant", "Three files.", call=2),
     ]
 
 
@@ -68,7 +68,7 @@ def test_the_conversation_is_what_was_sent_last_and_the_reply_to_it(streamed: bo
 def test_a_reply_that_calls_tools_shows_them_with_their_arguments_as_sent(streamed: bool) -> None:
     tools = ToolCall(name="bash", arguments={"command": "ls"}), ToolCall(name="edit", arguments="{torn")
     step = steps([exchange([USER], Reply(text="Let me look.", tools=tools), streamed=streamed)])[-1]
-    assert step == Step("assistant", "Let me look.", (("bash", '{"command":"ls"}'), ("edit", "{torn")))
+    assert step == Step("assistant", "Let me look.", (("bash", '{"command":"ls"}'), ("edit", "{torn")), call=1)
 
 
 def test_the_longest_conversation_is_shown_when_there_are_several() -> None:
@@ -100,6 +100,15 @@ def test_of_a_reply_that_was_cut_what_came_is_shown() -> None:
     assert last.role == "assistant"
     assert last.text.startswith("One two three")
     assert len(last.text) < len("One two three four five six seven eight nine.")
+    # It answered no call, so no fork can begin there.
+    assert last.call is None
+
+
+def test_calls_keep_their_numbers_when_the_beginning_is_left_out() -> None:
+    made = [replace(exchange([USER], call("bash", c=1)), index=0), replace(exchange([USER], say("Twice.")), index=1)]
+    last = replace(exchange([{"role": "user", "content": "A summary."}, ASKED, TOLD], say("Three.")), index=3)
+    made.append(replace(exchange([USER], say("-"), status=500), index=2))
+    assert [step.call for step in steps([*made, last])] == [None, 2, None, 3]
 
 
 @pytest.mark.parametrize("response", [b"", b"<html>", b'{"choices": []}', b'{"error": {}}', b"data: {torn\n\n"])

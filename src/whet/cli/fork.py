@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 def fork(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    rollout: Annotated[str, typer.Argument(help="Rollout, by the beginning of its id.")],
+    rollout: Annotated[
+        str, typer.Argument(help="Rollout, by the beginning of its id, or by its task if it is the only one.")
+    ],
     at: Annotated[int, typer.Option(help="The first call to be made anew, as `whet show RUN ROLLOUT` numbers them.")],
     model: Annotated[str | None, typer.Option(help="Model from there on; by default the one of then.")] = None,
     skill: Annotated[
@@ -42,9 +44,10 @@ def fork(
     as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON lines.")] = False,
 ) -> None:
     """Do a rollout again with its recorded replies up to a call, then go on with a live model: what if, from there?"""
+    from whet.api import new_folder
     from whet.cli.loop import run_async
     from whet.cli.progress import Event, watcher
-    from whet.cli.run import new_folder, resume_command, warn_of_sandbox
+    from whet.cli.run import resume_command, warn_of_sandbox
     from whet.errors import UserError
     from whet.gateway import Limits
     from whet.runs.config import find_config, read_config

@@ -24,7 +24,9 @@ STEP_LIMIT = 1200
 
 def show(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    rollout: Annotated[str | None, typer.Argument(help="Rollout, by the beginning of its id.")] = None,
+    rollout: Annotated[
+        str | None, typer.Argument(help="Rollout, by the beginning of its id, or by its task if it is the only one.")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="Show long steps and logs whole.")] = False,
     save: Annotated[
         Path | None, typer.Option(help="New folder to write the rollout's logs and transcripts to.")

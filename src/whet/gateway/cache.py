@@ -44,14 +44,6 @@ class ReplyCache(Protocol):
         ...
 
 
-class Replies(Protocol):
-    """Replies that may take the place of a model's."""
-
-    def ask(self, path: str, body: bytes) -> "Asked":
-        """A request as it is sent to the model."""
-        ...
-
-
 class Asked(Protocol):
     """One request that may have a reply already."""
 

@@ -7,13 +7,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass
 
 from whet.exchange import CallError, Exchange, Headers, Speaker
-from whet.gateway.cache import Replayed, Replies
+from whet.gateway.cache import Asked, Replay, Replayed
 from whet.gateway.capture import check_tokens
 from whet.gateway.crossing import crossing
 from whet.gateway.delivery import Delivery, Head
 from whet.gateway.dialects import DIALECTS, Dialect
 from whet.gateway.model import Model
 from whet.gateway.outgoing import headers_for_model, secrets_for_model
+from whet.gateway.recorded import RecordedReply
 from whet.gateway.seen import Seen
 from whet.gateway.sse import EventFramer
 from whet.gateway.upstream import (
@@ -70,13 +71,12 @@ class Call:
         session: str,
         index: int,
         request: Request,
-        speaker: Speaker,
         model: Model,
         upstream: Upstream,
         for_agent: Redactor,
-        commit: Callable[[Exchange], Awaitable[None]],
+        commit: Callable[[Exchange, str], Awaitable[None]],
         redactor: Callable[..., Redactor],
-        replay: Replies | None,
+        replay: Replay | None,
         seen: Seen,
         room: AbstractAsyncContextManager[None],
     ) -> None:
@@ -84,12 +84,11 @@ class Call:
         self._session = session
         self._index = index
         self._request = request
-        self._speaker = speaker
         self._front = request.dialect
         self._back = DIALECTS[model.dialect]
         self._asked = seen.look(request.body)
         self._crossing = crossing(request.dialect, request.path, self._asked, model)
-        self._question = replay.ask(self._crossing.path, self._crossing.body) if replay else None
+        self._question: Asked | None = replay.ask(self._crossing.path, self._crossing.body) if replay else None
         self._model = model
         self._upstream = upstream
         self._room = room
@@ -112,6 +111,8 @@ class Call:
         self._hung_up = False
         self._followers = 0
         self._drain: asyncio.TimerHandle | None = None
+        self.speaker: Speaker | None = None
+        """Who makes the call, as the session finds out."""
         self.delivered = False
         """The agent has been given the reply to its end."""
         self._alive: asyncio.TimerHandle | None = None
@@ -128,7 +129,7 @@ class Call:
             self._failed = error not in {None, CallError.HUNG_UP}
             secrets = secrets_for_model(self._request.headers, self._model)
             exchange = self._exchange(response, error, self._redactor(self._received.token, *secrets))
-            await self._commit(exchange)
+            await self._commit(exchange, self._back.NAME)
             self._release(response, error)
             if self._question is not None:
                 await self._question.settle(exchange, good=wrong is None)
@@ -138,6 +139,13 @@ class Call:
             # An agent must not wait for ever for a call that a defect ended.
             if not self.delivery.ended:
                 self._refuse(500, "The call failed.")
+
+    def answer_with(self, recorded: RecordedReply) -> None:
+        """Answer with a reply that is on record, and not with the model's. To be said before the call begins."""
+        self._model = recorded.standing_for(self._model)
+        self._back = DIALECTS[self._model.dialect]
+        self._crossing = crossing(self._front, self._request.path, self._asked, self._model)
+        self._question = recorded
 
     def seal(self) -> None:
         """The session is closing: stop receiving."""
@@ -284,7 +292,7 @@ class Call:
             sent=None if sent is None else redactor.bytes(sent),
             delivered=None if delivered is None else redactor.bytes(delivered),
             warnings=(*self._crossing.warnings, *(received.repair.warnings if received.repair else ())),
-            speaker=self._speaker,
+            speaker=self.speaker,
             arrivals=tuple(received.arrivals),
             tokens=check_tokens(response, received.streamed) if self._model.capture != "none" else None,
         )

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from whet.exchange import CallError, Exchange, Kind, Speaker
-from whet.gateway.cache import Asked, Replies
+from whet.gateway.cache import Question, Replay
 from whet.gateway.call import Request
 from whet.gateway.changes import changed, declared_name, top_level
 from whet.gateway.dialects import TokenCounter
@@ -25,7 +25,7 @@ async def counted_by_model(
     session: str,
     index: int,
     upstream: Upstream,
-    replay: Replies | None,
+    replay: Replay | None,
     redactor: Callable[..., Redactor],
 ) -> Exchange:
     """Ask a model that speaks the request's dialect. The exchange has an error when the reply is no count.
@@ -78,7 +78,7 @@ async def _receive(
     model: Model,
     received: Received,
     upstream: Upstream,
-    question: Asked | None,
+    question: Question | None,
     affinity: str,
 ) -> CallError | None:
     """Receive the reply. Says what went wrong."""

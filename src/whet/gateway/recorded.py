@@ -28,9 +28,6 @@ class RecordedReply:
             return model
         return replace(model, dialect=self.dialect, capture="vllm" if self.reshaped else "none")
 
-    def ask(self, path: str, body: bytes) -> "RecordedReply":  # noqa: ARG002 - whoever found the reply has looked
-        return self
-
     async def replayed(self, received: Received) -> Replayed:
         received.upstream = RECORDED
         if self.status is None:

@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from urllib.parse import urlsplit
 
 from whet.errors import UserError
-from whet.exchange import CallError, Exchange, Recorder, Speaker, Usage
+from whet.exchange import CallError, Exchange, Recorder, Usage
 from whet.gateway.cache import Replay, ReplyCache
 from whet.gateway.call import Call, NotRecordedError, Request
 from whet.gateway.counting import TOKEN_COUNT, counted_by_model
@@ -20,7 +19,7 @@ from whet.gateway.dialects import TokenCounter
 from whet.gateway.limits import LimitError, Meter, Reached, room_for_call
 from whet.gateway.model import Model
 from whet.gateway.prices import WITHOUT_TOKENS, cost, price_for
-from whet.gateway.recorded import RecordedReply, Recording
+from whet.gateway.recorded import Recording
 from whet.gateway.seen import Seen
 from whet.gateway.server import http_server
 from whet.gateway.threads import Answer, Threads, may_call_tools
@@ -136,46 +135,34 @@ class Session:
         if self.ended_by is not None:
             raise LimitError(self.ended_by)
         index = self._next_index()
-        speaker = self._threads.place(index, request.dialect.NAME, request.path, request.headers, request.body)
-        try:
-            call = self._begun(index, request, speaker)
-        except ValueError:
-            self._threads.ended(index, None)
-            raise
+        call = Call(
+            session=self.id,
+            index=index,
+            request=request,
+            model=self.model,
+            upstream=self._upstream,
+            for_agent=self._for_agent,
+            commit=self._commit,
+            redactor=self._know_secrets,
+            replay=self._replay,
+            seen=self._seen,
+            room=room_for_call(self._meters),
+        )
+        call.speaker = self._threads.place(index, request.dialect.NAME, request.path, request.headers, request.body)
+        if self._recording is not None:
+            # What was recorded has no secrets in it.
+            body = self._redactor.bytes(request.body)
+            recorded = self._recording.answer(call.speaker, request.dialect.NAME, request.path, body)
+            if recorded is not None:
+                call.answer_with(recorded)
         for meter in self._meters:
             meter.admit()
         self.calls += 1
-        self.speakers[speaker.label] += 1
+        self.speakers[call.speaker.label] += 1
         self._undelivered.append(call)
         self._under_way[call.task] = call
         call.task.add_done_callback(self._call_ended)
         return call
-
-    def _begun(self, index: int, request: Request, speaker: Speaker) -> Call:
-        """The call itself, answered by the record if this session has one and is not past it."""
-        recorded = self._recorded(request, speaker)
-        model = recorded.standing_for(self.model) if recorded else self.model
-        return Call(
-            session=self.id,
-            index=index,
-            request=request,
-            speaker=speaker,
-            model=model,
-            upstream=self._upstream,
-            for_agent=self._for_agent,
-            commit=partial(self._commit, model.dialect),
-            redactor=self._know_secrets,
-            replay=recorded or self._replay,
-            seen=self._seen,
-            room=room_for_call(self._meters),
-        )
-
-    def _recorded(self, request: Request, speaker: Speaker) -> RecordedReply | None:
-        if self._recording is None:
-            return None
-        # What was recorded has no secrets in it.
-        body = self._redactor.bytes(request.body)
-        return self._recording.answer(speaker, request.dialect.NAME, request.path, body)
 
     @property
     def under_way(self) -> int:
@@ -279,9 +266,9 @@ class Session:
         self._redactor = self._redactor.also(*secrets)
         return self._redactor
 
-    async def _commit(self, dialect: str, exchange: Exchange) -> None:
+    async def _commit(self, exchange: Exchange, dialect: str) -> None:
         """Record a call whose response is in this dialect."""
-        self._count(dialect, exchange)
+        self._count(exchange, dialect)
         await self._keep(exchange)
 
     async def _keep(self, exchange: Exchange) -> None:
@@ -292,7 +279,7 @@ class Session:
             self.record_error = error
             raise NotRecordedError from error
 
-    def _count(self, dialect: str, exchange: Exchange) -> None:
+    def _count(self, exchange: Exchange, dialect: str) -> None:
         tells = exchange.status == 200 and may_call_tools(exchange.response)
         answer = Answer(dialect, exchange.response, exchange.streamed) if tells else None
         self._threads.ended(exchange.index, answer)

@@ -137,8 +137,9 @@ def spent(arms: Iterable[Tally]) -> Spent:
 
 
 def rollout_named(store: Store, run: Path, beginning: str) -> RolloutRow:
-    """The rollout whose id begins so. UserError when there is not just one."""
-    matches = [row for row in store.rollouts() if row.id.startswith(beginning)]
+    """The rollout whose id begins so, or the one of the task of this name. UserError when there is not just one."""
+    rows = store.rollouts()
+    matches = [row for row in rows if row.id.startswith(beginning)] or [row for row in rows if row.task == beginning]
     if len(matches) != 1:
         found = "none does" if not matches else f"{len(matches)} do"
         raise UserError(f"{run}: expected one rollout whose id begins with '{beginning}'; {found} (whet show {run})")

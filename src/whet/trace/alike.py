@@ -125,7 +125,7 @@ def _are_ids(one: str, other: str) -> bool:
 def _spoken(messages: Iterable[Message]) -> list[tuple[str, str]]:
     """What is said, piece by piece. Thoughts are not said, and the system's words are no part of the work."""
     tools: dict[str, str] = {}
-    found = []
+    found: list[tuple[str, str]] = []
     for message in messages:
         tools.update({part.id: part.name for part in message.parts if isinstance(part, ToolCall)})
         if message.role != "system":

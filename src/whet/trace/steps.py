@@ -53,15 +53,17 @@ def steps(exchanges: Sequence[Exchange]) -> list[Step]:
     reply = reply_of(last)
     spoken = [Message("assistant", reply.parts)] if reply else []
     found = [step for message in [*_sent(last), *spoken] for step in _steps_of(message)]
-    return _numbered(found, sum(one.index <= last.index for one in main_calls(exchanges)))
+    calls = sum(one.index <= last.index for one in main_calls(exchanges))
+    return _numbered(found, calls, calls + (last.error is not None and reply is not None))
 
 
-def _numbered(found: Sequence[Step], calls: int) -> list[Step]:
-    """Steps with the numbers of the calls that they answered, the last one's being known: earlier ones may be gone."""
+def _numbered(found: Sequence[Step], calls: int, number: int) -> list[Step]:
+    """Steps with the numbers of the calls that they answered. The last one's is known; earlier ones may be left out."""
     numbered: list[Step] = []
-    for before, step in zip([None, *reversed(found)], reversed(found), strict=False):
-        calls -= before is not None and before.role == "assistant" != step.role
-        numbered.append(replace(step, call=calls) if step.role == "assistant" and calls > 0 else step)
+    for after, step in zip([None, *reversed(found)], reversed(found), strict=False):
+        number -= after is not None and after.role == "assistant" != step.role
+        is_call = step.role == "assistant" and 0 < number <= calls
+        numbered.append(replace(step, call=number) if is_call else step)
     return numbered[::-1]
 
 

@@ -13,7 +13,7 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
     """One line per unbroken stretch of each thread that does the work. `weight` is 0 on replies of earlier lines, and
     on those of the rollout that this one is a fork of."""
     for harvest in harvests:
-        seen = _from_record(harvest)
+        seen = replies_from_record(harvest)
         for thread in harvest.graph.threads:
             if thread.kind is Kind.UTILITY:
                 continue
@@ -34,7 +34,7 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
                 seen |= fresh
 
 
-def _from_record(harvest: Harvest) -> set[int]:
+def replies_from_record(harvest: Harvest) -> set[int]:
     """The replies that another rollout was given, and this one repeats."""
     repeated = {exchange.index for exchange in harvest.episode.exchanges if exchange.from_record}
     return {turn.reply for turn in harvest.graph.turns if turn.exchange in repeated and turn.reply is not None}
@@ -48,11 +48,6 @@ def weighted_messages(graph: Graph, turn: Turn, fresh: set[int]) -> list[Json]:
             weight = {"weight": int(node.id in fresh)} if message["role"] == "assistant" else {}
             messages.append(message | weight)
     return messages
-
-
-def conversation(graph: Graph, turn: Turn) -> list[Json]:
-    """A conversation to the reply of a turn."""
-    return [message for node in graph.conversation(turn) for message in chat_messages(node.message)]
 
 
 def prompt_text(graph: Graph) -> str:
