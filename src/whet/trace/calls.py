@@ -69,6 +69,8 @@ class Call:
     """Why it is not trained; None when it is."""
     finish: str | None = "stop"
     temperature: float | None = 1.0
+    sent_back: bool = False
+    """Whether the agent's next request holds the reply, be it in other ids."""
 
     @property
     def end(self) -> int:
@@ -184,6 +186,8 @@ _NEUTRAL = {
     "response_format": ({"type": "text"},),
 }
 """Values that change nothing. All other fields of a policy but the temperature change it by being there."""
+_FILLED_IN = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+"""Where a request does not say, engines take what the model's own settings, or their own, recommend."""
 
 
 def _policy(body: bytes) -> _Policy:
@@ -195,9 +199,8 @@ def _policy(body: bytes) -> _Policy:
 
 def _constraints(policy: _Policy) -> Iterator[str]:
     """What keeps the sampled tokens from being samples of the model's own distribution."""
-    if policy.temperature is None:
-        yield "no temperature was sent"
-    elif policy.temperature <= 0:
+    yield from (f"no {name} was sent" for name in _FILLED_IN if getattr(policy, name) is None)
+    if policy.temperature is not None and policy.temperature <= 0:
         yield f"temperature was {policy.temperature:g}"
     for name in _Policy.__struct_fields__[1:]:
         value = getattr(policy, name)

@@ -8,6 +8,7 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 
 from whet.exchange import Exchange, Kind
 from whet.gateway.dialects.neutral import Message, Text, ToolCall
@@ -93,6 +94,23 @@ class Graph:
         """All that the model saw in this call, and what it replied."""
         reply = [self.nodes[turn.reply]] if turn.reply is not None else []
         return [*(self.nodes[node] for node in turn.system), *self.path(turn.prompt), *reply]
+
+    def sent_back(self) -> frozenset[int]:
+        """The exchanges whose reply is in the next request of their thread, whatever else was changed in it."""
+        return frozenset(
+            before.exchange
+            for thread in self.threads
+            for before, after in pairwise(self.turns[place] for place in thread.turns)
+            if before.reply is not None and self._holds(after, before.reply)
+        )
+
+    def _holds(self, turn: Turn, reply: int) -> bool:
+        if turn.broken is None:
+            return True
+        if turn.broken.shared is None:
+            return False
+        said = self.nodes[reply].message
+        return any(node.message == said for node in self.path(turn.prompt, {turn.broken.shared}))
 
     def segments(self, thread: Thread) -> list[list[Turn]]:
         """The turns of a thread, cut where its history was broken. What was repeated counts once."""

@@ -202,7 +202,8 @@ def harvest(episode: Episode, training: Training) -> Harvest:
     """Derive conversations and rows of a rollout."""
     episode = replace(episode, exchanges=sorted(episode.exchanges, key=lambda one: one.index))
     graph = build(episode.exchanges)
-    calls = calls_of(episode.exchanges, training)
+    sent_back = graph.sent_back()
+    calls = [replace(call, sent_back=call.id in sent_back) for call in calls_of(episode.exchanges, training)]
     rows = rows_of(calls, training)
     kept = rows.forest.calls.values()
     answered = [exchange for exchange in episode.exchanges if exchange.status == 200]
