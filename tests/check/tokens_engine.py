@@ -26,6 +26,8 @@ QUIET = {
     "DO_NOT_TRACK": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "TQDM_DISABLE": "1",
     "OMP_NUM_THREADS": "1",
     "VLLM_HOST_IP": "127.0.0.1",
 }
