@@ -2,8 +2,12 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/whet
+ENGINE := $(CACHE)/check-tokens
+READERS := $(CACHE)/check-exports
+PIP_QUIETLY := --quiet --disable-pip-version-check
 
-.PHONY: demo test lint agents models bench-gateway bench-rollout bench-store bench-traces setup clean
+.PHONY: demo test lint agents models check-tokens check-exports bench-gateway bench-rollout bench-store bench-traces setup clean
 
 demo: setup
 	@$(BIN)/whet tasks check examples/tasks
@@ -29,6 +33,12 @@ agents: setup
 
 models: setup
 	$(BIN)/whet models pull smollm2
+
+check-tokens: setup agents $(ENGINE)/ready
+	$(BIN)/python tests/check/tokens.py $(ENGINE)
+
+check-exports: setup agents $(READERS)/ready
+	$(BIN)/python tests/check/exports.py $(READERS)
 
 bench-gateway: setup
 	$(BIN)/python tests/bench/gateway.py
@@ -56,6 +66,21 @@ setup: .venv/installed
 	@$(PYTHON) -m venv .venv || { \
 	  echo "Python's venv module is missing; install it: sudo apt-get install python3-venv" >&2; exit 1; }
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+# vLLM's own wheel for processors; torchvision and its like come in builds that do not fit its torch.
+$(ENGINE)/ready: tests/check/engine.txt tests/check/engine_model.py | models
+	$(PYTHON) -m venv $(ENGINE)
+	$(ENGINE)/bin/pip install $(PIP_QUIETLY) --requirement tests/check/engine.txt
+	$(ENGINE)/bin/pip uninstall $(PIP_QUIETLY) --yes torchvision torchaudio torchcodec
+	HF_HUB_OFFLINE=1 TQDM_DISABLE=1 $(ENGINE)/bin/python tests/check/engine_model.py \
+	  "$$($(BIN)/python -c 'from whet.models import pulled; print(pulled("smollm2").file)')" $(ENGINE)/model
+	@touch $@
+
+$(READERS)/ready: tests/check/readers.txt tests/check/readers-need.txt
+	$(PYTHON) -m venv $(READERS)
+	$(READERS)/bin/pip install $(PIP_QUIETLY) --requirement tests/check/readers-need.txt
+	$(READERS)/bin/pip install $(PIP_QUIETLY) --no-deps --ignore-requires-python --requirement tests/check/readers.txt
 	@touch $@
 
 clean:

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 CACHE = "cache"
 """Stands for the address of a call whose reply is replayed."""
+RECORDED = "recorded"
+"""Stands for the address of a call that is answered as the rollout was that it is a fork of."""
 EXACT = "exact"
 """Says that the tokens of a call are all there."""
 
@@ -31,6 +33,8 @@ class CallError(StrEnum):
     """The gateway itself refused the request: nothing is at its address, it makes no sense, or a limit was reached."""
     NOT_CACHED = "not_cached"
     """Only replies out of the cache may be given, and there is none."""
+    DIVERGED = "diverged"
+    """The conversation is not what was recorded, so no recorded reply answers it."""
     SEALED = "sealed"
     """The session was closed while the call was under way."""
 
@@ -119,7 +123,8 @@ class Exchange:
     request: bytes
     """The body as the agent meant it: decompressed, otherwise untouched."""
     upstream: str
-    """Address the call was sent to; `cache` when it was not sent, but looked up among the replies of earlier calls."""
+    """Address the call was sent to. When it was not sent: `cache` if it was looked up among the replies of earlier
+    calls, `recorded` if it was answered as it was in the rollout that this one is a fork of."""
     status: int | None
     """Status of the final reply; None when there was none."""
     response_headers: Headers
@@ -155,8 +160,13 @@ class Exchange:
 
     @property
     def replayed(self) -> bool:
-        """Whether no model was asked, only the cache. Such a call costs nothing."""
-        return self.upstream == CACHE
+        """Whether no model was asked, only the cache or a record. Such a call costs nothing."""
+        return self.upstream in {CACHE, RECORDED}
+
+    @property
+    def from_record(self) -> bool:
+        """Whether the reply is that of another rollout, which this one is a fork of."""
+        return self.upstream == RECORDED
 
 
 Recorder = Callable[[Exchange], Awaitable[None]]

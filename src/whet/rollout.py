@@ -28,6 +28,7 @@ from whet.scoring.leaks import Canaries
 from whet.skill import Skill
 from whet.tasks import Limits as TaskLimits
 from whet.tasks import Task, resolve_env
+from whet.trace.replay import Prefix, Retelling
 from whet.trace.replies import reply_of
 from whet.workspace import Change, changes
 
@@ -43,6 +44,8 @@ CANARY = "canary"
 """Flag of a rollout in which a text was seen that is planted in what is hidden from agents."""
 SELF_JUDGED = "self-judged"
 """Flag of a rollout that its own model has judged."""
+DIVERGED = "diverged"
+"""Flag of a fork that went on although its agent did something else than was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class Rollout:
     """Rollouts of different numbers are independent: none is given the cached replies of another."""
     captured: bool = True
     """Whether the agent calls `model` through the gateway. Otherwise it calls whatever it is logged in to, unseen."""
+    prefix: Prefix | None = None
+    """The beginning of another rollout, which this one repeats before it goes on by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,8 @@ class Spending(BaseModel):
     """How often the main thread spoke, each sub-agent, and each kind of helper."""
     input_tokens: int = 0
     output_tokens: int = 0
+    from_record: int = 0
+    """Of the calls, those that were answered as in the rollout that this is a fork of. Their tokens do not count."""
     uncounted_calls: int = 0
     """Calls whose reply did not say how many tokens it took."""
     cost: float | None = None
@@ -103,6 +110,7 @@ class Spending(BaseModel):
             speakers=dict(speakers),
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
+            from_record=self.from_record + other.from_record,
             uncounted_calls=self.uncounted_calls + other.uncounted_calls,
             cost=None if self.cost is None or other.cost is None else self.cost + other.cost,
         )
@@ -117,6 +125,23 @@ class SkillSeen(BaseModel):
     """The agent's prompts named it."""
     read: bool | None
     """Its text was before the model."""
+
+
+class Replay(BaseModel):
+    """How a fork went through what it repeats."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: int
+    """The call of the main thread that it was to begin at, from 1."""
+    given: int
+    """How many calls of the main thread were answered as they were."""
+    live_from: int | None
+    """The first call of the main thread for which the model was asked; None when it never was."""
+    diverged: str | None
+    """Where the agent did something else than was recorded."""
+    unknown: int
+    """Helper calls before that which are not on record. The model was asked for them."""
 
 
 class Result(BaseModel):
@@ -134,6 +159,8 @@ class Result(BaseModel):
     """What is not as it was in the working directory when the agent began."""
     tool_uses: tuple[LoggedUse, ...] = ()
     """The calls of the task's own tools, as the host answered them."""
+    replay: Replay | None = None
+    """Of a fork, how it went through what it repeats."""
     spending: Spending = Spending()
     judging: Spending | None = None
     """What the judges' own model calls cost, when there were any."""
@@ -158,6 +185,7 @@ class _Progress:
     judgements: dict[str, Score] = field(default_factory=dict)
     report: AgentReport | None = None
     session: Session | None = None
+    retelling: Retelling | None = None
     calls: list[Call] = field(default_factory=list)
     judging: Spending | None = None
     sightings: SkillSightings | None = None
@@ -227,6 +255,7 @@ async def attempt(rollout: Rollout, workshop: Workshop, record: Recorder, record
         skill=SkillSeen(shown=seen.shown, read=seen.read) if (seen := progress.sightings) else None,
         changes=progress.changes,
         tool_uses=tuple(progress.tool_uses),
+        replay=_replay(rollout.prefix, progress.retelling),
         spending=spending_of(progress.session, rollout.model) if rollout.captured else Spending(captured=False),
         judging=progress.judging,
         flags=progress.flags,
@@ -263,11 +292,14 @@ async def _attempt(
         if rollout.skill is not None and rollout.captured:
             progress.sightings = SkillSightings(rollout.skill)
         watched = progress.watching(record)
-        progress.session = session = workshop.gateway.open_session(rollout.id, model, watched, limits, rollout.sample)
+        progress.retelling = retelling = Retelling(rollout.prefix) if rollout.prefix else None
+        progress.session = session = workshop.gateway.open_session(
+            rollout.id, model, watched, limits, rollout.sample, retelling
+        )
         try:
             with progress.phase("agent"):
                 url = await (box.connect(session.serve) if rollout.agent.in_box else session.listen())
-                endpoint = Endpoint(url, session.secret, model.upstream_name) if rollout.captured else None
+                endpoint = Endpoint(url, session.secret, session.model_name) if rollout.captured else None
                 assignment = Assignment(task, box, endpoint, rollout.skill, env, workshop.host_env)
                 report = await run_within_limits(rollout.agent, assignment, session)
         finally:
@@ -283,8 +315,9 @@ async def _attempt(
             *((PLANTED_REWARD,) if planted else ()),
             *(() if rollout.captured else (NOT_CAPTURED,)),
             *((CANARY,) if progress.canaries.seen else ()),
+            *((DIVERGED,) if retelling and retelling.diverged and retelling.live_from else ()),
         )
-        failure = machinery_failure(report, session)
+        failure = machinery_failure(report, session, retelling)
         if failure is not None:
             return failure
         with progress.phase("judge"):
@@ -365,12 +398,14 @@ async def run_within_limits(agent: Agent, assignment: Assignment, session: Sessi
         await asyncio.wait([running, over])
 
 
-def machinery_failure(report: AgentReport, session: Session) -> Score | None:
+def machinery_failure(report: AgentReport, session: Session, retelling: Retelling | None = None) -> Score | None:
     """A missing score when the agent was let down, None when its work can be judged."""
     if session.ended_with_run:
         return Score.missing(Cause.INTERRUPTED, f"the run was stopped by limit {session.ended_by}")
     if session.auth_failed:
         return Score.missing(Cause.AUTH, "the model's endpoint refused the key")
+    if retelling is not None and (fell_short := retelling.fell_short()) is not None:
+        return Score.missing(Cause.DIVERGED, fell_short)
     if session.cache_missed:
         return Score.missing(Cause.CACHE, "a reply is not in the cache, and --cache replay-only asks no model")
     if _model_failed(session):
@@ -433,8 +468,21 @@ def spending_of(session: Session | None, model: Model) -> Spending:
         speakers=dict(session.speakers),
         input_tokens=session.usage.input,
         output_tokens=session.usage.output,
+        from_record=session.from_record,
         uncounted_calls=session.calls_without_usage,
         cost=None if session.calls_without_usage else cost_of(session.charged, model),
+    )
+
+
+def _replay(prefix: Prefix | None, retelling: Retelling | None) -> Replay | None:
+    if prefix is None or retelling is None:
+        return None
+    return Replay(
+        at=prefix.at,
+        given=retelling.given,
+        live_from=retelling.live_from,
+        diverged=str(retelling.diverged) if retelling.diverged else None,
+        unknown=retelling.unknown,
     )
 
 

@@ -20,6 +20,7 @@ from whet.sandbox import sandbox_named
 from whet.skill import Skill, read_skill
 from whet.tasks import Limits, Task
 from whet.testing import Received, Reply, Scene, Script, ScriptedModel
+from whet.trace.replay import Prefix
 
 CLI_NAMES = tuple(cli.kind for cli in CLIS)
 NAMES = (*CLI_NAMES, "loop")
@@ -81,9 +82,11 @@ async def rolled_out(
     *scenes: Scene,
     skill: Skill | None = None,
     tokens: bool = False,
+    prefix: Prefix | None = None,
     **model: Any,
 ) -> Done:
-    """Roll a task out with a model that plays these scenes. More keywords are fields of the model."""
+    """Roll a task out with a model that plays these scenes, as a fork if there is a prefix to be repeated first. More
+    keywords are fields of the model."""
     exchanges: list[Exchange] = []
 
     async def record(exchange: Exchange) -> None:
@@ -94,7 +97,7 @@ async def rolled_out(
         small = Model(name="small", url=scripted.url, upstream_name="tiny", key=None, **fields)
         workshop = Workshop(sandbox_named("bubblewrap"), gateway, Redactor([]), {})
         async with asyncio.timeout(CEILING_SEC):
-            result = await attempt(Rollout("r", task, agent, small, skill), workshop, record)
+            result = await attempt(Rollout("r", task, agent, small, skill, prefix=prefix), workshop, record)
     return Done(result, exchanges, scripted.requests)
 
 

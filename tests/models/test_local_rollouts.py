@@ -22,7 +22,7 @@ SETTINGS = """
 [models.policy]
 local = "smollm2"
 context = 2048
-set = { temperature = 0.6, seed = 11, max_tokens = 20 }
+set = { temperature = 0.6, top_p = 1.0, top_k = -1, min_p = 0.0, repetition_penalty = 1.0, seed = 11, max_tokens = 20 }
 """
 TASKS: list[dict[str, Any]] = [
     {

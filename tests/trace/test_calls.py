@@ -7,7 +7,7 @@ import pytest
 from trace_world import MAIN, SYSTEM, answered, asked, calls, exchange, said, with_tokens
 
 from whet.exchange import CallError, Exchange, Kind, Speaker
-from whet.gateway.dialects.neutral import Text, Thinking, Tool, ToolCall
+from whet.gateway.dialects.neutral import Message, Text, Thinking, Tool, ToolCall
 from whet.trace.calls import CallKind, Training, call_of
 from whet.trace.episode import Episode
 from whet.trace.rows import harvest
@@ -66,10 +66,14 @@ def sampled_with(**policy: Any) -> Exchange:
     ("call", "why"),
     [
         (GOOD, None),
-        (sampled_with(top_p=1, top_k=-1, min_p=0, frequency_penalty=0.0, tool_choice="auto"), None),
+        (sampled_with(top_k=0, frequency_penalty=0.0, tool_choice="auto"), None),
         (sampled_with(response_format={"type": "text"}), None),
         (sampled_with(temperature=None), "no temperature was sent"),
         (sampled_with(temperature=0), "temperature was 0"),
+        (sampled_with(top_p=None), "no top_p was sent"),
+        (sampled_with(top_k=None), "no top_k was sent"),
+        (sampled_with(min_p=None), "no min_p was sent"),
+        (sampled_with(repetition_penalty=None), "no repetition_penalty was sent"),
         (sampled_with(top_p=0.9), "top_p was set"),
         (sampled_with(top_k=40), "top_k was set"),
         (sampled_with(repetition_penalty=1.1), "repetition_penalty was set"),
@@ -157,3 +161,39 @@ def broken_by(first: Exchange, second: Exchange) -> dict[str, int]:
 )
 def test_a_chain_that_breaks_says_why(first: Exchange, second: Exchange, cause: str) -> None:
     assert broken_by(first, second) == {cause: 1}
+
+
+AGAIN, TOLD_AGAIN = said(calls("pwd", "c2")), answered("/", "c2")
+
+
+@pytest.mark.parametrize(
+    ("before", "ids", "cause"),
+    [
+        ([ASKED, CALLED, TOLD, AGAIN, TOLD_AGAIN], [1, 10, 2, 99, 3], "boundary re-tokenised"),
+        ([ASKED, CALLED, answered("..."), AGAIN, TOLD_AGAIN], [1, 10, 5, 11, 3], "history edited"),
+    ],
+)
+def test_a_reply_is_trained_though_the_next_request_has_it_in_other_ids(
+    before: list[Message], ids: list[int], cause: str
+) -> None:
+    done = said(Text("Done."))
+    exchanges = [
+        with_tokens(exchange(0, [ASKED], CALLED), [1], [10], [-0.1]),
+        with_tokens(exchange(1, [ASKED, CALLED, TOLD], AGAIN), [1, 10, 2], [11], [-0.1]),
+        with_tokens(exchange(2, before, done), ids, [12], [-0.1]),
+        with_tokens(exchange(3, [*before, done, asked("More.")], done), [*ids, 12, 4], [13], [-0.1]),
+    ]
+    found = harvest(Episode("r", "g", "t", "loop", "m", "", 0, 1, 1.0, exchanges), Training())
+    assert (found.counts["calls trained"], found.counts["calls discarded"]) == (4, 0)
+    assert found.breaks == {cause: 1}
+
+
+def test_a_reply_that_the_agent_asked_anew_for_is_not_trained() -> None:
+    exchanges = [
+        with_tokens(exchange(0, [ASKED], CALLED), [1], [10], [-0.1]),
+        with_tokens(exchange(1, [ASKED, CALLED, TOLD], AGAIN), [1, 10, 2], [11], [-0.1]),
+        with_tokens(exchange(2, [ASKED, CALLED, TOLD], CALLED), [1, 10, 2], [12], [-0.1]),
+        with_tokens(exchange(3, [ASKED, CALLED, TOLD, CALLED, TOLD], CALLED), [1, 10, 2, 12, 3], [13], [-0.1]),
+    ]
+    found = harvest(Episode("r", "g", "t", "loop", "m", "", 0, 1, 1.0, exchanges), Training())
+    assert found.rows.forest.discarded == {1: "the agent went on from call 2 instead"}

@@ -16,7 +16,7 @@ SETTINGS = """
 [models.exact]
 script = "script.toml"
 capture = "vllm"
-set = { temperature = 1.0 }
+set = { temperature = 1.0, top_p = 1.0, top_k = -1, min_p = 0.0, repetition_penalty = 1.0 }
 
 [models.plain]
 script = "script.toml"

@@ -89,9 +89,9 @@ def test_breaks_and_failures_are_marked_and_calls_keep_their_numbers() -> None:
     ]
 
 
-def test_a_reply_that_cannot_be_read_still_has_its_call() -> None:
+def test_a_reply_that_cannot_be_read_is_told() -> None:
     torn = replace(exchange(0, GO, said(Text("-"))), response=b"<html>", error=CallError.MALFORMED)
-    assert shown([torn]).endswith("\n3 call 1: the reply cannot be read")
+    assert shown([torn]).endswith("\n3 failed: the reply cannot be read")
 
 
 def test_of_a_reply_that_was_cut_what_came_is_shown() -> None:
@@ -105,7 +105,7 @@ def test_of_a_reply_that_was_cut_what_came_is_shown() -> None:
         response_headers=(("Content-Type", "text/event-stream"),),
         error=CallError.CUT,
     )
-    assert shown([cut]).endswith("call 1: One two")
+    assert shown([cut]).endswith("3 reply: One two"), "it has no number: no fork can begin there"
 
 
 def test_thoughts_images_and_odd_arguments_are_shown() -> None:

@@ -91,6 +91,21 @@ def test_a_sibling_that_the_agent_did_not_go_on_from_is_discarded() -> None:
     assert rows.forest.discarded == {0: "the agent went on from call 1 instead"}
 
 
+def test_a_reply_that_was_sent_back_in_other_ids_is_no_sibling_that_was_left() -> None:
+    calls = [
+        made(0, [1], [10], sent_back=True),
+        made(1, [1, 10, 2], [11, 12], sent_back=True),
+        made(2, [1, 10, 2, 99, 3], [13], sent_back=True),
+        made(3, [1, 10, 2, 99, 3, 13, 4], [14]),
+    ]
+    rows = rows_of(calls)
+    assert laid_out(rows) == [
+        ([1, 10, 2, 11, 12], [0, 1, 0, 1, 1]),
+        ([1, 10, 2, 99, 3, 13, 4, 14], [0, 0, 0, 0, 0, 1, 0, 1]),
+    ]
+    assert not rows.forest.discarded
+
+
 def test_siblings_of_which_none_was_continued_are_kept_and_named() -> None:
     rows = rows_of([made(0, [1], [10]), made(1, [1], [11])])
     assert len(rows.rows) == 2

@@ -19,6 +19,8 @@ PATHS = {
 }
 BASH = Tool("bash", "runs a command", {"type": "object", "properties": {"command": {"type": "string"}}})
 MAIN = Speaker(Kind.MAIN, "main", None, "a test")
+FULL = {"temperature": 1.0, "top_p": 1, "top_k": -1, "min_p": 0, "repetition_penalty": 1}
+"""What a request says to be sampled from the model's whole distribution."""
 SYSTEM = Message("system", (Text("You work."),))
 
 
@@ -85,7 +87,7 @@ def with_tokens(
     finish: str = "stop",
     **policy: Any,
 ) -> Exchange:
-    """The same call, answered by an engine that tells its tokens. By default it is sampled at temperature 1."""
+    """The same call, answered by an engine that tells its tokens. By default it is sampled as training wants it."""
     reply = msgspec.json.decode(call.response)
     (choice,) = reply["choices"]
     choice |= {
@@ -98,5 +100,5 @@ def with_tokens(
         "usage": {"prompt_tokens": len(prompt), "completion_tokens": len(sampled)},
     }
     response = msgspec.json.encode(reply)
-    sent = msgspec.json.encode({"temperature": 1.0} | policy)
+    sent = msgspec.json.encode(FULL | policy)
     return replace(call, response=response, sent=sent, tokens=check_tokens(response, streamed=False))

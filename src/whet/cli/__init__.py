@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from whet.cli import agents, clean, compare, export, gateway, models, rejudge, run, runs, scripted, show, tasks
+from whet.cli import agents, clean, compare, export, fork, gateway, models, rejudge, run, runs, scripted, show, tasks
 from whet.errors import UserError
 from whet.version import __version__
 
@@ -18,6 +18,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("runs")(runs.runs)
 app.command("show")(show.show)
+app.command("fork")(fork.fork)
 app.command("compare")(compare.compare)
 app.command("rejudge")(rejudge.rejudge)
 app.command("export")(export.export)

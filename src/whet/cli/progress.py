@@ -181,6 +181,7 @@ class JsonLines:
                     reason=event.result.score.reason,
                     flags=event.result.flags,
                     spending=event.result.spending.model_dump(),
+                    **({"replay": event.result.replay.model_dump()} if event.result.replay else {}),
                 )
 
     def stopped(self) -> None:

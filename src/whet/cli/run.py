@@ -86,9 +86,8 @@ def run(
         judge_model=judge_model,
         limits=Limits(cost=max_cost, total_tokens=max_tokens, wall_sec=max_minutes and max_minutes * 60),
     )
-    if request.sandbox == "local":
-        typer.echo("sandbox 'local' isolates nothing: agents run as you, with your files and network", err=True)
-    with watcher(as_json=as_json, resume=_resume_command(request)) as watch:
+    warn_of_sandbox(request)
+    with watcher(as_json=as_json, resume=resume_command(sys.argv[1:], request.out)) as watch:
         try:
             run_async(run_request(request, config, watch.on))
         except KeyboardInterrupt:
@@ -107,11 +106,16 @@ def _names(option: str, given: list[str] | None) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in names))
 
 
-def _resume_command(request: "Request") -> str:
-    """The command that continues this run."""
+def warn_of_sandbox(request: "Request") -> None:
+    """Say loudly that nothing is isolated, if it is so."""
+    if request.sandbox == "local":
+        typer.echo("sandbox 'local' isolates nothing: agents run as you, with your files and network", err=True)
+
+
+def resume_command(words: list[str], out: Path) -> str:
+    """The command that continues what was begun with these words."""
     from whet.cli.tables import command
 
-    words = sys.argv[1:]
     if not any(word == "--out" or word.startswith("--out=") for word in words):
-        words += ["--out", str(request.out)]
+        words = [*words, "--out", str(out)]
     return command(*words, *([] if "--resume" in words else ["--resume"]))

@@ -28,7 +28,9 @@ STEPS_LIMIT = 8000
 
 def show(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    rollout: Annotated[str | None, typer.Argument(help="Rollout, by the beginning of its id.")] = None,
+    rollout: Annotated[
+        str | None, typer.Argument(help="Rollout, by the beginning of its id, or by its task if it is the only one.")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="Show long steps and logs whole.")] = False,
     to: Annotated[int | None, typer.Option(metavar="STEP", help="Show the steps up to this one, and no more.")] = None,
     budget: Annotated[
@@ -45,6 +47,7 @@ def show(
     from whet.cli.tables import terminal
     from whet.errors import UserError
     from whet.runs.store import Store
+    from whet.runs.summary import rollout_named
 
     if rollout is None and (save is not None or to is not None):
         needs = "--save FOLDER" if save is not None else f"--to {to}"
@@ -56,7 +59,7 @@ def show(
             if summaries:
                 _show_summaries(console, store)
             return
-        row = _find(store, run, rollout)
+        row = rollout_named(store, run, rollout)
         if save is not None:
             _save_logs(store, row, save)
         elif to is not None:
@@ -86,6 +89,8 @@ def _show_run(console: "Console", store: "Store") -> None:
     for heading in ("score", "calls", *speakers, "tokens", "why"):
         words = heading in {"speakers", "why"}
         table.add_column(heading, no_wrap=True, overflow="ellipsis", justify="left" if words else "right")
+    # A long reason leaves room for what it is about.
+    table.columns[-1].max_width = max(20, console.width - 60)
     for row, _ in plan:
         result = results.get(row.id)
         shown = {"agent": row.agent, "model": row.model, "skill": names[row.skill], "sample": str(row.sample)}
@@ -146,26 +151,19 @@ def _speakers(spent: "Spending") -> str:
     return ", ".join(f"{who} {times}" for who, times in told.items())
 
 
-def _find(store: "Store", run: Path, beginning: str) -> "RolloutRow":
-    from whet.errors import UserError
-
-    matches = [row for row in store.rollouts() if row.id.startswith(beginning)]
-    if len(matches) != 1:
-        found = "none does" if not matches else f"{len(matches)} do"
-        raise UserError(f"{run}: expected one rollout whose id begins with '{beginning}'; {found} (whet show {run})")
-    return matches[0]
-
-
 def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: int | None, budget: int | None) -> None:
     from rich.text import Text
 
     from whet.rollout import Result
+    from whet.runs.run import FORK
     from whet.runs.summary import skill_names
     from whet.trace.compact import compact
     from whet.trace.summary import summary
 
     arm = f"agent {row.agent}  model {row.model}  skill {skill_names(store)[row.skill]}"
     console.print(Text.assemble((row.id, "bold"), f"  task {row.task}  {arm}  sample {row.sample}"), soft_wrap=True)
+    if (origin := store.get(FORK)) is not None:
+        console.print(f"fork of {origin['run']} {origin['rollout']} at call {origin['at']}", soft_wrap=True)
     attempts = store.attempts_of(row.id)
     if not attempts:
         console.print("not run yet")
@@ -196,7 +194,7 @@ def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: 
 
 
 def _show_facts(console: "Console", result: "Result") -> None:
-    from whet.cli.tables import money
+    from whet.cli.tables import money, replay_told
 
     spent, report = result.spending, result.report
     who = f" ({_speakers(spent)})" if _speakers(spent) else ""
@@ -204,6 +202,8 @@ def _show_facts(console: "Console", result: "Result") -> None:
     tokens = f"{spent.input_tokens:,} + {spent.output_tokens:,} tokens"
     counted = f"{spent.calls} calls{who}  {tokens}  {money(spent.cost)}" if spent.captured else "nothing was captured"
     console.print(f"{counted}  {phases}", soft_wrap=True)
+    if result.replay is not None:
+        console.print(replay_told(result), soft_wrap=True)
     if report is not None:
         limit = f", stopped by limit {result.limit}" if result.limit else ""
         version = f" {report.version}" if report.version else ""

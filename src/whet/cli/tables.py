@@ -11,6 +11,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from whet.rollout import Result
 from whet.runs.summary import Arm, Tally
 
 
@@ -39,6 +40,21 @@ def plain_table(*headings: str) -> Table:
 
 def money(dollars: float | None) -> str:
     return "unknown" if dollars is None else f"${dollars:.4f}" if dollars < 1 else f"${dollars:.2f}"
+
+
+def replay_told(result: Result) -> str:
+    """How a fork went through what it repeats."""
+    replay, spent = result.replay, result.spending
+    assert replay is not None
+    parts = [f"replayed {counted(spent.from_record, 'call', 'calls')} for $0"]
+    if replay.diverged is not None:
+        parts.append(f"diverged at {replay.diverged}")
+    if replay.live_from is not None:
+        live = counted(spent.calls - spent.from_record, "call", "calls")
+        parts.append(f"live from call {replay.live_from}: {live}, {money(spent.cost)}")
+    if replay.unknown:
+        parts.append(f"{counted(replay.unknown, 'helper call was', 'helper calls were')} not on record and went live")
+    return "; ".join(parts)
 
 
 def thousands(number: int) -> str:

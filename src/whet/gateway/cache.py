@@ -44,6 +44,18 @@ class ReplyCache(Protocol):
         ...
 
 
+class Asked(Protocol):
+    """One request that may have a reply already."""
+
+    async def replayed(self, received: Received) -> "Replayed | None":
+        """The reply; None when the model is to be asked, UpstreamError when it may not be."""
+        ...
+
+    async def settle(self, exchange: Exchange, *, good: bool) -> None:
+        """The call has ended and is recorded so."""
+        ...
+
+
 class Replay:
     """One session's way to the cache."""
 
@@ -95,7 +107,7 @@ class Question:
 
 
 class Replayed:
-    """The body of a reply on its way out of the cache: all of it at once."""
+    """The body of a reply that is replayed, on its way out: all of it at once."""
 
     def __init__(self, body: bytes, received: Received) -> None:
         self._rest = body

@@ -7,13 +7,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass
 
 from whet.exchange import CallError, Exchange, Headers, Speaker
-from whet.gateway.cache import Replay, Replayed
+from whet.gateway.cache import Asked, Replay, Replayed
 from whet.gateway.capture import check_tokens
 from whet.gateway.crossing import crossing
 from whet.gateway.delivery import Delivery, Head
 from whet.gateway.dialects import DIALECTS, Dialect
 from whet.gateway.model import Model
 from whet.gateway.outgoing import headers_for_model, secrets_for_model
+from whet.gateway.recorded import RecordedReply
 from whet.gateway.seen import Seen
 from whet.gateway.sse import EventFramer
 from whet.gateway.upstream import (
@@ -41,6 +42,7 @@ TOLD_TO_AGENT = {
     CallError.AUTH: (403, "The model refused the credentials."),
     # As with every refusal of ours, a status that no agent's program takes for a passing failure.
     CallError.NOT_CACHED: (400, "There is no recorded reply to this request, and no model may be asked."),
+    CallError.DIVERGED: (400, "The conversation is not the one that was recorded; there will be no further replies."),
     CallError.SEALED: (403, "This key is no longer valid."),
 }
 """What an agent is told when there is no reply of the model that it could be given."""
@@ -72,7 +74,7 @@ class Call:
         model: Model,
         upstream: Upstream,
         for_agent: Redactor,
-        commit: Callable[[Exchange], Awaitable[None]],
+        commit: Callable[[Exchange, str], Awaitable[None]],
         redactor: Callable[..., Redactor],
         replay: Replay | None,
         seen: Seen,
@@ -86,7 +88,7 @@ class Call:
         self._back = DIALECTS[model.dialect]
         self._asked = seen.look(request.body)
         self._crossing = crossing(request.dialect, request.path, self._asked, model)
-        self._question = replay.ask(self._crossing.path, self._crossing.body) if replay else None
+        self._question: Asked | None = replay.ask(self._crossing.path, self._crossing.body) if replay else None
         self._model = model
         self._upstream = upstream
         self._room = room
@@ -127,7 +129,7 @@ class Call:
             self._failed = error not in {None, CallError.HUNG_UP}
             secrets = secrets_for_model(self._request.headers, self._model)
             exchange = self._exchange(response, error, self._redactor(self._received.token, *secrets))
-            await self._commit(exchange)
+            await self._commit(exchange, self._back.NAME)
             self._release(response, error)
             if self._question is not None:
                 await self._question.settle(exchange, good=wrong is None)
@@ -137,6 +139,13 @@ class Call:
             # An agent must not wait for ever for a call that a defect ended.
             if not self.delivery.ended:
                 self._refuse(500, "The call failed.")
+
+    def answer_with(self, recorded: RecordedReply) -> None:
+        """Answer with a reply that is on record, and not with the model's. To be said before the call begins."""
+        self._model = recorded.standing_for(self._model)
+        self._back = DIALECTS[self._model.dialect]
+        self._crossing = crossing(self._front, self._request.path, self._asked, self._model)
+        self._question = recorded
 
     def seal(self) -> None:
         """The session is closing: stop receiving."""
@@ -193,7 +202,7 @@ class Call:
 
     @asynccontextmanager
     async def _reply(self) -> AsyncIterator[Incoming | Replayed]:
-        """The reply on its way in: out of the cache, or else from the model."""
+        """The reply on its way in: one that is replayed, or else from the model."""
         replayed = await self._question.replayed(self._received) if self._question else None
         if replayed is not None:
             yield replayed

@@ -13,6 +13,7 @@ from whet.gateway.cache import ReplyCache
 from whet.gateway.dialects import DIALECTS
 from whet.gateway.limits import Limits, Meter, Reached, Spent
 from whet.gateway.model import Model
+from whet.gateway.recorded import Recording
 from whet.gateway.session import Session
 from whet.gateway.upstream import Upstream
 from whet.gateway.watchdog import watched
@@ -68,15 +69,19 @@ class Gateway:
         record: Recorder,
         limits: Limits = Limits(),  # noqa: B008 - frozen
         sample: int = 0,
+        recording: Recording | None = None,
     ) -> Session:
         """A session for one rollout. It answers on the sockets that it is given with `serve` or `listen`.
 
-        Sessions of the same sample number find the same replies in the cache.
+        Sessions of the same sample number find the same replies in the cache. With a recording, calls are answered as
+        they were in another rollout, for as long as that says so.
         """
         if model.dialect not in DIALECTS:
             hint = did_you_mean(model.dialect, DIALECTS)
             raise UserError(f"model '{model.name}': key 'dialect' is '{model.dialect}'; {hint}")
         meters = (Meter(limits), self._meter)
-        session = Session(session_id, model, record, self._redactor, self._upstream, meters, self._cache, sample)
+        session = Session(
+            session_id, model, record, self._redactor, self._upstream, meters, self._cache, sample, recording
+        )
         self._sessions.add(session)
         return session

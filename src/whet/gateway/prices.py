@@ -44,7 +44,10 @@ PRICES = MappingProxyType(
     }
 )
 WITHOUT_TOKENS = frozenset(
-    {CallError.REFUSED, CallError.STATUS, CallError.AUTH, CallError.NOT_CACHED, CallError.REJECTED}
+    {
+        *(CallError.REFUSED, CallError.STATUS, CallError.AUTH),
+        *(CallError.NOT_CACHED, CallError.DIVERGED, CallError.REJECTED),
+    }
 )
 """Calls that ended so used no tokens; of all others without a count, the usage is unknown."""
 _DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})$")

@@ -72,7 +72,7 @@ async def _answer(session: "Session", request: web.BaseRequest) -> web.StreamRes
     if request.method == "GET" and (route == "/models" or route.startswith("/models/")):
         # A name with a colon in it is no method of Gemini's here, so only what stands before it tells who asks.
         asker = likely_dialect(path.removesuffix(route) + "/models", request.headers)
-        return _models(asker, session.model.upstream_name, route)
+        return _models(asker, session.model_name, route)
     try:
         body = await _body(request)
     except (web.HTTPRequestEntityTooLarge, TooLargeError):

@@ -19,6 +19,7 @@ from whet.gateway.dialects import TokenCounter
 from whet.gateway.limits import LimitError, Meter, Reached, room_for_call
 from whet.gateway.model import Model
 from whet.gateway.prices import WITHOUT_TOKENS, cost, price_for
+from whet.gateway.recorded import Recording
 from whet.gateway.seen import Seen
 from whet.gateway.server import http_server
 from whet.gateway.threads import Answer, Threads, may_call_tools
@@ -49,15 +50,20 @@ class Session:
         meters: tuple[Meter, ...],
         cache: ReplyCache | None,
         sample: int,
+        recording: Recording | None,
     ) -> None:
         self.id = session_id
         self.model = model
+        self.model_name = recording.model_name if recording else model.upstream_name
+        """What agents are told that the model is called."""
         self.secret = new_secret()
         self.calls = 0
         self.speakers: Counter[str] = Counter()
         """How many of the calls the main thread made, each sub-agent, and each kind of helper."""
         self.answered = 0
         """How many calls went well."""
+        self.from_record = 0
+        """How many calls were answered as the rollout was that this one is a fork of. Their usage is not counted."""
         self.usage = Usage()
         self.charged = Usage()
         """Of the usage, what was not replayed."""
@@ -83,6 +89,7 @@ class Session:
         self._meters = meters
         self._redactor = redactor.also(self.secret, model.key or "")
         self._replay = Replay(cache, model, sample, self._redactor.bytes) if cache else None
+        self._recording = recording
         addresses = [(url, urlsplit(url)) for url in model.urls]
         self._for_agent = self._redactor.also(
             *(part for url, address in addresses for part in (url, address.netloc, address.hostname or ""))
@@ -142,6 +149,12 @@ class Session:
             room=room_for_call(self._meters),
         )
         call.speaker = self._threads.place(index, request.dialect.NAME, request.path, request.headers, request.body)
+        if self._recording is not None:
+            # What was recorded has no secrets in it.
+            body = self._redactor.bytes(request.body)
+            recorded = self._recording.answer(call.speaker, request.dialect.NAME, request.path, body)
+            if recorded is not None:
+                call.answer_with(recorded)
         for meter in self._meters:
             meter.admit()
         self.calls += 1
@@ -253,8 +266,9 @@ class Session:
         self._redactor = self._redactor.also(*secrets)
         return self._redactor
 
-    async def _commit(self, exchange: Exchange) -> None:
-        self._count(exchange)
+    async def _commit(self, exchange: Exchange, dialect: str) -> None:
+        """Record a call whose response is in this dialect."""
+        self._count(exchange, dialect)
         await self._keep(exchange)
 
     async def _keep(self, exchange: Exchange) -> None:
@@ -265,21 +279,25 @@ class Session:
             self.record_error = error
             raise NotRecordedError from error
 
-    def _count(self, exchange: Exchange) -> None:
+    def _count(self, exchange: Exchange, dialect: str) -> None:
         tells = exchange.status == 200 and may_call_tools(exchange.response)
-        answer = Answer(self.model.dialect, exchange.response, exchange.streamed) if tells else None
+        answer = Answer(dialect, exchange.response, exchange.streamed) if tells else None
         self._threads.ended(exchange.index, answer)
         self.answered += exchange.error is None
         self.last_error, self.last_status = exchange.error, exchange.status
         charged = None if exchange.replayed else exchange.usage
         spent = cost(charged, self._price) if charged and self._price else None
-        for meter in self._meters:
-            meter.settle(exchange.usage, spent)
+        own, *shared = self._meters
+        own.settle(exchange.usage, spent)
+        for meter in shared:
+            meter.settle(None if exchange.from_record else exchange.usage, spent)
         if charged is not None:
             self.charged += charged
         self.auth_failed = self.auth_failed or exchange.error is CallError.AUTH
         self.cache_missed = self.cache_missed or exchange.error is CallError.NOT_CACHED
-        if exchange.usage is not None:
+        if exchange.from_record:
+            self.from_record += exchange.error is None
+        elif exchange.usage is not None:
             self.usage += exchange.usage
         elif exchange.error not in WITHOUT_TOKENS:
             self.calls_without_usage += 1

@@ -13,6 +13,7 @@ from whet.runs.schema import RolloutRow, SkillRow, TaskRow
 from whet.scoring import judges_of
 from whet.skill import Skill
 from whet.tasks import Task, resolve_env
+from whet.trace.replay import Prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,10 @@ class Plan:
     samples: int
     captured: bool = True
     """Whether agents call the models through the gateway."""
+    prefix: Prefix | None = None
+    """What each rollout repeats before it goes on by itself."""
+    forked: str = ""
+    """What that is the beginning of."""
 
     def rows(self) -> list[RolloutRow]:
         """Every rollout. All tasks come once before any comes twice, so a run that is stopped early has breadth."""
@@ -37,13 +42,16 @@ class Plan:
             for model in self.models
             for skill in self.skills
         ]
-        return [RolloutRow(rollout_id(*cell), ordinal, cell[0].id, *cell[1:]) for ordinal, cell in enumerate(cells)]
+        return [
+            RolloutRow(rollout_id(*cell, self.forked), ordinal, cell[0].id, *cell[1:])
+            for ordinal, cell in enumerate(cells)
+        ]
 
     def rollout(self, row: RolloutRow) -> Rollout:
         """What a row of the plan stands for."""
         skill = next((skill for skill in self.skills if skill and skill.digest == row.skill), None)
         task, agent, model = self.tasks[row.task], self.agents[row.agent], self.models[row.model]
-        return Rollout(row.id, task, agent, model, skill, row.sample, self.captured)
+        return Rollout(row.id, task, agent, model, skill, row.sample, self.captured, self.prefix)
 
     def task_rows(self) -> list[TaskRow]:
         return [TaskRow(task.id, task.digest, task.origin, public(task)) for task in self.tasks.values()]
@@ -52,9 +60,9 @@ class Plan:
         return [SkillRow(skill.digest, skill.name, skill.text.encode()) for skill in self.skills if skill]
 
 
-def rollout_id(task: Task, agent: str, model: str, skill: str, sample: int) -> str:
-    """The same rollout has the same id in every run that plans it."""
-    parts = (task.id, task.digest, agent, model, skill, str(sample))
+def rollout_id(task: Task, agent: str, model: str, skill: str, sample: int, forked: str = "") -> str:
+    """The same rollout has the same id in every run that plans it. A fork is another one."""
+    parts = (task.id, task.digest, agent, model, skill, str(sample), *([forked] if forked else []))
     return digest(*(part.encode() for part in parts))[:12]
 
 

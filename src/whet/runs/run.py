@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from whet.agents import AnyAgent, CliAgent, agent_named
 from whet.errors import UserError
@@ -24,11 +24,14 @@ from whet.runs.summary import Arm, Tally, spent, tally
 from whet.sandbox import DEFAULT, remove_stale, sandbox_named
 from whet.scoring.leaks import refuse_denied
 from whet.skill import Skill, read_skill
-from whet.tasks import read_tasks
+from whet.tasks import Task, read_tasks
+from whet.trace.replay import Prefix
 from whet.version import __version__
 
 TASKS = "tasks"
 """Where a run says from where its tasks were read."""
+FORK = "fork"
+"""Where a run says what it is a fork of, if it is one."""
 OWN = "own"
 """Stands for whatever model an agent is logged in to."""
 OWN_MODEL = Model(name=OWN, url="http://127.0.0.1:9", upstream_name=OWN, key=None)
@@ -59,6 +62,20 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """The rollout that a run is a fork of, and where it leaves it."""
+
+    task: Task
+    prefix: Prefix
+    about: Mapping[str, Any]
+    """As the run keeps it, in JSON."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.about['rollout']} {self.about['attempt']} {self.prefix.at}"
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """The run is open; what was done before is in the tallies."""
 
@@ -72,9 +89,15 @@ class Started:
 Watch = Callable[[Started | Ended | Stopped], None]
 
 
-async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, str] = os.environ) -> None:
-    """Run what is requested, or what is left of it, and tell `watch` how it goes."""
-    tasks = read_tasks(request.tasks)
+async def run(
+    request: Request,
+    config: Config,
+    watch: Watch,
+    env: Mapping[str, str] = os.environ,
+    origin: Origin | None = None,
+) -> None:
+    """Run what is requested, or what is left of it, and tell `watch` how it goes. With an origin it is a fork."""
+    tasks = [origin.task] if origin else read_tasks(request.tasks)
     sandbox = sandbox_named(request.sandbox)
     check_tasks(tasks, sandbox, env)
     agents = {name: _agent(name, request, config) for name in request.agents}
@@ -104,12 +127,22 @@ async def run(request: Request, config: Config, watch: Watch, env: Mapping[str, 
         _check_prices(limits, opened.values())
         if not request.capture:
             models = {OWN: OWN_MODEL}
-        plan = Plan({task.id: task for task in tasks}, agents, models, skills, request.samples, request.capture)
+        plan = Plan(
+            {task.id: task for task in tasks},
+            agents,
+            models,
+            skills,
+            request.samples,
+            request.capture,
+            origin.prefix if origin else None,
+            origin.name if origin else "",
+        )
         about = {
             "version": __version__,
             "sandbox": sandbox.name,
             "agents": _declared(agents, request),
             TASKS: str(request.tasks.resolve()),
+            FORK: origin.about if origin else None,
         }
         pending = open_run(request.out, plan, resume=request.resume, about=about)
         with Store.open_read(request.out) as store:

@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from whet.errors import UserError
 from whet.exchange import Usage
 from whet.gateway import Spent
 from whet.rollout import Result, Spending
@@ -132,6 +134,16 @@ def spent(arms: Iterable[Tally]) -> Spent:
     """What the attempts so far have used up of the limits of their run. A cost that is not known counts as nothing."""
     whole = total(arms)
     return Spent(whole.calls, Usage(whole.input_tokens, whole.output_tokens), whole.cost or 0.0)
+
+
+def rollout_named(store: Store, run: Path, beginning: str) -> RolloutRow:
+    """The rollout whose id begins so, or the one of the task of this name. UserError when there is not just one."""
+    rows = store.rollouts()
+    matches = [row for row in rows if row.id.startswith(beginning)] or [row for row in rows if row.task == beginning]
+    if len(matches) != 1:
+        found = "none does" if not matches else f"{len(matches)} do"
+        raise UserError(f"{run}: expected one rollout whose id begins with '{beginning}'; {found} (whet show {run})")
+    return matches[0]
 
 
 def skill_names(store: Store) -> Mapping[str, str]:

@@ -24,6 +24,8 @@ class Cause(StrEnum):
     """The model's endpoint refused the key. Trying again does not help."""
     CACHE = "cache"
     """A reply is not on record, and no model may be asked. Trying again does not help."""
+    DIVERGED = "diverged"
+    """A fork did not come to the step that it was to begin at: the agent did something else than was recorded."""
     JUDGE = "judge"
     """The judge failed: no reward file, an unreadable one, verification out of time."""
     INTERRUPTED = "interrupted"

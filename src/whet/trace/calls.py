@@ -15,6 +15,7 @@ from whet.trace.graph import Graph
 from whet.trace.tokens import tokens_of
 
 REJECTED = "the summary was not used"
+FROM_RECORD = "the reply is of the rollout that this one is a fork of"
 
 
 class CallKind(StrEnum):
@@ -70,6 +71,8 @@ class Call:
     temperature: float | None = 1.0
     weights: str | None = None
     """Version of the weights that sampled, where the engine tells it."""
+    sent_back: bool = False
+    """Whether the agent's next request holds the reply, be it in other ids."""
 
     @property
     def end(self) -> int:
@@ -131,6 +134,8 @@ def call_of(exchange: Exchange, training: Training) -> Call | None:
     kind = kind_of(exchange.speaker)
     policy = _policy(exchange.request if exchange.sent is None else exchange.sent)
     reasons = [] if kind in training.kinds else [f"calls of kind {kind} are not trained"]
+    if exchange.from_record:
+        reasons.append(FROM_RECORD)
     if exchange.error is not None:
         reasons.append(f"the reply was not delivered: {exchange.error}")
     if not tokens.sampled:
@@ -191,6 +196,8 @@ _NEUTRAL = {
     "response_format": ({"type": "text"},),
 }
 """Values that change nothing. All other fields of a policy but the temperature change it by being there."""
+_FILLED_IN = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+"""Where a request does not say, engines take what the model's own settings, or their own, recommend."""
 
 
 def _policy(body: bytes) -> _Policy:
@@ -202,9 +209,8 @@ def _policy(body: bytes) -> _Policy:
 
 def _constraints(policy: _Policy) -> Iterator[str]:
     """What keeps the sampled tokens from being samples of the model's own distribution."""
-    if policy.temperature is None:
-        yield "no temperature was sent"
-    elif policy.temperature <= 0:
+    yield from (f"no {name} was sent" for name in _FILLED_IN if getattr(policy, name) is None)
+    if policy.temperature is not None and policy.temperature <= 0:
         yield f"temperature was {policy.temperature:g}"
     for name in _Policy.__struct_fields__[1:]:
         value = getattr(policy, name)

@@ -20,6 +20,9 @@ class Record:
     ended: float
     usage: Usage | None
     tokens: str | None
+    replayed: bool
+    from_record: bool
+    """It was answered as in the rollout that this one is a fork of."""
     request_bytes: int
     response_bytes: int
 
@@ -37,6 +40,8 @@ def record_of(exchange: Exchange) -> Record:
         exchange.ended,
         exchange.usage,
         exchange.tokens,
+        exchange.replayed,
+        exchange.from_record,
         len(exchange.request),
         len(exchange.response),
     )

@@ -8,6 +8,7 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 
 from whet.exchange import Exchange, Kind, Speaker
 from whet.gateway.dialects.neutral import Message, Text, ToolCall
@@ -53,6 +54,8 @@ class Turn:
     rewritten: tuple[tuple[int, Rewrite], ...] = ()
     """Replies that this call sends back for the first time, otherwise than they were given."""
     broken: Break | None = None
+    failed: bool = False
+    """The reply did not come to the agent whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,23 @@ class Graph:
         """All that the model saw in this call, and what it replied."""
         reply = [self.nodes[turn.reply]] if turn.reply is not None else []
         return [*(self.nodes[node] for node in turn.system), *self.path(turn.prompt), *reply]
+
+    def sent_back(self) -> frozenset[int]:
+        """The exchanges whose reply is in the next request of their thread, whatever else was changed in it."""
+        return frozenset(
+            before.exchange
+            for thread in self.threads
+            for before, after in pairwise(self.turns[place] for place in thread.turns)
+            if before.reply is not None and self._holds(after, before.reply)
+        )
+
+    def _holds(self, turn: Turn, reply: int) -> bool:
+        if turn.broken is None:
+            return True
+        if turn.broken.shared is None:
+            return False
+        said = self.nodes[reply].message
+        return any(node.message == said for node in self.path(turn.prompt, {turn.broken.shared}))
 
     def segments(self, thread: Thread) -> list[list[Turn]]:
         """The turns of a thread, cut where its history was broken. What was repeated counts once."""
@@ -137,6 +157,7 @@ class _Heard:
     speaker: Speaker | None
     asked: Asked
     answer: int | None
+    failed: bool
 
 
 class GraphReader:
@@ -165,7 +186,7 @@ class GraphReader:
             self._unread.append((exchange.index, str(error)))
             return
         answer = self._messages.reply(exchange, asked.prompt)
-        self._heard.append(_Heard(exchange.index, exchange.speaker, asked, answer))
+        self._heard.append(_Heard(exchange.index, exchange.speaker, asked, answer, exchange.error is not None))
 
     def graph(self) -> Graph:
         """The conversations of all that was read."""
@@ -200,7 +221,17 @@ class _Builder:
         self._note_compaction(key, heard.speaker)
         turns.append(len(self._turns))
         self._turns.append(
-            Turn(heard.index, key, asked.system, asked.setting, asked.prompt, heard.answer, asked.rewritten, broken)
+            Turn(
+                heard.index,
+                key,
+                asked.system,
+                asked.setting,
+                asked.prompt,
+                heard.answer,
+                asked.rewritten,
+                broken,
+                heard.failed,
+            )
         )
 
     def built(self) -> tuple[tuple[Turn, ...], tuple[Thread, ...]]:

@@ -111,8 +111,8 @@ def _siblings(calls: Sequence[Call], parents: Mapping[int, int | None]) -> tuple
     discarded: dict[int, str] = {}
     ambiguous: set[int] = set()
     for group in groups.values():
-        went_on = [call for call in group if call.id in continued]
-        ended = [call for call in group if call.id not in continued]
+        went_on = [call for call in group if call.id in continued or call.sent_back]
+        ended = [call for call in group if call.id not in continued and not call.sent_back]
         if went_on:
             prompts = {call.prompt.tobytes() for call in went_on}
             # A thread may go back, ask something else, and end with that.

@@ -150,6 +150,18 @@ class Messages:
                 other = self.nodes[other].parent
         return one if one == other else None
 
+    def length(self, node: int | None) -> int:
+        """How many messages there are up to this one."""
+        return 0 if node is None else self.nodes[node].depth + 1
+
+    def behind(self, node: int | None, length: int) -> list[Message]:
+        """The messages up to this one, without so many of the first."""
+        found = []
+        while node is not None and self.nodes[node].depth >= length:
+            found.append(self.nodes[node].message)
+            node = self.nodes[node].parent
+        return found[::-1]
+
     def _grown(self, exchange: Exchange) -> Asked:
         """The messages of a request, of which only those are read that no earlier one began with."""
         look = self._growing.look(exchange.speaker and exchange.speaker.thread, exchange.request)

@@ -10,13 +10,17 @@ from whet.gateway.sse import EventFramer
 
 def reply_of(exchange: Exchange) -> Reply | None:
     """The reply as the agent was given it, or what came of it; None when it cannot be read."""
-    body = exchange.response if exchange.delivered is None else exchange.delivered
     try:
-        if body.lstrip().startswith(b"{"):
-            return DIALECTS[exchange.dialect].read_reply(body)
-        return assemble(_told(exchange.dialect, body))
+        return read_reply(exchange.dialect, exchange.response if exchange.delivered is None else exchange.delivered)
     except ValueError:  # a model can send anything
         return None
+
+
+def read_reply(dialect: str, body: bytes) -> Reply:
+    """A reply in one piece, or as a stream. ValueError when it cannot be read."""
+    if body.lstrip().startswith(b"{"):
+        return DIALECTS[dialect].read_reply(body)
+    return assemble(_told(dialect, body))
 
 
 def _told(dialect: str, stream: bytes) -> Iterator[Event]:

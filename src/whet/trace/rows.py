@@ -213,7 +213,8 @@ def harvest(episode: Episode, training: Training) -> Harvest:
         if (call := call_of(exchange, training)) is not None:
             read.append(call)
     graph = reader.graph()
-    calls = calls_of(read, graph)
+    sent_back = graph.sent_back()
+    calls = [replace(call, sent_back=call.id in sent_back) for call in calls_of(read, graph)]
     rows = rows_of(calls, training)
     kept = rows.forest.calls.values()
     refused = Counter(call.refused for call in kept if call.refused is not None)

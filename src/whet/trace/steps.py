@@ -114,7 +114,7 @@ class _Reading:
         graph = self._graph
         if thread.kind is Kind.MAIN:
             yield from self._failures(turn.exchange)
-            self._calls += 1
+            self._calls += not turn.failed
         if turn.broken is not None:
             yield Step(StepKind.BREAK, _BROKEN[turn.broken.cause], depth=depth)
         system = [graph.nodes[node] for node in turn.system if node not in self._shown]
@@ -122,7 +122,8 @@ class _Reading:
             self._shown.add(node.id)
             yield from (replace(step, depth=depth) for step in self._message(node.message, node.parent))
             yield from self._threads_at((thread.id, node.id), depth)
-        call = self._calls if thread.kind is Kind.MAIN else None
+        # No fork can begin at a call that was not answered whole.
+        call = self._calls if thread.kind is Kind.MAIN and not turn.failed else None
         if turn.reply is None:
             yield Step(StepKind.FAILED, "the reply cannot be read", call=call, depth=depth)
             return

@@ -142,7 +142,7 @@ class _Writer:
         return metrics
 
     def _extra(self, exchange: Record) -> Json:
-        extra: Json = {"call_id": str(exchange.index)}
+        extra: Json = {"call_id": str(exchange.index), **({"replayed": True} if exchange.replayed else {})}
         if exchange.index in self._calls:
             extra |= {"capture_level": "tokens", "trained": exchange.index in self._trained}
         if exchange.index in self._trained:

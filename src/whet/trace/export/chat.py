@@ -13,9 +13,10 @@ from whet.trace.rows import Harvest
 
 
 def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
-    """One line per unbroken stretch of each thread that does the work. `weight` is 0 on replies of earlier lines."""
+    """One line per unbroken stretch of each thread that does the work. `weight` is 0 on replies of earlier lines, and
+    on those of the rollout that this one is a fork of."""
     for harvest in harvests:
-        seen: set[int] = set()
+        seen = replies_from_record(harvest)
         for thread in harvest.graph.threads:
             if thread.kind is Kind.UTILITY:
                 continue
@@ -45,6 +46,12 @@ def spoken(record: Json) -> bytes:
     return hashlib.blake2b(msgspec.json.encode(told), digest_size=16).digest()
 
 
+def replies_from_record(harvest: Harvest) -> set[int]:
+    """The replies that another rollout was given, and this one repeats."""
+    repeated = {exchange.index for exchange in harvest.records if exchange.from_record}
+    return {turn.reply for turn in harvest.graph.turns if turn.exchange in repeated and turn.reply is not None}
+
+
 def weighted_messages(graph: Graph, turn: Turn, fresh: set[int]) -> list[Json]:
     """A conversation to the reply of a turn; a reply counts when it is a fresh one."""
     messages = []
@@ -53,11 +60,6 @@ def weighted_messages(graph: Graph, turn: Turn, fresh: set[int]) -> list[Json]:
             weight = {"weight": int(node.id in fresh)} if message["role"] == "assistant" else {}
             messages.append(message | weight)
     return messages
-
-
-def conversation(graph: Graph, turn: Turn) -> list[Json]:
-    """A conversation to the reply of a turn."""
-    return [message for node in graph.conversation(turn) for message in chat_messages(node.message)]
 
 
 def prompt_text(graph: Graph) -> str:

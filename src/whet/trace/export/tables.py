@@ -54,6 +54,7 @@ SCHEMAS = {
             "request_bytes": _INT,
             "response_bytes": _INT,
             "tokens": _TEXT,
+            "replayed": pa.bool_(),
             "break": _TEXT,
             "new_messages": _TEXT,
             "reply": _TEXT,
@@ -79,7 +80,7 @@ def records(harvests: Iterable[Harvest]) -> Iterator[tuple[str, Json]]:
 
 def _rollout(harvest: Harvest) -> Json:
     episode = harvest.episode
-    usages = [record.usage for record in harvest.records if record.usage is not None]
+    usages = [one.usage for one in harvest.records if one.usage is not None and not one.from_record]
     return {
         "attempt": episode.attempt,
         "group": episode.group,
@@ -127,6 +128,7 @@ def _exchanges(harvest: Harvest) -> Iterator[Json]:
             "request_bytes": exchange.request_bytes,
             "response_bytes": exchange.response_bytes,
             "tokens": exchange.tokens,
+            "replayed": exchange.replayed,
             "break": turn.broken.cause if turn and turn.broken else None,
             "new_messages": msgspec.json.encode(first_sent.get(exchange.index, [])).decode(),
             "reply": text_of(parts) if turn else None,

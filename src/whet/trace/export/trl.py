@@ -6,9 +6,10 @@ from itertools import groupby, takewhile
 from whet.exchange import Kind
 from whet.gateway.dialects.neutral import Json
 from whet.trace.calls import CallKind
-from whet.trace.export.chat import conversation
+from whet.trace.export.chat import replies_from_record
 from whet.trace.export.speech import chat_messages, chat_tools
 from whet.trace.graph import Graph, Turn
+from whet.trace.messages import Node
 from whet.trace.rows import Harvest, Row
 
 IGNORED = -100
@@ -106,14 +107,24 @@ def pairs(harvests: Iterable[Harvest]) -> Iterator[Json]:
             if worst is None or reward < worst[0]:
                 worst = (reward, harvest, spoken)
         if best is not None and worst is not None and best[0] > worst[0]:
-            yield from _pair(best, worst)
+            yield from _pair(best, worst, max(_repeated(best[1]), _repeated(worst[1])))
 
 
-def _pair(best: tuple[float, Harvest, list[Json]], worst: tuple[float, Harvest, list[Json]]) -> Iterator[Json]:
+def _repeated(harvest: Harvest) -> int:
+    """How many messages a fork begins with that the rollout was given which it is a fork of."""
+    replies = replies_from_record(harvest)
+    spoken = [(node.id in replies, len(chat_messages(node.message))) for node in _main_nodes(harvest.graph)]
+    last = max((place for place, (repeated, _) in enumerate(spoken, 1) if repeated), default=0)
+    return sum(count for _, count in spoken[:last])
+
+
+def _pair(
+    best: tuple[float, Harvest, list[Json]], worst: tuple[float, Harvest, list[Json]], repeated: int
+) -> Iterator[Json]:
     together = zip(best[2], worst[2], strict=False)
     shared = len(list(takewhile(lambda both: both[0] == both[1], together)))
     chosen, rejected = best[2][shared:], worst[2][shared:]
-    if shared and chosen and rejected:
+    if shared and shared >= repeated and chosen and rejected:
         yield {
             "prompt": best[2][:shared],
             "chosen": chosen,
@@ -126,8 +137,12 @@ def _pair(best: tuple[float, Harvest, list[Json]], worst: tuple[float, Harvest, 
 
 
 def _main_conversation(graph: Graph) -> list[Json]:
+    return [message for node in _main_nodes(graph) for message in chat_messages(node.message)]
+
+
+def _main_nodes(graph: Graph) -> list[Node]:
     main = next((thread for thread in graph.threads if thread.kind is Kind.MAIN), None)
     if main is None:
         return []
     last = graph.segments(main)[-1][-1]
-    return conversation(graph, last) if last.reply is not None else []
+    return graph.conversation(last) if last.reply is not None else []

@@ -1,0 +1,172 @@
+"""Forking a rollout: it is done again with its recorded replies up to a call of its main thread, and goes on from there
+with another model, another skill, or just once more."""
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from whet.agents import agent_named
+from whet.errors import UserError
+from whet.gateway import Limits
+from whet.rollout import Result
+from whet.runs import run as runs
+from whet.runs.config import Config
+from whet.runs.run import FORK, TASKS, Origin
+from whet.runs.schema import AttemptRow, RolloutRow
+from whet.runs.store import Store
+from whet.runs.summary import rollout_named
+from whet.skill import Skill, read_skill
+from whet.tasks import Task, read_tasks
+from whet.trace.replay import Prefix, main_calls
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """What to fork, where, and what is to be different, as a user names it."""
+
+    run: Path
+    rollout: str
+    """The beginning of its id."""
+    at: int
+    out: Path
+    model: str | None = None
+    """Which model is asked from there on; by default the one of then."""
+    skill: Path | Literal["none"] | None = None
+    """Which skill the agent has; None is the one of then."""
+    tasks: Path | None = None
+    """Where the task is now; by default where it was."""
+    samples: int = 1
+    concurrency: int = 4
+    live_if_diverged: bool = False
+    resume: bool = False
+    judge_model: str | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """A fork that can be run: all that it needs is there."""
+
+    request: runs.Request
+    origin: Origin
+    score: float | None
+    """Of the rollout that it is a fork of."""
+
+
+def plan_fork(fork: Fork, config: Config) -> Forked:
+    """Read the recorded rollout. UserError when there is nothing to replay, or it would not be the same work."""
+    with _opened(fork.run) as store:
+        row = rollout_named(store, fork.run, fork.rollout)
+        attempt = _last_attempt(fork.run, row, store.attempts_of(row.id))
+        exchanges = tuple(store.exchanges(attempt.id))
+        declared = (store.get("agents") or {}).get(row.agent)
+        place, sandbox = store.get(TASKS), store.get("sandbox")
+        digest = next(task.digest for task in store.tasks() if task.id == row.task)
+        texts = {skill.digest: skill.body.decode() for skill in store.skills()}
+    home = _home(fork.run, row, declared, config)
+    _check_at(fork, row, len(main_calls(exchanges)))
+    tasks = fork.tasks or (Path(place) if place else None)
+    task = _task(fork, row, tasks, digest)
+    skill = _skill(fork, row)
+    now = skill.digest if skill else ""
+    lines = frozenset() if now == row.skill else _lines(texts.get(row.skill, ""), skill.text if skill else "")
+    prefix = Prefix(exchanges, fork.at, lines, fork.live_if_diverged)
+    about = {"run": str(fork.run.resolve()), "rollout": row.id, "attempt": attempt.number, "at": fork.at}
+    request = runs.Request(
+        tasks=tasks or Path(),
+        out=fork.out,
+        agents=(row.agent,),
+        models=(fork.model or row.model,),
+        skills=(skill.folder if skill else None,),
+        samples=fork.samples,
+        concurrency=fork.concurrency,
+        sandbox=sandbox,
+        resume=fork.resume,
+        home=home,
+        judge_model=fork.judge_model,
+        limits=fork.limits,
+    )
+    if fork.resume:
+        _check_resumed(fork.out, about)
+    return Forked(request, Origin(task, prefix, about), attempt.value)
+
+
+async def fork(forked: Forked, config: Config, watch: runs.Watch, env: Mapping[str, str] = os.environ) -> None:
+    """Run a fork. It is a run of its own, in a folder of its own."""
+    await runs.run(forked.request, config, watch, env, forked.origin)
+
+
+@contextmanager
+def _opened(run: Path) -> Iterator[Store]:
+    try:
+        with Store.open_read(run) as store:
+            yield store
+    except sqlite3.Error as error:
+        raise UserError(f"{run}: cannot be read: {error}") from error
+
+
+def _last_attempt(run: Path, row: RolloutRow, attempts: list[AttemptRow]) -> AttemptRow:
+    ended = [attempt for attempt in attempts if attempt.ended is not None]
+    if not ended:
+        raise UserError(f"{run}: rollout '{row.id}' has not been run to an end; there is nothing to replay")
+    result = Result.model_validate_json(ended[-1].result) if ended[-1].result else None
+    if result is not None and not result.spending.captured:
+        raise UserError(f"{run}: rollout '{row.id}' was run with --capture off; no call of it is on record")
+    return ended[-1]
+
+
+def _home(run: Path, row: RolloutRow, declared: Mapping[str, Any] | None, config: Config) -> Any:
+    """With what settings the agent began. UserError when it is not the agent of then."""
+    if declared is None:
+        raise UserError(f"{run}: rollout '{row.id}' is no work of an agent that could do it again")
+    now = agent_named(row.agent, config.agents).model_dump(mode="json")
+    if {**now, "home": None} != {**declared, "home": None}:
+        raise UserError(f"agent '{row.agent}' is not what it was in {run}; a fork needs it as it was")
+    return declared.get("home")
+
+
+def _check_at(fork: Fork, row: RolloutRow, calls: int) -> None:
+    if not calls:
+        raise UserError(f"{fork.run}: rollout '{row.id}' has no answered call; there is nothing to replay")
+    if not 1 <= fork.at <= calls + 1:
+        raise UserError(
+            f"--at is {fork.at}; expected the number of a call of rollout '{row.id}', which has {calls}: "
+            f"1 to {calls}, or {calls + 1} to replay all of them (whet show {fork.run} {row.id})"
+        )
+
+
+def _check_resumed(out: Path, about: Mapping[str, Any]) -> None:
+    with _opened(out) as store:
+        before = store.get(FORK)
+    if before != about:
+        raise UserError(f"{out}: is not this fork; start a new one with another --out")
+
+
+def _task(fork: Fork, row: RolloutRow, place: Path | None, digest: str) -> Task:
+    if place is None:
+        raise UserError(f"{fork.run}: does not say where its tasks are; name the place with --tasks")
+    task = next((task for task in read_tasks(place) if task.id == row.task), None)
+    if task is None:
+        raise UserError(f"{place}: has no task '{row.task}', which the rollout is of; name the place with --tasks")
+    if task.digest != digest:
+        raise UserError(f"{task.origin}: task '{task.id}' is not what it was in {fork.run}; a fork needs it as it was")
+    return task
+
+
+def _skill(fork: Fork, row: RolloutRow) -> Skill | None:
+    if fork.skill == "none" or (fork.skill is None and not row.skill):
+        return None
+    if fork.skill is None:
+        raise UserError(
+            f"rollout '{row.id}' had a skill, of which {fork.run} keeps the text alone; name its folder with --skill, "
+            "or none"
+        )
+    return read_skill(fork.skill)
+
+
+def _lines(*texts: str) -> frozenset[str]:
+    return frozenset(line.strip() for text in texts for line in text.splitlines())

@@ -1,0 +1,244 @@
+"""A recorded rollout gone through again: calls find their replies by thread and place, and differences are noticed."""
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from trace_world import MAIN, SYSTEM, answered, asked, calls, exchange, said
+
+from whet.exchange import CallError, Exchange, Kind, Speaker
+from whet.gateway.dialects import DIALECTS
+from whet.gateway.dialects.neutral import Message, Part, Reply, Text, disassemble
+from whet.gateway.recorded import RecordedReply
+from whet.trace.messages import Messages
+from whet.trace.replay import DIVERGED, Prefix, Retelling
+from whet.trace.replies import read_reply
+
+DIALECT_NAMES = sorted(DIALECTS)
+STREAM = (("Content-Type", "text/event-stream"),)
+
+
+def speaker(kind: Kind, thread: str, name: str = "") -> Speaker:
+    return Speaker(kind, thread, None, "a test", name)
+
+
+def turns(task: str, *steps: tuple[str, str]) -> list[tuple[list[Message], Message]]:
+    """A conversation, call by call: each step is a command, and what it prints."""
+    conversation: list[Message] = [SYSTEM, asked(task)]
+    found = []
+    for number, (command, output) in enumerate(steps):
+        reply = said(Text(f"Step {number}."), calls(command, f"c{number}"))
+        found.append(([*conversation], reply))
+        conversation += [reply, answered(output, f"c{number}")]
+    return [*found, (conversation, said(Text("Done.")))]
+
+
+def record(*threads: tuple[Speaker, list[tuple[list[Message], Message]]], dialect: str = "chat") -> list[Exchange]:
+    """Threads that speak by turns."""
+    order = sorted((place, number) for number, (_, made) in enumerate(threads) for place in range(len(made)))
+    return [
+        exchange(index, *threads[number][1][place], dialect=dialect, speaker=threads[number][0])
+        for index, (place, number) in enumerate(order)
+    ]
+
+
+def ask(retelling: Retelling, call: Exchange, who: Speaker | None = None) -> RecordedReply | None:
+    speaks = who or call.speaker
+    assert speaks is not None
+    return retelling.answer(speaks, call.dialect, call.path, call.request)
+
+
+def bodies(replies: Iterable[RecordedReply | None]) -> list[bytes | None]:
+    return [reply.body if reply else None for reply in replies]
+
+
+WORK = turns("Count.", ("ls", "a.txt"), ("wc a.txt", "3"), ("date", "05:11:59"))
+
+
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
+@pytest.mark.parametrize("at", [1, 2, 4, 5])
+def test_calls_before_the_fork_get_their_replies_and_later_ones_none(dialect: str, at: int) -> None:
+    then = record((MAIN, WORK), dialect=dialect)
+    retelling = Retelling(Prefix(tuple(then), at))
+    given = [ask(retelling, call) for call in then]
+    assert bodies(given) == [call.response for call in then[: at - 1]] + [None] * (len(then) - at + 1)
+    assert retelling.diverged is None
+    assert (retelling.given, retelling.live_from) == (at - 1, at if at <= len(then) else None)
+    assert retelling.fell_short() is None
+    assert retelling.model_name == "m"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_sub_agents_beside_each_other_keep_their_own_order_only(seed: int) -> None:
+    subs = [(speaker(Kind.SUB, f"s{n}", "explore"), turns(f"Errand {n}.", (f"cat {n}", f"is {n}"))) for n in range(3)]
+    titles = [(speaker(Kind.UTILITY, f"t{n}", "title"), turns(f"A title for part {n}.")) for n in range(2)]
+    then = record((MAIN, WORK), *subs, *titles)
+    retelling = Retelling(Prefix(tuple(then), 5))
+    waiting = [[call for call in then if call.speaker == who] for who, _ in [(MAIN, WORK), *subs, *titles]]
+    chance = random.Random(seed)
+    while waiting := [one for one in waiting if one]:
+        call = chance.choice(waiting).pop(0)
+        assert call.speaker is not None
+        # The programs call their threads otherwise each time.
+        now = speaker(call.speaker.kind, f"new {call.speaker.thread}", call.speaker.name)
+        reply = ask(retelling, call, now)
+        assert reply is not None, retelling.diverged
+        assert reply.body == call.response
+    assert (retelling.diverged, retelling.unknown, retelling.fell_short()) == (None, 0, None)
+
+
+def test_what_others_did_before_the_fork_is_replayed_and_what_they_did_after_is_not() -> None:
+    sub = speaker(Kind.SUB, "s", "explore")
+    then = record((MAIN, WORK), (sub, turns("Errand.", ("x", "y"), ("z", "w"))))
+    prefix = Prefix(tuple(then), 3)
+    assert [(one.speaker.kind, one.index) for one in prefix.replayed if one.speaker] == [
+        ("main", 0),
+        ("sub", 1),
+        ("main", 2),
+        ("sub", 3),
+    ]
+    retelling = Retelling(prefix)
+    given = [ask(retelling, call) is not None for call in then if call.speaker == sub]
+    assert given == [True, True, False]
+    assert retelling.diverged is None
+
+
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
+def test_another_result_of_a_tool_is_a_divergence_and_ends_the_replay(dialect: str) -> None:
+    then = record((MAIN, WORK), dialect=dialect)
+    now = record((MAIN, turns("Count.", ("ls", "a.txt"), ("wc a.txt", "4"), ("date", "05:11:59"))), dialect=dialect)
+    retelling = Retelling(Prefix(tuple(then), 5))
+    given = [ask(retelling, call) for call in now]
+    assert bodies(given[:2]) == [call.response for call in then[:2]]
+    assert given[2:] == [DIVERGED, DIVERGED]
+    assert retelling.fell_short() == "call 3: result of bash: recorded '3', now '4'"
+    assert (retelling.given, retelling.live_from) == (2, None)
+
+
+def test_on_demand_it_goes_live_where_it_diverges() -> None:
+    now = record((MAIN, turns("Count.", ("ls", "b.txt"), ("wc a.txt", "3"))))
+    retelling = Retelling(Prefix(tuple(record((MAIN, WORK))), 4, live_if_diverged=True))
+    given = [ask(retelling, call) for call in now]
+    assert [reply is not None for reply in given] == [True, False, False]
+    assert (retelling.live_from, retelling.fell_short()) == (2, None)
+    assert retelling.diverged is not None
+
+
+def test_surroundings_and_times_make_no_difference() -> None:
+    """Another system text and a reminder before the first reply; a skill that has another text; the time of day."""
+    then = record((MAIN, turns("Count.", ("cat SKILL.md", "Be careful."), ("date", "Mon Nov 16 05:34:10 UTC 2026"))))
+    made = turns("Count.", ("cat SKILL.md", "Be bold.\nAnd quick."), ("date", "Tue Nov 17 06:00:01 UTC 2026"))
+    other = Message("system", (Text("You work otherwise."),))
+    now = record((MAIN, [([other, asked("A reminder: 16 files."), *sent[1:]], reply) for sent, reply in made]))
+    lines = frozenset({"Be careful.", "Be bold.", "And quick."})
+    retelling = Retelling(Prefix(tuple(then), 4, lines))
+    assert bodies(ask(retelling, call) for call in now) == [call.response for call in then]
+    strict = Retelling(Prefix(tuple(then), 4))
+    assert ask(strict, now[0])
+    assert ask(strict, now[1]) == DIVERGED
+
+
+def test_a_history_that_is_cut_short_in_the_same_way_is_the_same() -> None:
+    summary = [SYSTEM, asked("You were counting; there is one file.")]
+    cut = [
+        (summary, said(calls("wc a.txt", "d1"))),
+        ([*summary, said(calls("wc a.txt", "d1")), answered("3", "d1")], said(Text("3"))),
+    ]
+    then = record((MAIN, [*WORK[:2], *cut]))
+    retelling = Retelling(Prefix(tuple(then), 5))
+    assert bodies(ask(retelling, call) for call in then) == [call.response for call in then]
+    assert retelling.diverged is None
+
+
+def test_ids_that_a_program_makes_up_anew_are_put_into_the_replies() -> None:
+    dialect = "responses"
+    old, new = "01a1e2df-47ee-7dd0-840f-a61bc9f76af9", "99f0c3aa-0000-4bbb-8ccc-123456789abc"
+    steps = [("spawn", "agent {}"), ("wait {}", "{} is done")]
+    then, now = (
+        record((MAIN, turns("Go.", *((one.format(id_), other.format(id_)) for one, other in steps))), dialect=dialect)
+        for id_ in (old, new)
+    )
+    then[1] = streamed(then[1])
+    retelling = Retelling(Prefix(tuple(then), 4))
+    replies = [ask(retelling, call) for call in now]
+    assert retelling.diverged is None
+    second = replies[1]
+    assert second is not None
+    (_, call) = read_reply(dialect, second.body).parts
+    assert call == calls(f"wait {new}", "c1")
+
+
+def streamed(one: Exchange) -> Exchange:
+    """The same reply, as a stream with its words in pieces."""
+    dialect = DIALECTS[one.dialect]
+    writer = dialect.EventWriter(dialect.read_request(one.request, one.path))
+    events = disassemble(dialect.read_reply(one.response))
+    body = b"".join(writer.write(event) for event in events)
+    return replace(one, response=body, response_headers=STREAM)
+
+
+@pytest.mark.parametrize("dialect", ["chat", "messages", "responses"])
+def test_a_stream_is_given_in_one_piece_to_who_wants_that(dialect: str) -> None:
+    then = [streamed(call) for call in record((MAIN, WORK), dialect=dialect)]
+    now = record((MAIN, WORK), dialect=dialect)
+    retelling = Retelling(Prefix(tuple(then), 5))
+    for call in now:
+        reply = ask(retelling, call)
+        assert reply is not None
+        assert parts(dialect, reply.body) == parts(dialect, call.response)
+        assert not reply.reshaped
+
+
+def parts(dialect: str, body: bytes) -> tuple[Part, ...]:
+    reply: Reply = read_reply(dialect, body)
+    return reply.parts
+
+
+def test_passing_failures_are_not_made_again_and_refusals_are() -> None:
+    made = [*WORK[:2], WORK[1], WORK[1], *WORK[2:]]
+    then = record((MAIN, made))
+    then[1] = replace(then[1], status=429, error=CallError.STATUS)
+    then[2] = replace(then[2], status=400, error=CallError.STATUS, response=b'{"error":{"message":"too long"}}')
+    retelling = Retelling(Prefix(tuple(then), 5))
+    again = [then[0], then[2], then[3], then[4], then[5]]
+    given = [ask(retelling, call) for call in again]
+    assert [reply.status for reply in given if reply] == [200, 400, 200, 200, 200]
+    assert (retelling.given, retelling.diverged) == (4, None)
+
+
+def test_an_agent_that_ends_early_falls_short() -> None:
+    then = record((MAIN, WORK))
+    retelling = Retelling(Prefix(tuple(then), 4))
+    assert ask(retelling, then[0])
+    assert retelling.fell_short() == "the agent ended after call 1, where it went on"
+
+
+def test_a_sub_agent_that_nobody_sent_out_is_a_divergence_and_a_title_is_not() -> None:
+    then = record((MAIN, WORK))
+    retelling = Retelling(Prefix(tuple(then), 4))
+    errand, title = (
+        exchange(0, [asked("An errand.")], said(Text("x"))),
+        exchange(0, [asked("A title.")], said(Text("x"))),
+    )
+    assert ask(retelling, title, speaker(Kind.UTILITY, "t", "title")) is None
+    assert (retelling.unknown, retelling.diverged) == (1, None)
+    assert ask(retelling, errand, speaker(Kind.SUB, "s", "explore")) == DIVERGED
+    assert retelling.fell_short() == "call 1 of sub explore: a conversation not on record"
+
+
+def test_only_what_is_new_in_a_long_conversation_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    then = record((MAIN, turns("Count.", *((f"echo {n}", f"{n}") for n in range(60)))))
+    looked_at = 0
+    behind = Messages.behind
+
+    def counted(self: Messages, node: int | None, length: int) -> list[Message]:
+        nonlocal looked_at
+        found = behind(self, node, length)
+        looked_at += len(found)
+        return found
+
+    monkeypatch.setattr(Messages, "behind", counted)
+    retelling = Retelling(Prefix(tuple(then), 62))
+    assert all(ask(retelling, call) for call in then)
+    assert looked_at == 2 * 2 * 60
