@@ -3,7 +3,7 @@
 import json
 import random
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange, Kind, Speaker, Usage
 from whet.runs import schema
-from whet.runs.blobs import UNCOMPRESSED
+from whet.runs.blobs import UNCOMPRESSED, Blobs, Bodies
 from whet.runs.schema import RolloutRow, SkillRow, TaskRow
 from whet.runs.store import DATABASE, LOCK, SMALL_BODY, Store
 from whet.scoring.score import Cause
@@ -263,6 +263,27 @@ def test_readers_see_commits_while_the_writer_runs_and_after_it_closed(tmp_path:
             assert reader.get("a") == 2
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             reader.set("a", 3)
+
+
+def test_calls_that_are_added_while_others_are_read_do_not_confuse_the_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_run(tmp_path) as writer:
+        attempt = writer.start_attempt("r0", 1.0)
+        large = replace(EXCHANGE, session=str(attempt), request=b'{"messages": ["%s"]}' % (b"x" * SMALL_BODY))
+        writer.add_exchange(attempt, large)
+        with Store.open_read(tmp_path) as reader:
+            read_bodies = Blobs.bodies
+
+            def and_meanwhile(blobs: Blobs, nodes: Collection[int]) -> Bodies:
+                found = read_bodies(blobs, nodes)
+                monkeypatch.undo()
+                writer.add_exchange(attempt, replace(large, index=1, request=large.request + b"later"))
+                return found
+
+            monkeypatch.setattr(Blobs, "bodies", and_meanwhile)
+            assert reader.exchanges(attempt) == [large]
+            assert len(reader.exchanges(attempt)) == 2
 
 
 def test_second_writer_is_refused_until_the_first_closes(tmp_path: Path) -> None:

@@ -278,20 +278,23 @@ class Store:
 
     def each_exchange(self, attempt: int) -> Iterator[Exchange]:
         """The same one after the other: a long conversation is then in memory once, not once for each of its calls."""
-        bodies = {key: self._bodies(attempt, key) for key in _BODIES}
+        # Up to the last one that is there now: a run that goes on adds more, whose bodies would not be known.
+        (last,) = self._db.execute("SELECT coalesce(max(id), 0) FROM exchange WHERE attempt = ?", (attempt,)).fetchone()
+        bodies = {key: self._bodies(attempt, key, last) for key in _BODIES}
 
         def read(key: str, value: int | bytes | None) -> bytes | None:
             if isinstance(value, int):
                 return bodies[key].body(value)
             return None if value is None else self._blobs.unpacked(value)
 
-        for row in self._db.execute("SELECT * FROM exchange WHERE attempt = ? ORDER BY idx", (attempt,)):
+        rows = self._db.execute("SELECT * FROM exchange WHERE attempt = ? AND id <= ? ORDER BY idx", (attempt, last))
+        for row in rows:
             yield _exchange(row, {key: read(key, row[key]) for key in (*_BODIES, *_PACKED)})
 
-    def _bodies(self, attempt: int, key: str) -> Bodies:
+    def _bodies(self, attempt: int, key: str, last: int) -> Bodies:
         nodes = self._db.execute(
-            f"SELECT {key} FROM exchange WHERE attempt = ? AND typeof({key}) = 'integer'",  # noqa: S608 - our own names
-            (attempt,),
+            f"SELECT {key} FROM exchange WHERE attempt = ? AND id <= ? AND typeof({key}) = 'integer'",  # noqa: S608
+            (attempt, last),
         )
         return self._blobs.bodies([node for (node,) in nodes])
 
