@@ -1,0 +1,130 @@
+"""The exam: the hidden sequence of tasks that candidates are held against, and how one of them is held.
+
+All candidates of one exam walk the same tasks and meet the same rollouts of the incumbent; each brings fresh rollouts
+of its own. Rollouts run at once, but are looked at in the order of the exam: which ends first depends on how it ends.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from whet.ids import digest
+from whet.skills.attempt import Attempt, Outcome, Position, Terms
+
+FEWEST = 20
+"""An attempt that cannot afford so many positions is not begun, and uses up no level."""
+
+
+class Rollouts(Protocol):
+    """Where skills are tried on tasks."""
+
+    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+        """What comes of a rollout. Its key is its own: under another key it is rolled out afresh, under the same it
+        is not paid for again."""
+        ...
+
+
+class Purse:
+    """So many rollouts, and no more. What was paid for once is free from then on."""
+
+    def __init__(self, rollouts: int) -> None:
+        self.left = rollouts
+        self._paid: set[str] = set()
+
+    def pay(self, keys: Iterable[str]) -> bool:
+        """Pay for all of these, or for none if they cost more than is left."""
+        new = set(keys) - self._paid
+        if len(new) > self.left:
+            return False
+        self.left -= len(new)
+        self._paid |= new
+        return True
+
+    def affords(self, positions: Iterable[Iterable[str]]) -> int:
+        """How many of these positions, in order, it could pay for."""
+        left, known, number = self.left, set(self._paid), 0
+        for keys in positions:
+            new = set(keys) - known
+            left -= len(new)
+            known |= new
+            if left < 0:
+                break
+            number += 1
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Exam:
+    """The sequence of one incumbent. Another incumbent, or another number, is another sequence."""
+
+    incumbent: str
+    """Digest of the skill to beat."""
+    tasks: tuple[str, ...]
+    seed: int
+    number: int
+    id: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        parts = (self.incumbent, str(self.seed), str(self.number), *self.tasks)
+        object.__setattr__(self, "id", digest(*(part.encode() for part in parts))[:16])
+
+    def task_at(self, position: int) -> str:
+        """The task at this position: any one, as likely as each other, whatever came before."""
+        drawn = int(digest(self.id.encode(), str(position).encode()), 16)
+        return self.tasks[drawn % len(self.tasks)]
+
+    def incumbent_keys(self, position: int, repeats: int) -> list[str]:
+        return [f"{self.id}/{position}/incumbent/{repeat}" for repeat in range(repeats)]
+
+    def candidate_key(self, position: int, candidate: str) -> str:
+        return f"{self.id}/{position}/candidate/{candidate}"
+
+    def keys(self, position: int, candidate: str, repeats: int) -> list[str]:
+        """All rollouts at this position."""
+        return [*self.incumbent_keys(position, repeats), self.candidate_key(position, candidate)]
+
+
+async def hold(
+    exam: Exam, candidate: str, terms: Terms, rollouts: Rollouts, purse: Purse, at_once: int = 8
+) -> Attempt | None:
+    """Hold a candidate before an exam; None when the purse is too small to begin."""
+    wanted = (exam.keys(position, candidate, terms.repeats) for position in range(terms.positions))
+    affordable = purse.affords(wanted)
+    if affordable < min(FEWEST, terms.positions):
+        return None
+    attempt = Attempt(replace(terms, positions=affordable))
+    async with aclosing(_in_order(exam, candidate, attempt.terms, rollouts, purse, at_once)) as positions:
+        async for position in positions:
+            if attempt.take(position) is not None:
+                break
+    attempt.end()
+    return attempt
+
+
+async def _in_order(
+    exam: Exam, candidate: str, terms: Terms, rollouts: Rollouts, purse: Purse, at_once: int
+) -> AsyncGenerator[Position, None]:
+    """Positions in the order of the exam. So many are begun ahead, whichever ends first: what it costs is no chance."""
+    begun: deque[asyncio.Task[Position]] = deque()
+    try:
+        for number in range(terms.positions):
+            while len(begun) < at_once and (ahead := number + len(begun)) < terms.positions:
+                if not purse.pay(exam.keys(ahead, candidate, terms.repeats)):
+                    break
+                begun.append(asyncio.create_task(_position(exam, ahead, candidate, terms.repeats, rollouts)))
+            yield await begun.popleft()
+    finally:
+        # They are paid for, so they are kept: the incumbent's serve the next candidate.
+        await asyncio.gather(*begun)
+
+
+async def _position(exam: Exam, number: int, candidate: str, repeats: int, rollouts: Rollouts) -> Position:
+    task = exam.task_at(number)
+    *incumbent, mine = await asyncio.gather(
+        *(rollouts(task, exam.incumbent, key) for key in exam.incumbent_keys(number, repeats)),
+        rollouts(task, candidate, exam.candidate_key(number, candidate)),
+    )
+    return Position(tuple(incumbent), mine)

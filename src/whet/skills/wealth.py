@@ -1,0 +1,108 @@
+"""Betting on lifts: evidence, position by position, that the mean of differences in [-1, 1] is above or below a bound.
+
+The wealth of a gambler who bets against the bound starts at 1. Were the bound true, it would be expected never to grow,
+whenever one looks; so it reaches 1/a with a chance of at most a. Several stakes are played at once and averaged.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
+
+Floats = NDArray[np.float64]
+
+RISING = (0.10, 0.20, 0.30, 0.45, 0.60, 0.80, 0.95), (1, 2, 2, 2, 2, 1, 1)
+"""Stakes, and their parts, of the bet that a lift is above a bound."""
+FALLING = tuple(0.98 * stake for stake in (0.15, 0.30, 0.50, 0.80)), (1, 1, 1, 1)
+"""Of the bet that it is below."""
+_UTMOST = 0.999
+_CLOSE = 1e-4
+"""How closely a bound is found."""
+
+
+class Wealth:
+    """One gambler. Kept as logarithms: raw wealth overflows."""
+
+    def __init__(self, bound: float, *, above: bool) -> None:
+        self._sign = 1.0 if above else -1.0
+        self._bound = self._sign * bound
+        self._stakes, self._parts = _grid(above=above)
+        self._logs = np.zeros_like(self._stakes)
+
+    def take(self, difference: float) -> None:
+        """The difference at the next position."""
+        self._logs += np.log(_factors(self._sign * difference, self._bound, self._stakes))
+
+    @property
+    def log(self) -> float:
+        return float(logsumexp(self._logs, b=self._parts))
+
+    @property
+    def value(self) -> float:
+        return math.exp(self.log)
+
+    def has_reached(self, level: float) -> bool:
+        """Whether the bound is refuted at this level."""
+        return self.log >= -math.log(level)
+
+
+def log_wealth(differences: ArrayLike, bound: float, *, above: bool) -> Floats:
+    """The logarithm of the wealth after every position; positions lie along the last axis.
+
+    >>> float(np.exp(log_wealth([1.0] * 7, 0.0, above=True)[-1]).round(6))
+    24.612594
+    """
+    sign = 1.0 if above else -1.0
+    stakes, parts = _grid(above=above)
+    seen = sign * np.asarray(differences, dtype=float)
+    logs = np.log(_factors(seen[..., None], sign * bound, stakes)).cumsum(axis=-2)
+    found: Floats = logsumexp(logs, b=parts, axis=-1)
+    return found
+
+
+def lower_bound(differences: Sequence[float], level: float) -> float:
+    """The largest bound that the differences refute at this level, at their end or at any time before.
+
+    It holds at all times at once: the chance that it is ever above the true mean is at most the level.
+
+    >>> round(lower_bound([1.0] * 8, 0.05), 3)
+    0.121
+    """
+    return _extreme(differences, level, above=True)
+
+
+def upper_bound(differences: Sequence[float], level: float) -> float:
+    """The smallest bound that the mean is below, in the sense of `lower_bound`."""
+    return _extreme(differences, level, above=False)
+
+
+def _extreme(differences: Sequence[float], level: float, *, above: bool) -> float:
+    sign = 1.0 if above else -1.0
+
+    def refuted(bound: float) -> bool:
+        logs = log_wealth(differences, sign * bound, above=above)
+        return bool(logs.size) and float(logs.max()) >= -math.log(level)
+
+    low, high = -_UTMOST, _UTMOST
+    if not refuted(low):
+        return sign * -1.0
+    while high - low > _CLOSE / 2:
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return sign * low
+
+
+def _grid(*, above: bool) -> tuple[Floats, Floats]:
+    stakes, parts = RISING if above else FALLING
+    return np.array(stakes), np.array(parts) / sum(parts)
+
+
+def _factors(differences: Floats | float, bound: float, stakes: Floats) -> Floats:
+    """What a position multiplies each stake's wealth by. Expected to be 1 at most while the mean is at most the bound.
+
+    Falling bets are rising ones on the opposite differences and bounds.
+    """
+    factors: Floats = 1 - stakes + stakes * (1 + differences) / (1 + bound)
+    return factors

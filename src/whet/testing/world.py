@@ -1,0 +1,121 @@
+"""A world with known truth: a task's chance of success depends on which sentences a skill holds, and on nothing else.
+
+Nothing in it is drawn at random but the rollouts, so every lift is known exactly; it is what optimizers are tested on.
+"""
+
+import hashlib
+import math
+import random
+import re
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from scipy.stats import beta
+
+FAMILIES = 6
+_RULE = re.compile(r"Follow practice ([HGNBC]\d+)\.")
+_LOCAL, _GLOBAL, _HARM, _MIXED = 2.0, 0.6, -0.5, 1.5
+_CONFLICT, _SYNERGY = 1.0, 2.5
+_LONG, _PER_SENTENCE = 10, -0.03
+_EDGE = 0.005
+
+KINDS: Mapping[str, tuple[float, ...]] = {
+    "rich": (0.25, 0.45, 0.20, 0.05, 0.05),
+    "null": (0.0, 1.0, 0.0, 0.0, 0.0),
+    "harm": (0.0, 0.5, 0.5, 0.0, 0.0),
+}
+"""How likely a proposal is helpful, null, harmful, mixed, or says again what is there."""
+
+
+def sentence(rule: str) -> str:
+    """What a skill says that holds this rule."""
+    return f"Follow practice {rule}."
+
+
+def skill_of(rules: Iterable[str]) -> str:
+    """A skill with these rules and no others."""
+    return "\n".join(map(sentence, rules))
+
+
+SIZES: Mapping[str, int] = {"train": 30, "validation": 30, "test": 120}
+
+
+class World:
+    """Splits of so many tasks. Rollouts differ by their ids alone; each seed is another world of noise."""
+
+    def __init__(self, seed: int = 0, sizes: Mapping[str, int] = SIZES) -> None:
+        self.seed = seed
+        self._logits = {f"{split}-{n}": logit for split, size in sizes.items() for n, logit in enumerate(_logits(size))}
+
+    def tasks(self, split: str) -> tuple[str, ...]:
+        return tuple(task for task in self._logits if task.startswith(f"{split}-"))
+
+    def chance(self, task: str, skill: str) -> float:
+        """How likely a rollout of the task with this skill succeeds."""
+        family = int(task.rpartition("-")[2]) % FAMILIES
+        return _expit(self._logits[task] + _effect(family, _RULE.findall(skill)))
+
+    def lift(self, skill: str, over: str = "", split: str = "validation") -> float:
+        """By how much one skill is better than another: the truth.
+
+        >>> world = World()
+        >>> round(world.lift(skill_of(["G0"])), 4), round(world.lift(skill_of(["C0"])), 4)
+        (0.0914, 0.0)
+        """
+        tasks = self.tasks(split)
+        return math.fsum(self.chance(task, skill) - self.chance(task, over) for task in tasks) / len(tasks)
+
+    def succeeds(self, task: str, skill: str, rollout: str) -> bool:
+        """What comes of one rollout. Another rollout is another throw of the dice."""
+        thrown = hashlib.blake2b(f"{self.seed}/{task}/{rollout}".encode(), digest_size=8).digest()
+        return int.from_bytes(thrown) / 2**64 < self.chance(task, skill)
+
+
+class WorldProposer:
+    """Adds a sentence to a skill: now a helpful one, now one that does nothing or harm."""
+
+    def __init__(self, kind: str, seed: int) -> None:
+        self._weights = KINDS[kind]
+        self._random = random.Random(f"{kind}/{seed}")  # noqa: S311 - a test world; nothing secret
+
+    def propose(self, skill: str) -> str:
+        present = _RULE.findall(skill)
+        (wish,) = self._random.choices(("helpful", "null", "harmful", "mixed", "repeat"), self._weights)
+        pools = {
+            "helpful": [*(f"H{n}" for n in range(FAMILIES)), "G0", "G1"],
+            "harmful": [f"B{n}" for n in range(4)],
+            "mixed": ["C0"],
+        }
+        rules = present if wish == "repeat" else [rule for rule in pools.get(wish, ()) if rule not in present]
+        if not rules:
+            used = [int(rule[1:]) for rule in present if rule.startswith("N")]
+            rules = [f"N{max(used, default=-1) + 1}"]
+        return f"{skill}\n{sentence(self._random.choice(rules))}".strip()
+
+
+def _logits(size: int) -> list[float]:
+    chances = np.clip(beta.ppf((np.arange(size) + 0.5) / size, 0.8, 0.8), _EDGE, 1 - _EDGE)
+    logits: list[float] = np.log(chances / (1 - chances)).tolist()
+    return logits
+
+
+def _effect(family: int, sentences: list[str]) -> float:
+    rules = set(sentences)
+    shift = _PER_SENTENCE * max(0, len(sentences) - _LONG)
+    shift += sum(_GLOBAL for rule in rules if rule in {"G0", "G1"})
+    shift += sum(_HARM for rule in rules if rule[0] == "B")
+    if "C0" in rules:
+        shift += _MIXED if family < FAMILIES // 2 else -_MIXED
+    if f"H{family}" in rules:
+        shift += _local(family, rules)
+    return shift
+
+
+def _local(family: int, rules: set[str]) -> float:
+    if family in {0, 1} and {"H0", "H1"} <= rules:
+        return _CONFLICT
+    return _SYNERGY if family in {2, 3} and {"H2", "H3"} <= rules else _LOCAL
+
+
+def _expit(logit: float) -> float:
+    return 1 / (1 + math.exp(-logit))

@@ -1,0 +1,144 @@
+"""Verdicts: right as often as they promise, in a world with known truth; missing scores never help."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from whet.skills.attempt import Attempt, Lost, Position, Terms, Verdict, levels, replayed
+from whet.skills.wealth import log_wealth
+from whet.testing.world import World, skill_of
+
+ALL_LOCAL = [f"H{n}" for n in range(6)]
+outcomes = st.one_of(st.sampled_from([0.0, 1.0, 0.5]), st.sampled_from(Lost))
+positions = st.builds(Position, st.tuples(outcomes, outcomes), outcomes)
+
+
+def shares(rules: list[str], terms: Terms, runs: int, seed: int, lost: float = 0.0) -> dict[Verdict, float]:
+    """How often an attempt on these rules, from the empty skill, ends how; the incumbent loses some rollouts."""
+    random = np.random.default_rng(seed)
+    world = World()
+    tasks = world.tasks("validation")
+    before, after = (np.array([world.chance(task, skill) for task in tasks]) for skill in ("", skill_of(rules)))
+    drawn = random.integers(0, len(tasks), (runs, terms.positions))
+    incumbent = (random.random((terms.repeats, *drawn.shape)) < before[drawn]).astype(float)
+    candidate = (random.random(drawn.shape) < after[drawn]).astype(float)
+    gone = random.random(incumbent.shape) < lost
+    return _shares(
+        candidate - np.where(gone, 1, incumbent).mean(0), candidate - np.where(gone, 0, incumbent).mean(0), terms
+    )
+
+
+def _shares(worst: NDArray[np.float64], best: NDArray[np.float64], terms: Terms) -> dict[Verdict, float]:
+    accept = _first(log_wealth(worst, 0.0, above=True), terms.level)
+    futile = _first(log_wealth(best, terms.worth, above=False), terms.giving_up)
+    return {
+        Verdict.CERTIFIED: float(((accept <= futile) & (accept < terms.positions)).mean()),
+        Verdict.FUTILE: float((futile < accept).mean()),
+    }
+
+
+def _first(logs: NDArray[np.float64], level: float) -> NDArray[np.int64]:
+    crossed = logs >= -math.log(level)
+    first: NDArray[np.int64] = np.where(crossed.any(axis=1), crossed.argmax(axis=1), logs.shape[1])
+    return first
+
+
+@pytest.mark.parametrize(
+    ("rules", "repeats", "certified", "futile"),
+    [
+        (["N0"], 1, 0.004, 0.750),
+        (["N0"], 2, 0.003, 0.856),
+        (["C0"], 2, 0.004, 0.811),
+        (["B0"], 2, 0.000, 0.997),
+        (["H0"], 2, 0.034, 0.551),
+        (["G0"], 2, 0.188, 0.242),
+        (["H0", "H2", "H3"], 1, 0.497, 0.065),
+        (["H0", "H2", "H3"], 2, 0.652, 0.049),
+        (ALL_LOCAL, 2, 0.992, 0.004),
+    ],
+)
+def test_verdicts_are_as_frequent_as_the_reference_says(
+    rules: list[str], repeats: int, certified: float, futile: float
+) -> None:
+    runs = 2000
+    found = shares(rules, Terms(0.0125, 120, repeats=repeats), runs, seed=1)
+    for share, expected in ((found[Verdict.CERTIFIED], certified), (found[Verdict.FUTILE], futile)):
+        error = 4 * math.sqrt(expected * (1 - expected) * (1 / runs + 1 / 4000)) + 0.002
+        assert share == pytest.approx(expected, abs=error)
+
+
+def test_a_lift_that_is_worth_finding_is_seldom_called_futile() -> None:
+    found = shares(["H0", "H2", "H3"], Terms(0.0125, 120, worth=0.157, repeats=1), 2000, seed=2)
+    assert found[Verdict.FUTILE] * 2000 <= stats.binom.isf(1e-4, 2000, 0.20)
+
+
+def test_what_is_lost_of_the_incumbent_certifies_nothing() -> None:
+    for lost in (0.1, 0.2):
+        found = shares(["N0"], Terms(0.0125, 120, repeats=1), 2000, seed=3, lost=lost)
+        assert found[Verdict.CERTIFIED] * 2000 <= stats.binom.isf(1e-4, 2000, 0.0125)
+
+
+@given(st.lists(positions, max_size=60))
+def test_a_verdict_is_the_first_threshold_that_is_crossed_and_never_changes(taken: list[Position]) -> None:
+    terms = Terms(0.05, 50)
+    attempt = Attempt(terms)
+    verdicts = [attempt.take(position) for position in taken]
+    telling = [position for position in taken if not position.is_void]
+    assert attempt.log_evidence == pytest.approx(
+        float(log_wealth([one.worst() for one in telling], 0.0, above=True)[-1]) if telling else 0.0, abs=1e-9
+    )
+    fallen = [verdict for verdict in verdicts if verdict is not None]
+    assert len(set(fallen)) <= 1
+    assert verdicts[len(verdicts) - len(fallen) :] == fallen
+    assert replayed(terms, taken).verdict == attempt.verdict
+    if len(taken) >= terms.positions:
+        assert attempt.verdict is not None
+
+
+@given(st.lists(positions, min_size=1, max_size=30), st.integers(0, 29))
+def test_a_void_position_changes_nothing_but_the_count(taken: list[Position], place: int) -> None:
+    void = Position((1.0, Lost.UNRELATED), 0.0)
+    terms = Terms(0.05, 100, coverage=0.0)
+    with_void = [*taken[:place], void, *taken[place:]]
+    one, other = replayed(terms, taken), replayed(terms, with_void)
+    assert one.log_evidence == pytest.approx(other.log_evidence)
+    assert one.verdict == other.verdict
+    assert len(other.taken) == len(one.taken) + 1
+
+
+def test_lost_scores_count_against_the_candidate_for_acceptance_and_for_it_before_giving_up() -> None:
+    crashed = Position((0.0, 1.0), Lost.RELATED)
+    assert (crashed.worst(), crashed.best()) == (-0.5, 0.5)
+    unknown = Position((Lost.RELATED, 1.0), 1.0)
+    assert (unknown.worst(), unknown.best()) == (0.0, 0.5)
+
+
+def test_too_little_coverage_leaves_it_undecided() -> None:
+    good, lost = Position((0.0,), 1.0), Position((Lost.UNRELATED,), 1.0)
+    terms = Terms(0.05, 100, repeats=1)
+    assert replayed(terms, [good] * 7).verdict is Verdict.CERTIFIED
+    assert replayed(terms, [*[lost] * 2, *[good] * 7]).verdict is Verdict.UNDECIDED
+    assert replayed(terms, [lost, *[good] * 7]).verdict is Verdict.CERTIFIED
+
+
+def test_bounds_and_estimates_are_of_the_lift() -> None:
+    random = np.random.default_rng(8)
+    taken = [Position((float(random.random() < 0.3),) * 2, float(random.random() < 0.8)) for _ in range(200)]
+    attempt = replayed(Terms(0.0125, 400), taken)
+    assert attempt.verdict is Verdict.CERTIFIED
+    assert attempt.decided_at is not None
+    assert 0 < attempt.at_least() < 0.5 < attempt.at_most() < 1
+    estimate = attempt.estimate()
+    assert estimate is not None
+    assert 0.3 < estimate < 0.7
+    assert replayed(Terms(0.0125, 400), taken[: attempt.decided_at]).estimate() is None
+
+
+def test_all_levels_of_a_run_add_up_to_its_error_budget() -> None:
+    exams = levels(0.10, 4)
+    assert math.fsum(math.fsum(next(exams)) for _ in range(40)) == pytest.approx(0.10)

@@ -1,0 +1,105 @@
+"""Exams: one sequence for all candidates, taken in its order whatever ends first, and never dearer than its purse."""
+
+import asyncio
+import random
+from collections import Counter
+
+import pytest
+
+from whet.skills.attempt import Attempt, Lost, Outcome, Terms, Verdict
+from whet.skills.exam import Exam, Purse, hold
+from whet.testing.world import World, skill_of
+
+TERMS = Terms(0.0125, 120)
+GOOD = skill_of(f"H{n}" for n in range(6))
+
+
+class Rolled:
+    """Rollouts of the world, which end in any order, failures first; what was asked is kept."""
+
+    def __init__(self, seed: int = 0, disorder: int = 0) -> None:
+        self.world, self.asked = World(seed), Counter[str]()
+        self._random = random.Random(disorder)
+        self._disorder = disorder
+
+    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+        self.asked[key] += 1
+        succeeds = self.world.succeeds(task, skill, key)
+        if self._disorder:
+            for _ in range(self._random.randrange(8) + 8 * succeeds):
+                await asyncio.sleep(0)
+        return float(succeeds)
+
+
+def exam_of(seed: int, number: int = 1, incumbent: str = "") -> Exam:
+    return Exam(incumbent, World().tasks("validation"), seed, number)
+
+
+async def held(exam: Exam, skill: str, rolled: Rolled, purse: Purse | None = None, at_once: int = 8) -> Attempt:
+    attempt = await hold(exam, skill, TERMS, rolled, purse or Purse(10_000), at_once)
+    assert attempt is not None
+    return attempt
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_neither_the_order_of_ends_nor_their_number_at_once_matters(seed: int) -> None:
+    plain = await held(exam_of(seed), GOOD, Rolled(seed), at_once=1)
+    for at_once, disorder in ((8, 1), (32, 2)):
+        other = await held(exam_of(seed), GOOD, Rolled(seed, disorder), at_once=at_once)
+        assert other == plain
+
+
+async def test_candidates_of_one_exam_share_the_incumbent_and_nothing_else() -> None:
+    exam, rolled, purse = exam_of(1), Rolled(1), Purse(10_000)
+    first = await held(exam, skill_of(["N0"]), rolled, purse)
+    spent = 10_000 - purse.left
+    second = await held(exam, skill_of(["N1"]), rolled, purse)
+    assert max(rolled.asked.values()) == 2, "the incumbent's are asked again, and not paid again"
+    assert [key for key, times in rolled.asked.items() if times > 1 and "candidate" in key] == []
+    shared = min(len(first.taken), len(second.taken))
+    assert [one.incumbent for one in first.taken[:shared]] == [one.incumbent for one in second.taken[:shared]]
+    assert spent == 3 * min(120, len(first.taken) + 7)
+    assert 10_000 - purse.left == len(rolled.asked)
+
+
+async def test_another_incumbent_or_number_is_another_sequence() -> None:
+    sequences = {
+        tuple(exam.task_at(position) for position in range(40))
+        for exam in (exam_of(1), exam_of(2), exam_of(1, 2), exam_of(1, incumbent=GOOD))
+    }
+    assert len(sequences) == 4
+
+
+def test_tasks_are_drawn_evenly() -> None:
+    drawn = Counter(exam_of(3).task_at(position) for position in range(6000))
+    assert len(drawn) == 30
+    assert all(130 < times < 280 for times in drawn.values())
+
+
+async def test_a_purse_is_never_overdrawn_and_its_end_is_undecided() -> None:
+    for size in (60, 100, 200):
+        rolled, purse = Rolled(5), Purse(size)
+        attempt = await held(exam_of(5), skill_of(["N0"]), rolled, purse)
+        assert len(rolled.asked) <= size
+        assert purse.left == size - len(rolled.asked)
+        if attempt.verdict is Verdict.UNDECIDED:
+            assert len(attempt.taken) == size // 3
+
+
+async def test_an_attempt_that_cannot_be_afforded_is_not_begun() -> None:
+    rolled, purse = Rolled(), Purse(59)
+    assert await hold(exam_of(0), GOOD, TERMS, rolled, purse) is None
+    assert not rolled.asked
+    assert purse.left == 59
+
+
+async def test_a_lost_rollout_of_the_incumbent_voids_its_position_for_every_candidate() -> None:
+    rolled = Rolled(2)
+
+    async def failing(task: str, skill: str, key: str) -> Outcome:
+        return Lost.UNRELATED if "/3/incumbent/1" in key else await rolled(task, skill, key)
+
+    for candidate in (GOOD, skill_of(["G0"])):
+        attempt = await hold(exam_of(2), candidate, TERMS, failing, Purse(10_000))
+        assert attempt is not None
+        assert [number for number, position in enumerate(attempt.taken) if position.is_void] == [3]
