@@ -71,7 +71,8 @@ async def test_another_incumbent_or_number_is_another_sequence() -> None:
 
 
 def test_tasks_are_drawn_evenly() -> None:
-    drawn = Counter(exam_of(3).task_at(position) for position in range(6000))
+    exam = exam_of(3)
+    drawn = Counter(exam.task_at(position) for position in range(6000))
     assert len(drawn) == 30
     assert all(130 < times < 280 for times in drawn.values())
 
