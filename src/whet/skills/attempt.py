@@ -101,11 +101,11 @@ class Attempt:
             self.decided_at = len(self.taken) if self.verdict else None
         return self.verdict
 
-    def end(self) -> Verdict:
-        """No further position can be had: what is open is undecided."""
-        if self.verdict is None:
-            self.verdict, self.decided_at = Verdict.UNDECIDED, len(self.taken)
-        return self.verdict
+    @property
+    def surely_needed(self) -> int:
+        """How many further positions it takes at least until a verdict falls, whatever comes of them."""
+        left = self.terms.positions - len(self.taken)
+        return min(left, self._better.fewest(self.terms.level), self._worse.fewest(self.terms.giving_up))
 
     def _reached(self) -> Verdict | None:
         if self._better.has_reached(self.terms.level):

@@ -6,8 +6,7 @@ of its own. Rollouts run at once, but are looked at in the order of the exam: wh
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -30,9 +29,22 @@ class Rollouts(Protocol):
 class Purse:
     """So many rollouts, and no more. What was paid for once is free from then on."""
 
-    def __init__(self, rollouts: int) -> None:
+    def __init__(self, rollouts: int, paid: Iterable[str] = ()) -> None:
         self.left = rollouts
-        self._paid: set[str] = set()
+        self._paid = set(paid)
+
+    def half(self) -> "Purse":
+        """A purse with half of what is left, to be settled afterwards."""
+        return Purse(self.left // 2, self._paid)
+
+    def settle(self, half: "Purse") -> None:
+        """Take back what is left of a half."""
+        self.left -= self.left // 2 - half.left
+        self._paid = half.paid
+
+    @property
+    def paid(self) -> set[str]:
+        return self._paid
 
     def pay(self, keys: Iterable[str]) -> bool:
         """Pay for all of these, or for none if they cost more than is left."""
@@ -87,38 +99,22 @@ class Exam:
         return [*self.incumbent_keys(position, repeats), self.candidate_key(position, candidate)]
 
 
-async def hold(
-    exam: Exam, candidate: str, terms: Terms, rollouts: Rollouts, purse: Purse, at_once: int = 8
-) -> Attempt | None:
+async def hold(exam: Exam, candidate: str, terms: Terms, rollouts: Rollouts, purse: Purse) -> Attempt | None:
     """Hold a candidate before an exam; None when the purse is too small to begin."""
     wanted = (exam.keys(position, candidate, terms.repeats) for position in range(terms.positions))
     affordable = purse.affords(wanted)
     if affordable < min(FEWEST, terms.positions):
         return None
     attempt = Attempt(replace(terms, positions=affordable))
-    async with aclosing(_in_order(exam, candidate, attempt.terms, rollouts, purse, at_once)) as positions:
-        async for position in positions:
-            if attempt.take(position) is not None:
-                break
-    attempt.end()
-    return attempt
-
-
-async def _in_order(
-    exam: Exam, candidate: str, terms: Terms, rollouts: Rollouts, purse: Purse, at_once: int
-) -> AsyncGenerator[Position, None]:
-    """Positions in the order of the exam. So many are begun ahead, whichever ends first: what it costs is no chance."""
     begun: deque[asyncio.Task[Position]] = deque()
-    try:
-        for number in range(terms.positions):
-            while len(begun) < at_once and (ahead := number + len(begun)) < terms.positions:
-                if not purse.pay(exam.keys(ahead, candidate, terms.repeats)):
-                    break
-                begun.append(asyncio.create_task(_position(exam, ahead, candidate, terms.repeats, rollouts)))
-            yield await begun.popleft()
-    finally:
-        # They are paid for, so they are kept: the incumbent's serve the next candidate.
-        await asyncio.gather(*begun)
+    while attempt.verdict is None:
+        # As many at once as are needed whatever comes of them, so nothing is begun in vain.
+        while len(begun) < attempt.surely_needed and (ahead := len(attempt.taken) + len(begun)) < affordable:
+            paid = purse.pay(exam.keys(ahead, candidate, terms.repeats))
+            assert paid, "the purse was looked into before"
+            begun.append(asyncio.create_task(_position(exam, ahead, candidate, terms.repeats, rollouts)))
+        attempt.take(await begun.popleft())
+    return attempt
 
 
 async def _position(exam: Exam, number: int, candidate: str, repeats: int, rollouts: Rollouts) -> Position:

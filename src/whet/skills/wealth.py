@@ -6,12 +6,14 @@ whenever one looks; so it reaches 1/a with a chance of at most a. Several stakes
 
 import math
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 Floats = NDArray[np.float64]
+Number = TypeVar("Number", float, Floats)
 
 RISING = (0.10, 0.20, 0.30, 0.45, 0.60, 0.80, 0.95), (1, 2, 2, 2, 2, 1, 1)
 """Stakes, and their parts, of the bet that a lift is above a bound."""
@@ -29,23 +31,37 @@ class Wealth:
         self._sign = 1.0 if above else -1.0
         self._bound = self._sign * bound
         self._stakes, self._parts = _grid(above=above)
-        self._logs = np.zeros_like(self._stakes)
+        self._logs = [0.0] * len(self._stakes)
 
     def take(self, difference: float) -> None:
         """The difference at the next position."""
-        self._logs += np.log(_factors(self._sign * difference, self._bound, self._stakes))
+        self._logs = [log + one for log, one in zip(self._logs, self._gains(self._sign * difference), strict=True)]
 
     @property
     def log(self) -> float:
-        return float(logsumexp(self._logs, b=self._parts))
-
-    @property
-    def value(self) -> float:
-        return math.exp(self.log)
+        return self._mean(self._logs)
 
     def has_reached(self, level: float) -> bool:
         """Whether the bound is refuted at this level."""
         return self.log >= -math.log(level)
+
+    def fewest(self, level: float) -> int:
+        """How many positions it takes at least until this level is reached: if all of them are won."""
+        gains = self._gains(1.0)
+        for number in itertools.count():
+            if self._mean([log + number * gain for log, gain in zip(self._logs, gains, strict=True)]) >= -math.log(
+                level
+            ):
+                return number
+        raise AssertionError("every win adds to the wealth")
+
+    def _gains(self, difference: float) -> list[float]:
+        return [math.log(_factor(difference, self._bound, stake)) for stake in self._stakes]
+
+    def _mean(self, logs: Sequence[float]) -> float:
+        # In plain Python: for so few numbers it is many times faster than in arrays.
+        top = max(logs)
+        return top + math.log(sum(part * math.exp(log - top) for log, part in zip(logs, self._parts, strict=True)))
 
 
 def log_wealth(differences: ArrayLike, bound: float, *, above: bool) -> Floats:
@@ -57,8 +73,8 @@ def log_wealth(differences: ArrayLike, bound: float, *, above: bool) -> Floats:
     sign = 1.0 if above else -1.0
     stakes, parts = _grid(above=above)
     seen = sign * np.asarray(differences, dtype=float)
-    logs = np.log(_factors(seen[..., None], sign * bound, stakes)).cumsum(axis=-2)
-    found: Floats = logsumexp(logs, b=parts, axis=-1)
+    logs = np.log(_factor(seen[..., None], sign * bound, np.array(stakes))).cumsum(axis=-2)
+    found: Floats = logsumexp(logs, b=np.array(parts), axis=-1)
     return found
 
 
@@ -94,15 +110,14 @@ def _extreme(differences: Sequence[float], level: float, *, above: bool) -> floa
     return sign * low
 
 
-def _grid(*, above: bool) -> tuple[Floats, Floats]:
+def _grid(*, above: bool) -> tuple[list[float], list[float]]:
     stakes, parts = RISING if above else FALLING
-    return np.array(stakes), np.array(parts) / sum(parts)
+    return list(stakes), [part / sum(parts) for part in parts]
 
 
-def _factors(differences: Floats | float, bound: float, stakes: Floats) -> Floats:
-    """What a position multiplies each stake's wealth by. Expected to be 1 at most while the mean is at most the bound.
+def _factor(difference: Number, bound: float, stake: Number) -> Number:
+    """What a position multiplies a stake's wealth by. Expected to be 1 at most while the mean is at most the bound.
 
     Falling bets are rising ones on the opposite differences and bounds.
     """
-    factors: Floats = 1 - stakes + stakes * (1 + differences) / (1 + bound)
-    return factors
+    return 1 - stake + stake * (1 + difference) / (1 + bound)

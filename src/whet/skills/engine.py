@@ -1,0 +1,197 @@
+"""Search greedily, certify honestly: the two tiers, and the one bit that passes from the second to the first.
+
+Everything that is paid for has a key of its own, and whoever is asked answers the same key alike. So a run that was
+killed is begun again from the start: it takes the same decisions, and pays for nothing twice.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import fsum
+from typing import Protocol
+
+from whet.skills.attempt import Attempt, Lost, Verdict, levels
+from whet.skills.exam import Exam, Purse, Rollouts, hold
+from whet.skills.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One proposal and what the search made of it. It is all that a proposer is told of earlier ones."""
+
+    parent: str
+    candidate: str | None
+    """None when nothing was proposed that changes the skill."""
+    mean: float | None
+    bar: float
+    accepted: bool
+
+
+class Proposer(Protocol):
+    """Writes skills. What it is given comes from training tasks, its own memory and certified bits; nothing else."""
+
+    async def propose(self, leader: str, steps: Sequence[Step], pay: Callable[[Sequence[str]], bool]) -> str | None:
+        """Another skill, by its digest; None when it has nothing new. It pays for rollouts of training tasks itself,
+        and gives up when it cannot."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One attempt: which candidate against which incumbent, at what level."""
+
+    exam: Exam
+    candidate: str
+    level: float
+    attempt: Attempt
+
+
+@dataclass(slots=True)
+class Sharpened:
+    """What came of a run."""
+
+    plan: Plan
+    start: str
+    certified: str
+    """The best skill that was certified; the start when none was."""
+    leader: str
+    """The best that the search found. Nothing is promised of it."""
+    steps: list[Step] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+    spent: int = 0
+
+
+class NotMeasured(Exception):  # noqa: N818 - an outcome, not an error of whet's
+    """Too many rollouts were lost to say anything. Never reported as "no improvement"."""
+
+
+async def sharpen(
+    start: str,
+    dev: Sequence[str],
+    validation: Sequence[str],
+    plan: Plan,
+    proposer: Proposer,
+    rollouts: Rollouts,
+    watch: Callable[[Step | Held], None] = lambda _: None,
+) -> Sharpened:
+    """Look for better skills on the dev tasks, and certify the best on the validation tasks, within the budget."""
+    result = Sharpened(plan, start, start, start)
+    search = _Search(start, dev, Purse(plan.search_purse), plan, proposer, rollouts)
+    gate = _Gate(start, tuple(validation), Purse(plan.certify_purse), plan, rollouts)
+    accepted = 0
+    while (step := await search.step()) is not None:
+        result.steps.append(step)
+        watch(step)
+        accepted += step.accepted
+        if accepted >= plan.accepted_before_attempt and gate.may_try_early:
+            accepted = 0
+            await _certify(gate, search.leader, result, watch, last=False)
+    await _certify(gate, search.leader, result, watch, last=True)
+    result.certified, result.leader = gate.incumbent, search.leader
+    result.spent = plan.budget - search.purse.left - gate.purse.left
+    return result
+
+
+async def _certify(
+    gate: "_Gate", candidate: str, result: Sharpened, watch: Callable[[Step | Held], None], *, last: bool
+) -> None:
+    held = await gate.hold(candidate, last=last)
+    if held is not None:
+        result.held.append(held)
+        watch(held)
+
+
+class _Search:
+    """The ratchet on dev tasks: a proposal leads when its mean is above the bar, and its mean is the next bar."""
+
+    def __init__(
+        self, start: str, dev: Sequence[str], purse: Purse, plan: Plan, proposer: Proposer, rollouts: Rollouts
+    ) -> None:
+        self.leader, self.purse = start, purse
+        self._dev, self._plan, self._proposer, self._rollouts = dev, plan, proposer, rollouts
+        self._bar: float | None = None
+        self._rejections = 0
+        self._measured = 0
+        self._steps: list[Step] = []
+
+    async def step(self) -> Step | None:
+        """The next proposal, measured; None when the purse is empty."""
+        if self._bar is None or self._rejections >= self._plan.rejections_before_remeasuring:
+            self._bar = await self._mean(self.leader)
+            self._rejections = 0
+        if self._bar is None:
+            return None
+        parent = self.leader
+        candidate = await self._proposer.propose(parent, self._steps, self.purse.pay)
+        if candidate is None and not self.purse.left:
+            return None
+        mean = await self._mean(candidate) if candidate not in {None, parent} and candidate else None
+        if candidate is not None and mean is None:
+            return None
+        accepted = mean is not None and mean > self._bar
+        step = Step(parent, candidate, mean, self._bar, accepted)
+        if accepted and candidate is not None:
+            self.leader, self._bar, self._rejections = candidate, mean, 0
+        else:
+            self._rejections += 1
+        self._steps.append(step)
+        return step
+
+    async def _mean(self, skill: str) -> float | None:
+        """A fresh mean over all dev tasks; None when it cannot be paid."""
+        self._measured += 1
+        keys = [f"dev/{self._measured}/{task}/{skill}" for task in self._dev]
+        if not self.purse.pay(keys):
+            return None
+        outcomes = await asyncio.gather(
+            *(self._rollouts(task, skill, key) for task, key in zip(self._dev, keys, strict=True))
+        )
+        scores = [outcome for outcome in outcomes if not isinstance(outcome, Lost)]
+        if 2 * len(scores) < len(outcomes):
+            raise NotMeasured(f"{len(outcomes) - len(scores)} of {len(outcomes)} rollouts on training tasks were lost")
+        return fsum(scores) / len(scores)
+
+
+class _Gate:
+    """Exams, one for each incumbent, with levels that were fixed before the first."""
+
+    def __init__(self, start: str, tasks: tuple[str, ...], purse: Purse, plan: Plan, rollouts: Rollouts) -> None:
+        self.incumbent, self.purse = start, purse
+        self._tasks, self._plan, self._rollouts = tasks, plan, rollouts
+        self._all_levels = levels(plan.alpha, plan.attempts)
+        self._number = 0
+        self._tried: set[str] = set()
+        self._levels: tuple[float, ...] = ()
+        self._next_exam(start)
+
+    @property
+    def may_try_early(self) -> bool:
+        """The last level of an exam is kept for the end of the search."""
+        return len(self._levels) > 1
+
+    async def hold(self, candidate: str, *, last: bool) -> Held | None:
+        """Hold the leader before the exam, unless it was before or there is no money for it."""
+        if candidate == self.incumbent or candidate in self._tried or not self._levels:
+            return None
+        level = self._levels[0]
+        # An early attempt may use at most half of what is left.
+        share = self.purse if last else self.purse.half()
+        terms = self._plan.terms(level, len(self._tasks))
+        attempt = await hold(self._exam, candidate, terms, self._rollouts, share)
+        if share is not self.purse:
+            self.purse.settle(share)
+        if attempt is None:
+            return None
+        held = Held(self._exam, candidate, level, attempt)
+        self._levels = self._levels[1:]
+        self._tried.add(candidate)
+        if attempt.verdict is Verdict.CERTIFIED:
+            self._next_exam(candidate)
+        return held
+
+    def _next_exam(self, incumbent: str) -> None:
+        self.incumbent = incumbent
+        self._number += 1
+        self._exam = Exam(incumbent, self._tasks, self._plan.seed, self._number)
+        self._levels = next(self._all_levels)
+        self._tried = set()

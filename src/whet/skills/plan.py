@@ -1,0 +1,55 @@
+"""What is fixed before a skill is sharpened: levels, purses and the rules of both tiers."""
+
+import math
+from dataclasses import dataclass
+
+from whet.skills.attempt import Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The terms of one run. Written down before the first rollout; a resumed run reads them back."""
+
+    budget: int
+    """Rollouts, of both tiers and all proposals."""
+    seed: int = 0
+    alpha: float = 0.10
+    """The chance that the run certifies anything that is no better than what it replaces."""
+    giving_up: float = 0.20
+    worth: float = 0.12
+    """The smallest lift that is worth finding."""
+    attempts: int = 4
+    """Candidates that one exam may see."""
+    repeats: int = 2
+    """Rollouts of the incumbent at each position of an exam."""
+    rounds: int = 4
+    """An attempt takes at most so many positions for each task of the exam."""
+    certify_share: float = 0.20
+    """The part of the budget that only exams may use."""
+    accepted_before_attempt: int = 3
+    """After so many accepted edits the leader is held before the exam."""
+    rejections_before_remeasuring: int = 6
+    """After so many in a row the leader is measured afresh: the mean of a winner is too high."""
+
+    @property
+    def certify_purse(self) -> int:
+        return round(self.budget * self.certify_share)
+
+    @property
+    def search_purse(self) -> int:
+        return self.budget - self.certify_purse
+
+    def terms(self, level: float, tasks: int) -> Terms:
+        """Of an attempt on so many tasks."""
+        return Terms(level, self.rounds * tasks, self.giving_up, self.worth, self.repeats)
+
+
+def detectable(variance: float, repeats: int, positions: int, level: float) -> float:
+    """The smallest lift that so many positions certify in 80 % of cases.
+
+    `variance` is that of a rollout's score on one task, from the audit: half the mean square between two measurements.
+
+    >>> round(detectable(0.154, 1, 120, 0.0125), 3), round(detectable(0.154, 2, 120, 0.0125), 3)
+    (0.226, 0.196)
+    """
+    return (math.sqrt(2 * math.log(1 / level)) + 1.5) * math.sqrt(variance * (1 + 1 / repeats) / positions)
