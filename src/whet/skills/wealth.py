@@ -47,13 +47,11 @@ class Wealth:
 
     def fewest(self, level: float) -> int:
         """How many positions it takes at least until this level is reached: if all of them are won."""
-        gains = self._gains(1.0)
-        for number in itertools.count():
-            if self._mean([log + number * gain for log, gain in zip(self._logs, gains, strict=True)]) >= -math.log(
-                level
-            ):
-                return number
-        raise AssertionError("every win adds to the wealth")
+        logs, gains, number = self._logs, self._gains(1.0), 0
+        while self._mean(logs) < -math.log(level):
+            logs = [log + gain for log, gain in zip(logs, gains, strict=True)]
+            number += 1
+        return number
 
     def _gains(self, difference: float) -> list[float]:
         return [math.log(_factor(difference, self._bound, stake)) for stake in self._stakes]
