@@ -119,7 +119,7 @@ class _Search:
         if self._bar is None or self._rejections >= self._plan.rejections_before_remeasuring:
             self._bar = await self._mean(self.leader)
             self._rejections = 0
-        if self._bar is None:
+        if self._bar is None or self.purse.left < len(self._dev):
             return None
         parent = self.leader
         candidate = await self._proposer.propose(parent, self._steps, self.purse.pay)
