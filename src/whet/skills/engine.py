@@ -20,19 +20,23 @@ class Step:
     """One proposal and what the search made of it. It is all that a proposer is told of earlier ones."""
 
     parent: str
-    candidate: str | None
-    """None when nothing was proposed that changes the skill."""
-    mean: float | None
+    candidate: str
+    mean: float
+    """Of the candidate, on the dev tasks."""
     bar: float
-    accepted: bool
+    """What it had to be above."""
+
+    @property
+    def accepted(self) -> bool:
+        return self.mean > self.bar
 
 
 class Proposer(Protocol):
     """Writes skills. What it is given comes from training tasks, its own memory and certified bits; nothing else."""
 
     async def propose(self, leader: str, steps: Sequence[Step], pay: Callable[[Sequence[str]], bool]) -> str | None:
-        """Another skill, by its digest; None when it has nothing new. It pays for rollouts of training tasks itself,
-        and gives up when it cannot."""
+        """Another skill than the leader, by its digest; None when it has nothing more to propose, which ends the
+        search. It pays for rollouts of training tasks itself, and gives up when it cannot."""
         ...
 
 
@@ -115,7 +119,7 @@ class _Search:
         self._steps: list[Step] = []
 
     async def step(self) -> Step | None:
-        """The next proposal, measured; None when the purse is empty."""
+        """The next proposal, measured; None when there is none or it cannot be paid."""
         if self._bar is None or self._rejections >= self._plan.rejections_before_remeasuring:
             self._bar = await self._mean(self.leader)
             self._rejections = 0
@@ -123,14 +127,10 @@ class _Search:
             return None
         parent = self.leader
         candidate = await self._proposer.propose(parent, self._steps, self.purse.pay)
-        if candidate is None and not self.purse.left:
+        if candidate is None or (mean := await self._mean(candidate)) is None:
             return None
-        mean = await self._mean(candidate) if candidate not in {None, parent} and candidate else None
-        if candidate is not None and mean is None:
-            return None
-        accepted = mean is not None and mean > self._bar
-        step = Step(parent, candidate, mean, self._bar, accepted)
-        if accepted and candidate is not None:
+        step = Step(parent, candidate, mean, self._bar)
+        if step.accepted:
             self.leader, self._bar, self._rejections = candidate, mean, 0
         else:
             self._rejections += 1
