@@ -13,6 +13,8 @@ from scipy.stats import binom, t
 
 Floats = NDArray[np.float64]
 Accepts = NDArray[np.bool_]
+_ROUNDING = 1e-12
+"""A mean of exactly one error is frequent, and is not above it."""
 Rule = Callable[[Floats], Accepts]
 """Differences of paired tasks, along the last axis, to whether the candidate is taken."""
 
@@ -24,7 +26,7 @@ def strict(differences: Floats) -> Accepts:
 
 def one_error(differences: Floats) -> Accepts:
     """cap-evolve: the mean is larger by one standard error."""
-    return np.asarray(differences.mean(axis=-1) > _error(differences))
+    return np.asarray(differences.mean(axis=-1) > _error(differences) + _ROUNDING)
 
 
 def t_interval(differences: Floats) -> Accepts:
