@@ -68,7 +68,11 @@ def test_words_are_found_as_words_and_numbers_as_numbers(text: str, phrase: str,
 async def test_contains_scores_the_share_and_any_takes_one() -> None:
     judge: dict[str, Any] = {"kind": "contains", "text": ["red", "green"]}
     half = await said_of("Red, of course", judge)
-    assert (half.value, half.details["hard"], half.details["missed"]) == (0.5, False, ["green"])
+    assert (half.value, half.details["hard"]) == (0.5, False)
+    assert half.details["checks"] == [
+        {"op": "contains", "arg": "red", "passed": True},
+        {"op": "contains", "arg": "green", "passed": False},
+    ]
     assert (await said_of("Red, of course", {**judge, "any": True})).value == 1
     assert (await said_of("Red, of course", {**judge, "threshold": 0.5})).value == 1
     assert (await said_of("Red, of course", {**judge, "threshold": 0.6})).value == 0

@@ -5,8 +5,9 @@ import re
 import pytest
 from judging_world import ScriptedReferee, said_of
 
+from whet.fences import fenced
 from whet.scoring import Cause, RankJudge, Work
-from whet.scoring.rubric import fenced, read_vote
+from whet.scoring.rubric import read_vote
 from whet.tasks import Task
 from whet.tasks.judges import Rank
 

@@ -12,7 +12,10 @@ async def choice(spec: Choice, work: Work) -> Score:
     expected = (spec.answer or work.task.answer or "").strip().upper()
     chosen = chosen_letter(work.answer, spec.choices)
     reason = f"the choice is {chosen}" if chosen else "no single choice was named"
-    return Score.of(float(chosen == expected), reason, choice=chosen)
+    checks = [{"op": "one_choice", "arg": spec.choices, "passed": chosen is not None}]
+    if chosen is not None:
+        checks.append({"op": "right", "passed": chosen == expected})
+    return Score.of(float(chosen == expected), reason, choice=chosen, checks=checks)
 
 
 def chosen_letter(text: str, choices: str = "ABCDE") -> str | None:

@@ -21,21 +21,22 @@ async def diff(spec: Diff, work: Work) -> Score:
     for (ask, pattern, _, expected), was_found in zip(wanted, found, strict=True):
         if not was_found and (unknown := _unknown(work.changes)):
             raise JudgeError(f"{ask} {pattern!r}: the diff of {unknown} is not on record, so it is not known")
-        results.append((f"{ask} {pattern!r}", was_found is expected))
-    failed = [ask for ask, good in results if not good]
+        results.append((ask, pattern, was_found is expected))
+    failed = [f"{ask} {asked!r}" for ask, asked, good in results if not good]
     reason = f"{len(results) - len(failed)} of {len(results)} asked of the changes" + (
         f"; not: {failed[0]}" if failed else ""
     )
-    return Score.of(1 - len(failed) / len(results), reason, failed=failed)
+    checks = [{"op": ask, "arg": asked, "passed": good} for ask, asked, good in results]
+    return Score.of(1 - len(failed) / len(results), reason, checks=checks)
 
 
-def _path_results(spec: Diff, paths: Sequence[str]) -> Iterator[tuple[str, bool]]:
+def _path_results(spec: Diff, paths: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
     for glob in spec.changed:
-        yield f"changed {glob!r}", any(map(GitIgnoreSpec.from_lines([glob]).match_file, paths))
+        yield "changed", glob, any(map(GitIgnoreSpec.from_lines([glob]).match_file, paths))
     for glob in spec.untouched:
-        yield f"untouched {glob!r}", not any(map(GitIgnoreSpec.from_lines([glob]).match_file, paths))
+        yield "untouched", glob, not any(map(GitIgnoreSpec.from_lines([glob]).match_file, paths))
     if spec.only:
-        yield f"only {', '.join(spec.only)}", all(map(GitIgnoreSpec.from_lines(spec.only).match_file, paths))
+        yield "only", ", ".join(spec.only), all(map(GitIgnoreSpec.from_lines(spec.only).match_file, paths))
 
 
 def _lines(changes: Sequence[Change], sign: str) -> str:

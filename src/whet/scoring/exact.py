@@ -1,6 +1,8 @@
 """`exact`: the final answer equals the expected one, apart from case, surrounding space, quotes and a full stop."""
 
-from whet.scoring.answers import final, normalise, share_of_words
+from collections.abc import Sequence
+
+from whet.scoring.answers import final, has_words, normalise, share_of_words
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
 from whet.tasks.judges import Exact
@@ -14,4 +16,12 @@ async def exact(spec: Exact, work: Work) -> Score:
     same = any(given == normalise(answer) and bool(said.strip()) for answer in expected)
     soft = max(float(same), *(share_of_words(answer, said) for answer in expected))
     reason = "the answer matches" if same else f"the answer is {said[:80]!r}"
-    return Score.of(soft if spec.partial else float(same), reason, hard=same, soft=soft)
+    checks = [{"op": _asked(said, expected, same), "passed": same}]
+    return Score.of(soft if spec.partial else float(same), reason, hard=same, soft=soft, checks=checks)
+
+
+def _asked(said: str, expected: Sequence[str], same: bool) -> str:
+    """What was asked of the answer: to be there, to be nothing else besides, or to be right."""
+    if not said.strip():
+        return "answered"
+    return "bare_answer" if not same and any(has_words(said, answer) for answer in expected) else "right"

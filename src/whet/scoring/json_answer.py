@@ -20,20 +20,18 @@ async def json_answer(spec: Json, work: Work) -> Score:
     try:
         value = work.structured if work.structured is not None else answered_json(work.answer)
     except ValueError as error:
-        return Score.of(0, str(error), problems=[str(error)])
-    problems = (
-        [] if spec.expected is None else [problem for problem, good in _compared(spec.expected, value) if not good]
-    )
-    compared = 0 if spec.expected is None else sum(1 for _ in _compared(spec.expected, value))
+        return Score.of(0, str(error), checks=[{"op": "json", "passed": False, "problem": str(error)}])
+    checks = [] if spec.expected is None else [*_compared(spec.expected, value)]
     schema = work.task.answer_schema if spec.json_schema is None else spec.json_schema
-    misfits: list[str] = []
     if schema is not None:
         misfits = await isolated("schema", {"schema": schema, "value": value}, min(work.seconds_left, SCHEMA_SEC))
-        compared += 1
-    passed = compared - len(problems) - bool(misfits)
-    wrong = [*misfits, *problems]
-    reason = f"{passed} of {compared} checks passed" + (f": {wrong[0]}" if wrong else "")
-    return Score.of(passed / compared, reason, problems=wrong)
+        checks.insert(
+            0, {"op": "json_schema", "arg": _keys(schema), "passed": not misfits, "problem": "".join(misfits[:1])}
+        )
+    wrong = [check for check in checks if not check["passed"]]
+    passed = len(checks) - len(wrong)
+    reason = f"{passed} of {len(checks)} checks passed" + (f": {wrong[0]['problem']}" if wrong else "")
+    return Score.of(passed / len(checks), reason, checks=checks)
 
 
 def answered_json(text: str) -> Any:
@@ -65,7 +63,13 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-def _compared(expected: Any, value: Any, place: str = "answer") -> Iterator[tuple[str, bool]]:
+def _keys(schema: dict[str, Any]) -> list[str]:
+    """The keys that a schema asks for."""
+    required = schema.get("required", [])
+    return [key for key in required if isinstance(key, str)] if isinstance(required, list) else []
+
+
+def _compared(expected: Any, value: Any, place: str = "answer") -> Iterator[dict[str, Any]]:
     """Every value that is expected, and whether it is there."""
     if isinstance(expected, dict) and expected:
         held = value if isinstance(value, dict) else {}
@@ -73,12 +77,15 @@ def _compared(expected: Any, value: Any, place: str = "answer") -> Iterator[tupl
             if key in held:
                 yield from _compared(item, held[key], f"{place}.{key}")
             else:
-                yield f"{place}.{key} is missing", False
+                there = f"{place}.{key}"
+                yield {"op": "json_key", "arg": there, "passed": False, "problem": f"{there} is missing"}
     elif isinstance(expected, list) and expected and isinstance(value, list) and len(value) == len(expected):
         for index, item in enumerate(expected):
             yield from _compared(item, value[index], f"{place}[{index}]")
     else:
-        yield f"{place} is {json.dumps(value)[:80]}, not {json.dumps(expected)[:80]}", _same(expected, value)
+        problem = f"{place} is {json.dumps(value)[:80]}, not {json.dumps(expected)[:80]}"
+        same = _same(expected, value)
+        yield {"op": "right", "arg": place, "passed": same, "problem": "" if same else problem}
 
 
 def _same(expected: Any, value: Any) -> bool:

@@ -16,9 +16,9 @@ from whet.tasks.judges import Math
 async def mathematics(spec: Math, work: Work) -> Score:
     expected, said = spec.answer or work.task.answer or "", final(work.answer)
     if not said.strip():
-        return Score.of(0, "nothing was answered")
+        return Score.of(0, "nothing was answered", checks=[{"op": "answered", "passed": False}])
     if normalise(said) == normalise(expected):
-        return Score.of(1, "the answer matches", by="text")
+        return Score.of(1, "the answer matches", by="text", checks=[{"op": "right", "passed": True}])
     request = {"expected": expected, "answer": said}
     seconds = min(spec.seconds, work.seconds_left)
     try:
@@ -30,7 +30,9 @@ async def mathematics(spec: Math, work: Work) -> Score:
         return score.model_copy(update={"details": {**score.details, "fallback": str(error)}})
     given = found["given"]
     reason = f"the answer {'equals' if found['same'] else 'is not'} {found['expected']}"
-    return Score.of(float(found["same"]), reason if given else "the answer holds no mathematics", by="math", **found)
+    checks = [{"op": "right" if given else "mathematics", "passed": bool(found["same"])}]
+    reason = reason if given else "the answer holds no mathematics"
+    return Score.of(float(found["same"]), reason, by="math", checks=checks, **found)
 
 
 async def _in_box(work: Work, request: dict[str, Any], seconds: float) -> Any:

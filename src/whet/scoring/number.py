@@ -19,11 +19,13 @@ _UNIT = re.compile(r"\s*([^\W\d_]+(?:[/^][^\W_]+)*|[%°$€£µ]\w*)")
 async def number(spec: Number, work: Work) -> Score:
     expected = float(work.task.answer or "nan") if spec.answer is None else spec.answer
     given = final_number(work.answer, spec.units)
+    checks = [{"op": "a_number", "arg": [*spec.units], "passed": given is not None}]
     if given is None:
-        return Score.of(0, "the answer is no number in a known unit", number=None)
+        return Score.of(0, "the answer is no number in a known unit", number=None, checks=checks)
     near = math.isclose(given, expected, rel_tol=spec.rel, abs_tol=spec.abs)
     reason = f"the answer is {given:g}" + ("" if near else f", not {expected:g}")
-    return Score.of(float(near), reason, number=given)
+    checks.append({"op": "right", "passed": near})
+    return Score.of(float(near), reason, number=given, checks=checks)
 
 
 def final_number(text: str, units: Mapping[str, float]) -> float | None:

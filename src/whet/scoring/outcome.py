@@ -8,12 +8,13 @@ from whet.tasks.judges import Outcome
 
 async def outcome(spec: Outcome, work: Work) -> Score:  # noqa: ARG001 - it has nothing to set
     known = [call.failed for call in work.calls if call.failed is not None]
-    signs = {
-        "the agent ended by itself": work.stop == "finished",
-        "it answered": not is_refusal(work.answer),
-        "its last known call went well": not (known and known[-1]),
-    }
-    good = sum(signs.values())
-    failed = [sign for sign, is_so in signs.items() if not is_so]
+    signs = (
+        ("ended", "the agent ended by itself", work.stop == "finished"),
+        ("answered", "it answered", not is_refusal(work.answer)),
+        ("last_call", "its last known call went well", not (known and known[-1])),
+    )
+    failed = [sign for _, sign, is_so in signs if not is_so]
+    good = len(signs) - len(failed)
     reason = f"{good} of {len(signs)} signs are good" + (f"; not so: {', '.join(failed)}" if failed else "")
-    return Score.of(good / len(signs), reason, weak=True, signs=signs)
+    checks = [{"op": op, "passed": is_so} for op, _, is_so in signs]
+    return Score.of(good / len(signs), reason, weak=True, checks=checks)

@@ -19,7 +19,7 @@ async def python_function(spec: PythonFunction, work: Work) -> Score:
             told["workspace"] = str(copy)
         request = {"function": spec.function, "folder": str(spec.folder.resolve()), "work": told}
         answer = await isolated("python", request, min(spec.seconds, work.seconds_left), work.env)
-    return _score(answer)
+    return _score(answer, spec.function)
 
 
 def _told(work: Work) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def _told(work: Work) -> dict[str, Any]:
     }
 
 
-def _score(answer: Any) -> Score:
+def _score(answer: Any, function: str) -> Score:
     """A number, or an object with `score` and `reason`; anything else is a defect of the function."""
     told = answer if isinstance(answer, dict) else {"score": answer}
     value = told.get("score")
@@ -45,4 +45,6 @@ def _score(answer: Any) -> Score:
             f"the function gave {answer!r:.100}; expected a number in [0, 1], or a dict with 'score' and 'reason'"
         )
     details = {key: item for key, item in told.items() if key not in {"score", "reason"}}
-    return Score.of(float(value), str(told.get("reason", f"the function gave {value:g}")), told=details)
+    reason = str(told.get("reason", f"the function gave {value:g}"))
+    checks = [{"op": "python", "arg": function, "passed": value >= 1}]
+    return Score.of(float(value), reason, told=details, checks=checks)

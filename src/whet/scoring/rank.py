@@ -5,8 +5,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from whet.fences import fenced
 from whet.scoring.judge import JudgeError, Work
-from whet.scoring.rubric import fenced, referee_of, shown
+from whet.scoring.rubric import referee_of, shown
 from whet.scoring.score import Score
 from whet.tasks.judges import Rank
 

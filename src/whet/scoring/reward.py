@@ -30,7 +30,8 @@ async def reward(spec: Reward, work: Work) -> Score:  # noqa: ARG001 - the tests
     except ValueError as error:
         raise JudgeError(str(error), details=details) from error
     value = rewards["reward"] if "reward" in rewards else next(iter(rewards.values()))
-    return Score.of(value, f"the tests gave {value:g}", rewards=rewards, **details)
+    checks = [{"op": "tests", "passed": value >= 1}]
+    return Score.of(value, f"the tests gave {value:g}", rewards=rewards, checks=checks, **details)
 
 
 async def read_rewards(work: Work) -> dict[str, float]:

@@ -51,10 +51,11 @@ async def _passes(check: AnyCheck, work: Work) -> bool:
         case Words(op="tool_called", arg=name):
             return any(call.name.casefold() == name.casefold() for call in work.calls)
     # A text that is not there has no form and no content: silence passes no check of it.
-    return bool(work.answer.strip()) and _text_passes(check, work.answer)
+    return bool(work.answer.strip()) and text_passes(check, work.answer)
 
 
-def _text_passes(check: AnyCheck, text: str) -> bool:
+def text_passes(check: AnyCheck, text: str) -> bool:
+    """Whether a text passes a check that asks for nothing but the text."""
     match check:
         case Section(op="section_present", arg=name):
             return any(_is_heading(line, name) for line in _lines(text))

@@ -15,8 +15,10 @@ async def verify(spec: Verify, work: Work) -> Score:  # noqa: ARG001 - the comma
     for command in work.task.verify:
         done = await work.sealed_box.exec(["bash", "-c", command], env=work.env, timeout=work.seconds_left)
         results.append(command_result(command, done))
-    good = sum(result["exit_code"] == 0 for result in results)
-    return Score.of(good / len(results), f"{good} of {len(results)} commands passed", commands=results)
+    checks = [{"op": "command", "arg": one["command"], "passed": one["exit_code"] == 0} for one in results]
+    good = sum(check["passed"] for check in checks)
+    reason = f"{good} of {len(results)} commands passed"
+    return Score.of(good / len(results), reason, commands=results, checks=checks)
 
 
 def command_result(command: str, done: Finished) -> dict[str, Any]:
