@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from whet.scoring import Score
+from whet.scoring.score import ROUNDING
 from whet.skills.edits import Edit, Refused
 from whet.skills.policy import Policy
 
@@ -17,9 +18,18 @@ class Trial:
     instruction: str
     score: float
     judgements: Mapping[str, Score]
+    """Of the judges that count."""
     steps: str
     """What the agent did: numbered compact steps."""
     answer: str
+    expected: tuple[str, ...] = ()
+    """What its judges wait for, word for word. No rule may hold it."""
+
+    @property
+    def solved(self) -> bool:
+        """Whether each of its judges is content; a fraction is not."""
+        hard = [one.details.get("hard", one.value == 1) for one in self.judgements.values()]
+        return self.score >= 1 - ROUNDING or (bool(hard) and all(hard))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +43,38 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """The same training tasks under an earlier version of the skill and under the present one."""
+
+    earlier: str
+    """The first document as it was then."""
+    pairs: tuple[tuple[Trial, Trial], ...]
+    """A trial of then and one of now, of the same task."""
+
+    @property
+    def improved(self) -> list[tuple[Trial, Trial]]:
+        return [(then, now) for then, now in self.pairs if now.score > then.score + ROUNDING]
+
+    @property
+    def regressed(self) -> list[tuple[Trial, Trial]]:
+        return [(then, now) for then, now in self.pairs if now.score < then.score - ROUNDING]
+
+    @property
+    def never_worked(self) -> list[tuple[Trial, Trial]]:
+        """As bad now as then."""
+        return [(then, now) for then, now in self._unchanged if not now.solved]
+
+    @property
+    def stable(self) -> list[tuple[Trial, Trial]]:
+        """As good now as then."""
+        return [(then, now) for then, now in self._unchanged if now.solved]
+
+    @property
+    def _unchanged(self) -> list[tuple[Trial, Trial]]:
+        return [(then, now) for then, now in self.pairs if abs(now.score - then.score) <= ROUNDING]
+
+
+@dataclass(frozen=True, slots=True)
 class Brief:
     """All that a writer may know."""
 
@@ -42,12 +84,21 @@ class Brief:
     """Of the skill as it is."""
     tried: tuple[Tried, ...]
     policy: Policy
-    edits: int
-    """How many edits it may make."""
+    edits: int | None
+    """How many edits it may make; None when it is to choose that itself."""
     preferences: str = ""
     """House rules of the user."""
     certified: tuple[bool, ...] = ()
     """Of each attempt so far, whether it was certified. No other word of an exam gets here."""
+    comparison: Comparison | None = None
+    """Given at the end of an epoch: the writer is to learn from what changed since the epoch before."""
+    memory: str = ""
+    """What the writer wrote down for itself. It is never part of a skill."""
+
+    @property
+    def document(self) -> str:
+        """The text that is edited."""
+        return next(iter(self.documents.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +109,14 @@ class Draft:
     reason: str = ""
     raw: str = ""
     """Its last word as it came, for diagnosis."""
+    refused: tuple[Refused, ...] = ()
+    """What it had in mind, and was not let."""
+    memory: str | None = None
+    """What it wants to have told in its next briefs; None leaves its memory as it is."""
+
+
+class NoDraft(Exception):  # noqa: N818 - the writer was let down, which is no error of whet's
+    """The writer's model or agent did not work. Never to be taken for "nothing to propose"."""
 
 
 class Writer(Protocol):

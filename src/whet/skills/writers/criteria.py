@@ -1,0 +1,86 @@
+"""`criteria`: a writer without a model. What judges ask for most often in vain becomes a rule with a worked example."""
+
+from collections.abc import Iterator
+
+from whet.skills.brief import Brief, Draft
+from whet.skills.document import Document
+from whet.skills.edits import Edit, Op
+from whet.skills.writers.copied import vetted
+from whet.skills.writers.examples import example, sample_for
+from whet.skills.writers.failing import Criterion, Failing, checks_of, failing
+from whet.skills.writers.plain import wording
+
+
+class CriteriaWriter:
+    """Proposes rules for the criteria that fail most; always the same ones for the same brief."""
+
+    async def write(self, brief: Brief) -> Draft:
+        """One rule, or as many as the brief's budget allows; none that is in the document or was not taken before."""
+        budget = 1 if brief.edits is None else brief.edits
+        proposed = [_edit(one, brief) for one in failing(brief.trials) if _worth_saying(one, brief)]
+        kept, refused = vetted(proposed, brief)
+        reason = "; ".join(edit.reason for edit in kept[:budget]) or "no failing check makes a rule that is new"
+        return Draft(tuple(kept[:budget]), reason, refused=tuple(refused))
+
+
+def _worth_saying(one: Failing, brief: Brief) -> bool:
+    rule = wording(one.criterion).rule
+    return bool(rule) and one.shared and not _says(brief.document, rule) and rule not in _not_taken(brief)
+
+
+def _not_taken(brief: Brief) -> set[str]:
+    """The rules that were tried and that the search did not take, or that were refused."""
+    edits = [edit for tried in brief.tried if not tried.accepted for edit in tried.edits]
+    edits += [refused.edit for tried in brief.tried for refused in tried.refused]
+    return {edit.text.split("\n")[0].removeprefix("- ") for edit in edits}
+
+
+def _edit(one: Failing, brief: Brief) -> Edit:
+    reason = f"{wording(one.criterion).asked} Not met in {one.failed} of {one.trials} trials [{one.criterion.short}]."
+    return _added(_rule(one.criterion, brief), reason, brief)
+
+
+def _rule(criterion: Criterion, brief: Brief) -> str:
+    words = wording(criterion)
+    lines = [f"- {words.rule}", *_example(criterion, brief)]
+    if words.how:
+        lines.append(f"  Example: {words.how}")
+    return "\n".join(lines)
+
+
+def _example(criterion: Criterion, brief: Brief) -> Iterator[str]:
+    """A question and its answer as the rule wants it, and as the rules want it that the document has already."""
+    sample = sample_for(criterion, brief.trials)
+    if wording(criterion).how or criterion.op in {"rubric", "json_key", "changed"} or sample is None:
+        return
+    answer = example(criterion, list(_said_already(brief)), sample)
+    if answer is not None:
+        yield "  Example:"
+        yield f"  Question: {sample.question}"
+        yield "  Answer: " + answer.replace("\n", "\n  ")
+
+
+def _said_already(brief: Brief) -> Iterator[Criterion]:
+    """The criteria whose rules are in the document."""
+    asked = {
+        Criterion.of(check) for trial in brief.trials for one in trial.judgements.values() for check in checks_of(one)
+    }
+    for criterion in sorted(asked, key=lambda one: one.short):
+        rule = wording(criterion).rule
+        if rule and _says(brief.document, rule):
+            yield criterion
+
+
+def _added(text: str, reason: str, brief: Brief) -> Edit:
+    """An edit that adds lines where the policy lets them be added."""
+    document = Document(brief.document)
+    wanted = {title.casefold() for title in brief.policy.sections}
+    opened = [section for section in document.sections if section.title.casefold() in wanted]
+    if brief.policy.opens != "sections" or not opened:
+        return Edit(op=Op.ADD, text=text, reason=reason)
+    inside = document.text[opened[-1].span.start : opened[-1].span.end].rstrip()
+    return Edit(op=Op.INSERT_AFTER, anchor=inside.rsplit("\n", 1)[-1], text=text, reason=reason)
+
+
+def _says(document: str, rule: str) -> bool:
+    return " ".join(rule.casefold().split()) in " ".join(document.casefold().split())

@@ -1,0 +1,125 @@
+"""Worked examples: questions whose answers are known, put in the form that rules ask for, and held to their checks."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from whet.scoring.answers import has_words
+from whet.scoring.rules import text_passes
+from whet.skills.brief import Trial
+from whet.skills.writers.failing import Criterion
+from whet.skills.writers.patterns import shape_of
+from whet.tasks.checks import Length, NoRefusal, Section, Words
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A question that needs no knowledge of any task."""
+
+    question: str
+    answer: str
+    more: str
+    """What else can be said of it."""
+
+
+_PERU = (
+    "It is the capital of Peru and its largest city, where about a third of the people of Peru live. "
+    "It lies on the coast of the Pacific, and was founded by Spaniards in 1535."
+)
+_PURPLE = (
+    "Red and blue are mixed to it, in paint as well as in light. "
+    "More of the red makes it warmer, and more of the blue makes it cooler; the same amount of both is called violet."
+)
+_COW = (
+    "She lives on a farm or on a pasture, eats grass, and gives milk on every day of the year. "
+    "The sound is a call to her herd and to her calf, which knows its mother by her voice."
+)
+_SAMPLES = (
+    Sample("What is the capital of Peru?", "Lima", _PERU),
+    Sample("Which colour do red and blue make?", "Purple", _PURPLE),
+    Sample("Which animal says moo?", "Cow", _COW),
+)
+_OF_KIND = {
+    "a_number": Sample("How many legs do two spiders have?", "16", ""),
+    "one_choice": Sample("Which of these can fly? (A) stone (B) sparrow", "<answer>B</answer>", ""),
+    "mathematics": Sample("What is half of x plus half of x?", r"\boxed{x}", ""),
+}
+
+
+def sample_for(criterion: Criterion, trials: Sequence[Trial]) -> Sample | None:
+    """A question for an example that gives away no task; None when all are too near to one."""
+    samples = (_OF_KIND[criterion.op],) if criterion.op in _OF_KIND else _SAMPLES
+    return next((one for one in samples if not any(_gives_away(one, trial) for trial in trials)), None)
+
+
+def example(criterion: Criterion, said_already: Sequence[Criterion], sample: Sample) -> str | None:
+    """An answer that does what a criterion asks, and what is said already as far as that goes; None when none is."""
+    answer = _composed([criterion], sample)
+    met = [criterion]
+    for one in said_already if answer is not None else ():
+        with_it = _composed([*met, one], sample)
+        if with_it is not None:
+            answer, met = with_it, [*met, one]
+    return answer
+
+
+def _composed(asked: Sequence[Criterion], sample: Sample) -> str | None:
+    """An answer that meets all of these; None when they do not go together."""
+    answer = sample.answer
+    # What stands around the answer itself comes first, then what is added to it, then how it begins and ends.
+    for one in sorted(asked, key=_order):
+        answer = _put(one, answer, sample)
+    return answer if all(_holds(one, answer) for one in asked) else None
+
+
+def _put(criterion: Criterion, answer: str, sample: Sample) -> str:
+    match criterion:
+        case Criterion(op="regex", arg=str(pattern)):
+            shape = shape_of(pattern)
+            return shape.put(answer) if shape else answer
+        case Criterion(op="contains", arg=str(words)):
+            return answer if has_words(answer, words) else f"{answer}, {words}"
+        case Criterion(op="contains_any", arg=(first, *_)):
+            return f"{answer}, {first}"
+        case Criterion(op="section_present" | "section_contains", arg=str(title), text=text):
+            return f"## {title}\n{answer}" + (f", {text}" if text else "")
+        case Criterion(op="min_chars", arg=int(least)) if len(answer) < least:
+            return f"{answer}. {sample.more}".strip()
+        case Criterion(op="json"):
+            return f'{{"answer": "{answer}"}}'
+        case Criterion(op="json_schema", arg=tuple(keys)) if keys:
+            return "{" + ", ".join(f'"{key}": ...' for key in keys) + "}"
+    return answer
+
+
+def _order(criterion: Criterion) -> int:
+    match criterion:
+        case Criterion(op="regex", arg=str(pattern)):
+            shape = shape_of(pattern)
+            return 3 if shape and not shape.filled and (shape.first or shape.last) else 0
+        case Criterion(op="section_present" | "section_contains"):
+            return 2
+    return 1
+
+
+def _holds(criterion: Criterion, answer: str) -> bool:
+    """Whether an answer passes, as the judge itself would say; what no text can show is not asked."""
+    match criterion:
+        case Criterion(op="regex", arg=str(pattern)):
+            # Simple ones only, which end soon on a short text.
+            return shape_of(pattern) is not None and re.search(pattern, answer) is not None
+        case Criterion(op="contains" | "not_contains" as op, arg=str(words)):
+            return text_passes(Words(op=op, arg=words), answer)
+        case Criterion(op="max_chars" | "min_chars" as op, arg=int(bound)):
+            return text_passes(Length(op=op, arg=bound), answer)
+        case Criterion(op="section_present" | "section_contains" as op, arg=str(title), text=text):
+            return text_passes(Section(op=op, arg=title, text=text), answer)
+        case Criterion(op="no_refusal"):
+            return text_passes(NoRefusal(op="no_refusal"), answer)
+    return True
+
+
+def _gives_away(sample: Sample, trial: Trial) -> bool:
+    return sample.question.casefold() in trial.instruction.casefold() or any(
+        has_words(expected, sample.answer) for expected in trial.expected
+    )
