@@ -36,7 +36,7 @@ async def rule_for(*checks: dict[str, Any], tasks: int = 2) -> str:
     return draft.edits[0].text if draft.edits else ""
 
 
-OPERATORS = [
+OPERATORS: list[tuple[dict[str, Any], str, str]] = [
     ({"op": "section_present", "arg": "Summary"}, 'a heading titled "Summary".', "## Summary\n  Lima"),
     ({"op": "section_contains", "arg": "Summary"}, 'a heading with "Summary" in it.', "## Summary\n  Lima"),
     ({"op": "section_contains", "arg": "End", "text": "DONE"}, 'write "DONE" under it.', "## End\n  Lima, DONE"),
@@ -220,15 +220,18 @@ async def test_a_rule_goes_where_the_policy_lets_it() -> None:
     assert "characters" in full.refused[0].reason
 
 
-@pytest.mark.parametrize("pattern", [r"(a+)+$", r"^\d{4}-\d{2}$", r"(?=x)y", r"^yes$", r".*", r"\s", "", "("])
+@pytest.mark.parametrize(
+    "pattern", [r"(a+)+$", r"^\d{4}-\d{2}$", r"(?=x)y", r"^yes$", r".*", r"\s", "", "(", "x[^y]z", "a{9999999}"]
+)
 async def test_a_pattern_that_cannot_be_said_plainly_makes_no_rule(pattern: str) -> None:
     assert wording(Criterion("regex", pattern)).rule == ""
 
 
+@pytest.mark.filterwarnings("ignore:Possible:FutureWarning")  # of sets that Python may read otherwise one day
 @given(st.text(alphabet=r"ab*+?.^$\()[]{}|<> wdsW0123456789,:", max_size=20))
 def test_a_pattern_of_any_kind_is_read(pattern: str) -> None:
     shape = shape_of(pattern)
-    assert shape is None or re.search(pattern, shape.put("Lima")) or not shape.filled
+    assert shape is None or re.search(pattern, shape.put("Lima"))
     assert wording(Criterion("regex", pattern)).asked
 
 

@@ -9,6 +9,8 @@ _PART = re.compile(
     r"(?P<unit>\\[AZbBwWdDsS]|\\[^a-zA-Z0-9]|\\[nt]|\[\^?(?:\\.|[^\]\\])+\]|[\^$.]|[^\\\[\](){}*+?|])"
     r"(?P<times>\*|\+|\?|\{\d+(?:,\d*)?\})?\??"
 )
+LONGEST = 40
+"""Repetitions that can still be shown."""
 _KINDS = {r"\d": "1", r"\s": " ", r"\W": "", r"\n": "\n", r"\t": "\t"}
 _EDGES = {"^", "$", r"\A", r"\Z", r"\b", r"\B"}
 
@@ -40,8 +42,15 @@ def shape_of(pattern: str) -> Shape | None:
     ('**Lima**', 'Lima DONE', None)
     """
     parts = _parts(_FIRST_OF_GROUP.sub(r"\1", _FLAGS.sub("", pattern)))
-    if parts is None:
+    shape = _joined(parts) if parts else None
+    try:
+        # Of so simple a pattern the search ends soon.
+        return shape if shape and re.search(pattern, shape.put("Lima")) else None
+    except re.error:
         return None
+
+
+def _joined(parts: list[str | None]) -> Shape | None:
     first, last = parts[0] in {"^", r"\A"}, parts[-1] in {"$", r"\Z"}
     texts = [part for part in parts if part not in _EDGES]
     open_at = [index for index, part in enumerate(texts) if part is None]
@@ -51,8 +60,7 @@ def shape_of(pattern: str) -> Shape | None:
         whole = "".join(part or "" for part in texts)
         return Shape(whole, "", False, first, last) if whole.strip() and not (first and last) else None
     before, after = ("".join(part or "" for part in some) for some in (texts[: open_at[0]], texts[open_at[0] + 1 :]))
-    shape = Shape(before, after, True, first, last)
-    return shape if (before + after).strip() and re.search(pattern, shape.put("Lima")) else None
+    return Shape(before, after, True, first, last) if (before + after).strip() else None
 
 
 def _parts(pattern: str) -> list[str | None] | None:
@@ -65,6 +73,8 @@ def _parts(pattern: str) -> list[str | None] | None:
             return None
         at = found.end()
         least, many = _times(found["times"])
+        if least > LONGEST:
+            return None
         if found["unit"] in _EDGES:
             parts.append(found["unit"])
         elif many and _is_open(found["unit"]):
@@ -73,7 +83,7 @@ def _parts(pattern: str) -> list[str | None] | None:
                 parts.append(None)
         elif least:
             parts.append(_fixed(found["unit"]) * least)
-    return parts or None
+    return parts
 
 
 def _times(times: str | None) -> tuple[int, bool]:
