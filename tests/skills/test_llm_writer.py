@@ -273,12 +273,13 @@ async def test_a_long_trial_is_shortened_in_the_middle() -> None:
 async def test_an_epoch_is_looked_back_upon_and_leaves_a_note() -> None:
     pairs = (
         (trial("up", answer="was bad"), solved("up", answer="is good")),
-        (solved("down"), trial("down", answer="broke it")),
+        (solved("down"), trial("down", answer="it broke it all in one go")),
         (trial("never"), trial("never")),
         (solved("always", answer="steady"), solved("always")),
     )
-    look_back = brief(comparison=Comparison("# Old\n\n- Be brief.\n", pairs))
-    draft, asked = await written(look_back, reply(rule("Be clear."), memory="Examples help here."))
+    look_back = brief(comparison=Comparison("# Old\n\n- Be brief.\n", pairs), edits=2)
+    copied = rule("Say: it broke it all in one go.")
+    draft, asked = await written(look_back, reply(rule("Be clear."), copied, memory="Examples help here."))
     (text,) = asked.texts
     for part in ("- Be brief.", "Improved: 1 tasks", "Regressed: 1 tasks", "Never worked: 1 tasks", "before: 1 tasks"):
         assert part in text
@@ -286,6 +287,7 @@ async def test_an_epoch_is_looked_back_upon_and_leaves_a_note() -> None:
     assert "broke it" in text
     assert "steady" not in text
     assert draft.memory == "Examples help here."
+    assert "copies what one task says" in draft.refused[0].reason
     assert [edit.text for edit in draft.edits] == ["- Be clear."]
 
 

@@ -96,6 +96,11 @@ class Brief:
     """What the writer wrote down for itself. It is never part of a skill."""
 
     @property
+    def shown(self) -> tuple[Trial, ...]:
+        """All trials that the writer sees."""
+        return (*self.trials, *(trial for pair in (self.comparison.pairs if self.comparison else ()) for trial in pair))
+
+    @property
     def document(self) -> str:
         """The text that is edited."""
         return next(iter(self.documents.values()))

@@ -110,7 +110,7 @@ def _add(document: Document, edit: Edit, policy: Policy) -> str:
     if policy.opens == "learned":
         # The block itself is what the policy opens, so it may be begun.
         return f"{document.text.rstrip()}\n\n{LEARNED}\n{new}{END_LEARNED}\n".lstrip()
-    end = len(document.text.rstrip())
+    end = max(document.body, len(document.text.rstrip()))
     return _put(document, Span(end, len(document.text)), f"\n{new}" if end else new, policy)
 
 

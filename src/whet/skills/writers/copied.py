@@ -23,20 +23,22 @@ _JUDGES = re.compile(
 )
 
 
-def vetted(edits: Iterable[Edit], brief: Brief) -> tuple[list[Edit], list[Refused]]:
-    """The edits that may be proposed, and those that may not, with the reason."""
+def vetted(edits: Iterable[Edit], brief: Brief, *, in_turn: bool = False) -> tuple[list[Edit], list[Refused]]:
+    """The edits that may be proposed, and those that may not, with the reason.
+
+    Each is for the document as it is; `in_turn`, for what those before it have made of it.
+    """
     kept: list[Edit] = []
     refused: list[Refused] = []
-    shown = _Shown(brief)
+    shown, text = _Shown(brief), brief.document
     for edit in edits:
         reason = shown.refusal(edit)
-        alone = apply(brief.document, [edit], brief.policy)
-        if reason is None and alone.refused:
-            reason = alone.refused[0].reason
-        if reason is None:
-            kept.append(edit)
-        else:
-            refused.append(Refused(edit, reason))
+        done = apply(text, [edit], brief.policy)
+        if reason is not None or done.refused:
+            refused.append(Refused(edit, reason or done.refused[0].reason))
+            continue
+        kept.append(edit)
+        text = done.text if in_turn else text
     return kept, refused
 
 
@@ -46,7 +48,7 @@ class _Shown:
     def __init__(self, brief: Brief) -> None:
         self._document = brief.document
         tasks: defaultdict[str, list[Trial]] = defaultdict(list)
-        for trial in brief.trials:
+        for trial in brief.shown:
             tasks[trial.task].append(trial)
         self._instructions = [trials[0].instruction for trials in tasks.values()]
         self._runs = _of_one_task(tasks.values())

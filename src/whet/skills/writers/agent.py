@@ -1,0 +1,94 @@
+"""`agent`: a coding agent in a sealed box of its own has the skill and the trials as files, and edits the skill."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from whet.rollout import Result
+from whet.skills.brief import Brief, Draft, NoDraft, Trial
+from whet.skills.edits import Edit, Refused
+from whet.skills.writers import prompts
+from whet.skills.writers.copied import vetted
+from whet.skills.writers.difference import edits_between, patched
+from whet.tasks import Task
+from whet.tasks.judges import Diff
+
+Attempt = Callable[[Task], Awaitable[Result]]
+"""Lets the writer's own agent do a task in a sealed box."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentWriter:
+    """Gives the work to an agent, and takes what it changed in the first document as edits."""
+
+    attempt: Attempt
+    trial_chars: int = 60_000
+    """Characters of one trial that are in its file."""
+
+    async def write(self, brief: Brief) -> Draft:
+        if brief.edits == 0:
+            return Draft((), "no edit is allowed in this step")
+        result = await self.attempt(self.task(brief))
+        if result.score.cause is not None:
+            raise NoDraft(f"the writer's agent did not work: {result.score.reason}")
+        raw = result.report.text if result.report else ""
+        try:
+            changed = _edited(result, brief)
+        except ValueError as error:
+            return Draft((), f"what the agent wrote cannot be taken: {error}", raw)
+        edits = edits_between(brief.document, changed, brief.policy)
+        kept, refused = _within(edits, brief.edits)
+        kept, unfit = vetted(kept, brief, in_turn=True)
+        return Draft(tuple(kept), _others(result, brief), raw, (*unfit, *refused))
+
+    def task(self, brief: Brief) -> Task:
+        """The work as a task: its files are what the agent may know, and what it changes is the result."""
+        files = {f"skill/{path}": text for path, text in brief.documents.items()}
+        files |= {"RULES.md": prompts.rules(brief), "failing.md": prompts.criteria(brief.trials)}
+        files |= {"tried.md": prompts.tried(brief.tried) or "Nothing yet.\n"}
+        if brief.comparison is not None:
+            files["comparison.md"] = prompts.shown_comparison(brief.comparison, self.trial_chars)
+        for number, trial in enumerate(brief.trials, 1):
+            files[_place(number, trial)] = prompts.trace(trial, self.trial_chars)
+        return Task(
+            id="write-skill",
+            instruction=prompts.WRITE.format(path=f"skill/{next(iter(brief.documents))}"),
+            files={path: _encodable(text) for path, text in files.items()},
+            judge=(Diff(kind="diff", only=("/skill/",)),),
+        )
+
+
+def _place(number: int, trial: Trial) -> str:
+    """Where a trial lies. The name of a task may hold anything, so little of it is taken."""
+    name = re.sub(r"[^A-Za-z0-9-]+", "-", trial.task)[:40]
+    return f"traces/{'solved' if trial.solved else 'failed'}/{number:03}-{name}.md"
+
+
+def _encodable(text: str) -> str:
+    # A model may write half of a character pair, which no file can hold.
+    return text.encode(errors="replace").decode()
+
+
+def _edited(result: Result, brief: Brief) -> str:
+    """The first document as the agent left it."""
+    path = f"skill/{next(iter(brief.documents))}"
+    change = next((one for one in result.changes if one.path == path), None)
+    if change is None:
+        return brief.document
+    if change.kind == "removed" or change.diff is None:
+        raise ValueError(f"{path} is gone, or is no short text")
+    return patched(brief.document, change.diff)
+
+
+def _within(edits: Sequence[Edit], budget: int | None) -> tuple[Sequence[Edit], list[Refused]]:
+    """The first edits of as many as may be, and the others, refused."""
+    if budget is None:
+        return edits, []
+    reason = f"only {budget} places of the document may be changed at once; choose those that matter most"
+    return edits[:budget], [Refused(edit, reason) for edit in edits[budget:]]
+
+
+def _others(result: Result, brief: Brief) -> str:
+    first = f"skill/{next(iter(brief.documents))}"
+    others = [one.path for one in result.changes if one.path.startswith("skill/") and one.path != first]
+    return f"changes of other files were not taken: {', '.join(others)[:500]}" if others else ""
