@@ -182,6 +182,12 @@ async def test_an_example_gives_no_task_away() -> None:
     assert "Question: Which animal says moo?\n  Answer: Cow" in draft.edits[0].text
 
 
+async def test_an_example_is_not_like_the_tasks() -> None:
+    tasks = [trial(f"c{n}", instruction=f"What is the capital of {place}?") for n, place in enumerate(("Chad", "Mali"))]
+    draft = await written(brief(*failing_trials({"op": "max_chars", "arg": 40}), *tasks))
+    assert "Question: Which colour do red and blue make?\n  Answer: Purple" in draft.edits[0].text
+
+
 async def test_an_example_also_follows_the_rules_that_are_there_as_far_as_they_go_together() -> None:
     bold, captain = {"op": "regex", "arg": r"\*\*.+\*\*"}, {"op": "contains", "arg": "Captain"}
     done, short = {"op": "regex", "arg": "DONE$"}, {"op": "max_chars", "arg": 8}

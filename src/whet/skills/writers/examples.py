@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from whet.scoring.answers import has_words
+from whet.scoring.answers import has_words, words
 from whet.scoring.rules import text_passes
 from whet.skills.brief import Trial
 from whet.skills.writers.failing import Criterion
@@ -39,6 +39,7 @@ _SAMPLES = (
     Sample("Which colour do red and blue make?", "Purple", _PURPLE),
     Sample("Which animal says moo?", "Cow", _COW),
 )
+_ASKING = {*words("what which who how many is are the of do does and these can")}
 _OF_KIND = {
     "a_number": Sample("How many legs do two spiders have?", "16", ""),
     "one_choice": Sample("Which of these can fly? (A) stone (B) sparrow", "<answer>B</answer>", ""),
@@ -47,9 +48,12 @@ _OF_KIND = {
 
 
 def sample_for(criterion: Criterion, trials: Sequence[Trial]) -> Sample | None:
-    """A question for an example that gives away no task; None when all are too near to one."""
+    """The question that is least like the tasks, for a small model gives the answer of an example that is like its
+    task; None when each of them gives one away."""
     samples = (_OF_KIND[criterion.op],) if criterion.op in _OF_KIND else _SAMPLES
-    return next((one for one in samples if not any(_gives_away(one, trial) for trial in trials)), None)
+    apart = [one for one in samples if not any(_gives_away(one, trial) for trial in trials)]
+    asked = {word for trial in trials for word in words(trial.instruction)} - _ASKING
+    return min(apart, key=lambda one: len(asked & {*words(one.question)}), default=None)
 
 
 def example(criterion: Criterion, said_already: Sequence[Criterion], sample: Sample) -> str | None:
