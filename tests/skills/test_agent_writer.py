@@ -144,6 +144,11 @@ def test_a_change_beside_what_is_protected_does_not_touch_it(above: str, old: st
         assert done.text == after
 
 
+def test_a_text_that_has_no_word_on_the_way_is_replaced_as_a_whole() -> None:
+    (edit,) = edits_between("# A\n\n", "\n\n", OPEN)
+    assert apply("# A\n\n", [edit], OPEN).text == "\n\n"
+
+
 def test_an_empty_document_is_begun() -> None:
     front = "---\nname: a\n---\n"
     for old, begun in (("", "# New\n"), (front, f"{front}\n# New\n"), (f"{front}\n", f"{front}\n# New\n")):

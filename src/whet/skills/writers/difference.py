@@ -41,9 +41,15 @@ def edits_between(old: str, new: str, policy: Policy) -> tuple[Edit, ...]:
     begins_block = policy.opens == "learned" and document.learned is None and new.startswith(old.rstrip("\n"))
     if begins_block or not old[document.body :].strip():
         return (Edit(op=Op.ADD, text=new[len(old.rstrip("\n")) :].strip("\n")),)
+    edits = _place_by_place(_lines(old), _lines(new), policy)
+    whole = Edit(op=Op.REPLACE, anchor=old[document.body :], text=new[document.body :])
+    # On the way from one text to the other there may be one without any word, and so without an anchor.
+    return edits if _makes(edits, old, new) or not _makes((whole,), old, new) else (whole,)
+
+
+def _place_by_place(lines: list[str], new: Sequence[str], policy: Policy) -> tuple[Edit, ...]:
     edits = []
-    lines = _lines(old)
-    pieces = _pieces(lines, _lines(new))
+    pieces = _pieces(lines, new)
     while pieces:
         piece = pieces.pop(0)
         wanted = [*lines[: piece.start], *piece.new, *lines[piece.end :]]
@@ -93,17 +99,19 @@ def _moved(other: _Piece, done: _Piece) -> _Piece:
 def _edit(lines: Sequence[str], piece: _Piece, wanted: str, policy: Policy) -> Edit:
     """The edit that the policy lets be made and that makes exactly the wanted text; else one that makes it."""
     text = "".join(lines)
-    body = Document(text).body
     candidates = list(_candidates(lines, piece))
-    if wanted.startswith(text[:body]):
-        candidates.append(Edit(op=Op.REPLACE, anchor=text[body:], text=wanted[body:]))
-    for rules in (policy, Policy(max_chars=max(len(text), len(wanted)))):
-        for edit in candidates:
-            if apply(text, [edit], rules).text == wanted:
-                return edit
+    allowed = (edit for edit in candidates if apply(text, [edit], policy).text == wanted)
+    exact = (edit for edit in candidates if _makes((edit,), text, wanted))
+    if (found := next(allowed, None) or next(exact, None)) is not None:
+        return found
     # Front matter, which no anchor reaches: an edit that is refused for it.
     around = lines[piece.start : piece.end] or lines[piece.start - 1 : piece.start]
     return Edit(op=Op.REPLACE, anchor="".join(around), text="".join(piece.new))
+
+
+def _makes(edits: Sequence[Edit], old: str, new: str) -> bool:
+    """Whether edits make exactly one text of another, were all of it open."""
+    return apply(old, edits, Policy(max_chars=max(1, len(old), len(new)))).text == new
 
 
 def _candidates(lines: Sequence[str], piece: _Piece) -> Iterator[Edit]:
