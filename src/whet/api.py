@@ -12,8 +12,9 @@ import uvloop
 from whet.errors import UserError
 from whet.gateway import Limits
 from whet.ids import new_name
+from whet.runs.bench import Request
 from whet.runs.config import Config, find_config, read_config
-from whet.runs.run import Request, Started
+from whet.runs.run import Started
 from whet.runs.run import run as run_request
 from whet.runs.scheduler import Ended, Stopped
 from whet.runs.stored import StoredRun, load

@@ -11,8 +11,9 @@ from contract_world import CLI_NAMES, NAMES, WRITE_RIGHT, Done, named, rolled_ou
 
 from whet.agents import CliAgent, Stop
 from whet.errors import UserError
+from whet.runs.bench import Request
 from whet.runs.config import Config
-from whet.runs.run import Request, run
+from whet.runs.run import run
 from whet.runs.scheduler import Ended
 from whet.sandbox.folder import MARK
 from whet.scoring import Cause

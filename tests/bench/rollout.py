@@ -16,8 +16,9 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from whet.runs.bench import Request
 from whet.runs.config import Config, ModelConfig
-from whet.runs.run import Request, Started, run
+from whet.runs.run import Started, run
 from whet.runs.scheduler import Ended, Stopped
 
 SETTINGS = ((200, 1), (200, 4), (200, 16), (400, 4), (800, 4))

@@ -10,9 +10,10 @@ import pytest
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.rollout import Result
+from whet.runs.bench import Request
 from whet.runs.cache import CacheUse, open_cache
 from whet.runs.config import Config, ModelConfig
-from whet.runs.run import Request, run
+from whet.runs.run import run
 from whet.runs.store import Store
 from whet.scoring import Cause
 from whet.testing import Reply, Scene, Script, ScriptedModel, call, say

@@ -11,8 +11,9 @@ import zstandard
 from rollout_world import attempted, processes_with, python, scripted_model, shell
 
 from whet.rollout import Result
+from whet.runs.bench import Request
 from whet.runs.config import Config, ModelConfig
-from whet.runs.run import Request, Started, run
+from whet.runs.run import Started, run
 from whet.runs.scheduler import Ended, Stopped
 from whet.runs.store import Store
 from whet.tasks import Task

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from whet.runs.bench import Request
 from whet.runs.config import Config, ModelConfig
-from whet.runs.run import Request, Started, run
+from whet.runs.run import Started, run
 from whet.runs.scheduler import Ended, Stopped
 from whet.runs.store import Store
 from whet.testing import Fault, Reply

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from whet.agents import agent_named
 from whet.errors import UserError
 from whet.gateway import Model
-from whet.runs.plan import Plan, check_tasks, rollout_id
+from whet.runs.plan import Plan, check_tasks, rollout_id, task_rows
 from whet.sandbox import sandbox_named
 from whet.skill import Skill
 from whet.tasks import Task
@@ -70,7 +70,7 @@ def test_the_same_rollout_of_a_changed_task_has_another_id() -> None:
 def test_what_is_stored_of_a_task_holds_neither_its_answer_nor_its_files() -> None:
     task = make_task("a", answer="the-answer", files={"large.txt": "the-content"})
     plan = Plan({"a": task}, {}, {}, [], 1)
-    (row,) = plan.task_rows()
+    (row,) = task_rows(plan.tasks.values())
     assert "the-answer" not in row.spec
     assert "the-content" not in row.spec
     assert row.digest == "digest-a"

@@ -8,8 +8,9 @@ from run_world import Event, perform, questions, scripted, values
 
 from whet.errors import UserError
 from whet.exchange import Exchange, Usage
+from whet.runs.bench import Request
 from whet.runs.config import Config
-from whet.runs.run import Request, Started, run
+from whet.runs.run import Started, run
 from whet.runs.scheduler import Ended
 from whet.runs.schema import RolloutRow, TaskRow
 from whet.runs.store import DATABASE, Store

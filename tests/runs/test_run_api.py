@@ -7,8 +7,9 @@ from run_world import perform, questions, scripted, values, write_rows
 
 from whet.errors import UserError
 from whet.rollout import Result
+from whet.runs.bench import Request, secrets_in
 from whet.runs.config import Config, ModelConfig
-from whet.runs.run import Request, Started, run, secrets_in
+from whet.runs.run import Started, run
 from whet.runs.scheduler import Ended
 from whet.runs.store import Store
 from whet.testing import Reply, Scene, Script, ScriptedModel, say

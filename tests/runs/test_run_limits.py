@@ -8,8 +8,9 @@ from run_world import Event, perform, questions, scripted, values
 
 from whet.errors import UserError
 from whet.gateway import Limits
+from whet.runs.bench import Request
 from whet.runs.config import Config, ModelConfig, RunLimits
-from whet.runs.run import Request, run
+from whet.runs.run import run
 from whet.runs.scheduler import STOPPED, Ended, Stopped
 from whet.runs.store import Store
 from whet.scoring import Cause

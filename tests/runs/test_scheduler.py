@@ -16,8 +16,9 @@ from whet.errors import UserError
 from whet.exchange import Recorder
 from whet.rollout import Result, Rollout, Workshop
 from whet.runs import scheduler
+from whet.runs.bench import Request
 from whet.runs.config import Config
-from whet.runs.run import Request, run
+from whet.runs.run import run
 from whet.runs.scheduler import MAX_ATTEMPTS, Ended, Queue
 from whet.runs.schema import RolloutRow
 from whet.runs.store import Store

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from whet.runs.run import Request
+    from whet.runs.bench import Request
 
 
 class Capture(StrEnum):

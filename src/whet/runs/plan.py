@@ -1,6 +1,6 @@
 """The plan of a run: tasks x agents x models x skills x samples, each rollout with a name that never changes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from whet.agents import AnyAgent
@@ -53,11 +53,16 @@ class Plan:
         task, agent, model = self.tasks[row.task], self.agents[row.agent], self.models[row.model]
         return Rollout(row.id, task, agent, model, skill, row.sample, self.captured, self.prefix)
 
-    def task_rows(self) -> list[TaskRow]:
-        return [TaskRow(task.id, task.digest, task.origin, public(task)) for task in self.tasks.values()]
-
     def skill_rows(self) -> list[SkillRow]:
-        return [SkillRow(skill.digest, skill.name, skill.text.encode()) for skill in self.skills if skill]
+        return [skill_row(skill) for skill in self.skills if skill]
+
+
+def task_rows(tasks: Iterable[Task]) -> list[TaskRow]:
+    return [TaskRow(task.id, task.digest, task.origin, public(task)) for task in tasks]
+
+
+def skill_row(skill: Skill) -> SkillRow:
+    return SkillRow(skill.digest, skill.name, skill.text.encode())
 
 
 def rollout_id(task: Task, agent: str, model: str, skill: str, sample: int, forked: str = "") -> str:

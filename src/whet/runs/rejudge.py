@@ -19,10 +19,11 @@ from whet.gateway import Gateway, Limits
 from whet.redact import Redactor
 from whet.referee import GatewayReferee
 from whet.rollout import Result, judging_cost, redacted
+from whet.runs.bench import secrets_in
 from whet.runs.cache import CacheUse, cache_use, open_cache
 from whet.runs.config import Config, judge_model_configs, model_secrets, never_called, open_models
 from whet.runs.plan import public
-from whet.runs.run import TASKS, secrets_in
+from whet.runs.run import TASKS
 from whet.runs.scheduler import judge_log
 from whet.runs.schema import AttemptRow, RolloutRow, TaskRow
 from whet.runs.store import Store, StoreWriter

@@ -6,7 +6,7 @@ import random
 import sqlite3
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,10 +14,11 @@ from pathlib import Path
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.rollout import Result, Rollout, Workshop, attempt
-from whet.runs.plan import Plan
+from whet.runs.plan import Plan, task_rows
 from whet.runs.schema import RolloutRow
 from whet.runs.store import Store, StoreWriter
 from whet.scoring import Cause
+from whet.tasks import Task
 
 MAX_ATTEMPTS = 3
 """How often a rollout is tried when the machinery fails."""
@@ -53,23 +54,37 @@ Watch = Callable[[Ended | Stopped], None]
 
 def open_run(folder: Path, plan: Plan, *, resume: bool, about: Mapping[str, object]) -> list[RolloutRow]:
     """Make the run's store, or open it again, and write the plan into it. Returns what is still to be done."""
+    refuse_existing(folder, resume=resume)
+    with opened_store(folder, plan.tasks.values(), resume=resume, about=about) as store:
+        store.add_skills(plan.skill_rows())
+        store.add_rollouts(plan.rows())
+        planned = {row.id for row in plan.rows()}
+        return [row for row in store.pending() if row.id in planned]
+
+
+def refuse_existing(folder: Path, *, resume: bool) -> None:
+    """UserError when something is where a new run is to be."""
     if folder.is_dir() and not resume and any(folder.iterdir()):
         raise UserError(f"{folder}: exists already; continue it with --resume, or name another folder with --out")
+
+
+@contextmanager
+def opened_store(
+    folder: Path, tasks: Collection[Task], *, resume: bool, about: Mapping[str, object]
+) -> Iterator[Store]:
+    """The store of a run, new or again, with its tasks in it. All that is written within is written together."""
     with (
-        _explained(folder),
+        explained(folder),
         Store.open_write(folder) if resume else Store.create(folder) as store,
         store.atomic(),
     ):
-        _refuse_changed_tasks(folder, store, plan)
-        store.add_tasks(plan.task_rows())
-        store.add_skills(plan.skill_rows())
-        store.add_rollouts(plan.rows())
+        _refuse_changed_tasks(folder, store, tasks)
+        store.add_tasks(task_rows(tasks))
         store.interrupt_open_attempts()
         store.set(STOPPED, None)
         for key, value in about.items():
             store.set(key, value)
-        planned = {row.id for row in plan.rows()}
-        return [row for row in store.pending() if row.id in planned]
+        yield store
 
 
 async def run_plan(
@@ -78,7 +93,7 @@ async def run_plan(
     """Do what is pending. Cancelling it stops cleanly: boxes die, what has ended is stored."""
     queue = Queue(pending, {name: model.concurrency * len(model.urls) for name, model in plan.models.items()})
     hopes = Hopes()
-    with _explained(folder):
+    with explained(folder):
         async with StoreWriter(folder) as writer:
             try:
                 async with asyncio.TaskGroup() as workers:
@@ -90,7 +105,7 @@ async def run_plan(
 
 
 @contextmanager
-def _explained(folder: Path) -> Iterator[None]:
+def explained(folder: Path) -> Iterator[None]:
     """A disk that is full or fails is for the user to mend."""
     try:
         yield
@@ -115,7 +130,7 @@ async def _work(
                 # Not begun, it stays pending.
                 queue.stop()
                 return
-            result = await _until_measured(row, plan, workshop, writer, watch)
+            result = await until_measured(row, plan.rollout(row), workshop, writer, watch)
             if result.score.cause is Cause.INTERRUPTED:
                 queue.stop()
             hopes.learn(row, result)
@@ -123,10 +138,12 @@ async def _work(
             await queue.give_back(row)
 
 
-async def _until_measured(row: RolloutRow, plan: Plan, workshop: Workshop, writer: StoreWriter, watch: Watch) -> Result:
-    rollout = plan.rollout(row)
+async def until_measured(
+    row: RolloutRow, rollout: Rollout, workshop: Workshop, writer: StoreWriter, watch: Watch, failed: int = 0
+) -> Result:
+    """Attempt a rollout until it is scored, or there is no point in trying again. It has failed so often before."""
     backoff = random.Random(row.id)  # noqa: S311 - spreads retries; nothing secret
-    number = 0
+    number = failed
     while True:
         number += 1
         result = await _attempt_once(rollout, workshop, writer)
@@ -246,9 +263,9 @@ class Queue:
             self._changed.notify_all()
 
 
-def _refuse_changed_tasks(folder: Path, store: Store, plan: Plan) -> None:
+def _refuse_changed_tasks(folder: Path, store: Store, tasks: Iterable[Task]) -> None:
     before = {row.id: row.digest for row in store.tasks()}
-    for task in plan.tasks.values():
+    for task in tasks:
         if before.get(task.id, task.digest) != task.digest:
             raise UserError(
                 f"{task.origin}: task '{task.id}' has changed since the run in {folder} began; "

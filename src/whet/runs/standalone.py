@@ -20,9 +20,9 @@ from whet.gateway.prices import cost_of, price_for
 from whet.redact import Redactor
 from whet.rollout import Result, Spending, spending_of
 from whet.runs.announced import Announcement, announced
+from whet.runs.bench import secrets_in
 from whet.runs.cache import CacheUse, open_cache
 from whet.runs.config import Config, model_config, model_secrets, never_called, open_model
-from whet.runs.run import secrets_in
 from whet.runs.schema import RolloutRow, TaskRow
 from whet.runs.store import Store, StoreWriter
 from whet.scoring import Cause, Score

@@ -5,13 +5,13 @@ killed is begun again from the start: it takes the same decisions, and pays for 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import fsum
 from typing import Protocol
 
 from whet.skills.attempt import Attempt, Lost, Verdict, levels
-from whet.skills.exam import Exam, Purse, Rollouts, hold
+from whet.skills.exam import Exam, Purse, Rollouts, hold, tighten
 from whet.skills.plan import Plan
 
 
@@ -68,6 +68,11 @@ class Sharpened:
 class NotMeasured(Exception):  # noqa: N818 - an outcome, not an error of whet's
     """Too many rollouts were lost to say anything. Never reported as "no improvement"."""
 
+    def __init__(self, reason: str, keys: Iterable[str] = ()) -> None:
+        """`keys` are of what was lost. No decision rests on it, so it may be tried again."""
+        super().__init__(reason)
+        self.keys = tuple(keys)
+
 
 async def sharpen(
     start: str,
@@ -91,6 +96,7 @@ async def sharpen(
             accepted = 0
             await _certify(gate, search.leader, result, watch, last=False)
     await _certify(gate, search.leader, result, watch, last=True)
+    await _tighten(gate, result)
     result.certified, result.leader = gate.incumbent, search.leader
     result.spent = plan.budget - search.purse.left - gate.purse.left
     return result
@@ -103,6 +109,13 @@ async def _certify(
     if held is not None:
         result.held.append(held)
         watch(held)
+
+
+async def _tighten(gate: "_Gate", result: Sharpened) -> None:
+    """Spend what exams have left on the last certificate: when its verdict falls, its bound is barely above 0."""
+    certified = [held for held in result.held if held.attempt.verdict is Verdict.CERTIFIED]
+    if certified:
+        await gate.tighten(certified[-1])
 
 
 class _Search:
@@ -148,7 +161,8 @@ class _Search:
         )
         scores = [outcome for outcome in outcomes if not isinstance(outcome, Lost)]
         if 2 * len(scores) < len(outcomes):
-            raise NotMeasured(f"{len(outcomes) - len(scores)} of {len(outcomes)} rollouts on training tasks were lost")
+            lost = [key for key, outcome in zip(keys, outcomes, strict=True) if isinstance(outcome, Lost)]
+            raise NotMeasured(f"{len(lost)} of {len(outcomes)} rollouts on training tasks were lost", lost)
         return fsum(scores) / len(scores)
 
 
@@ -188,6 +202,10 @@ class _Gate:
         if attempt.verdict is Verdict.CERTIFIED:
             self._next_exam(candidate)
         return held
+
+    async def tighten(self, held: Held) -> None:
+        most = self._plan.rounds * len(self._tasks)
+        await tighten(held.exam, held.candidate, held.attempt, most, self._rollouts, self.purse)
 
     def _next_exam(self, incumbent: str) -> None:
         self.incumbent = incumbent

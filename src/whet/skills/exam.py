@@ -107,14 +107,36 @@ async def hold(exam: Exam, candidate: str, terms: Terms, rollouts: Rollouts, pur
         return None
     attempt = Attempt(replace(terms, positions=affordable))
     begun: deque[asyncio.Task[Position]] = deque()
-    while attempt.verdict is None:
-        # As many at once as are needed whatever comes of them, so nothing is begun in vain.
-        while len(begun) < attempt.surely_needed and (ahead := len(attempt.taken) + len(begun)) < affordable:
-            paid = purse.pay(exam.keys(ahead, candidate, terms.repeats))
-            assert paid, "the purse was looked into before"
-            begun.append(asyncio.create_task(_position(exam, ahead, candidate, terms.repeats, rollouts)))
-        attempt.take(await begun.popleft())
+    try:
+        while attempt.verdict is None:
+            # As many at once as are needed whatever comes of them, so nothing is begun in vain.
+            while len(begun) < attempt.surely_needed and (ahead := len(attempt.taken) + len(begun)) < affordable:
+                paid = purse.pay(exam.keys(ahead, candidate, terms.repeats))
+                assert paid, "the purse was looked into before"
+                begun.append(asyncio.create_task(_position(exam, ahead, candidate, terms.repeats, rollouts)))
+            attempt.take(await begun[0])
+            begun.popleft()
+    finally:
+        # None is left but when a rollout cannot be had at all.
+        for task in begun:
+            task.cancel()
+        await asyncio.gather(*begun, return_exceptions=True)
     return attempt
+
+
+async def tighten(
+    exam: Exam, candidate: str, attempt: Attempt, positions: int, rollouts: Rollouts, purse: Purse
+) -> None:
+    """Go on with an attempt after its verdict, up to so many positions or the end of the purse. How many are taken is
+    settled before any of them is looked at."""
+    repeats = attempt.terms.repeats
+    wanted = range(len(attempt.taken), positions)
+    affordable = purse.affords(exam.keys(position, candidate, repeats) for position in wanted)
+    ahead = wanted[:affordable]
+    for position in ahead:
+        purse.pay(exam.keys(position, candidate, repeats))
+    for taken in await asyncio.gather(*(_position(exam, one, candidate, repeats, rollouts) for one in ahead)):
+        attempt.take(taken)
 
 
 async def _position(exam: Exam, number: int, candidate: str, repeats: int, rollouts: Rollouts) -> Position:

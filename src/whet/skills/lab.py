@@ -1,0 +1,280 @@
+"""The lab: skills tried on tasks by real rollouts, each paid for once. What is on record is answered from the record,
+so a run that was killed is simply begun again.
+
+Search, exam and test each have a store of their own, all of them plain runs.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from whet.agents import AnyAgent
+from whet.errors import UserError
+from whet.exchange import CallError, Exchange
+from whet.gateway import RETRIED, Model
+from whet.ids import digest
+from whet.rollout import Result, Rollout, Workshop
+from whet.runs.bench import Request, open_bench
+from whet.runs.config import Config
+from whet.runs.plan import skill_row
+from whet.runs.scheduler import MAX_ATTEMPTS, Hopes, Watch, explained, opened_store, until_measured
+from whet.runs.schema import AttemptRow, RolloutRow, SkillRow
+from whet.runs.store import DATABASE, Store, StoreWriter
+from whet.runs.summary import Tally, spent, tally
+from whet.scoring import Cause
+from whet.skills.attempt import Lost, Outcome
+from whet.skills.engine import NotMeasured
+from whet.skills.shelf import Shelf
+from whet.tasks import Task
+
+FORGOTTEN = "forgotten"
+"""Where a store says which of its failed attempts count for nothing: they ended a run, and were never looked at."""
+
+
+class Part(StrEnum):
+    """What a rollout is for. Each part has a store of its own; whoever proposes skills is shown the first alone."""
+
+    SEARCH = "search"
+    EXAM = "exam"
+    TEST = "test"
+
+
+def part_of(key: str) -> Part:
+    """
+    >>> part_of("dev/1/task/skill"), part_of("test/0/task/skill"), part_of("1f0c/3/incumbent/0")
+    (<Part.SEARCH: 'search'>, <Part.TEST: 'test'>, <Part.EXAM: 'exam'>)
+    """
+    first = key.partition("/")[0]
+    return {"dev": Part.SEARCH, "audit": Part.SEARCH, "test": Part.TEST}.get(first, Part.EXAM)
+
+
+def rollout_of(key: str) -> str:
+    """The id of the rollout that has this key."""
+    return digest(key.encode())[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """What does the tasks."""
+
+    agent: str
+    program: AnyAgent
+    model: Model
+
+
+class Lab:
+    """Open for the time of one run. It answers a key from its store, or else by a rollout."""
+
+    def __init__(
+        self,
+        arm: Arm,
+        tasks: Mapping[str, Task],
+        shelf: Shelf,
+        books: Mapping[Part, "_Book"],
+        workshop: Workshop,
+        concurrency: int,
+        watch: Watch,
+    ) -> None:
+        self._arm, self._tasks, self._shelf = arm, tasks, shelf
+        self._books, self._workshop, self._watch = books, workshop, watch
+        self._room = asyncio.Semaphore(min(concurrency, arm.model.concurrency * len(arm.model.urls)))
+        self._hopes = Hopes()
+        self._lost: set[str] = set()
+        """Keys whose rollouts were lost in the time of this lab."""
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+        """What comes of the rollout of this key, or came of it. NotMeasured when there is no hope for any."""
+        book = self._books[part_of(key)]
+        row = book.row(key, task, self._arm, skill)
+        known = book.known.get(row.id)
+        if known is not None and known.outcome is not None:
+            return known.outcome
+        under_way = asyncio.current_task()
+        assert under_way is not None
+        self._under_way.add(under_way)
+        try:
+            async with self._room:
+                return await self._roll_out(key, book, row, known.failed if known else 0)
+        finally:
+            self._under_way.discard(under_way)
+
+    async def _roll_out(self, key: str, book: "_Book", row: RolloutRow, failed: int) -> Outcome:
+        self._refuse_exhausted()
+        skill = self._shelf.get(row.skill)
+        await book.writer.do(lambda store: _add(store, row, skill_row(skill)))
+        rollout = Rollout(row.id, self._tasks[row.task], self._arm.program, self._arm.model, skill, row.sample)
+        result = await until_measured(row, rollout, self._workshop, book.writer, self._watch, failed)
+        if result.score.cause is Cause.INTERRUPTED:
+            self._refuse_exhausted()
+        exchanges = (
+            () if result.score.value is not None else await book.writer.do(lambda store: _last_calls(store, row))
+        )
+        outcome = outcome_of(result, exchanges)
+        book.known[row.id] = _Known(outcome, 0)
+        if isinstance(outcome, Lost):
+            self._lost.add(key)
+        self._learn(row, result)
+        return outcome
+
+    def _refuse_exhausted(self) -> None:
+        limit = self._workshop.gateway.exhausted()
+        if limit is not None:
+            raise UserError(f"stopped by limit {limit}; go on with a higher limit and --resume")
+
+    def _learn(self, row: RolloutRow, result: Result) -> None:
+        try:
+            self._hopes.learn(row, result)
+        except UserError as hopeless:
+            raise NotMeasured(str(hopeless), self._lost) from hopeless
+
+    async def forget(self, keys: Iterable[str]) -> None:
+        """Let what was lost be tried again when the run is resumed. No decision may rest on it."""
+        lost: dict[Part, list[str]] = {}
+        for key in keys:
+            lost.setdefault(part_of(key), []).append(rollout_of(key))
+        for part, rollouts in lost.items():
+            await self._books[part].writer.do(partial(_forget, rollouts))
+
+    async def close(self) -> None:
+        """End what is under way: when a run fails, rollouts may be left that nobody waits for."""
+        left = [task for task in self._under_way if task is not asyncio.current_task()]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+@asynccontextmanager
+async def open_lab(
+    folder: Path,
+    request: Request,
+    parts: Mapping[Part, Sequence[Task]],
+    config: Config,
+    shelf: Shelf,
+    env: Mapping[str, str],
+    watch: Watch,
+) -> AsyncIterator[Lab]:
+    """The lab in a run folder, new or again. `parts` are the tasks of each store."""
+    tasks = {task.id: task for part in parts.values() for task in part}
+    # A second opinion is a new rollout: no cache may answer it.
+    request = replace(request, cache="off")
+    async with open_bench(request, list(tasks.values()), config, env) as bench, AsyncExitStack() as opened:
+        ((agent, program),) = bench.agents.items()
+        (model,) = bench.models.values()
+        about = {
+            "sandbox": bench.sandbox.name,
+            "agents": {agent: program.model_dump(mode="json")},
+            "tasks": str(request.tasks.resolve()),
+        }
+        records = {part: _open_part(folder / part, given, about) for part, given in parts.items()}
+        before = spent(arm for part in parts for arm in _arms(folder / part))
+        workshop = await opened.enter_async_context(bench.workshop(before))
+        books = {}
+        for part, (rows, known) in records.items():
+            opened.enter_context(explained(folder / part))
+            writer = await opened.enter_async_context(StoreWriter(folder / part))
+            books[part] = _Book(writer, rows, known)
+        lab = Lab(Arm(agent, program, model), tasks, shelf, books, workshop, request.concurrency, watch)
+        opened.push_async_callback(lab.close)
+        yield lab
+
+
+def outcome_of(result: Result, exchanges: Iterable[Exchange]) -> Outcome:
+    """What a rollout says of its skill. What cannot depend on the skill is lost for both sides alike."""
+    if result.score.value is not None:
+        return result.score.value
+    # Nothing of the skill is in the box before the agent begins.
+    if "agent" not in result.seconds:
+        return Lost.UNRELATED
+    down = result.score.cause is Cause.MODEL and all(map(_never_heard, exchanges))
+    return Lost.UNRELATED if down else Lost.RELATED
+
+
+def _never_heard(exchange: Exchange) -> bool:
+    """Whether the endpoint was down, for whatever it would have been asked."""
+    overloaded = exchange.error is CallError.STATUS and exchange.status in RETRIED
+    return exchange.error is CallError.REFUSED or overloaded
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is on record of a rollout."""
+
+    outcome: Outcome | None
+    """None as long as it may be tried again."""
+    failed: int
+    """How often it was tried in vain."""
+
+
+class _Book:
+    """The records of one part, and who writes them."""
+
+    def __init__(self, writer: StoreWriter, rows: Collection[RolloutRow], known: dict[str, _Known]) -> None:
+        self.writer, self.known = writer, known
+        self._rows = {row.id: row for row in rows}
+        self._samples: dict[tuple[str, str], int] = {}
+        for row in rows:
+            self._samples[row.task, row.skill] = max(self._samples.get((row.task, row.skill), 0), row.sample + 1)
+
+    def row(self, key: str, task: str, arm: Arm, skill: str) -> RolloutRow:
+        """The line of the plan that this key stands for; a new one is the next sample of its task and skill."""
+        name = rollout_of(key)
+        if name not in self._rows:
+            sample = self._samples.get((task, skill), 0)
+            self._samples[task, skill] = sample + 1
+            self._rows[name] = RolloutRow(name, len(self._rows), task, arm.agent, arm.model.name, skill, sample)
+        row = self._rows[name]
+        assert (row.task, row.skill) == (task, skill), "a key stands for one rollout"
+        return row
+
+
+def _open_part(
+    folder: Path, tasks: Sequence[Task], about: Mapping[str, object]
+) -> tuple[list[RolloutRow], dict[str, _Known]]:
+    with opened_store(folder, tasks, resume=(folder / DATABASE).is_file(), about=about) as store:
+        forgotten = set(store.get(FORGOTTEN) or ())
+        plan = store.attempts_by_rollout()
+        known = {row.id: _on_record(store, attempts, forgotten) for row, attempts in plan}
+        return [row for row, _ in plan], known
+
+
+def _on_record(store: Store, attempts: Sequence[AttemptRow], forgotten: Collection[int]) -> _Known:
+    """What attempts come to. One that whet itself broke off, or that had no right key, is no try."""
+    tries = [
+        attempt
+        for attempt in attempts
+        if attempt.result is not None
+        and attempt.cause not in {Cause.INTERRUPTED, Cause.AUTH}
+        and attempt.id not in forgotten
+    ]
+    if not tries:
+        return _Known(None, 0)
+    last = tries[-1]
+    if last.cause is not None and last.cause.worth_retrying and len(tries) < MAX_ATTEMPTS:
+        return _Known(None, len(tries))
+    assert last.result is not None
+    return _Known(outcome_of(Result.model_validate_json(last.result), store.exchanges(last.id)), len(tries))
+
+
+def _add(store: Store, row: RolloutRow, skill: SkillRow) -> None:
+    store.add_skills([skill])
+    store.add_rollouts([row])
+
+
+def _last_calls(store: Store, row: RolloutRow) -> list[Exchange]:
+    return store.exchanges(store.attempts_of(row.id)[-1].id)
+
+
+def _forget(rollouts: Iterable[str], store: Store) -> None:
+    failed = [one.id for rollout in rollouts for one in store.attempts_of(rollout) if one.value is None]
+    store.set(FORGOTTEN, [*(store.get(FORGOTTEN) or ()), *failed])
+
+
+def _arms(folder: Path) -> Iterable[Tally]:
+    with Store.open_read(folder) as store:
+        return tally(store).values()

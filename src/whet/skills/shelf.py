@@ -1,0 +1,66 @@
+"""The shelf: every version of a skill that a run knows, each in a folder named by the digest of its content."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from whet.ids import new_name
+from whet.skill import SKILL_FILE, Skill, read_skill
+
+
+class Shelf:
+    """Keeps skills as they are: what is on the shelf never changes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, Skill] = {}
+
+    def get(self, digest: str) -> Skill:
+        """The skill of this digest, which must be on the shelf."""
+        if digest not in self._known:
+            (place,) = (self._folder / digest).iterdir()
+            self._known[digest] = read_skill(place)
+        return self._known[digest]
+
+    def keep(self, skill: Skill) -> Skill:
+        """Put a skill on the shelf, under the name that it has."""
+        return self._put(skill, lambda place: copy_skill(skill, place))
+
+    def edited(self, skill: Skill, text: str) -> Skill:
+        """A skill of the shelf with another text of its main document, put beside it."""
+
+        def write(place: Path) -> None:
+            main_document(copy_skill(skill, place)).write_text(text, encoding="utf-8")
+
+        return self._put(skill, write)
+
+    def _put(self, skill: Skill, write: Callable[[Path], None]) -> Skill:
+        """Write a skill apart, and put it where its digest says, all at once."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        apart = self._folder / f".{new_name()}"
+        apart.mkdir()
+        try:
+            write(apart)
+            made = read_skill(apart / skill.folder.name)
+            place = self._folder / made.digest
+            if not place.exists():
+                apart.replace(place)
+        finally:
+            shutil.rmtree(apart, ignore_errors=True)
+        return self.get(made.digest)
+
+
+def copy_skill(skill: Skill, folder: Path) -> Path:
+    """Copy a skill into a folder, under its own name; where it is now."""
+    place = folder / skill.folder.name
+    folder.mkdir(parents=True, exist_ok=True)
+    if skill.is_memory:
+        shutil.copyfile(skill.folder, place)
+    else:
+        shutil.copytree(skill.folder, place)
+    return place
+
+
+def main_document(place: Path) -> Path:
+    """The document of a skill that edits change."""
+    return place / SKILL_FILE if place.is_dir() else place
