@@ -19,6 +19,10 @@ from whet.runs.run import run as run_request
 from whet.runs.scheduler import Ended, Stopped
 from whet.runs.stored import StoredRun, load
 from whet.sandbox import DEFAULT
+from whet.skills.brief import Writer
+from whet.skills.listed import read_rules
+from whet.skills.sharpening import Event as SharpeningEvent
+from whet.skills.sharpening import Outcome, Sharpening, sharpen_skill
 
 Event = Started | Ended | Stopped
 Names = str | Sequence[str] | None
@@ -67,6 +71,21 @@ def run(
     )
     _finish(run_request(request, config, watch))
     return load(request.out)
+
+
+def sharpening(
+    wish: Sharpening, config: Config, watch: Callable[[SharpeningEvent], None] = lambda _: None
+) -> Coroutine[Any, Any, Outcome]:
+    """A wish with the writer that it names."""
+    return sharpen_skill(wish, writer_named(wish.proposer), config, watch)
+
+
+def writer_named(name: str) -> Writer:
+    """The writer of this name."""
+    kind, colon, rest = name.partition(":")
+    if kind == "rules" and colon:
+        return read_rules(Path(rest))
+    raise UserError(f"--proposer is '{name}'; expected rules:FILE, a file with a rule on each line")
 
 
 def requested(

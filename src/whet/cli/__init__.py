@@ -5,7 +5,22 @@ from typing import Annotated
 
 import typer
 
-from whet.cli import agents, clean, compare, export, fork, gateway, models, rejudge, run, runs, scripted, show, tasks
+from whet.cli import (
+    agents,
+    clean,
+    compare,
+    export,
+    fork,
+    gateway,
+    models,
+    rejudge,
+    run,
+    runs,
+    scripted,
+    sharpen,
+    show,
+    tasks,
+)
 from whet.errors import UserError
 from whet.version import __version__
 
@@ -21,6 +36,7 @@ app.command("show")(show.show)
 app.command("fork")(fork.fork)
 app.command("compare")(compare.compare)
 app.command("rejudge")(rejudge.rejudge)
+app.command("sharpen")(sharpen.sharpen)
 app.command("export")(export.export)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(agents.app, name="agents")

@@ -23,10 +23,11 @@ from whet.runs.bench import Request, open_bench
 from whet.runs.config import Config
 from whet.runs.plan import skill_row
 from whet.runs.scheduler import MAX_ATTEMPTS, Hopes, Watch, explained, opened_store, until_measured
-from whet.runs.schema import AttemptRow, RolloutRow, SkillRow
+from whet.runs.schema import AttemptRow, RolloutRow
 from whet.runs.store import DATABASE, Store, StoreWriter
 from whet.runs.summary import Tally, spent, tally
 from whet.scoring import Cause
+from whet.skill import Skill
 from whet.skills.attempt import Lost, Outcome
 from whet.skills.engine import NotMeasured
 from whet.skills.shelf import Shelf
@@ -89,7 +90,8 @@ class Lab:
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, task: str, skill: str, key: str) -> Outcome:
-        """What comes of the rollout of this key, or came of it. NotMeasured when there is no hope for any."""
+        """What comes of the rollout of this key, or came of it. NotMeasured when there is no hope for any.
+        Without a skill, its digest is empty."""
         book = self._books[part_of(key)]
         row = book.row(key, task, self._arm, skill)
         known = book.known.get(row.id)
@@ -106,16 +108,14 @@ class Lab:
 
     async def _roll_out(self, key: str, book: "_Book", row: RolloutRow, failed: int) -> Outcome:
         self._refuse_exhausted()
-        skill = self._shelf.get(row.skill)
-        await book.writer.do(lambda store: _add(store, row, skill_row(skill)))
+        skill = self._shelf.get(row.skill) if row.skill else None
+        await book.writer.do(lambda store: _add(store, row, skill))
         rollout = Rollout(row.id, self._tasks[row.task], self._arm.program, self._arm.model, skill, row.sample)
         result = await until_measured(row, rollout, self._workshop, book.writer, self._watch, failed)
         if result.score.cause is Cause.INTERRUPTED:
             self._refuse_exhausted()
-        exchanges = (
-            () if result.score.value is not None else await book.writer.do(lambda store: _last_calls(store, row))
-        )
-        outcome = outcome_of(result, exchanges)
+        scored = result.score.value is not None
+        outcome = outcome_of(result, [] if scored else await book.writer.do(lambda store: _last_calls(store, row)))
         book.known[row.id] = _Known(outcome, 0)
         if isinstance(outcome, Lost):
             self._lost.add(key)
@@ -261,8 +261,8 @@ def _on_record(store: Store, attempts: Sequence[AttemptRow], forgotten: Collecti
     return _Known(outcome_of(Result.model_validate_json(last.result), store.exchanges(last.id)), len(tries))
 
 
-def _add(store: Store, row: RolloutRow, skill: SkillRow) -> None:
-    store.add_skills([skill])
+def _add(store: Store, row: RolloutRow, skill: Skill | None) -> None:
+    store.add_skills([skill_row(skill)] if skill else [])
     store.add_rollouts([row])
 
 

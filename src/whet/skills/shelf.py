@@ -34,7 +34,7 @@ class Shelf:
 
         return self._put(skill, write)
 
-    def _put(self, skill: Skill, write: Callable[[Path], None]) -> Skill:
+    def _put(self, skill: Skill, write: Callable[[Path], object]) -> Skill:
         """Write a skill apart, and put it where its digest says, all at once."""
         self._folder.mkdir(parents=True, exist_ok=True)
         apart = self._folder / f".{new_name()}"

@@ -1,0 +1,108 @@
+"""`whet sharpen`: a better skill, and the proof that it is better."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from whet.skills.engine import Held, Step
+    from whet.skills.sharpening import Event, Outcome
+
+
+def sharpen(
+    skill: Annotated[Path, typer.Argument(help="Skill folder, or a Markdown file that agents always read.")],
+    tasks: Annotated[Path, typer.Argument(help="Task folder, .jsonl or .parquet file, or a folder of these.")],
+    proposer: Annotated[str, typer.Option(help="Who proposes edits: 'rules:FILE' tries a list, line by line.")],
+    agent: Annotated[str | None, typer.Option(help="Agent that does the tasks.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model that it calls.")] = None,
+    budget: Annotated[int, typer.Option(help="Rollouts in all, and no more.", min=1)] = 400,
+    alpha: Annotated[
+        float, typer.Option(help="Chance that the run certifies what is no better.", min=0.0001, max=0.5)
+    ] = 0.10,
+    seed: Annotated[int, typer.Option(help="Another seed is another split and another exam.")] = 0,
+    concurrency: Annotated[int | None, typer.Option(help="Rollouts at once.", min=1)] = None,
+    sandbox: Annotated[str | None, typer.Option(help="bubblewrap (default), or local (no isolation).")] = None,
+    judge_model: Annotated[
+        str | None, typer.Option(help="Model that judges ask, where a task names none; not the one under test.")
+    ] = None,
+    max_cost: Annotated[float | None, typer.Option(help="Dollars that the run may cost; then it stops.", min=0)] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; by default a new one under runs/.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in --out; nothing is paid for twice.")
+    ] = False,
+) -> None:
+    """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen."""
+    from whet.api import requested, sharpening
+    from whet.cli.loop import run_async
+    from whet.cli.run import resume_command, warn_of_sandbox
+    from whet.cli.tables import terminal
+    from whet.errors import UserError
+    from whet.gateway import Limits
+    from whet.runs.config import find_config, read_config
+    from whet.skills.engine import NotMeasured
+    from whet.skills.plan import Plan
+    from whet.skills.sharpening import Sharpening
+
+    config = read_config(find_config(Path.cwd()))
+    request = requested(
+        tasks,
+        config,
+        agents=[agent] if agent else None,
+        models=[model] if model else None,
+        concurrency=concurrency,
+        sandbox=sandbox,
+        out=out,
+        resume=resume,
+        judge_model=judge_model,
+        limits=Limits(cost=max_cost),
+    )
+    warn_of_sandbox(request)
+    wish = Sharpening(skill, request, Plan(budget, seed, alpha), proposer)
+    console = terminal()
+    again = resume_command(sys.argv[1:], request.out)
+    try:
+        outcome = run_async(sharpening(wish, config, lambda event: _tell(console, event)))
+    except NotMeasured as nothing:
+        raise UserError(
+            f"not measured: {nothing}; this says nothing of the skill; try again with:\n  {again}"
+        ) from None
+    except KeyboardInterrupt:
+        console.print(f"\nstopped; continue with:\n  {again}", soft_wrap=True)
+        raise
+    _conclude(console, outcome)
+
+
+def _tell(console: "Console", event: "Event") -> None:
+    from whet.skills.engine import Held, Step
+    from whet.skills.sharpening import Begun
+
+    match event:
+        case Begun(folder, skill, splits, plan):
+            console.print(f"skill {skill.name}; {splits}; at most {plan.budget} rollouts; {folder}", soft_wrap=True)
+        case Step():
+            console.print(_step_line(event), soft_wrap=True)
+        case Held():
+            console.print(_held_line(event), soft_wrap=True)
+
+
+def _step_line(step: "Step") -> str:
+    taken = "leads now" if step.accepted else "not taken"
+    return f"  tried {step.candidate[:8]}: {step.mean:.1%} on training tasks, to beat {step.bar:.1%}: {taken}"
+
+
+def _held_line(held: "Held") -> str:
+    attempt = held.attempt
+    return (
+        f"  exam {held.exam.number}: {held.candidate[:8]} against {held.exam.incumbent[:8]}: {attempt.verdict} "
+        f"after {attempt.decided_at} positions (level {held.level:g})"
+    )
+
+
+def _conclude(console: "Console", outcome: "Outcome") -> None:
+    from whet.skills.report import in_plain_words
+
+    console.print(f"\n{in_plain_words(outcome)}", soft_wrap=True)

@@ -1,0 +1,167 @@
+"""From a writer's drafts to candidates of the search: what it is told, and what of its edits is applied.
+
+A writer is told of training tasks alone: this file is given the store of the search, and no other.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from whet.rollout import Result
+from whet.runs.store import Store
+from whet.skill import Skill
+from whet.skills.brief import Brief, Draft, Trial, Tried, Writer
+from whet.skills.edits import Edited, Refused, apply
+from whet.skills.engine import Step
+from whet.skills.policy import Policy
+from whet.skills.shelf import Shelf, main_document
+from whet.tasks import Task
+from whet.trace.steps import Step as Spoken
+from whet.trace.steps import steps as steps_of
+
+PATIENCE = 3
+"""After so many drafts in a row that make no new skill, a writer has nothing more to propose."""
+EDITS = 4
+"""How many edits a draft may have."""
+STEP_CHARS = 1500
+"""What is shown of one step of a rollout."""
+
+_DRAFT = TypeAdapter(Draft)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A draft, and the candidate that it made, if it made a new one."""
+
+    draft: Draft
+    edited: Edited
+    candidate: str | None
+
+
+class Proposing:
+    """Asks a writer for drafts. What it wrote is kept, and is not asked for again when the run is resumed."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        shelf: Shelf,
+        search: Path,
+        tasks: Mapping[str, Task],
+        policy: Policy,
+        journal: Path,
+        preferences: str = "",
+    ) -> None:
+        """`search` is the store of the search, `tasks` the training tasks, `journal` a folder for drafts."""
+        self._writer, self._shelf, self._search, self._tasks = writer, shelf, search, tasks
+        self._policy, self._journal, self._preferences = policy, journal, preferences
+        self._made: list[_Made] = []
+        self._certified: list[bool] = []
+
+    def learn(self, *, certified: bool) -> None:
+        """The one bit that comes from an exam."""
+        self._certified.append(certified)
+
+    async def propose(
+        self,
+        leader: str,
+        steps: Sequence[Step],
+        pay: Callable[[Sequence[str]], bool],  # noqa: ARG002 - what it shows was paid for by the search
+    ) -> str | None:
+        """A skill that was not measured before."""
+        known = {leader, *(one for step in steps for one in (step.parent, step.candidate))}
+        for _ in range(PATIENCE):
+            made = self._make(await self._draft(leader, steps), self._shelf.get(leader), known)
+            self._made.append(made)
+            if made.candidate is not None:
+                return made.candidate
+        return None
+
+    def _make(self, draft: Draft, parent: Skill, known: set[str]) -> _Made:
+        edited = apply(parent.text, draft.edits[:EDITS], self._policy)
+        refused = [*edited.refused, *(Refused(edit, f"at most {EDITS} edits at once") for edit in draft.edits[EDITS:])]
+        candidate = self._shelf.edited(parent, edited.text).digest if edited.applied else None
+        if candidate in known:
+            refused += [Refused(edit, "the skill that it makes was measured before") for edit in edited.applied]
+            edited, candidate = Edited(parent.text, (), ()), None
+        return _Made(draft, Edited(edited.text, edited.applied, tuple(refused)), candidate)
+
+    async def _draft(self, leader: str, steps: Sequence[Step]) -> Draft:
+        """The next draft: the one that was written before the run was killed, or a new one."""
+        file = self._journal / f"{len(self._made) + 1:04}.json"
+        if file.is_file():
+            return _DRAFT.validate_json(file.read_bytes())
+        draft = await self._writer.write(await asyncio.to_thread(self._brief, leader, steps))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        apart = file.with_suffix(".part")
+        apart.write_bytes(_DRAFT.dump_json(draft, indent=1))
+        apart.replace(file)
+        return draft
+
+    def _brief(self, leader: str, steps: Sequence[Step]) -> Brief:
+        skill = self._shelf.get(leader)
+        return Brief(
+            documents=dict(_documents(skill)),
+            trials=tuple(_trials(self._search, leader, self._tasks)),
+            tried=tuple(self._tried(steps)),
+            policy=self._policy,
+            edits=EDITS,
+            preferences=self._preferences,
+            certified=tuple(self._certified),
+        )
+
+    def _tried(self, steps: Sequence[Step]) -> Iterator[Tried]:
+        accepted = {step.candidate: step.accepted for step in steps}
+        for made in self._made:
+            taken = accepted.get(made.candidate) if made.candidate else None
+            yield Tried(made.edited.applied, made.edited.refused, taken)
+
+
+def _documents(skill: Skill) -> Iterator[tuple[str, str]]:
+    """The texts of a skill; the one that edits change is the first."""
+    first = main_document(skill.folder)
+    yield first.name, skill.text
+    if skill.is_memory:
+        return
+    for file in sorted(skill.folder.rglob("*")):
+        if file.is_file() and file != first:
+            try:
+                yield str(file.relative_to(skill.folder)), file.read_text(encoding="utf-8")
+            except UnicodeDecodeError:  # a picture or the like
+                continue
+
+
+def _trials(search: Path, skill: str, tasks: Mapping[str, Task]) -> Iterator[Trial]:
+    with Store.open_read(search) as store:
+        for row, attempts in store.attempts_by_rollout():
+            last = attempts[-1] if attempts else None
+            if row.skill != skill or last is None or last.value is None or last.result is None:
+                continue
+            result = Result.model_validate_json(last.result)
+            yield Trial(
+                row.task,
+                "\n\n".join(tasks[row.task].instructions),
+                last.value,
+                result.judgements,
+                compact(steps_of(store.exchanges(last.id))),
+                result.report.text if result.report else "",
+            )
+
+
+def compact(steps: Sequence[Spoken]) -> str:
+    """What an agent did, as numbered lines. The system prompt, which is the same in every rollout, is left out."""
+    lines = (_line(step) for step in steps if step.role != "system")
+    return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
+
+
+def _line(step: Spoken) -> str:
+    calls = "".join(f"\n   calls {name}({_clipped(arguments, STEP_CHARS)})" for name, arguments in step.calls)
+    return f"{step.role}: {_clipped(step.text.strip(), STEP_CHARS)}{calls}"
+
+
+def _clipped(text: str, most: int) -> str:
+    """A text without its middle, if it is too long."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]} [... {len(text) - most} characters ...] {text[-half:]}"

@@ -1,0 +1,83 @@
+"""Which tasks skills are trained on, which the exam draws from, and which are sealed until the end."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from whet.errors import UserError
+from whet.ids import digest
+from whet.tasks import Task
+
+SHARES = (0.4, 0.3, 0.3)
+"""Of training, validation and test tasks, among those that do not say which they are."""
+FEWEST_TRAIN = 3
+FEWEST_VALIDATION = 5
+"""An exam draws with replacement, so few tasks do not make it wrong; but what it says is of these tasks alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """Tasks by what they are for; no task is in two of them."""
+
+    train: tuple[Task, ...]
+    validation: tuple[Task, ...]
+    test: tuple[Task, ...]
+
+    def __str__(self) -> str:
+        return f"{len(self.train)} training, {len(self.validation)} validation and {len(self.test)} test tasks"
+
+
+def split_tasks(tasks: Sequence[Task], seed: int, shares: Sequence[float] = SHARES) -> Splits:
+    """Split tasks as they say themselves, and else by a hash of seed and id: a task that is added moves no other.
+
+    UserError when one is in two splits, or a split has too few.
+    """
+    sides: dict[str, list[Task]] = {"train": [], "val": [], "test": []}
+    for task in tasks:
+        sides[task.split or _drawn(task, seed, shares)].append(task)
+    splits = Splits(*(tuple(side) for side in sides.values()))
+    _refuse_too_few(splits)
+    _refuse_overlap(splits)
+    return splits
+
+
+def _drawn(task: Task, seed: int, shares: Sequence[float]) -> str:
+    # The same throw whatever the shares are: where they change, few tasks change sides.
+    thrown = int(digest(str(seed).encode(), task.id.encode()), 16) / 2**128 * sum(shares)
+    train, validation, _ = shares
+    return "train" if thrown < train else "val" if thrown < train + validation else "test"
+
+
+def _refuse_too_few(splits: Splits) -> None:
+    named = {"train": (splits.train, FEWEST_TRAIN), "val": (splits.validation, FEWEST_VALIDATION)}
+    for name, (side, fewest) in named.items():
+        if len(side) < fewest:
+            raise UserError(
+                f"there are {splits}; expected at least {fewest} with split '{name}'; give tasks a key 'split' "
+                "(train, val or test), or add tasks: from about 15 on, a split by chance is large enough"
+            )
+
+
+def _refuse_overlap(splits: Splits) -> None:
+    seen: dict[str, str] = {}
+    counted = Counter(task.id for side in (splits.train, splits.validation, splits.test) for task in side)
+    twice = next((name for name, count in counted.items() if count > 1), None)
+    if twice is not None:
+        raise UserError(f"task '{twice}' is there twice; expected a different id for each")
+    for name, side in (("train", splits.train), ("val", splits.validation), ("test", splits.test)):
+        here = {_content(task): task.id for task in side}
+        if both := here.keys() & seen.keys():
+            same = both.pop()
+            raise UserError(
+                f"task '{here[same]}' with split '{name}' asks the same as task '{seen[same]}' in another split; "
+                "what was trained on cannot certify"
+            )
+        seen |= here
+
+
+def _content(task: Task) -> str:
+    """What makes two tasks the same to an agent. Their ids and splits do not."""
+    told = task.model_dump_json(include={"instruction", "followups", "files", "setup"})
+    # Files that lie elsewhere are not compared one by one; the digest vouches for all of the task.
+    elsewhere = task.digest if task.workspace or task.attachments else ""
+    return f"{told}{elsewhere}"
