@@ -1,0 +1,124 @@
+"""What the tests of sharpening share: sums to do, and a scripted model that obeys the rules of its skill."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from whet.runs.bench import Request
+from whet.runs.config import Config, ModelConfig
+from whet.runs.store import Store
+from whet.skills.brief import Brief, Draft
+from whet.skills.edits import Edit, Op
+from whet.skills.lab import Part
+from whet.skills.plan import Plan
+from whet.skills.sharpening import Event, Outcome, Sharpening, sharpen_skill
+
+HELPFUL = "- Answer with the number alone."
+USELESS = "- Smile."
+HARMFUL = "- Write the answer in words."
+SKILL = "---\nname: sums\ndescription: How to do sums.\n---\n# Rules\n- Be kind.\n"
+
+
+def question(number: int) -> str:
+    return f"What is {number} + 1?"
+
+
+def write_tasks(folder: Path, numbers: Mapping[str, range], **more: Any) -> Path:
+    """Sums in a JSONL file, with their splits."""
+    rows = [
+        {"id": f"{split}-{n}", "instruction": question(n), "answer": str(n + 1), "split": split, **more}
+        for split, side in numbers.items()
+        for n in side
+    ]
+    file = folder / "tasks.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def write_script(folder: Path, numbers: range, delay: float = 0.0) -> Path:
+    """A model that answers as its skill says. Without a rule it is right as the judge wants it once in five times."""
+    scenes = []
+    for n in numbers:
+        plain = str(n + 1) if n % 5 == 0 else f"It is {n + 1}"
+        for rule, reply in ((HARMFUL, "some number"), (HELPFUL, str(n + 1)), ("", plain)):
+            when = f'when.user = "What is {n} \\\\+ 1"\nwhen.system = "{rule[2:]}"'
+            scenes.append(f'[[scene]]\n{when}\n[[scene.reply]]\ntext = "{reply}"\ndelay = {delay}\n')
+    file = folder / "script.toml"
+    file.write_text("\n".join(scenes))
+    return file
+
+
+SPLITS = {"train": range(8), "val": range(100, 110), "test": range(200, 206)}
+
+
+class Adds:
+    """A writer that adds these rules, a draft each, and keeps what it was told."""
+
+    def __init__(self, *rules: str) -> None:
+        self._rules = list(rules)
+        self.briefs: list[Brief] = []
+
+    async def write(self, brief: Brief) -> Draft:
+        self.briefs.append(brief)
+        return Draft((Edit(op=Op.ADD, text=self._rules.pop(0)),)) if self._rules else Draft(())
+
+
+@dataclass
+class World:
+    """A folder with a skill, tasks and a model."""
+
+    folder: Path
+    splits: Mapping[str, range] = field(default_factory=lambda: SPLITS)
+
+    def __post_init__(self) -> None:
+        (self.folder / "sums").mkdir()
+        (self.folder / "sums" / "SKILL.md").write_text(SKILL)
+        write_tasks(self.folder, self.splits)
+        self.play()
+
+    def play(self, script: str | None = None) -> None:
+        """Have the model obey its skill, or play this."""
+        if script is None:
+            write_script(self.folder, range(max(side.stop for side in self.splits.values())))
+        else:
+            (self.folder / "script.toml").write_text(script)
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "out"
+
+    async def sharpen(
+        self,
+        writer: Adds,
+        budget: int = 300,
+        *,
+        resume: bool = False,
+        watch: Callable[[Event], None] = lambda _: None,
+        **request: Any,
+    ) -> Outcome:
+        tasks = self.folder / "tasks.jsonl"
+        asked = Request(tasks=tasks, out=self.out, agents=("chat",), models=("m",), resume=resume, **request)
+        wish = Sharpening(self.folder / "sums", asked, Plan(budget), "adds")
+        config = Config(models={"m": ModelConfig(script=self.folder / "script.toml", attempts=1)})
+        return await sharpen_skill(wish, writer, config, watch, env={})
+
+    def exchanges(self) -> dict[str, list[int]]:
+        """Model calls of each rollout, attempt by attempt, over all stores."""
+        return {row: calls for part in Part for row, calls in exchanges(self.out / part).items()}
+
+
+def exchanges(folder: Path) -> dict[str, list[int]]:
+    with Store.open_read(folder) as store:
+        return {
+            row.id: [len(store.exchanges(attempt.id)) for attempt in attempts]
+            for row, attempts in store.attempts_by_rollout()
+        }
+
+
+def decisions(outcome: Outcome) -> Sequence[object]:
+    """What a run decided."""
+    done = outcome.done
+    held = [(one.exam.id, one.candidate, one.level, one.attempt) for one in done.held]
+    return done.steps, held, done.certified, done.leader, done.spent

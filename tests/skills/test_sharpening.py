@@ -1,0 +1,177 @@
+"""Sharpening with real rollouts: a scripted model obeys its skill, so what helps and what does not is known."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from sharpen_world import HARMFUL, HELPFUL, USELESS, Adds, World, decisions, write_tasks
+
+from whet.errors import UserError
+from whet.runs.scheduler import Ended
+from whet.runs.stored import load
+from whet.skills.attempt import Verdict
+from whet.skills.engine import NotMeasured
+from whet.skills.sharpening import Event, Outcome
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def test_what_helps_is_certified_and_handed_out(world: World) -> None:
+    found = await world.sharpen(Adds(USELESS, HARMFUL, HELPFUL))
+    assert [step.accepted for step in found.done.steps] == [False, False, True]
+    (held,) = found.certified
+    assert held.attempt.at_least() > 0.2
+    text = (world.out / "best" / "sums" / "SKILL.md").read_text()
+    assert HELPFUL in text
+    assert USELESS not in text
+    assert HARMFUL not in text
+    assert found.best.digest == found.leader.digest
+
+
+@pytest.mark.parametrize("rule", [USELESS, HARMFUL])
+async def test_what_does_not_help_is_not_certified(world: World, rule: str) -> None:
+    found = await world.sharpen(Adds(rule))
+    assert not found.certified
+    assert found.best.digest == found.start.digest
+    assert rule not in (world.out / "best" / "sums" / "SKILL.md").read_text()
+
+
+async def test_what_helps_only_where_it_was_trained_is_not_certified(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    learned = "- When asked for a sum below 10, answer with the number alone."
+    scene = (
+        '[[scene]]\nwhen.user = "What is \\\\d \\\\+ 1"\nwhen.system = "sum below 10"\n[[scene.reply]]\ntext = "1"\n'
+    )
+    right = "".join(scene.replace("\\\\d", str(n)).replace('"1"', f'"{n + 1}"') for n in range(8))
+    world.play(right + (world.folder / "script.toml").read_text())
+    found = await world.sharpen(Adds(learned), 400)
+    assert found.leader.digest != found.start.digest, "the search takes it"
+    assert found.best.digest == found.start.digest
+    assert [held.attempt.verdict for held in found.done.held] == [Verdict.FUTILE]
+    assert learned in (world.out / "leader" / "sums" / "SKILL.md").read_text()
+
+
+async def test_each_part_is_a_run_that_can_be_looked_at(world: World) -> None:
+    await world.sharpen(Adds(HELPFUL))
+    search, exam = load(world.out / "search"), load(world.out / "exam")
+    assert {rollout.task.partition("-")[0] for rollout in search.rollouts} == {"train"}
+    assert {rollout.task.partition("-")[0] for rollout in exam.rollouts} == {"val"}
+    assert {arm.mean().mean for arm in search.arms.values() if arm.mean()} == {0.25, 1.0}  # type: ignore[union-attr]
+
+
+async def test_an_edit_that_changes_nothing_costs_nothing_and_is_told_why(world: World) -> None:
+    writer = Adds("- Be kind.", USELESS, USELESS)
+    found = await world.sharpen(writer)
+    assert len(found.done.steps) == 1
+    assert len(writer.briefs) == 5, "three drafts in a row without a new candidate, and it gives up"
+    (refused,) = writer.briefs[1].tried[0].refused
+    assert refused.reason == "the document says so already"
+    (again,) = writer.briefs[3].tried[2].refused
+    assert again.reason == "the skill that it makes was measured before"
+    assert [tried.accepted for tried in writer.briefs[3].tried] == [None, False, None]
+
+
+@pytest.mark.parametrize("budget", [9, 40, 90, 130])
+async def test_the_budget_is_never_passed(world: World, budget: int) -> None:
+    found = await world.sharpen(Adds(HELPFUL, USELESS, HARMFUL), budget)
+    made = world.exchanges()
+    assert found.done.spent <= budget
+    assert sum(map(len, made.values())) == found.done.spent
+
+
+async def test_a_writer_is_told_of_training_tasks_and_of_nothing_else(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    writer = Adds(HELPFUL, USELESS, "- Sit up.", "- Stand.")
+    found = await world.sharpen(writer, 600)
+    assert found.certified
+    told = "\n".join(map(repr, writer.briefs))
+    assert "What is 7 + 1?" in told
+    for hidden in ("val-", "test-", "What is 1", "10", "20"):
+        # Numbers of hidden tasks begin with 10 and 20, and no others do.
+        assert hidden not in told.replace("What is 1 + 1?", "").replace("max_chars=12000", "")
+    assert {trial.task for brief in writer.briefs for trial in brief.trials} == {f"train-{n}" for n in range(8)}
+
+
+async def test_a_writer_sees_scores_judgements_and_steps(world: World) -> None:
+    writer = Adds(USELESS)
+    await world.sharpen(writer)
+    trial = next(one for one in writer.briefs[0].trials if one.task == "train-1")
+    assert (trial.instruction, trial.score, trial.answer) == ("What is 1 + 1?", 0.0, "It is 2")
+    assert trial.judgements["exact"].value == 0.0
+    assert trial.steps == "1. user: What is 1 + 1?\n2. assistant: It is 2"
+    assert list(writer.briefs[0].documents) == ["SKILL.md"]
+
+
+async def test_a_run_that_is_begun_again_decides_the_same_and_calls_no_model(world: World) -> None:
+    first = await world.sharpen(Adds(USELESS, HELPFUL, HARMFUL))
+    made = world.exchanges()
+    world.play('[[scene]]\n[[scene.reply]]\nfault = "500"\n')
+    writer = Adds()
+    again = await world.sharpen(writer, resume=True)
+    assert decisions(again) == decisions(first)
+    assert world.exchanges() == made
+    assert not writer.briefs
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, dict[str, list[int]]]:
+    world = World(tmp_path_factory.mktemp("unbroken"))
+    return asyncio.run(world.sharpen(Adds(USELESS, HELPFUL, HARMFUL))), world.exchanges()
+
+
+@pytest.mark.parametrize("ended", [1, 20, 33, 70])
+async def test_a_run_that_is_broken_off_goes_on_as_if_it_had_not_been(
+    world: World, unbroken: tuple[Outcome, dict[str, list[int]]], ended: int
+) -> None:
+    first, made = unbroken
+    seen = 0
+
+    def break_off(event: Event) -> None:
+        nonlocal seen
+        seen += isinstance(event, Ended)
+        if seen == ended:
+            raise RuntimeError("broken off")
+
+    writer = Adds(USELESS, HELPFUL, HARMFUL)
+    with pytest.raises(RuntimeError, match="broken off"):
+        await world.sharpen(writer, watch=break_off)
+    again = await world.sharpen(writer, resume=True)
+    assert decisions(again) == decisions(first)
+    paid = {rollout: [calls for calls in attempts if calls] for rollout, attempts in world.exchanges().items()}
+    assert paid.keys() == made.keys()
+    twice = [rollout for rollout, attempts in paid.items() if len(attempts) > 1]
+    assert len(twice) <= 4, "only what was under way"
+
+
+async def test_a_model_that_is_down_is_no_verdict_and_the_run_goes_on_when_it_is_back(world: World) -> None:
+    world.play('[[scene]]\n[[scene.reply]]\nfault = "500"\n')
+    writer = Adds(HELPFUL)
+    with pytest.raises(NotMeasured, match="3 rollouts failed and none was scored"):
+        await world.sharpen(writer)
+    assert not (world.out / "best").exists()
+    world.play()
+    assert (await world.sharpen(writer, resume=True)).certified
+
+
+async def test_most_of_the_training_tasks_lost_is_no_verdict(world: World) -> None:
+    fails = [f'[[scene]]\nwhen.user = "What is {n} "\n[[scene.reply]]\nfault = "500"\n' for n in range(3, 8)]
+    works = (world.folder / "script.toml").read_text()
+    world.play("".join(fails) + works)
+    writer = Adds(HELPFUL)
+    with pytest.raises(NotMeasured, match="5 of 8 rollouts on training tasks were lost"):
+        await world.sharpen(writer, concurrency=8)
+    world.play()
+    found = await world.sharpen(writer, resume=True)
+    assert found.certified
+
+
+async def test_other_terms_are_refused_when_a_run_is_resumed(world: World) -> None:
+    await world.sharpen(Adds(USELESS))
+    with pytest.raises(UserError, match=r"begun with other terms \(plan\)"):
+        await world.sharpen(Adds(USELESS), 301, resume=True)
+    write_tasks(world.folder, {**world.splits, "val": range(100, 111)})
+    with pytest.raises(UserError, match=r"begun with other terms \(tasks\)"):
+        await world.sharpen(Adds(USELESS), resume=True)
