@@ -21,8 +21,9 @@ from whet.runs.stored import StoredRun, load
 from whet.sandbox import DEFAULT
 from whet.skills.brief import Writer
 from whet.skills.listed import read_rules
+from whet.skills.outcome import Outcome
 from whet.skills.sharpening import Event as SharpeningEvent
-from whet.skills.sharpening import Outcome, Sharpening, sharpen_skill
+from whet.skills.sharpening import Sharpening, sharpen_skill
 
 Event = Started | Ended | Stopped
 Names = str | Sequence[str] | None

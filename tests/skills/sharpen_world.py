@@ -12,8 +12,9 @@ from whet.runs.store import Store
 from whet.skills.brief import Brief, Draft
 from whet.skills.edits import Edit, Op
 from whet.skills.lab import Part
+from whet.skills.outcome import Outcome
 from whet.skills.plan import Plan
-from whet.skills.sharpening import Event, Outcome, Sharpening, sharpen_skill
+from whet.skills.sharpening import Event, Sharpening, sharpen_skill
 
 HELPFUL = "- Answer with the number alone."
 USELESS = "- Smile."

@@ -11,7 +11,8 @@ from whet.runs.scheduler import Ended
 from whet.runs.stored import load
 from whet.skills.attempt import Verdict
 from whet.skills.engine import NotMeasured
-from whet.skills.sharpening import Event, Outcome
+from whet.skills.outcome import Outcome
+from whet.skills.sharpening import Event
 
 
 @pytest.fixture
@@ -42,10 +43,10 @@ async def test_what_does_not_help_is_not_certified(world: World, rule: str) -> N
 async def test_what_helps_only_where_it_was_trained_is_not_certified(tmp_path: Path) -> None:
     world = World(tmp_path)
     learned = "- When asked for a sum below 10, answer with the number alone."
-    scene = (
-        '[[scene]]\nwhen.user = "What is \\\\d \\\\+ 1"\nwhen.system = "sum below 10"\n[[scene.reply]]\ntext = "1"\n'
+    right = "".join(
+        f'[[scene]]\nwhen.user = "What is {n} "\nwhen.system = "sum below 10"\n[[scene.reply]]\ntext = "{n + 1}"\n'
+        for n in range(8)
     )
-    right = "".join(scene.replace("\\\\d", str(n)).replace('"1"', f'"{n + 1}"') for n in range(8))
     world.play(right + (world.folder / "script.toml").read_text())
     found = await world.sharpen(Adds(learned), 400)
     assert found.leader.digest != found.start.digest, "the search takes it"

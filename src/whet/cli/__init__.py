@@ -7,6 +7,7 @@ import typer
 
 from whet.cli import (
     agents,
+    certify,
     clean,
     compare,
     export,
@@ -37,6 +38,7 @@ app.command("fork")(fork.fork)
 app.command("compare")(compare.compare)
 app.command("rejudge")(rejudge.rejudge)
 app.command("sharpen")(sharpen.sharpen)
+app.command("certify")(certify.certify)
 app.command("export")(export.export)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(agents.app, name="agents")

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from whet.skills.engine import Held, Step
-    from whet.skills.sharpening import Event, Outcome
+    from whet.skills.outcome import Outcome
+    from whet.skills.sharpening import Event
 
 
 def sharpen(
@@ -103,6 +104,13 @@ def _held_line(held: "Held") -> str:
 
 
 def _conclude(console: "Console", outcome: "Outcome") -> None:
+    from whet.cli.tables import command
     from whet.skills.report import in_plain_words
 
+    folder = outcome.folder
     console.print(f"\n{in_plain_words(outcome)}", soft_wrap=True)
+    console.print(f"\n{'certified skill' if outcome.certified else 'skill as it was'}: {folder / 'best'}")
+    if outcome.leader.digest != outcome.best.digest:
+        console.print(f"best that was found, not proved: {folder / 'leader'}")
+    lines = [command("certify", "--check", str(folder / "certificate.json")), command("show", str(folder / "search"))]
+    console.print("\nnext:\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True)

@@ -133,6 +133,17 @@ class Lab:
         except UserError as hopeless:
             raise NotMeasured(str(hopeless), self._lost) from hopeless
 
+    @property
+    def made_with(self) -> dict[str, Any]:
+        """What both sides of every comparison have in common, in JSON."""
+        model = self._arm.model
+        return {
+            "agent": {"name": self._arm.agent, "program": self._arm.program.model_dump(mode="json")},
+            "model": {"name": model.name, "upstream": model.upstream_name, "dialect": model.dialect},
+            "sandbox": self._workshop.sandbox.name,
+            "judge_model": self._workshop.judge_model,
+        }
+
     async def forget(self, keys: Iterable[str]) -> None:
         """Let what was lost be tried again when the run is resumed. No decision may rest on it."""
         lost: dict[Part, list[str]] = {}

@@ -1,16 +1,21 @@
-"""What a run of sharpening is told as: one paragraph in plain words."""
+"""What a run of sharpening is told as: one paragraph in plain words, and a report."""
+
+from math import fsum
 
 from whet.skills.attempt import Verdict
+from whet.skills.certificate import READABLE
 from whet.skills.engine import Held
-from whet.skills.sharpening import Outcome
+from whet.skills.outcome import Outcome
 
 
 def in_plain_words(outcome: Outcome) -> str:
     """What was found, what it rests on, and what is not known."""
     done = outcome.done
-    tried = f"{len(done.steps)} proposals were tried with {done.spent} rollouts of {done.plan.budget}."
+    tried = f"{len(done.steps)} proposals were tried with {done.spent} rollouts of {outcome.budget}."
     if outcome.certified:
-        return f"{_certified(outcome, outcome.certified[-1])} {tried}"
+        test = outcome.certificate.test
+        sealed = f" On the sealed test tasks it does {test}." if test else ""
+        return f"{_certified(outcome, outcome.certified[-1])}{sealed} {tried}"
     if outcome.leader.digest == outcome.start.digest:
         return f"No better skill was found: no proposal did better on the training tasks. {tried}"
     return f"No better skill was certified. {_why(outcome)} {tried}"
@@ -21,10 +26,11 @@ def _certified(outcome: Outcome, last: Held) -> str:
     steps = "" if len(outcome.certified) == 1 else f" (the last of {len(outcome.certified)} certified steps)"
     lift = f"at least {attempt.at_least() * 100:.1f} points"
     estimate = attempt.estimate()
-    likely = "" if estimate is None else f", most likely {estimate * 100:.1f}"
+    measured = "" if estimate is None else f" (measured after the verdict: {estimate * 100:+.1f})"
     return (
         f"A better skill was certified{steps}: on the validation tasks its score is {lift} above the one before"
-        f"{likely}. A run certifies anything that is no better with a chance of at most {outcome.done.plan.alpha:.0%}."
+        f"{measured}. The chance that a run certifies anything that is no better is at most "
+        f"{outcome.done.plan.alpha:.0%}."
     )
 
 
@@ -39,3 +45,32 @@ def _why(outcome: Outcome) -> str:
         )
     between = f"between {attempt.at_least() * 100:.1f} and {attempt.at_most() * 100:.1f} points"
     return f"The exam could not decide: the lift of the leader lies {between}."
+
+
+def report(outcome: Outcome) -> str:
+    """All that a run did, in Markdown."""
+    lines = [f"# Sharpening {outcome.start.name}", "", in_plain_words(outcome), ""]
+    lines += ["## The search, on training tasks", ""]
+    lines += ["| | candidate | mean | to beat | |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {number} | `{step.candidate[:8]}` | {step.mean:.1%} | {step.bar:.1%} | "
+        f"{'leads' if step.accepted else 'not taken'} |"
+        for number, step in enumerate(outcome.done.steps, 1)
+    ]
+    lines += ["", "Means of winners are too high: they were picked for it.", "", "## The exams", ""]
+    lines += [line for held in outcome.done.held for line in _by_task(held)]
+    lines += ["", f"All skills are in `skills/`; what was proposed is in `drafts/`. `{READABLE}` has the verdicts.", ""]
+    return "\n".join(lines)
+
+
+def _by_task(held: Held) -> list[str]:
+    """For each task of an exam, how it went."""
+    tasks: dict[str, list[float]] = {}
+    for number, position in enumerate(held.attempt.taken):
+        if position.is_measured:
+            tasks.setdefault(held.exam.task_at(number), []).append(position.worst())
+    rows = [
+        f"| {task} | {len(found)} | {fsum(found) / len(found) * 100:+.0f} |" for task, found in sorted(tasks.items())
+    ]
+    heading = f"Exam {held.exam.number}, `{held.candidate[:8]}`: {held.attempt.verdict}."
+    return [heading, "", "| task | positions | mean difference |", "|---|---|---|", *rows, ""]

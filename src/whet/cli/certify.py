@@ -1,0 +1,103 @@
+"""`whet certify`: whether one skill is better than another, and whether a certificate holds."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from whet.skills.certificate import Certificate
+
+
+def certify(
+    old: Annotated[Path | None, typer.Argument(help="Skill that is to be beaten.")] = None,
+    new: Annotated[Path | None, typer.Argument(help="Skill that may be better.")] = None,
+    tasks: Annotated[
+        Path | None, typer.Option(help="Task folder or file; of its tasks those with split 'val', if any has one.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option(help="Agent that does the tasks.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model that it calls.")] = None,
+    budget: Annotated[int, typer.Option(help="Rollouts in all, and no more.", min=1)] = 200,
+    alpha: Annotated[
+        float, typer.Option(help="Chance that a skill is certified that is no better.", min=0.0001, max=0.5)
+    ] = 0.05,
+    seed: Annotated[int, typer.Option(help="Another seed is another exam.")] = 0,
+    concurrency: Annotated[int | None, typer.Option(help="Rollouts at once.", min=1)] = None,
+    sandbox: Annotated[str | None, typer.Option(help="bubblewrap (default), or local (no isolation).")] = None,
+    judge_model: Annotated[str | None, typer.Option(help="Model that judges ask, where a task names none.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; by default a new one under runs/.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in --out; nothing is paid for twice.")
+    ] = False,
+    check: Annotated[
+        Path | None, typer.Option(help="Only compute this certificate again, and say what does not hold.")
+    ] = None,
+) -> None:
+    """Hold one skill against another, task by task, and stop as soon as the answer is clear."""
+    from whet.api import requested
+    from whet.cli.loop import run_async
+    from whet.cli.run import resume_command, warn_of_sandbox
+    from whet.errors import UserError
+    from whet.runs.config import find_config, read_config
+    from whet.skills.certifying import Certifying
+    from whet.skills.certifying import certify as run_certify
+    from whet.skills.engine import NotMeasured
+    from whet.skills.plan import Plan
+
+    if check is not None:
+        _check(check)
+        return
+    if old is None or new is None or tasks is None:
+        raise UserError("expected two skills and --tasks, or --check with a certificate")
+    config = read_config(find_config(Path.cwd()))
+    request = requested(
+        tasks,
+        config,
+        agents=[agent] if agent else None,
+        models=[model] if model else None,
+        concurrency=concurrency,
+        sandbox=sandbox,
+        out=out,
+        resume=resume,
+        judge_model=judge_model,
+    )
+    warn_of_sandbox(request)
+    again = resume_command(sys.argv[1:], request.out)
+    try:
+        certificate = run_async(run_certify(Certifying(old, new, request, Plan(budget, seed, alpha)), config))
+    except NotMeasured as nothing:
+        told = f"not measured: {nothing}; this says nothing of the skills; try again with:\n  {again}"
+        raise UserError(told) from None
+    except KeyboardInterrupt:
+        typer.echo(f"\nstopped; continue with:\n  {again}")
+        raise
+    _tell(certificate, request.out)
+
+
+def _tell(certificate: "Certificate", folder: Path) -> None:
+    from whet.skills.certificate import CERTIFICATE
+
+    (record,) = certificate.records
+    found = record.findings
+    lift = f"between {found.at_least * 100:+.1f} and {found.at_most * 100:+.1f} points"
+    told = {
+        "certified": f"certified: the new skill is better, by at least {found.at_least * 100:.1f} points",
+        "futile": f"futile: a lift of {record.terms['worth'] * 100:.0f} points or more is unlikely",
+        "undecided": "undecided: the data cannot tell",
+    }[found.verdict]
+    typer.echo(f"{told} (lift {lift}; {found.decided_at} positions, {found.coverage:.0%} of them measured)")
+    typer.echo(str(folder / CERTIFICATE))
+
+
+def _check(path: Path) -> None:
+    from whet.skills.certificate import problems, read_certificate
+
+    certificate = read_certificate(path)
+    wrong = problems(certificate)
+    for problem in wrong:
+        typer.echo(f"{path}: {problem}", err=True)
+    if wrong:
+        raise typer.Exit(1)
+    positions = sum(len(record.positions) for record in certificate.records)
+    typer.echo(f"{path}: holds: {len(certificate.records)} attempts and {positions} positions, computed again")

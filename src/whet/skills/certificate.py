@@ -1,0 +1,281 @@
+"""Certificates: all that the verdicts of a run rest on, so that anyone can find them again without trusting the run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from math import exp, fsum, isclose
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from whet.errors import UserError
+from whet.explain import explain
+from whet.ids import digest
+from whet.skills.attempt import Attempt, Lost, Outcome, Position, Terms, Verdict, replayed
+from whet.skills.engine import Held
+from whet.skills.exam import Exam
+from whet.skills.sealed import Tested
+
+CERTIFICATE = "certificate.json"
+READABLE = "certificate.md"
+SCOPE = (
+    "It speaks of these tasks, with this agent, model and sandbox and these judges, and of the score alone: what the "
+    f"judges do not see, it does not either. `whet certify --check {CERTIFICATE}` computes it again."
+)
+_CLOSE = 1e-6
+"""How far a number may be from what it is recomputed to be."""
+
+
+class _Stored(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Taken(_Stored):
+    """One position of an exam."""
+
+    task: str
+    incumbent: tuple[float | Lost, ...]
+    candidate: float | Lost
+    """A score, or why there is none."""
+
+
+class Findings(_Stored):
+    """What positions come to."""
+
+    verdict: Verdict
+    decided_at: int
+    """Positions up to the verdict. Those after it sharpen the bounds and change nothing else."""
+    log_evidence: float
+    """Logarithm of the e-value against "no better", after all positions."""
+    at_least: float
+    """The lift is at least this, at the level of the attempt."""
+    at_most: float
+    estimate: float | None
+    """Mean difference after the verdict; up to it, chance had a say in when to stop."""
+    coverage: float
+
+
+class Record(_Stored):
+    """One attempt."""
+
+    exam: str
+    number: int
+    """Of the exam in its run."""
+    incumbent: str
+    candidate: str
+    """Digests of both skills."""
+    terms: dict[str, float]
+    positions: tuple[Taken, ...]
+    findings: Findings
+
+
+class Certificate(_Stored):
+    """All attempts of a run, in their order, and what they were made with."""
+
+    kind: Literal["whet certificate"] = "whet certificate"
+    whet: str
+    start: str
+    """Digest of the skill that the run began with."""
+    certified: str
+    """Digest of the last certified skill; that of the start when there is none."""
+    alpha: float
+    """The chance that the run certifies anything that is no better than what it replaces."""
+    levels: tuple[tuple[float, ...], ...]
+    """Of each exam those of its attempts, fixed before the first. All of them together are alpha at most."""
+    seed: int
+    metric: str = "mean score in [0, 1]"
+    made_with: dict[str, Any]
+    """Agent, model and sandbox."""
+    tasks: dict[str, str]
+    """Validation tasks, in the order in which the exams number them, with the digests of all that defines them."""
+    records: tuple[Record, ...]
+    test: Tested | None = None
+
+    @property
+    def tasks_digest(self) -> str:
+        """Of the whole validation set."""
+        return digest(*(part.encode() for pair in self.tasks.items() for part in pair))
+
+    @property
+    def last_certified(self) -> Record | None:
+        found = [record for record in self.records if record.findings.verdict is Verdict.CERTIFIED]
+        return found[-1] if found else None
+
+
+def record_of(held: Held) -> Record:
+    """An attempt as it is kept."""
+    attempt = held.attempt
+    return Record(
+        exam=held.exam.id,
+        number=held.exam.number,
+        incumbent=held.exam.incumbent,
+        candidate=held.candidate,
+        terms=asdict(attempt.terms),
+        positions=tuple(
+            Taken(task=held.exam.task_at(number), incumbent=one.incumbent, candidate=one.candidate)
+            for number, one in enumerate(attempt.taken)
+        ),
+        findings=_findings(attempt),
+    )
+
+
+def problems(certificate: Certificate) -> list[str]:
+    """What of a certificate does not hold when it is computed again; nothing when all of it does.
+
+    Whether rollouts had these scores is not computed here: the stores of the run tell.
+    """
+    found = [problem for record in certificate.records for problem in _problems_of(certificate, record)]
+    return [*found, *_problems_of_order(certificate)]
+
+
+def read_certificate(path: Path) -> Certificate:
+    """Read a certificate; UserError when it is none."""
+    try:
+        return Certificate.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise UserError(f"{path}: expected a certificate: {explain(error, str(path), Certificate)[0]}") from None
+
+
+def write_certificate(certificate: Certificate, folder: Path) -> None:
+    """Write it for programs and for people."""
+    (folder / CERTIFICATE).write_text(certificate.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    (folder / READABLE).write_text(readable(certificate), encoding="utf-8")
+
+
+def terms_of(record: Record) -> Terms:
+    given: Mapping[str, Any] = record.terms
+    whole = {name: int(given[name]) for name in ("positions", "repeats")}
+    return Terms(**{**given, **whole})
+
+
+def attempt_of(record: Record) -> Attempt:
+    """An attempt found again from its positions alone."""
+    return replayed(terms_of(record), [Position(_outcomes(one.incumbent), one.candidate) for one in record.positions])
+
+
+def _outcomes(given: Sequence[float | Lost]) -> tuple[Outcome, ...]:
+    return tuple(given)
+
+
+def _findings(attempt: Attempt) -> Findings:
+    assert attempt.verdict is not None
+    assert attempt.decided_at is not None
+    return Findings(
+        verdict=attempt.verdict,
+        decided_at=attempt.decided_at,
+        log_evidence=attempt.log_evidence,
+        at_least=attempt.at_least(),
+        at_most=attempt.at_most(),
+        estimate=attempt.estimate(),
+        coverage=attempt.coverage,
+    )
+
+
+def _problems_of(certificate: Certificate, record: Record) -> list[str]:
+    name = f"exam {record.number}, candidate {record.candidate[:8]}"
+    exam = Exam(record.incumbent, tuple(certificate.tasks), certificate.seed, record.number)
+    found = []
+    if exam.id != record.exam:
+        found.append(f"{name}: the exam is not the one of this incumbent, seed, number and these tasks")
+    elif any(exam.task_at(number) != one.task for number, one in enumerate(record.positions)):
+        found.append(f"{name}: the positions are not in the order of the exam")
+    attempt = attempt_of(record)
+    if attempt.verdict is None:
+        return [*found, f"{name}: its positions come to no verdict"]
+    again, told = _findings(attempt).model_dump(), record.findings.model_dump()
+    return [
+        *found,
+        *(
+            f"{name}: {key} is {told[key]}, recomputed {value}"
+            for key, value in again.items()
+            if _differ(told[key], value)
+        ),
+    ]
+
+
+def _differ(told: object, again: object) -> bool:
+    if isinstance(told, float) and isinstance(again, float):
+        return not isclose(told, again, rel_tol=_CLOSE, abs_tol=_CLOSE)
+    return told != again
+
+
+def _problems_of_order(certificate: Certificate) -> list[str]:
+    """What does not hold of the attempts together: levels were fixed beforehand, and no pair is tried twice."""
+    found = []
+    if fsum(level for exam in certificate.levels for level in exam) > certificate.alpha + _CLOSE:
+        found.append(f"the levels of all attempts add up to more than {certificate.alpha:g}")
+    incumbent, number, planned = certificate.start, 1, iter(certificate.levels)
+    left = list(next(planned, ()))
+    tried: set[tuple[str, str]] = set()
+    for record in certificate.records:
+        name = f"exam {record.number}, candidate {record.candidate[:8]}"
+        if (record.incumbent, record.number) != (incumbent, number):
+            found.append(f"{name}: expected exam {number} of incumbent {incumbent[:8]}")
+        if not left or not isclose(record.terms["level"], left.pop(0)):
+            found.append(f"{name}: its level is not the next one of the exam")
+        if (record.exam, record.candidate) in tried:
+            found.append(f"{name}: was held before this exam already")
+        tried.add((record.exam, record.candidate))
+        if record.findings.verdict is Verdict.CERTIFIED:
+            incumbent, number, left = record.candidate, number + 1, list(next(planned, ()))
+    if certificate.certified != incumbent:
+        found.append(f"certified is {certificate.certified[:8]}, but the attempts certify {incumbent[:8]}")
+    return found
+
+
+def readable(certificate: Certificate) -> str:
+    """A certificate as people read it, in Markdown."""
+    last = certificate.last_certified
+    lines = ["# Certificate", ""]
+    if last is None:
+        lines += ["Nothing was certified: the skill that the run began with stays.", ""]
+    else:
+        lines += [_claim(certificate, last), ""]
+    lines += ["| exam | incumbent | candidate | verdict | lift | e-value | level | positions | coverage |"]
+    lines += ["|---|---|---|---|---|---|---|---|---|", *map(_row, certificate.records), ""]
+    if certificate.test is not None:
+        lines += [f"Sealed test: {certificate.test}.", ""]
+    lines += [
+        f"- Validation tasks: {len(certificate.tasks)}, digest `{certificate.tasks_digest}`",
+        f"- Skills: from `{certificate.start}` to `{certificate.certified}`",
+        f"- Made with: {', '.join(_brief(*pair) for pair in certificate.made_with.items() if pair[1])}",
+        f"- whet {certificate.whet}, seed {certificate.seed}, score: {certificate.metric}",
+        "",
+        SCOPE,
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _claim(certificate: Certificate, record: Record) -> str:
+    findings = record.findings
+    likely = "" if findings.estimate is None else f" (measured after the verdict: {findings.estimate * 100:+.1f})"
+    return (
+        f"**The certified skill scores higher than the one before it by at least {findings.at_least * 100:.1f} points**"
+        f"{likely}. The chance that a run like this certifies anything that is no better is at most "
+        f"{certificate.alpha:.0%}."
+    )
+
+
+def _row(record: Record) -> str:
+    findings = record.findings
+    lift = f"{findings.at_least * 100:+.1f} to {findings.at_most * 100:+.1f}"
+    evidence = f"{exp(min(findings.log_evidence, 700)):.4g}"
+    cells = (
+        str(record.number),
+        f"`{record.incumbent[:8]}`",
+        f"`{record.candidate[:8]}`",
+        str(findings.verdict),
+        lift,
+        evidence,
+        f"{record.terms['level']:g}",
+        f"{findings.decided_at} of {len(record.positions)}",
+        f"{findings.coverage:.0%}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _brief(key: str, value: Any) -> str:
+    return f"{key} {value['name'] if isinstance(value, dict) else value}"

@@ -1,0 +1,95 @@
+"""Only the exam: is one skill better than another?"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from whet.errors import UserError
+from whet.runs.bench import Request
+from whet.runs.config import Config
+from whet.runs.scheduler import Ended, Stopped, refuse_existing
+from whet.skill import Skill, read_skill
+from whet.skills.attempt import Verdict
+from whet.skills.certificate import Certificate, record_of, write_certificate
+from whet.skills.engine import Held
+from whet.skills.exam import FEWEST, Exam, Purse, hold, tighten
+from whet.skills.journal import common_terms, fix_terms
+from whet.skills.lab import Lab, Part, open_lab
+from whet.skills.plan import Plan
+from whet.skills.shelf import Shelf
+from whet.tasks import Task, read_tasks
+from whet.version import __version__
+
+TERMS = "certify.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Certifying:
+    """Which skills to compare, on what, and within which bounds."""
+
+    old: Path
+    new: Path
+    request: Request
+    plan: Plan
+    """All of its budget and all of its alpha go to one attempt."""
+
+
+Watch = Callable[[Ended | Stopped], None]
+
+
+async def certify(
+    wish: Certifying, config: Config, watch: Watch = lambda _: None, env: Mapping[str, str] = os.environ
+) -> Certificate:
+    """Hold the new skill before an exam of the old one, or go on with it."""
+    folder, plan = wish.request.out, wish.plan
+    tasks = validation_tasks(read_tasks(wish.request.tasks))
+    refuse_existing(folder, resume=wish.request.resume)
+    shelf = Shelf(folder / "skills")
+    old, new = (shelf.keep(read_skill(path)) for path in (wish.old, wish.new))
+    if old.digest == new.digest:
+        raise UserError(f"{wish.new}: is the same as {wish.old}; expected another skill")
+    fix_terms(folder / TERMS, _terms(wish, old, new, tasks))
+    request = replace(wish.request, skills=(wish.old, wish.new))
+    async with open_lab(folder, request, {Part.EXAM: tasks}, config, shelf, env, watch) as lab:
+        held = await _held(Exam(old.digest, tuple(task.id for task in tasks), plan.seed, 1), new, plan, lab)
+        certificate = Certificate(
+            whet=__version__,
+            start=old.digest,
+            certified=new.digest if held.attempt.verdict is Verdict.CERTIFIED else old.digest,
+            alpha=plan.alpha,
+            levels=((plan.alpha,),),
+            seed=plan.seed,
+            made_with=lab.made_with,
+            tasks={task.id: task.digest for task in tasks},
+            records=(record_of(held),),
+        )
+    write_certificate(certificate, folder)
+    return certificate
+
+
+def validation_tasks(tasks: Sequence[Task]) -> list[Task]:
+    """Those that are for validation, if any says so; else all."""
+    return [task for task in tasks if task.split == "val"] or list(tasks)
+
+
+async def _held(exam: Exam, new: Skill, plan: Plan, lab: Lab) -> Held:
+    purse = Purse(plan.budget)
+    attempt = await hold(exam, new.digest, plan.terms(plan.alpha, len(exam.tasks)), lab, purse)
+    if attempt is None:
+        raise UserError(
+            f"--budget is {plan.budget}; expected at least {FEWEST * (1 + plan.repeats)} rollouts: "
+            f"{FEWEST} positions with {1 + plan.repeats} each"
+        )
+    if attempt.verdict is Verdict.CERTIFIED:
+        await tighten(exam, new.digest, attempt, plan.rounds * len(exam.tasks), lab, purse)
+    return Held(exam, new.digest, plan.alpha, attempt)
+
+
+def _terms(wish: Certifying, old: Skill, new: Skill, tasks: Sequence[Task]) -> dict[str, object]:
+    return {
+        "old": old.digest,
+        "new": new.digest,
+        **common_terms(wish.request, wish.plan),
+        "tasks": {task.id: task.digest for task in tasks},
+    }

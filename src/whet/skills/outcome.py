@@ -1,0 +1,29 @@
+"""What came of sharpening a skill, and where it lies."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from whet.skill import Skill
+from whet.skills.attempt import Verdict
+from whet.skills.certificate import Certificate
+from whet.skills.engine import Held, Sharpened
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of it, and where it lies."""
+
+    folder: Path
+    done: Sharpened
+    start: Skill
+    best: Skill
+    """The last certified skill; the start when none was."""
+    leader: Skill
+    """The best that the search found. Nothing is promised of it."""
+    certificate: Certificate
+    budget: int
+    """Rollouts, of which a part was put aside for the test."""
+
+    @property
+    def certified(self) -> list[Held]:
+        return [held for held in self.done.held if held.attempt.verdict is Verdict.CERTIFIED]

@@ -1,0 +1,68 @@
+"""The sealed test: tasks that have chosen nothing, done once by the first skill and once by the last."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from whet.errors import UserError
+from whet.ids import digest
+from whet.runs.paired import difference_interval
+from whet.skills.attempt import Lost, Outcome
+from whet.skills.exam import Rollouts
+from whet.tasks import Task
+
+SEAL = "seal.json"
+
+
+class Tested(BaseModel):
+    """Both skills on the test tasks, task by task."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    before: dict[str, float | Lost]
+    after: dict[str, float | Lost]
+
+    @property
+    def differences(self) -> list[float]:
+        """On tasks with a score of both."""
+        pairs = ((self.before[task], self.after[task]) for task in self.before)
+        return [
+            after - before for before, after in pairs if not isinstance(before, Lost) and not isinstance(after, Lost)
+        ]
+
+    def __str__(self) -> str:
+        found = difference_interval(self.differences)
+        if found is None:
+            return f"nothing was measured on {len(self.before)} tasks"
+        wins, losses = (sum(sign * one > 0 for one in self.differences) for sign in (1, -1))
+        missing = len(self.before) - found.tasks
+        lost = f", {missing} tasks not measured" if missing else ""
+        return (
+            f"{found.mean * 100:+.1f} points on {found.tasks} tasks, 95 % interval {found.low * 100:+.1f} to "
+            f"{found.high * 100:+.1f}; {wins} better, {found.tasks - wins - losses} alike, {losses} worse{lost}"
+        )
+
+
+def tasks_to_test(tasks: Sequence[Task], seed: int, most: int) -> tuple[Task, ...]:
+    """Test tasks that the budget has room for; which of them chance decides, before anything is run."""
+    return tuple(sorted(tasks, key=lambda task: digest(b"test", str(seed).encode(), task.id.encode()))[:most])
+
+
+async def take_test(folder: Path, before: str, after: str, tasks: Sequence[str], rollouts: Rollouts) -> Tested:
+    """Test two skills. What is tested is sealed first: a test can be completed, but not tried with another skill."""
+    seal = {"before": before, "after": after, "tasks": list(tasks)}
+    file = folder / SEAL
+    if file.is_file() and json.loads(file.read_text()) != seal:
+        raise UserError(f"{file}: the test was begun with other skills; its tasks have been used")
+    file.write_text(json.dumps(seal, indent=1) + "\n")
+    outcomes = await asyncio.gather(
+        *(rollouts(task, skill, f"test/0/{task}/{skill}") for skill in (before, after) for task in tasks)
+    )
+    return Tested(before=_by_task(tasks, outcomes[: len(tasks)]), after=_by_task(tasks, outcomes[len(tasks) :]))
+
+
+def _by_task(tasks: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
+    return dict(zip(tasks, outcomes, strict=True))
