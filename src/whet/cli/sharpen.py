@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from whet.skills.engine import Held, Step
     from whet.skills.outcome import Outcome
-    from whet.skills.sharpening import Event
+    from whet.skills.sharpening import Audited, Event, Sharpening
 
 
 def sharpen(
@@ -32,6 +32,12 @@ def sharpen(
     ] = None,
     max_cost: Annotated[float | None, typer.Option(help="Dollars that the run may cost; then it stops.", min=0)] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; by default a new one under runs/.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Go on although the budget cannot show what may be expected.")
+    ] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Say what the budget is for and what it may show; spend nothing.")
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in --out; nothing is paid for twice.")
     ] = False,
@@ -62,8 +68,11 @@ def sharpen(
         limits=Limits(cost=max_cost),
     )
     warn_of_sandbox(request)
-    wish = Sharpening(skill, request, Plan(budget, seed, alpha), proposer)
+    wish = Sharpening(skill, request, Plan(budget, seed, alpha), proposer, force=force)
     console = terminal()
+    if estimate:
+        _estimate(console, wish)
+        return
     again = resume_command(sys.argv[1:], request.out)
     try:
         outcome = run_async(sharpening(wish, config, lambda event: _tell(console, event)))
@@ -79,15 +88,58 @@ def sharpen(
 
 def _tell(console: "Console", event: "Event") -> None:
     from whet.skills.engine import Held, Step
-    from whet.skills.sharpening import Begun
+    from whet.skills.sharpening import Audited, Begun
 
     match event:
         case Begun(folder, skill, splits, plan):
             console.print(f"skill {skill.name}; {splits}; at most {plan.budget} rollouts; {folder}", soft_wrap=True)
+        case Audited():
+            _tell_audit(console, event)
         case Step():
             console.print(_step_line(event), soft_wrap=True)
         case Held():
             console.print(_held_line(event), soft_wrap=True)
+
+
+def _tell_audit(console: "Console", audited: "Audited") -> None:
+    from whet.cli.tables import money
+    from whet.skills.audit import WARNED
+
+    audit = audited.audit
+    lost = f"; {audit.lost} of {audit.rollouts} rollouts lost" if audit.lost else ""
+    console.print(
+        f"  audit: the same skill twice differs on {audit.discordance:.0%} of the tasks{lost}; "
+        f"a rollout takes {audited.seconds:.3g} s and costs {money(audited.cost)}",
+        soft_wrap=True,
+    )
+    if not audit.moves:
+        console.print(
+            "  without the skill every task scores the same: perhaps it does not reach the model, or the judges do not "
+            "see what it changes",
+            soft_wrap=True,
+        )
+    console.print(f"  smallest lift that rollouts show: {_shown(audited.table)}", soft_wrap=True)
+    if audited.lift is not None and audited.lift > WARNED:
+        console.print(f"  this run shows no lift below {audited.lift * 100:.0f} points", soft_wrap=True)
+
+
+def _shown(table: "list[tuple[int, float | None]]") -> str:
+    return ", ".join(f"{budget}: {'none' if lift is None else f'{lift * 100:.0f} points'}" for budget, lift in table)
+
+
+def _estimate(console: "Console", wish: "Sharpening") -> None:
+    from whet.skills.audit import BINARY, TYPICAL, table
+    from whet.skills.sharpening import shares
+
+    splits, plan, test = shares(wish)
+    train, validation = len(splits.train), len(splits.validation)
+    console.print(f"{splits}; at most {wish.plan.budget} rollouts, none of them run yet", soft_wrap=True)
+    console.print(f"  audit {wish.plan.budget - plan.budget - 2 * len(test)}, sealed test {2 * len(test)}")
+    proposals = max(0, plan.search_purse // train - 1)
+    console.print(f"  search {plan.search_purse}: {proposals} proposals on {train} training tasks")
+    console.print(f"  exams {plan.certify_purse}: {plan.certify_purse // (1 + plan.repeats)} positions")
+    for name, variance in (("typical noise", TYPICAL), ("the worst noise", BINARY)):
+        console.print(f"  smallest lift that rollouts show, {name}: {_shown(table(variance, plan, validation))}")
 
 
 def _step_line(step: "Step") -> str:

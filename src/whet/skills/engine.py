@@ -153,7 +153,7 @@ class _Search:
     async def _mean(self, skill: str) -> float | None:
         """A fresh mean over all dev tasks; None when it cannot be paid."""
         self._measured += 1
-        keys = [f"dev/{self._measured}/{task}/{skill}" for task in self._dev]
+        keys = _measurement(self._measured, self._dev, skill)
         if not self.purse.pay(keys):
             return None
         outcomes = await asyncio.gather(
@@ -164,6 +164,15 @@ class _Search:
             lost = [key for key, outcome in zip(keys, outcomes, strict=True) if isinstance(outcome, Lost)]
             raise NotMeasured(f"{len(lost)} of {len(outcomes)} rollouts on training tasks were lost", lost)
         return fsum(scores) / len(scores)
+
+
+def first_measurement(tasks: Sequence[str], start: str) -> list[str]:
+    """The keys of the rollouts that a search begins with."""
+    return _measurement(1, tasks, start)
+
+
+def _measurement(number: int, tasks: Sequence[str], skill: str) -> list[str]:
+    return [f"dev/{number}/{task}/{skill}" for task in tasks]
 
 
 class _Gate:

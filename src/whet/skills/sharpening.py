@@ -1,5 +1,6 @@
 """Sharpening a skill from the request to the folders that hold what came of it. Command line and API start here."""
 
+import asyncio
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -8,11 +9,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from whet.errors import UserError
 from whet.runs.bench import Request
 from whet.runs.config import Config
 from whet.runs.scheduler import Ended, Stopped, refuse_existing
+from whet.runs.store import Store
+from whet.runs.summary import tally, total
 from whet.skill import Skill, read_skill
 from whet.skills.attempt import Verdict, levels
+from whet.skills.audit import Audit, audit, detectable_lift, extra_rollouts, refuse_hopeless, table
 from whet.skills.brief import Writer
 from whet.skills.certificate import Certificate, record_of, write_certificate
 from whet.skills.engine import Held, NotMeasured, Sharpened, Step, sharpen
@@ -46,6 +51,8 @@ class Sharpening:
     """What the writer is called."""
     policy: Policy = field(default_factory=Policy)
     preferences: str = ""
+    force: bool = False
+    """Whether to go on although the budget cannot show what may be expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,21 @@ class Begun:
     plan: Plan
 
 
-Event = Begun | Step | Held | Ended | Stopped
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """The noise is known, before anything is proposed."""
+
+    audit: Audit
+    lift: float | None
+    """The smallest that the exams can show; None when they cannot be held."""
+    table: list[tuple[int, float | None]]
+    """For budgets of both tiers, the smallest lift that each shows."""
+    seconds: float
+    cost: float | None
+    """Of a rollout."""
+
+
+Event = Begun | Audited | Step | Held | Ended | Stopped
 Watch = Callable[[Event], None]
 
 
@@ -67,18 +88,22 @@ async def sharpen_skill(
 ) -> Outcome:
     """Sharpen a skill, or go on with it. NotMeasured when too much was lost; then it can be resumed."""
     folder = wish.request.out
-    splits = split_tasks(read_tasks(wish.request.tasks), wish.plan.seed)
+    splits, plan, test = shares(wish)
     refuse_existing(folder, resume=wish.request.resume)
     shelf = Shelf(folder / "skills")
     start = shelf.keep(read_skill(wish.skill))
     fix_terms(folder / TERMS, _terms(wish, start, splits))
     watch(Begun(folder, start, splits, wish.plan))
-    # A tenth of the budget at most is put aside for each side of the test.
-    test = tasks_to_test(splits.test, wish.plan.seed, wish.plan.budget // 10)
     parts = {Part.SEARCH: splits.train, Part.EXAM: splits.validation, Part.TEST: test}
     request = replace(wish.request, skills=(start.folder,))
     async with open_lab(folder, request, parts, config, shelf, env, watch) as lab:
-        done = await _search_and_certify(wish, writer, start, splits, shelf, lab, watch, aside=2 * len(test))
+        try:
+            await _audit(wish, plan, start, splits, lab, watch)
+            done = await _search_and_certify(wish, plan, writer, start, splits, shelf, lab, watch)
+        except NotMeasured as nothing:
+            await lab.forget(nothing.keys)
+            raise
+        done.spent += extra_rollouts(len(splits.train))
         tested = await _test(folder, done, test, lab)
         certificate = _certificate(wish, done, splits, lab.made_with, tested)
     best, leader = shelf.get(done.certified), shelf.get(done.leader)
@@ -87,16 +112,48 @@ async def sharpen_skill(
     return outcome
 
 
+def shares(wish: Sharpening) -> tuple[Splits, Plan, tuple[Task, ...]]:
+    """How tasks and budget are divided: the splits, the plan of both tiers, and what is tested in the end."""
+    splits = split_tasks(read_tasks(wish.request.tasks), wish.plan.seed)
+    # A tenth of the budget at most is put aside for each side of the test.
+    test = tasks_to_test(splits.test, wish.plan.seed, wish.plan.budget // 10)
+    plan = replace(wish.plan, budget=wish.plan.budget - 2 * len(test) - extra_rollouts(len(splits.train)))
+    return splits, plan, test
+
+
+async def _audit(wish: Sharpening, plan: Plan, start: Skill, splits: Splits, lab: Lab, watch: Watch) -> None:
+    """Measure the noise. UserError when the plan is hopeless, unless it is forced."""
+    if plan.search_purse < 2 * len(splits.train):
+        raise UserError(
+            f"--budget is {wish.plan.budget}; expected more: {splits} take {wish.plan.budget - plan.budget} rollouts "
+            "for audit and test, and the search needs one for each training task and proposal"
+        )
+    found = await audit(start.digest, [task.id for task in splits.train], lab)
+    validation = len(splits.validation)
+    lift = detectable_lift(found.cautious_variance, plan, validation)
+    seconds, cost = await asyncio.to_thread(_each, wish.request.out / Part.SEARCH)
+    watch(Audited(found, lift, table(found.cautious_variance, plan, validation), seconds, cost))
+    if not wish.force:
+        refuse_hopeless(lift, plan)
+
+
+def _each(search: Path) -> tuple[float, float | None]:
+    """Seconds and dollars of a rollout so far."""
+    with Store.open_read(search) as store:
+        whole = total(tally(store).values())
+    number = max(1, whole.measured)
+    return whole.seconds / number, None if whole.cost is None else whole.cost / number
+
+
 async def _search_and_certify(
     wish: Sharpening,
+    plan: Plan,
     writer: Writer,
     start: Skill,
     splits: Splits,
     shelf: Shelf,
     lab: Lab,
     watch: Watch,
-    *,
-    aside: int,
 ) -> Sharpened:
     folder = wish.request.out
     train = {task.id: task for task in splits.train}
@@ -107,19 +164,8 @@ async def _search_and_certify(
             proposing.learn(certified=event.attempt.verdict is Verdict.CERTIFIED)
         watch(event)
 
-    try:
-        return await sharpen(
-            start.digest,
-            tuple(train),
-            tuple(task.id for task in splits.validation),
-            replace(wish.plan, budget=wish.plan.budget - aside),
-            proposing,
-            lab,
-            pass_on,
-        )
-    except NotMeasured as nothing:
-        await lab.forget(nothing.keys)
-        raise
+    validation = tuple(task.id for task in splits.validation)
+    return await sharpen(start.digest, tuple(train), validation, plan, proposing, lab, pass_on)
 
 
 async def _test(folder: Path, done: Sharpened, tasks: Sequence[Task], lab: Lab) -> Tested | None:
