@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from whet.version import __version__
 
 if TYPE_CHECKING:
-    from whet.api import run
+    from whet.api import run, sharpen
     from whet.errors import UserError
     from whet.exchange import Exchange
     from whet.gateway import Limits
@@ -44,10 +44,11 @@ __all__ = [
     "read_skill",
     "read_tasks",
     "run",
+    "sharpen",
 ]
 
 _HOMES = {
-    "whet.api": {"run"},
+    "whet.api": {"run", "sharpen"},
     "whet.errors": {"UserError"},
     "whet.exchange": {"Exchange"},
     "whet.gateway": {"Limits"},

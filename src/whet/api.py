@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import uvloop
 
@@ -22,11 +22,14 @@ from whet.sandbox import DEFAULT
 from whet.skills.brief import Writer
 from whet.skills.listed import read_rules
 from whet.skills.outcome import Outcome
+from whet.skills.plan import Plan
+from whet.skills.policy import Policy
 from whet.skills.sharpening import Event as SharpeningEvent
 from whet.skills.sharpening import Sharpening, sharpen_skill
 
 Event = Started | Ended | Stopped
 Names = str | Sequence[str] | None
+T = TypeVar("T")
 
 
 def run(
@@ -74,11 +77,53 @@ def run(
     return load(request.out)
 
 
-def sharpening(
-    wish: Sharpening, config: Config, watch: Callable[[SharpeningEvent], None] = lambda _: None
-) -> Coroutine[Any, Any, Outcome]:
-    """A wish with the writer that it names."""
-    return sharpen_skill(wish, writer_named(wish.proposer), config, watch)
+def sharpen(
+    skill: Path | str,
+    tasks: Path | str,
+    *,
+    proposer: str | Writer,
+    agent: str | None = None,
+    model: str | None = None,
+    budget: int = 400,
+    alpha: float = 0.10,
+    seed: int = 0,
+    policy: Policy | None = None,
+    preferences: str = "",
+    force: bool = False,
+    concurrency: int | None = None,
+    sandbox: str | None = None,
+    out: Path | str | None = None,
+    resume: bool = False,
+    judge_model: str | None = None,
+    limits: Limits | None = None,
+    config: Config | None = None,
+    watch: Callable[[SharpeningEvent], None] = lambda _: None,
+) -> Outcome:
+    """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen.
+
+    `proposer` is a name as for `whet sharpen`, or whatever has the method `write` of `whet.skills.brief.Writer`.
+
+    >>> sharpen("examples/skills/careful-shell", "tasks", proposer="rules:rules.txt").best  # doctest: +SKIP
+    """
+    config = config or read_config(find_config(Path.cwd()))
+    request = requested(
+        Path(tasks),
+        config,
+        agents=[agent] if agent else None,
+        models=[model] if model else None,
+        concurrency=concurrency,
+        sandbox=sandbox,
+        out=Path(out) if out is not None else None,
+        resume=resume,
+        judge_model=judge_model,
+        limits=limits,
+    )
+    name, writer = (
+        (proposer, writer_named(proposer)) if isinstance(proposer, str) else (type(proposer).__name__, proposer)
+    )
+    plan = Plan(budget, seed, alpha)
+    wish = Sharpening(Path(skill), request, plan, name, policy or Policy(), preferences, force=force)
+    return _finish(sharpen_skill(wish, writer, config, watch))
 
 
 def writer_named(name: str) -> Writer:
@@ -140,24 +185,24 @@ def new_folder() -> Path:
     return Path("runs", f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{new_name()[:4]}")
 
 
-def _finish(work: Coroutine[Any, Any, None]) -> None:
+def _finish(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end, in a thread with a loop of its own: in a notebook this thread's loop is running already."""
-    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
 
-    async def begin() -> None:
+    async def begin() -> T:
         task = asyncio.current_task()
         assert task is not None
         begun.set_result((asyncio.get_running_loop(), task))
-        await work
+        return await work
 
-    def serve() -> None:
+    def serve() -> T:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(begin())
+            return runner.run(begin())
 
     with ThreadPoolExecutor(1, thread_name_prefix="whet-run") as thread:
         done = thread.submit(serve)
         try:
-            done.result()
+            return done.result()
         except KeyboardInterrupt:
             loop, task = begun.result()
             # What is finished is stored, and boxes die, before the interrupt goes on.

@@ -1,12 +1,13 @@
 """`whet sharpen` as a user types it, also when it is killed."""
 
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from sharpen_world import HARMFUL, HELPFUL, SPLITS, USELESS, World, exchanges, write_script
+from sharpen_world import HARMFUL, HELPFUL, SKILL, SPLITS, USELESS, World, exchanges, write_script
 from whet_program import Project, new_project, until
 
 from whet.errors import UserError
@@ -24,7 +25,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 
 COMMAND = ["sharpen", "sums", "tasks.jsonl", "--agent", "chat", "--model", "scripted:script.toml"]
-OPTIONS = ["--proposer", "rules:rules.txt", "--budget", "300"]
+OPTIONS = ["--proposer", "rules:rules.txt", "--budget", "400", "--force"]
 
 
 def made(out: Path) -> dict[str, list[int]]:
@@ -44,6 +45,11 @@ def until_begun(out: Path, number: int) -> None:
     until(begun)
 
 
+def without_times(output: str) -> str:
+    """What was said, but for folders and seconds."""
+    return re.sub(r"takes \S+ s", "", output.replace("out", "whole"))
+
+
 def test_killed_again_and_again_it_says_in_the_end_what_it_would_have_said(project: Project) -> None:
     write_script(project.path, range(max(side.stop for side in SPLITS.values())), delay=0.05)
     told = project.whet(*COMMAND, *OPTIONS, "--out", "whole")
@@ -58,13 +64,12 @@ def test_killed_again_and_again_it_says_in_the_end_what_it_would_have_said(proje
         more = ["--resume"]
     resumed = project.whet(*COMMAND, *OPTIONS, "--out", "out", "--resume")
     assert resumed.returncode == 0, resumed.stderr
-    assert resumed.stdout.replace("; out\n", "; whole\n") == told.stdout
+    assert without_times(resumed.stdout) == without_times(told.stdout)
     whole, again = made(project.path / "whole"), made(project.path / "out")
     assert again.keys() == whole.keys()
     assert sum(len([calls for calls in attempts if calls]) for attempts in again.values()) <= len(whole) + 4 * 4
-    for name in ("best", "leader"):
-        skill = Path(name, "sums", "SKILL.md")
-        assert (project.path / "out" / skill).read_text() == (project.path / "whole" / skill).read_text()
+    for name in ("best/sums/SKILL.md", "leader/sums/SKILL.md", "certificate.json", "certificate.md", "report.md"):
+        assert (project.path / "out" / name).read_text() == (project.path / "whole" / name).read_text()
 
 
 def test_a_wrong_proposer_or_too_few_tasks_are_told_in_one_line(project: Project) -> None:
@@ -77,3 +82,40 @@ def test_a_wrong_proposer_or_too_few_tasks_are_told_in_one_line(project: Project
     assert few.returncode == 2
     assert "there are 4 training, 0 validation and 0 test tasks; expected at least 5 with split 'val'" in few.stderr
     assert not (project.path / "out").exists()
+
+
+def test_an_estimate_spends_nothing_and_a_hopeless_budget_is_refused(project: Project) -> None:
+    plan = ["--proposer", "rules:rules.txt", "--budget", "300", "--out", "out"]
+    told = project.whet(*COMMAND, *plan, "--estimate")
+    assert told.returncode == 0, told.stderr
+    assert "8 training, 10 validation and 6 test tasks; at most 300 rollouts, none of them run yet" in told.stdout
+    assert "  audit 16, sealed test 12\n  search 218: 26 proposals on 8 training tasks\n" in told.stdout
+    assert not (project.path / "out").exists()
+    refused = project.whet(*COMMAND, *plan)
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        "whet: 54 rollouts are left for exams, and one takes 60 at least; expected a larger --budget, or --force\n"
+    )
+
+
+def test_two_skills_are_certified_and_the_certificate_is_checked(project: Project) -> None:
+    better = project.write("better/SKILL.md", SKILL + HELPFUL + "\n").parent
+    options = ["--tasks", "tasks.jsonl", "--agent", "chat", "--model", "scripted:script.toml"]
+    told = project.whet("certify", "sums", str(better), *options, "--out", "up", "--budget", "90")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.startswith("certified: the new skill is better, by at least ")
+    again = project.whet("certify", "sums", str(better), *options, "--out", "up", "--budget", "90", "--resume")
+    assert again.stdout == told.stdout
+    down = project.whet("certify", str(better), "sums", *options, "--out", "down", "--budget", "90")
+    assert down.stdout.startswith("futile: a lift of 12 points or more is unlikely")
+    for name in ("up", "down"):
+        assert project.whet("certify", "--check", f"{name}/certificate.json").returncode == 0
+        assert sum(map(len, exchanges(project.path / name / "exam").values())) <= 90
+    file = project.path / "up" / "certificate.json"
+    file.write_text(file.read_text().replace('"verdict": "certified"', '"verdict": "futile"'))
+    wrong = project.whet("certify", "--check", "up/certificate.json")
+    assert wrong.returncode == 1
+    assert "verdict is futile, recomputed certified" in wrong.stderr
+    same = project.whet("certify", "sums", "sums", *options, "--out", "same")
+    assert (same.returncode, same.stderr) == (2, "whet: sums: is the same as sums; expected another skill\n")
+    assert project.whet("certify", "sums").returncode == 2

@@ -44,7 +44,8 @@ def write_script(folder: Path, numbers: range, delay: float = 0.0) -> Path:
     for n in numbers:
         plain = str(n + 1) if n % 5 == 0 else f"It is {n + 1}"
         for rule, reply in ((HARMFUL, "some number"), (HELPFUL, str(n + 1)), ("", plain)):
-            when = f'when.user = "What is {n} \\\\+ 1"\nwhen.system = "{rule[2:]}"'
+            obeyed = f'\nwhen.system = "{rule[2:]}"' if rule else ""
+            when = f'when.user = "What is {n} \\\\+ 1"{obeyed}'
             scenes.append(f'[[scene]]\n{when}\n[[scene.reply]]\ntext = "{reply}"\ndelay = {delay}\n')
     file = folder / "script.toml"
     file.write_text("\n".join(scenes))
@@ -93,7 +94,7 @@ class World:
     async def sharpen(
         self,
         writer: Adds,
-        budget: int = 300,
+        budget: int = 400,
         *,
         resume: bool = False,
         watch: Callable[[Event], None] = lambda _: None,
@@ -101,7 +102,7 @@ class World:
     ) -> Outcome:
         tasks = self.folder / "tasks.jsonl"
         asked = Request(tasks=tasks, out=self.out, agents=("chat",), models=("m",), resume=resume, **request)
-        wish = Sharpening(self.folder / "sums", asked, Plan(budget), "adds")
+        wish = Sharpening(self.folder / "sums", asked, Plan(budget), "adds", force=True)
         config = Config(models={"m": ModelConfig(script=self.folder / "script.toml", attempts=1)})
         return await sharpen_skill(wish, writer, config, watch, env={})
 

@@ -75,12 +75,18 @@ async def test_an_edit_that_changes_nothing_costs_nothing_and_is_told_why(world:
     assert [tried.accepted for tried in writer.briefs[3].tried] == [None, False, None]
 
 
-@pytest.mark.parametrize("budget", [9, 40, 90, 130])
+@pytest.mark.parametrize("budget", [50, 90, 130])
 async def test_the_budget_is_never_passed(world: World, budget: int) -> None:
     found = await world.sharpen(Adds(HELPFUL, USELESS, HARMFUL), budget)
     made = world.exchanges()
     assert found.done.spent <= budget
     assert sum(map(len, made.values())) == found.done.spent
+
+
+async def test_a_budget_that_is_too_small_to_begin_is_refused_and_not_spent(world: World) -> None:
+    with pytest.raises(UserError, match="--budget is 30; expected more"):
+        await world.sharpen(Adds(HELPFUL), 30)
+    assert world.exchanges() == {}
 
 
 async def test_a_writer_is_told_of_training_tasks_and_of_nothing_else(tmp_path: Path) -> None:
@@ -172,7 +178,7 @@ async def test_most_of_the_training_tasks_lost_is_no_verdict(world: World) -> No
 async def test_other_terms_are_refused_when_a_run_is_resumed(world: World) -> None:
     await world.sharpen(Adds(USELESS))
     with pytest.raises(UserError, match=r"begun with other terms \(plan\)"):
-        await world.sharpen(Adds(USELESS), 301, resume=True)
+        await world.sharpen(Adds(USELESS), 401, resume=True)
     write_tasks(world.folder, {**world.splits, "val": range(100, 111)})
     with pytest.raises(UserError, match=r"begun with other terms \(tasks\)"):
         await world.sharpen(Adds(USELESS), resume=True)

@@ -43,7 +43,7 @@ def sharpen(
     ] = False,
 ) -> None:
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen."""
-    from whet.api import requested, sharpening
+    from whet.api import requested, writer_named
     from whet.cli.loop import run_async
     from whet.cli.run import resume_command, warn_of_sandbox
     from whet.cli.tables import terminal
@@ -52,7 +52,7 @@ def sharpen(
     from whet.runs.config import find_config, read_config
     from whet.skills.engine import NotMeasured
     from whet.skills.plan import Plan
-    from whet.skills.sharpening import Sharpening
+    from whet.skills.sharpening import Sharpening, sharpen_skill
 
     config = read_config(find_config(Path.cwd()))
     request = requested(
@@ -75,7 +75,7 @@ def sharpen(
         return
     again = resume_command(sys.argv[1:], request.out)
     try:
-        outcome = run_async(sharpening(wish, config, lambda event: _tell(console, event)))
+        outcome = run_async(sharpen_skill(wish, writer_named(proposer), config, lambda event: _tell(console, event)))
     except NotMeasured as nothing:
         raise UserError(
             f"not measured: {nothing}; this says nothing of the skill; try again with:\n  {again}"
@@ -118,9 +118,9 @@ def _tell_audit(console: "Console", audited: "Audited") -> None:
             "see what it changes",
             soft_wrap=True,
         )
-    console.print(f"  smallest lift that rollouts show: {_shown(audited.table)}", soft_wrap=True)
+    console.print(f"  smallest lift that a budget shows: {_shown(audited.table)}", soft_wrap=True)
     if audited.lift is not None and audited.lift > WARNED:
-        console.print(f"  this run shows no lift below {audited.lift * 100:.0f} points", soft_wrap=True)
+        console.print(f"  this run will hardly show a lift below {audited.lift * 100:.0f} points", soft_wrap=True)
 
 
 def _shown(table: "list[tuple[int, float | None]]") -> str:
@@ -139,7 +139,8 @@ def _estimate(console: "Console", wish: "Sharpening") -> None:
     console.print(f"  search {plan.search_purse}: {proposals} proposals on {train} training tasks")
     console.print(f"  exams {plan.certify_purse}: {plan.certify_purse // (1 + plan.repeats)} positions")
     for name, variance in (("typical noise", TYPICAL), ("the worst noise", BINARY)):
-        console.print(f"  smallest lift that rollouts show, {name}: {_shown(table(variance, plan, validation))}")
+        shown = _shown(table(variance, plan, wish.plan.budget - plan.budget, validation))
+        console.print(f"  smallest lift that a budget shows, with {name}: {shown}", soft_wrap=True)
 
 
 def _step_line(step: "Step") -> str:

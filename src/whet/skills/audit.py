@@ -89,10 +89,13 @@ def detectable_lift(variance: float, plan: Plan, tasks: int) -> float | None:
     return None if positions < FEWEST else detectable(variance, plan.repeats, positions, level)
 
 
-def table(variance: float, plan: Plan, tasks: int) -> list[tuple[int, float | None]]:
-    """For several budgets, what they can show."""
-    budgets = [round(plan.budget * factor) for factor in (0.5, 1, 2, 4, 8)]
-    return [(budget, detectable_lift(variance, replace(plan, budget=budget), tasks)) for budget in budgets]
+def table(variance: float, plan: Plan, aside: int, tasks: int) -> list[tuple[int, float | None]]:
+    """For several budgets, what they can show when so much of them is put aside."""
+    whole = plan.budget + aside
+    budgets = [round(whole * factor) for factor in (0.5, 1, 2, 4, 8)]
+    return [
+        (budget, detectable_lift(variance, replace(plan, budget=max(0, budget - aside)), tasks)) for budget in budgets
+    ]
 
 
 def refuse_hopeless(lift: float | None, plan: Plan) -> None:

@@ -73,7 +73,7 @@ class Audited:
     lift: float | None
     """The smallest that the exams can show; None when they cannot be held."""
     table: list[tuple[int, float | None]]
-    """For budgets of both tiers, the smallest lift that each shows."""
+    """For several budgets, the smallest lift that each shows."""
     seconds: float
     cost: float | None
     """Of a rollout."""
@@ -132,7 +132,8 @@ async def _audit(wish: Sharpening, plan: Plan, start: Skill, splits: Splits, lab
     validation = len(splits.validation)
     lift = detectable_lift(found.cautious_variance, plan, validation)
     seconds, cost = await asyncio.to_thread(_each, wish.request.out / Part.SEARCH)
-    watch(Audited(found, lift, table(found.cautious_variance, plan, validation), seconds, cost))
+    shown = table(found.cautious_variance, plan, wish.plan.budget - plan.budget, validation)
+    watch(Audited(found, lift, shown, seconds, cost))
     if not wish.force:
         refuse_hopeless(lift, plan)
 

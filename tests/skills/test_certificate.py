@@ -1,0 +1,119 @@
+"""A certificate can be computed again, and one that was tampered with is found out."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sharpen_world import HELPFUL, USELESS, Adds, World
+
+from whet.errors import UserError
+from whet.runs.store import Store
+from whet.skills.attempt import Lost
+from whet.skills.certificate import Certificate, problems, read_certificate
+from whet.skills.lab import rollout_of
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import asyncio
+
+    world = World(tmp_path_factory.mktemp("certified"))
+    asyncio.run(world.sharpen(Adds(USELESS, HELPFUL), 400))
+    return world.out
+
+
+def told(run: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((run / "certificate.json").read_text())
+    return read
+
+
+def test_it_is_computed_again_without_the_run(run: Path) -> None:
+    certificate = read_certificate(run / "certificate.json")
+    assert problems(certificate) == []
+    assert certificate.last_certified is not None
+    assert certificate.last_certified.findings.at_least > 0
+    assert certificate.test is not None
+    assert certificate.test.differences == [1.0 if n % 5 else 0.0 for n in sorted_numbers(certificate)]
+
+
+def sorted_numbers(certificate: Certificate) -> list[int]:
+    assert certificate.test is not None
+    return [int(task.removeprefix("test-")) for task in certificate.test.before]
+
+
+def test_its_positions_are_those_of_the_stored_rollouts(run: Path) -> None:
+    (record,) = read_certificate(run / "certificate.json").records
+    with Store.open_read(run / "exam") as store:
+        values = {row.rollout.id: row.attempt.value for row in store.results()}
+    for number, position in enumerate(record.positions):
+        assert values.pop(rollout_of(f"{record.exam}/{number}/candidate/{record.candidate}")) == position.candidate
+        for repeat, score in enumerate(position.incumbent):
+            assert values.pop(rollout_of(f"{record.exam}/{number}/incumbent/{repeat}")) == score
+    assert not values, "nothing was rolled out that is not in the certificate"
+
+
+def better_score(data: dict[str, Any]) -> None:
+    data["records"][0]["positions"][0].update(candidate=0.25)
+
+
+def other_order(data: dict[str, Any]) -> None:
+    positions = data["records"][0]["positions"]
+    other = next(number for number, one in enumerate(positions) if one["task"] != positions[0]["task"])
+    positions[0], positions[other] = positions[other], positions[0]
+
+
+def left_out(data: dict[str, Any]) -> None:
+    del data["records"][0]["positions"][3]
+
+
+def other_level(data: dict[str, Any]) -> None:
+    data["records"][0]["terms"]["level"] = 0.05
+
+
+def other_tasks(data: dict[str, Any]) -> None:
+    data["tasks"].pop(next(iter(data["tasks"])))
+
+
+def other_skill(data: dict[str, Any]) -> None:
+    data["certified"] = "0" * 32
+
+
+def same_pair_again(data: dict[str, Any]) -> None:
+    data["records"].append(data["records"][0])
+
+
+def more_levels(data: dict[str, Any]) -> None:
+    data["levels"].append([0.1] * 4)
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [better_score, other_order, left_out, other_level, other_tasks, other_skill, same_pair_again, more_levels],
+)
+def test_one_that_was_tampered_with_is_found_out(run: Path, tamper: Callable[[dict[str, Any]], None]) -> None:
+    data = told(run)
+    tamper(data)
+    assert problems(Certificate.model_validate(data))
+
+
+def test_lost_rollouts_are_told_by_their_cause(run: Path) -> None:
+    data = told(run)
+    data["records"][0]["positions"][-1]["candidate"] = "unrelated"
+    read = Certificate.model_validate(data)
+    assert read.records[0].positions[-1].candidate is Lost.UNRELATED
+    assert any("coverage" in problem for problem in problems(read))
+
+
+def test_what_is_no_certificate_is_told_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "certificate.json"
+    file.write_text('{"kind": "other"}')
+    with pytest.raises(UserError, match="expected a certificate"):
+        read_certificate(file)
+
+
+def test_people_read_the_bound_the_level_and_what_it_speaks_of(run: Path) -> None:
+    text = (run / "certificate.md").read_text()
+    for part in ("by at least ", "at most 10%", "| 1 | ", "Sealed test: +", "agent chat, model m, sandbox bubblewrap"):
+        assert part in text

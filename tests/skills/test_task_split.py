@@ -1,0 +1,58 @@
+"""Splits hold still, and no task is on two sides."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whet.errors import UserError
+from whet.skills.task_split import SHARES, split_tasks
+from whet.tasks import Task
+
+
+def task(name: str, **more: object) -> Task:
+    return Task(id=name, instruction=f"do {name}", answer="x", **more)  # type: ignore[arg-type]
+
+
+TASKS = [task(f"t{n}") for n in range(60)]
+
+
+@given(st.integers(0, 5), st.sets(st.integers(0, 59)))
+def test_a_task_that_is_added_moves_no_other(seed: int, kept: set[int]) -> None:
+    whole = split_tasks(TASKS, seed)
+    some = [one for number, one in enumerate(TASKS) if number in kept or number < 40]
+    part = split_tasks(some, seed)
+    for side, all_of_it in ((part.train, whole.train), (part.validation, whole.validation), (part.test, whole.test)):
+        assert {one.id for one in side} <= {one.id for one in all_of_it}
+    assert len({one.id for one in (*part.train, *part.validation, *part.test)}) == len(some)
+
+
+def test_shares_are_about_what_they_should_be_and_seeds_differ() -> None:
+    many = [task(f"t{n}") for n in range(1000)]
+    one = split_tasks(many, 1)
+    shares = [len(side) / 1000 for side in (one.train, one.validation, one.test)]
+    assert shares == pytest.approx(SHARES, abs=0.05)
+    assert split_tasks(many, 2) != one
+
+
+def test_what_a_task_says_itself_goes_first() -> None:
+    own = [task(f"o{n}", split=side) for n, side in enumerate(["train"] * 3 + ["val"] * 5 + ["test"])]
+    splits = split_tasks(own, 0)
+    assert [len(side) for side in (splits.train, splits.validation, splits.test)] == [3, 5, 1]
+
+
+def test_too_few_tasks_are_told_with_their_numbers() -> None:
+    with pytest.raises(UserError, match=r"there are 4 training, 0 validation and 0 test tasks; expected at least 5"):
+        split_tasks([task(f"t{n}", split="train") for n in range(4)], 0)
+
+
+def test_the_same_question_on_two_sides_is_refused() -> None:
+    rows = [task(f"t{n}", split="train") for n in range(5)] + [task(f"v{n}", split="val") for n in range(5)]
+    copy = Task(id="copy", instruction="do t0", answer="x", split="val")
+    with pytest.raises(UserError, match="task 'copy' with split 'val' asks the same as task 't0' in another split"):
+        split_tasks([*rows, copy], 0)
+
+
+def test_one_id_twice_is_refused() -> None:
+    rows = [task(f"t{n}", split="train") for n in range(5)] + [task(f"v{n}", split="val") for n in range(5)]
+    with pytest.raises(UserError, match="task 't0' is there twice"):
+        split_tasks([*rows, Task(id="t0", instruction="other", answer="x", split="train")], 0)
