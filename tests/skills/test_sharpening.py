@@ -182,3 +182,19 @@ async def test_other_terms_are_refused_when_a_run_is_resumed(world: World) -> No
     write_tasks(world.folder, {**world.splits, "val": range(100, 111)})
     with pytest.raises(UserError, match=r"begun with other terms \(tasks\)"):
         await world.sharpen(Adds(USELESS), resume=True)
+
+
+async def test_an_exam_with_lost_rollouts_leaves_them_out_and_does_not_try_its_luck_again(world: World) -> None:
+    fails = '[[scene]]\nwhen.user = "What is 100 "\n[[scene.reply]]\nfault = "500"\n'
+    works = (world.folder / "script.toml").read_text()
+    world.play(fails + works)
+    first = await world.sharpen(Adds(HELPFUL), concurrency=16)
+    (held,) = first.certified
+    lost = [position for position in held.attempt.taken if not position.is_measured]
+    assert lost
+    assert all(position.is_void for position in lost), "the endpoint was down for both sides alike"
+    made = world.exchanges()
+    world.play()
+    again = await world.sharpen(Adds(), resume=True)
+    assert decisions(again) == decisions(first)
+    assert world.exchanges() == made

@@ -10,7 +10,7 @@ from whet.tasks import Task
 
 
 def task(name: str, **more: object) -> Task:
-    return Task(id=name, instruction=f"do {name}", answer="x", **more)  # type: ignore[arg-type]
+    return Task(id=name, instruction=f"do {name}", answer="x", **more)
 
 
 TASKS = [task(f"t{n}") for n in range(60)]

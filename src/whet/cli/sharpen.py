@@ -1,6 +1,9 @@
 """`whet sharpen`: a better skill, and the proof that it is better."""
 
+import itertools
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,7 +78,9 @@ def sharpen(
         return
     again = resume_command(sys.argv[1:], request.out)
     try:
-        outcome = run_async(sharpen_skill(wish, writer_named(proposer), config, lambda event: _tell(console, event)))
+        with _progress(console) as count:
+            work = sharpen_skill(wish, writer_named(proposer), config, lambda event: _tell(console, count, event))
+            outcome = run_async(work)
     except NotMeasured as nothing:
         raise UserError(
             f"not measured: {nothing}; this says nothing of the skill; try again with:\n  {again}"
@@ -86,13 +91,28 @@ def sharpen(
     _conclude(console, outcome)
 
 
-def _tell(console: "Console", event: "Event") -> None:
+@contextmanager
+def _progress(console: "Console") -> Iterator[Callable[[], None]]:
+    """On a terminal, a line that counts rollouts as they end."""
+    if not console.is_terminal:
+        yield lambda: None
+        return
+    ended = itertools.count(1)
+    with console.status("beginning") as status:
+        yield lambda: status.update(f"{next(ended)} rollouts")
+
+
+def _tell(console: "Console", count: Callable[[], None], event: "Event") -> None:
+    from whet.runs.scheduler import Ended
     from whet.skills.engine import Held, Step
     from whet.skills.sharpening import Audited, Begun
 
     match event:
         case Begun(folder, skill, splits, plan):
             console.print(f"skill {skill.name}; {splits}; at most {plan.budget} rollouts; {folder}", soft_wrap=True)
+        case Ended():
+            if not event.again:
+                count()
         case Audited():
             _tell_audit(console, event)
         case Step():

@@ -110,7 +110,10 @@ class Session:
     async def serve(self, sock: socket.socket) -> None:
         """Answer what connects to this listening socket. The session owns the socket from now on."""
         loop = asyncio.get_running_loop()
-        self._listeners.append(await loop.create_server(self._http, sock=sock, backlog=BACKLOG))
+        listener = await loop.create_server(self._http, sock=sock, backlog=BACKLOG, start_serving=False)
+        # Known before it serves: whoever is cancelled while it begins leaves a session that can be closed.
+        self._listeners.append(listener)
+        await listener.start_serving()
 
     async def listen(self) -> str:
         """Listen on a free port of the host's loopback interface, and return the address without /v1."""
