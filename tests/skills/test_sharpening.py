@@ -108,7 +108,7 @@ async def test_a_writer_sees_scores_judgements_and_steps(world: World) -> None:
     trial = next(one for one in writer.briefs[0].trials if one.task == "train-1")
     assert (trial.instruction, trial.score, trial.answer) == ("What is 1 + 1?", 0.0, "It is 2")
     assert trial.judgements["exact"].value == 0.0
-    assert trial.steps == "1. user: What is 1 + 1?\n2. assistant: It is 2"
+    assert trial.steps == "2 user: What is 1 + 1?\n3 call 1: It is 2"
     assert list(writer.briefs[0].documents) == ["SKILL.md"]
 
 

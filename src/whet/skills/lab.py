@@ -192,7 +192,11 @@ async def open_lab(
             books[part] = _Book(writer, rows, known)
         lab = Lab(Arm(agent, program, model), tasks, shelf, books, workshop, request.concurrency, watch)
         opened.push_async_callback(lab.close)
-        yield lab
+        try:
+            yield lab
+        except NotMeasured as nothing:
+            await lab.forget(nothing.keys)
+            raise
 
 
 def outcome_of(result: Result, exchanges: Iterable[Exchange]) -> Outcome:

@@ -19,15 +19,17 @@ from whet.skills.engine import Step
 from whet.skills.policy import Policy
 from whet.skills.shelf import Shelf, main_document
 from whet.tasks import Task
-from whet.trace.steps import Step as Spoken
+from whet.trace.compact import compact
+from whet.trace.graph import build
+from whet.trace.steps import StepKind
 from whet.trace.steps import steps as steps_of
 
 PATIENCE = 3
 """After so many drafts in a row that make no new skill, a writer has nothing more to propose."""
 EDITS = 4
 """How many edits a draft may have."""
-STEP_CHARS = 1500
-"""What is shown of one step of a rollout."""
+STEPS_CHARS = 6000
+"""What is shown of the steps of a rollout."""
 
 _DRAFT = TypeAdapter(Draft)
 
@@ -145,23 +147,12 @@ def _trials(search: Path, skill: str, tasks: Mapping[str, Task]) -> Iterator[Tri
                 "\n\n".join(tasks[row.task].instructions),
                 last.value,
                 result.judgements,
-                compact(steps_of(store.exchanges(last.id))),
+                _told(store, last.id),
                 result.report.text if result.report else "",
             )
 
 
-def compact(steps: Sequence[Spoken]) -> str:
-    """What an agent did, as numbered lines. The system prompt, which is the same in every rollout, is left out."""
-    lines = (_line(step) for step in steps if step.role != "system")
-    return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
-
-
-def _line(step: Spoken) -> str:
-    calls = "".join(f"\n   calls {name}({_clipped(arguments, STEP_CHARS)})" for name, arguments in step.calls)
-    return f"{step.role}: {_clipped(step.text.strip(), STEP_CHARS)}{calls}"
-
-
-def _clipped(text: str, most: int) -> str:
-    """A text without its middle, if it is too long."""
-    half = most // 2
-    return text if len(text) <= most else f"{text[:half]} [... {len(text) - most} characters ...] {text[-half:]}"
+def _told(store: Store, attempt: int) -> str:
+    """What an agent did. Its system prompt, which is the same in every rollout, is left out."""
+    found = steps_of(build(store.each_exchange(attempt)))
+    return compact([step for step in found if step.kind is not StepKind.SYSTEM], STEPS_CHARS)

@@ -20,7 +20,7 @@ from whet.skills.attempt import Verdict, levels
 from whet.skills.audit import Audit, audit, detectable_lift, extra_rollouts, refuse_hopeless, table
 from whet.skills.brief import Writer
 from whet.skills.certificate import Certificate, record_of, write_certificate
-from whet.skills.engine import Held, NotMeasured, Sharpened, Step, sharpen
+from whet.skills.engine import Held, Sharpened, Step, sharpen
 from whet.skills.journal import common_terms, fix_terms
 from whet.skills.lab import Lab, Part, open_lab
 from whet.skills.outcome import Outcome
@@ -97,12 +97,8 @@ async def sharpen_skill(
     parts = {Part.SEARCH: splits.train, Part.EXAM: splits.validation, Part.TEST: test}
     request = replace(wish.request, skills=(start.folder,))
     async with open_lab(folder, request, parts, config, shelf, env, watch) as lab:
-        try:
-            await _audit(wish, plan, start, splits, lab, watch)
-            done = await _search_and_certify(wish, plan, writer, start, splits, shelf, lab, watch)
-        except NotMeasured as nothing:
-            await lab.forget(nothing.keys)
-            raise
+        await _audit(wish, plan, start, splits, lab, watch)
+        done = await _search_and_certify(wish, plan, writer, start, splits, shelf, lab, watch)
         done.spent += extra_rollouts(len(splits.train))
         tested = await _test(folder, done, test, lab)
         certificate = _certificate(wish, done, splits, lab.made_with, tested)
