@@ -336,3 +336,15 @@ async def test_one_agent_can_make_calls_one_after_the_other_on_one_connection() 
                 assert USAGE in w.records.exchanges[-1].response
         assert w.session.calls == 5
         assert len(w.session._http.connections) == 1
+
+
+async def test_a_session_that_was_cancelled_while_it_began_to_listen_leaves_no_socket() -> None:
+    async with world(answer_unary) as w:
+        sock = socket.create_server(("127.0.0.1", 0))
+        beginning = asyncio.create_task(w.session.serve(sock))
+        await asyncio.sleep(0)
+        beginning.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await beginning
+        await w.session.close()
+        assert sock.fileno() == -1
