@@ -91,6 +91,10 @@ class World:
     def out(self) -> Path:
         return self.folder / "out"
 
+    @property
+    def config(self) -> Config:
+        return Config(models={"m": ModelConfig(script=self.folder / "script.toml", attempts=1)})
+
     async def sharpen(
         self,
         writer: Adds,
@@ -103,8 +107,7 @@ class World:
         tasks = self.folder / "tasks.jsonl"
         asked = Request(tasks=tasks, out=self.out, agents=("chat",), models=("m",), resume=resume, **request)
         wish = Sharpening(self.folder / "sums", asked, Plan(budget), "adds", force=True)
-        config = Config(models={"m": ModelConfig(script=self.folder / "script.toml", attempts=1)})
-        return await sharpen_skill(wish, writer, config, watch, env={})
+        return await sharpen_skill(wish, writer, self.config, watch, env={})
 
     def exchanges(self) -> dict[str, list[int]]:
         """Model calls of each rollout, attempt by attempt, over all stores."""

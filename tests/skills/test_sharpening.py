@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sharpen_world import HARMFUL, HELPFUL, USELESS, Adds, World, decisions, write_tasks
 
+import whet
 from whet.errors import UserError
 from whet.runs.scheduler import Ended
 from whet.runs.stored import load
@@ -86,7 +87,7 @@ async def test_the_budget_is_never_passed(world: World, budget: int) -> None:
 async def test_a_budget_that_is_too_small_to_begin_is_refused_and_not_spent(world: World) -> None:
     with pytest.raises(UserError, match="--budget is 30; expected more"):
         await world.sharpen(Adds(HELPFUL), 30)
-    assert world.exchanges() == {}
+    assert not world.out.exists()
 
 
 async def test_a_writer_is_told_of_training_tasks_and_of_nothing_else(tmp_path: Path) -> None:
@@ -198,3 +199,26 @@ async def test_an_exam_with_lost_rollouts_leaves_them_out_and_does_not_try_its_l
     again = await world.sharpen(Adds(), resume=True)
     assert decisions(again) == decisions(first)
     assert world.exchanges() == made
+
+
+def test_from_python_with_a_writer_of_ones_own(world: World) -> None:
+    events: list[Event] = []
+    found = whet.sharpen(
+        world.folder / "sums",
+        world.folder / "tasks.jsonl",
+        proposer=Adds(HELPFUL),
+        agent="chat",
+        model="m",
+        force=True,
+        out=world.out,
+        config=world.config,
+        watch=events.append,
+    )
+    assert found.certified
+    assert found.best.folder.name == "sums"
+    assert [type(event).__name__ for event in events if not isinstance(event, Ended)] == [
+        "Begun",
+        "Audited",
+        "Step",
+        "Held",
+    ]

@@ -109,21 +109,22 @@ async def sharpen_skill(
 
 
 def shares(wish: Sharpening) -> tuple[Splits, Plan, tuple[Task, ...]]:
-    """How tasks and budget are divided: the splits, the plan of both tiers, and what is tested in the end."""
+    """How tasks and budget are divided: the splits, the plan of both tiers, and what is tested in the end.
+    UserError when the budget is too small to try anything."""
     splits = split_tasks(read_tasks(wish.request.tasks), wish.plan.seed)
     # A tenth of the budget at most is put aside for each side of the test.
     test = tasks_to_test(splits.test, wish.plan.seed, wish.plan.budget // 10)
     plan = replace(wish.plan, budget=wish.plan.budget - 2 * len(test) - extra_rollouts(len(splits.train)))
-    return splits, plan, test
-
-
-async def _audit(wish: Sharpening, plan: Plan, start: Skill, splits: Splits, lab: Lab, watch: Watch) -> None:
-    """Measure the noise. UserError when the plan is hopeless, unless it is forced."""
     if plan.search_purse < 2 * len(splits.train):
         raise UserError(
             f"--budget is {wish.plan.budget}; expected more: {splits} take {wish.plan.budget - plan.budget} rollouts "
             "for audit and test, and the search needs one for each training task and proposal"
         )
+    return splits, plan, test
+
+
+async def _audit(wish: Sharpening, plan: Plan, start: Skill, splits: Splits, lab: Lab, watch: Watch) -> None:
+    """Measure the noise. UserError when the plan is hopeless, unless it is forced."""
     found = await audit(start.digest, [task.id for task in splits.train], lab)
     validation = len(splits.validation)
     lift = detectable_lift(found.cautious_variance, plan, validation)
