@@ -26,6 +26,7 @@ from whet.skills.plan import Plan
 from whet.skills.policy import Policy
 from whet.skills.sharpening import Event as SharpeningEvent
 from whet.skills.sharpening import Sharpening, sharpen_skill
+from whet.skills.writers.criteria import CriteriaWriter
 
 Event = Started | Ended | Stopped
 Names = str | Sequence[str] | None
@@ -128,10 +129,12 @@ def sharpen(
 
 def writer_named(name: str) -> Writer:
     """The writer of this name."""
+    if name == "criteria":
+        return CriteriaWriter()
     kind, colon, rest = name.partition(":")
     if kind == "rules" and colon:
         return read_rules(Path(rest))
-    raise UserError(f"--proposer is '{name}'; expected rules:FILE, a file with a rule on each line")
+    raise UserError(f"--proposer is '{name}'; expected criteria, or rules:FILE with a rule on each line")
 
 
 def requested(

@@ -9,7 +9,7 @@ from typing import Any
 from whet.runs.bench import Request
 from whet.runs.config import Config, ModelConfig
 from whet.runs.store import Store
-from whet.skills.brief import Brief, Draft
+from whet.skills.brief import Brief, Draft, Writer
 from whet.skills.edits import Edit, Op
 from whet.skills.lab import Part
 from whet.skills.outcome import Outcome
@@ -97,7 +97,7 @@ class World:
 
     async def sharpen(
         self,
-        writer: Adds,
+        writer: Writer,
         budget: int = 400,
         *,
         resume: bool = False,

@@ -1,6 +1,9 @@
 """Sharpening with real rollouts: a scripted model obeys its skill, so what helps and what does not is known."""
 
 import asyncio
+import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,9 +14,11 @@ from whet.errors import UserError
 from whet.runs.scheduler import Ended
 from whet.runs.stored import load
 from whet.skills.attempt import Verdict
+from whet.skills.brief import Brief, Draft, NoDraft
 from whet.skills.engine import NotMeasured
 from whet.skills.outcome import Outcome
 from whet.skills.sharpening import Event
+from whet.skills.writers.criteria import CriteriaWriter
 
 
 @pytest.fixture
@@ -222,3 +227,34 @@ def test_from_python_with_a_writer_of_ones_own(world: World) -> None:
         "Step",
         "Held",
     ]
+
+
+class LetDown:
+    async def write(self, brief: Brief) -> Draft:
+        raise NoDraft("its model is down")
+
+
+async def test_a_writer_that_is_let_down_is_no_verdict(world: World) -> None:
+    with pytest.raises(NotMeasured, match="nothing could be proposed: its model is down"):
+        await world.sharpen(LetDown())
+    assert (await world.sharpen(Adds(HELPFUL), resume=True)).certified
+
+
+async def test_rules_are_made_of_what_judges_ask_for_in_vain(world: World) -> None:
+    judge = [{"kind": "rules", "checks": [{"op": "max_chars", "arg": 4}]}]
+    write_tasks(world.folder, world.splits, judge=judge)
+    writer = CriteriaWriter()
+    rule = (await writer.write(await brief_of(world))).edits[0].text.splitlines()[0].removeprefix("- ")
+    shutil.rmtree(world.out)
+    scene = f'[[scene]]\nwhen.system = {json.dumps(re.escape(rule))}\n[[scene.reply]]\ntext = "7"\n'
+    world.play(scene + (world.folder / "script.toml").read_text())
+    found = await world.sharpen(writer)
+    assert found.certified
+    assert rule in found.best.text
+
+
+async def brief_of(world: World) -> Brief:
+    """What a writer is told of the world first."""
+    writer = Adds()
+    await world.sharpen(writer)
+    return writer.briefs[0]

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 def sharpen(
     skill: Annotated[Path, typer.Argument(help="Skill folder, or a Markdown file that agents always read.")],
     tasks: Annotated[Path, typer.Argument(help="Task folder, .jsonl or .parquet file, or a folder of these.")],
-    proposer: Annotated[str, typer.Option(help="Who proposes edits: 'rules:FILE' tries a list, line by line.")],
+    proposer: Annotated[
+        str,
+        typer.Option(
+            help="Who proposes edits: 'criteria' makes rules of what judges ask for in vain; 'rules:FILE' tries a list."
+        ),
+    ] = "criteria",
     agent: Annotated[str | None, typer.Option(help="Agent that does the tasks.")] = None,
     model: Annotated[str | None, typer.Option(help="Model that it calls.")] = None,
     budget: Annotated[int, typer.Option(help="Rollouts in all, and no more.", min=1)] = 400,

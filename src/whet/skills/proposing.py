@@ -12,12 +12,14 @@ from pydantic import TypeAdapter
 
 from whet.rollout import Result
 from whet.runs.store import Store
+from whet.scoring import judges_of
 from whet.skill import Skill
-from whet.skills.brief import Brief, Draft, Trial, Tried, Writer
+from whet.skills.brief import Brief, Draft, NoDraft, Trial, Tried, Writer
 from whet.skills.edits import Edited, Refused, apply
-from whet.skills.engine import Step
+from whet.skills.engine import NotMeasured, Step
 from whet.skills.policy import Policy
 from whet.skills.shelf import Shelf, main_document
+from whet.skills.writers.expected import expected_of
 from whet.tasks import Task
 from whet.trace.compact import compact
 from whet.trace.graph import build
@@ -61,6 +63,7 @@ class Proposing:
         self._policy, self._journal, self._preferences = policy, journal, preferences
         self._made: list[_Made] = []
         self._certified: list[bool] = []
+        self._memory = ""
 
     def learn(self, *, certified: bool) -> None:
         """The one bit that comes from an exam."""
@@ -77,13 +80,15 @@ class Proposing:
         for _ in range(PATIENCE):
             made = self._make(await self._draft(leader, steps), self._shelf.get(leader), known)
             self._made.append(made)
+            self._memory = self._memory if made.draft.memory is None else made.draft.memory
             if made.candidate is not None:
                 return made.candidate
         return None
 
     def _make(self, draft: Draft, parent: Skill, known: set[str]) -> _Made:
         edited = apply(parent.text, draft.edits[:EDITS], self._policy)
-        refused = [*edited.refused, *(Refused(edit, f"at most {EDITS} edits at once") for edit in draft.edits[EDITS:])]
+        too_many = [Refused(edit, f"at most {EDITS} edits at once") for edit in draft.edits[EDITS:]]
+        refused = [*draft.refused, *edited.refused, *too_many]
         candidate = self._shelf.edited(parent, edited.text).digest if edited.applied else None
         if candidate in known:
             refused += [Refused(edit, "the skill that it makes was measured before") for edit in edited.applied]
@@ -95,7 +100,11 @@ class Proposing:
         file = self._journal / f"{len(self._made) + 1:04}.json"
         if file.is_file():
             return _DRAFT.validate_json(file.read_bytes())
-        draft = await self._writer.write(await asyncio.to_thread(self._brief, leader, steps))
+        brief = await asyncio.to_thread(self._brief, leader, steps)
+        try:
+            draft = await self._writer.write(brief)
+        except NoDraft as nothing:
+            raise NotMeasured(f"nothing could be proposed: {nothing}") from nothing
         file.parent.mkdir(parents=True, exist_ok=True)
         apart = file.with_suffix(".part")
         apart.write_bytes(_DRAFT.dump_json(draft, indent=1))
@@ -112,6 +121,7 @@ class Proposing:
             edits=EDITS,
             preferences=self._preferences,
             certified=tuple(self._certified),
+            memory=self._memory,
         )
 
     def _tried(self, steps: Sequence[Step]) -> Iterator[Tried]:
@@ -141,14 +151,16 @@ def _trials(search: Path, skill: str, tasks: Mapping[str, Task]) -> Iterator[Tri
             last = attempts[-1] if attempts else None
             if row.skill != skill or last is None or last.value is None or last.result is None:
                 continue
-            result = Result.model_validate_json(last.result)
+            result, task = Result.model_validate_json(last.result), tasks[row.task]
+            counting = {judge.name for judge in judges_of(task) if judge.weight}
             yield Trial(
                 row.task,
-                "\n\n".join(tasks[row.task].instructions),
+                "\n\n".join(task.instructions),
                 last.value,
-                result.judgements,
+                {name: one for name, one in result.judgements.items() if name in counting},
                 _told(store, last.id),
                 result.report.text if result.report else "",
+                expected_of(task),
             )
 
 
