@@ -59,8 +59,8 @@ class World:
         """By how much one skill is better than another: the truth.
 
         >>> world = World()
-        >>> round(world.lift(skill_of(["G0"])), 4), round(world.lift(skill_of(["C0"])), 4)
-        (0.0914, 0.0)
+        >>> round(world.lift(skill_of(["G0"])), 4), round(world.lift(skill_of(["B0"])), 4)
+        (0.0914, -0.0764)
         """
         tasks = self.tasks(split)
         return math.fsum(self.chance(task, skill) - self.chance(task, over) for task in tasks) / len(tasks)
