@@ -62,8 +62,8 @@ def run(
     request = requested(
         Path(tasks),
         config,
-        agents=[agent] if isinstance(agent, str) else agent,
-        models=[model] if isinstance(model, str) else model,
+        agents=agent,
+        models=model,
         skills=[Path(one) if one is not None else None for one in skills],
         samples=samples,
         concurrency=concurrency,
@@ -110,8 +110,8 @@ def sharpen(
     request = requested(
         Path(tasks),
         config,
-        agents=[agent] if agent else None,
-        models=[model] if model else None,
+        agents=agent,
+        models=model,
         concurrency=concurrency,
         sandbox=sandbox,
         out=Path(out) if out is not None else None,
@@ -141,8 +141,8 @@ def requested(
     tasks: Path,
     config: Config,
     *,
-    agents: Sequence[str] | None = None,
-    models: Sequence[str] | None = None,
+    agents: Names = None,
+    models: Names = None,
     skills: Sequence[Path | None] = (None,),
     samples: int | None = None,
     concurrency: int | None = None,
@@ -177,10 +177,11 @@ def requested(
     )
 
 
-def _named(option: str, given: Sequence[str] | None, default: str | None) -> tuple[str, ...]:
-    if not given and default is None:
+def _named(option: str, given: Names, default: str | None) -> tuple[str, ...]:
+    names = given or default
+    if not names:
         raise UserError(f"--{option} is missing; expected it here, or '{option}' under [defaults] in whet.toml")
-    return tuple(dict.fromkeys(given or [str(default)]))
+    return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
 
 
 def new_folder() -> Path:

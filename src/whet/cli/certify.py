@@ -1,6 +1,5 @@
 """`whet certify`: whether one skill is better than another, and whether a certificate holds."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,14 +34,11 @@ def certify(
     ] = None,
 ) -> None:
     """Hold one skill against another, task by task, and stop as soon as the answer is clear."""
-    from whet.api import requested
+    from whet.cli.asking import asked, resumable
     from whet.cli.loop import run_async
-    from whet.cli.run import resume_command, warn_of_sandbox
     from whet.errors import UserError
-    from whet.runs.config import find_config, read_config
     from whet.skills.certifying import Certifying
     from whet.skills.certifying import certify as run_certify
-    from whet.skills.engine import NotMeasured
     from whet.skills.plan import Plan
 
     if check is not None:
@@ -50,28 +46,18 @@ def certify(
         return
     if old is None or new is None or tasks is None:
         raise UserError("expected two skills and --tasks, or --check with a certificate")
-    config = read_config(find_config(Path.cwd()))
-    request = requested(
+    request, config = asked(
         tasks,
-        config,
-        agents=[agent] if agent else None,
-        models=[model] if model else None,
+        agent=agent,
+        model=model,
         concurrency=concurrency,
         sandbox=sandbox,
+        judge_model=judge_model,
         out=out,
         resume=resume,
-        judge_model=judge_model,
     )
-    warn_of_sandbox(request)
-    again = resume_command(sys.argv[1:], request.out)
-    try:
+    with resumable(request.out):
         certificate = run_async(run_certify(Certifying(old, new, request, Plan(budget, seed, alpha)), config))
-    except NotMeasured as nothing:
-        told = f"not measured: {nothing}; this says nothing of the skills; try again with:\n  {again}"
-        raise UserError(told) from None
-    except KeyboardInterrupt:
-        typer.echo(f"\nstopped; continue with:\n  {again}")
-        raise
     _tell(certificate, request.out)
 
 

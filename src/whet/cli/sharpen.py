@@ -1,7 +1,6 @@
 """`whet sharpen`: a better skill, and the proof that it is better."""
 
 import itertools
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,48 +50,33 @@ def sharpen(
     ] = False,
 ) -> None:
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen."""
-    from whet.api import requested, writer_named
+    from whet.api import writer_named
+    from whet.cli.asking import asked, resumable
     from whet.cli.loop import run_async
-    from whet.cli.run import resume_command, warn_of_sandbox
     from whet.cli.tables import terminal
-    from whet.errors import UserError
     from whet.gateway import Limits
-    from whet.runs.config import find_config, read_config
-    from whet.skills.engine import NotMeasured
     from whet.skills.plan import Plan
     from whet.skills.sharpening import Sharpening, sharpen_skill
 
-    config = read_config(find_config(Path.cwd()))
-    request = requested(
+    request, config = asked(
         tasks,
-        config,
-        agents=[agent] if agent else None,
-        models=[model] if model else None,
+        agent=agent,
+        model=model,
         concurrency=concurrency,
         sandbox=sandbox,
+        judge_model=judge_model,
         out=out,
         resume=resume,
-        judge_model=judge_model,
         limits=Limits(cost=max_cost),
     )
-    warn_of_sandbox(request)
     wish = Sharpening(skill, request, Plan(budget, seed, alpha), proposer, force=force)
     console = terminal()
     if estimate:
         _estimate(console, wish)
         return
-    again = resume_command(sys.argv[1:], request.out)
-    try:
-        with _progress(console) as count:
-            work = sharpen_skill(wish, writer_named(proposer), config, lambda event: _tell(console, count, event))
-            outcome = run_async(work)
-    except NotMeasured as nothing:
-        raise UserError(
-            f"not measured: {nothing}; this says nothing of the skill; try again with:\n  {again}"
-        ) from None
-    except KeyboardInterrupt:
-        console.print(f"\nstopped; continue with:\n  {again}", soft_wrap=True)
-        raise
+    with resumable(request.out), _progress(console) as count:
+        work = sharpen_skill(wish, writer_named(proposer), config, lambda event: _tell(console, count, event))
+        outcome = run_async(work)
     _conclude(console, outcome)
 
 

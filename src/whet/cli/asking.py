@@ -1,0 +1,67 @@
+"""What `whet sharpen` and `whet certify` have in common: how they ask for rollouts, and what is told when they end."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from whet.gateway import Limits
+    from whet.runs.bench import Request
+    from whet.runs.config import Config
+
+
+def asked(
+    tasks: Path,
+    *,
+    agent: str | None,
+    model: str | None,
+    concurrency: int | None,
+    sandbox: str | None,
+    judge_model: str | None,
+    out: Path | None,
+    resume: bool,
+    limits: "Limits | None" = None,
+) -> "tuple[Request, Config]":
+    """The options of one agent on one model, completed by whet.toml."""
+    from whet.api import requested
+    from whet.cli.run import warn_of_sandbox
+    from whet.runs.config import find_config, read_config
+
+    config = read_config(find_config(Path.cwd()))
+    request = requested(
+        tasks,
+        config,
+        agents=agent,
+        models=model,
+        concurrency=concurrency,
+        sandbox=sandbox,
+        out=out,
+        resume=resume,
+        judge_model=judge_model,
+        limits=limits,
+    )
+    warn_of_sandbox(request)
+    return request, config
+
+
+@contextmanager
+def resumable(out: Path) -> Iterator[None]:
+    """Say how to go on with what is in this folder, when it ends before its verdict."""
+    from whet.cli.run import resume_command
+    from whet.errors import UserError
+    from whet.skills.engine import NotMeasured
+
+    again = resume_command(sys.argv[1:], out)
+    try:
+        yield
+    except NotMeasured as nothing:
+        raise UserError(
+            f"not measured: {nothing}; this says nothing of the skill; try again with:\n  {again}"
+        ) from None
+    except KeyboardInterrupt:
+        typer.echo(f"\nstopped; continue with:\n  {again}")
+        raise
