@@ -69,6 +69,21 @@ def test_one_position_at_a_time_gives_the_same_wealth(seen: list[float], bound: 
         assert wealth.log == pytest.approx(log, abs=1e-9)
 
 
+@given(differences, st.floats(-0.9, 0.9), st.sampled_from([1.0, -1.0]), st.floats(1e-4, 1))
+def test_the_fewest_positions_to_a_level_are_as_many_as_wins_take(
+    seen: list[float], bound: float, win: float, level: float
+) -> None:
+    wealth = Wealth(bound, above=win > 0)
+    for difference in seen:
+        wealth.take(difference)
+    fewest, taken = wealth.fewest(level), 0
+    while not wealth.has_reached(level):
+        wealth.take(win)
+        taken += 1
+    # Rounding may put a level that is met exactly on either side.
+    assert taken == fewest or abs(wealth.log + math.log(level)) < 1e-9
+
+
 @given(differences, st.sampled_from([0.01, 0.05, 0.2]))
 def test_bounds_are_on_either_side_mirror_each_other_and_tighten_with_time(seen: list[float], level: float) -> None:
     low, high = lower_bound(seen, level), upper_bound(seen, level)

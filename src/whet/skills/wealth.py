@@ -22,6 +22,7 @@ FALLING = tuple(0.98 * stake for stake in (0.15, 0.30, 0.50, 0.80)), (1, 1, 1, 1
 _UTMOST = 0.999
 _CLOSE = 1e-4
 """How closely a bound is found."""
+_ROUNDING = 1e-9
 
 
 class Wealth:
@@ -32,6 +33,7 @@ class Wealth:
         self._bound = self._sign * bound
         self._stakes, self._parts = _grid(above=above)
         self._logs = [0.0] * len(self._stakes)
+        self._most = self._gains(1.0)
 
     def take(self, difference: float) -> None:
         """The difference at the next position."""
@@ -47,11 +49,14 @@ class Wealth:
 
     def fewest(self, level: float) -> int:
         """How many positions it takes at least until this level is reached: if all of them are won."""
-        logs, gains, number = self._logs, self._gains(1.0), 0
-        while self._mean(logs) < -math.log(level):
-            logs = [log + gain for log, gain in zip(logs, gains, strict=True)]
-            number += 1
+        wanted, number = -math.log(level), 0
+        # Together they grow no faster than the largest stake alone.
+        while (missing := wanted - self._after(number)) > 0:
+            number += max(1, math.ceil(missing / max(self._most) - _ROUNDING))
         return number
+
+    def _after(self, won: int) -> float:
+        return self._mean([log + won * gain for log, gain in zip(self._logs, self._most, strict=True)])
 
     def _gains(self, difference: float) -> list[float]:
         return [math.log(_factor(difference, self._bound, stake)) for stake in self._stakes]

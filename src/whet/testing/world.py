@@ -46,14 +46,19 @@ class World:
     def __init__(self, seed: int = 0, sizes: Mapping[str, int] = SIZES) -> None:
         self.seed = seed
         self._logits = {f"{split}-{n}": logit for split, size in sizes.items() for n, logit in enumerate(_logits(size))}
+        self._chances: dict[tuple[str, str], float] = {}
 
     def tasks(self, split: str) -> tuple[str, ...]:
         return tuple(task for task in self._logits if task.startswith(f"{split}-"))
 
     def chance(self, task: str, skill: str) -> float:
         """How likely a rollout of the task with this skill succeeds."""
-        family = int(task.rpartition("-")[2]) % FAMILIES
-        return _expit(self._logits[task] + _effect(family, _RULE.findall(skill)))
+        known = self._chances.get((task, skill))
+        if known is None:
+            family = int(task.rpartition("-")[2]) % FAMILIES
+            known = _expit(self._logits[task] + _effect(family, _RULE.findall(skill)))
+            self._chances[task, skill] = known
+        return known
 
     def lift(self, skill: str, over: str = "", split: str = "validation") -> float:
         """By how much one skill is better than another: the truth.
