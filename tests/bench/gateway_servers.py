@@ -23,7 +23,8 @@ from whet.gateway import Gateway, Model
 from whet.gateway.dialects import DIALECTS as SERVED
 from whet.redact import Redactor
 from whet.runs.schema import RolloutRow, TaskRow
-from whet.runs.store import Store, StoreWriter
+from whet.runs.store import Store
+from whet.runs.writer import StoreWriter
 
 SESSIONS = 32
 """Of whet's gateway, for each dialect of the model."""

@@ -16,6 +16,8 @@ from whet.runs.store import DATABASE, Store
 
 MESSAGE_BYTES = 2000
 TOOLS = 20
+VOCABULARY = 50_000
+BYTES_PER_TOKEN = 4
 
 
 def words(rng: random.Random, size: int) -> str:
@@ -33,15 +35,28 @@ def streamed(text: str) -> bytes:
     return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
 
 
-def conversation(turns: int, seed: int = 0) -> Iterator[Exchange]:
+def told(text: str, prompt: list[int], rng: random.Random) -> bytes:
+    """A reply with its tokens, as an engine tells them: all ids of the prompt, and each sampled one with its chance."""
+    sampled = rng.choices(range(VOCABULARY), k=len(text) // BYTES_PER_TOKEN)
+    entries = [{"token": f"token_id:{one}", "logprob": -rng.expovariate(1), "top_logprobs": []} for one in sampled]
+    choice = {"index": 0, "message": {"content": text}, "logprobs": {"content": entries}, "token_ids": sampled}
+    reply = {"id": f"chatcmpl-{rng.getrandbits(128):x}", "choices": [choice], "prompt_token_ids": prompt}
+    encoded = json.dumps(reply).encode()
+    prompt += sampled
+    return encoded
+
+
+def conversation(turns: int, seed: int = 0, *, captured: bool = False) -> Iterator[Exchange]:
     """The exchanges of an agent that sends its whole history with each request."""
     rng = random.Random(seed)
+    prompt = rng.choices(range(VOCABULARY), k=10 * MESSAGE_BYTES // BYTES_PER_TOKEN)
     tools = [
         {"type": "function", "function": {"name": f"tool_{i}", "description": words(rng, 600)}} for i in range(TOOLS)
     ]
     messages = [{"role": "system", "content": words(rng, 4 * MESSAGE_BYTES)}]
     for turn in range(turns):
         messages.append({"role": "user", "content": words(rng, MESSAGE_BYTES)})
+        prompt += rng.choices(range(VOCABULARY), k=MESSAGE_BYTES // BYTES_PER_TOKEN)
         reply = words(rng, MESSAGE_BYTES // 4)
         yield Exchange(
             session="1",
@@ -53,7 +68,7 @@ def conversation(turns: int, seed: int = 0) -> Iterator[Exchange]:
             upstream="http://127.0.0.1:8000",
             status=200,
             response_headers=(("Content-Type", "text/event-stream"),),
-            response=streamed(reply),
+            response=told(reply, prompt, rng) if captured else streamed(reply),
             attempts=1,
             error=None,
             started=turn,
@@ -64,32 +79,35 @@ def conversation(turns: int, seed: int = 0) -> Iterator[Exchange]:
         messages.append({"role": "assistant", "content": reply})
 
 
-def measure(turns: int) -> tuple[int, int, float]:
-    """Bytes sent, bytes stored, and seconds of CPU for one conversation."""
-    sent = seconds = 0.0
+def measure(turns: int, captured: bool) -> tuple[int, int, float]:
+    """Bytes sent and received, bytes stored, and seconds of CPU for one conversation."""
+    moved = seconds = 0.0
     with tempfile.TemporaryDirectory() as folder:
         with Store.create(Path(folder)) as store:
             store.add_tasks([TaskRow("t", "", "", "{}")])
             store.add_rollouts([RolloutRow("r", 0, "t", "agent", "model", "", 0)])
             attempt = store.start_attempt("r", 0.0)
-            for exchange in conversation(turns):
-                sent += len(exchange.request)
+            for exchange in conversation(turns, captured=captured):
+                moved += len(exchange.request) + len(exchange.response)
                 began = time.thread_time()
                 store.add_exchange(attempt, exchange)
                 seconds += time.thread_time() - began
-        return int(sent), (Path(folder) / DATABASE).stat().st_size, seconds
+        return int(moved), (Path(folder) / DATABASE).stat().st_size, seconds
 
 
 def main() -> None:
-    """Measure conversations of 125 to 1,000 turns and print a table."""
-    table = Table("turns", "MB sent", "MB stored", "percent", "ratio to the row above", "CPU ms per exchange")
-    before = 0
-    for turns in (125, 250, 500, 1000):
-        sent, stored, seconds = measure(turns)
-        ratio = f"{stored / before:.2f}" if before else ""
-        cells = (f"{sent / 1e6:.1f}", f"{stored / 1e6:.2f}", f"{stored / sent:.2%}", ratio)
-        table.add_row(str(turns), *cells, f"{1000 * seconds / turns:.2f}")
-        before = stored
+    """Measure conversations of 125 to 1,000 turns, without and with the ids of their tokens, and print a table."""
+    table = Table(
+        "turns", "tokens", "MB moved", "MB stored", "percent", "ratio to the row above", "CPU ms per exchange"
+    )
+    for captured in (False, True):
+        before = 0
+        for turns in (125, 250, 500, 1000):
+            moved, stored, seconds = measure(turns, captured)
+            ratio = f"{stored / before:.2f}" if before else ""
+            cells = (f"{moved / 1e6:.1f}", f"{stored / 1e6:.2f}", f"{stored / moved:.2%}", ratio)
+            table.add_row(str(turns), "told" if captured else "", *cells, f"{1000 * seconds / turns:.2f}")
+            before = stored
     Console().print(table)
 
 

@@ -15,8 +15,9 @@ from whet.errors import UserError
 from whet.exchange import CallError, Exchange, Kind, Speaker, Usage
 from whet.runs import schema
 from whet.runs.blobs import UNCOMPRESSED, Blobs, Bodies
+from whet.runs.exchange_rows import SMALL_BODY
 from whet.runs.schema import RolloutRow, SkillRow, TaskRow
-from whet.runs.store import DATABASE, LOCK, SMALL_BODY, Store
+from whet.runs.store import DATABASE, LOCK, Store
 from whet.scoring.score import Cause
 
 EXCHANGE = Exchange(
@@ -242,6 +243,56 @@ def test_space_grows_with_the_messages_and_not_with_what_is_sent(tmp_path: Path)
     assert at_400 / sent < 0.03
 
 
+def told_ids(prompt: list[int], sampled: list[int], number: int) -> bytes:
+    """A reply as engines give it that tell tokens: with an id of its own first, and with all ids of its prompt."""
+    entries = [{"token": f"token_id:{one}", "logprob": -one / 50_000} for one in sampled]
+    choice = {"token_ids": sampled, "logprobs": {"content": entries}, "message": {"role": "assistant"}}
+    return json.dumps({"id": f"chatcmpl-{number:032x}", "prompt_token_ids": prompt, "choices": [choice]}).encode()
+
+
+def stored_with_ids(folder: Path, turns: int) -> int:
+    rng = random.Random(0)
+    prompt: list[int] = []
+    with new_run(folder) as store:
+        attempt = store.start_attempt("r0", 0.0)
+        given_exchanges = []
+        with store.atomic():
+            for turn in range(turns):
+                prompt += rng.choices(range(50_000), k=300)
+                sampled = rng.choices(range(50_000), k=50)
+                reply = told_ids(prompt, sampled, rng.getrandbits(128))
+                given_exchanges.append(replace(EXCHANGE, session=str(attempt), index=turn, response=reply))
+                store.add_exchange(attempt, given_exchanges[-1])
+                prompt += sampled
+        assert all(a == b for a, b in zip(store.each_exchange(attempt), given_exchanges, strict=True))
+    return (folder / DATABASE).stat().st_size
+
+
+def test_space_grows_with_the_tokens_and_not_with_how_often_they_are_told(tmp_path: Path) -> None:
+    at_100, at_200, at_400 = (stored_with_ids(tmp_path / str(turns), turns) for turns in (100, 200, 400))
+    assert at_200 / at_100 < 2.1
+    assert at_400 / at_200 < 2.1
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        b'{"prompt_token_ids": [',
+        b'{"prompt_token_ids": [' + b"7, " * SMALL_BODY,
+        b'{"prompt_token_ids": null, "x": [' + b"7, " * SMALL_BODY + b"7]}",
+        b'{"prompt_token_ids": ["' + b"\xff\0]" * SMALL_BODY + b'"]}',
+        b"]" * SMALL_BODY + b'"prompt_token_ids"[' + b"]" * SMALL_BODY,
+        b'data: {"prompt_token_ids": [' + b"7," * SMALL_BODY + b"7]}\n\n" + b'data: {"prompt_token_ids": [7]}\n\n',
+    ],
+)
+def test_whatever_a_reply_calls_ids_of_its_prompt_it_comes_back_byte_for_byte(tmp_path: Path, response: bytes) -> None:
+    with new_run(tmp_path) as store:
+        attempt = store.start_attempt("r0", 0.0)
+        for index in range(2):
+            store.add_exchange(attempt, replace(EXCHANGE, index=index, response=response))
+        assert [one.response for one in store.exchanges(attempt)] == [response] * 2
+
+
 def test_a_closed_run_is_one_file_and_readers_make_no_other(tmp_path: Path) -> None:
     new_run(tmp_path).close()
     with Store.open_read(tmp_path) as store:
@@ -357,12 +408,27 @@ def test_a_migration_that_fails_leaves_the_older_version_whole(tmp_path: Path) -
         assert store.tasks()[0].id == "t"
 
 
-def test_an_older_version_is_not_read_as_if_it_were_the_current_one(tmp_path: Path) -> None:
-    new_run(tmp_path).close()
-    db = schema.connect(tmp_path / DATABASE, "ro")
-    with pytest.raises(UserError, match="the run has version 1, this whet reads 2"):
-        schema.check_version(db, tmp_path / DATABASE, oldest=2)
+def run_of_version_1(folder: Path) -> None:
+    with sqlite3.connect(folder / DATABASE, isolation_level=None) as db:
+        schema.migrate(db, schema.MIGRATIONS[:1])
+        db.execute("INSERT INTO task VALUES ('t', 'd', '', '{}')")
+        db.execute("INSERT INTO rollout VALUES ('r0', 0, 't', 'agent', 'model', '', 0)")
+        db.execute("INSERT INTO attempt (id, rollout, number, started) VALUES (1, 'r0', 1, 0)")
+        columns = {"attempt": 1, "idx": 0, "started": 0, "ended": 1, "attempts": 1, "dialect": "chat", "path": "/"}
+        columns |= {"request": b"\0{}", "response": b"\0hello", "arrivals": b"\0", "upstream": "u", "warnings": "[]"}
+        columns |= {"request_headers": "[]", "response_headers": "[]"}
+        names, places = ", ".join(columns), ", ".join("?" * len(columns))
+        db.execute(f"INSERT INTO exchange ({names}) VALUES ({places})", tuple(columns.values()))
     db.close()
+
+
+def test_an_older_version_is_not_read_as_if_it_were_the_current_one(tmp_path: Path) -> None:
+    run_of_version_1(tmp_path)
+    with pytest.raises(UserError, match="the run has version 1, this whet reads 2; resume it once to convert it"):
+        Store.open_read(tmp_path)
+    Store.open_write(tmp_path).close()
+    with Store.open_read(tmp_path) as store:
+        assert [call.response for call in store.exchanges(1)] == [b"hello"]
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

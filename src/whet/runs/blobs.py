@@ -20,6 +20,9 @@ AT_ONCE = 8
 _BLOBS = f"SELECT hash, id FROM blob WHERE hash IN ({', '.join('?' * AT_ONCE)})"  # noqa: S608 - no values in it
 _PIECES = f"SELECT prefix, id FROM piece WHERE prefix IN ({', '.join('?' * AT_ONCE)})"  # noqa: S608
 
+GROWN = 2048
+"""What grows at its end is cut after so many bytes, so it shares all but the last piece with what it was before."""
+
 UNCOMPRESSED = 256
 """Fewer bytes than this are not worth compressing."""
 
@@ -92,6 +95,11 @@ class Blobs:
         by_end = dict(zip(reversed(ends), reversed(stored), strict=False))
         self._growing.keep(look, [(end, by_end[end]) for end in cuts.lasting if end in by_end])
         return stored[-1].node
+
+    def put_growing(self, data: bytes) -> int:
+        """Store bytes that begin as earlier ones did, or as later ones will; the id of their last piece."""
+        pieces = [data[start : start + GROWN] for start in range(0, len(data), GROWN)]
+        return self._put_pieces(pieces, None, _hash())[-1].node
 
     def forget(self) -> None:
         """What was written last may have been undone."""

@@ -26,7 +26,8 @@ from whet.runs.plan import public
 from whet.runs.run import TASKS
 from whet.runs.scheduler import judge_log
 from whet.runs.schema import AttemptRow, RolloutRow, TaskRow
-from whet.runs.store import Store, StoreWriter
+from whet.runs.store import Store
+from whet.runs.writer import StoreWriter
 from whet.scoring import Cause, Judge, RankJudge, Score, Work, combine, judges_of
 from whet.tasks import Task, read_tasks, resolve_env
 from whet.tasks.judges import Judges, Rank, located

@@ -16,7 +16,8 @@ from whet.exchange import Exchange
 from whet.rollout import Result, Rollout, Workshop, attempt
 from whet.runs.plan import Plan, task_rows
 from whet.runs.schema import RolloutRow
-from whet.runs.store import Store, StoreWriter
+from whet.runs.store import Store
+from whet.runs.writer import StoreWriter
 from whet.scoring import Cause
 from whet.tasks import Task
 

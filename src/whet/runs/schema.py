@@ -120,7 +120,13 @@ CREATE TABLE log (
 ) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST,)
+# The ids of a prompt, which a reply repeats, are taken out of it at this place and kept in pieces.
+_PROMPT_IDS = """
+ALTER TABLE exchange ADD COLUMN prompt_ids INTEGER REFERENCES piece;
+ALTER TABLE exchange ADD COLUMN prompt_ids_at INTEGER;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _PROMPT_IDS)
 """Script n brings a database from version n to version n + 1. What has been released is never changed."""
 
 VERSION = len(MIGRATIONS)

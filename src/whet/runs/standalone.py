@@ -24,7 +24,8 @@ from whet.runs.bench import secrets_in
 from whet.runs.cache import CacheUse, open_cache
 from whet.runs.config import Config, model_config, model_secrets, never_called, open_model
 from whet.runs.schema import RolloutRow, TaskRow
-from whet.runs.store import Store, StoreWriter
+from whet.runs.store import Store
+from whet.runs.writer import StoreWriter
 from whet.scoring import Cause, Score
 from whet.version import __version__
 

@@ -1,27 +1,19 @@
-"""The store of one run: a single SQLite file `run.db` in the run folder, and the one thread that writes it."""
+"""The store of one run: a single SQLite file `run.db` in the run folder."""
 
-import asyncio
 import fcntl
 import json
 import os
-import queue
 import sqlite3
-import threading
-from array import array
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass, fields
-from itertools import accumulate
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, fields
 from pathlib import Path
-from typing import Any, Generic, Literal, Self, TypeVar
-
-import msgspec
+from typing import Any, Literal, Self
 
 from whet.errors import UserError
-from whet.exchange import CallError, Exchange, Headers, Kind, Speaker, Usage
-from whet.runs import schema
-from whet.runs.blobs import Blobs, Bodies
+from whet.exchange import Exchange, Usage
+from whet.runs import exchange_rows, schema
+from whet.runs.blobs import Blobs
 from whet.runs.schema import AttemptRow, ResultRow, RolloutRow, SkillRow, TaskRow
 from whet.scoring.score import Cause
 
@@ -29,14 +21,6 @@ DATABASE = "run.db"
 LOCK = "run.lock"
 EARLIER_RESULT = "result "
 """How the names of logs begin that hold what was made of an attempt before it was judged again."""
-
-SMALL_BODY = 4096
-"""A request with fewer bytes is kept whole."""
-
-_BODIES = ("request", "sent")
-_PACKED = ("response", "delivered", "arrivals")
-
-T = TypeVar("T")
 
 
 class Store:
@@ -234,43 +218,8 @@ class Store:
 
     def add_exchange(self, attempt: int, exchange: Exchange) -> None:
         """Add one model call to an attempt."""
-        usage = exchange.usage
-        packed = self._blobs.packed
-        tokens = (
-            (None, None, None, None, None)
-            if usage is None
-            else (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.reasoning)
-        )
         with self.atomic():
-            values = (
-                attempt,
-                exchange.index,
-                exchange.dialect,
-                exchange.path,
-                _json(exchange.request_headers),
-                self._body(attempt, exchange.request),
-                exchange.upstream,
-                exchange.status,
-                _json(exchange.response_headers),
-                packed(exchange.response),
-                exchange.attempts,
-                exchange.error,
-                exchange.started,
-                exchange.first_byte,
-                exchange.ended,
-                *tokens,
-                None if exchange.sent is None else self._body(attempt, exchange.sent),
-                None if exchange.delivered is None else packed(exchange.delivered),
-                _json(exchange.warnings),
-                None if exchange.speaker is None else _json(exchange.speaker),
-                packed(_flat(exchange.arrivals)),
-                exchange.tokens,
-            )
-            self._db.execute(f"INSERT INTO exchange VALUES (NULL{', ?' * len(values)})", values)  # noqa: S608
-
-    def _body(self, attempt: int, body: bytes) -> int | bytes:
-        """What stands for a request body in its row. Small ones have too little in common to be cut into pieces."""
-        return self._blobs.packed(body) if len(body) < SMALL_BODY else self._blobs.put_body(body, attempt)
+            exchange_rows.add(self._db, self._blobs, attempt, exchange)
 
     def exchanges(self, attempt: int) -> list[Exchange]:
         """All model calls of an attempt, in order of arrival, as they were given. The session is the attempt's id."""
@@ -278,25 +227,7 @@ class Store:
 
     def each_exchange(self, attempt: int) -> Iterator[Exchange]:
         """The same one after the other: a long conversation is then in memory once, not once for each of its calls."""
-        # Up to the last one that is there now: a run that goes on adds more, whose bodies would not be known.
-        (last,) = self._db.execute("SELECT coalesce(max(id), 0) FROM exchange WHERE attempt = ?", (attempt,)).fetchone()
-        bodies = {key: self._bodies(attempt, key, last) for key in _BODIES}
-
-        def read(key: str, value: int | bytes | None) -> bytes | None:
-            if isinstance(value, int):
-                return bodies[key].body(value)
-            return None if value is None else self._blobs.unpacked(value)
-
-        rows = self._db.execute("SELECT * FROM exchange WHERE attempt = ? AND id <= ? ORDER BY idx", (attempt, last))
-        for row in rows:
-            yield _exchange(row, {key: read(key, row[key]) for key in (*_BODIES, *_PACKED)})
-
-    def _bodies(self, attempt: int, key: str, last: int) -> Bodies:
-        nodes = self._db.execute(
-            f"SELECT {key} FROM exchange WHERE attempt = ? AND id <= ? AND typeof({key}) = 'integer'",  # noqa: S608
-            (attempt, last),
-        )
-        return self._blobs.bodies([node for (node,) in nodes])
+        return exchange_rows.each(self._db, self._blobs, attempt)
 
     def usage(self, attempt: int) -> tuple[int, Usage]:
         """How many model calls an attempt made, and the tokens that they say they used."""
@@ -321,131 +252,6 @@ class Store:
         rows = self._db.execute(query, values).fetchall()
         results = self._blobs.get_blobs({row["result"] for row in rows if row["result"] is not None})
         return [_attempt(row, results.get(row["result"])) for row in rows]
-
-
-@dataclass(frozen=True, slots=True)
-class _Request(Generic[T]):
-    work: Callable[[Store], T]
-    done: "asyncio.Future[T]"
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome(Generic[T]):
-    """What is told to whoever asked, once it is committed."""
-
-    request: _Request[T]
-    result: T | None = None
-    error: Exception | None = None
-
-    def tell(self) -> None:
-        done = self.request.done
-        if done.done():  # the caller was cancelled meanwhile
-            return
-        if self.error is None:
-            done.set_result(self.result)  # type: ignore[arg-type] # T may be None
-        else:
-            done.set_exception(self.error)
-
-
-class StoreWriter:
-    """Writes a run from an event loop. One thread owns the store; what is asked for while it is busy is committed
-    together in its next transaction.
-
-    >>> async with StoreWriter(folder) as writer:
-    ...     attempt = await writer.do(lambda store: store.start_attempt("r1", time.time()))
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._waiting: deque[_Request[Any]] = deque()
-        self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        """Calls the thread to work: once for all that waits, and not while it is at work. False is the last."""
-        self._at_work = False
-
-    async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
-        self._opened, self._closed = self._loop.create_future(), self._loop.create_future()
-        # Not a daemon: what was asked for is written even when nobody waits for it any more.
-        threading.Thread(target=self._serve, name="whet-store", daemon=False).start()
-        try:
-            await asyncio.shield(self._opened)
-        except BaseException:
-            self._calls.put(False)
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        # All that was asked for is written first, even if this is cancelled.
-        self._calls.put(False)
-        await asyncio.shield(self._closed)
-
-    async def do(self, work: Callable[[Store], T]) -> T:
-        """Run `work` in the writer's thread, all or nothing; return when it is committed. It is done even if the
-        caller is cancelled meanwhile. It may run twice (only the last time counts), so it should only use the store.
-        """
-        done: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.append(_Request(work, done))
-        self._call()
-        return await done
-
-    def _call(self) -> None:
-        """Have the thread write all that waits. What comes while it is at work waits for the next call, so that a busy
-        loop and the thread seldom stand in each other's way."""
-        if self._waiting and not self._at_work:
-            self._at_work = True
-            self._calls.put(True)
-
-    def _serve(self) -> None:
-        """The thread: open the store, write whatever is asked for, close it."""
-        try:
-            store = Store.open_write(self._folder)
-        except Exception as error:  # noqa: BLE001 - handed to whoever opens
-            self._in_loop(_Outcome(_Request(_nothing, self._opened), error=error).tell)
-            return
-        self._in_loop(_Outcome(_Request(_nothing, self._opened)).tell)
-        failure: Exception | None = None
-        try:
-            with store:
-                while batch := self._batch():
-                    self._in_loop(self._tell, _committed(store, batch))
-        except Exception as error:  # noqa: BLE001 - handed to whoever closes
-            failure = error
-        self._in_loop(_Outcome(_Request(_nothing, self._closed), error=failure).tell)
-
-    def _batch(self) -> list[_Request[Any]]:
-        """All that waits, as soon as the thread is called; empty when nothing will follow."""
-        goes_on = self._calls.get()
-        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        if not goes_on and batch:
-            self._calls.put(False)
-        # Called for what an earlier call has brought already, it waits for the next one.
-        return batch or (self._batch() if goes_on else [])
-
-    def _tell(self, outcomes: "list[_Outcome[Any]]") -> None:
-        """In the loop: say what came of a batch."""
-        self._at_work = False
-        for outcome in outcomes:
-            outcome.tell()
-        self._call()
-
-    def _in_loop(self, what: Callable[..., None], *values: object) -> None:
-        # A loop that is closed has nobody left who waits.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(what, *values)
-
-
-def _nothing(store: Store) -> None: ...
-
-
-def _committed(store: Store, batch: list[_Request[Any]]) -> "list[_Outcome[Any]]":
-    """Run the requests in one transaction; when that fails, each in its own, so that the one that fails fails alone."""
-    try:
-        with store.atomic():
-            return [_Outcome(request, request.work(store)) for request in batch]
-    except Exception as error:  # noqa: BLE001 - handed to whoever asked
-        if len(batch) == 1:
-            return [_Outcome(batch[0], error=error)]
-        return [outcome for request in batch for outcome in _committed(store, [request])]
 
 
 def _existing(folder: Path) -> Path:
@@ -497,65 +303,3 @@ def _attempt(row: sqlite3.Row, result: bytes | None) -> AttemptRow:
         final=bool(row["final"]),
         result=result,
     )
-
-
-def _exchange(row: sqlite3.Row, data: Mapping[str, Any]) -> Exchange:
-    tokens = [row[f"{field.name}_tokens"] for field in fields(Usage)]
-    return Exchange(
-        session=str(row["attempt"]),
-        index=row["idx"],
-        dialect=row["dialect"],
-        path=row["path"],
-        request_headers=_headers(row["request_headers"]),
-        request=data["request"],
-        upstream=row["upstream"],
-        status=row["status"],
-        response_headers=_headers(row["response_headers"]),
-        response=data["response"],
-        attempts=row["attempts"],
-        error=None if row["error"] is None else CallError(row["error"]),
-        started=row["started"],
-        first_byte=row["first_byte"],
-        ended=row["ended"],
-        usage=None if None in tokens else Usage(*tokens),
-        sent=data["sent"],
-        delivered=data["delivered"],
-        warnings=tuple(json.loads(row["warnings"])),
-        speaker=None if row["speaker"] is None else _speaker(row["speaker"]),
-        arrivals=_arrivals(data["arrivals"]),
-        tokens=row["tokens"],
-    )
-
-
-def _speaker(text: str) -> Speaker:
-    told = json.loads(text)
-    return Speaker(Kind(told.pop("kind")), **told)
-
-
-def _flat(arrivals: Iterable[tuple[float, int]]) -> bytes:
-    """Arrivals in microseconds and bytes, as differences: small numbers, which compress well."""
-    flat = array("Q")
-    micros, total = 0, 0
-    for seconds, size in arrivals:
-        now = round(seconds * 1e6)
-        flat.extend((now - micros, size - total))
-        micros, total = now, size
-    return flat.tobytes()
-
-
-def _arrivals(data: bytes) -> tuple[tuple[float, int], ...]:
-    flat = array("Q", data)
-    times, sizes = accumulate(flat[::2]), accumulate(flat[1::2])
-    return tuple((micros / 1e6, size) for micros, size in zip(times, sizes, strict=True))
-
-
-def _json(value: Any) -> str:
-    try:
-        # Names of headers may be of aiohttp's own kind of string.
-        return msgspec.json.encode(value, enc_hook=str).decode()
-    except UnicodeEncodeError:  # what is no text in a header became lone surrogates, which only escapes can hold
-        return json.dumps(msgspec.to_builtins(value, enc_hook=str))
-
-
-def _headers(text: str) -> Headers:
-    return tuple((name, value) for name, value in json.loads(text))

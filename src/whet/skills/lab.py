@@ -24,8 +24,9 @@ from whet.runs.config import Config
 from whet.runs.plan import skill_row
 from whet.runs.scheduler import MAX_ATTEMPTS, Hopes, Watch, explained, opened_store, until_measured
 from whet.runs.schema import AttemptRow, RolloutRow
-from whet.runs.store import DATABASE, Store, StoreWriter
+from whet.runs.store import DATABASE, Store
 from whet.runs.summary import Tally, spent, tally
+from whet.runs.writer import StoreWriter
 from whet.scoring import Cause
 from whet.skill import Skill
 from whet.skills.attempt import Lost, Outcome
