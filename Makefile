@@ -5,16 +5,21 @@ BIN := .venv/bin
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/whet
 ENGINE := $(CACHE)/check-tokens
 READERS := $(CACHE)/check-exports
+# Tests wait for boxes and servers half of their time, so there is work for more of them than there are cores.
+WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 PIP_QUIETLY := --quiet --disable-pip-version-check
 
-.PHONY: demo test lint agents models check-tokens check-exports bench-gateway bench-rollout bench-store bench-traces setup clean
+.PHONY: demo test cover lint agents models check-tokens check-exports bench-gateway bench-rollout bench-store bench-traces setup clean
 
 demo: setup
 	@$(BIN)/whet tasks check examples/tasks
 	@$(BIN)/whet run examples/tasks --agent loop --model scripted --samples 2
 
 test: setup lint agents models
-	$(BIN)/pytest -n auto --cov --cov-report=term
+	$(BIN)/pytest -n $(WORKERS)
+
+cover: setup agents models
+	$(BIN)/pytest -n $(WORKERS) --cov --cov-report=term
 
 lint: setup
 	$(BIN)/ruff check
