@@ -62,6 +62,10 @@ class Gateway:
         """The limit that lets no further call of any session pass, if one is reached."""
         return self._meter.refusal()
 
+    def spent(self) -> Spent:
+        """What all sessions have used together, and what was spent before."""
+        return self._meter.spent()
+
     def open_session(
         self,
         session_id: str,

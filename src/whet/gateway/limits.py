@@ -35,6 +35,7 @@ class Spent:
     turns: int = 0
     usage: Usage = field(default_factory=Usage)
     cost: float = 0.0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +79,16 @@ class Meter:
         self._limits: dict[str, float] = {name: limit for name, limit in by_name if limit is not None}
         self._turns, self._usage, self._cost = before.turns, before.usage, before.cost
         self._under_way = 0
-        self._began = self._last = self._last_call = time.monotonic()
+        self._last = self._last_call = time.monotonic()
+        self._began = self._last - before.seconds
         at_once = self._limits.pop("concurrency", None)
         self._times = {name: limit for name, limit in self._limits.items() if name.endswith("_sec")}
         self.room = None if at_once is None else asyncio.Semaphore(int(at_once))
         """Where calls wait; None when they need not."""
+
+    def spent(self) -> Spent:
+        """What has been used so far, but for calls that are under way."""
+        return Spent(self._turns, self._usage, self._cost, time.monotonic() - self._began)
 
     def refusal(self) -> Reached | None:
         """The limit that lets no further call pass, if one is reached."""

@@ -1,7 +1,7 @@
 """One candidate before one exam: positions are taken in the exam's order, and the verdict falls as soon as it can."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import fsum
 
@@ -100,6 +100,11 @@ class Attempt:
             self.verdict = self._reached()
             self.decided_at = len(self.taken) if self.verdict else None
         return self.verdict
+
+    def break_off(self) -> None:
+        """There is no money for a further position: the purse held as many as were taken."""
+        self.terms = replace(self.terms, positions=len(self.taken))
+        self.verdict, self.decided_at = Verdict.UNDECIDED, len(self.taken)
 
     @property
     def surely_needed(self) -> int:

@@ -11,7 +11,7 @@ from math import fsum
 from typing import Protocol
 
 from whet.skills.attempt import Attempt, Lost, Verdict, levels
-from whet.skills.exam import Exam, Purse, Rollouts, hold, tighten
+from whet.skills.exam import Exam, OutOfBudget, Purse, Rollouts, hold, tighten
 from whet.skills.plan import Plan
 
 
@@ -88,7 +88,7 @@ async def sharpen(
     search = _Search(start, dev, Purse(plan.search_purse), plan, proposer, rollouts)
     gate = _Gate(start, tuple(validation), Purse(plan.certify_purse), plan, rollouts)
     accepted = 0
-    while (step := await search.step()) is not None:
+    while (step := await _next(search)) is not None:
         result.steps.append(step)
         watch(step)
         accepted += step.accepted
@@ -100,6 +100,13 @@ async def sharpen(
     result.certified, result.leader = gate.incumbent, search.leader
     result.spent = plan.budget - search.purse.left - gate.purse.left
     return result
+
+
+async def _next(search: "_Search") -> Step | None:
+    try:
+        return await search.step()
+    except OutOfBudget:
+        return None
 
 
 async def _certify(

@@ -6,7 +6,7 @@ of its own. Rollouts run at once, but are looked at in the order of the exam: wh
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -17,12 +17,16 @@ FEWEST = 20
 """An attempt that cannot afford so many positions is not begun, and uses up no level."""
 
 
+class OutOfBudget(Exception):  # noqa: N818 - an end, not an error
+    """The hard limit of a budget lets nothing more be rolled out. Whoever is at work ends with what there is."""
+
+
 class Rollouts(Protocol):
     """Where skills are tried on tasks."""
 
     async def __call__(self, task: str, skill: str, key: str) -> Outcome:
         """What comes of a rollout. Its key is its own: under another key it is rolled out afresh, under the same it
-        is not paid for again."""
+        is not paid for again. OutOfBudget when it cannot be paid; then no later one can, unless it was paid before."""
         ...
 
 
@@ -100,7 +104,8 @@ class Exam:
 
 
 async def hold(exam: Exam, candidate: str, terms: Terms, rollouts: Rollouts, purse: Purse) -> Attempt | None:
-    """Hold a candidate before an exam; None when the purse is too small to begin."""
+    """Hold a candidate before an exam; None when the purse is too small to begin. Where the budget ends on the way,
+    the attempt is undecided."""
     wanted = (exam.keys(position, candidate, terms.repeats) for position in range(terms.positions))
     affordable = purse.affords(wanted)
     if affordable < min(FEWEST, terms.positions):
@@ -116,12 +121,14 @@ async def hold(exam: Exam, candidate: str, terms: Terms, rollouts: Rollouts, pur
                 begun.append(asyncio.create_task(_position(exam, ahead, candidate, terms.repeats, rollouts)))
             attempt.take(await begun[0])
             begun.popleft()
+    except OutOfBudget:
+        attempt.break_off()
     finally:
         # None is left but when a rollout cannot be had at all.
         for task in begun:
             task.cancel()
         await asyncio.gather(*begun, return_exceptions=True)
-    return attempt
+    return attempt if attempt.taken else None
 
 
 async def tighten(
@@ -135,8 +142,18 @@ async def tighten(
     ahead = wanted[:affordable]
     for position in ahead:
         purse.pay(exam.keys(position, candidate, repeats))
-    for taken in await asyncio.gather(*(_position(exam, one, candidate, repeats, rollouts) for one in ahead)):
+    found = await asyncio.gather(*(_if_paid(_position(exam, one, candidate, repeats, rollouts)) for one in ahead))
+    for taken in found:
+        if taken is None:
+            break
         attempt.take(taken)
+
+
+async def _if_paid(position: Awaitable[Position]) -> Position | None:
+    try:
+        return await position
+    except OutOfBudget:
+        return None
 
 
 async def _position(exam: Exam, number: int, candidate: str, repeats: int, rollouts: Rollouts) -> Position:

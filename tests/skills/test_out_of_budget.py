@@ -1,0 +1,82 @@
+"""Where the hard limit of a budget falls into a search or an exam, it ends with what there is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whet.skills.attempt import Outcome, Terms, Verdict, replayed
+from whet.skills.engine import Sharpened, sharpen
+from whet.skills.exam import Exam, OutOfBudget, Purse, hold, tighten
+from whet.skills.plan import Plan
+from whet.testing.world import World, WorldProposer, skill_of
+
+TERMS = Terms(0.0125, 120)
+GOOD = skill_of(f"H{n}" for n in range(6))
+
+
+class Limited:
+    """Rollouts of the world, so many and no more; what was paid is free from then on."""
+
+    def __init__(self, most: int, seed: int = 0) -> None:
+        self.world, self.most, self.known = World(seed), most, set[str]()
+
+    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+        if key not in self.known and len(self.known) >= self.most:
+            raise OutOfBudget
+        self.known.add(key)
+        return float(self.world.succeeds(task, skill, key))
+
+
+@given(most=st.integers(0, 200))
+async def test_an_exam_that_is_cut_short_is_undecided_and_the_same_when_it_is_held_again(most: int) -> None:
+    exam, rollouts = Exam("", World().tasks("validation"), 0, 1), Limited(most)
+    whole = await hold(exam, GOOD, TERMS, Limited(10_000), Purse(10_000))
+    attempt = await hold(exam, GOOD, TERMS, rollouts, Purse(10_000))
+    assert whole is not None
+    assert whole.verdict is Verdict.CERTIFIED
+    if attempt is None:
+        assert most < 3, "not one position could be paid"
+        return
+    assert attempt.taken == whole.taken[: len(attempt.taken)]
+    if len(attempt.taken) < len(whole.taken):
+        assert attempt.verdict is Verdict.UNDECIDED
+        assert len(attempt.taken) <= most // 3
+    assert replayed(attempt.terms, attempt.taken) == attempt, "its certificate holds"
+    assert await hold(exam, GOOD, TERMS, rollouts, Purse(10_000)) == attempt
+
+
+@pytest.mark.parametrize("more", [0, 7, 40])
+async def test_bounds_are_sharpened_as_far_as_the_money_goes(more: int) -> None:
+    exam, rollouts = Exam("", World().tasks("validation"), 0, 1), Limited(10_000)
+    attempt = await hold(exam, GOOD, TERMS, rollouts, Purse(10_000))
+    assert attempt is not None
+    rollouts.most, decided = len(rollouts.known) + more, len(attempt.taken)
+    await tighten(exam, GOOD, attempt, 120, rollouts, Purse(10_000))
+    assert attempt.verdict is Verdict.CERTIFIED
+    assert decided <= len(attempt.taken) <= decided + more // 3
+
+
+class Proposals:
+    def __init__(self) -> None:
+        self._proposer = WorldProposer("rich", 1)
+
+    async def propose(self, leader: str, steps: object, pay: object) -> str | None:
+        return self._proposer.propose(leader)
+
+
+async def test_a_search_that_is_out_of_money_ends_and_its_leader_is_still_held_before_the_exam() -> None:
+    class SearchIsLimited(Limited):
+        async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+            self.most = 10_000 if not key.startswith("dev/") else 400
+            return await super().__call__(task, skill, key)
+
+    async def run(rollouts: Limited) -> Sharpened:
+        world = rollouts.world
+        tasks = world.tasks("train"), world.tasks("validation")
+        return await sharpen("", *tasks, Plan(3000, 1), Proposals(), rollouts)
+
+    rollouts = SearchIsLimited(0, seed=1)
+    found = await run(rollouts)
+    assert len(found.steps) < 400 / 30
+    assert [held.candidate for held in found.held][-1:] == [found.leader]
+    assert await run(rollouts) == found
