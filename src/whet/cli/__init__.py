@@ -20,6 +20,7 @@ from whet.cli import (
     scripted,
     sharpen,
     show,
+    skill,
     tasks,
 )
 from whet.errors import UserError
@@ -39,6 +40,7 @@ app.command("compare")(compare.compare)
 app.command("rejudge")(rejudge.rejudge)
 app.command("sharpen")(sharpen.sharpen)
 app.command("certify")(certify.certify)
+app.add_typer(skill.app, name="skill")
 app.command("export")(export.export)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(agents.app, name="agents")

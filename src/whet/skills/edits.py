@@ -36,6 +36,26 @@ class Edit(BaseModel):
     reason: str = ""
 
 
+def summary(edit: Edit) -> str:
+    """An edit in one line.
+
+    >>> summary(Edit(op="replace", anchor="Be\\nbrief.", text="Be  clear."))
+    'replace "Be brief." by "Be clear."'
+    """
+    anchor, text, to = (f'"{" ".join(part.split())}"' for part in (edit.anchor, edit.text, edit.to))
+    match edit.op:
+        case Op.ADD:
+            return f"add {text}"
+        case Op.INSERT_AFTER:
+            return f"insert {text} after {anchor}"
+        case Op.REPLACE:
+            return f"replace {anchor} by {text}"
+        case Op.DELETE:
+            return f"delete {anchor}"
+        case Op.MOVE:
+            return f"move {anchor} behind {to}"
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """An edit that was not applied, and why, in words that its proposer can act on."""

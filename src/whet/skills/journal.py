@@ -27,9 +27,7 @@ def fix_terms(file: Path, terms: Mapping[str, object]) -> None:
     """Write terms down, or see that they are still the same."""
     text = json.dumps(terms, indent=1)
     if not file.is_file():
-        apart = file.with_suffix(".part")
-        apart.write_text(f"{text}\n", encoding="utf-8")
-        apart.replace(file)
+        write_whole(file, f"{text}\n")
         return
     before, now = json.loads(file.read_text(encoding="utf-8")), json.loads(text)
     changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
@@ -38,3 +36,10 @@ def fix_terms(file: Path, terms: Mapping[str, object]) -> None:
             f"{file}: the run was begun with other terms ({', '.join(changed)}); go on with those, "
             "or start a new run with another --out"
         )
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a file all at once: whoever is killed leaves the old one or the new one."""
+    apart = file.with_suffix(".part")
+    apart.write_text(text, encoding="utf-8")
+    apart.replace(file)

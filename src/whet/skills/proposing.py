@@ -17,6 +17,7 @@ from whet.skill import Skill
 from whet.skills.brief import Brief, Draft, NoDraft, Trial, Tried, Writer
 from whet.skills.edits import Edited, Refused, apply
 from whet.skills.engine import NotMeasured, Step
+from whet.skills.history import History
 from whet.skills.policy import Policy
 from whet.skills.shelf import Shelf, main_document
 from whet.skills.writers.expected import expected_of
@@ -56,11 +57,12 @@ class Proposing:
         tasks: Mapping[str, Task],
         policy: Policy,
         journal: Path,
+        history: History,
         preferences: str = "",
     ) -> None:
         """`search` is the store of the search, `tasks` the training tasks, `journal` a folder for drafts."""
         self._writer, self._shelf, self._search, self._tasks = writer, shelf, search, tasks
-        self._policy, self._journal, self._preferences = policy, journal, preferences
+        self._policy, self._journal, self._history, self._preferences = policy, journal, history, preferences
         self._made: list[_Made] = []
         self._certified: list[bool] = []
         self._memory = ""
@@ -93,6 +95,8 @@ class Proposing:
         if candidate in known:
             refused += [Refused(edit, "the skill that it makes was measured before") for edit in edited.applied]
             edited, candidate = Edited(parent.text, (), ()), None
+        if candidate is not None:
+            self._history.made(candidate, parent.digest, edited.applied, draft.reason)
         return _Made(draft, Edited(edited.text, edited.applied, tuple(refused)), candidate)
 
     async def _draft(self, leader: str, steps: Sequence[Step]) -> Draft:

@@ -21,6 +21,7 @@ from whet.skills.audit import Audit, audit, detectable_lift, extra_rollouts, ref
 from whet.skills.brief import Writer
 from whet.skills.certificate import Certificate, record_of, write_certificate
 from whet.skills.engine import Held, Sharpened, Step, sharpen
+from whet.skills.history import BEST, LEADER, SKILLS, TERMS, History
 from whet.skills.journal import common_terms, fix_terms
 from whet.skills.lab import Lab, Part, open_lab
 from whet.skills.outcome import Outcome
@@ -34,9 +35,7 @@ from whet.skills.task_split import Splits, split_tasks
 from whet.tasks import Task, read_tasks
 from whet.version import __version__
 
-TERMS = "sharpen.json"
-"""What was fixed before the first rollout."""
-BEST, LEADER, REPORT = "best", "leader", "report.md"
+REPORT = "report.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ async def sharpen_skill(
     folder = wish.request.out
     splits, plan, test = shares(wish)
     refuse_existing(folder, resume=wish.request.resume)
-    shelf = Shelf(folder / "skills")
+    shelf = Shelf(folder / SKILLS)
     start = shelf.keep(read_skill(wish.skill))
     fix_terms(folder / TERMS, _terms(wish, start, splits))
     watch(Begun(folder, start, splits, wish.plan))
@@ -98,7 +97,8 @@ async def sharpen_skill(
     request = replace(wish.request, skills=(start.folder,))
     async with open_lab(folder, request, parts, config, shelf, env, watch) as lab:
         await _audit(wish, plan, start, splits, lab, watch)
-        done = await _search_and_certify(wish, plan, writer, start, splits, shelf, lab, watch)
+        history = History(folder, start.digest, wish.proposer)
+        done = await _search_and_certify(wish, plan, writer, start, splits, shelf, history, lab, watch)
         done.spent += extra_rollouts(len(splits.train))
         tested = await _test(folder, done, test, lab)
         certificate = _certificate(wish, done, splits, lab.made_with, tested)
@@ -150,20 +150,26 @@ async def _search_and_certify(
     start: Skill,
     splits: Splits,
     shelf: Shelf,
+    history: History,
     lab: Lab,
     watch: Watch,
 ) -> Sharpened:
     folder = wish.request.out
     train = {task.id: task for task in splits.train}
-    proposing = Proposing(writer, shelf, folder / Part.SEARCH, train, wish.policy, folder / "drafts", wish.preferences)
+    search, drafts = folder / Part.SEARCH, folder / "drafts"
+    proposing = Proposing(writer, shelf, search, train, wish.policy, drafts, history, wish.preferences)
 
     def pass_on(event: Step | Held) -> None:
+        history.tell(event)
         if isinstance(event, Held):
             proposing.learn(certified=event.attempt.verdict is Verdict.CERTIFIED)
         watch(event)
 
     validation = tuple(task.id for task in splits.validation)
-    return await sharpen(start.digest, tuple(train), validation, plan, proposing, lab, pass_on)
+    done = await sharpen(start.digest, tuple(train), validation, plan, proposing, lab, pass_on)
+    for held in done.held:  # the bounds of the last may be closer than when its verdict fell
+        history.tell(held)
+    return done
 
 
 async def _test(folder: Path, done: Sharpened, tasks: Sequence[Task], lab: Lab) -> Tested | None:

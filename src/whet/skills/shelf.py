@@ -1,7 +1,8 @@
 """The shelf: every version of a skill that a run knows, each in a folder named by the digest of its content."""
 
+import difflib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from whet.ids import new_name
@@ -64,3 +65,32 @@ def copy_skill(skill: Skill, folder: Path) -> Path:
 def main_document(place: Path) -> Path:
     """The document of a skill that edits change."""
     return place / SKILL_FILE if place.is_dir() else place
+
+
+def differences(before: Skill, after: Skill) -> Iterator[str]:
+    """What differs between two skills, file by file, in the lines of a unified diff."""
+    old, new = _files(before), _files(after)
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) == new.get(name):
+            continue
+        first, second = (_lines(side.get(name, b"")) for side in (old, new))
+        if first is None or second is None:
+            yield f"{name}: differs, and is no text"
+            continue
+        names = f"{before.digest[:8]}/{name}", f"{after.digest[:8]}/{name}"
+        yield from difflib.unified_diff(first, second, names[0], names[1], lineterm="")
+
+
+def _files(skill: Skill) -> dict[str, bytes]:
+    if skill.is_memory:
+        return {skill.folder.name: skill.folder.read_bytes()}
+    files = (file for file in skill.folder.rglob("*") if file.is_file())
+    return {str(file.relative_to(skill.folder)): file.read_bytes() for file in files}
+
+
+def _lines(data: bytes) -> list[str] | None:
+    """None when it is no text."""
+    try:
+        return data.decode().splitlines()
+    except UnicodeDecodeError:
+        return None

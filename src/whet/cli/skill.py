@@ -1,0 +1,109 @@
+"""`whet skill`: the versions that a run of `whet sharpen` made of a skill."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from whet.skills.history import Version, Versions
+
+app = typer.Typer(help="Versions of a skill: what was changed, and what came of it.", no_args_is_help=True)
+
+LINE = 100
+"""So many characters of an edit are listed."""
+Run = Annotated[Path, typer.Argument(help="Folder of a run of whet sharpen.")]
+Named = Annotated[str, typer.Argument(help="First digits of its digest, or start, best, leader.")]
+
+
+@app.command("log")
+def log(run: Run) -> None:
+    """List all versions in the order in which they were tried."""
+    from rich.text import Text
+
+    from whet.cli.tables import plain_table, terminal
+    from whet.skills.history import SHORT, Versions
+
+    versions = Versions(run)
+    table = plain_table("version", "parent", "training, to beat", "exam", "what was changed")
+    for version in versions.all.values():
+        table.add_row(
+            Text(" ".join([version.digest[:SHORT], *_called(versions, version)])),
+            version.parent[:SHORT] if version.parent else "",
+            _measured(version),
+            "\n".join(f"{one.verdict} ({one.number})" for one in version.exams),
+            Text("\n".join(shorten(change, LINE, placeholder=" ...") for change in _changes(version))),
+        )
+    terminal().print(table)
+
+
+@app.command("show")
+def show(run: Run, version: Named) -> None:
+    """Show what is known of a version, and its text."""
+    from whet.skills.history import SHORT, Versions
+
+    versions = Versions(run)
+    found = versions[version]
+    typer.echo(" ".join(["version", found.digest, *_called(versions, found)]))
+    if found.parent:
+        typer.echo(f"parent {found.parent[:SHORT]}; proposed by {found.proposer}")
+    for line in (found.reason, *_changes(found)):
+        if line:
+            typer.echo(f"  {line}")
+    if found.measured:
+        taken = "accepted" if found.measured.accepted else "not accepted"
+        typer.echo(f"training tasks: {_measured(found)}: {taken}")
+    for one in found.exams:
+        lift = f"lift between {one.at_least * 100:+.1f} and {one.at_most * 100:+.1f} points"
+        typer.echo(
+            f"exam {one.number} against {one.incumbent[:SHORT]}: {one.verdict} after {one.positions} positions "
+            f"(level {one.level:g}); {lift}"
+        )
+    typer.echo(f"\n{versions.skill(found).text}", nl=False)
+
+
+@app.command("diff")
+def diff(run: Run, old: Named, new: Named) -> None:
+    """Show what differs between two versions, file by file."""
+    from whet.skills.history import Versions
+    from whet.skills.shelf import differences
+
+    versions = Versions(run)
+    before, after = versions[old], versions[new]
+    for line in differences(versions.skill(before), versions.skill(after)):
+        typer.echo(line)
+
+
+@app.command("export")
+def export(
+    run: Run,
+    version: Named,
+    out: Annotated[Path, typer.Option(help="Folder to put it into, under its own name.")],
+) -> None:
+    """Copy a version out of the run."""
+    from whet.errors import UserError
+    from whet.skills.history import Versions
+    from whet.skills.shelf import copy_skill
+
+    versions = Versions(run)
+    skill = versions.skill(versions[version])
+    if (out / skill.folder.name).exists():
+        raise UserError(f"--out: {out / skill.folder.name} is there already; expected a folder without it")
+    typer.echo(str(copy_skill(skill, out)))
+
+
+def _called(versions: "Versions", version: "Version") -> list[str]:
+    return [name for name, digest in versions.names.items() if digest == version.digest]
+
+
+def _measured(version: "Version") -> str:
+    found = version.measured
+    return f"{found.mean:.1%} {'>' if found.accepted else '≤'} {found.bar:.1%}" if found else ""
+
+
+def _changes(version: "Version") -> "Iterator[str]":
+    from whet.skills.edits import summary
+
+    return map(summary, version.edits)
