@@ -52,7 +52,7 @@ class GatewayReferee:
         if status != 200:
             cause = Cause.INTERRUPTED if session.ended_with_run else Cause.JUDGE
             raise JudgeError(
-                f"judge model '{name}' did not answer: {session.last_error or 'refused'}, status {status}", cause
+                f"model '{name}' did not answer: {session.last_error or 'refused'}, status {status}", cause
             )
         # The gateway lets no malformed reply through; a reply may still hold no text.
         return str(body["choices"][0]["message"].get("content") or "")

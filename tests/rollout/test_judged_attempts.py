@@ -77,7 +77,7 @@ async def test_a_judge_whose_model_fails_is_missing_with_its_cause_and_the_other
     todo = task(judge=[POLITE, {"kind": "contains", "text": "hello"}])
     result, _, _ = await judged(todo, ChatAgent(), Reply(text="Hello!"), judge=Reply(text="", fault=fault))
     assert (result.score.value, result.score.cause) == (None, Cause.JUDGE)
-    assert "judge model 'referee' did not answer" in result.score.reason
+    assert "model 'referee' did not answer" in result.score.reason
     assert result.judgements["contains"].value == 1
 
 

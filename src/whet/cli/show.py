@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TRANSCRIPT = "transcript "
 """How the names of logs begin that an agent's own record consists of."""
-NOT_SHOWN = (TRANSCRIPT, "judge call ", "result ")
+NOT_SHOWN = (TRANSCRIPT, "judge call ", "result ", "given ")
 """How the names of logs begin that are only written to files."""
 SECTION_LIMIT = 1200
 """Characters of one log or judgement that are shown."""

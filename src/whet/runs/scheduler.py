@@ -171,7 +171,7 @@ async def _attempt_once(rollout: Rollout, workshop: Workshop, writer: StoreWrite
 
     result = await attempt(rollout, workshop, record, record_judge)
     ended = time.time()
-    await writer.do(lambda store: _store_result(store, number, result, ended))
+    await writer.do(lambda store: store_result(store, number, result, ended))
     return result
 
 
@@ -191,7 +191,8 @@ def judge_log(exchange: Exchange) -> tuple[str, bytes]:
     return f"{JUDGE_CALL}{exchange.session} {exchange.index}", json.dumps(told).encode()
 
 
-def _store_result(store: Store, attempt: int, result: Result, ended: float) -> None:
+def store_result(store: Store, attempt: int, result: Result, ended: float) -> None:
+    """Keep what came of an attempt."""
     score, report = result.score, result.report
     if report is not None:
         # Logs are large and rarely read; results are small and read all at once.

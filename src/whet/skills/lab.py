@@ -1,7 +1,7 @@
 """The lab: skills tried on tasks by real rollouts, each paid for once. What is on record is answered from the record,
 so a run that was killed is simply begun again.
 
-Search, exam and test each have a store of their own, all of them plain runs.
+Search, exam, test and proposals each have a store of their own, all of them plain runs.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from typing import Any
 from whet.agents import AnyAgent
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange
-from whet.gateway import RETRIED, Model
+from whet.gateway import RETRIED, Gateway, Model
 from whet.ids import digest
 from whet.rollout import Result, Rollout, Workshop
-from whet.runs.bench import Request, open_bench
+from whet.runs.bench import Bench, Request, open_bench
 from whet.runs.config import Config
 from whet.runs.plan import skill_row
 from whet.runs.scheduler import MAX_ATTEMPTS, Hopes, Watch, explained, opened_store, until_measured
@@ -44,6 +44,8 @@ class Part(StrEnum):
     SEARCH = "search"
     EXAM = "exam"
     TEST = "test"
+    PROPOSALS = "proposals"
+    """What writers' own models and agents did. It is made where they have any."""
 
 
 def part_of(key: str) -> Part:
@@ -74,6 +76,7 @@ class Lab:
 
     def __init__(
         self,
+        bench: Bench,
         arm: Arm,
         tasks: Mapping[str, Task],
         shelf: Shelf,
@@ -83,7 +86,8 @@ class Lab:
         watch: Watch,
     ) -> None:
         self._arm, self._tasks, self._shelf = arm, tasks, shelf
-        self._books, self._workshop, self._watch = books, workshop, watch
+        self._bench, self._books, self._watch = bench, books, watch
+        self.workshop = workshop
         self._room = asyncio.Semaphore(min(concurrency, arm.model.concurrency * len(arm.model.urls)))
         self._hopes = Hopes()
         self._lost: set[str] = set()
@@ -108,13 +112,13 @@ class Lab:
             self._under_way.discard(under_way)
 
     async def _roll_out(self, key: str, book: "_Book", row: RolloutRow, failed: int) -> Outcome:
-        self._refuse_exhausted()
+        refuse_exhausted(self.workshop.gateway)
         skill = self._shelf.get(row.skill) if row.skill else None
         await book.writer.do(lambda store: _add(store, row, skill))
         rollout = Rollout(row.id, self._tasks[row.task], self._arm.program, self._arm.model, skill, row.sample)
-        result = await until_measured(row, rollout, self._workshop, book.writer, self._watch, failed)
+        result = await until_measured(row, rollout, self.workshop, book.writer, self._watch, failed)
         if result.score.cause is Cause.INTERRUPTED:
-            self._refuse_exhausted()
+            refuse_exhausted(self.workshop.gateway)
         scored = result.score.value is not None
         outcome = outcome_of(result, [] if scored else await book.writer.do(lambda store: _last_calls(store, row)))
         book.known[row.id] = _Known(outcome, 0)
@@ -122,11 +126,6 @@ class Lab:
             self._lost.add(key)
         self._learn(row, result)
         return outcome
-
-    def _refuse_exhausted(self) -> None:
-        limit = self._workshop.gateway.exhausted()
-        if limit is not None:
-            raise UserError(f"stopped by limit {limit}; go on with a higher limit and --resume")
 
     def _learn(self, row: RolloutRow, result: Result) -> None:
         try:
@@ -141,9 +140,18 @@ class Lab:
         return {
             "agent": {"name": self._arm.agent, "program": self._arm.program.model_dump(mode="json")},
             "model": {"name": model.name, "upstream": model.upstream_name, "dialect": model.dialect},
-            "sandbox": self._workshop.sandbox.name,
-            "judge_model": self._workshop.judge_model,
+            "sandbox": self.workshop.sandbox.name,
+            "judge_model": self.workshop.judge_model,
         }
+
+    def arm(self, agent: str | None, model: str | None) -> Arm:
+        """An agent and a model that were asked for; those under test where one is not named."""
+        agent, model = agent or self._arm.agent, model or self._arm.model.name
+        return Arm(agent, self._bench.agents[agent], self._bench.models[model])
+
+    def recorder(self, part: Part) -> StoreWriter:
+        """Who writes the store of a part."""
+        return self._books[part].writer
 
     async def forget(self, keys: Iterable[str]) -> None:
         """Let what was lost be tried again when the run is resumed. No decision may rest on it."""
@@ -171,16 +179,16 @@ async def open_lab(
     env: Mapping[str, str],
     watch: Watch,
 ) -> AsyncIterator[Lab]:
-    """The lab in a run folder, new or again. `parts` are the tasks of each store."""
+    """The lab in a run folder, new or again. `parts` are the tasks of each store. The first agent and the first model
+    of the request do the tasks."""
     tasks = {task.id: task for part in parts.values() for task in part}
     # A second opinion is a new rollout: no cache may answer it.
     request = replace(request, cache="off")
     async with open_bench(request, list(tasks.values()), config, env) as bench, AsyncExitStack() as opened:
-        ((agent, program),) = bench.agents.items()
-        (model,) = bench.models.values()
+        agent, model = request.agents[0], bench.models[request.models[0]]
         about = {
             "sandbox": bench.sandbox.name,
-            "agents": {agent: program.model_dump(mode="json")},
+            "agents": {name: one.model_dump(mode="json") for name, one in bench.agents.items()},
             "tasks": str(request.tasks.resolve()),
         }
         records = {part: _open_part(folder / part, given, about) for part, given in parts.items()}
@@ -191,13 +199,21 @@ async def open_lab(
             opened.enter_context(explained(folder / part))
             writer = await opened.enter_async_context(StoreWriter(folder / part))
             books[part] = _Book(writer, rows, known)
-        lab = Lab(Arm(agent, program, model), tasks, shelf, books, workshop, request.concurrency, watch)
+        arm = Arm(agent, bench.agents[agent], model)
+        lab = Lab(bench, arm, tasks, shelf, books, workshop, request.concurrency, watch)
         opened.push_async_callback(lab.close)
         try:
             yield lab
         except NotMeasured as nothing:
             await lab.forget(nothing.keys)
             raise
+
+
+def refuse_exhausted(gateway: Gateway) -> None:
+    """UserError when a limit of the run lets no further call pass."""
+    limit = gateway.exhausted()
+    if limit is not None:
+        raise UserError(f"stopped by limit {limit}; go on with a higher limit and --resume")
 
 
 def outcome_of(result: Result, exchanges: Iterable[Exchange]) -> Outcome:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from whet.skills.attempt import Verdict, levels
 from whet.skills.audit import Audit, audit, detectable_lift, extra_rollouts, refuse_hopeless, table
 from whet.skills.brief import Writer
 from whet.skills.certificate import Certificate, record_of, write_certificate
+from whet.skills.desk import Hired
 from whet.skills.engine import Held, Sharpened, Step, sharpen
 from whet.skills.history import BEST, LEADER, SKILLS, TERMS, History
 from whet.skills.journal import common_terms, fix_terms
@@ -83,19 +84,30 @@ Watch = Callable[[Event], None]
 
 
 async def sharpen_skill(
-    wish: Sharpening, writer: Writer, config: Config, watch: Watch = lambda _: None, env: Mapping[str, str] = os.environ
+    wish: Sharpening,
+    writer: Writer | Hired,
+    config: Config,
+    watch: Watch = lambda _: None,
+    env: Mapping[str, str] = os.environ,
 ) -> Outcome:
     """Sharpen a skill, or go on with it. NotMeasured when too much was lost; then it can be resumed."""
+    hired = writer if isinstance(writer, Hired) else None
+    if hired:
+        hired.check(wish.request, config)
     folder = wish.request.out
     splits, plan, test = shares(wish)
     refuse_existing(folder, resume=wish.request.resume)
     shelf = Shelf(folder / SKILLS)
     start = shelf.keep(read_skill(wish.skill))
-    fix_terms(folder / TERMS, _terms(wish, start, splits))
+    fix_terms(folder / TERMS, _terms(wish, hired, start, splits))
     watch(Begun(folder, start, splits, wish.plan))
     parts = {Part.SEARCH: splits.train, Part.EXAM: splits.validation, Part.TEST: test}
     request = replace(wish.request, skills=(start.folder,))
+    if hired:
+        parts[Part.PROPOSALS] = ()
+        request = hired.beside(request)
     async with open_lab(folder, request, parts, config, shelf, env, watch) as lab:
+        writer = writer.at_desk(lab) if isinstance(writer, Hired) else writer
         await _audit(wish, plan, start, splits, lab, watch)
         history = History(folder, start.digest, wish.proposer)
         done = await _search_and_certify(wish, plan, writer, start, splits, shelf, history, lab, watch)
@@ -199,12 +211,13 @@ def _certificate(
     )
 
 
-def _terms(wish: Sharpening, start: Skill, splits: Splits) -> dict[str, object]:
+def _terms(wish: Sharpening, hired: Hired | None, start: Skill, splits: Splits) -> dict[str, object]:
     sides = {"train": splits.train, "validation": splits.validation, "test": splits.test}
     return {
         "skill": start.digest,
         **common_terms(wish.request, wish.plan),
         "proposer": wish.proposer,
+        "optimizer": asdict(hired) if hired else None,
         "preferences": wish.preferences,
         "policy": wish.policy.model_dump(mode="json"),
         "tasks": {name: {task.id: task.digest for task in side} for name, side in sides.items()},
