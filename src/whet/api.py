@@ -20,13 +20,12 @@ from whet.runs.scheduler import Ended, Stopped
 from whet.runs.stored import StoredRun, load
 from whet.sandbox import DEFAULT
 from whet.skills.brief import Writer
-from whet.skills.listed import read_rules
+from whet.skills.named import writer_named
 from whet.skills.outcome import Outcome
 from whet.skills.plan import Plan
 from whet.skills.policy import Policy
 from whet.skills.sharpening import Event as SharpeningEvent
 from whet.skills.sharpening import Sharpening, sharpen_skill
-from whet.skills.writers.criteria import CriteriaWriter
 
 Event = Started | Ended | Stopped
 Names = str | Sequence[str] | None
@@ -82,9 +81,11 @@ def sharpen(
     skill: Path | str,
     tasks: Path | str,
     *,
-    proposer: str | Writer,
+    proposer: str | Writer = "criteria",
     agent: str | None = None,
     model: str | None = None,
+    optimizer_agent: str | None = None,
+    optimizer_model: str | None = None,
     budget: int = 400,
     alpha: float = 0.10,
     seed: int = 0,
@@ -102,7 +103,8 @@ def sharpen(
 ) -> Outcome:
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen.
 
-    `proposer` is a name as for `whet sharpen`, or whatever has the method `write` of `whet.skills.brief.Writer`.
+    `proposer` is a name as for `whet sharpen`, or whatever has the method `write` of `whet.skills.brief.Writer`. What
+    it uses itself, `optimizer_agent` and `optimizer_model`, is by default the same as does the tasks.
 
     >>> sharpen("examples/skills/careful-shell", "tasks", proposer="rules:rules.txt").best  # doctest: +SKIP
     """
@@ -119,22 +121,11 @@ def sharpen(
         judge_model=judge_model,
         limits=limits,
     )
-    name, writer = (
-        (proposer, writer_named(proposer)) if isinstance(proposer, str) else (type(proposer).__name__, proposer)
-    )
+    writer = writer_named(proposer, optimizer_model, optimizer_agent) if isinstance(proposer, str) else proposer
+    name = proposer if isinstance(proposer, str) else type(proposer).__name__
     plan = Plan(budget, seed, alpha)
     wish = Sharpening(Path(skill), request, plan, name, policy or Policy(), preferences, force=force)
     return _finish(sharpen_skill(wish, writer, config, watch))
-
-
-def writer_named(name: str) -> Writer:
-    """The writer of this name."""
-    if name == "criteria":
-        return CriteriaWriter()
-    kind, colon, rest = name.partition(":")
-    if kind == "rules" and colon:
-        return read_rules(Path(rest))
-    raise UserError(f"--proposer is '{name}'; expected criteria, or rules:FILE with a rule on each line")
 
 
 def requested(

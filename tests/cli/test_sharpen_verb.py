@@ -75,7 +75,7 @@ def test_killed_again_and_again_it_says_in_the_end_what_it_would_have_said(proje
 def test_a_wrong_proposer_or_too_few_tasks_are_told_in_one_line(project: Project) -> None:
     wrong = project.whet(*COMMAND, "--proposer", "rules", "--out", "out")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
-    assert "--proposer is 'rules'; expected criteria, or rules:FILE" in wrong.stderr
+    assert "--proposer is 'rules'; expected criteria, llm, agent, or rules:FILE" in wrong.stderr
     lines = (project.path / "tasks.jsonl").read_text().splitlines()
     (project.path / "tasks.jsonl").write_text("\n".join(lines[:4]) + "\n")
     few = project.whet(*COMMAND, *OPTIONS, "--out", "out")

@@ -10,6 +10,7 @@ from whet.runs.bench import Request
 from whet.runs.config import Config, ModelConfig
 from whet.runs.store import Store
 from whet.skills.brief import Brief, Draft, Writer
+from whet.skills.desk import Hired
 from whet.skills.edits import Edit, Op
 from whet.skills.lab import Part
 from whet.skills.outcome import Outcome
@@ -52,6 +53,7 @@ def write_script(folder: Path, numbers: range, delay: float = 0.0) -> Path:
     return file
 
 
+TASKS_DONE = (Part.SEARCH, Part.EXAM, Part.TEST)
 SPLITS = {"train": range(8), "val": range(100, 110), "test": range(200, 206)}
 
 
@@ -93,11 +95,13 @@ class World:
 
     @property
     def config(self) -> Config:
-        return Config(models={"m": ModelConfig(script=self.folder / "script.toml", attempts=1)})
+        """With the model under test, and `o`, which writes, once it has a script."""
+        scripts = {"m": self.folder / "script.toml", "o": self.folder / "optimizer.toml"}
+        return Config(models={name: ModelConfig(script=file, attempts=1) for name, file in scripts.items()})
 
     async def sharpen(
         self,
-        writer: Writer,
+        writer: Writer | Hired,
         budget: int = 400,
         *,
         resume: bool = False,
@@ -110,8 +114,8 @@ class World:
         return await sharpen_skill(wish, writer, self.config, watch, env={})
 
     def exchanges(self) -> dict[str, list[int]]:
-        """Model calls of each rollout, attempt by attempt, over all stores."""
-        return {row: calls for part in Part for row, calls in exchanges(self.out / part).items()}
+        """Model calls of each rollout of a task, attempt by attempt, over all stores."""
+        return {row: calls for part in TASKS_DONE for row, calls in exchanges(self.out / part).items()}
 
 
 def exchanges(folder: Path) -> dict[str, list[int]]:

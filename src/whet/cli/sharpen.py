@@ -22,9 +22,16 @@ def sharpen(
     proposer: Annotated[
         str,
         typer.Option(
-            help="Who proposes edits: 'criteria' makes rules of what judges ask for in vain; 'rules:FILE' tries a list."
+            help="Who proposes edits: 'criteria' makes rules of what judges ask for in vain; 'llm' lets a model "
+            "reflect on the work; 'agent' lets a coding agent edit the skill; 'rules:FILE' tries a list."
         ),
     ] = "criteria",
+    optimizer_model: Annotated[
+        str | None, typer.Option(help="Model of the proposers 'llm' and 'agent'; by default --model.")
+    ] = None,
+    optimizer_agent: Annotated[
+        str | None, typer.Option(help="Agent of the proposer 'agent'; by default --agent.")
+    ] = None,
     agent: Annotated[str | None, typer.Option(help="Agent that does the tasks.")] = None,
     model: Annotated[str | None, typer.Option(help="Model that it calls.")] = None,
     budget: Annotated[int, typer.Option(help="Rollouts in all, and no more.", min=1)] = 400,
@@ -50,14 +57,15 @@ def sharpen(
     ] = False,
 ) -> None:
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen."""
-    from whet.api import writer_named
     from whet.cli.asking import asked, resumable
     from whet.cli.loop import run_async
     from whet.cli.tables import terminal
     from whet.gateway import Limits
+    from whet.skills.named import writer_named
     from whet.skills.plan import Plan
     from whet.skills.sharpening import Sharpening, sharpen_skill
 
+    writer = writer_named(proposer, optimizer_model, optimizer_agent)
     request, config = asked(
         tasks,
         agent=agent,
@@ -75,7 +83,7 @@ def sharpen(
         _estimate(console, wish)
         return
     with resumable(request.out), _progress(console) as count:
-        work = sharpen_skill(wish, writer_named(proposer), config, lambda event: _tell(console, count, event))
+        work = sharpen_skill(wish, writer, config, lambda event: _tell(console, count, event))
         outcome = run_async(work)
     _conclude(console, outcome)
 

@@ -1,5 +1,5 @@
-"""The desk: where a writer's own model or agent works. Its calls go through the gateway of the run, so limits and ledger
-cover them, and every draft is a rollout of the run `proposals`."""
+"""The desk: where a writer's own model or agent works. Its calls go through the gateway of the run, so the same limits
+and the same ledger cover them; every draft is a rollout of the run `proposals`."""
 
 import time
 from collections.abc import Sequence

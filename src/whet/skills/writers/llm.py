@@ -158,7 +158,8 @@ def _once(answers: Iterable[_Answer]) -> dict[Edit, str]:
 def _reason(answers: Sequence[_Answer]) -> str:
     unread = sum(answer.read is None for answer in answers)
     notes = [f"{unread} of {len(answers)} replies could not be read"] if unread else []
-    return "; ".join([*notes, *(pattern for one in answers if one.read for pattern in one.read.patterns)])[:2000]
+    patterns = dict.fromkeys(pattern for one in answers if one.read for pattern in one.read.patterns)
+    return "; ".join([*notes, *patterns])[:2000]
 
 
 def _memory(answers: Sequence[_Answer]) -> str | None:
