@@ -16,7 +16,8 @@ from whet.runs.config import Config
 from whet.runs.plan import task_rows
 from whet.runs.scheduler import store_result, until_measured
 from whet.runs.schema import RolloutRow
-from whet.runs.store import Store, StoreWriter
+from whet.runs.store import Store
+from whet.runs.writer import StoreWriter
 from whet.sandbox import sandbox_named
 from whet.scoring import Cause, JudgeError, Score
 from whet.skills.brief import Brief, Draft, NoDraft
