@@ -105,7 +105,7 @@ def test_only_named_sections_are_open_where_the_policy_says_so() -> None:
     assert "- Say why.\n- Say how.\n" in rules(edit("insert_after", anchor="Say why.", text="- Say how."))
     assert "protected" in rules(edit("replace", anchor="Nothing yet.", text="All."))
     assert "protected" in rules(edit("insert_after", anchor="Be kind.", text="- Say how."))
-    assert "protected" in rules(edit("add", text="- Last."))
+    assert "- Say why.\n- Last.\n\n## Notes" in rules(edit("add", text="- Last."))
 
 
 def test_a_document_has_its_size_and_one_that_is_too_long_may_shrink() -> None:
@@ -141,3 +141,23 @@ def test_no_edits_ever_change_what_is_protected(before: str, after: str, edits: 
 def test_sections_cover_a_document_without_gaps(text: str) -> None:
     document = Document(text)
     assert "".join(text[one.span.start : one.span.end] for one in document.sections) == text[document.body :]
+
+
+def test_what_is_added_goes_to_the_section_that_is_open() -> None:
+    text = "# One\n- a\n\n# Two\n- b\n"
+    rule = Edit(op=Op.ADD, text="- c")
+    for title, expected in (
+        ("One", "# One\n- a\n- c\n\n# Two\n- b\n"),
+        ("two", "# One\n- a\n\n# Two\n- b\n- c\n"),
+    ):
+        assert apply(text, [rule], Policy(opens="sections", sections=(title,))).text == expected
+    (refused,) = apply(text, [rule], Policy(opens="sections", sections=("Three",))).refused
+    assert refused.reason == "the document has no section 'Three'"
+
+
+def test_a_policy_is_narrowed_to_a_section_that_it_opens() -> None:
+    one = Policy(opens="sections", sections=("One",), max_chars=99)
+    assert Policy(max_chars=99).within("One") == one
+    assert Policy(opens="sections", sections=("one", "two"), max_chars=99).within("One") == one
+    assert one.within("Two") is None
+    assert Policy(opens="learned").within("One") == Policy(opens="learned")

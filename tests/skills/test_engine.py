@@ -6,8 +6,9 @@ import pytest
 from scipy import stats
 
 from whet.skills.attempt import Lost, Outcome, Verdict
-from whet.skills.engine import NotMeasured, Sharpened, Step, sharpen
+from whet.skills.engine import Sharpened, sharpen
 from whet.skills.plan import Plan
+from whet.skills.search import NotMeasured, Step
 from whet.testing.world import World, WorldProposer
 
 
@@ -27,11 +28,13 @@ class Proposals:
     def __init__(self, kind: str, seed: int) -> None:
         self._proposer, self.number = WorldProposer(kind, seed), 0
 
-    async def propose(self, leader: str, steps: Sequence[Step], pay: Callable[[Sequence[str]], bool]) -> str | None:
+    async def propose(
+        self, parent: str, steps: Sequence[Step], pay: Callable[[Sequence[str]], bool], section: str | None = None
+    ) -> str | None:
         self.number += 1
         if not pay([f"train/{self.number}/{n}" for n in range(8)]):
             return None
-        return self._proposer.propose(leader)
+        return self._proposer.propose(parent)
 
 
 async def whole(kind: str, seed: int, budget: int) -> tuple[Sharpened, World]:

@@ -11,7 +11,7 @@ from whet.gateway import Limits
 from whet.runs.store import DATABASE, Store
 from whet.runs.stored import load
 from whet.skills.desk import Hired
-from whet.skills.engine import NotMeasured
+from whet.skills.search import NotMeasured
 
 LLM = Hired("llm", model="o")
 AGENT = Hired("agent", model="o", agent="loop")

@@ -60,8 +60,8 @@ class Proposals:
     def __init__(self) -> None:
         self._proposer = WorldProposer("rich", 1)
 
-    async def propose(self, leader: str, steps: object, pay: object) -> str | None:
-        return self._proposer.propose(leader)
+    async def propose(self, parent: str, steps: object, pay: object, section: object = None) -> str | None:
+        return self._proposer.propose(parent)
 
 
 async def test_a_search_that_is_out_of_money_ends_and_its_leader_is_still_held_before_the_exam() -> None:

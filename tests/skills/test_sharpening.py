@@ -15,8 +15,8 @@ from whet.runs.scheduler import Ended
 from whet.runs.stored import load
 from whet.skills.attempt import Verdict
 from whet.skills.brief import Brief, Draft, NoDraft
-from whet.skills.engine import NotMeasured
 from whet.skills.outcome import Outcome
+from whet.skills.search import NotMeasured
 from whet.skills.sharpening import Event
 from whet.skills.writers.criteria import CriteriaWriter
 
@@ -77,7 +77,7 @@ async def test_an_edit_that_changes_nothing_costs_nothing_and_is_told_why(world:
     (refused,) = writer.briefs[1].tried[0].refused
     assert refused.reason == "the document says so already"
     (again,) = writer.briefs[3].tried[2].refused
-    assert again.reason == "the skill that it makes was measured before"
+    assert again.reason == "the skill that it makes was proposed before"
     assert [tried.accepted for tried in writer.briefs[3].tried] == [None, False, None]
 
 

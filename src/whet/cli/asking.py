@@ -53,7 +53,7 @@ def resumable(out: Path) -> Iterator[None]:
     """Say how to go on with what is in this folder, when it ends before its verdict."""
     from whet.cli.run import resume_command
     from whet.errors import UserError
-    from whet.skills.engine import NotMeasured
+    from whet.skills.search import NotMeasured
 
     again = resume_command(sys.argv[1:], out)
     try:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whet.skills.kinds import SearchKind
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from whet.skills.engine import Held, Step
+    from whet.skills.gate import Held
     from whet.skills.outcome import Outcome
+    from whet.skills.search import Step
     from whet.skills.sharpening import Audited, Event, Sharpening
 
 
@@ -32,6 +35,13 @@ def sharpen(
     optimizer_agent: Annotated[
         str | None, typer.Option(help="Agent of the proposer 'agent'; by default --agent.")
     ] = None,
+    search: Annotated[
+        SearchKind,
+        typer.Option(
+            help="How to look for better skills: one proposal after the other (ratchet), several at once of which the "
+            "worse are dropped early (race), or from whatever is best on some task, by sections (pareto)."
+        ),
+    ] = SearchKind.RATCHET,
     agent: Annotated[str | None, typer.Option(help="Agent that does the tasks.")] = None,
     model: Annotated[str | None, typer.Option(help="Model that it calls.")] = None,
     budget: Annotated[int, typer.Option(help="Rollouts in all, and no more.", min=1)] = 400,
@@ -77,7 +87,7 @@ def sharpen(
         resume=resume,
         limits=Limits(cost=max_cost),
     )
-    wish = Sharpening(skill, request, Plan(budget, seed, alpha), proposer, force=force)
+    wish = Sharpening(skill, request, Plan(budget, seed, alpha, search=search), proposer, force=force)
     console = terminal()
     if estimate:
         _estimate(console, wish)
@@ -101,7 +111,8 @@ def _progress(console: "Console") -> Iterator[Callable[[], None]]:
 
 def _tell(console: "Console", count: Callable[[], None], event: "Event") -> None:
     from whet.runs.scheduler import Ended
-    from whet.skills.engine import Held, Step
+    from whet.skills.gate import Held
+    from whet.skills.search import Step
     from whet.skills.sharpening import Audited, Begun
 
     match event:
@@ -161,7 +172,7 @@ def _estimate(console: "Console", wish: "Sharpening") -> None:
 
 
 def _step_line(step: "Step") -> str:
-    taken = "leads now" if step.accepted else "not taken"
+    taken = "leads now" if step.accepted else "fell behind" if step.dropped else "not taken"
     return f"  tried {step.candidate[:8]}: {step.mean:.1%} on training tasks, to beat {step.bar:.1%}: {taken}"
 
 

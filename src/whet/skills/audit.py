@@ -9,9 +9,9 @@ from scipy.special import betaincinv
 
 from whet.errors import UserError
 from whet.skills.attempt import Lost, Outcome, levels
-from whet.skills.engine import first_measurement
 from whet.skills.exam import FEWEST, Rollouts
 from whet.skills.plan import Plan, detectable
+from whet.skills.search import first_measurement
 
 WARNED, REFUSED = 0.15, 0.30
 """A smallest detectable lift above these is worth a warning, or not worth a run."""

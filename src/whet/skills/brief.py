@@ -39,7 +39,7 @@ class Tried:
     edits: tuple[Edit, ...]
     refused: tuple[Refused, ...]
     accepted: bool | None
-    """None when none of the edits could be applied, so nothing was measured."""
+    """None when nothing is measured: none of the edits could be applied, or it is under way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from whet.errors import UserError
 from whet.explain import explain
 from whet.ids import digest
 from whet.skills.attempt import Attempt, Lost, Outcome, Position, Terms, Verdict, replayed
-from whet.skills.engine import Held
 from whet.skills.exam import Exam
+from whet.skills.gate import Held
 from whet.skills.sealed import Tested
 
 CERTIFICATE = "certificate.json"

@@ -12,8 +12,8 @@ from whet.runs.scheduler import Ended, Stopped, refuse_existing
 from whet.skill import Skill, read_skill
 from whet.skills.attempt import Verdict
 from whet.skills.certificate import Certificate, record_of, write_certificate
-from whet.skills.engine import Held
 from whet.skills.exam import FEWEST, Exam, Purse, hold, tighten
+from whet.skills.gate import Held
 from whet.skills.journal import common_terms, fix_terms
 from whet.skills.lab import Lab, Part, open_lab
 from whet.skills.plan import Plan

@@ -13,7 +13,7 @@ from whet.skills.policy import Policy
 
 class Op(StrEnum):
     ADD = "add"
-    """Put text at the end: of the learned block where there is one, else of the document."""
+    """Put text at the end: of the last section that the policy opens, or of the learned block, or of the document."""
     INSERT_AFTER = "insert_after"
     """Put text on new lines behind the line that holds the anchor."""
     REPLACE = "replace"
@@ -123,6 +123,8 @@ def _changed(document: Document, edit: Edit, policy: Policy) -> str:
 
 def _add(document: Document, edit: Edit, policy: Policy) -> str:
     new = _new(document, edit)
+    if policy.opens == "sections":
+        return _add_to_section(document, new, policy)
     block = document.learned
     if block is not None:
         inside = document.text[block.start : block.end].rstrip()
@@ -132,6 +134,17 @@ def _add(document: Document, edit: Edit, policy: Policy) -> str:
         return f"{document.text.rstrip()}\n\n{LEARNED}\n{new}{END_LEARNED}\n".lstrip()
     end = max(document.body, len(document.text.rstrip()))
     return _put(document, Span(end, len(document.text)), f"\n{new}" if end else new, policy)
+
+
+def _add_to_section(document: Document, new: str, policy: Policy) -> str:
+    """Put text at the end of the last section that is open."""
+    wanted = {title.casefold() for title in policy.sections}
+    opened = [section.span for section in document.sections if section.title.casefold() in wanted]
+    if not opened:
+        raise _RefusedError(f"the document has no section {' or '.join(map(repr, policy.sections))}")
+    content = document.text[opened[-1].start : opened[-1].end].rstrip()
+    last_line = _lines(document, Span(opened[-1].start, opened[-1].start + len(content)))
+    return _put(document, Span(last_line.end, last_line.end), new, policy)
 
 
 def _delete(document: Document, span: Span, policy: Policy) -> str:

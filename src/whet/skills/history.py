@@ -15,8 +15,9 @@ from whet.explain import explain
 from whet.skill import Skill, read_skill
 from whet.skills.attempt import Verdict
 from whet.skills.edits import Edit
-from whet.skills.engine import Held, Step
+from whet.skills.gate import Held
 from whet.skills.journal import write_whole
+from whet.skills.search import Step
 from whet.skills.shelf import Shelf
 
 SKILLS, TERMS, BEST, LEADER = "skills", "sharpen.json", "best", "leader"

@@ -30,7 +30,7 @@ from whet.runs.writer import StoreWriter
 from whet.scoring import Cause
 from whet.skill import Skill
 from whet.skills.attempt import Lost, Outcome
-from whet.skills.engine import NotMeasured
+from whet.skills.search import NotMeasured
 from whet.skills.shelf import Shelf
 from whet.tasks import Task
 

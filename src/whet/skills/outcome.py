@@ -6,7 +6,8 @@ from pathlib import Path
 from whet.skill import Skill
 from whet.skills.attempt import Verdict
 from whet.skills.certificate import Certificate
-from whet.skills.engine import Held, Sharpened
+from whet.skills.engine import Sharpened
+from whet.skills.gate import Held
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from whet.skills.attempt import Terms
+from whet.skills.kinds import SearchKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Plan:
     """After so many accepted edits the leader is held before the exam."""
     rejections_before_remeasuring: int = 6
     """After so many in a row the leader is measured afresh: the mean of a winner is too high."""
+    search: SearchKind = SearchKind.RATCHET
 
     @property
     def certify_purse(self) -> int:

@@ -16,3 +16,11 @@ class Policy(BaseModel):
     """Titles of the sections that are open."""
     max_chars: int = Field(default=12_000, gt=0)
     """How long a document may become by edits. One that is longer already may not grow."""
+
+    def within(self, section: str | None) -> "Policy | None":
+        """The same for one section alone; None when it is closed. The learned block is one section."""
+        if section is None or self.opens == "learned":
+            return self
+        if self.opens == "sections" and section.casefold() not in map(str.casefold, self.sections):
+            return None
+        return self.model_copy(update={"opens": "sections", "sections": (section,)})

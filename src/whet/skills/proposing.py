@@ -16,9 +16,9 @@ from whet.scoring import judges_of
 from whet.skill import Skill
 from whet.skills.brief import Brief, Draft, NoDraft, Trial, Tried, Writer
 from whet.skills.edits import Edited, Refused, apply
-from whet.skills.engine import NotMeasured, Step
 from whet.skills.history import History
 from whet.skills.policy import Policy
+from whet.skills.search import NotMeasured, Step
 from whet.skills.shelf import Shelf, main_document
 from whet.skills.writers.expected import expected_of
 from whet.tasks import Task
@@ -73,38 +73,43 @@ class Proposing:
 
     async def propose(
         self,
-        leader: str,
+        parent: str,
         steps: Sequence[Step],
         pay: Callable[[Sequence[str]], bool],  # noqa: ARG002 - what it shows was paid for by the search
+        section: str | None = None,
     ) -> str | None:
-        """A skill that was not measured before."""
-        known = {leader, *(one for step in steps for one in (step.parent, step.candidate))}
+        """A skill that was neither measured nor proposed before."""
+        policy = self._policy.within(section)
+        if policy is None:
+            return None
+        known = {parent, *(one for step in steps for one in (step.parent, step.candidate))}
+        known |= {made.candidate for made in self._made if made.candidate}
         for _ in range(PATIENCE):
-            made = self._make(await self._draft(leader, steps), self._shelf.get(leader), known)
+            made = self._make(await self._draft(parent, steps, policy), self._shelf.get(parent), known, policy)
             self._made.append(made)
             self._memory = self._memory if made.draft.memory is None else made.draft.memory
             if made.candidate is not None:
                 return made.candidate
         return None
 
-    def _make(self, draft: Draft, parent: Skill, known: set[str]) -> _Made:
-        edited = apply(parent.text, draft.edits[:EDITS], self._policy)
+    def _make(self, draft: Draft, parent: Skill, known: set[str], policy: Policy) -> _Made:
+        edited = apply(parent.text, draft.edits[:EDITS], policy)
         too_many = [Refused(edit, f"at most {EDITS} edits at once") for edit in draft.edits[EDITS:]]
         refused = [*draft.refused, *edited.refused, *too_many]
         candidate = self._shelf.edited(parent, edited.text).digest if edited.applied else None
         if candidate in known:
-            refused += [Refused(edit, "the skill that it makes was measured before") for edit in edited.applied]
+            refused += [Refused(edit, "the skill that it makes was proposed before") for edit in edited.applied]
             edited, candidate = Edited(parent.text, (), ()), None
         if candidate is not None:
             self._history.made(candidate, parent.digest, edited.applied, draft.reason)
         return _Made(draft, Edited(edited.text, edited.applied, tuple(refused)), candidate)
 
-    async def _draft(self, leader: str, steps: Sequence[Step]) -> Draft:
+    async def _draft(self, parent: str, steps: Sequence[Step], policy: Policy) -> Draft:
         """The next draft: the one that was written before the run was killed, or a new one."""
         file = self._journal / f"{len(self._made) + 1:04}.json"
         if file.is_file():
             return _DRAFT.validate_json(file.read_bytes())
-        brief = await asyncio.to_thread(self._brief, leader, steps)
+        brief = await asyncio.to_thread(self._brief, parent, steps, policy)
         try:
             draft = await self._writer.write(brief)
         except NoDraft as nothing:
@@ -115,13 +120,13 @@ class Proposing:
         apart.replace(file)
         return draft
 
-    def _brief(self, leader: str, steps: Sequence[Step]) -> Brief:
-        skill = self._shelf.get(leader)
+    def _brief(self, parent: str, steps: Sequence[Step], policy: Policy) -> Brief:
+        skill = self._shelf.get(parent)
         return Brief(
             documents=dict(_documents(skill)),
-            trials=tuple(_trials(self._search, leader, self._tasks)),
+            trials=tuple(_trials(self._search, parent, self._tasks)),
             tried=tuple(self._tried(steps)),
-            policy=self._policy,
+            policy=policy,
             edits=EDITS,
             preferences=self._preferences,
             certified=tuple(self._certified),

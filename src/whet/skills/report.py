@@ -4,7 +4,7 @@ from math import fsum
 
 from whet.skills.attempt import Verdict
 from whet.skills.certificate import READABLE
-from whet.skills.engine import Held
+from whet.skills.gate import Held
 from whet.skills.outcome import Outcome
 
 
@@ -54,7 +54,7 @@ def report(outcome: Outcome) -> str:
     lines += ["| | candidate | mean | to beat | |", "|---|---|---|---|---|"]
     lines += [
         f"| {number} | `{step.candidate[:8]}` | {step.mean:.1%} | {step.bar:.1%} | "
-        f"{'leads' if step.accepted else 'not taken'} |"
+        f"{'leads' if step.accepted else 'fell behind' if step.dropped else 'not taken'} |"
         for number, step in enumerate(outcome.done.steps, 1)
     ]
     lines += ["", "Means of winners are too high: they were picked for it.", "", "## The exams", ""]

@@ -21,7 +21,8 @@ from whet.skills.audit import Audit, audit, detectable_lift, extra_rollouts, ref
 from whet.skills.brief import Writer
 from whet.skills.certificate import Certificate, record_of, write_certificate
 from whet.skills.desk import Hired
-from whet.skills.engine import Held, Sharpened, Step, sharpen
+from whet.skills.engine import Sharpened, sharpen
+from whet.skills.gate import Held
 from whet.skills.history import BEST, LEADER, SKILLS, TERMS, History
 from whet.skills.journal import common_terms, fix_terms
 from whet.skills.lab import Lab, Part, open_lab
@@ -31,6 +32,7 @@ from whet.skills.policy import Policy
 from whet.skills.proposing import Proposing
 from whet.skills.report import report
 from whet.skills.sealed import Tested, take_test, tasks_to_test
+from whet.skills.search import Step
 from whet.skills.shelf import Shelf, copy_skill
 from whet.skills.task_split import Splits, split_tasks
 from whet.tasks import Task, read_tasks
@@ -178,7 +180,7 @@ async def _search_and_certify(
         watch(event)
 
     validation = tuple(task.id for task in splits.validation)
-    done = await sharpen(start.digest, tuple(train), validation, plan, proposing, lab, pass_on)
+    done = await sharpen(start.digest, tuple(train), validation, plan, proposing, lab, pass_on, shelf)
     for held in done.held:  # the bounds of the last may be closer than when its verdict fell
         history.tell(held)
     return done

@@ -35,6 +35,14 @@ class Shelf:
 
         return self._put(skill, write)
 
+    def text(self, digest: str) -> str:
+        """The main document of the skill of this digest."""
+        return self.get(digest).text
+
+    def with_text(self, digest: str, text: str) -> str:
+        """The digest of a skill of the shelf with another text of its main document, put beside it."""
+        return self.edited(self.get(digest), text).digest
+
     def _put(self, skill: Skill, write: Callable[[Path], object]) -> Skill:
         """Write a skill apart, and put it where its digest says, all at once."""
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,197 @@
+"""The search on training tasks: what proposals are held up to, what it is told of them, and the plain ratchet.
+
+It is greedy, and often fooled. Nothing that it finds counts before the exam has certified it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import Protocol
+
+from whet.skills.attempt import Lost, Outcome
+from whet.skills.exam import Purse, Rollouts
+from whet.skills.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One proposal and what the search made of it. It is all that a proposer is told of earlier ones."""
+
+    parent: str
+    candidate: str
+    mean: float
+    """Of the candidate, on the dev tasks that it was tried on."""
+    bar: float
+    """What it had to be above."""
+    dropped: bool = False
+    """Whether it fell behind in a race, before it was tried on all dev tasks."""
+
+    @property
+    def accepted(self) -> bool:
+        return not self.dropped and self.mean > self.bar
+
+
+class Proposer(Protocol):
+    """Writes skills. What it is given comes from training tasks, its own memory and certified bits; nothing else."""
+
+    async def propose(
+        self,
+        parent: str,
+        steps: Sequence[Step],
+        pay: Callable[[Sequence[str]], bool],
+        section: str | None = None,
+    ) -> str | None:
+        """Another skill than the parent, by its digest; None when it has nothing more to propose.
+
+        It may be asked again for the same parent before what it proposed is measured, and be told to change one
+        section alone. It pays for rollouts of training tasks itself, and gives up when it cannot."""
+        ...
+
+
+class Search(Protocol):
+    """One way to look for better skills."""
+
+    @property
+    def leader(self) -> str:
+        """The best so far."""
+        ...
+
+    async def round(self) -> list[Step]:
+        """The next proposals, measured; empty when there are none, or they cannot be paid."""
+        ...
+
+
+class NotMeasured(Exception):  # noqa: N818 - an outcome, not an error of whet's
+    """Too many rollouts were lost to say anything. Never reported as "no improvement"."""
+
+    def __init__(self, reason: str, keys: Iterable[str] = ()) -> None:
+        """`keys` are of what was lost. No decision rests on it, so it may be tried again."""
+        super().__init__(reason)
+        self.keys = tuple(keys)
+
+
+Measured = dict[str, Outcome]
+"""What came of the rollouts of a skill, by their keys."""
+
+
+class Dev:
+    """The dev tasks, and the purse that skills are tried on them from.
+
+    A measurement has a number. What is asked for twice under one number, by two candidates with the same text, is
+    rolled out once; another number is another sample.
+    """
+
+    def __init__(self, tasks: Sequence[str], purse: Purse, rollouts: Rollouts) -> None:
+        self.tasks, self.purse = tuple(tasks), purse
+        self._rollouts = rollouts
+        self._number = 0
+
+    def new_measurement(self) -> int:
+        self._number += 1
+        return self._number
+
+    async def measure(self, skill: str) -> Measured | None:
+        """A fresh measurement on all tasks, in their order; None when it cannot be paid."""
+        found = await self.measure_some(self.new_measurement(), [skill], self.tasks)
+        if found is None:
+            return None
+        refuse_lost(found[skill])
+        return found[skill]
+
+    async def measure_some(
+        self, number: int, skills: Sequence[str], tasks: Sequence[str]
+    ) -> dict[str, Measured] | None:
+        """Try these skills on these tasks; None when that cannot be paid."""
+        keys = {skill: _keys(number, tasks, skill) for skill in skills}
+        if not self.purse.pay(key for some in keys.values() for key in some):
+            return None
+        outcomes = await asyncio.gather(
+            *(
+                self._rollouts(task, skill, key)
+                for skill, some in keys.items()
+                for task, key in zip(tasks, some, strict=True)
+            )
+        )
+        ended = iter(outcomes)
+        return {skill: dict(zip(some, ended, strict=False)) for skill, some in keys.items()}
+
+
+class Lead:
+    """The leader, and the bar: its dev mean, which a proposal must be above to lead."""
+
+    def __init__(self, start: str, plan: Plan) -> None:
+        self.skill = start
+        self.outcomes: Measured = {}
+        """The last measurement of the leader."""
+        self._rejections = 0
+        self._patience = plan.rejections_before_remeasuring
+
+    @property
+    def bar(self) -> float:
+        return mean(self.outcomes)
+
+    async def settle(self, dev: Dev) -> bool:
+        """See that the bar is known, and whether there is money left to try anything against it.
+
+        After many rejections in a row it is measured afresh: the mean of a winner is too high."""
+        if not self.outcomes or self._rejections >= self._patience:
+            outcomes = await dev.measure(self.skill)
+            if outcomes is None:
+                return False
+            self.outcomes, self._rejections = outcomes, 0
+        return dev.purse.left >= len(dev.tasks)
+
+    def judge(self, parent: str, candidate: str, outcomes: Measured) -> Step:
+        """Whether a candidate that was tried on all dev tasks leads from now on."""
+        step = Step(parent, candidate, mean(outcomes), self.bar)
+        if step.accepted:
+            self.skill, self.outcomes, self._rejections = candidate, outcomes, 0
+        else:
+            self._rejections += 1
+        return step
+
+
+class Ratchet:
+    """One proposal after the other: it leads when its mean is above the bar, and its mean is the next bar."""
+
+    def __init__(self, start: str, dev: Dev, plan: Plan, proposer: Proposer) -> None:
+        self._lead, self._dev, self._proposer = Lead(start, plan), dev, proposer
+        self._steps: list[Step] = []
+
+    @property
+    def leader(self) -> str:
+        return self._lead.skill
+
+    async def round(self) -> list[Step]:
+        """One proposal."""
+        if not await self._lead.settle(self._dev):
+            return []
+        parent = self.leader
+        candidate = await self._proposer.propose(parent, self._steps, self._dev.purse.pay)
+        if candidate is None or (outcomes := await self._dev.measure(candidate)) is None:
+            return []
+        self._steps.append(self._lead.judge(parent, candidate, outcomes))
+        return self._steps[-1:]
+
+
+def mean(outcomes: Measured) -> float:
+    """Of those that are there; below all others when none is."""
+    scores = [outcome for outcome in outcomes.values() if not isinstance(outcome, Lost)]
+    return fsum(scores) / len(scores) if scores else -1.0
+
+
+def refuse_lost(outcomes: Measured) -> None:
+    """NotMeasured when most of it is lost."""
+    lost = [key for key, outcome in outcomes.items() if isinstance(outcome, Lost)]
+    if 2 * len(lost) > len(outcomes):
+        raise NotMeasured(f"{len(lost)} of {len(outcomes)} rollouts on training tasks were lost", lost)
+
+
+def first_measurement(tasks: Sequence[str], start: str) -> list[str]:
+    """The keys of the rollouts that a search begins with."""
+    return _keys(1, tasks, start)
+
+
+def _keys(number: int, tasks: Sequence[str], skill: str) -> list[str]:
+    return [f"dev/{number}/{task}/{skill}" for task in tasks]
