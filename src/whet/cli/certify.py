@@ -85,5 +85,6 @@ def _check(path: Path) -> None:
         typer.echo(f"{path}: {problem}", err=True)
     if wrong:
         raise typer.Exit(1)
-    positions = sum(len(record.positions) for record in certificate.records)
-    typer.echo(f"{path}: holds: {len(certificate.records)} attempts and {positions} positions, computed again")
+    records = certificate.all_records
+    positions = sum(len(record.positions) for record in records)
+    typer.echo(f"{path}: holds: {len(records)} attempts and {positions} positions, computed again")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from whet.skills.outcome import Outcome
     from whet.skills.search import Step
     from whet.skills.sharpening import Audited, Event, Sharpening
+    from whet.skills.shorten import Removal
 
 
 def sharpen(
@@ -114,6 +115,7 @@ def _tell(console: "Console", count: Callable[[], None], event: "Event") -> None
     from whet.skills.gate import Held
     from whet.skills.search import Step
     from whet.skills.sharpening import Audited, Begun
+    from whet.skills.shorten import Removal
 
     match event:
         case Begun(folder, skill, splits, plan):
@@ -127,6 +129,8 @@ def _tell(console: "Console", count: Callable[[], None], event: "Event") -> None
             console.print(_step_line(event), soft_wrap=True)
         case Held():
             console.print(_held_line(event), soft_wrap=True)
+        case Removal():
+            console.print(_removal_line(event), soft_wrap=True)
 
 
 def _tell_audit(console: "Console", audited: "Audited") -> None:
@@ -184,6 +188,15 @@ def _held_line(held: "Held") -> str:
     )
 
 
+def _removal_line(removal: "Removal") -> str:
+    found = {
+        "certified": "dropped: the skill does without it",
+        "futile": "kept: without it the skill is worse",
+        "undecided": "kept: the data cannot tell",
+    }[str(removal.held.attempt.verdict)]
+    return f"  without '{removal.unit.splitlines()[0][:60]}': {found}"
+
+
 def _conclude(console: "Console", outcome: "Outcome") -> None:
     from whet.cli.tables import command
     from whet.skills.report import in_plain_words
@@ -193,5 +206,7 @@ def _conclude(console: "Console", outcome: "Outcome") -> None:
     console.print(f"\n{'certified skill' if outcome.certified else 'skill as it was'}: {folder / 'best'}")
     if outcome.leader.digest != outcome.best.digest:
         console.print(f"best that was found, not proved: {folder / 'leader'}")
+    if outcome.shortened is not None:
+        console.print(f"certified skill without what carries nothing: {folder / 'shortened'}")
     lines = [command("certify", "--check", str(folder / "certificate.json")), command("show", str(folder / "search"))]
     console.print("\nnext:\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True)

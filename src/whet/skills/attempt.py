@@ -46,6 +46,8 @@ class Terms:
     """Rollouts of the incumbent at each position."""
     coverage: float = 0.80
     """The least share of positions with real scores on both sides."""
+    margin: float = 0.0
+    """What a candidate may be worse by and still pass: 0 where it has to be better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Attempt:
     _worse: Wealth = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._better = Wealth(0.0, above=True)
+        self._better = Wealth(-self.terms.margin, above=True)
         self._worse = Wealth(self.terms.worth, above=False)
 
     def take(self, position: Position) -> Verdict | None:
@@ -130,7 +132,7 @@ class Attempt:
 
     @property
     def log_evidence(self) -> float:
-        """Logarithm of the e-value against "no better"."""
+        """Logarithm of the e-value against "no better", or "worse than the margin allows"."""
         return self._better.log
 
     def at_least(self, level: float | None = None) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from math import exp, fsum, isclose
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from whet.errors import UserError
 from whet.explain import explain
 from whet.ids import digest
-from whet.skills.attempt import Attempt, Lost, Outcome, Position, Terms, Verdict, replayed
+from whet.skills.attempt import Attempt, Lost, Outcome, Position, Terms, Verdict, levels, replayed
+from whet.skills.engine import Sharpened
 from whet.skills.exam import Exam
 from whet.skills.gate import Held
 from whet.skills.sealed import Tested
@@ -69,6 +71,20 @@ class Record(_Stored):
     findings: Findings
 
 
+class Shortening(_Stored):
+    """What was dropped again from the certified skill, or tried to be, because it carries nothing."""
+
+    skill: str
+    """Digest of what is left; that of the certified skill when all of it was needed."""
+    margin: float
+    """What is left is worse than the certified skill by no more than this."""
+    alpha: float
+    """The chance that it is worse by more."""
+    levels: tuple[tuple[float, ...], ...]
+    records: tuple[Record, ...]
+    """The skill without something, each against the certified one; certified is what is not worse than the margin."""
+
+
 class Certificate(_Stored):
     """All attempts of a run, in their order, and what they were made with."""
 
@@ -89,12 +105,19 @@ class Certificate(_Stored):
     tasks: dict[str, str]
     """Validation tasks, in the order in which the exams number them, with the digests of all that defines them."""
     records: tuple[Record, ...]
+    shortening: Shortening | None = None
+    """None when nothing was tried to be dropped."""
     test: Tested | None = None
 
     @property
     def tasks_digest(self) -> str:
         """Of the whole validation set."""
         return digest(*(part.encode() for pair in self.tasks.items() for part in pair))
+
+    @property
+    def all_records(self) -> tuple[Record, ...]:
+        """Those of removals too."""
+        return (*self.records, *(self.shortening.records if self.shortening else ()))
 
     @property
     def last_certified(self) -> Record | None:
@@ -119,13 +142,28 @@ def record_of(held: Held) -> Record:
     )
 
 
+def shortening_of(done: Sharpened) -> Shortening | None:
+    """Removals as they are kept."""
+    if not done.removals:
+        return None
+    plan = done.plan
+    exams = 1 + done.removals[-1].held.exam.number - done.removals[0].held.exam.number
+    return Shortening(
+        skill=done.shortened,
+        margin=plan.margin,
+        alpha=plan.removal_alpha,
+        levels=tuple(islice(levels(plan.removal_alpha, plan.attempts), exams)),
+        records=tuple(record_of(removal.held) for removal in done.removals),
+    )
+
+
 def problems(certificate: Certificate) -> list[str]:
     """What of a certificate does not hold when it is computed again; nothing when all of it does.
 
     Whether rollouts had these scores is not computed here: the stores of the run tell.
     """
-    found = [problem for record in certificate.records for problem in _problems_of(certificate, record)]
-    return [*found, *_problems_of_order(certificate)]
+    found = [problem for record in certificate.all_records for problem in _problems_of(certificate, record)]
+    return [*found, *_problems_of_order(certificate), *_problems_of_shortening(certificate)]
 
 
 def read_certificate(path: Path) -> Certificate:
@@ -174,7 +212,7 @@ def _findings(attempt: Attempt) -> Findings:
 
 
 def _problems_of(certificate: Certificate, record: Record) -> list[str]:
-    name = f"exam {record.number}, candidate {record.candidate[:8]}"
+    name = _name(record)
     exam = Exam(record.incumbent, tuple(certificate.tasks), certificate.seed, record.number)
     found = []
     if exam.id != record.exam:
@@ -203,26 +241,59 @@ def _differ(told: object, again: object) -> bool:
 
 def _problems_of_order(certificate: Certificate) -> list[str]:
     """What does not hold of the attempts together: levels were fixed beforehand, and no pair is tried twice."""
-    found = []
-    if fsum(level for exam in certificate.levels for level in exam) > certificate.alpha + _CLOSE:
-        found.append(f"the levels of all attempts add up to more than {certificate.alpha:g}")
-    incumbent, number, planned = certificate.start, 1, iter(certificate.levels)
-    left = list(next(planned, ()))
-    tried: set[tuple[str, str]] = set()
+    found = _problems_of_levels(certificate.records, certificate.levels, certificate.alpha)
+    incumbent, number = certificate.start, 1
     for record in certificate.records:
-        name = f"exam {record.number}, candidate {record.candidate[:8]}"
         if (record.incumbent, record.number) != (incumbent, number):
-            found.append(f"{name}: expected exam {number} of incumbent {incumbent[:8]}")
-        if not left or not isclose(record.terms["level"], left.pop(0)):
-            found.append(f"{name}: its level is not the next one of the exam")
-        if (record.exam, record.candidate) in tried:
-            found.append(f"{name}: was held before this exam already")
-        tried.add((record.exam, record.candidate))
+            found.append(f"{_name(record)}: expected exam {number} of incumbent {incumbent[:8]}")
         if record.findings.verdict is Verdict.CERTIFIED:
-            incumbent, number, left = record.candidate, number + 1, list(next(planned, ()))
+            incumbent, number = record.candidate, number + 1
     if certificate.certified != incumbent:
         found.append(f"certified is {certificate.certified[:8]}, but the attempts certify {incumbent[:8]}")
     return found
+
+
+def _problems_of_shortening(certificate: Certificate) -> list[str]:
+    """What does not hold of removals: all are held against the certified skill, before exams of their own."""
+    shortening = certificate.shortening
+    if shortening is None:
+        return []
+    found = _problems_of_levels(shortening.records, shortening.levels, shortening.alpha)
+    used = {record.exam for record in certificate.records}
+    left = certificate.certified
+    for record in shortening.records:
+        if record.incumbent != certificate.certified or record.exam in used:
+            found.append(f"{_name(record)}: expected an exam of its own against {certificate.certified[:8]}")
+        if not isclose(record.terms.get("margin", 0.0), shortening.margin):
+            found.append(f"{_name(record)}: its margin is not {shortening.margin:g}")
+        if record.findings.verdict is Verdict.CERTIFIED:
+            left = record.candidate
+    if shortening.skill != left:
+        found.append(f"what is left is {shortening.skill[:8]}, but the attempts leave {left[:8]}")
+    return found
+
+
+def _problems_of_levels(records: Sequence[Record], planned: Sequence[Sequence[float]], alpha: float) -> list[str]:
+    """Levels of attempts in their order: those of the next exam when one has passed, each used once."""
+    found = []
+    if fsum(level for exam in planned for level in exam) > alpha + _CLOSE:
+        found.append(f"the levels of all attempts add up to more than {alpha:g}")
+    exams = iter(planned)
+    left = list(next(exams, ()))
+    tried: set[tuple[str, str]] = set()
+    for record in records:
+        if not left or not isclose(record.terms["level"], left.pop(0)):
+            found.append(f"{_name(record)}: its level is not the next one of the exam")
+        if (record.exam, record.candidate) in tried:
+            found.append(f"{_name(record)}: was held before this exam already")
+        tried.add((record.exam, record.candidate))
+        if record.findings.verdict is Verdict.CERTIFIED:
+            left = list(next(exams, ()))
+    return found
+
+
+def _name(record: Record) -> str:
+    return f"exam {record.number}, candidate {record.candidate[:8]}"
 
 
 def readable(certificate: Certificate) -> str:
@@ -235,6 +306,8 @@ def readable(certificate: Certificate) -> str:
         lines += [_claim(certificate, last), ""]
     lines += ["| exam | incumbent | candidate | verdict | lift | e-value | level | positions | coverage |"]
     lines += ["|---|---|---|---|---|---|---|---|---|", *map(_row, certificate.records), ""]
+    if certificate.shortening is not None:
+        lines += _shorter(certificate.shortening)
     if certificate.test is not None:
         lines += [f"Sealed test: {certificate.test}.", ""]
     lines += [
@@ -257,6 +330,21 @@ def _claim(certificate: Certificate, record: Record) -> str:
         f"{likely}. The chance that a run like this certifies anything that is no better is at most "
         f"{certificate.alpha:.0%}."
     )
+
+
+def _shorter(shortening: Shortening) -> list[str]:
+    dropped = sum(record.findings.verdict is Verdict.CERTIFIED for record in shortening.records)
+    number = len(shortening.records)
+    claim = f"What was learned was tried to be dropped again, in {number} parts, of which "
+    if dropped:
+        claim += (
+            f"{dropped} can go. What is left, `{shortening.skill}`, is worse than the certified skill by no more than "
+            f"{shortening.margin * 100:.0f} points, but for a chance of {shortening.alpha:.0%}."
+        )
+    else:
+        claim += "none can go."
+    head = ["| exam | reference | without a part | verdict | difference | e-value | level | positions | coverage |"]
+    return [claim, "", *head, "|---|---|---|---|---|---|---|---|---|", *map(_row, shortening.records), ""]
 
 
 def _row(record: Record) -> str:

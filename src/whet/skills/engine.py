@@ -15,6 +15,7 @@ from whet.skills.plan import Plan
 from whet.skills.search import Dev, Proposer, Ratchet, Search, Step
 from whet.skills.search_pareto import Pareto
 from whet.skills.search_race import Race
+from whet.skills.shorten import Removal, shorten
 from whet.skills.texts import Texts, Verbatim
 
 
@@ -30,7 +31,18 @@ class Sharpened:
     """The best that the search found. Nothing is promised of it."""
     steps: list[Step] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
+    removals: list[Removal] = field(default_factory=list)
+    """What was tried to be dropped from the certified skill."""
     spent: int = 0
+
+    @property
+    def shortened(self) -> str:
+        """The certified skill without what carries nothing. It may be worse by the margin of the plan, no more."""
+        accepted = [removal.held.candidate for removal in self.removals if removal.accepted]
+        return accepted[-1] if accepted else self.certified
+
+
+Watch = Callable[[Step | Held | Removal], None]
 
 
 async def sharpen(
@@ -40,7 +52,7 @@ async def sharpen(
     plan: Plan,
     proposer: Proposer,
     rollouts: Rollouts,
-    watch: Callable[[Step | Held], None] = lambda _: None,
+    watch: Watch = lambda _: None,
     texts: Texts | None = None,
 ) -> Sharpened:
     """Look for better skills on the dev tasks, and certify the best on the validation tasks, within the budget.
@@ -48,8 +60,9 @@ async def sharpen(
     Skills stand for themselves where no `texts` are given."""
     result = Sharpened(plan, start, start, start)
     searched = Purse(plan.search_purse)
-    search = _search(start, Dev(dev, searched, rollouts), plan, proposer, texts or Verbatim())
-    gate = Gate(start, tuple(validation), Purse(plan.certify_purse), plan, rollouts)
+    known, tasks = texts or Verbatim(), tuple(validation)
+    search = _search(start, Dev(dev, searched, rollouts), plan, proposer, known)
+    gate = Gate(start, tasks, Purse(plan.certify_purse), plan, rollouts)
     accepted = 0
     while steps := await _next(search):
         for step in steps:
@@ -62,6 +75,11 @@ async def sharpen(
     await _certify(gate, search.leader, result, watch, last=True)
     await _tighten(gate, result)
     result.certified, result.leader = gate.incumbent, search.leader
+    # The search is closed: what it has left tells no proposer anything.
+    if result.certified != start:
+        result.removals = await shorten(
+            start, result.certified, result.steps, tasks, gate.number + 1, plan, rollouts, searched, known, watch
+        )
     result.spent = plan.budget - searched.left - gate.purse.left
     return result
 
@@ -83,9 +101,7 @@ def _search(start: str, dev: Dev, plan: Plan, proposer: Proposer, texts: Texts) 
             return Pareto(start, dev, plan, proposer, texts)
 
 
-async def _certify(
-    gate: Gate, candidate: str, result: Sharpened, watch: Callable[[Step | Held], None], *, last: bool
-) -> None:
+async def _certify(gate: Gate, candidate: str, result: Sharpened, watch: Watch, *, last: bool) -> None:
     held = await gate.hold(candidate, last=last)
     if held is not None:
         result.held.append(held)

@@ -24,7 +24,7 @@ class Gate:
         self.incumbent, self.purse = start, purse
         self._tasks, self._plan, self._rollouts = tasks, plan, rollouts
         self._all_levels = levels(plan.alpha, plan.attempts)
-        self._number = 0
+        self.number = 0
         self._tried: set[str] = set()
         self._levels: tuple[float, ...] = ()
         self._next_exam(start)
@@ -60,7 +60,7 @@ class Gate:
 
     def _next_exam(self, incumbent: str) -> None:
         self.incumbent = incumbent
-        self._number += 1
-        self._exam = Exam(incumbent, self._tasks, self._plan.seed, self._number)
+        self.number += 1
+        self._exam = Exam(incumbent, self._tasks, self._plan.seed, self.number)
         self._levels = next(self._all_levels)
         self._tried = set()

@@ -21,6 +21,8 @@ class Outcome:
     """The last certified skill; the start when none was."""
     leader: Skill
     """The best that the search found. Nothing is promised of it."""
+    shortened: Skill | None
+    """The certified skill without what carries nothing; None when nothing was dropped."""
     certificate: Certificate
     budget: int
     """Rollouts, of which a part was put aside for the test."""

@@ -32,6 +32,10 @@ class Plan:
     rejections_before_remeasuring: int = 6
     """After so many in a row the leader is measured afresh: the mean of a winner is too high."""
     search: SearchKind = SearchKind.RATCHET
+    margin: float = 0.10
+    """What a skill may lose, all in all, when rules that carry nothing are dropped from it."""
+    removal_alpha: float = 0.05
+    """The chance that it loses more."""
 
     @property
     def certify_purse(self) -> int:

@@ -15,7 +15,7 @@ def in_plain_words(outcome: Outcome) -> str:
     if outcome.certified:
         test = outcome.certificate.test
         sealed = f" On the sealed test tasks it does {test}." if test else ""
-        return f"{_certified(outcome, outcome.certified[-1])}{sealed} {tried}"
+        return f"{_certified(outcome, outcome.certified[-1])}{sealed}{_shorter(outcome)} {tried}"
     if outcome.leader.digest == outcome.start.digest:
         return f"No better skill was found: no proposal did better on the training tasks. {tried}"
     return f"No better skill was certified. {_why(outcome)} {tried}"
@@ -31,6 +31,17 @@ def _certified(outcome: Outcome, last: Held) -> str:
         f"A better skill was certified{steps}: on the validation tasks its score is {lift} above the one before"
         f"{measured}. The chance that a run certifies anything that is no better is at most "
         f"{outcome.done.plan.alpha:.0%}."
+    )
+
+
+def _shorter(outcome: Outcome) -> str:
+    dropped = sum(removal.accepted for removal in outcome.done.removals)
+    if not dropped:
+        return ""
+    parts = "1 part of it carries" if dropped == 1 else f"{dropped} parts of it carry"
+    return (
+        f" {parts} nothing: without, it is worse by no more than {outcome.done.plan.margin * 100:.0f} points, "
+        f"but for a chance of {outcome.done.plan.removal_alpha:.0%}."
     )
 
 
@@ -59,8 +70,22 @@ def report(outcome: Outcome) -> str:
     ]
     lines += ["", "Means of winners are too high: they were picked for it.", "", "## The exams", ""]
     lines += [line for held in outcome.done.held for line in _by_task(held)]
+    lines += _dropped(outcome)
     lines += ["", f"All skills are in `skills/`; what was proposed is in `drafts/`. `{READABLE}` has the verdicts.", ""]
     return "\n".join(lines)
+
+
+def _dropped(outcome: Outcome) -> list[str]:
+    """What was tried to be left out of the certified skill."""
+    if not outcome.done.removals:
+        return []
+    lines = ["## What carries nothing", "", "| part | left out | difference |", "|---|---|---|"]
+    for removal in outcome.done.removals:
+        attempt = removal.held.attempt
+        part = " ".join(removal.unit.replace("|", "\\|").split())[:100]
+        between = f"{attempt.at_least() * 100:+.1f} to {attempt.at_most() * 100:+.1f}"
+        lines.append(f"| {part} | {'dropped' if removal.accepted else 'kept'} | {between} |")
+    return lines
 
 
 def _by_task(held: Held) -> list[str]:

@@ -19,7 +19,7 @@ from whet.skill import Skill, read_skill
 from whet.skills.attempt import Verdict, levels
 from whet.skills.audit import Audit, audit, detectable_lift, extra_rollouts, refuse_hopeless, table
 from whet.skills.brief import Writer
-from whet.skills.certificate import Certificate, record_of, write_certificate
+from whet.skills.certificate import Certificate, record_of, shortening_of, write_certificate
 from whet.skills.desk import Hired
 from whet.skills.engine import Sharpened, sharpen
 from whet.skills.gate import Held
@@ -34,11 +34,12 @@ from whet.skills.report import report
 from whet.skills.sealed import Tested, take_test, tasks_to_test
 from whet.skills.search import Step
 from whet.skills.shelf import Shelf, copy_skill
+from whet.skills.shorten import Removal
 from whet.skills.task_split import Splits, split_tasks
 from whet.tasks import Task, read_tasks
 from whet.version import __version__
 
-REPORT = "report.md"
+REPORT, SHORTENED = "report.md", "shortened"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Audited:
     """Of a rollout."""
 
 
-Event = Begun | Audited | Step | Held | Ended | Stopped
+Event = Begun | Audited | Step | Held | Removal | Ended | Stopped
 Watch = Callable[[Event], None]
 
 
@@ -117,7 +118,8 @@ async def sharpen_skill(
         tested = await _test(folder, done, test, lab)
         certificate = _certificate(wish, done, splits, lab.made_with, tested)
     best, leader = shelf.get(done.certified), shelf.get(done.leader)
-    outcome = Outcome(folder, done, start, best, leader, certificate, wish.plan.budget)
+    shortened = shelf.get(done.shortened) if done.shortened != done.certified else None
+    outcome = Outcome(folder, done, start, best, leader, shortened, certificate, wish.plan.budget)
     _hand_out(outcome)
     return outcome
 
@@ -173,8 +175,10 @@ async def _search_and_certify(
     search, drafts = folder / Part.SEARCH, folder / "drafts"
     proposing = Proposing(writer, shelf, search, train, wish.policy, drafts, history, wish.preferences)
 
-    def pass_on(event: Step | Held) -> None:
-        history.tell(event)
+    def pass_on(event: Step | Held | Removal) -> None:
+        if isinstance(event, Removal):
+            history.made(event.held.candidate, event.held.exam.incumbent, (), f"left out: {event.unit}")
+        history.tell(event.held if isinstance(event, Removal) else event)
         if isinstance(event, Held):
             proposing.learn(certified=event.attempt.verdict is Verdict.CERTIFIED)
         watch(event)
@@ -209,6 +213,7 @@ def _certificate(
         made_with=made_with,
         tasks={task.id: task.digest for task in splits.validation},
         records=tuple(map(record_of, done.held)),
+        shortening=shortening_of(done),
         test=tested,
     )
 
@@ -229,6 +234,8 @@ def _terms(wish: Sharpening, hired: Hired | None, start: Skill, splits: Splits) 
 def _hand_out(outcome: Outcome) -> None:
     write_certificate(outcome.certificate, outcome.folder)
     (outcome.folder / REPORT).write_text(report(outcome), encoding="utf-8")
-    for name, skill in ((BEST, outcome.best), (LEADER, outcome.leader)):
+    handed = {BEST: outcome.best, LEADER: outcome.leader, SHORTENED: outcome.shortened}
+    for name, skill in handed.items():
         shutil.rmtree(outcome.folder / name, ignore_errors=True)
-        copy_skill(skill, outcome.folder / name)
+        if skill is not None:
+            copy_skill(skill, outcome.folder / name)

@@ -1,0 +1,243 @@
+"""Dropping what carries nothing: null rules go, helpful ones stay, and no more is lost than the margin."""
+
+import asyncio
+import copy
+import math
+from collections.abc import Callable, Sequence
+from itertools import islice, pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from whet.skills.attempt import Outcome, levels
+from whet.skills.certificate import Certificate, problems, readable, record_of, shortening_of
+from whet.skills.engine import Sharpened, sharpen
+from whet.skills.exam import Purse
+from whet.skills.plan import Plan
+from whet.skills.search import Step
+from whet.skills.shorten import Removal, in_order, shorten
+from whet.skills.texts import Verbatim
+from whet.skills.wealth import log_wealth
+from whet.testing.world import World, sentence
+
+PLAN = Plan(10_000)
+TASKS = World().tasks("validation")
+
+
+def skill(*rules: str) -> str:
+    return "# Rules\n" + "".join(f"- {sentence(rule)}\n" for rule in rules)
+
+
+async def removals(
+    seed: int, certified: str, steps: Sequence[Step] = (), purse: Purse | None = None, plan: Plan = PLAN
+) -> list[Removal]:
+    world = World(seed)
+
+    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+        return float(world.succeeds(task, skill, key))
+
+    start = skill()
+    return await shorten(start, certified, steps, TASKS, 3, plan, rollouts, purse or Purse(10_000), Verbatim())
+
+
+async def test_null_rules_go_and_helpful_rules_stay() -> None:
+    full = skill("G0", "N0", "G1", "N1", "N2", "H2", "H3")
+    dropped = [
+        removal.unit.split()[-1].rstrip(".")
+        for seed in range(6)
+        for removal in await removals(seed, full, plan=Plan(10_000, seed, rounds=10))
+        if removal.accepted
+    ]
+    useless = sum(rule.startswith("N") for rule in dropped)
+    assert useless >= 6
+    assert len(dropped) - useless <= 2
+    world = World()
+    for rule in dropped:
+        assert world.lift(full.replace(f"- {sentence(rule)}\n", ""), over=full) > -PLAN.margin
+
+
+async def test_all_removals_are_held_against_the_certified_skill_and_each_that_passes_begins_another_exam() -> None:
+    full = skill("H0", "N0", "N1", "N2")
+    for seed in range(20):
+        found = await removals(seed, full, plan=Plan(10_000, seed, rounds=12))
+        number, level, left = 3, 0.05 / 2 / 4, 4
+        for removal in found:
+            held = removal.held
+            assert (held.exam.incumbent, held.exam.number) == (full, number)
+            assert held.level == held.attempt.terms.level == pytest.approx(level)
+            assert (held.attempt.terms.margin, held.attempt.terms.worth) == (0.10, 0.0)
+            left -= 1
+            assert left >= 0
+            if removal.accepted:
+                number, level, left = number + 1, level / 2, 4
+        kept = [removal for removal in found if removal.accepted]
+        for before, after in pairwise(kept):
+            assert after.unit not in after.held.candidate
+            assert before.unit not in after.held.candidate, "what is gone stays gone"
+        if len(kept) > 1:
+            return
+    pytest.fail("the world has lost its null rules")
+
+
+async def test_without_money_or_anything_to_drop_nothing_is_tried() -> None:
+    assert await removals(0, skill()) == []
+    small = Purse(3 * 20 - 1)
+    assert await removals(0, skill("N0"), purse=small) == []
+    assert small.left == 59
+    exact = Purse(61)
+    found = await removals(0, skill("N0", "N1"), purse=exact)
+    assert found
+    assert exact.left >= 0
+
+
+def test_what_the_search_found_least_of_is_tried_first() -> None:
+    a, b, c, d, e = (skill(*rules) for rules in ((), ("N0",), ("N0", "H0"), ("H0",), ("H0", "G0", "G1")))
+    steps = [
+        Step(a, b, 0.51, 0.50),
+        Step(b, c, 0.60, 0.51),
+        Step(c, d, 0.64, 0.60),  # without N0 it was better: that counts as well
+        Step(d, e, 0.90, 0.64),  # two at once: nothing is known of each
+        Step(a, skill("H1"), 0.9, 0.1, dropped=True),
+    ]
+    units = [f"- {sentence(rule)}" for rule in ("H1", "G0", "H0", "N0")] + ["- A long rule that no step knows of."]
+    assert in_order(units, steps, Verbatim()) == [units[3], units[2], units[4], units[0], units[1]]
+
+
+def rates(a: float, margin: float, lift: float, runs: int, seed: int) -> tuple[float, float]:
+    """How often a removal that changes the truth by so much passes, and after how many positions a verdict falls."""
+    random = np.random.default_rng(seed)
+    tasks, positions, repeats = 30, 300, 3
+    before = np.clip(random.beta(a, a, (runs, tasks)), 0.005, 0.995)
+    after = _shifted(before, 0.25 * random.standard_normal(before.shape), lift)
+    drawn = random.integers(0, tasks, (runs, positions))
+    p, q = (np.take_along_axis(chances, drawn, axis=1) for chances in (before, after))
+    found = (random.random(q.shape) < q) - (random.random((repeats, *p.shape)) < p).mean(0)
+    passed = _first(log_wealth(found, -margin, above=True), 0.05)
+    futile = _first(log_wealth(found, 0.0, above=False), 0.20)
+    ended = np.minimum(np.minimum(passed, futile) + 1, positions)
+    return float(((passed <= futile) & (passed < positions)).mean()), float(ended.mean())
+
+
+def _shifted(chances: NDArray[np.float64], noise: NDArray[np.float64], lift: float) -> NDArray[np.float64]:
+    wanted = np.clip(chances.mean(1) + lift, 0.004, 0.996)
+    low, high = np.full(len(chances), -12.0), np.full(len(chances), 12.0)
+    for _ in range(50):
+        middle = (low + high) / 2
+        above = expit(logit(chances) + noise + middle[:, None]).mean(1) > wanted
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    shifted: NDArray[np.float64] = expit(logit(chances) + noise + ((low + high) / 2)[:, None])
+    return shifted
+
+
+def _first(logs: NDArray[np.float64], level: float) -> NDArray[np.int64]:
+    crossed = logs >= -math.log(level)
+    first: NDArray[np.int64] = np.where(crossed.any(axis=1), crossed.argmax(axis=1), logs.shape[1])
+    return first
+
+
+@pytest.mark.parametrize(
+    ("a", "margin", "lift", "passes", "positions"),
+    [
+        (0.8, 0.10, -0.10, 0.033, 77),
+        (0.8, 0.10, -0.05, 0.312, 139),
+        (0.8, 0.10, 0.00, 0.833, 114),
+        (0.8, 0.10, 0.05, 0.974, 66),
+        (0.8, 0.05, 0.00, 0.342, 217),
+        (0.3, 0.10, -0.10, 0.025, 56),
+        (0.3, 0.10, 0.00, 0.900, 85),
+    ],
+)
+def test_removals_pass_as_often_as_the_reference_says(
+    a: float, margin: float, lift: float, passes: float, positions: float
+) -> None:
+    runs = 1000
+    share, mean = rates(a, margin, lift, runs, seed=1)
+    assert share == pytest.approx(passes, abs=4 * math.sqrt(passes * (1 - passes) * (1 / runs + 1 / 2000)) + 0.002)
+    assert mean == pytest.approx(positions, rel=0.12)
+
+
+class Once:
+    """Proposes one skill."""
+
+    def __init__(self, candidate: str) -> None:
+        self._left = [candidate]
+
+    async def propose(self, parent: str, steps: object, pay: object, section: object = None) -> str | None:
+        return self._left.pop() if self._left else None
+
+
+async def sharpened(seed: int) -> Sharpened:
+    world = World(seed)
+
+    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+        return float(world.succeeds(task, skill, key))
+
+    proposer = Once(skill(*(f"H{n}" for n in range(6)), "G0", "G1", "N0", "N1"))
+    return await sharpen(skill(), world.tasks("train"), TASKS, Plan(6000, seed), proposer, rollouts)
+
+
+@pytest.fixture(scope="module")
+def certificate() -> dict[str, Any]:
+    """A certificate with at least one removal that passed, in JSON."""
+    done = next(
+        done for done in (asyncio.run(sharpened(seed)) for seed in range(9)) if done.shortened != done.certified
+    )
+    assert done.spent <= 6000
+    exams = max(held.exam.number for held in done.held)
+    made = Certificate(
+        whet="0",
+        start=done.start,
+        certified=done.certified,
+        alpha=0.10,
+        levels=tuple(islice(levels(0.10, 4), exams)),
+        seed=done.plan.seed,
+        made_with={},
+        tasks=dict.fromkeys(TASKS, "digest"),
+        records=tuple(map(record_of, done.held)),
+        shortening=shortening_of(done),
+    )
+    text = readable(made)
+    assert "by no more than 10 points, but for a chance of 5%" in text
+    found: dict[str, Any] = made.model_dump(mode="json")
+    return found
+
+
+def test_removals_are_computed_again_with_the_certificate(certificate: dict[str, Any]) -> None:
+    assert problems(Certificate.model_validate(certificate)) == []
+
+
+def other_margin(shortening: dict[str, Any]) -> None:
+    shortening["margin"] = 0.05
+
+
+def other_skill(shortening: dict[str, Any]) -> None:
+    shortening["skill"] = "other"
+
+
+def other_score(shortening: dict[str, Any]) -> None:
+    one = shortening["records"][0]["positions"][0]
+    one["candidate"] = 1.0 - one["candidate"]
+
+
+def other_reference(shortening: dict[str, Any]) -> None:
+    shortening["records"][0]["incumbent"] = "other"
+
+
+def level_twice(shortening: dict[str, Any]) -> None:
+    shortening["records"].append(shortening["records"][-1])
+
+
+def no_margin(shortening: dict[str, Any]) -> None:
+    shortening["records"][0]["terms"]["margin"] = 0.3
+
+
+@pytest.mark.parametrize("tamper", [other_margin, other_skill, other_score, other_reference, level_twice, no_margin])
+def test_removals_that_were_tampered_with_are_found_out(
+    certificate: dict[str, Any], tamper: Callable[[dict[str, Any]], None]
+) -> None:
+    data = copy.deepcopy(certificate)
+    tamper(data["shortening"])
+    assert problems(Certificate.model_validate(data))
