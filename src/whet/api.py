@@ -20,7 +20,7 @@ from whet.runs.scheduler import Ended, Stopped
 from whet.runs.stored import StoredRun, load
 from whet.sandbox import DEFAULT
 from whet.skills.brief import Writer
-from whet.skills.kinds import SearchKind
+from whet.skills.kinds import GateKind, SearchKind
 from whet.skills.named import writer_named
 from whet.skills.outcome import Outcome
 from whet.skills.plan import Plan
@@ -88,6 +88,7 @@ def sharpen(
     optimizer_agent: str | None = None,
     optimizer_model: str | None = None,
     search: Literal["ratchet", "race", "pareto"] = "ratchet",
+    gate: Literal["certify", "strict", "soft", "hard", "mixed", "no-regression"] = "certify",
     budget: int = 400,
     alpha: float = 0.10,
     seed: int = 0,
@@ -125,7 +126,7 @@ def sharpen(
     )
     writer = writer_named(proposer, optimizer_model, optimizer_agent) if isinstance(proposer, str) else proposer
     name = proposer if isinstance(proposer, str) else type(proposer).__name__
-    plan = Plan(budget, seed, alpha, search=SearchKind(search))
+    plan = Plan(budget, seed, alpha, search=SearchKind(search), gate=GateKind(gate))
     wish = Sharpening(Path(skill), request, plan, name, policy or Policy(), preferences, force=force)
     return _finish(sharpen_skill(wish, writer, config, watch))
 

@@ -10,7 +10,7 @@ from whet.testing.world import World, skill_of
 
 
 def of(*differences: float) -> Audit:
-    return Audit(differences, 0, 3 * len(differences), ())
+    return Audit(tuple((one, 0.0) for one in differences), 0, 3 * len(differences), ())
 
 
 def test_few_tasks_are_taken_with_caution() -> None:

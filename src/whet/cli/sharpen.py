@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.skills.kinds import SearchKind
+from whet.skills.kinds import GateKind, SearchKind
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from whet.skills.gate import Held
+    from whet.skills.gates import Compared
     from whet.skills.outcome import Outcome
     from whet.skills.search import Step
     from whet.skills.sharpening import Audited, Event, Sharpening
@@ -43,6 +44,12 @@ def sharpen(
             "worse are dropped early (race), or from whatever is best on some task, by sections (pareto)."
         ),
     ] = SearchKind.RATCHET,
+    gate: Annotated[
+        GateKind,
+        typer.Option(
+            help="What decides on the leader: an exam (certify), or for comparison a rule of other optimizers."
+        ),
+    ] = GateKind.CERTIFY,
     agent: Annotated[str | None, typer.Option(help="Agent that does the tasks.")] = None,
     model: Annotated[str | None, typer.Option(help="Model that it calls.")] = None,
     budget: Annotated[int, typer.Option(help="Rollouts in all, and no more.", min=1)] = 400,
@@ -88,7 +95,7 @@ def sharpen(
         resume=resume,
         limits=Limits(cost=max_cost),
     )
-    wish = Sharpening(skill, request, Plan(budget, seed, alpha, search=search), proposer, force=force)
+    wish = Sharpening(skill, request, Plan(budget, seed, alpha, search=search, gate=gate), proposer, force=force)
     console = terminal()
     if estimate:
         _estimate(console, wish)
@@ -113,6 +120,7 @@ def _progress(console: "Console") -> Iterator[Callable[[], None]]:
 def _tell(console: "Console", count: Callable[[], None], event: "Event") -> None:
     from whet.runs.scheduler import Ended
     from whet.skills.gate import Held
+    from whet.skills.gates import Compared
     from whet.skills.search import Step
     from whet.skills.sharpening import Audited, Begun
     from whet.skills.shorten import Removal
@@ -129,6 +137,8 @@ def _tell(console: "Console", count: Callable[[], None], event: "Event") -> None
             console.print(_step_line(event), soft_wrap=True)
         case Held():
             console.print(_held_line(event), soft_wrap=True)
+        case Compared():
+            console.print(_compared_line(event), soft_wrap=True)
         case Removal():
             console.print(_removal_line(event), soft_wrap=True)
 
@@ -188,6 +198,11 @@ def _held_line(held: "Held") -> str:
     )
 
 
+def _compared_line(compared: "Compared") -> str:
+    taken = "accepted" if compared.accepted else "not accepted"
+    return f"  rule {compared.rule}: {compared.candidate[:8]} against {compared.incumbent[:8]}: {taken}"
+
+
 def _removal_line(removal: "Removal") -> str:
     found = {
         "certified": "dropped: the skill does without it",
@@ -206,7 +221,10 @@ def _conclude(console: "Console", outcome: "Outcome") -> None:
     console.print(f"\n{'certified skill' if outcome.certified else 'skill as it was'}: {folder / 'best'}")
     if outcome.leader.digest != outcome.best.digest:
         console.print(f"best that was found, not proved: {folder / 'leader'}")
+    if outcome.accepted is not None:
+        console.print(f"accepted by the rule '{outcome.done.plan.gate}', not proved: {folder / 'accepted'}")
     if outcome.shortened is not None:
         console.print(f"certified skill without what carries nothing: {folder / 'shortened'}")
-    lines = [command("certify", "--check", str(folder / "certificate.json")), command("show", str(folder / "search"))]
+    check = [] if outcome.accepted else [command("certify", "--check", str(folder / "certificate.json"))]
+    lines = [*check, command("show", str(folder / "search"))]
     console.print("\nnext:\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True)

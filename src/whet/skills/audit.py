@@ -26,13 +26,18 @@ BINARY, TYPICAL = 0.25, 0.15
 class Audit:
     """What two measurements of one skill on the same tasks tell, and one without any skill."""
 
-    differences: tuple[float, ...]
-    """Between the two measurements, on tasks with both."""
+    twice: tuple[tuple[float, float], ...]
+    """The two measurements, on tasks with both."""
     lost: int
     """Rollouts without a score."""
     rollouts: int
     moved: tuple[float, ...]
     """What the skill adds on each task, against none."""
+
+    @property
+    def differences(self) -> tuple[float, ...]:
+        """Between the two measurements."""
+        return tuple(one - other for one, other in self.twice)
 
     @property
     def discordance(self) -> float:
@@ -67,12 +72,12 @@ async def audit(skill: str, tasks: Sequence[str], rollouts: Rollouts) -> Audit:
         _measured(tasks, "", [f"audit/without/{task}" for task in tasks], rollouts),
     )
     found = Audit(
-        tuple(_differences(first, again)),
+        tuple(_pairs(first, again)),
         sum(isinstance(one, Lost) for one in (*first, *again, *without)),
         3 * len(tasks),
-        tuple(_differences(first, without)),
+        tuple(one - other for one, other in _pairs(first, without)),
     )
-    if not found.differences:
+    if not found.twice:
         raise UserError("the audit measured nothing: every task lost a rollout; look into it with `whet show`")
     return found
 
@@ -117,6 +122,6 @@ async def _measured(tasks: Sequence[str], skill: str, keys: Sequence[str], rollo
     return await asyncio.gather(*(rollouts(task, skill, key) for task, key in zip(tasks, keys, strict=True)))
 
 
-def _differences(one: Sequence[Outcome], other: Sequence[Outcome]) -> list[float]:
+def _pairs(one: Sequence[Outcome], other: Sequence[Outcome]) -> list[tuple[float, float]]:
     pairs = zip(one, other, strict=True)
-    return [a - b for a, b in pairs if not isinstance(a, Lost) and not isinstance(b, Lost)]
+    return [(a, b) for a, b in pairs if not isinstance(a, Lost) and not isinstance(b, Lost)]

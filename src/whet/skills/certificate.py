@@ -16,6 +16,7 @@ from whet.skills.attempt import Attempt, Lost, Outcome, Position, Terms, Verdict
 from whet.skills.engine import Sharpened
 from whet.skills.exam import Exam
 from whet.skills.gate import Held
+from whet.skills.kinds import GateKind
 from whet.skills.sealed import Tested
 
 CERTIFICATE = "certificate.json"
@@ -94,6 +95,8 @@ class Certificate(_Stored):
     """Digest of the skill that the run began with."""
     certified: str
     """Digest of the last certified skill; that of the start when there is none."""
+    gate: GateKind = GateKind.CERTIFY
+    """Where a classic rule decided instead of exams, there is no certificate."""
     alpha: float
     """The chance that the run certifies anything that is no better than what it replaces."""
     levels: tuple[tuple[float, ...], ...]
@@ -162,6 +165,8 @@ def problems(certificate: Certificate) -> list[str]:
 
     Whether rollouts had these scores is not computed here: the stores of the run tell.
     """
+    if certificate.gate is not GateKind.CERTIFY:
+        return [f"there is no certificate: the rule '{certificate.gate}' decided, and it proves nothing"]
     found = [problem for record in certificate.all_records for problem in _problems_of(certificate, record)]
     return [*found, *_problems_of_order(certificate), *_problems_of_shortening(certificate)]
 
@@ -300,7 +305,12 @@ def readable(certificate: Certificate) -> str:
     """A certificate as people read it, in Markdown."""
     last = certificate.last_certified
     lines = ["# Certificate", ""]
-    if last is None:
+    if certificate.gate is not GateKind.CERTIFY:
+        lines += [
+            f"There is no certificate: the rule '{certificate.gate}' decided in this run, and it proves nothing.",
+            "",
+        ]
+    elif last is None:
         lines += ["Nothing was certified: the skill that the run began with stays.", ""]
     else:
         lines += [_claim(certificate, last), ""]

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from whet.skills.attempt import Verdict
 from whet.skills.exam import OutOfBudget, Purse, Rollouts
 from whet.skills.gate import Gate, Held
-from whet.skills.kinds import SearchKind
+from whet.skills.gates import ClassicGate, Compared
+from whet.skills.kinds import GateKind, SearchKind
 from whet.skills.plan import Plan
 from whet.skills.search import Dev, Proposer, Ratchet, Search, Step
 from whet.skills.search_pareto import Pareto
@@ -33,7 +34,15 @@ class Sharpened:
     held: list[Held] = field(default_factory=list)
     removals: list[Removal] = field(default_factory=list)
     """What was tried to be dropped from the certified skill."""
+    accepted: str | None = None
+    """What a classic rule accepted, where one decides instead of exams; nothing is certified then."""
+    compared: list[Compared] = field(default_factory=list)
     spent: int = 0
+
+    @property
+    def final(self) -> str:
+        """What the gate leaves, be it certified or only accepted."""
+        return self.accepted or self.certified
 
     @property
     def shortened(self) -> str:
@@ -42,7 +51,7 @@ class Sharpened:
         return accepted[-1] if accepted else self.certified
 
 
-Watch = Callable[[Step | Held | Removal], None]
+Watch = Callable[[Step | Held | Compared | Removal], None]
 
 
 async def sharpen(
@@ -59,24 +68,26 @@ async def sharpen(
 
     Skills stand for themselves where no `texts` are given."""
     result = Sharpened(plan, start, start, start)
-    searched = Purse(plan.search_purse)
-    known, tasks = texts or Verbatim(), tuple(validation)
+    searched, known, tasks = Purse(plan.search_purse), texts or Verbatim(), tuple(validation)
     search = _search(start, Dev(dev, searched, rollouts), plan, proposer, known)
-    gate = Gate(start, tasks, Purse(plan.certify_purse), plan, rollouts)
+    gate = _gate(start, tasks, plan, rollouts)
     accepted = 0
     while steps := await _next(search):
         for step in steps:
             result.steps.append(step)
             watch(step)
             accepted += step.accepted
-        if accepted >= plan.accepted_before_attempt and gate.may_try_early:
+        if accepted >= plan.accepted_before_attempt:
             accepted = 0
-            await _certify(gate, search.leader, result, watch, last=False)
-    await _certify(gate, search.leader, result, watch, last=True)
-    await _tighten(gate, result)
-    result.certified, result.leader = gate.incumbent, search.leader
-    # The search is closed: what it has left tells no proposer anything.
-    if result.certified != start:
+            await _decide(gate, search.leader, result, watch, last=False)
+    await _decide(gate, search.leader, result, watch, last=True)
+    result.leader = search.leader
+    if isinstance(gate, ClassicGate):
+        result.accepted = gate.incumbent
+    elif gate.incumbent != start:
+        result.certified = gate.incumbent
+        await _tighten(gate, result)
+        # The search is closed: what it has left tells no proposer anything.
         result.removals = await shorten(
             start, result.certified, result.steps, tasks, gate.number + 1, plan, rollouts, searched, known, watch
         )
@@ -101,15 +112,25 @@ def _search(start: str, dev: Dev, plan: Plan, proposer: Proposer, texts: Texts) 
             return Pareto(start, dev, plan, proposer, texts)
 
 
-async def _certify(gate: Gate, candidate: str, result: Sharpened, watch: Watch, *, last: bool) -> None:
-    held = await gate.hold(candidate, last=last)
-    if held is not None:
-        result.held.append(held)
-        watch(held)
+def _gate(start: str, tasks: tuple[str, ...], plan: Plan, rollouts: Rollouts) -> Gate | ClassicGate:
+    purse = Purse(plan.certify_purse)
+    if plan.gate is GateKind.CERTIFY:
+        return Gate(start, tasks, purse, plan, rollouts)
+    return ClassicGate(plan.gate, start, tasks, purse, rollouts)
+
+
+async def _decide(gate: Gate | ClassicGate, leader: str, result: Sharpened, watch: Watch, *, last: bool) -> None:
+    found = await gate.hold(leader, last=last) if isinstance(gate, Gate) else await gate.hold(leader)
+    match found:
+        case Held():
+            result.held.append(found)
+            watch(found)
+        case Compared():
+            result.compared.append(found)
+            watch(found)
 
 
 async def _tighten(gate: Gate, result: Sharpened) -> None:
     """Spend what exams have left on the last certificate: when its verdict falls, its bound is barely above 0."""
     certified = [held for held in result.held if held.attempt.verdict is Verdict.CERTIFIED]
-    if certified:
-        await gate.tighten(certified[-1])
+    await gate.tighten(certified[-1])

@@ -29,14 +29,10 @@ class Gate:
         self._levels: tuple[float, ...] = ()
         self._next_exam(start)
 
-    @property
-    def may_try_early(self) -> bool:
-        """The last level of an exam is kept for the end of the search."""
-        return len(self._levels) > 1
-
     async def hold(self, candidate: str, *, last: bool) -> Held | None:
         """Hold the leader before the exam, unless it was before or there is no money for it."""
-        if candidate == self.incumbent or candidate in self._tried or not self._levels:
+        # The last level of an exam is kept for the end of the search.
+        if candidate == self.incumbent or candidate in self._tried or len(self._levels) < (1 if last else 2):
             return None
         level = self._levels[0]
         # An early attempt may use at most half of what is left.

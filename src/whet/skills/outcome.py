@@ -5,6 +5,7 @@ from pathlib import Path
 
 from whet.skill import Skill
 from whet.skills.attempt import Verdict
+from whet.skills.audit import Audit
 from whet.skills.certificate import Certificate
 from whet.skills.engine import Sharpened
 from whet.skills.gate import Held
@@ -23,6 +24,9 @@ class Outcome:
     """The best that the search found. Nothing is promised of it."""
     shortened: Skill | None
     """The certified skill without what carries nothing; None when nothing was dropped."""
+    accepted: Skill | None
+    """What a classic rule accepted, where one was asked for instead of exams."""
+    audit: Audit
     certificate: Certificate
     budget: int
     """Rollouts, of which a part was put aside for the test."""

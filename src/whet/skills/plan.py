@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from whet.skills.attempt import Terms
-from whet.skills.kinds import SearchKind
+from whet.skills.kinds import GateKind, SearchKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Plan:
     rejections_before_remeasuring: int = 6
     """After so many in a row the leader is measured afresh: the mean of a winner is too high."""
     search: SearchKind = SearchKind.RATCHET
+    gate: GateKind = GateKind.CERTIFY
+    """What decides on the leader. Only an exam certifies."""
     margin: float = 0.10
     """What a skill may lose, all in all, when rules that carry nothing are dropped from it."""
     removal_alpha: float = 0.05

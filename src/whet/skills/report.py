@@ -5,6 +5,8 @@ from math import fsum
 from whet.skills.attempt import Verdict
 from whet.skills.certificate import READABLE
 from whet.skills.gate import Held
+from whet.skills.gates import RULES, false_accepts
+from whet.skills.kinds import GateKind
 from whet.skills.outcome import Outcome
 
 
@@ -12,6 +14,8 @@ def in_plain_words(outcome: Outcome) -> str:
     """What was found, what it rests on, and what is not known."""
     done = outcome.done
     tried = f"{len(done.steps)} proposals were tried with {done.spent} rollouts of {outcome.budget}."
+    if outcome.accepted is not None:
+        return f"{_by_rule(outcome)} {tried}"
     if outcome.certified:
         test = outcome.certificate.test
         sealed = f" On the sealed test tasks it does {test}." if test else ""
@@ -19,6 +23,30 @@ def in_plain_words(outcome: Outcome) -> str:
     if outcome.leader.digest == outcome.start.digest:
         return f"No better skill was found: no proposal did better on the training tasks. {tried}"
     return f"No better skill was certified. {_why(outcome)} {tried}"
+
+
+def _by_rule(outcome: Outcome) -> str:
+    """What a classic rule decided, and what that is worth."""
+    compared, rule = outcome.done.compared, outcome.done.plan.gate
+    taken = sum(one.accepted for one in compared)
+    test = outcome.certificate.test
+    sealed = f" On the sealed test tasks it does {test}." if test else ""
+    return (
+        f"Accepted by the rule '{rule}', which certifies nothing: {taken} of {len(compared)} skills that were shown to "
+        f"it.{sealed} {_classic_rules(outcome)}"
+    )
+
+
+def _classic_rules(outcome: Outcome) -> str:
+    """What one pass over the validation tasks would be worth."""
+    tasks, twice = len(outcome.certificate.tasks), outcome.audit.twice
+    shares = {rule: false_accepts(rule, twice, tasks) for rule in RULES if rule is not GateKind.SOFT}
+    strict = shares.pop(GateKind.STRICT)
+    others = ", ".join(f"{rule} {share:.0%}" for rule, share in shares.items())
+    return (
+        f"The strict rule would take {strict:.0%} of proposals that do nothing on these {tasks} validation tasks with "
+        f"the noise that was measured ({others})."
+    )
 
 
 def _certified(outcome: Outcome, last: Held) -> str:
@@ -69,6 +97,7 @@ def report(outcome: Outcome) -> str:
         for number, step in enumerate(outcome.done.steps, 1)
     ]
     lines += ["", "Means of winners are too high: they were picked for it.", "", "## The exams", ""]
+    lines += [_classic_rules(outcome), ""]
     lines += [line for held in outcome.done.held for line in _by_task(held)]
     lines += _dropped(outcome)
     lines += ["", f"All skills are in `skills/`; what was proposed is in `drafts/`. `{READABLE}` has the verdicts.", ""]

@@ -181,11 +181,11 @@ def mean(outcomes: Measured) -> float:
     return fsum(scores) / len(scores) if scores else -1.0
 
 
-def refuse_lost(outcomes: Measured) -> None:
+def refuse_lost(outcomes: Measured, tasks: str = "training") -> None:
     """NotMeasured when most of it is lost."""
     lost = [key for key, outcome in outcomes.items() if isinstance(outcome, Lost)]
     if 2 * len(lost) > len(outcomes):
-        raise NotMeasured(f"{len(lost)} of {len(outcomes)} rollouts on training tasks were lost", lost)
+        raise NotMeasured(f"{len(lost)} of {len(outcomes)} rollouts on {tasks} tasks were lost", lost)
 
 
 def first_measurement(tasks: Sequence[str], start: str) -> list[str]:

@@ -23,8 +23,10 @@ from whet.skills.certificate import Certificate, record_of, shortening_of, write
 from whet.skills.desk import Hired
 from whet.skills.engine import Sharpened, sharpen
 from whet.skills.gate import Held
+from whet.skills.gates import Compared
 from whet.skills.history import BEST, LEADER, SKILLS, TERMS, History
 from whet.skills.journal import common_terms, fix_terms
+from whet.skills.kinds import GateKind
 from whet.skills.lab import Lab, Part, open_lab
 from whet.skills.outcome import Outcome
 from whet.skills.plan import Plan
@@ -39,7 +41,7 @@ from whet.skills.task_split import Splits, split_tasks
 from whet.tasks import Task, read_tasks
 from whet.version import __version__
 
-REPORT, SHORTENED = "report.md", "shortened"
+REPORT, SHORTENED, ACCEPTED = "report.md", "shortened", "accepted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Audited:
     """Of a rollout."""
 
 
-Event = Begun | Audited | Step | Held | Removal | Ended | Stopped
+Event = Begun | Audited | Step | Held | Compared | Removal | Ended | Stopped
 Watch = Callable[[Event], None]
 
 
@@ -111,7 +113,7 @@ async def sharpen_skill(
         request = hired.beside(request)
     async with open_lab(folder, request, parts, config, shelf, env, watch) as lab:
         writer = writer.at_desk(lab) if isinstance(writer, Hired) else writer
-        await _audit(wish, plan, start, splits, lab, watch)
+        noise = await _audit(wish, plan, start, splits, lab, watch)
         history = History(folder, start.digest, wish.proposer)
         done = await _search_and_certify(wish, plan, writer, start, splits, shelf, history, lab, watch)
         done.spent += extra_rollouts(len(splits.train))
@@ -119,7 +121,8 @@ async def sharpen_skill(
         certificate = _certificate(wish, done, splits, lab.made_with, tested)
     best, leader = shelf.get(done.certified), shelf.get(done.leader)
     shortened = shelf.get(done.shortened) if done.shortened != done.certified else None
-    outcome = Outcome(folder, done, start, best, leader, shortened, certificate, wish.plan.budget)
+    accepted = shelf.get(done.accepted) if done.accepted else None
+    outcome = Outcome(folder, done, start, best, leader, shortened, accepted, noise, certificate, wish.plan.budget)
     _hand_out(outcome)
     return outcome
 
@@ -139,7 +142,7 @@ def shares(wish: Sharpening) -> tuple[Splits, Plan, tuple[Task, ...]]:
     return splits, plan, test
 
 
-async def _audit(wish: Sharpening, plan: Plan, start: Skill, splits: Splits, lab: Lab, watch: Watch) -> None:
+async def _audit(wish: Sharpening, plan: Plan, start: Skill, splits: Splits, lab: Lab, watch: Watch) -> Audit:
     """Measure the noise. UserError when the plan is hopeless, unless it is forced."""
     found = await audit(start.digest, [task.id for task in splits.train], lab)
     validation = len(splits.validation)
@@ -147,8 +150,9 @@ async def _audit(wish: Sharpening, plan: Plan, start: Skill, splits: Splits, lab
     seconds, cost = await asyncio.to_thread(_each, wish.request.out / Part.SEARCH)
     shown = table(found.cautious_variance, plan, wish.plan.budget - plan.budget, validation)
     watch(Audited(found, lift, shown, seconds, cost))
-    if not wish.force:
+    if not wish.force and plan.gate is GateKind.CERTIFY:
         refuse_hopeless(lift, plan)
+    return found
 
 
 def _each(search: Path) -> tuple[float, float | None]:
@@ -175,12 +179,18 @@ async def _search_and_certify(
     search, drafts = folder / Part.SEARCH, folder / "drafts"
     proposing = Proposing(writer, shelf, search, train, wish.policy, drafts, history, wish.preferences)
 
-    def pass_on(event: Step | Held | Removal) -> None:
-        if isinstance(event, Removal):
-            history.made(event.held.candidate, event.held.exam.incumbent, (), f"left out: {event.unit}")
-        history.tell(event.held if isinstance(event, Removal) else event)
-        if isinstance(event, Held):
-            proposing.learn(certified=event.attempt.verdict is Verdict.CERTIFIED)
+    def pass_on(event: Step | Held | Compared | Removal) -> None:
+        match event:
+            case Step():
+                history.tell(event)
+            case Held():
+                history.tell(event)
+                proposing.learn(certified=event.attempt.verdict is Verdict.CERTIFIED)
+            case Compared():
+                proposing.learn(certified=event.accepted)
+            case Removal(unit, held):
+                history.made(held.candidate, held.exam.incumbent, (), f"left out: {unit}")
+                history.tell(held)
         watch(event)
 
     validation = tuple(task.id for task in splits.validation)
@@ -191,10 +201,10 @@ async def _search_and_certify(
 
 
 async def _test(folder: Path, done: Sharpened, tasks: Sequence[Task], lab: Lab) -> Tested | None:
-    """Test what was certified against the start, once."""
-    if done.certified == done.start or not tasks:
+    """Test what came of it against the start, once."""
+    if done.final == done.start or not tasks:
         return None
-    tested = await take_test(folder / Part.TEST, done.start, done.certified, [task.id for task in tasks], lab)
+    tested = await take_test(folder / Part.TEST, done.start, done.final, [task.id for task in tasks], lab)
     done.spent += len(tested.before) + len(tested.after)
     return tested
 
@@ -207,6 +217,7 @@ def _certificate(
         whet=__version__,
         start=done.start,
         certified=done.certified,
+        gate=wish.plan.gate,
         alpha=wish.plan.alpha,
         levels=tuple(islice(levels(wish.plan.alpha, wish.plan.attempts), exams)),
         seed=wish.plan.seed,
@@ -234,7 +245,7 @@ def _terms(wish: Sharpening, hired: Hired | None, start: Skill, splits: Splits) 
 def _hand_out(outcome: Outcome) -> None:
     write_certificate(outcome.certificate, outcome.folder)
     (outcome.folder / REPORT).write_text(report(outcome), encoding="utf-8")
-    handed = {BEST: outcome.best, LEADER: outcome.leader, SHORTENED: outcome.shortened}
+    handed = {BEST: outcome.best, LEADER: outcome.leader, SHORTENED: outcome.shortened, ACCEPTED: outcome.accepted}
     for name, skill in handed.items():
         shutil.rmtree(outcome.folder / name, ignore_errors=True)
         if skill is not None:
