@@ -19,12 +19,14 @@ _CONFLICT, _SYNERGY = 1.0, 2.5
 _LONG, _PER_SENTENCE = 10, -0.03
 _EDGE = 0.005
 
-KINDS: Mapping[str, tuple[float, ...]] = {
-    "rich": (0.25, 0.45, 0.20, 0.05, 0.05),
-    "null": (0.0, 1.0, 0.0, 0.0, 0.0),
-    "harm": (0.0, 0.5, 0.5, 0.0, 0.0),
+KINDS: Mapping[str, Mapping[str, float]] = {
+    "rich": {"helpful": 0.25, "null": 0.45, "harmful": 0.20, "mixed": 0.05, "repeat": 0.05},
+    "null": {"null": 1.0},
+    "mixed": {"ever mixed": 1.0},
+    "harm": {"null": 0.5, "harmful": 0.5},
 }
-"""How likely a proposal is helpful, null, harmful, mixed, or says again what is there."""
+"""How likely a proposal is helpful, does nothing or harm, helps some tasks as much as it harms others, or says again
+what is there."""
 
 
 def sentence(rule: str) -> str:
@@ -77,25 +79,30 @@ class World:
 
 
 class WorldProposer:
-    """Adds a sentence to a skill: now a helpful one, now one that does nothing or harm."""
+    """Adds a sentence to a skill: now a helpful one, now one that does nothing or harm. What it writes is numbered, so
+    that no proposal is ever word for word an earlier one."""
 
     def __init__(self, kind: str, seed: int) -> None:
-        self._weights = KINDS[kind]
+        self._kind, self._written = KINDS[kind], 0
         self._random = random.Random(f"{kind}/{seed}")  # noqa: S311 - a test world; nothing secret
 
     def propose(self, skill: str) -> str:
         present = _RULE.findall(skill)
-        (wish,) = self._random.choices(("helpful", "null", "harmful", "mixed", "repeat"), self._weights)
+        (wish,) = self._random.choices(list(self._kind), list(self._kind.values()))
         pools = {
             "helpful": [*(f"H{n}" for n in range(FAMILIES)), "G0", "G1"],
             "harmful": [f"B{n}" for n in range(4)],
             "mixed": ["C0"],
+            "ever mixed": [_unused("C", present)],
         }
         rules = present if wish == "repeat" else [rule for rule in pools.get(wish, ()) if rule not in present]
-        if not rules:
-            used = [int(rule[1:]) for rule in present if rule.startswith("N")]
-            rules = [f"N{max(used, default=-1) + 1}"]
-        return f"{skill}\n{sentence(self._random.choice(rules))}".strip()
+        rule = self._random.choice(rules or [_unused("N", present)])
+        self._written += 1
+        return f"{skill}\n{self._written}. {sentence(rule)}".strip()
+
+
+def _unused(letter: str, present: list[str]) -> str:
+    return f"{letter}{max((int(rule[1:]) for rule in present if rule.startswith(letter)), default=-1) + 1}"
 
 
 def _logits(size: int) -> list[float]:
@@ -109,8 +116,7 @@ def _effect(family: int, sentences: list[str]) -> float:
     shift = _PER_SENTENCE * max(0, len(sentences) - _LONG)
     shift += sum(_GLOBAL for rule in rules if rule in {"G0", "G1"})
     shift += sum(_HARM for rule in rules if rule[0] == "B")
-    if "C0" in rules:
-        shift += _MIXED if family < FAMILIES // 2 else -_MIXED
+    shift += sum(_mixed(family, int(rule[1:])) for rule in rules if rule[0] == "C")
     if f"H{family}" in rules:
         shift += _local(family, rules)
     return shift
@@ -120,6 +126,14 @@ def _local(family: int, rules: set[str]) -> float:
     if family in {0, 1} and {"H0", "H1"} <= rules:
         return _CONFLICT
     return _SYNERGY if family in {2, 3} and {"H2", "H3"} <= rules else _LOCAL
+
+
+def _mixed(family: int, number: int) -> float:
+    """C0 helps the first half of the families, others other ones. What a family gains its mirror image loses: chances
+    are symmetric, so the mean over all tasks stays what it is, exactly."""
+    mirrored = family >= FAMILIES // 2
+    helps = not number >> (FAMILIES - 1 - family if mirrored else family) & 1
+    return _MIXED if helps is not mirrored else -_MIXED
 
 
 def _expit(logit: float) -> float:
