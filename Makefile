@@ -9,7 +9,7 @@ READERS := $(CACHE)/check-exports
 WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 PIP_QUIETLY := --quiet --disable-pip-version-check
 
-.PHONY: demo test cover lint agents models check-tokens check-exports bench-gateway bench-rollout bench-store bench-traces setup clean
+.PHONY: demo test cover lint agents models check-tokens check-exports bench-gate bench-gateway bench-rollout bench-store bench-traces setup clean
 
 demo: setup
 	@$(BIN)/whet tasks check examples/tasks
@@ -44,6 +44,9 @@ check-tokens: setup agents $(ENGINE)/ready
 
 check-exports: setup agents $(READERS)/ready
 	$(BIN)/python tests/check/exports.py $(READERS)
+
+bench-gate: setup
+	$(BIN)/python tests/bench/gate.py
 
 bench-gateway: setup
 	$(BIN)/python tests/bench/gateway.py

@@ -10,8 +10,29 @@ from scipy import stats
 
 from whet.skills.wealth import Wealth, log_wealth, lower_bound, upper_bound
 
-MIXED = [1, 0, 1, 1, -1, 1, 0, 0, 1, 1]
+MIXED = [1.0, 0, 1, 1, -1, 1, 0, 0, 1, 1]
 GRADED = [0.5, -0.25, 1, 0, 0.125, -1, 0.75]
+WEALTH_VECTORS: list[tuple[list[float], float, bool, float]] = [
+    ([1] * 7, 0, True, 24.612594),
+    ([1, -1] * 5, 0, True, 0.426890),
+    (MIXED, 0, True, 4.211479),
+    (MIXED, 0.10, False, 0.173914),
+    (MIXED, -0.05, True, 5.607115),
+    (MIXED, 0.05, True, 3.248805),
+    (MIXED, 0, False, 0.157117),
+    (GRADED, 0, True, 1.045722),
+    (GRADED, 0.10, False, 0.581446),
+]
+CROSSING_VECTORS = [
+    (1, 0, True, 20, 7),
+    (1, 0, True, 80, 10),
+    (1, 0, True, 200, 11),
+    (0, 0.10, False, 5, 29),
+    (0, 0.12, False, 5, 24),
+    (0, 0.20, False, 5, 14),
+    (-1, 0.10, False, 5, 4),
+]
+BOUND_VECTORS = [(8, 0.121282), (12, 0.351713), (20, 0.576254)]
 differences = st.lists(st.floats(-1, 1), min_size=1, max_size=40)
 
 
@@ -19,36 +40,12 @@ def value(seen: list[float], bound: float, *, above: bool) -> float:
     return float(np.exp(log_wealth(seen, bound, above=above)[-1]))
 
 
-@pytest.mark.parametrize(
-    ("seen", "bound", "above", "wealth"),
-    [
-        ([1] * 7, 0, True, 24.612594),
-        ([1, -1] * 5, 0, True, 0.426890),
-        (MIXED, 0, True, 4.211479),
-        (MIXED, 0.10, False, 0.173914),
-        (MIXED, -0.05, True, 5.607115),
-        (MIXED, 0.05, True, 3.248805),
-        (MIXED, 0, False, 0.157117),
-        (GRADED, 0, True, 1.045722),
-        (GRADED, 0.10, False, 0.581446),
-    ],
-)
+@pytest.mark.parametrize(("seen", "bound", "above", "wealth"), WEALTH_VECTORS)
 def test_wealth_is_what_the_reference_says(seen: list[float], bound: float, above: bool, wealth: float) -> None:
     assert value(seen, bound, above=above) == pytest.approx(wealth, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("difference", "bound", "above", "threshold", "first"),
-    [
-        (1, 0, True, 20, 7),
-        (1, 0, True, 80, 10),
-        (1, 0, True, 200, 11),
-        (0, 0.10, False, 5, 29),
-        (0, 0.12, False, 5, 24),
-        (0, 0.20, False, 5, 14),
-        (-1, 0.10, False, 5, 4),
-    ],
-)
+@pytest.mark.parametrize(("difference", "bound", "above", "threshold", "first"), CROSSING_VECTORS)
 def test_thresholds_are_crossed_where_the_reference_says(
     difference: float, bound: float, above: bool, threshold: float, first: int
 ) -> None:
@@ -56,7 +53,7 @@ def test_thresholds_are_crossed_where_the_reference_says(
     assert int(np.argmax(logs >= math.log(threshold))) + 1 == first
 
 
-@pytest.mark.parametrize(("positions", "bound"), [(8, 0.121282), (12, 0.351713), (20, 0.576254)])
+@pytest.mark.parametrize(("positions", "bound"), BOUND_VECTORS)
 def test_lower_bounds_are_what_the_reference_says(positions: int, bound: float) -> None:
     assert lower_bound([1.0] * positions, 0.05) == pytest.approx(bound, abs=1e-4)
 

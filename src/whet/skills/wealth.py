@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
 
 Floats = NDArray[np.float64]
 Number = TypeVar("Number", float, Floats)
@@ -67,18 +66,20 @@ class Wealth:
         return top + math.log(sum(part * math.exp(log - top) for log, part in zip(logs, self._parts, strict=True)))
 
 
-def log_wealth(differences: ArrayLike, bound: float, *, above: bool) -> Floats:
-    """The logarithm of the wealth after every position; positions lie along the last axis.
+def log_wealth(differences: ArrayLike, bound: ArrayLike, *, above: bool) -> Floats:
+    """The logarithm of the wealth after every position; positions lie along the last axis. Each of several sequences
+    may have a bound of its own.
 
     >>> float(np.exp(log_wealth([1.0] * 7, 0.0, above=True)[-1]).round(6))
     24.612594
     """
     sign = 1.0 if above else -1.0
     stakes, parts = _grid(above=above)
-    seen = sign * np.asarray(differences, dtype=float)
-    logs = np.log(_factor(seen[..., None], sign * bound, np.array(stakes))).cumsum(axis=-2)
-    found: Floats = logsumexp(logs, b=np.array(parts), axis=-1)
-    return found
+    seen = sign * np.asarray(differences, dtype=float)[..., None]
+    bounds = sign * np.asarray(bound, dtype=float)[..., None, None]
+    logs = np.log(_factor(seen, bounds, np.array(stakes))).cumsum(axis=-2)
+    top: Floats = logs.max(axis=-1)
+    return np.asarray(top + np.log(np.exp(logs - top[..., None]) @ np.array(parts)))
 
 
 def lower_bound(differences: Sequence[float], level: float) -> float:
@@ -118,7 +119,7 @@ def _grid(*, above: bool) -> tuple[list[float], list[float]]:
     return list(stakes), [part / sum(parts) for part in parts]
 
 
-def _factor(difference: Number, bound: float, stake: Number) -> Number:
+def _factor(difference: Number, bound: Number, stake: Number) -> Number:
     """What a position multiplies a stake's wealth by. Expected to be 1 at most while the mean is at most the bound.
 
     Falling bets are rising ones on the opposite differences and bounds.
