@@ -20,6 +20,7 @@ from whet.runs.scheduler import Ended, Stopped
 from whet.runs.stored import StoredRun, load
 from whet.sandbox import DEFAULT
 from whet.skills.brief import Writer
+from whet.skills.budget import read_budget
 from whet.skills.kinds import GateKind, SearchKind
 from whet.skills.named import writer_named
 from whet.skills.outcome import Outcome
@@ -89,11 +90,12 @@ def sharpen(
     optimizer_model: str | None = None,
     search: Literal["ratchet", "race", "pareto"] = "ratchet",
     gate: Literal["certify", "strict", "soft", "hard", "mixed", "no-regression"] = "certify",
-    budget: int = 400,
+    budget: int | str = 400,
     alpha: float = 0.10,
     seed: int = 0,
     policy: Policy | None = None,
     preferences: str = "",
+    known_good: Path | str | None = None,
     force: bool = False,
     concurrency: int | None = None,
     sandbox: str | None = None,
@@ -106,8 +108,10 @@ def sharpen(
 ) -> Outcome:
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen.
 
-    `proposer` is a name as for `whet sharpen`, or whatever has the method `write` of `whet.skills.brief.Writer`. What
-    it uses itself, `optimizer_agent` and `optimizer_model`, is by default the same as does the tasks.
+    `budget` is in rollouts, or as for `whet sharpen`: "2M tokens", "$5", "3h". `known_good` is a skill that is known
+    to be better, which tells whether that can be seen. `proposer` is a name as for `whet sharpen`, or whatever has the
+    method `write` of `whet.skills.brief.Writer`. What it uses itself, `optimizer_agent` and `optimizer_model`, is by
+    default the same as does the tasks.
 
     >>> sharpen("examples/skills/careful-shell", "tasks", proposer="rules:rules.txt").best  # doctest: +SKIP
     """
@@ -126,8 +130,18 @@ def sharpen(
     )
     writer = writer_named(proposer, optimizer_model, optimizer_agent) if isinstance(proposer, str) else proposer
     name = proposer if isinstance(proposer, str) else type(proposer).__name__
-    plan = Plan(budget, seed, alpha, search=SearchKind(search), gate=GateKind(gate))
-    wish = Sharpening(Path(skill), request, plan, name, policy or Policy(), preferences, force=force)
+    within = read_budget(str(budget))
+    wish = Sharpening(
+        Path(skill),
+        request,
+        within,
+        Plan(within.rollouts or 0, seed, alpha, search=SearchKind(search), gate=GateKind(gate)),
+        name,
+        policy or Policy(),
+        preferences,
+        known_good=Path(known_good) if known_good is not None else None,
+        force=force,
+    )
     return _finish(sharpen_skill(wish, writer, config, watch))
 
 

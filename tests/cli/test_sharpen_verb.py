@@ -88,13 +88,14 @@ def test_an_estimate_spends_nothing_and_a_hopeless_budget_is_refused(project: Pr
     plan = ["--proposer", "rules:rules.txt", "--budget", "300", "--out", "out"]
     told = project.whet(*COMMAND, *plan, "--estimate")
     assert told.returncode == 0, told.stderr
-    assert "8 training, 10 validation and 6 test tasks; at most 300 rollouts, none of them run yet" in told.stdout
+    assert "8 training, 10 validation and 6 test tasks; at most 300 rollouts, nothing is run yet" in told.stdout
     assert "  audit 16, sealed test 12\n  search 218: 26 proposals on 8 training tasks\n" in told.stdout
     assert not (project.path / "out").exists()
     refused = project.whet(*COMMAND, *plan)
     assert refused.returncode == 2
     assert refused.stderr == (
-        "whet: 54 rollouts are left for exams, and one takes 60 at least; expected a larger --budget, or --force\n"
+        "whet: with this budget and scores as noisy as these no exam can be held; 491 rollouts would show a lift of "
+        "30 points; --force goes on all the same\n"
     )
 
 

@@ -10,6 +10,7 @@ from whet.runs.bench import Request
 from whet.runs.config import Config, ModelConfig
 from whet.runs.store import Store
 from whet.skills.brief import Brief, Draft, Writer
+from whet.skills.budget import read_budget
 from whet.skills.desk import Hired
 from whet.skills.edits import Edit, Op
 from whet.skills.lab import Part
@@ -75,6 +76,8 @@ class World:
 
     folder: Path
     splits: Mapping[str, range] = field(default_factory=lambda: SPLITS)
+    model: ModelConfig | None = None
+    """By default one that is served as long as a run lasts."""
 
     def __post_init__(self) -> None:
         (self.folder / "sums").mkdir()
@@ -97,12 +100,13 @@ class World:
     def config(self) -> Config:
         """With the model under test, and `o`, which writes, once it has a script."""
         scripts = {"m": self.folder / "script.toml", "o": self.folder / "optimizer.toml"}
-        return Config(models={name: ModelConfig(script=file, attempts=1) for name, file in scripts.items()})
+        models = {name: ModelConfig(script=file, attempts=1) for name, file in scripts.items()}
+        return Config(models=models if self.model is None else models | {"m": self.model})
 
     async def sharpen(
         self,
         writer: Writer | Hired,
-        budget: int = 400,
+        budget: int | str = 400,
         *,
         resume: bool = False,
         watch: Callable[[Event], None] = lambda _: None,
@@ -110,7 +114,8 @@ class World:
     ) -> Outcome:
         tasks = self.folder / "tasks.jsonl"
         asked = Request(tasks=tasks, out=self.out, agents=("chat",), models=("m",), resume=resume, **request)
-        wish = Sharpening(self.folder / "sums", asked, Plan(budget), "adds", force=True)
+        within = read_budget(str(budget))
+        wish = Sharpening(self.folder / "sums", asked, within, Plan(within.rollouts or 0), "adds", force=True)
         return await sharpen_skill(wish, writer, self.config, watch, env={})
 
     def exchanges(self) -> dict[str, list[int]]:

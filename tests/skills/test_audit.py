@@ -4,8 +4,9 @@ import pytest
 
 from whet.errors import UserError
 from whet.skills.attempt import Lost, Outcome
-from whet.skills.audit import Audit, audit, detectable_lift, refuse_hopeless, table
+from whet.skills.audit import Audit, audit, detectable_lift, refuse_hopeless
 from whet.skills.plan import Plan
+from whet.skills.search import NotMeasured
 from whet.testing.world import World, skill_of
 
 
@@ -56,15 +57,47 @@ def test_budgets_show_what_the_reference_says() -> None:
     # 120 positions at level .0125 with two repeats: 19.6 points.
     plan = Plan(budget=1800)
     assert detectable_lift(0.154, plan, 30) == pytest.approx(0.196, abs=0.001)
-    shown = dict(table(0.154, plan, 0, 30))
-    assert shown[900] == pytest.approx(0.196 * 2**0.5, abs=0.001)
-    assert shown[3600] == shown[1800], "more positions than four for each task are not taken"
+    assert detectable_lift(0.154, Plan(budget=900), 30) == pytest.approx(0.196 * 2**0.5, abs=0.001)
+    more = detectable_lift(0.154, Plan(budget=3600), 30)
+    assert more == detectable_lift(0.154, plan, 30), "more positions than four for each task are not taken"
     assert detectable_lift(0.154, Plan(budget=200), 30) is None
 
 
-def test_a_hopeless_plan_is_refused() -> None:
-    refuse_hopeless(0.2, Plan(1800))
-    with pytest.raises(UserError, match="can show is 43 points, above 30"):
-        refuse_hopeless(0.43, Plan(400))
-    with pytest.raises(UserError, match="40 rollouts are left for exams, and one takes 60 at least"):
-        refuse_hopeless(None, Plan(200))
+def test_a_hopeless_plan_is_refused_and_told_what_would_do() -> None:
+    refuse_hopeless(0.2, "900 rollouts")
+    with pytest.raises(UserError, match="is 43 points; 900 rollouts would show a lift of 30 points; --force"):
+        refuse_hopeless(0.43, "900 rollouts")
+    with pytest.raises(UserError, match="no exam can be held; 900 rollouts would show"):
+        refuse_hopeless(None, "900 rollouts")
+    with pytest.raises(UserError, match="only more validation tasks would show a lift of 30"):
+        refuse_hopeless(0.43, None)
+
+
+async def test_a_good_skill_is_seen_to_be_good_or_not() -> None:
+    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+        return 1.0 if skill == "good" or (skill == "heard" and task == "a") else 0.0
+
+    assert not (await audit("deaf", ("a", "b"), rollouts)).moves
+    assert (await audit("heard", ("a", "b"), rollouts)).moves
+    known = await audit("deaf", ("a", "b"), rollouts, "good")
+    assert (known.moves, known.known, known.rollouts) == (True, (1.0, 1.0), 8)
+
+
+async def test_what_chance_moves_is_not_taken_for_an_effect() -> None:
+    world = World(5, {"train": 120, "validation": 30})
+
+    async def deaf(task: str, skill: str, key: str) -> Outcome:
+        return float(world.succeeds(task, "", f"{skill}{key}"))
+
+    found = await audit("skill", world.tasks("train"), deaf)
+    assert any(found.moved)
+    assert not found.moves
+
+
+async def test_an_audit_without_any_pair_is_no_verdict() -> None:
+    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+        return Lost.UNRELATED if "again" in key else 0.5
+
+    with pytest.raises(NotMeasured) as nothing:
+        await audit("skill", ("a", "b"), rollouts)
+    assert nothing.value.keys == ("audit/again/a", "audit/again/b"), "which may be tried again"

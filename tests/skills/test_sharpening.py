@@ -183,7 +183,7 @@ async def test_most_of_the_training_tasks_lost_is_no_verdict(world: World) -> No
 
 async def test_other_terms_are_refused_when_a_run_is_resumed(world: World) -> None:
     await world.sharpen(Adds(USELESS))
-    with pytest.raises(UserError, match=r"begun with other terms \(plan\)"):
+    with pytest.raises(UserError, match=r"begun with other terms \(budget, plan\)"):
         await world.sharpen(Adds(USELESS), 401, resume=True)
     write_tasks(world.folder, {**world.splits, "val": range(100, 111)})
     with pytest.raises(UserError, match=r"begun with other terms \(tasks\)"):

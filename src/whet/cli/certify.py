@@ -17,7 +17,9 @@ def certify(
     ] = None,
     agent: Annotated[str | None, typer.Option(help="Agent that does the tasks.")] = None,
     model: Annotated[str | None, typer.Option(help="Model that it calls.")] = None,
-    budget: Annotated[int, typer.Option(help="Rollouts in all, and no more.", min=1)] = 200,
+    budget: Annotated[
+        str, typer.Option(help="All that it may use: rollouts (200), '2M tokens', '$5', '3h' or '45min'.")
+    ] = "200",
     alpha: Annotated[
         float, typer.Option(help="Chance that a skill is certified that is no better.", min=0.0001, max=0.5)
     ] = 0.05,
@@ -37,6 +39,7 @@ def certify(
     from whet.cli.asking import asked, resumable
     from whet.cli.loop import run_async
     from whet.errors import UserError
+    from whet.skills.budget import read_budget
     from whet.skills.certifying import Certifying
     from whet.skills.certifying import certify as run_certify
     from whet.skills.plan import Plan
@@ -46,6 +49,7 @@ def certify(
         return
     if old is None or new is None or tasks is None:
         raise UserError("expected two skills and --tasks, or --check with a certificate")
+    within = read_budget(budget)
     request, config = asked(
         tasks,
         agent=agent,
@@ -57,7 +61,8 @@ def certify(
         resume=resume,
     )
     with resumable(request.out):
-        certificate = run_async(run_certify(Certifying(old, new, request, Plan(budget, seed, alpha)), config))
+        wish = Certifying(old, new, request, within, Plan(within.rollouts or 0, seed, alpha))
+        certificate = run_async(run_certify(wish, config))
     _tell(certificate, request.out)
 
 

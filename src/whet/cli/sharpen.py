@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from whet.skills.gate import Held
     from whet.skills.gates import Compared
     from whet.skills.outcome import Outcome
+    from whet.skills.preparing import Audited
     from whet.skills.search import Step
-    from whet.skills.sharpening import Audited, Event, Sharpening
+    from whet.skills.sharpening import Event
     from whet.skills.shorten import Removal
 
 
@@ -52,7 +53,9 @@ def sharpen(
     ] = GateKind.CERTIFY,
     agent: Annotated[str | None, typer.Option(help="Agent that does the tasks.")] = None,
     model: Annotated[str | None, typer.Option(help="Model that it calls.")] = None,
-    budget: Annotated[int, typer.Option(help="Rollouts in all, and no more.", min=1)] = 400,
+    budget: Annotated[
+        str, typer.Option(help="All that it may use: rollouts (400), '2M tokens', '$5', '3h' or '45min'.")
+    ] = "400",
     alpha: Annotated[
         float, typer.Option(help="Chance that the run certifies what is no better.", min=0.0001, max=0.5)
     ] = 0.10,
@@ -64,6 +67,9 @@ def sharpen(
     ] = None,
     max_cost: Annotated[float | None, typer.Option(help="Dollars that the run may cost; then it stops.", min=0)] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; by default a new one under runs/.")] = None,
+    known_good: Annotated[
+        Path | None, typer.Option(help="A skill that is known to be better: the audit tells whether it is seen to be.")
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Go on although the budget cannot show what may be expected.")
     ] = False,
@@ -76,13 +82,16 @@ def sharpen(
 ) -> None:
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen."""
     from whet.cli.asking import asked, resumable
+    from whet.cli.estimate import print_estimate
     from whet.cli.loop import run_async
     from whet.cli.tables import terminal
     from whet.gateway import Limits
+    from whet.skills.budget import read_budget
     from whet.skills.named import writer_named
     from whet.skills.plan import Plan
     from whet.skills.sharpening import Sharpening, sharpen_skill
 
+    within = read_budget(budget)
     writer = writer_named(proposer, optimizer_model, optimizer_agent)
     request, config = asked(
         tasks,
@@ -95,10 +104,11 @@ def sharpen(
         resume=resume,
         limits=Limits(cost=max_cost),
     )
-    wish = Sharpening(skill, request, Plan(budget, seed, alpha, search=search, gate=gate), proposer, force=force)
+    plan = Plan(within.rollouts or 0, seed, alpha, search=search, gate=gate)
+    wish = Sharpening(skill, request, within, plan, proposer, known_good=known_good, force=force)
     console = terminal()
     if estimate:
-        _estimate(console, wish)
+        print_estimate(console, wish, config)
         return
     with resumable(request.out), _progress(console) as count:
         work = sharpen_skill(wish, writer, config, lambda event: _tell(console, count, event))
@@ -121,13 +131,14 @@ def _tell(console: "Console", count: Callable[[], None], event: "Event") -> None
     from whet.runs.scheduler import Ended
     from whet.skills.gate import Held
     from whet.skills.gates import Compared
+    from whet.skills.preparing import Audited
     from whet.skills.search import Step
-    from whet.skills.sharpening import Audited, Begun
+    from whet.skills.sharpening import Begun
     from whet.skills.shorten import Removal
 
     match event:
-        case Begun(folder, skill, splits, plan):
-            console.print(f"skill {skill.name}; {splits}; at most {plan.budget} rollouts; {folder}", soft_wrap=True)
+        case Begun(folder, skill, splits, budget):
+            console.print(f"skill {skill.name}; {splits}; at most {budget}; {folder}", soft_wrap=True)
         case Ended():
             if not event.again:
                 count()
@@ -144,45 +155,31 @@ def _tell(console: "Console", count: Callable[[], None], event: "Event") -> None
 
 
 def _tell_audit(console: "Console", audited: "Audited") -> None:
+    from whet.cli.estimate import shown_lifts
     from whet.cli.tables import money
     from whet.skills.audit import WARNED
 
     audit = audited.audit
-    lost = f"; {audit.lost} of {audit.rollouts} rollouts lost" if audit.lost else ""
+    lost = f"; {audit.lost} of {audit.rollouts} rollouts were lost" if audit.lost else ""
     console.print(
         f"  audit: the same skill twice differs on {audit.discordance:.0%} of the tasks{lost}; "
-        f"a rollout takes {audited.seconds:.3g} s and costs {money(audited.cost)}",
+        f"a rollout takes {audited.seconds:.3g} s and costs {money(audited.cost)}; "
+        f"the budget is good for {audited.rollouts} of them",
         soft_wrap=True,
     )
+    if audit.known is not None:
+        added = sum(audit.known) / max(1, len(audit.known))
+        console.print(f"  the skill that is known to be good adds {added * 100:+.1f} points", soft_wrap=True)
     if not audit.moves:
         console.print(
-            "  without the skill every task scores the same: perhaps it does not reach the model, or the judges do not "
-            "see what it changes",
+            f"  scores {'are the same' if not audit.discordance else 'differ by no more than chance'} without the skill"
+            f"{'' if audit.known is None else ', and with the good one'}: perhaps it does not reach the model, or the "
+            "judges do not see what it changes",
             soft_wrap=True,
         )
-    console.print(f"  smallest lift that a budget shows: {_shown(audited.table)}", soft_wrap=True)
+    console.print(f"  smallest lift that a budget shows: {shown_lifts(audited.table)}", soft_wrap=True)
     if audited.lift is not None and audited.lift > WARNED:
         console.print(f"  this run will hardly show a lift below {audited.lift * 100:.0f} points", soft_wrap=True)
-
-
-def _shown(table: "list[tuple[int, float | None]]") -> str:
-    return ", ".join(f"{budget}: {'none' if lift is None else f'{lift * 100:.0f} points'}" for budget, lift in table)
-
-
-def _estimate(console: "Console", wish: "Sharpening") -> None:
-    from whet.skills.audit import BINARY, TYPICAL, table
-    from whet.skills.sharpening import shares
-
-    splits, plan, test = shares(wish)
-    train, validation = len(splits.train), len(splits.validation)
-    console.print(f"{splits}; at most {wish.plan.budget} rollouts, none of them run yet", soft_wrap=True)
-    console.print(f"  audit {wish.plan.budget - plan.budget - 2 * len(test)}, sealed test {2 * len(test)}")
-    proposals = max(0, plan.search_purse // train - 1)
-    console.print(f"  search {plan.search_purse}: {proposals} proposals on {train} training tasks")
-    console.print(f"  exams {plan.certify_purse}: {plan.certify_purse // (1 + plan.repeats)} positions")
-    for name, variance in (("typical noise", TYPICAL), ("the worst noise", BINARY)):
-        shown = _shown(table(variance, plan, wish.plan.budget - plan.budget, validation))
-        console.print(f"  smallest lift that a budget shows, with {name}: {shown}", soft_wrap=True)
 
 
 def _step_line(step: "Step") -> str:

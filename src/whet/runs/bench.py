@@ -100,7 +100,7 @@ async def open_bench(
     if use is CacheUse.REPLAY_ONLY:
         model_configs = {name: never_called(model, env) for name, model in model_configs.items()}
         judge_configs = {name: never_called(model, env) for name, model in judge_configs.items()}
-    limits = _limits(request, config)
+    limits = limits_of(request, config)
     called = model_configs | judge_configs
     known = [secret for name, model in called.items() for secret in model_secrets(name, model, env)]
     redactor = Redactor([*known, *secrets_in(env)])
@@ -124,7 +124,7 @@ async def open_bench(
         )
 
 
-def _limits(request: Request, config: Config) -> Limits:
+def limits_of(request: Request, config: Config) -> Limits:
     """What the request says, and else whet.toml."""
     given = {name: value for name, value in asdict(request.limits).items() if value is not None}
     return Limits(**config.limits.model_dump() | given)

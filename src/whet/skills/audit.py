@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import fsum
+from dataclasses import dataclass
+from math import fsum, sqrt
 
 from scipy.special import betaincinv
 
@@ -11,7 +11,7 @@ from whet.errors import UserError
 from whet.skills.attempt import Lost, Outcome, levels
 from whet.skills.exam import FEWEST, Rollouts
 from whet.skills.plan import Plan, detectable
-from whet.skills.search import first_measurement
+from whet.skills.search import NotMeasured, first_measurement
 
 WARNED, REFUSED = 0.15, 0.30
 """A smallest detectable lift above these is worth a warning, or not worth a run."""
@@ -33,6 +33,8 @@ class Audit:
     rollouts: int
     moved: tuple[float, ...]
     """What the skill adds on each task, against none."""
+    known: tuple[float, ...] | None = None
+    """What a skill adds that is known to be good, against this one; None when there is none."""
 
     @property
     def differences(self) -> tuple[float, ...]:
@@ -60,31 +62,45 @@ class Audit:
 
     @property
     def moves(self) -> bool:
-        """Whether the skill changes the score of any task by more than chance does."""
-        return any(self.moved)
+        """Whether any of the controls is seen to change scores by more than chance does."""
+        return any(self._stands_out(one) for one in (self.moved, self.known or ()))
+
+    def _stands_out(self, differences: Sequence[float]) -> bool:
+        if not self.discordance:
+            return any(differences)
+        # Two standard errors of the sum.
+        return abs(fsum(differences)) > 2 * sqrt(fsum(one**2 for one in differences))
 
 
-async def audit(skill: str, tasks: Sequence[str], rollouts: Rollouts) -> Audit:
-    """Measure a skill twice and no skill once. The first measurement is the one that the search begins with."""
-    first, again, without = await asyncio.gather(
-        _measured(tasks, skill, first_measurement(tasks, skill), rollouts),
-        _measured(tasks, skill, [f"audit/again/{task}" for task in tasks], rollouts),
-        _measured(tasks, "", [f"audit/without/{task}" for task in tasks], rollouts),
-    )
-    found = Audit(
-        tuple(_pairs(first, again)),
-        sum(isinstance(one, Lost) for one in (*first, *again, *without)),
-        3 * len(tasks),
-        tuple(one - other for one, other in _pairs(first, without)),
-    )
-    if not found.twice:
-        raise UserError("the audit measured nothing: every task lost a rollout; look into it with `whet show`")
-    return found
+async def audit(skill: str, tasks: Sequence[str], rollouts: Rollouts, known_good: str | None = None) -> Audit:
+    """Measure a skill twice and no skill once, and one that is known to be good if there is one. The first measurement
+    is the one that the search begins with. NotMeasured when nothing can be compared."""
+    arms = [
+        (skill, first_measurement(tasks, skill)),
+        (skill, [f"audit/again/{task}" for task in tasks]),
+        ("", [f"audit/without/{task}" for task in tasks]),
+    ]
+    if known_good is not None:
+        arms.append((known_good, [f"audit/known/{task}" for task in tasks]))
+    measured = await asyncio.gather(*(_measured(tasks, one, keys, rollouts) for one, keys in arms))
+    first, again, without = measured[:3]
+    lost = [
+        key
+        for (_, keys), found in zip(arms, measured, strict=True)
+        for key, one in zip(keys, found, strict=True)
+        if isinstance(one, Lost)
+    ]
+    twice = tuple(_pairs(first, again))
+    if not twice:
+        raise NotMeasured("every training task lost a rollout of the audit; look into it with `whet show`", lost)
+    moved = tuple(one - other for one, other in _pairs(first, without))
+    known = None if known_good is None else tuple(one - other for one, other in _pairs(measured[3], first))
+    return Audit(twice, len(lost), len(arms) * len(tasks), moved, known)
 
 
-def extra_rollouts(tasks: int) -> int:
-    """What an audit costs beside what the search pays anyway."""
-    return 2 * tasks
+def extra_rollouts(tasks: int, controls: int = 1) -> int:
+    """What an audit with so many controls costs beside what the search pays anyway."""
+    return (1 + controls) * tasks
 
 
 def detectable_lift(variance: float, plan: Plan, tasks: int) -> float | None:
@@ -94,28 +110,14 @@ def detectable_lift(variance: float, plan: Plan, tasks: int) -> float | None:
     return None if positions < FEWEST else detectable(variance, plan.repeats, positions, level)
 
 
-def table(variance: float, plan: Plan, aside: int, tasks: int) -> list[tuple[int, float | None]]:
-    """For several budgets, what they can show when so much of them is put aside."""
-    whole = plan.budget + aside
-    budgets = [round(whole * factor) for factor in (0.5, 1, 2, 4, 8)]
-    return [
-        (budget, detectable_lift(variance, replace(plan, budget=max(0, budget - aside)), tasks)) for budget in budgets
-    ]
-
-
-def refuse_hopeless(lift: float | None, plan: Plan) -> None:
-    """UserError when the budget is too small to show any lift that can be expected."""
-    if lift is None:
-        needed = FEWEST * (1 + plan.repeats)
-        raise UserError(
-            f"{plan.certify_purse} rollouts are left for exams, and one takes {needed} at least; "
-            "expected a larger --budget, or --force"
-        )
-    if lift > REFUSED:
-        raise UserError(
-            f"the smallest lift that this budget can show is {lift * 100:.0f} points, above {REFUSED * 100:.0f}; "
-            "expected a larger --budget, more validation tasks, or --force"
-        )
+def refuse_hopeless(lift: float | None, needed: str | None) -> None:
+    """UserError when the budget is too small to show any lift that can be expected. `needed` would be enough."""
+    if lift is not None and lift <= REFUSED:
+        return
+    shows = "no exam can be held" if lift is None else f"the smallest lift that can be shown is {lift * 100:.0f} points"
+    points = f"a lift of {REFUSED * 100:.0f} points"
+    expected = f"{needed} would show {points}" if needed else f"only more validation tasks would show {points}"
+    raise UserError(f"with this budget and scores as noisy as these {shows}; {expected}; --force goes on all the same")
 
 
 async def _measured(tasks: Sequence[str], skill: str, keys: Sequence[str], rollouts: Rollouts) -> list[Outcome]:

@@ -11,6 +11,7 @@ from whet.runs.config import Config
 from whet.runs.scheduler import Ended, Stopped, refuse_existing
 from whet.skill import Skill, read_skill
 from whet.skills.attempt import Verdict
+from whet.skills.budget import Budget
 from whet.skills.certificate import Certificate, record_of, write_certificate
 from whet.skills.exam import FEWEST, Exam, Purse, hold, tighten
 from whet.skills.gate import Held
@@ -31,8 +32,9 @@ class Certifying:
     old: Path
     new: Path
     request: Request
+    budget: Budget
     plan: Plan
-    """All of its budget and all of its alpha go to one attempt."""
+    """All of its alpha goes to one attempt."""
 
 
 Watch = Callable[[Ended | Stopped], None]
@@ -45,14 +47,19 @@ async def certify(
     folder, plan = wish.request.out, wish.plan
     tasks = validation_tasks(read_tasks(wish.request.tasks))
     refuse_existing(folder, resume=wish.request.resume)
-    shelf = Shelf(folder / "skills")
-    old, new = (shelf.keep(read_skill(path)) for path in (wish.old, wish.new))
+    shelf, old, new = Shelf(folder / "skills"), read_skill(wish.old), read_skill(wish.new)
     if old.digest == new.digest:
         raise UserError(f"{wish.new}: is the same as {wish.old}; expected another skill")
-    fix_terms(folder / TERMS, _terms(wish, old, new, tasks))
+
+    def begin() -> None:
+        shelf.keep(old)
+        shelf.keep(new)
+        fix_terms(folder / TERMS, _terms(wish, old, new, tasks))
+
     request = replace(wish.request, skills=(wish.old, wish.new))
-    async with open_lab(folder, request, {Part.EXAM: tasks}, config, shelf, env, watch) as lab:
-        held = await _held(Exam(old.digest, tuple(task.id for task in tasks), plan.seed, 1), new, plan, lab)
+    async with open_lab(folder, request, {Part.EXAM: tasks}, config, shelf, env, watch, wish.budget, begin) as lab:
+        exam = Exam(old.digest, tuple(task.id for task in tasks), plan.seed, 1)
+        held = await _held(exam, new, wish.budget, plan, lab)
         certificate = Certificate(
             whet=__version__,
             start=old.digest,
@@ -73,16 +80,17 @@ def validation_tasks(tasks: Sequence[Task]) -> list[Task]:
     return [task for task in tasks if task.split == "val"] or list(tasks)
 
 
-async def _held(exam: Exam, new: Skill, plan: Plan, lab: Lab) -> Held:
-    purse = Purse(plan.budget)
-    attempt = await hold(exam, new.digest, plan.terms(plan.alpha, len(exam.tasks)), lab, purse)
+async def _held(exam: Exam, new: Skill, budget: Budget, plan: Plan, lab: Lab) -> Held:
+    terms = plan.terms(plan.alpha, len(exam.tasks))
+    each = 1 + plan.repeats
+    purse = Purse(budget.rollouts or terms.positions * each)
+    attempt = await hold(exam, new.digest, terms, lab, purse)
     if attempt is None:
         raise UserError(
-            f"--budget is {plan.budget}; expected at least {FEWEST * (1 + plan.repeats)} rollouts: "
-            f"{FEWEST} positions with {1 + plan.repeats} each"
+            f"--budget is {budget}; expected at least {FEWEST * each} rollouts: {FEWEST} positions with {each} each"
         )
     if attempt.verdict is Verdict.CERTIFIED:
-        await tighten(exam, new.digest, attempt, plan.rounds * len(exam.tasks), lab, purse)
+        await tighten(exam, new.digest, attempt, terms.positions, lab, purse)
     return Held(exam, new.digest, plan.alpha, attempt)
 
 
@@ -90,6 +98,6 @@ def _terms(wish: Certifying, old: Skill, new: Skill, tasks: Sequence[Task]) -> d
     return {
         "old": old.digest,
         "new": new.digest,
-        **common_terms(wish.request, wish.plan),
+        **common_terms(wish.request, wish.budget, wish.plan),
         "tasks": {task.id: task.digest for task in tasks},
     }

@@ -2,8 +2,9 @@
 and the same ledger cover them; every draft is a rollout of the run `proposals`."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from whet.agents import AgentReport, Stop, agent_named
@@ -21,7 +22,7 @@ from whet.runs.writer import StoreWriter
 from whet.sandbox import sandbox_named
 from whet.scoring import Cause, JudgeError, Score
 from whet.skills.brief import Brief, Draft, NoDraft
-from whet.skills.lab import Arm, Lab, Part, refuse_exhausted, rollout_of
+from whet.skills.lab import Arm, Lab, Part, rollout_of
 from whet.skills.writers.agent import AgentWriter
 from whet.skills.writers.llm import LlmWriter, Message
 from whet.tasks import Task
@@ -59,7 +60,8 @@ class Hired:
 
     def at_desk(self, lab: Lab) -> "Desk":
         """The writer, ready to work."""
-        return Desk(self.kind, lab.arm(self.agent, self.model), lab.workshop, lab.recorder(Part.PROPOSALS))
+        arm, refuse = lab.arm(self.agent, self.model), partial(lab.account.refuse, Part.SEARCH)
+        return Desk(self.kind, arm, lab.workshop, lab.recorder(Part.PROPOSALS), refuse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +72,16 @@ class Desk:
     arm: Arm
     workshop: Workshop
     recorder: StoreWriter
+    refuse_spent: Callable[[], None]
+    """Raises OutOfBudget when there is no money left for a draft."""
 
     async def write(self, brief: Brief) -> Draft:
         """A draft; NoDraft when the model or the agent did not work."""
-        refuse_exhausted(self.workshop.gateway)
+        self.refuse_spent()
         try:
             return await (self._reflect(brief) if self.kind == "llm" else self._let_edit(brief))
         except NoDraft:
-            refuse_exhausted(self.workshop.gateway)
+            self.refuse_spent()
             raise
 
     async def _reflect(self, brief: Brief) -> Draft:

@@ -1,17 +1,18 @@
 """What is fixed before the first rollout is written down; who goes on with a run goes on with the same."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 from whet.errors import UserError
 from whet.runs.bench import Request
+from whet.skills.budget import Budget
 from whet.skills.plan import Plan
 from whet.version import __version__
 
 
-def common_terms(request: Request, plan: Plan) -> dict[str, object]:
+def common_terms(request: Request, budget: Budget, plan: Plan) -> dict[str, object]:
     """What decisions of any kind rest on."""
     return {
         "whet": __version__,
@@ -19,6 +20,7 @@ def common_terms(request: Request, plan: Plan) -> dict[str, object]:
         "model": request.models[0],
         "judge_model": request.judge_model,
         "sandbox": request.sandbox,
+        "budget": str(budget),
         "plan": asdict(plan),
     }
 
@@ -43,3 +45,11 @@ def write_whole(file: Path, text: str) -> None:
     apart = file.with_suffix(".part")
     apart.write_text(text, encoding="utf-8")
     apart.replace(file)
+
+
+def found_once(file: Path, find: Callable[[], int]) -> int:
+    """What was found when it was first looked for: later it might come out another way."""
+    if not file.is_file():
+        write_whole(file, json.dumps(find()))
+    found: int = json.loads(file.read_text(encoding="utf-8"))
+    return found

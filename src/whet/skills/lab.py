@@ -5,7 +5,7 @@ Search, exam, test and proposals each have a store of their own, all of them pla
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,20 +16,22 @@ from typing import Any
 from whet.agents import AnyAgent
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange
-from whet.gateway import RETRIED, Gateway, Model
+from whet.gateway import RETRIED, Model
+from whet.gateway.prices import Price, price_for
 from whet.ids import digest
 from whet.rollout import Result, Rollout, Workshop
-from whet.runs.bench import Bench, Request, open_bench
+from whet.runs.bench import Bench, Request, limits_of, open_bench
 from whet.runs.config import Config
 from whet.runs.plan import skill_row
-from whet.runs.scheduler import MAX_ATTEMPTS, Hopes, Watch, explained, opened_store, until_measured
+from whet.runs.scheduler import MAX_ATTEMPTS, Ended, Hopes, Stopped, Watch, explained, opened_store, until_measured
 from whet.runs.schema import AttemptRow, RolloutRow
 from whet.runs.store import DATABASE, Store
-from whet.runs.summary import Tally, spent, tally
 from whet.runs.writer import StoreWriter
 from whet.scoring import Cause
 from whet.skill import Skill
+from whet.skills.account import Account, spent_in, total_spent
 from whet.skills.attempt import Lost, Outcome
+from whet.skills.budget import Budget, Unit
 from whet.skills.search import NotMeasured
 from whet.skills.shelf import Shelf
 from whet.tasks import Task
@@ -84,10 +86,11 @@ class Lab:
         workshop: Workshop,
         concurrency: int,
         watch: Watch,
+        account: Account,
     ) -> None:
         self._arm, self._tasks, self._shelf = arm, tasks, shelf
         self._bench, self._books, self._watch = bench, books, watch
-        self.workshop = workshop
+        self.workshop, self.account = workshop, account
         self._room = asyncio.Semaphore(min(concurrency, arm.model.concurrency * len(arm.model.urls)))
         self._hopes = Hopes()
         self._lost: set[str] = set()
@@ -97,7 +100,8 @@ class Lab:
     async def __call__(self, task: str, skill: str, key: str) -> Outcome:
         """What comes of the rollout of this key, or came of it. NotMeasured when there is no hope for any.
         Without a skill, its digest is empty."""
-        book = self._books[part_of(key)]
+        part = part_of(key)
+        book = self._books[part]
         row = book.row(key, task, self._arm, skill)
         known = book.known.get(row.id)
         if known is not None and known.outcome is not None:
@@ -107,18 +111,26 @@ class Lab:
         self._under_way.add(under_way)
         try:
             async with self._room:
-                return await self._roll_out(key, book, row, known.failed if known else 0)
+                self.account.refuse(part)
+                with self.account.at_work(part):
+                    return await self._roll_out(key, book, row, known.failed if known else 0)
         finally:
             self._under_way.discard(under_way)
 
     async def _roll_out(self, key: str, book: "_Book", row: RolloutRow, failed: int) -> Outcome:
-        refuse_exhausted(self.workshop.gateway)
         skill = self._shelf.get(row.skill) if row.skill else None
         await book.writer.do(lambda store: _add(store, row, skill))
         rollout = Rollout(row.id, self._tasks[row.task], self._arm.program, self._arm.model, skill, row.sample)
-        result = await until_measured(row, rollout, self.workshop, book.writer, self._watch, failed)
+        part = part_of(key)
+
+        def ended(event: Ended | Stopped) -> None:
+            if isinstance(event, Ended):
+                self.account.add(part, event.result)
+            self._watch(event)
+
+        result = await until_measured(row, rollout, self.workshop, book.writer, ended, failed)
         if result.score.cause is Cause.INTERRUPTED:
-            refuse_exhausted(self.workshop.gateway)
+            self.account.refuse(part)
         scored = result.score.value is not None
         outcome = outcome_of(result, [] if scored else await book.writer.do(lambda store: _last_calls(store, row)))
         book.known[row.id] = _Known(outcome, 0)
@@ -132,6 +144,11 @@ class Lab:
             self._hopes.learn(row, result)
         except UserError as hopeless:
             raise NotMeasured(str(hopeless), self._lost) from hopeless
+
+    @property
+    def rollouts(self) -> int:
+        """How many have come to something, in all parts together."""
+        return sum(one.outcome is not None for book in self._books.values() for one in book.known.values())
 
     @property
     def made_with(self) -> dict[str, Any]:
@@ -178,29 +195,36 @@ async def open_lab(
     shelf: Shelf,
     env: Mapping[str, str],
     watch: Watch,
+    budget: Budget,
+    begin: Callable[[], None],
 ) -> AsyncIterator[Lab]:
     """The lab in a run folder, new or again. `parts` are the tasks of each store. The first agent and the first model
-    of the request do the tasks."""
+    of the request do the tasks. `begin` is called when all is checked, before anything is written."""
     tasks = {task.id: task for part in parts.values() for task in part}
     # A second opinion is a new rollout: no cache may answer it.
-    request = replace(request, cache="off")
+    request = replace(request, cache="off", limits=budget.within(limits_of(request, config)))
     async with open_bench(request, list(tasks.values()), config, env) as bench, AsyncExitStack() as opened:
         agent, model = request.agents[0], bench.models[request.models[0]]
+        prices = {name: price_for(one) for name, one in bench.models.items()}
+        _refuse_free(budget, model.name, prices[model.name])
         about = {
             "sandbox": bench.sandbox.name,
             "agents": {name: one.model_dump(mode="json") for name, one in bench.agents.items()},
             "tasks": str(request.tasks.resolve()),
         }
+        begin()
         records = {part: _open_part(folder / part, given, about) for part, given in parts.items()}
-        before = spent(arm for part in parts for arm in _arms(folder / part))
-        workshop = await opened.enter_async_context(bench.workshop(before))
+        before = {str(part): spent_in(folder / part, prices)[0] for part in parts}
+        workshop = await opened.enter_async_context(bench.workshop(total_spent(before.values())))
         books = {}
         for part, (rows, known) in records.items():
             opened.enter_context(explained(folder / part))
             writer = await opened.enter_async_context(StoreWriter(folder / part))
             books[part] = _Book(writer, rows, known)
         arm = Arm(agent, bench.agents[agent], model)
-        lab = Lab(bench, arm, tasks, shelf, books, workshop, request.concurrency, watch)
+        # Writers spend of what is for the search.
+        account = Account(folder, budget, workshop.gateway, before, Part.SEARCH)
+        lab = Lab(bench, arm, tasks, shelf, books, workshop, request.concurrency, watch, account)
         opened.push_async_callback(lab.close)
         try:
             yield lab
@@ -209,11 +233,9 @@ async def open_lab(
             raise
 
 
-def refuse_exhausted(gateway: Gateway) -> None:
-    """UserError when a limit of the run lets no further call pass."""
-    limit = gateway.exhausted()
-    if limit is not None:
-        raise UserError(f"stopped by limit {limit}; go on with a higher limit and --resume")
+def _refuse_free(budget: Budget, model: str, price: Price | None) -> None:
+    if budget.unit is Unit.DOLLARS and price is not None and not (price.input or price.output):
+        raise UserError(f"--budget is {budget}, but model '{model}' costs nothing; expected rollouts, tokens or hours")
 
 
 def outcome_of(result: Result, exchanges: Iterable[Exchange]) -> Outcome:
@@ -305,8 +327,3 @@ def _last_calls(store: Store, row: RolloutRow) -> list[Exchange]:
 def _forget(rollouts: Iterable[str], store: Store) -> None:
     failed = [one.id for rollout in rollouts for one in store.attempts_of(rollout) if one.value is None]
     store.set(FORGOTTEN, [*(store.get(FORGOTTEN) or ()), *failed])
-
-
-def _arms(folder: Path) -> Iterable[Tally]:
-    with Store.open_read(folder) as store:
-        return tally(store).values()

@@ -6,6 +6,7 @@ from pathlib import Path
 from whet.skill import Skill
 from whet.skills.attempt import Verdict
 from whet.skills.audit import Audit
+from whet.skills.budget import Budget
 from whet.skills.certificate import Certificate
 from whet.skills.engine import Sharpened
 from whet.skills.gate import Held
@@ -28,8 +29,18 @@ class Outcome:
     """What a classic rule accepted, where one was asked for instead of exams."""
     audit: Audit
     certificate: Certificate
-    budget: int
-    """Rollouts, of which a part was put aside for the test."""
+    budget: Budget
+    """Of all that the run uses."""
+    used: str | None = None
+    """Of a budget that is not in rollouts."""
+
+    @property
+    def spending(self) -> str:
+        """What the run used of its budget."""
+        rollouts = f"{self.done.spent} rollouts"
+        if self.used is None:
+            return f"{rollouts} of {self.budget.rollouts}"
+        return f"{rollouts} and {self.used} of {self.budget}"
 
     @property
     def certified(self) -> list[Held]:

@@ -13,7 +13,7 @@ from whet.skills.outcome import Outcome
 def in_plain_words(outcome: Outcome) -> str:
     """What was found, what it rests on, and what is not known."""
     done = outcome.done
-    tried = f"{len(done.steps)} proposals were tried with {done.spent} rollouts of {outcome.budget}."
+    tried = f"{len(done.steps)} proposals were tried with {outcome.spending}."
     if outcome.accepted is not None:
         return f"{_by_rule(outcome)} {tried}"
     if outcome.certified:

@@ -1,6 +1,5 @@
 """Sharpening a skill from the request to the folders that hold what came of it. Command line and API start here."""
 
-import asyncio
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -9,19 +8,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from whet.errors import UserError
 from whet.runs.bench import Request
 from whet.runs.config import Config
 from whet.runs.scheduler import Ended, Stopped, refuse_existing
-from whet.runs.store import Store
-from whet.runs.summary import tally, total
 from whet.skill import Skill, read_skill
 from whet.skills.attempt import Verdict, levels
-from whet.skills.audit import Audit, audit, detectable_lift, extra_rollouts, refuse_hopeless, table
 from whet.skills.brief import Writer
+from whet.skills.budget import Budget, Unit, shown
 from whet.skills.certificate import Certificate, record_of, shortening_of, write_certificate
 from whet.skills.desk import Hired
 from whet.skills.engine import Sharpened, sharpen
+from whet.skills.exam import OutOfBudget
 from whet.skills.gate import Held
 from whet.skills.gates import Compared
 from whet.skills.history import BEST, LEADER, SKILLS, TERMS, History
@@ -31,9 +28,10 @@ from whet.skills.lab import Lab, Part, open_lab
 from whet.skills.outcome import Outcome
 from whet.skills.plan import Plan
 from whet.skills.policy import Policy
+from whet.skills.preparing import Audited, Preparing, prepare, refuse_if_hopeless
 from whet.skills.proposing import Proposing
 from whet.skills.report import report
-from whet.skills.sealed import Tested, take_test, tasks_to_test
+from whet.skills.sealed import Tested, take_test
 from whet.skills.search import Step
 from whet.skills.shelf import Shelf, copy_skill
 from whet.skills.shorten import Removal
@@ -51,11 +49,16 @@ class Sharpening:
     skill: Path
     request: Request
     """Tasks, agent and model; where the run goes."""
+    budget: Budget
+    """Of all that the run uses."""
     plan: Plan
+    """Its own budget is found by the audit."""
     proposer: str
     """What the writer is called."""
     policy: Policy = field(default_factory=Policy)
     preferences: str = ""
+    known_good: Path | None = None
+    """A skill that is known to be better: where it is not, the set-up measures nothing."""
     force: bool = False
     """Whether to go on although the budget cannot show what may be expected."""
 
@@ -67,21 +70,7 @@ class Begun:
     folder: Path
     skill: Skill
     splits: Splits
-    plan: Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Audited:
-    """The noise is known, before anything is proposed."""
-
-    audit: Audit
-    lift: float | None
-    """The smallest that the exams can show; None when they cannot be held."""
-    table: list[tuple[int, float | None]]
-    """For several budgets, the smallest lift that each shows."""
-    seconds: float
-    cost: float | None
-    """Of a rollout."""
+    budget: Budget
 
 
 Event = Begun | Audited | Step | Held | Compared | Removal | Ended | Stopped
@@ -100,67 +89,64 @@ async def sharpen_skill(
     if hired:
         hired.check(wish.request, config)
     folder = wish.request.out
-    splits, plan, test = shares(wish)
+    wanted = wanted_of(wish)
+    splits = wanted.splits
     refuse_existing(folder, resume=wish.request.resume)
-    shelf = Shelf(folder / SKILLS)
-    start = shelf.keep(read_skill(wish.skill))
-    fix_terms(folder / TERMS, _terms(wish, hired, start, splits))
-    watch(Begun(folder, start, splits, wish.plan))
-    parts = {Part.SEARCH: splits.train, Part.EXAM: splits.validation, Part.TEST: test}
-    request = replace(wish.request, skills=(start.folder,))
+    shelf, start = Shelf(folder / SKILLS), read_skill(wish.skill)
+
+    def begin() -> None:
+        for path in (wish.skill, *([wish.known_good] if wish.known_good else [])):
+            shelf.keep(read_skill(path))
+        fix_terms(folder / TERMS, _terms(wish, hired, start, wanted))
+        watch(Begun(folder, start, splits, wish.budget))
+
+    parts = {Part.SEARCH: splits.train, Part.EXAM: splits.validation, Part.TEST: splits.test}
+    request = replace(wish.request, skills=(wish.skill,))
     if hired:
         parts[Part.PROPOSALS] = ()
         request = hired.beside(request)
-    async with open_lab(folder, request, parts, config, shelf, env, watch) as lab:
+    async with open_lab(folder, request, parts, config, shelf, env, watch, wish.budget, begin) as lab:
         writer = writer.at_desk(lab) if isinstance(writer, Hired) else writer
-        noise = await _audit(wish, plan, start, splits, lab, watch)
+        shares, audited = await prepare(wanted, start.digest, lab, folder)
+        watch(audited)
+        if not wish.force and wish.plan.gate is GateKind.CERTIFY:
+            refuse_if_hopeless(wanted, shares, audited)
         history = History(folder, start.digest, wish.proposer)
-        done = await _search_and_certify(wish, plan, writer, start, splits, shelf, history, lab, watch)
-        done.spent += extra_rollouts(len(splits.train))
-        tested = await _test(folder, done, test, lab)
+        done = await _search_and_certify(wish, shares.plan, writer, start, splits, shelf, history, lab, watch)
+        done.spent += shares.audit
+        tested = await _test(folder, done, shares.test, lab)
+        if lab.account.stopped:  # what the purses paid for was not all rolled out
+            done.spent = lab.rollouts
         certificate = _certificate(wish, done, splits, lab.made_with, tested)
+        used = None if wish.budget.unit is Unit.ROLLOUTS else shown(lab.account.used, wish.budget.unit)
     best, leader = shelf.get(done.certified), shelf.get(done.leader)
     shortened = shelf.get(done.shortened) if done.shortened != done.certified else None
     accepted = shelf.get(done.accepted) if done.accepted else None
-    outcome = Outcome(folder, done, start, best, leader, shortened, accepted, noise, certificate, wish.plan.budget)
+    outcome = Outcome(
+        folder,
+        done,
+        shelf.get(start.digest),
+        best,
+        leader,
+        shortened,
+        accepted,
+        audited.audit,
+        certificate,
+        wish.budget,
+        used,
+    )
     _hand_out(outcome)
     return outcome
 
 
-def shares(wish: Sharpening) -> tuple[Splits, Plan, tuple[Task, ...]]:
-    """How tasks and budget are divided: the splits, the plan of both tiers, and what is tested in the end.
-    UserError when the budget is too small to try anything."""
+def wanted_of(wish: Sharpening) -> Preparing:
+    """What is to be prepared. UserError when a budget in rollouts is too small to try anything."""
+    known_good = None if wish.known_good is None else read_skill(wish.known_good).digest
     splits = split_tasks(read_tasks(wish.request.tasks), wish.plan.seed)
-    # A tenth of the budget at most is put aside for each side of the test.
-    test = tasks_to_test(splits.test, wish.plan.seed, wish.plan.budget // 10)
-    plan = replace(wish.plan, budget=wish.plan.budget - 2 * len(test) - extra_rollouts(len(splits.train)))
-    if plan.search_purse < 2 * len(splits.train):
-        raise UserError(
-            f"--budget is {wish.plan.budget}; expected more: {splits} take {wish.plan.budget - plan.budget} rollouts "
-            "for audit and test, and the search needs one for each training task and proposal"
-        )
-    return splits, plan, test
-
-
-async def _audit(wish: Sharpening, plan: Plan, start: Skill, splits: Splits, lab: Lab, watch: Watch) -> Audit:
-    """Measure the noise. UserError when the plan is hopeless, unless it is forced."""
-    found = await audit(start.digest, [task.id for task in splits.train], lab)
-    validation = len(splits.validation)
-    lift = detectable_lift(found.cautious_variance, plan, validation)
-    seconds, cost = await asyncio.to_thread(_each, wish.request.out / Part.SEARCH)
-    shown = table(found.cautious_variance, plan, wish.plan.budget - plan.budget, validation)
-    watch(Audited(found, lift, shown, seconds, cost))
-    if not wish.force and plan.gate is GateKind.CERTIFY:
-        refuse_hopeless(lift, plan)
-    return found
-
-
-def _each(search: Path) -> tuple[float, float | None]:
-    """Seconds and dollars of a rollout so far."""
-    with Store.open_read(search) as store:
-        whole = total(tally(store).values())
-    number = max(1, whole.measured)
-    return whole.seconds / number, None if whole.cost is None else whole.cost / number
+    wanted = Preparing(wish.budget, wish.plan, splits, known_good)
+    if wish.budget.rollouts is not None:
+        wanted.shares(wish.budget.rollouts)
+    return wanted
 
 
 async def _search_and_certify(
@@ -201,10 +187,13 @@ async def _search_and_certify(
 
 
 async def _test(folder: Path, done: Sharpened, tasks: Sequence[Task], lab: Lab) -> Tested | None:
-    """Test what came of it against the start, once."""
+    """Test what came of it against the start, once; None when there is nothing to test, or no money for it."""
     if done.final == done.start or not tasks:
         return None
-    tested = await take_test(folder / Part.TEST, done.start, done.final, [task.id for task in tasks], lab)
+    try:
+        tested = await take_test(folder / Part.TEST, done.start, done.final, [task.id for task in tasks], lab)
+    except OutOfBudget:
+        return None
     done.spent += len(tested.before) + len(tested.after)
     return tested
 
@@ -229,15 +218,17 @@ def _certificate(
     )
 
 
-def _terms(wish: Sharpening, hired: Hired | None, start: Skill, splits: Splits) -> dict[str, object]:
+def _terms(wish: Sharpening, hired: Hired | None, start: Skill, wanted: Preparing) -> dict[str, object]:
+    splits = wanted.splits
     sides = {"train": splits.train, "validation": splits.validation, "test": splits.test}
     return {
         "skill": start.digest,
-        **common_terms(wish.request, wish.plan),
+        **common_terms(wish.request, wish.budget, wish.plan),
         "proposer": wish.proposer,
         "optimizer": asdict(hired) if hired else None,
         "preferences": wish.preferences,
         "policy": wish.policy.model_dump(mode="json"),
+        "known_good": wanted.known_good,
         "tasks": {name: {task.id: task.digest for task in side} for name, side in sides.items()},
     }
 

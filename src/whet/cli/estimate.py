@@ -1,0 +1,42 @@
+"""What `whet sharpen --estimate` prints: how the budget would be divided, what it may cost, and what it may show."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from whet.runs.config import Config
+    from whet.skills.sharpening import Sharpening
+
+
+def print_estimate(console: "Console", wish: "Sharpening", config: "Config") -> None:
+    """Tell what a run is for; nothing is spent."""
+    from whet.skills.audit import BINARY, TYPICAL
+    from whet.skills.budget import Unit
+    from whet.skills.estimate import each_rollout
+    from whet.skills.sharpening import wanted_of
+
+    wanted, each = wanted_of(wish), each_rollout(wish.request, config)
+    fewest, most = each.rollouts(wish.budget)
+    lines = [f"{wanted.splits}; at most {wish.budget}, nothing is run yet", f"  {each}"]
+    if wish.budget.unit is Unit.ROLLOUTS:
+        lines.append(f"  all of them: {each.of(most)}")
+    else:
+        lines.append(f"  that makes {fewest} to {most} rollouts; the audit will tell; with {most}:")
+    shares = wanted.shares(most)
+    plan, train = shares.plan, len(wanted.splits.train)
+    proposals = max(0, plan.search_purse // train - 1)
+    lines += [
+        f"  audit {shares.audit}, sealed test {2 * len(shares.test)}",
+        f"  search {plan.search_purse}: {proposals} proposals on {train} training tasks",
+        f"  exams {plan.certify_purse}: {plan.certify_purse // (1 + plan.repeats)} positions",
+    ]
+    for name, variance in (("typical noise", TYPICAL), ("the worst noise", BINARY)):
+        lines.append(f"  smallest lift that a budget shows, with {name}: {shown_lifts(wanted.table(variance, most))}")
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def shown_lifts(table: "list[tuple[str, float | None]]") -> str:
+    """What several budgets show, in one line."""
+    return ", ".join(f"{budget}: {'none' if lift is None else f'{lift * 100:.0f} points'}" for budget, lift in table)

@@ -1,0 +1,123 @@
+"""What a run may use: rollouts, tokens, dollars or time. All but rollouts are measured first, then planned with."""
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from whet.errors import UserError
+from whet.gateway import Limits, Reached, Spent
+
+MARGIN = 1.25
+"""Skills grow and some tasks take longer: a rollout is taken to use so much more than the mean of the audit."""
+
+
+class Unit(StrEnum):
+    """What a budget counts."""
+
+    ROLLOUTS = "rollouts"
+    TOKENS = "tokens"
+    DOLLARS = "dollars"
+    SECONDS = "seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """So much, and no more.
+
+    >>> str(Budget(2_000_000, Unit.TOKENS)), str(Budget(0.5, Unit.DOLLARS)), str(Budget(2700, Unit.SECONDS))
+    ('2M tokens', '$0.50', '45 min')
+    """
+
+    amount: float
+    unit: Unit = Unit.ROLLOUTS
+
+    def __str__(self) -> str:
+        return shown(self.amount, self.unit)
+
+    @property
+    def rollouts(self) -> int | None:
+        """None when it is given in another unit."""
+        return int(self.amount) if self.unit is Unit.ROLLOUTS else None
+
+    def within(self, limits: Limits) -> Limits:
+        """These limits, and this budget where it is stricter."""
+        match self.unit:
+            case Unit.ROLLOUTS:
+                return limits
+            case Unit.TOKENS:
+                return replace(limits, total_tokens=int(_stricter(limits.total_tokens, self.amount)))
+            case Unit.DOLLARS:
+                return replace(limits, cost=_stricter(limits.cost, self.amount))
+            case Unit.SECONDS:
+                return replace(limits, wall_sec=_stricter(limits.wall_sec, self.amount))
+
+    def is_reached_by(self, limit: Reached) -> bool:
+        """Whether a limit that was reached is this one."""
+        return _LIMITS.get(self.unit) == limit.limit and limit.allowed == self.amount
+
+    def of(self, spent: Spent) -> float:
+        """What was spent, in the unit of this budget."""
+        used = {
+            Unit.TOKENS: spent.usage.input + spent.usage.output,
+            Unit.DOLLARS: spent.cost,
+            Unit.SECONDS: spent.seconds,
+        }
+        return used[self.unit]
+
+    def in_rollouts(self, used: float, rollouts: int) -> int:
+        """How many rollouts it is good for, given what so many of them have used. UserError when they used nothing."""
+        if used <= 0:
+            raise UserError(
+                f"--budget is {self}, but {rollouts} rollouts used no {self.unit} of it; "
+                "expected a number of rollouts for this model"
+            )
+        return rollouts + max(0, int((self.amount - used) / (MARGIN * used / rollouts)))
+
+
+_LIMITS = {Unit.TOKENS: "total_tokens", Unit.DOLLARS: "cost", Unit.SECONDS: "wall_sec"}
+"""Which limit of the gateway is the hard stop."""
+_UNITS = {
+    **dict.fromkeys(("", "rollout", "rollouts"), (Unit.ROLLOUTS, 1)),
+    **dict.fromkeys(("token", "tokens"), (Unit.TOKENS, 1)),
+    "ktokens": (Unit.TOKENS, 1_000),
+    "mtokens": (Unit.TOKENS, 1_000_000),
+    **dict.fromkeys(("$", "usd", "dollar", "dollars"), (Unit.DOLLARS, 1)),
+    **dict.fromkeys(("h", "hour", "hours"), (Unit.SECONDS, 3600)),
+    **dict.fromkeys(("min", "minute", "minutes"), (Unit.SECONDS, 60)),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), (Unit.SECONDS, 1)),
+}
+_GIVEN = re.compile(r"(\$?)(\d+(?:\.\d+)?|\.\d+)([a-z]*)")
+
+
+def read_budget(text: str) -> Budget:
+    """A budget as users write it; UserError when it is none.
+
+    >>> str(read_budget("400")), str(read_budget("2M tokens")), str(read_budget("$5")), str(read_budget("45min"))
+    ('400 rollouts', '2M tokens', '$5.00', '45 min')
+    """
+    given = _GIVEN.fullmatch("".join(text.lower().split()))
+    unit, factor = _UNITS.get(given[1] + given[3], (None, 1)) if given else (None, 1)
+    amount = float(given[2]) * factor if given else 0.0
+    whole = unit is not Unit.ROLLOUTS or amount.is_integer()
+    if unit is None or not amount or not whole:
+        raise UserError(f"--budget is '{text}'; expected rollouts (400), '2M tokens', '$5', '3h' or '45min'")
+    return Budget(amount, unit)
+
+
+def _stricter(limit: float | None, amount: float) -> float:
+    return amount if limit is None else min(limit, amount)
+
+
+def shown(amount: float, unit: Unit) -> str:
+    """So much of a unit, as people read it."""
+    match unit:
+        case Unit.ROLLOUTS:
+            return f"{amount:.0f} rollouts"
+        case Unit.TOKENS:
+            size, letter = (1e6, "M") if amount >= 1e6 else (1e3, "k") if amount >= 1e3 else (1, "")
+            return f"{amount / size:.4g}{letter} tokens"
+        case Unit.DOLLARS:
+            return f"${amount:.2f}" if amount >= 0.1 else f"${amount:.3g}"
+        case Unit.SECONDS:
+            size, name = (3600, "h") if amount >= 3600 else (60, "min") if amount >= 60 else (1, "s")
+            return f"{amount / size:.3g} {name}"

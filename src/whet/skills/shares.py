@@ -1,0 +1,66 @@
+"""How a budget is divided between audit, search, exams and the sealed test, and how large it would have to be."""
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+
+from whet.errors import UserError
+from whet.skills.audit import REFUSED, detectable_lift, extra_rollouts
+from whet.skills.plan import Plan
+from whet.skills.sealed import tasks_to_test
+from whet.skills.task_split import Splits
+from whet.tasks import Task
+
+_MOST = 1_000_000
+"""Rollouts; whatever needs more is out of reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What all rollouts of a run are for."""
+
+    rollouts: int
+    audit: int
+    """Beside what the search pays anyway."""
+    test: tuple[Task, ...]
+    """Tasks that are done twice in the end."""
+    plan: Plan
+    """Of search and exams."""
+
+    @property
+    def exam_share(self) -> float:
+        return self.plan.certify_purse / self.rollouts
+
+    @property
+    def search_share(self) -> float:
+        """With the audit."""
+        return (self.audit + self.plan.search_purse) / self.rollouts
+
+
+def divided(plan: Plan, rollouts: int, splits: Splits, controls: int) -> Shares:
+    """So many rollouts, divided as the plan says. The audit has so many controls."""
+    audit = extra_rollouts(len(splits.train), controls)
+    # A tenth of the budget at most is put aside for each side of the test.
+    test = tasks_to_test(splits.test, plan.seed, rollouts // 10)
+    return Shares(rollouts, audit, test, replace(plan, budget=max(0, rollouts - audit - 2 * len(test))))
+
+
+def refuse_too_few(shares: Shares, splits: Splits, budget: str) -> None:
+    """UserError when there are too few rollouts to try anything."""
+    train = len(splits.train)
+    if shares.plan.search_purse < 2 * train:
+        raise UserError(
+            f"--budget is {budget}; expected more: {splits} take {shares.audit + 2 * len(shares.test)} rollouts "
+            "for audit and test, and the search needs one for each training task and proposal"
+        )
+
+
+def enough(variance: float, shares: Shares, splits: Splits, controls: int) -> int | None:
+    """The fewest rollouts whose exams can show a lift that may be expected; None when more rollouts do not help."""
+    tasks = len(splits.validation)
+
+    def shows(rollouts: int) -> bool:
+        lift = detectable_lift(variance, divided(shares.plan, rollouts, splits, controls).plan, tasks)
+        return lift is not None and lift <= REFUSED
+
+    found = bisect_left(range(_MOST), True, key=shows)
+    return found if found < _MOST else None
