@@ -1,0 +1,118 @@
+"""The gate alone, for candidates of whatever optimizer: bring tasks, a function that scores, and a skill to beat."""
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+from whet.skills.attempt import Lost, Outcome
+from whet.skills.exam import Purse
+from whet.skills.gate import Gate, Held
+from whet.skills.plan import Plan
+
+T = TypeVar("T")
+Score = Callable[[T, str], Outcome | Awaitable[Outcome]]
+"""One fresh try of a skill on a task: a number from 0 to 1, or why there is none. It may be called in threads."""
+
+
+class Spent(Exception):  # noqa: N818 - an end, not an error
+    """No further candidate can be held: the levels of this exam are used up, or the rollouts are."""
+
+
+class Exam(Generic[T]):
+    """Holds candidates against an incumbent, one at a time. One that is certified is the next incumbent.
+
+    Candidates may depend on the verdicts "certified" or not, and on nothing else that the exam has seen: no score of
+    its tasks, no trace, not how long it took. Then the chance that anything is ever certified that is no better than
+    what it replaced is at most `alpha`.
+
+    >>> exam = Exam("Be brief.", range(30), lambda task, skill: float("kind" in skill or task % 3 == 0))
+    >>> held = exam.hold("Be brief and kind.")
+    >>> str(held.attempt.verdict), held.attempt.at_least() > 0, exam.incumbent
+    ('certified', True, 'Be brief and kind.')
+    """
+
+    def __init__(
+        self,
+        incumbent: str,
+        tasks: Sequence[T],
+        score: Score[T],
+        *,
+        alpha: float = 0.10,
+        attempts: int = 4,
+        worth: float = 0.12,
+        seed: int = 0,
+        budget: int | None = None,
+        concurrency: int = 8,
+    ) -> None:
+        """`attempts` are the candidates that each incumbent may meet, `worth` is the smallest lift worth finding,
+        `budget` the most calls of `score`, without limit by default."""
+        self._tasks, self._score, self._concurrency = tasks, score, concurrency
+        budget = sys.maxsize if budget is None else budget
+        plan = Plan(budget, seed, alpha, worth=worth, attempts=attempts)
+        names = tuple(map(str, range(len(tasks))))
+        self._gate = Gate(incumbent, names, Purse(budget), plan, self._rolled_out)
+        self._known: dict[str, Outcome] = {}
+        self._is_busy = False
+        self.held: list[Held] = []
+        """All attempts so far, with their levels."""
+
+    @property
+    def incumbent(self) -> str:
+        """The last certified skill; at first the one that it began with."""
+        return self._gate.incumbent
+
+    @property
+    def spent(self) -> int:
+        """Scores so far."""
+        return len(self._known)
+
+    async def holds(self, candidate: str) -> Held:
+        """Hold a candidate against the incumbent; its attempt tells the verdict, bounds of the lift and the evidence.
+
+        The same candidate is not tried twice on one exam: what was found of it stays. Spent when it cannot be held."""
+        before = next((held for held in self.held if self._was(held, candidate)), None)
+        if before is not None:
+            return before
+        if candidate == self.incumbent:
+            raise ValueError("the candidate is the incumbent itself")
+        if self._is_busy:
+            raise RuntimeError("a candidate is being held already; an exam sees one after the other")
+        self._is_busy, self._room = True, asyncio.Semaphore(self._concurrency)
+        try:
+            held = await self._gate.hold(candidate, last=True)
+        finally:
+            self._is_busy = False
+        if held is None:
+            raise Spent("no level is left, or not enough rollouts for 20 positions")
+        self.held.append(held)
+        return held
+
+    def hold(self, candidate: str) -> Held:
+        """The same for code that does not wait, also in a notebook."""
+        with ThreadPoolExecutor(1, thread_name_prefix="whet-exam") as thread:
+            return thread.submit(lambda: asyncio.run(self.holds(candidate))).result()
+
+    def _was(self, held: Held, candidate: str) -> bool:
+        """Whether the candidate was held against this incumbent, or became it by that."""
+        return held.candidate == candidate and (held.exam.number == self._gate.number or candidate == self.incumbent)
+
+    async def _rolled_out(self, task: str, skill: str, key: str) -> Outcome:
+        if key not in self._known:
+            async with self._room:
+                self._known[key] = await self._scored(self._tasks[int(task)], skill)
+        return self._known[key]
+
+    async def _scored(self, task: T, skill: str) -> Outcome:
+        if inspect.iscoroutinefunction(self._score):
+            found = await self._score(task, skill)
+        else:
+            found = await asyncio.to_thread(self._score, task, skill)
+            found = await found if inspect.isawaitable(found) else found
+        if isinstance(found, Lost):
+            return found
+        if not 0 <= found <= 1:
+            raise ValueError(f"the score of task {task!r} is {found!r}; expected a number from 0 to 1")
+        return float(found)

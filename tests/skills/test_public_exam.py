@@ -1,0 +1,109 @@
+"""The gate alone: any function that scores, any candidates."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from whet.skills import Exam, Lost, Spent, Verdict
+from whet.skills.attempt import Outcome
+from whet.testing.world import World, skill_of
+
+GOOD, BETTER = skill_of(f"H{n}" for n in range(6)), skill_of([*(f"H{n}" for n in range(6)), "G0", "G1"])
+TASKS = World().tasks("validation")
+
+
+class Noisy:
+    """Scores tasks of the world afresh at every call."""
+
+    def __init__(self, seed: int) -> None:
+        self._world, self.calls = World(seed), 0
+
+    def __call__(self, task: str, skill: str) -> float:
+        self.calls += 1
+        return float(self._world.succeeds(task, skill, str(self.calls)))
+
+
+def exam_of(seed: int, **terms: float) -> tuple[Exam[str], Noisy]:
+    score = Noisy(seed)
+    return Exam("", TASKS, score, seed=seed, concurrency=1, **terms), score  # type: ignore[arg-type]
+
+
+def test_what_is_certified_is_the_next_to_beat_at_a_smaller_level() -> None:
+    exam, score = exam_of(1)
+    held = exam.hold(GOOD)
+    assert held.attempt.verdict is Verdict.CERTIFIED
+    assert held.attempt.at_least() > 0
+    assert (held.level, exam.incumbent) == (0.0125, GOOD)
+    again = exam.hold(skill_of(["N0"]))
+    assert again.exam.incumbent == GOOD
+    assert again.level == 0.00625
+    assert [one.level for one in exam.held] == [0.0125, 0.00625]
+    assert exam.spent == score.calls
+
+
+def test_the_same_candidate_is_not_tried_until_it_passes() -> None:
+    exam, score = exam_of(2)
+    first = exam.hold(skill_of(["N0"]))
+    calls = score.calls
+    assert exam.hold(skill_of(["N0"])) is first
+    assert score.calls == calls
+    with pytest.raises(ValueError, match="the incumbent itself"):
+        exam.hold("")
+
+
+def test_when_no_level_or_no_rollout_is_left_nothing_more_is_held() -> None:
+    exam, _ = exam_of(3, attempts=2)
+    for name in ("N0", "N1"):
+        assert exam.hold(skill_of([name])).attempt.verdict is not Verdict.CERTIFIED
+    with pytest.raises(Spent):
+        exam.hold(GOOD)
+    assert exam.incumbent == ""
+    poor, score = exam_of(3, budget=59)
+    with pytest.raises(Spent):
+        poor.hold(GOOD)
+    assert score.calls == 0
+
+
+def test_what_does_nothing_is_seldom_certified() -> None:
+    certified = 0
+    for seed in range(15):
+        exam, _ = exam_of(seed, alpha=0.05)
+        certified += any(
+            exam.hold(skill_of([name])).attempt.verdict is Verdict.CERTIFIED for name in ("N0", "N1", "C0", "B0")
+        )
+    assert certified <= 4
+
+
+async def test_functions_that_wait_are_waited_for_and_run_at_once() -> None:
+    running = most = 0
+
+    async def score(task: int, skill: str) -> float:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return float(skill == "good" or task % 4 == 0)
+
+    exam = Exam("bad", range(30), score, concurrency=5)
+    held = await exam.holds("good")
+    assert held.attempt.verdict is Verdict.CERTIFIED
+    assert most == 5
+    assert exam.hold("bad").attempt.verdict is Verdict.FUTILE, "also where a loop is running already"
+    with pytest.raises(RuntimeError, match="one after the other"):
+        await asyncio.gather(exam.holds("one"), exam.holds("other"))
+
+
+def test_what_is_lost_says_so_and_what_is_no_score_is_refused() -> None:
+    lost = Counter[str]()
+
+    def flaky(task: int, skill: str) -> Outcome:
+        lost[skill] += 1
+        return Lost.UNRELATED if lost[skill] % 2 else 1.0
+
+    held = Exam("a", range(10), flaky, concurrency=1).hold("b")
+    assert held.attempt.verdict is Verdict.UNDECIDED
+    assert held.attempt.coverage < 0.8
+    with pytest.raises(ValueError, match=r"task 'x' is 85; expected a number from 0 to 1"):
+        Exam("a", ["x"] * 30, lambda task, skill: 85).hold("b")
