@@ -16,7 +16,7 @@ from whet.skills.brief import Brief, Comparison, Draft, NoDraft, Tried
 from whet.skills.edits import Edit, Op, Refused, apply
 from whet.skills.policy import Policy
 from whet.skills.schedule import Schedule, edits_at
-from whet.skills.writers.llm import LlmWriter, Message, contrasts
+from whet.skills.writers.llm import LlmWriter, Message
 from whet.skills.writers.prompts import contract
 from whet.testing import Scene, Script, ScriptedModel, say
 
@@ -115,7 +115,7 @@ async def test_a_task_that_went_both_ways_is_shown_side_by_side_and_once() -> No
 
 def test_pairs_are_the_most_spread_tasks() -> None:
     trials = [trial(f"t{n}", score=score) for n in range(9) for score in (0.5, 0.5 + n / 20)]
-    assert [best.task for best, _ in contrasts(trials)] == ["t8", "t7", "t6", "t5", "t4", "t3"]
+    assert [best.task for best, _ in brief(*trials).contrasts] == ["t8", "t7", "t6", "t5", "t4", "t3"]
 
 
 def test_a_fraction_is_no_success_and_a_met_rubric_is() -> None:

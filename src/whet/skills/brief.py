@@ -1,5 +1,6 @@
 """What a writer of skills is given, and what it gives back. There is no place in it for anything of an exam."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,6 +9,9 @@ from whet.scoring import Score
 from whet.scoring.score import ROUNDING
 from whet.skills.edits import Edit, Refused
 from whet.skills.policy import Policy
+
+PAIRS = 6
+"""Tasks with mixed outcomes that are worth a look at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +105,23 @@ class Brief:
         return (*self.trials, *(trial for pair in (self.comparison.pairs if self.comparison else ()) for trial in pair))
 
     @property
+    def contrasts(self) -> list[tuple[Trial, Trial]]:
+        """The best and the worst trial of the tasks that went differently, those that differ most first."""
+        tasks: defaultdict[str, list[Trial]] = defaultdict(list)
+        for trial in self.trials:
+            tasks[trial.task].append(trial)
+        pairs = [(max(some, key=_score), min(some, key=_score)) for some in tasks.values()]
+        mixed = [(best, worst) for best, worst in pairs if best.score > worst.score + ROUNDING]
+        return sorted(mixed, key=lambda pair: (pair[1].score - pair[0].score, pair[0].task))[:PAIRS]
+
+    @property
     def document(self) -> str:
         """The text that is edited."""
         return next(iter(self.documents.values()))
+
+
+def _score(trial: Trial) -> float:
+    return trial.score
 
 
 @dataclass(frozen=True, slots=True)

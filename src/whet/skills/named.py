@@ -1,4 +1,4 @@
-"""Writers by the names that users give them."""
+"""Writers, policies and preferences as users name them."""
 
 from pathlib import Path
 
@@ -6,7 +6,10 @@ from whet.errors import UserError
 from whet.skills.brief import Writer
 from whet.skills.desk import Hired
 from whet.skills.listed import read_rules
+from whet.skills.policy import Policy
 from whet.skills.writers.criteria import CriteriaWriter
+
+_POLICIES = {"anything": Policy(), "only-learned-block": Policy(opens="learned")}
 
 
 def writer_named(name: str, model: str | None = None, agent: str | None = None) -> Writer | Hired:
@@ -29,3 +32,28 @@ def writer_named(name: str, model: str | None = None, agent: str | None = None) 
             f"--proposer is '{name}'; expected criteria, llm, agent, or rules:FILE with a rule on each line"
         )
     return CriteriaWriter()
+
+
+def policy_named(name: str) -> Policy:
+    """What may be changed.
+
+    >>> policy_named("sections=Answers,Style").sections
+    ('Answers', 'Style')
+    """
+    kind, equals, rest = name.partition("=")
+    titles = tuple(title.strip() for title in rest.split(",") if title.strip())
+    if kind == "sections" and titles:
+        return Policy(opens="sections", sections=titles)
+    if equals or kind not in _POLICIES:
+        raise UserError(f"--policy is '{name}'; expected {', '.join(_POLICIES)}, or sections=TITLE,TITLE")
+    return _POLICIES[kind]
+
+
+def preferences_named(given: str) -> str:
+    """House rules: the text of a file, or else what is given itself."""
+    path = Path(given)
+    is_name = len(given.split()) == 1 and path.suffix in {".md", ".txt"}
+    try:
+        return path.read_text(encoding="utf-8") if is_name or (given and path.is_file()) else given
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--preferences is '{given}', which cannot be read: {error}") from error

@@ -13,6 +13,9 @@ from whet.skills.writers.difference import edits_between, patched
 from whet.tasks import Task
 from whet.tasks.judges import Diff
 
+NOTE = "NOTE.md"
+"""What the agent writes down for itself."""
+NOTE_CHARS = 4000
 Attempt = Callable[[Task], Awaitable[Result]]
 """Lets the writer's own agent do a task in a sealed box."""
 
@@ -33,19 +36,22 @@ class AgentWriter:
             raise NoDraft(f"the writer's agent did not work: {result.score.reason}")
         raw = result.report.text if result.report else ""
         try:
-            changed = _edited(result, brief)
+            changed = _left(f"skill/{next(iter(brief.documents))}", brief.document, result)
         except ValueError as error:
             return Draft((), f"what the agent wrote cannot be taken: {error}", raw)
         edits = edits_between(brief.document, changed, brief.policy)
         kept, refused = _within(edits, brief.edits)
         kept, unfit = vetted(kept, brief, in_turn=True)
-        return Draft(tuple(kept), _others(result, brief), raw, (*unfit, *refused))
+        return Draft(tuple(kept), _others(result, brief), raw, (*unfit, *refused), _note(result, brief))
 
     def task(self, brief: Brief) -> Task:
         """The work as a task: its files are what the agent may know, and what it changes is the result."""
         files = {f"skill/{path}": text for path, text in brief.documents.items()}
         files |= {"RULES.md": prompts.rules(brief), "failing.md": prompts.criteria(brief.trials)}
         files |= {"tried.md": prompts.tried(brief.tried) or "Nothing yet.\n"}
+        files |= {NOTE: brief.memory}
+        if brief.contrasts:
+            files["contrasts.md"] = prompts.shown_pairs(brief.contrasts, self.trial_chars)
         if brief.comparison is not None:
             files["comparison.md"] = prompts.shown_comparison(brief.comparison, self.trial_chars)
         for number, trial in enumerate(brief.trials, 1):
@@ -54,7 +60,7 @@ class AgentWriter:
             id="write-skill",
             instruction=prompts.WRITE.format(path=f"skill/{next(iter(brief.documents))}"),
             files={path: _encodable(text) for path, text in files.items()},
-            judge=(Diff(kind="diff", only=("/skill/",)),),
+            judge=(Diff(kind="diff", only=("/skill/", f"/{NOTE}")),),
         )
 
 
@@ -69,15 +75,23 @@ def _encodable(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _edited(result: Result, brief: Brief) -> str:
-    """The first document as the agent left it."""
-    path = f"skill/{next(iter(brief.documents))}"
+def _left(path: str, text: str, result: Result) -> str:
+    """A file as the agent left it; ValueError when it is gone, or not known."""
     change = next((one for one in result.changes if one.path == path), None)
     if change is None:
-        return brief.document
+        return text
     if change.kind == "removed" or change.diff is None:
         raise ValueError(f"{path} is gone, or is no short text")
-    return patched(brief.document, change.diff)
+    return patched(text, change.diff)
+
+
+def _note(result: Result, brief: Brief) -> str | None:
+    """What the agent wants to be told next time."""
+    try:
+        note = _left(NOTE, brief.memory, result)
+    except ValueError:
+        return None
+    return None if note == brief.memory else note[:NOTE_CHARS]
 
 
 def _within(edits: Sequence[Edit], budget: int | None) -> tuple[Sequence[Edit], list[Refused]]:

@@ -1,7 +1,6 @@
 """`llm`: a writer that lets a model reflect on what went wrong, what went well, and what made the difference."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from whet.ids import digest
 from whet.scoring.json_answer import answered_json
-from whet.scoring.score import ROUNDING
 from whet.skills.brief import Brief, Draft, Trial
 from whet.skills.edits import Edit
 from whet.skills.writers import prompts
@@ -21,8 +19,6 @@ Ask = Callable[[Sequence[Message]], Awaitable[str]]
 
 BATCH = 8
 """Trials in one question: of many more at once, a model says less."""
-PAIRS = 6
-"""Tasks with mixed outcomes in one question."""
 AT_ONCE = 16
 """Questions under way together."""
 MOST = 8
@@ -85,7 +81,7 @@ class LlmWriter:
             shown = prompts.shown_comparison(brief.comparison, self.trial_chars)
             yield _Question("comparison", prompts.COMPARE, f"{known}\n\n{shown}")
             return
-        pairs = contrasts(brief.trials)
+        pairs = brief.contrasts
         if pairs:
             shown = prompts.shown_pairs(pairs, self.trial_chars)
             yield _Question("contrast", prompts.REFLECT, f"{known}\n\n{prompts.CONTRASTS}\n\n{shown}")
@@ -125,20 +121,6 @@ def read(reply: str) -> Reflection:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or "the whole"
         raise ValueError(f"{place}: {first['msg']}") from None
-
-
-def contrasts(trials: Sequence[Trial]) -> list[tuple[Trial, Trial]]:
-    """The best and the worst trial of the tasks that went differently, those that differ most first."""
-    tasks: defaultdict[str, list[Trial]] = defaultdict(list)
-    for trial in trials:
-        tasks[trial.task].append(trial)
-    pairs = [
-        (max(some, key=lambda one: one.score), min(some, key=lambda one: one.score))
-        for some in tasks.values()
-        if len(some) > 1
-    ]
-    mixed = [(best, worst) for best, worst in pairs if best.score > worst.score + ROUNDING]
-    return sorted(mixed, key=lambda pair: (pair[1].score - pair[0].score, pair[0].task))[:PAIRS]
 
 
 def _merge(edits: Sequence[tuple[str, Edit]], brief: Brief) -> _Question:
