@@ -21,11 +21,12 @@ from whet.runs.stored import StoredRun, load
 from whet.sandbox import DEFAULT
 from whet.skills.brief import Writer
 from whet.skills.budget import read_budget
+from whet.skills.course import Course
 from whet.skills.kinds import GateKind, SearchKind
-from whet.skills.named import writer_named
+from whet.skills.named import policy_named, writer_named
 from whet.skills.outcome import Outcome
 from whet.skills.plan import Plan
-from whet.skills.policy import Policy
+from whet.skills.schedule import Schedule
 from whet.skills.sharpening import Event as SharpeningEvent
 from whet.skills.sharpening import Sharpening, sharpen_skill
 
@@ -93,9 +94,12 @@ def sharpen(
     budget: int | str = 400,
     alpha: float = 0.10,
     seed: int = 0,
-    policy: Policy | None = None,
+    policy: str = "anything",
     preferences: str = "",
     known_good: Path | str | None = None,
+    schedule: str = Schedule.COSINE,
+    epochs: int = 4,
+    batch: int = 40,
     force: bool = False,
     concurrency: int | None = None,
     sandbox: str | None = None,
@@ -137,8 +141,9 @@ def sharpen(
         within,
         Plan(within.rollouts or 0, seed, alpha, search=SearchKind(search), gate=GateKind(gate)),
         name,
-        policy or Policy(),
+        policy_named(policy),
         preferences,
+        Course(Schedule(schedule), epochs, batch),
         known_good=Path(known_good) if known_good is not None else None,
         force=force,
     )

@@ -11,6 +11,7 @@ from whet.runs.config import Config, ModelConfig
 from whet.runs.store import Store
 from whet.skills.brief import Brief, Draft, Writer
 from whet.skills.budget import read_budget
+from whet.skills.course import Course
 from whet.skills.desk import Hired
 from whet.skills.edits import Edit, Op
 from whet.skills.lab import Part
@@ -110,12 +111,14 @@ class World:
         *,
         resume: bool = False,
         watch: Callable[[Event], None] = lambda _: None,
+        course: Course | None = None,
         **request: Any,
     ) -> Outcome:
         tasks = self.folder / "tasks.jsonl"
         asked = Request(tasks=tasks, out=self.out, agents=("chat",), models=("m",), resume=resume, **request)
         within = read_budget(str(budget))
-        wish = Sharpening(self.folder / "sums", asked, within, Plan(within.rollouts or 0), "adds", force=True)
+        plan = Plan(within.rollouts or 0)
+        wish = Sharpening(self.folder / "sums", asked, within, plan, "adds", course=course or Course(), force=True)
         return await sharpen_skill(wish, writer, self.config, watch, env={})
 
     def exchanges(self) -> dict[str, list[int]]:

@@ -224,7 +224,11 @@ def test_from_python_with_a_writer_of_ones_own(world: World) -> None:
     assert [type(event).__name__ for event in events if not isinstance(event, Ended)] == [
         "Begun",
         "Audited",
+        "Drafted",
         "Step",
+        "Drafted",
+        "Drafted",
+        "Drafted",
         "Held",
     ]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whet.skills.kinds import GateKind, SearchKind
+from whet.skills.schedule import Schedule
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from whet.skills.gates import Compared
     from whet.skills.outcome import Outcome
     from whet.skills.preparing import Audited
+    from whet.skills.proposing import Drafted
     from whet.skills.search import Step
     from whet.skills.sharpening import Event
     from whet.skills.shorten import Removal
@@ -51,6 +53,21 @@ def sharpen(
             help="What decides on the leader: an exam (certify), or for comparison a rule of other optimizers."
         ),
     ] = GateKind.CERTIFY,
+    preferences: Annotated[
+        str, typer.Option(metavar="TEXT|FILE", help="House rules that proposals are to keep, or a file that has them.")
+    ] = "",
+    policy: Annotated[
+        str, typer.Option(help="What may be changed: anything, only-learned-block, or sections=TITLE,TITLE.")
+    ] = "anything",
+    schedule: Annotated[
+        Schedule, typer.Option(help="How many edits a proposal may have as the search goes on: from 4 down to 2.")
+    ] = Schedule.COSINE,
+    epochs: Annotated[
+        int, typer.Option(help="Parts of the search; after each the proposer looks back on what changed.", min=1)
+    ] = 4,
+    batch: Annotated[
+        int, typer.Option(help="Training tasks that a proposer is shown at once; then the next ones.", min=1)
+    ] = 40,
     agent: Annotated[str | None, typer.Option(help="Agent that does the tasks.")] = None,
     model: Annotated[str | None, typer.Option(help="Model that it calls.")] = None,
     budget: Annotated[
@@ -87,7 +104,8 @@ def sharpen(
     from whet.cli.tables import terminal
     from whet.gateway import Limits
     from whet.skills.budget import read_budget
-    from whet.skills.named import writer_named
+    from whet.skills.course import Course
+    from whet.skills.named import policy_named, preferences_named, writer_named
     from whet.skills.plan import Plan
     from whet.skills.sharpening import Sharpening, sharpen_skill
 
@@ -104,8 +122,18 @@ def sharpen(
         resume=resume,
         limits=Limits(cost=max_cost),
     )
-    plan = Plan(within.rollouts or 0, seed, alpha, search=search, gate=gate)
-    wish = Sharpening(skill, request, within, plan, proposer, known_good=known_good, force=force)
+    wish = Sharpening(
+        skill,
+        request,
+        within,
+        Plan(within.rollouts or 0, seed, alpha, search=search, gate=gate),
+        proposer,
+        policy_named(policy),
+        preferences_named(preferences),
+        Course(schedule, epochs, batch),
+        known_good,
+        force=force,
+    )
     console = terminal()
     if estimate:
         print_estimate(console, wish, config)
@@ -132,6 +160,7 @@ def _tell(console: "Console", count: Callable[[], None], event: "Event") -> None
     from whet.skills.gate import Held
     from whet.skills.gates import Compared
     from whet.skills.preparing import Audited
+    from whet.skills.proposing import Drafted
     from whet.skills.search import Step
     from whet.skills.sharpening import Begun
     from whet.skills.shorten import Removal
@@ -144,6 +173,8 @@ def _tell(console: "Console", count: Callable[[], None], event: "Event") -> None
                 count()
         case Audited():
             _tell_audit(console, event)
+        case Drafted(candidate=None):
+            console.print(_nothing_line(event), soft_wrap=True)
         case Step():
             console.print(_step_line(event), soft_wrap=True)
         case Held():
@@ -180,6 +211,13 @@ def _tell_audit(console: "Console", audited: "Audited") -> None:
     console.print(f"  smallest lift that a budget shows: {shown_lifts(audited.table)}", soft_wrap=True)
     if audited.lift is not None and audited.lift > WARNED:
         console.print(f"  this run will hardly show a lift below {audited.lift * 100:.0f} points", soft_wrap=True)
+
+
+def _nothing_line(drafted: "Drafted") -> str:
+    """Why nothing was tried, for whoever wonders whether the proposer or the rules for it are to blame."""
+    refused = drafted.edited.refused
+    why = f"{len(refused)} refused, the first because {refused[0].reason}" if refused else drafted.draft.reason
+    return f"  draft {drafted.number}: no new skill{f'; {why[:300]}' if why else ''}"
 
 
 def _step_line(step: "Step") -> str:

@@ -5,10 +5,14 @@ from dataclasses import dataclass
 
 from whet.ids import digest
 from whet.skills.brief import Comparison, Trial
+from whet.skills.policy import Policy
 from whet.skills.schedule import Schedule, edits_at
 
 MOST, LEAST = 4, 2
 """Edits of one step, at first and in the end."""
+
+SHORTEST = 3
+"""Steps of an epoch: after fewer there is little to look back on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class Pace:
 
     @property
     def epoch_steps(self) -> int:
-        return max(1, self.steps // self.course.epochs)
+        return max(SHORTEST, self.steps // self.course.epochs)
 
     def edits(self, step: int) -> int | None:
         """What step 1, 2, ... may change; None when the writer is to choose."""
@@ -54,6 +58,15 @@ class Pace:
 
     def _drawn(self, epoch: int, task: str) -> str:
         return digest(f"{self.seed}/{epoch}/{task}".encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Guidance:
+    """What a writer is held to."""
+
+    policy: Policy
+    pace: Pace
+    preferences: str = ""
 
 
 def compared(earlier: str, then: Sequence[Trial], now: Sequence[Trial]) -> Comparison:

@@ -10,40 +10,42 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from whet.rollout import Result
-from whet.runs.store import Store
-from whet.scoring import judges_of
-from whet.skill import Skill
-from whet.skills.brief import Brief, Draft, NoDraft, Trial, Tried, Writer
+from whet.skills.brief import Brief, Comparison, Draft, NoDraft, Trial, Tried, Writer
+from whet.skills.course import Guidance, compared
 from whet.skills.edits import Edited, Refused, apply
 from whet.skills.history import History
 from whet.skills.policy import Policy
 from whet.skills.search import NotMeasured, Step
-from whet.skills.shelf import Shelf, main_document
-from whet.skills.writers.expected import expected_of
+from whet.skills.shelf import Shelf
+from whet.skills.trials import documents, trials
 from whet.tasks import Task
-from whet.trace.compact import compact
-from whet.trace.graph import build
-from whet.trace.steps import StepKind
-from whet.trace.steps import steps as steps_of
 
 PATIENCE = 3
 """After so many drafts in a row that make no new skill, a writer has nothing more to propose."""
-EDITS = 4
-"""How many edits a draft may have."""
-STEPS_CHARS = 6000
-"""What is shown of the steps of a rollout."""
 
 _DRAFT = TypeAdapter(Draft)
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class Drafted:
     """A draft, and the candidate that it made, if it made a new one."""
 
+    number: int
     draft: Draft
     edited: Edited
     candidate: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What the writer is asked for."""
+
+    parent: str
+    steps: Sequence[Step]
+    policy: Policy
+    edits: int | None
+    earlier: str | None
+    """The skill to look back on."""
 
 
 class Proposing:
@@ -55,15 +57,18 @@ class Proposing:
         shelf: Shelf,
         search: Path,
         tasks: Mapping[str, Task],
-        policy: Policy,
         journal: Path,
         history: History,
-        preferences: str = "",
+        guidance: Guidance,
+        watch: Callable[[Drafted], None] = lambda _: None,
     ) -> None:
         """`search` is the store of the search, `tasks` the training tasks, `journal` a folder for drafts."""
         self._writer, self._shelf, self._search, self._tasks = writer, shelf, search, tasks
-        self._policy, self._journal, self._history, self._preferences = policy, journal, history, preferences
-        self._made: list[_Made] = []
+        self._journal, self._history, self._watch = journal, history, watch
+        self._policy, self._pace, self._preferences = guidance.policy, guidance.pace, guidance.preferences
+        self._made: list[Drafted] = []
+        self._looked_back = 0
+        """So many proposals were measured when the writer last looked back."""
         self._certified: list[bool] = []
         self._memory = ""
 
@@ -82,34 +87,50 @@ class Proposing:
         policy = self._policy.within(section)
         if policy is None:
             return None
-        known = {parent, *(one for step in steps for one in (step.parent, step.candidate))}
-        known |= {made.candidate for made in self._made if made.candidate}
+        edits = self._pace.edits(len(steps) + 1)
         for _ in range(PATIENCE):
-            made = self._make(await self._draft(parent, steps, policy), self._shelf.get(parent), known, policy)
+            question = _Question(parent, steps, policy, edits, self._look_back(parent, steps))
+            made = self._make(await self._draft(question), question)
             self._made.append(made)
             self._memory = self._memory if made.draft.memory is None else made.draft.memory
+            self._watch(made)
             if made.candidate is not None:
                 return made.candidate
         return None
 
-    def _make(self, draft: Draft, parent: Skill, known: set[str], policy: Policy) -> _Made:
-        edited = apply(parent.text, draft.edits[:EDITS], policy)
-        too_many = [Refused(edit, f"at most {EDITS} edits at once") for edit in draft.edits[EDITS:]]
-        refused = [*draft.refused, *edited.refused, *too_many]
+    def _look_back(self, parent: str, steps: Sequence[Step]) -> str | None:
+        """When an epoch has ended, once: the skill that it began with, if that is another one."""
+        if not self._pace.ended_epoch(len(steps)) or self._looked_back == len(steps):
+            return None
+        self._looked_back = len(steps)
+        began = steps[-self._pace.epoch_steps].parent
+        return None if began == parent else began
+
+    def _make(self, draft: Draft, question: _Question) -> Drafted:
+        parent, most = self._shelf.get(question.parent), question.edits
+        edited = apply(parent.text, draft.edits[:most], question.policy)
+        refused = [*draft.refused, *edited.refused]
+        if most is not None:
+            refused += [Refused(edit, f"at most {most} edits at once") for edit in draft.edits[most:]]
         candidate = self._shelf.edited(parent, edited.text).digest if edited.applied else None
-        if candidate in known:
+        if candidate is not None and self._is_known(candidate, question):
             refused += [Refused(edit, "the skill that it makes was proposed before") for edit in edited.applied]
             edited, candidate = Edited(parent.text, (), ()), None
         if candidate is not None:
             self._history.made(candidate, parent.digest, edited.applied, draft.reason)
-        return _Made(draft, Edited(edited.text, edited.applied, tuple(refused)), candidate)
+        done = Edited(edited.text, edited.applied, tuple(refused))
+        return Drafted(len(self._made) + 1, draft, done, candidate)
 
-    async def _draft(self, parent: str, steps: Sequence[Step], policy: Policy) -> Draft:
+    def _is_known(self, candidate: str, question: _Question) -> bool:
+        measured = (one for step in question.steps for one in (step.parent, step.candidate))
+        return candidate in {question.parent, *measured, *(made.candidate for made in self._made)}
+
+    async def _draft(self, question: _Question) -> Draft:
         """The next draft: the one that was written before the run was killed, or a new one."""
         file = self._journal / f"{len(self._made) + 1:04}.json"
         if file.is_file():
             return _DRAFT.validate_json(file.read_bytes())
-        brief = await asyncio.to_thread(self._brief, parent, steps, policy)
+        brief = await asyncio.to_thread(self._brief, question)
         try:
             draft = await self._writer.write(brief)
         except NoDraft as nothing:
@@ -120,60 +141,25 @@ class Proposing:
         apart.replace(file)
         return draft
 
-    def _brief(self, parent: str, steps: Sequence[Step], policy: Policy) -> Brief:
-        skill = self._shelf.get(parent)
+    def _brief(self, question: _Question) -> Brief:
+        found = tuple(trials(self._search, question.parent, self._tasks))
         return Brief(
-            documents=dict(_documents(skill)),
-            trials=tuple(_trials(self._search, parent, self._tasks)),
-            tried=tuple(self._tried(steps)),
-            policy=policy,
-            edits=EDITS,
+            documents=dict(documents(self._shelf.get(question.parent))),
+            trials=self._pace.shown(found, len(question.steps) + 1),
+            tried=tuple(self._tried(question.steps)),
+            policy=question.policy,
+            edits=question.edits,
             preferences=self._preferences,
             certified=tuple(self._certified),
+            comparison=self._compared(question.earlier, found) if question.earlier else None,
             memory=self._memory,
         )
+
+    def _compared(self, earlier: str, now: Sequence[Trial]) -> Comparison:
+        return compared(self._shelf.get(earlier).text, tuple(trials(self._search, earlier, self._tasks)), now)
 
     def _tried(self, steps: Sequence[Step]) -> Iterator[Tried]:
         accepted = {step.candidate: step.accepted for step in steps}
         for made in self._made:
             taken = accepted.get(made.candidate) if made.candidate else None
             yield Tried(made.edited.applied, made.edited.refused, taken)
-
-
-def _documents(skill: Skill) -> Iterator[tuple[str, str]]:
-    """The texts of a skill; the one that edits change is the first."""
-    first = main_document(skill.folder)
-    yield first.name, skill.text
-    if skill.is_memory:
-        return
-    for file in sorted(skill.folder.rglob("*")):
-        if file.is_file() and file != first:
-            try:
-                yield str(file.relative_to(skill.folder)), file.read_text(encoding="utf-8")
-            except UnicodeDecodeError:  # a picture or the like
-                continue
-
-
-def _trials(search: Path, skill: str, tasks: Mapping[str, Task]) -> Iterator[Trial]:
-    with Store.open_read(search) as store:
-        for row, attempts in store.attempts_by_rollout():
-            last = attempts[-1] if attempts else None
-            if row.skill != skill or last is None or last.value is None or last.result is None:
-                continue
-            result, task = Result.model_validate_json(last.result), tasks[row.task]
-            counting = {judge.name for judge in judges_of(task) if judge.weight}
-            yield Trial(
-                row.task,
-                "\n\n".join(task.instructions),
-                last.value,
-                {name: one for name, one in result.judgements.items() if name in counting},
-                _told(store, last.id),
-                result.report.text if result.report else "",
-                expected_of(task),
-            )
-
-
-def _told(store: Store, attempt: int) -> str:
-    """What an agent did. Its system prompt, which is the same in every rollout, is left out."""
-    found = steps_of(build(store.each_exchange(attempt)))
-    return compact([step for step in found if step.kind is not StepKind.SYSTEM], STEPS_CHARS)

@@ -16,6 +16,7 @@ from whet.skills.attempt import Verdict, levels
 from whet.skills.brief import Writer
 from whet.skills.budget import Budget, Unit, shown
 from whet.skills.certificate import Certificate, record_of, shortening_of, write_certificate
+from whet.skills.course import Course, Guidance, Pace
 from whet.skills.desk import Hired
 from whet.skills.engine import Sharpened, sharpen
 from whet.skills.exam import OutOfBudget
@@ -29,7 +30,7 @@ from whet.skills.outcome import Outcome
 from whet.skills.plan import Plan
 from whet.skills.policy import Policy
 from whet.skills.preparing import Audited, Preparing, prepare, refuse_if_hopeless
-from whet.skills.proposing import Proposing
+from whet.skills.proposing import Drafted, Proposing
 from whet.skills.report import report
 from whet.skills.sealed import Tested, take_test
 from whet.skills.search import Step
@@ -57,6 +58,7 @@ class Sharpening:
     """What the writer is called."""
     policy: Policy = field(default_factory=Policy)
     preferences: str = ""
+    course: Course = field(default_factory=Course)
     known_good: Path | None = None
     """A skill that is known to be better: where it is not, the set-up measures nothing."""
     force: bool = False
@@ -73,7 +75,7 @@ class Begun:
     budget: Budget
 
 
-Event = Begun | Audited | Step | Held | Compared | Removal | Ended | Stopped
+Event = Begun | Audited | Drafted | Step | Held | Compared | Removal | Ended | Stopped
 Watch = Callable[[Event], None]
 
 
@@ -163,7 +165,9 @@ async def _search_and_certify(
     folder = wish.request.out
     train = {task.id: task for task in splits.train}
     search, drafts = folder / Part.SEARCH, folder / "drafts"
-    proposing = Proposing(writer, shelf, search, train, wish.policy, drafts, history, wish.preferences)
+    pace = Pace(wish.course, plan.search_purse // len(train) - 1, plan.seed)
+    guidance = Guidance(wish.policy, pace, wish.preferences)
+    proposing = Proposing(writer, shelf, search, train, drafts, history, guidance, watch)
 
     def pass_on(event: Step | Held | Compared | Removal) -> None:
         match event:
@@ -229,6 +233,7 @@ def _terms(wish: Sharpening, hired: Hired | None, start: Skill, wanted: Preparin
         "preferences": wish.preferences,
         "policy": wish.policy.model_dump(mode="json"),
         "known_good": wanted.known_good,
+        "course": asdict(wish.course),
         "tasks": {name: {task.id: task.digest for task in side} for name, side in sides.items()},
     }
 

@@ -60,6 +60,7 @@ def _fits(when: When, conversation: Sequence[Turn]) -> bool:
         _found(when.user, (turn.text for turn in conversation if turn.role == "user"))
         and _found(when.system, (turn.text for turn in conversation if turn.role == "system"))
         and _found(when.last, (turn.text for turn in conversation[-1:]))
+        and _found(when.any, (turn.text for turn in conversation))
         and (when.image is None or when.image == any(turn.image for turn in conversation))
     )
 

@@ -122,6 +122,8 @@ class When(BaseModel):
     """In the text of some system or developer message."""
     last: Regex | None = None
     """In the text of the last message, whoever wrote it."""
+    any: Regex | None = None
+    """In the text of some message, whoever wrote it: what tools returned, too, such as a skill that was loaded."""
     image: bool | None = None
     """Whether some message holds a picture."""
 
