@@ -10,9 +10,10 @@ from sharpen_world import HELPFUL, Adds, World
 from writers_world import trial
 
 from whet.errors import UserError
+from whet.skill import read_skill
 from whet.skills.brief import Brief, Draft
 from whet.skills.course import Course, Pace
-from whet.skills.named import policy_named, preferences_named, writer_named
+from whet.skills.named import policy_named, preferences_named, refuse_unknown_sections, writer_named
 from whet.skills.policy import Policy
 from whet.skills.schedule import Schedule
 
@@ -95,6 +96,13 @@ def test_policies_and_preferences_are_named_as_users_do(tmp_path: Path) -> None:
     assert preferences_named(str(file)) == "We write en-GB.\n"
     assert preferences_named("We write en-GB.") == "We write en-GB."
     assert preferences_named("") == ""
+
+
+def test_a_section_that_the_skill_does_not_have_is_told() -> None:
+    skill = read_skill(Path(__file__).parents[2] / "examples/sharpen/short-answers")
+    refuse_unknown_sections(policy_named("sections=answers"), skill)
+    with pytest.raises(UserError, match=r"section 'Answer', which is not in short-answers; did you mean 'Answers'\?"):
+        refuse_unknown_sections(policy_named("sections=Answer"), skill)
 
 
 def test_what_a_proposer_has_no_use_for_is_refused() -> None:

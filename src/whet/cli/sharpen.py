@@ -217,7 +217,7 @@ def _nothing_line(drafted: "Drafted") -> str:
     """Why nothing was tried, for whoever wonders whether the proposer or the rules for it are to blame."""
     refused = drafted.edited.refused
     why = f"{len(refused)} refused, the first because {refused[0].reason}" if refused else drafted.draft.reason
-    return f"  draft {drafted.number}: no new skill{f'; {why[:300]}' if why else ''}"
+    return f"  draft {drafted.number}: no new skill; {why[:300] or 'nothing was proposed'}"
 
 
 def _step_line(step: "Step") -> str:

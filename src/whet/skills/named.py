@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
-from whet.errors import UserError
+from whet.errors import UserError, did_you_mean
+from whet.skill import Skill
 from whet.skills.brief import Writer
 from whet.skills.desk import Hired
+from whet.skills.document import Document
 from whet.skills.listed import read_rules
 from whet.skills.policy import Policy
 from whet.skills.writers.criteria import CriteriaWriter
@@ -47,6 +49,17 @@ def policy_named(name: str) -> Policy:
     if equals or kind not in _POLICIES:
         raise UserError(f"--policy is '{name}'; expected {', '.join(_POLICIES)}, or sections=TITLE,TITLE")
     return _POLICIES[kind]
+
+
+def refuse_unknown_sections(policy: Policy, skill: Skill) -> None:
+    """UserError when the policy opens a section that the skill does not have."""
+    titles = [section.title for section in Document(skill.text).sections if section.title]
+    known = {title.casefold() for title in titles}
+    unknown = next((title for title in policy.sections if title.casefold() not in known), None)
+    if unknown is not None:
+        raise UserError(
+            f"--policy names section '{unknown}', which is not in {skill.name}; {did_you_mean(unknown, titles)}"
+        )
 
 
 def preferences_named(given: str) -> str:

@@ -26,6 +26,7 @@ from whet.skills.history import BEST, LEADER, SKILLS, TERMS, History
 from whet.skills.journal import common_terms, fix_terms
 from whet.skills.kinds import GateKind
 from whet.skills.lab import Lab, Part, open_lab
+from whet.skills.named import refuse_unknown_sections
 from whet.skills.outcome import Outcome
 from whet.skills.plan import Plan
 from whet.skills.policy import Policy
@@ -90,11 +91,12 @@ async def sharpen_skill(
     hired = writer if isinstance(writer, Hired) else None
     if hired:
         hired.check(wish.request, config)
-    folder = wish.request.out
+    folder, start = wish.request.out, read_skill(wish.skill)
+    refuse_unknown_sections(wish.policy, start)
     wanted = wanted_of(wish)
     splits = wanted.splits
     refuse_existing(folder, resume=wish.request.resume)
-    shelf, start = Shelf(folder / SKILLS), read_skill(wish.skill)
+    shelf = Shelf(folder / SKILLS)
 
     def begin() -> None:
         for path in (wish.skill, *([wish.known_good] if wish.known_good else [])):
