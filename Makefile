@@ -5,11 +5,12 @@ BIN := .venv/bin
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/whet
 ENGINE := $(CACHE)/check-tokens
 READERS := $(CACHE)/check-exports
+SKILLOPT := $(CACHE)/check-skillopt
 # Tests wait for boxes and servers half of their time, so there is work for more of them than there are cores.
 WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 PIP_QUIETLY := --quiet --disable-pip-version-check
 
-.PHONY: demo test cover lint agents models check-tokens check-exports bench-gate bench-gateway bench-rollout bench-store bench-traces setup clean
+.PHONY: demo test cover lint agents models check-tokens check-exports check-skillopt bench-gate bench-gateway bench-rollout bench-store bench-traces setup clean
 
 demo: setup
 	@$(BIN)/whet tasks check examples/tasks
@@ -44,6 +45,9 @@ check-tokens: setup agents $(ENGINE)/ready
 
 check-exports: setup agents $(READERS)/ready
 	$(BIN)/python tests/check/exports.py $(READERS)
+
+check-skillopt: setup $(SKILLOPT)/ready
+	$(BIN)/python tests/check/skillopt.py $(SKILLOPT)
 
 bench-gate: setup
 	$(BIN)/python tests/bench/gate.py
@@ -89,6 +93,11 @@ $(READERS)/ready: tests/check/readers.txt tests/check/readers-need.txt
 	$(PYTHON) -m venv $(READERS)
 	$(READERS)/bin/pip install $(PIP_QUIETLY) --requirement tests/check/readers-need.txt
 	$(READERS)/bin/pip install $(PIP_QUIETLY) --no-deps --ignore-requires-python --requirement tests/check/readers.txt
+	@touch $@
+
+# Its mock world needs none of its dependencies.
+$(SKILLOPT)/ready: tests/check/skillopt.txt | setup
+	$(BIN)/pip install $(PIP_QUIETLY) --no-deps --upgrade --target $(SKILLOPT) --requirement tests/check/skillopt.txt
 	@touch $@
 
 clean:
