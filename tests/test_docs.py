@@ -66,7 +66,7 @@ def environ() -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="whet-test-") as tmp:
         Path(tmp).chmod(0o711)
         path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
-        yield {**os.environ, "PATH": path, "TMPDIR": tmp, "XDG_CACHE_HOME": tmp}
+        yield {**os.environ, "PATH": path, "TMPDIR": tmp, "XDG_CACHE_HOME": tmp, "XDG_STATE_HOME": tmp}
 
 
 @pytest.mark.parametrize("document", of_language("sh", "console", "python"), ids=str)

@@ -4,6 +4,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,8 @@ def without_times(output: str) -> str:
 
 def test_killed_again_and_again_it_says_in_the_end_what_it_would_have_said(project: Project) -> None:
     write_script(project.path, range(max(side.stop for side in SPLITS.values())), delay=0.05)
-    told = project.whet(*COMMAND, *OPTIONS, "--out", "whole")
+    elsewhere = replace(project, env={"XDG_STATE_HOME": str(project.path / "state")})
+    told = elsewhere.whet(*COMMAND, *OPTIONS, "--out", "whole")
     assert told.returncode == 0, told.stderr
     more: list[str] = []
     for number in (3, 30, 45, 80):
@@ -69,7 +71,8 @@ def test_killed_again_and_again_it_says_in_the_end_what_it_would_have_said(proje
     assert again.keys() == whole.keys()
     assert sum(len([calls for calls in attempts if calls]) for attempts in again.values()) <= len(whole) + 4 * 4
     for name in ("best/sums/SKILL.md", "leader/sums/SKILL.md", "certificate.json", "certificate.md", "report.md"):
-        assert (project.path / "out" / name).read_text() == (project.path / "whole" / name).read_text()
+        one, other = ((project.path / run / name).read_text() for run in ("out", "whole"))
+        assert one.partition("## What was spent")[0] == other.partition("## What was spent")[0]
 
 
 def test_a_wrong_proposer_or_too_few_tasks_are_told_in_one_line(project: Project) -> None:

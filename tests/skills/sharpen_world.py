@@ -119,7 +119,7 @@ class World:
         within = read_budget(str(budget))
         plan = Plan(within.rollouts or 0)
         wish = Sharpening(self.folder / "sums", asked, within, plan, "adds", course=course or Course(), force=True)
-        return await sharpen_skill(wish, writer, self.config, watch, env={})
+        return await sharpen_skill(wish, writer, self.config, watch, env={"XDG_STATE_HOME": str(self.folder / "state")})
 
     def exchanges(self) -> dict[str, list[int]]:
         """Model calls of each rollout of a task, attempt by attempt, over all stores."""

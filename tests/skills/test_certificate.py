@@ -13,6 +13,7 @@ from whet.runs.store import Store
 from whet.skills.attempt import Lost
 from whet.skills.certificate import Certificate, problems, read_certificate
 from whet.skills.lab import rollout_of
+from whet.skills.readable import readable
 
 
 @pytest.fixture(scope="module")
@@ -117,5 +118,18 @@ def test_what_is_no_certificate_is_told_in_one_line(tmp_path: Path) -> None:
 
 def test_people_read_the_bound_the_level_and_what_it_speaks_of(run: Path) -> None:
     text = (run / "certificate.md").read_text()
-    for part in ("by at least ", "at most 10%", "| 1 | ", "Sealed test: +", "agent chat, model m, sandbox bubblewrap"):
-        assert part in text
+    claim, _, rest = text.partition("## Every exam")
+    for part in ("higher by at least ", "is at most 10%", "| e-value | ", ", and 80 was needed |", "| rollouts | "):
+        assert part in claim
+    for part in ("| 1 | `", "| before | ", "Difference: +", "- agent: chat\n- model: m\n- sandbox: bubblewrap\n"):
+        assert part in rest
+    for whole in ("start", "certified"):
+        assert f"`{told(run)[whole]}`" in rest
+    assert "this exam set has been used in 1 run, sum of alpha 0.10" in rest
+
+
+def test_where_nothing_was_certified_it_says_so_first(run: Path) -> None:
+    data = told(run)
+    text = readable(Certificate.model_validate({**data, "records": [], "certified": data["start"], "test": None}))
+    assert text.splitlines()[2] == "**Nothing was certified.** The skill that the run began with stays."
+    assert "skill that is certified: none" in text

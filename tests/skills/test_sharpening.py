@@ -206,7 +206,8 @@ async def test_an_exam_with_lost_rollouts_leaves_them_out_and_does_not_try_its_l
     assert world.exchanges() == made
 
 
-def test_from_python_with_a_writer_of_ones_own(world: World) -> None:
+def test_from_python_with_a_writer_of_ones_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(world.folder / "state"))
     events: list[Event] = []
     found = whet.sharpen(
         world.folder / "sums",

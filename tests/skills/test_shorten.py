@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from whet.skills.attempt import Outcome, levels
-from whet.skills.certificate import Certificate, problems, readable, record_of, shortening_of
+from whet.skills.certificate import Certificate, problems, record_of, shortening_of
 from whet.skills.engine import Sharpened, sharpen
 from whet.skills.exam import Purse
 from whet.skills.plan import Plan
+from whet.skills.readable import readable
 from whet.skills.search import Step
 from whet.skills.shorten import Removal, in_order, shorten
 from whet.skills.texts import Verbatim

@@ -78,6 +78,7 @@ def _tell(certificate: "Certificate", folder: Path) -> None:
         "undecided": "undecided: the data cannot tell",
     }[found.verdict]
     typer.echo(f"{told} (lift {lift}; {found.decided_at} positions, {found.coverage:.0%} of them measured)")
+    typer.echo(f"{certificate.used}")
     typer.echo(str(folder / CERTIFICATE))
 
 

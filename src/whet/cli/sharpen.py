@@ -166,8 +166,10 @@ def _tell(console: "Console", count: Callable[[], None], event: "Event") -> None
     from whet.skills.shorten import Removal
 
     match event:
-        case Begun(folder, skill, splits, budget):
+        case Begun(folder, skill, splits, budget, used):
             console.print(f"skill {skill.name}; {splits}; at most {budget}; {folder}", soft_wrap=True)
+            if used.runs:
+                console.print(f"  {used}", soft_wrap=True)
         case Ended():
             if not event.again:
                 count()
@@ -249,7 +251,7 @@ def _removal_line(removal: "Removal") -> str:
 
 def _conclude(console: "Console", outcome: "Outcome") -> None:
     from whet.cli.tables import command
-    from whet.skills.report import in_plain_words
+    from whet.skills.report import PAGE, in_plain_words
 
     folder = outcome.folder
     console.print(f"\n{in_plain_words(outcome)}", soft_wrap=True)
@@ -260,6 +262,7 @@ def _conclude(console: "Console", outcome: "Outcome") -> None:
         console.print(f"accepted by the rule '{outcome.done.plan.gate}', not proved: {folder / 'accepted'}")
     if outcome.shortened is not None:
         console.print(f"certified skill without what carries nothing: {folder / 'shortened'}")
+    console.print(f"report: {folder / PAGE}")
     check = [] if outcome.accepted else [command("certify", "--check", str(folder / "certificate.json"))]
     lines = [*check, command("show", str(folder / "search"))]
     console.print("\nnext:\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from whet.skills.history import Version, Versions
+    from whet.skills.history import Examined, Version, Versions
 
 app = typer.Typer(help="Versions of a skill: what was changed, and what came of it.", no_args_is_help=True)
 
 LINE = 100
 """So many characters of an edit are listed."""
 Run = Annotated[Path, typer.Argument(help="Folder of a run of whet sharpen.")]
-Named = Annotated[str, typer.Argument(help="First digits of its digest, or start, best, leader.")]
+Named = Annotated[str, typer.Argument(help="First digits of its digest, or start, best, leader, shortened.")]
 
 
 @app.command("log")
@@ -33,7 +33,7 @@ def log(run: Run) -> None:
             Text(" ".join([version.digest[:SHORT], *_called(versions, version)])),
             version.parent[:SHORT] if version.parent else "",
             _measured(version),
-            "\n".join(f"{one.verdict} ({one.number})" for one in version.exams),
+            "\n".join(f"{_verdict(one)} ({one.number})" for one in version.exams),
             Text("\n".join(shorten(change, LINE, placeholder=" ...") for change in _changes(version))),
         )
     terminal().print(table)
@@ -58,7 +58,7 @@ def show(run: Run, version: Named) -> None:
     for one in found.exams:
         lift = f"lift between {one.at_least * 100:+.1f} and {one.at_most * 100:+.1f} points"
         typer.echo(
-            f"exam {one.number} against {one.incumbent[:SHORT]}: {one.verdict} after {one.positions} positions "
+            f"exam {one.number} against {one.incumbent[:SHORT]}: {_verdict(one)} after {one.positions} positions "
             f"(level {one.level:g}); {lift}"
         )
     typer.echo(f"\n{versions.skill(found).text}", nl=False)
@@ -101,6 +101,12 @@ def _called(versions: "Versions", version: "Version") -> list[str]:
 def _measured(version: "Version") -> str:
     found = version.measured
     return f"{found.mean:.1%} {'>' if found.accepted else '≤'} {found.bar:.1%}" if found else ""
+
+
+def _verdict(found: "Examined") -> str:
+    if not found.margin:
+        return str(found.verdict)
+    return {"certified": "not needed", "futile": "needed"}.get(found.verdict, str(found.verdict))
 
 
 def _changes(version: "Version") -> "Iterator[str]":

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scipy.special import betaincinv, stdtrit
+from scipy.special import betaincinv, ndtri, stdtrit
 
 LEVEL = 0.95
 _NO_VARIANCE = 1e-12
@@ -86,6 +86,20 @@ def _clopper_pearson(mean: float, n: float, level: float) -> tuple[float, float]
     low = float(betaincinv(successes, failures + 1, tail)) if successes > 0 else 0.0
     high = float(betaincinv(successes + 1, failures, 1 - tail)) if failures > 0 else 1.0
     return low, high
+
+
+def wilson(passes: int, trials: int, level: float = LEVEL) -> Interval:
+    """The share of independent trials that passed, with Wilson's interval.
+
+    >>> str(wilson(8, 10))
+    '80.0% [49.0, 94.3]'
+    """
+    z = float(ndtri((1 + level) / 2))
+    share = passes / trials
+    middle = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
+    half = z / (1 + z**2 / trials) * math.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2))
+    # Rounding must not leave out what was seen.
+    return Interval(share, min(share, middle - half), max(share, middle + half), tasks=trials, rollouts=trials)
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
-from math import exp, fsum, isclose
+from math import fsum, isclose
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,20 +11,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from whet.errors import UserError
 from whet.explain import explain
-from whet.ids import digest
 from whet.skills.attempt import Attempt, Lost, Outcome, Position, Terms, Verdict, levels, replayed
 from whet.skills.engine import Sharpened
 from whet.skills.exam import Exam
 from whet.skills.gate import Held
 from whet.skills.kinds import GateKind
+from whet.skills.ledger import Used, set_digest
 from whet.skills.sealed import Tested
 
 CERTIFICATE = "certificate.json"
-READABLE = "certificate.md"
-SCOPE = (
-    "It speaks of these tasks, with this agent, model and sandbox and these judges, and of the score alone: what the "
-    f"judges do not see, it does not either. `whet certify --check {CERTIFICATE}` computes it again."
-)
 _CLOSE = 1e-6
 """How far a number may be from what it is recomputed to be."""
 
@@ -111,11 +106,13 @@ class Certificate(_Stored):
     shortening: Shortening | None = None
     """None when nothing was tried to be dropped."""
     test: Tested | None = None
+    used: Used | None = None
+    """How often the validation tasks were used to certify, this time included; None when it was not counted."""
 
     @property
     def tasks_digest(self) -> str:
         """Of the whole validation set."""
-        return digest(*(part.encode() for pair in self.tasks.items() for part in pair))
+        return set_digest(self.tasks)
 
     @property
     def all_records(self) -> tuple[Record, ...]:
@@ -179,12 +176,6 @@ def read_certificate(path: Path) -> Certificate:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     except ValidationError as error:
         raise UserError(f"{path}: expected a certificate: {explain(error, str(path), Certificate)[0]}") from None
-
-
-def write_certificate(certificate: Certificate, folder: Path) -> None:
-    """Write it for programs and for people."""
-    (folder / CERTIFICATE).write_text(certificate.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    (folder / READABLE).write_text(readable(certificate), encoding="utf-8")
 
 
 def terms_of(record: Record) -> Terms:
@@ -299,81 +290,3 @@ def _problems_of_levels(records: Sequence[Record], planned: Sequence[Sequence[fl
 
 def _name(record: Record) -> str:
     return f"exam {record.number}, candidate {record.candidate[:8]}"
-
-
-def readable(certificate: Certificate) -> str:
-    """A certificate as people read it, in Markdown."""
-    last = certificate.last_certified
-    lines = ["# Certificate", ""]
-    if certificate.gate is not GateKind.CERTIFY:
-        lines += [
-            f"There is no certificate: the rule '{certificate.gate}' decided in this run, and it proves nothing.",
-            "",
-        ]
-    elif last is None:
-        lines += ["Nothing was certified: the skill that the run began with stays.", ""]
-    else:
-        lines += [_claim(certificate, last), ""]
-    lines += ["| exam | incumbent | candidate | verdict | lift | e-value | level | positions | coverage |"]
-    lines += ["|---|---|---|---|---|---|---|---|---|", *map(_row, certificate.records), ""]
-    if certificate.shortening is not None:
-        lines += _shorter(certificate.shortening)
-    if certificate.test is not None:
-        lines += [f"Sealed test: {certificate.test}.", ""]
-    lines += [
-        f"- Validation tasks: {len(certificate.tasks)}, digest `{certificate.tasks_digest}`",
-        f"- Skills: from `{certificate.start}` to `{certificate.certified}`",
-        f"- Made with: {', '.join(_brief(*pair) for pair in certificate.made_with.items() if pair[1])}",
-        f"- whet {certificate.whet}, seed {certificate.seed}, score: {certificate.metric}",
-        "",
-        SCOPE,
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _claim(certificate: Certificate, record: Record) -> str:
-    findings = record.findings
-    likely = "" if findings.estimate is None else f" (measured after the verdict: {findings.estimate * 100:+.1f})"
-    return (
-        f"**The certified skill scores higher than the one before it by at least {findings.at_least * 100:.1f} points**"
-        f"{likely}. The chance that a run like this certifies anything that is no better is at most "
-        f"{certificate.alpha:.0%}."
-    )
-
-
-def _shorter(shortening: Shortening) -> list[str]:
-    dropped = sum(record.findings.verdict is Verdict.CERTIFIED for record in shortening.records)
-    number = len(shortening.records)
-    claim = f"What was learned was tried to be dropped again, in {number} parts, of which "
-    if dropped:
-        claim += (
-            f"{dropped} can go. What is left, `{shortening.skill}`, is worse than the certified skill by no more than "
-            f"{shortening.margin * 100:.0f} points, but for a chance of {shortening.alpha:.0%}."
-        )
-    else:
-        claim += "none can go."
-    head = ["| exam | reference | without a part | verdict | difference | e-value | level | positions | coverage |"]
-    return [claim, "", *head, "|---|---|---|---|---|---|---|---|---|", *map(_row, shortening.records), ""]
-
-
-def _row(record: Record) -> str:
-    findings = record.findings
-    lift = f"{findings.at_least * 100:+.1f} to {findings.at_most * 100:+.1f}"
-    evidence = f"{exp(min(findings.log_evidence, 700)):.4g}"
-    cells = (
-        str(record.number),
-        f"`{record.incumbent[:8]}`",
-        f"`{record.candidate[:8]}`",
-        str(findings.verdict),
-        lift,
-        evidence,
-        f"{record.terms['level']:g}",
-        f"{findings.decided_at} of {len(record.positions)}",
-        f"{findings.coverage:.0%}",
-    )
-    return f"| {' | '.join(cells)} |"
-
-
-def _brief(key: str, value: Any) -> str:
-    return f"{key} {value['name'] if isinstance(value, dict) else value}"

@@ -12,12 +12,14 @@ from whet.runs.scheduler import Ended, Stopped, refuse_existing
 from whet.skill import Skill, read_skill
 from whet.skills.attempt import Verdict
 from whet.skills.budget import Budget
-from whet.skills.certificate import Certificate, record_of, write_certificate
+from whet.skills.certificate import Certificate, record_of
 from whet.skills.exam import FEWEST, Exam, Purse, hold, tighten
 from whet.skills.gate import Held
 from whet.skills.journal import common_terms, fix_terms
 from whet.skills.lab import Lab, Part, open_lab
+from whet.skills.ledger import enter
 from whet.skills.plan import Plan
+from whet.skills.readable import write_certificate
 from whet.skills.shelf import Shelf
 from whet.tasks import Task, read_tasks
 from whet.version import __version__
@@ -50,15 +52,17 @@ async def certify(
     shelf, old, new = Shelf(folder / "skills"), read_skill(wish.old), read_skill(wish.new)
     if old.digest == new.digest:
         raise UserError(f"{wish.new}: is the same as {wish.old}; expected another skill")
+    digests = {task.id: task.digest for task in tasks}
 
     def begin() -> None:
         shelf.keep(old)
         shelf.keep(new)
-        fix_terms(folder / TERMS, _terms(wish, old, new, tasks))
+        fix_terms(folder / TERMS, _terms(wish, old, new, digests))
 
     request = replace(wish.request, skills=(wish.old, wish.new))
     async with open_lab(folder, request, {Part.EXAM: tasks}, config, shelf, env, watch, wish.budget, begin) as lab:
-        exam = Exam(old.digest, tuple(task.id for task in tasks), plan.seed, 1)
+        used = enter(folder, digests, plan.alpha, env)
+        exam = Exam(old.digest, tuple(digests), plan.seed, 1)
         held = await _held(exam, new, wish.budget, plan, lab)
         certificate = Certificate(
             whet=__version__,
@@ -68,8 +72,9 @@ async def certify(
             levels=((plan.alpha,),),
             seed=plan.seed,
             made_with=lab.made_with,
-            tasks={task.id: task.digest for task in tasks},
+            tasks=digests,
             records=(record_of(held),),
+            used=used,
         )
     write_certificate(certificate, folder)
     return certificate
@@ -94,10 +99,10 @@ async def _held(exam: Exam, new: Skill, budget: Budget, plan: Plan, lab: Lab) ->
     return Held(exam, new.digest, plan.alpha, attempt)
 
 
-def _terms(wish: Certifying, old: Skill, new: Skill, tasks: Sequence[Task]) -> dict[str, object]:
+def _terms(wish: Certifying, old: Skill, new: Skill, tasks: dict[str, str]) -> dict[str, object]:
     return {
         "old": old.digest,
         "new": new.digest,
         **common_terms(wish.request, wish.budget, wish.plan),
-        "tasks": {task.id: task.digest for task in tasks},
+        "tasks": tasks,
     }

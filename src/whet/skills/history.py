@@ -20,8 +20,9 @@ from whet.skills.journal import write_whole
 from whet.skills.search import Step
 from whet.skills.shelf import Shelf
 
-SKILLS, TERMS, BEST, LEADER = "skills", "sharpen.json", "best", "leader"
-"""What a run folder holds: all versions, what was fixed before the first rollout, and the two that are handed out."""
+SKILLS, TERMS = "skills", "sharpen.json"
+"""Where a run folder holds all versions, and what was fixed before the first rollout."""
+HANDED_OUT = BEST, LEADER, SHORTENED, ACCEPTED = "best", "leader", "shortened", "accepted"
 START = "start"
 SHORT = 8
 """So many digits of a digest name a version where people read it."""
@@ -56,6 +57,8 @@ class Examined(_Stored):
     at_least: float
     at_most: float
     """Bounds of the lift."""
+    margin: float = 0.0
+    """By how much it might have been worse and still pass: more than nothing where something was left out of it."""
 
     @classmethod
     def of(cls, held: Held) -> Self:
@@ -71,6 +74,7 @@ class Examined(_Stored):
             positions=attempt.decided_at,
             at_least=attempt.at_least(),
             at_most=attempt.at_most(),
+            margin=attempt.terms.margin,
         )
 
 
@@ -140,15 +144,15 @@ class Versions:
         return version.measured.number if version.measured else last, version.digest
 
     def __getitem__(self, name: str) -> Version:
-        """The version of this name (start, best or leader), or whose digest begins so. UserError when it is not one."""
+        """The version that is called so, or whose digest begins so. UserError when there is not just one."""
         named = self.names
         if name in named:
             return self.all[named[name]]
-        if name in (BEST, LEADER):
-            raise UserError(f"{self._run}: has no {name} yet; expected a run that came to its end")
+        if name in HANDED_OUT:
+            raise UserError(f"{self._run}: has no version that is called {name}; expected a run that came to one")
         found = [version for digest, version in self.all.items() if name and digest.startswith(name)]
         if len(found) != 1:
-            known = (START, BEST, LEADER, *(digest[:SHORT] for digest in self.all))
+            known = (START, *HANDED_OUT, *(digest[:SHORT] for digest in self.all))
             told = f"{len(found)} of them do" if found else did_you_mean(name, known)
             raise UserError(f"{self._run}: expected one version whose digest begins with '{name}'; {told}")
         return found[0]
@@ -159,11 +163,11 @@ class Versions:
 
     @property
     def names(self) -> dict[str, str]:
-        """What is called start, best and leader, as far as it is known."""
+        """What is called start, best, leader and shortened, as far as it is known."""
         return {START: self.start, **dict(self._handed_out())}
 
     def _handed_out(self) -> Iterator[tuple[str, str]]:
-        for name in (BEST, LEADER):
+        for name in HANDED_OUT:
             for place in (self._run / name).glob("*"):
                 digest = read_skill(place).digest
                 if digest in self.all:

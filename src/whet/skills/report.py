@@ -1,13 +1,34 @@
-"""What a run of sharpening is told as: one paragraph in plain words, and a report."""
+"""What a run of sharpening is told as: one paragraph in plain words, and a report with plots."""
 
-from math import fsum
+import re
+from collections.abc import Iterator, Sequence
+from math import exp, fsum
+from pathlib import Path
 
+from whet.skills import plots
 from whet.skills.attempt import Verdict
-from whet.skills.certificate import READABLE
+from whet.skills.figures import Cost, Effect, Figures, Tried, by_task, read_figures
 from whet.skills.gate import Held
 from whet.skills.gates import RULES, false_accepts
 from whet.skills.kinds import GateKind
 from whet.skills.outcome import Outcome
+from whet.skills.page import page
+from whet.skills.plots import Plot
+from whet.skills.readable import READABLE
+from whet.skills.shorten import Removal
+
+REPORT, PAGE, PLOTS = "report.md", "report.html", "plots"
+
+
+def write_report(outcome: Outcome) -> None:
+    """Write the report as Markdown with its plots beside it, and as one page for a browser."""
+    folder = outcome.folder
+    text, shown = report(outcome, read_figures(folder, outcome.done))
+    (folder / PLOTS).mkdir(exist_ok=True)
+    for plot in shown:
+        (folder / _address(plot)).write_text(plot.svg, encoding="utf-8")
+    (folder / REPORT).write_text(text, encoding="utf-8")
+    (folder / PAGE).write_text(page(text, {_address(plot): plot.svg for plot in shown}), encoding="utf-8")
 
 
 def in_plain_words(outcome: Outcome) -> str:
@@ -18,7 +39,7 @@ def in_plain_words(outcome: Outcome) -> str:
         return f"{_by_rule(outcome)} {tried}"
     if outcome.certified:
         test = outcome.certificate.test
-        sealed = f" On the sealed test tasks it does {test}." if test else ""
+        sealed = f" On the sealed test tasks, against the start: {test}." if test else ""
         return f"{_certified(outcome, outcome.certified[-1])}{sealed}{_shorter(outcome)} {tried}"
     if outcome.leader.digest == outcome.start.digest:
         return f"No better skill was found: no proposal did better on the training tasks. {tried}"
@@ -86,45 +107,136 @@ def _why(outcome: Outcome) -> str:
     return f"The exam could not decide: the lift of the leader lies {between}."
 
 
-def report(outcome: Outcome) -> str:
-    """All that a run did, in Markdown."""
-    lines = [f"# Sharpening {outcome.start.name}", "", in_plain_words(outcome), ""]
-    lines += ["## The search, on training tasks", ""]
-    lines += ["| | candidate | mean | to beat | |", "|---|---|---|---|---|"]
-    lines += [
-        f"| {number} | `{step.candidate[:8]}` | {step.mean:.1%} | {step.bar:.1%} | "
-        f"{'leads' if step.accepted else 'fell behind' if step.dropped else 'not taken'} |"
-        for number, step in enumerate(outcome.done.steps, 1)
+def report(outcome: Outcome, figures: Figures) -> tuple[str, list[Plot]]:
+    """All that a run did, in Markdown, and the plots that it shows."""
+    parts = [
+        *_search(figures),
+        *_edits(figures.effects),
+        *_exams(outcome),
+        *_left_out(outcome.done.removals),
+        *_test(outcome),
+        *_spent(outcome, figures.costs),
     ]
-    lines += ["", "Means of winners are too high: they were picked for it.", "", "## The exams", ""]
-    lines += [_classic_rules(outcome), ""]
-    lines += [line for held in outcome.done.held for line in _by_task(held)]
-    lines += _dropped(outcome)
-    lines += ["", f"All skills are in `skills/`; what was proposed is in `drafts/`. `{READABLE}` has the verdicts.", ""]
-    return "\n".join(lines)
+    lines: list[str] = [f"# Sharpening {outcome.start.name}", "", in_plain_words(outcome), ""]
+    for part in parts:
+        lines += [f"![{part.words}]({_address(part)})", ""] if isinstance(part, Plot) else [part]
+    return "\n".join(lines), [part for part in parts if isinstance(part, Plot)]
 
 
-def _dropped(outcome: Outcome) -> list[str]:
-    """What was tried to be left out of the certified skill."""
-    if not outcome.done.removals:
-        return []
-    lines = ["## What carries nothing", "", "| part | left out | difference |", "|---|---|---|"]
-    for removal in outcome.done.removals:
+def _search(figures: Figures) -> Iterator[str | Plot]:
+    yield from ("## The search, on training tasks", "")
+    if not figures.tried:
+        yield from ("Nothing was proposed that could be tried.", "")
+        return
+    yield plots.learning_curve(figures)
+    yield from ("| | candidate | mean [95 %] | to beat | |", "|---|---|---|---|---|")
+    if figures.start is not None:
+        yield f"| 0 | start | {figures.start} | | |"
+    yield from (_tried_row(number, tried) for number, tried in enumerate(figures.tried, 1))
+    yield from ("", "Means of winners are too high: they were picked for it.", "")
+
+
+def _tried_row(number: int, tried: Tried) -> str:
+    step = tried.step
+    taken = "leads" if step.accepted else "fell behind" if step.dropped else "not taken"
+    mean = tried.interval or f"{step.mean:.1%}"
+    return f"| {number} | `{step.candidate[:8]}` | {mean} | {step.bar:.1%} | {taken} |"
+
+
+def _edits(effects: Sequence[Effect]) -> Iterator[str | Plot]:
+    if not effects:
+        return
+    yield from ("## What each accepted edit did", "")
+    yield plots.effects(effects)
+    yield from ("| version | edits | change on training tasks, points [95 %] |", "|---|---|---|")
+    for effect in effects:
+        found = effect.difference
+        told = f"{found.mean * 100:+.1f} [{found.low * 100:+.1f}, {found.high * 100:+.1f}]" if found else "not measured"
+        yield f"| `{effect.version[:8]}` | {'; '.join(map(_plain, effect.edits)) or '-'} | {told} |"
+    yield from (
+        "",
+        "Each is held against the version before it. What was taken for its high mean looks too good.",
+        "",
+    )
+
+
+def _exams(outcome: Outcome) -> Iterator[str | Plot]:
+    held = outcome.done.held
+    yield from ("## The exams, on validation tasks", "", _classic_rules(outcome), "")
+    if not held:
+        yield from ("None was held.", "")
+        return
+    yield from ("| exam | candidate | against | verdict | lift, points | e-value | level | positions | measured |",)
+    yield "|---|---|---|---|---|---|---|---|---|"
+    yield from map(_exam_row, held)
+    yield ""
+    yield from (plots.wealth(number, one) for number, one in enumerate(held, 1))
+    yield from ("## The last exam, task by task", "")
+    yield plots.tasks(held[-1])
+    yield from ("| task | positions | mean difference, points |", "|---|---|---|")
+    for task, found in by_task(held[-1]).items():
+        yield f"| {_plain(task)} | {len(found)} | {fsum(found) / len(found) * 100:+.0f} |"
+    yield ""
+
+
+def _exam_row(held: Held) -> str:
+    attempt = held.attempt
+    cells = (
+        str(held.exam.number),
+        f"`{held.candidate[:8]}`",
+        f"`{held.exam.incumbent[:8]}`",
+        str(attempt.verdict),
+        f"{attempt.at_least() * 100:+.1f} to {attempt.at_most() * 100:+.1f}",
+        f"{exp(min(attempt.log_evidence, 700)):.4g}",
+        f"{held.level:g}",
+        f"{attempt.decided_at} of {len(attempt.taken)}",
+        f"{attempt.coverage:.0%}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _left_out(removals: Sequence[Removal]) -> Iterator[str | Plot]:
+    if not removals:
+        return
+    yield from ("## What can be left out", "")
+    yield plots.removals(removals)
+    yield from ("| part | | difference without it, points |", "|---|---|---|")
+    for removal in removals:
         attempt = removal.held.attempt
-        part = " ".join(removal.unit.replace("|", "\\|").split())[:100]
         between = f"{attempt.at_least() * 100:+.1f} to {attempt.at_most() * 100:+.1f}"
-        lines.append(f"| {part} | {'dropped' if removal.accepted else 'kept'} | {between} |")
-    return lines
+        yield f"| {_plain(removal.unit)} | {'left out' if removal.accepted else 'kept'} | {between} |"
+    yield ""
 
 
-def _by_task(held: Held) -> list[str]:
-    """For each task of an exam, how it went."""
-    tasks: dict[str, list[float]] = {}
-    for number, position in enumerate(held.attempt.taken):
-        if position.is_measured:
-            tasks.setdefault(held.exam.task_at(number), []).append(position.worst())
-    rows = [
-        f"| {task} | {len(found)} | {fsum(found) / len(found) * 100:+.0f} |" for task, found in sorted(tasks.items())
-    ]
-    heading = f"Exam {held.exam.number}, `{held.candidate[:8]}`: {held.attempt.verdict}."
-    return [heading, "", "| task | positions | mean difference |", "|---|---|---|", *rows, ""]
+def _test(outcome: Outcome) -> Iterator[str]:
+    tested = outcome.certificate.test
+    yield from ("## The sealed test", "")
+    if tested is None:
+        why = "there are no test tasks" if outcome.certified else "there is nothing new to test"
+        yield from (f"It was not taken: {why}.", "")
+        return
+    yield from (*tested.table(), "", f"Difference: {tested}.", "")
+
+
+def _spent(outcome: Outcome, costs: Sequence[Cost]) -> Iterator[str | Plot]:
+    yield from ("## What was spent", "")
+    yield plots.costs(costs)
+    yield from ("| | rollouts | tokens | dollars |", "|---|---|---|---|")
+    for cost in costs:
+        tokens = "unknown" if cost.tokens is None else f"{cost.tokens:,}"
+        dollars = "unknown" if cost.dollars is None else f"{cost.dollars:.4f}"
+        yield f"| {cost.part} | {cost.rollouts:,} | {tokens} | {dollars} |"
+    yield ""
+    if (used := outcome.certificate.used) is not None:
+        yield from (f"Error budget: {used}, with this run.", "")
+    yield f"All versions are in `skills/` (`whet skill log`), what was proposed in `drafts/`, verdicts in `{READABLE}`."
+    yield ""
+
+
+def _address(plot: Plot) -> str:
+    return str(Path(PLOTS, f"{plot.name}.svg"))
+
+
+def _plain(text: str) -> str:
+    """Text as it is, in a cell of a table of Markdown."""
+    return re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", " ".join(text.split()))

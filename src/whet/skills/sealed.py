@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import fsum
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -10,8 +11,10 @@ from pydantic import BaseModel, ConfigDict
 from whet.errors import UserError
 from whet.ids import digest
 from whet.runs.paired import difference_interval
+from whet.runs.statistics import Interval, passed, wilson
 from whet.skills.attempt import Lost, Outcome
 from whet.skills.exam import Rollouts
+from whet.skills.journal import write_whole
 from whet.tasks import Task
 
 SEAL = "seal.json"
@@ -45,6 +48,28 @@ class Tested(BaseModel):
             f"{found.high * 100:+.1f}; {wins} better, {found.tasks - wins - losses} alike, {losses} worse{lost}"
         )
 
+    def table(self) -> list[str]:
+        """Both sides beside each other, in Markdown."""
+        return [
+            "| sealed test | passed, 95 % interval | mean score | missing |",
+            "|---|---|---|---|",
+            f"| before | {_side(self.before)} |",
+            f"| after | {_side(self.after)} |",
+        ]
+
+
+def _side(outcomes: Mapping[str, Outcome]) -> str:
+    scores = [one for one in outcomes.values() if not isinstance(one, Lost)]
+    missing = f"{len(outcomes) - len(scores)} of {len(outcomes)}"
+    if not scores:
+        return f"- | - | {missing}"
+    rate = wilson(sum(map(passed, scores)), len(scores))
+    return f"{_told(rate)} | {fsum(scores) / len(scores):.1%} | {missing}"
+
+
+def _told(rate: Interval) -> str:
+    return f"{round(rate.mean * rate.rollouts)} of {rate.rollouts}, {rate}"
+
 
 def tasks_to_test(tasks: Sequence[Task], seed: int, most: int) -> tuple[Task, ...]:
     """Test tasks that the budget has room for; which of them chance decides, before anything is run."""
@@ -53,15 +78,18 @@ def tasks_to_test(tasks: Sequence[Task], seed: int, most: int) -> tuple[Task, ..
 
 async def take_test(folder: Path, before: str, after: str, tasks: Sequence[str], rollouts: Rollouts) -> Tested:
     """Test two skills. What is tested is sealed first: a test can be completed, but not tried with another skill."""
-    seal = {"before": before, "after": after, "tasks": list(tasks)}
-    file = folder / SEAL
-    if file.is_file() and json.loads(file.read_text()) != seal:
-        raise UserError(f"{file}: the test was begun with other skills; its tasks have been used")
-    file.write_text(json.dumps(seal, indent=1) + "\n")
+    _seal(folder / SEAL, {"before": before, "after": after, "tasks": list(tasks)})
     outcomes = await asyncio.gather(
         *(rollouts(task, skill, f"test/0/{task}/{skill}") for skill in (before, after) for task in tasks)
     )
     return Tested(before=_by_task(tasks, outcomes[: len(tasks)]), after=_by_task(tasks, outcomes[len(tasks) :]))
+
+
+def _seal(file: Path, seal: Mapping[str, object]) -> None:
+    if not file.is_file():
+        write_whole(file, json.dumps(seal, indent=1) + "\n")
+    elif json.loads(file.read_bytes()) != seal:
+        raise UserError(f"{file}: the test was begun with other skills; its tasks have been used")
 
 
 def _by_task(tasks: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, Outcome]:

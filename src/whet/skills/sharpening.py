@@ -1,5 +1,6 @@
 """Sharpening a skill from the request to the folders that hold what came of it. Command line and API start here."""
 
+import asyncio
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -15,24 +16,26 @@ from whet.skill import Skill, read_skill
 from whet.skills.attempt import Verdict, levels
 from whet.skills.brief import Writer
 from whet.skills.budget import Budget, Unit, shown
-from whet.skills.certificate import Certificate, record_of, shortening_of, write_certificate
+from whet.skills.certificate import Certificate, record_of, shortening_of
 from whet.skills.course import Course, Guidance, Pace
 from whet.skills.desk import Hired
 from whet.skills.engine import Sharpened, sharpen
 from whet.skills.exam import OutOfBudget
 from whet.skills.gate import Held
 from whet.skills.gates import Compared
-from whet.skills.history import BEST, LEADER, SKILLS, TERMS, History
+from whet.skills.history import ACCEPTED, BEST, LEADER, SHORTENED, SKILLS, TERMS, History
 from whet.skills.journal import common_terms, fix_terms
 from whet.skills.kinds import GateKind
 from whet.skills.lab import Lab, Part, open_lab
+from whet.skills.ledger import Used, enter, uses
 from whet.skills.named import refuse_unknown_sections
 from whet.skills.outcome import Outcome
 from whet.skills.plan import Plan
 from whet.skills.policy import Policy
 from whet.skills.preparing import Audited, Preparing, prepare, refuse_if_hopeless
 from whet.skills.proposing import Drafted, Proposing
-from whet.skills.report import report
+from whet.skills.readable import write_certificate
+from whet.skills.report import write_report
 from whet.skills.sealed import Tested, take_test
 from whet.skills.search import Step
 from whet.skills.shelf import Shelf, copy_skill
@@ -40,8 +43,6 @@ from whet.skills.shorten import Removal
 from whet.skills.task_split import Splits, split_tasks
 from whet.tasks import Task, read_tasks
 from whet.version import __version__
-
-REPORT, SHORTENED, ACCEPTED = "report.md", "shortened", "accepted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,8 @@ class Begun:
     skill: Skill
     splits: Splits
     budget: Budget
+    used: Used
+    """What the validation tasks were used for so far."""
 
 
 Event = Begun | Audited | Drafted | Step | Held | Compared | Removal | Ended | Stopped
@@ -97,12 +100,13 @@ async def sharpen_skill(
     splits = wanted.splits
     refuse_existing(folder, resume=wish.request.resume)
     shelf = Shelf(folder / SKILLS)
+    validation = {task.id: task.digest for task in splits.validation}
 
     def begin() -> None:
         for path in (wish.skill, *([wish.known_good] if wish.known_good else [])):
             shelf.keep(read_skill(path))
         fix_terms(folder / TERMS, _terms(wish, hired, start, wanted))
-        watch(Begun(folder, start, splits, wish.budget))
+        watch(Begun(folder, start, splits, wish.budget, uses(folder, validation, env)))
 
     parts = {Part.SEARCH: splits.train, Part.EXAM: splits.validation, Part.TEST: splits.test}
     request = replace(wish.request, skills=(wish.skill,))
@@ -115,13 +119,15 @@ async def sharpen_skill(
         watch(audited)
         if not wish.force and wish.plan.gate is GateKind.CERTIFY:
             refuse_if_hopeless(wanted, shares, audited)
+        level = wish.plan.alpha if wish.plan.gate is GateKind.CERTIFY else 0.0
+        entered = enter(folder, validation, level, env)
         history = History(folder, start.digest, wish.proposer)
         done = await _search_and_certify(wish, shares.plan, writer, start, splits, shelf, history, lab, watch)
         done.spent += shares.audit
         tested = await _test(folder, done, shares.test, lab)
         if lab.account.stopped:  # what the purses paid for was not all rolled out
             done.spent = lab.rollouts
-        certificate = _certificate(wish, done, splits, lab.made_with, tested)
+        certificate = _certificate(wish, done, validation, lab.made_with, tested, entered)
         used = None if wish.budget.unit is Unit.ROLLOUTS else shown(lab.account.used, wish.budget.unit)
     best, leader = shelf.get(done.certified), shelf.get(done.leader)
     shortened = shelf.get(done.shortened) if done.shortened != done.certified else None
@@ -139,7 +145,7 @@ async def sharpen_skill(
         wish.budget,
         used,
     )
-    _hand_out(outcome)
+    await asyncio.to_thread(_hand_out, outcome)
     return outcome
 
 
@@ -205,7 +211,12 @@ async def _test(folder: Path, done: Sharpened, tasks: Sequence[Task], lab: Lab) 
 
 
 def _certificate(
-    wish: Sharpening, done: Sharpened, splits: Splits, made_with: dict[str, Any], tested: Tested | None
+    wish: Sharpening,
+    done: Sharpened,
+    validation: dict[str, str],
+    made_with: dict[str, Any],
+    tested: Tested | None,
+    used: Used,
 ) -> Certificate:
     exams = max((held.exam.number for held in done.held), default=1)
     return Certificate(
@@ -217,10 +228,11 @@ def _certificate(
         levels=tuple(islice(levels(wish.plan.alpha, wish.plan.attempts), exams)),
         seed=wish.plan.seed,
         made_with=made_with,
-        tasks={task.id: task.digest for task in splits.validation},
+        tasks=validation,
         records=tuple(map(record_of, done.held)),
         shortening=shortening_of(done),
         test=tested,
+        used=used,
     )
 
 
@@ -242,7 +254,7 @@ def _terms(wish: Sharpening, hired: Hired | None, start: Skill, wanted: Preparin
 
 def _hand_out(outcome: Outcome) -> None:
     write_certificate(outcome.certificate, outcome.folder)
-    (outcome.folder / REPORT).write_text(report(outcome), encoding="utf-8")
+    write_report(outcome)
     handed = {BEST: outcome.best, LEADER: outcome.leader, SHORTENED: outcome.shortened, ACCEPTED: outcome.accepted}
     for name, skill in handed.items():
         shutil.rmtree(outcome.folder / name, ignore_errors=True)

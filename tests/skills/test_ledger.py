@@ -1,0 +1,83 @@
+"""How often a set of validation tasks was used is remembered, by set and by run."""
+
+import json
+import stat
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whet.errors import UserError
+from whet.skills.ledger import LEDGER, enter, set_digest, uses
+
+TASKS = {"a": "1" * 32, "b": "2" * 32}
+
+
+def new_run(folder: Path, name: str) -> Path:
+    (folder / name).mkdir()
+    return folder / name
+
+
+def env(folder: Path) -> dict[str, str]:
+    return {"XDG_STATE_HOME": str(folder / "state")}
+
+
+def test_runs_on_the_same_tasks_add_up_and_a_resumed_one_counts_once(tmp_path: Path) -> None:
+    first, second = new_run(tmp_path, "first"), new_run(tmp_path, "second")
+    assert uses(first, TASKS, env(tmp_path)).runs == 0
+    assert enter(first, TASKS, 0.1, env(tmp_path)).runs == 1
+    entered = enter(second, TASKS, 0.05, env(tmp_path))
+    assert (entered.runs, round(entered.alpha, 9)) == (2, 0.15)
+    assert enter(first, TASKS, 0.1, env(tmp_path)).runs == 1, "as it was when it began"
+    assert enter(second, TASKS, 0.05, env(tmp_path)) == entered
+    assert uses(second, TASKS, env(tmp_path)).runs == 1, "itself is not before it"
+    assert str(entered) == "this exam set has been used in 2 runs, sum of alpha 0.15"
+
+
+def test_other_tasks_are_another_set_and_their_order_is_none(tmp_path: Path) -> None:
+    enter(new_run(tmp_path, "first"), TASKS, 0.1, env(tmp_path))
+    run = new_run(tmp_path, "second")
+    assert uses(run, {"a": "1" * 32}, env(tmp_path)).runs == 0
+    assert uses(run, {"b": "2" * 32, "a": "1" * 32}, env(tmp_path)).runs == 1
+
+
+def test_it_tells_nothing_of_tasks_and_belongs_to_the_user_alone(tmp_path: Path) -> None:
+    run = new_run(tmp_path, "secret-project")
+    enter(run, {"secret-task": "1" * 32}, 0.1, env(tmp_path))
+    file = tmp_path / "state" / "whet" / LEDGER
+    assert json.loads(file.read_text()).keys() == {"set", "run", "alpha"}
+    assert "secret" not in file.read_text()
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+def test_a_line_that_was_not_written_to_its_end_spoils_no_other(tmp_path: Path) -> None:
+    enter(new_run(tmp_path, "first"), TASKS, 0.1, env(tmp_path))
+    file = tmp_path / "state" / "whet" / LEDGER
+    file.write_text(file.read_text() + '{"set": "12')
+    assert enter(new_run(tmp_path, "second"), TASKS, 0.1, env(tmp_path)).runs == 2
+    assert uses(new_run(tmp_path, "third"), TASKS, env(tmp_path)).runs == 2
+
+
+def _enter(place: tuple[Path, int]) -> int:
+    folder, number = place
+    return enter(new_run(folder, str(number)), TASKS, 0.1, env(folder)).runs
+
+
+def test_runs_that_begin_at_once_are_all_counted(tmp_path: Path) -> None:
+    with ProcessPoolExecutor(2) as pool:
+        found = list(pool.map(_enter, [(tmp_path, number) for number in range(12)]))
+    assert sorted(found) == list(range(1, 13))
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    with pytest.raises(UserError, match=r"cannot be written: .*; name another place: XDG_STATE_HOME"):
+        uses(new_run(tmp_path, "run"), TASKS, env(tmp_path))
+
+
+@given(st.dictionaries(st.text(max_size=3), st.text("0123456789abcdef", min_size=4, max_size=4)), st.randoms())
+def test_the_digest_of_a_set_is_that_of_its_tasks_whatever_their_order(tasks: dict[str, str], random: object) -> None:
+    assert set_digest(dict(reversed(tasks.items()))) == set_digest(tasks)
+    assert set_digest({**tasks, "one more": "f" * 5}) != set_digest(tasks)

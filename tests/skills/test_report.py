@@ -1,0 +1,159 @@
+"""The report: what it tells, what it draws, and that a browser can show it with nothing else at hand."""
+
+import asyncio
+import re
+from html import unescape
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sharpen_world import HARMFUL, HELPFUL, USELESS, Adds, World
+
+from whet.runs.paired import Difference
+from whet.skills import plots
+from whet.skills.attempt import Attempt, Lost, Position, Terms
+from whet.skills.exam import Exam
+from whet.skills.figures import Cost, Effect, Figures, evidence
+from whet.skills.gate import Held
+from whet.skills.outcome import Outcome
+from whet.skills.page import page
+from whet.skills.report import report
+from whet.skills.svg import apart, ticks
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return asyncio.run(World(tmp_path_factory.mktemp("report")).sharpen(Adds(USELESS, HELPFUL, HARMFUL)))
+
+
+def texts(svg: str) -> list[str]:
+    return [element.text or "" for element in ET.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_it_tells_what_was_found_tried_and_spent(outcome: Outcome) -> None:
+    text = (outcome.folder / "report.md").read_text()
+    paragraph = text.splitlines()[2]
+    assert paragraph.startswith("A better skill was certified: on the validation tasks its score is at least ")
+    assert "| 1 | `" in text
+    assert re.search(r"\| 25\.0% \[\d+\.\d, \d+\.\d\] \| 25\.0% \| not taken \|", text)
+    assert '| add "- Answer with the number alone." | +75.0 [' in text
+    assert "## The sealed test" in text
+    assert re.search(r"^\| search \| \d+ \| [\d,]+ \| 0\.0000 \|$", text, re.MULTILINE)
+    assert "this exam set has been used in 1 run, sum of alpha 0.10" in text
+
+
+def test_every_plot_that_it_shows_is_there_and_says_what_it_is(outcome: Outcome) -> None:
+    shown = re.findall(r"!\[([^\]]+)\]\((plots/[a-z0-9-]+\.svg)\)", (outcome.folder / "report.md").read_text())
+    assert [address for _, address in shown] == [
+        f"plots/{name}.svg" for name in ("learning", "edits", "exam-1", "tasks", "costs")
+    ]
+    for words, address in shown:
+        assert words
+        picture = ET.parse(outcome.folder / address).getroot()
+        assert picture.get("aria-label")
+        assert (picture.get("role"), picture.tag) == ("img", f"{SVG}svg")
+    assert {file.name for file in (outcome.folder / "plots").iterdir()} == {Path(address).name for _, address in shown}
+
+
+def test_the_page_has_all_of_the_report_and_loads_and_runs_nothing(outcome: Outcome) -> None:
+    text = (outcome.folder / "report.md").read_text()
+    found = (outcome.folder / "report.html").read_text()
+    assert found.count("<svg") == text.count("![") == 5
+    for heading in re.findall(r"^## (.*)$", text, re.MULTILINE):
+        assert f"<h2>{heading}</h2>" in found
+    assert found.count("<tr>") == len(re.findall(r"^\|", text, re.MULTILINE)) - text.count("|---|\n")
+    without_names = found.replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"<script|<link|<img|src=|href=|url\(|https?:|@import|\son\w+=", without_names)
+    assert "prefers-color-scheme:dark" in found
+
+
+def test_what_edits_say_is_shown_as_it_is_and_never_becomes_part_of_the_page(outcome: Outcome) -> None:
+    @settings(max_examples=30)
+    @given(st.one_of(st.text(), st.sampled_from(["<script>x</script>", "a | b", "![i](http://x) `c` *d*", "<b>&lt;"])))
+    def holds(said: str) -> None:
+        effect = Effect("v" * 32, (said,), Difference(0.5, 0.1, 0.9, 8))
+        text, shown = report(outcome, Figures(None, (), (effect,), ()))
+        (row,) = (line for line in text.split("\n") if line.startswith("| `vvvvvvvv` |"))
+        assert len(re.findall(r"(?<!\\)\|", row)) == 4
+        assert all(ET.fromstring(plot.svg).tag == f"{SVG}svg" for plot in shown)
+        drawn = page(text, {f"plots/{plot.name}.svg": plot.svg for plot in shown})
+        cell = re.search(r"<td><code>vvvvvvvv</code></td>\n<td>(.*?)</td>", drawn)
+        assert cell is not None
+        assert unescape(cell[1]) == (" ".join(said.replace("\0", "\ufffd").split()) or "-")
+
+    holds()
+
+
+def held(scores: list[tuple[float | Lost, float | Lost]], level: float = 0.0125) -> Held:
+    exam = Exam("old", tuple(f"task-{n}" for n in range(60)), 0, 1)
+    attempt = Attempt(Terms(level=level, positions=len(scores), repeats=1))
+    for incumbent, candidate in scores:
+        attempt.take(Position((incumbent,), candidate))
+    return Held(exam, "new", level, attempt)
+
+
+def test_the_evidence_that_is_drawn_is_the_one_that_decided() -> None:
+    one = held([(0.0, 1.0), (Lost.UNRELATED, 1.0), (1.0, 0.5), (0.0, Lost.RELATED)])
+    traced = evidence(one.attempt)
+    assert len(traced) == 5
+    assert traced[-1][0] == one.attempt.log_evidence
+    assert traced[1] == traced[2], "what is void moves nothing"
+
+
+@given(
+    st.lists(
+        st.tuples(*(st.one_of(st.floats(0, 1), st.sampled_from(Lost)) for _ in range(2))), min_size=1, max_size=130
+    ),
+    st.sampled_from([0.0125, 0.003125, 0.5]),
+)
+def test_whatever_an_exam_saw_it_can_be_drawn(scores: list[tuple[float | Lost, float | Lost]], level: float) -> None:
+    one = held(scores, level)
+    drawn = plots.wealth(1, one)
+    assert any(text.startswith("verdict at ") for text in texts(drawn.svg))
+    by_task = plots.tasks(one)
+    inside(drawn.svg)
+    inside(by_task.svg)
+    rows = [text for text in texts(by_task.svg) if text.startswith("task-")]
+    assert len(rows) <= plots.MOST_TASKS
+
+
+def inside(svg: str) -> None:
+    """All shapes lie in the picture."""
+    picture = ET.fromstring(svg)
+    width, height = float(picture.get("width", 0)), float(picture.get("height", 0))
+    for element in picture.iter():
+        for key, most in (("x", width), ("x1", width), ("cx", width), ("y", height), ("y2", height), ("cy", height)):
+            assert 0 <= float(element.get(key, 0)) <= most
+
+
+def test_what_is_not_known_is_not_drawn_as_nothing() -> None:
+    svg = plots.costs([Cost("search", 10, None, None), Cost("test", 2, 0, 0.0)]).svg
+    assert texts(svg).count("unknown") == 2
+    assert "$0.0000" in texts(svg)
+    effect = Effect("v" * 32, ("add x",), None)
+    assert "not measured" in texts(plots.effects([effect]).svg)
+    inside(plots.effects([effect, Effect("w" * 32, ("y" * 500,), Difference(0.5, -1.0, 1.0, 3))]).svg)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+def test_ticks_are_few_round_and_in_range(low: float, size: float) -> None:
+    found = ticks(low, low + size)
+    assert 2 <= len(found) <= 12
+    assert all(low - size * 1e-6 <= tick <= low + size * (1 + 1e-6) for tick in found)
+
+
+@given(st.lists(st.floats(0, 1000), max_size=6))
+def test_labels_never_lie_on_each_other_and_keep_their_order(places: list[float]) -> None:
+    moved = apart(places)
+    order = sorted(range(len(places)), key=places.__getitem__)
+    assert all(moved[b] - moved[a] >= 14.99 for a, b in pairwise(order))
+    assert all(after >= before for before, after in zip(places, moved, strict=True))
+
+
+def test_a_page_has_a_title_that_is_only_text() -> None:
+    assert "<title>Sharpening &lt;b&gt;</title>" in page("# Sharpening <b>\n", {})

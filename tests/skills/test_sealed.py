@@ -1,0 +1,83 @@
+"""The sealed test: taken once, with one pair of skills; a part of it that is missing can be completed, no more."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from whet.errors import UserError
+from whet.skills import sealed
+from whet.skills.attempt import Lost, Outcome
+from whet.skills.sealed import SEAL, take_test
+
+TASKS = ["a", "b", "c"]
+
+
+class BrokenOffError(Exception):
+    pass
+
+
+class Recorded:
+    """Rollouts that answer a key once, and from then on from the record. They stop after so many."""
+
+    def __init__(self, folder: Path, most: int = 100) -> None:
+        self.folder, self.most = folder, most
+        self.record: dict[str, float] = {}
+        self.paid: Counter[str] = Counter()
+
+    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+        assert (self.folder / SEAL).is_file(), "the seal comes before the first rollout"
+        if key not in self.record:
+            if len(self.record) >= self.most:
+                raise BrokenOffError
+            self.paid[key] += 1
+            self.record[key] = float(skill == "new")
+        return self.record[key]
+
+
+async def test_it_is_sealed_before_the_first_rollout(tmp_path: Path) -> None:
+    found = await take_test(tmp_path, "old", "new", TASKS, Recorded(tmp_path))
+    assert found.differences == [1.0, 1.0, 1.0]
+    assert json.loads((tmp_path / SEAL).read_text()) == {"before": "old", "after": "new", "tasks": TASKS}
+
+
+async def test_another_final_skill_cannot_be_tested_in_the_same_run(tmp_path: Path) -> None:
+    rollouts = Recorded(tmp_path, most=2)
+    with pytest.raises(BrokenOffError):
+        await take_test(tmp_path, "old", "new", TASKS, rollouts)
+    seal = (tmp_path / SEAL).read_text()
+    for before, after, tasks in (("old", "newer", TASKS), ("older", "new", TASKS), ("old", "new", TASKS[:2])):
+        with pytest.raises(UserError, match="the test was begun with other skills; its tasks have been used"):
+            await take_test(tmp_path, before, after, tasks, rollouts)
+    assert (tmp_path / SEAL).read_text() == seal
+    assert len(rollouts.record) == 2
+
+
+async def test_a_test_that_was_broken_off_is_completed_and_nothing_of_it_is_tried_again(tmp_path: Path) -> None:
+    rollouts = Recorded(tmp_path, most=4)
+    with pytest.raises(BrokenOffError):
+        await take_test(tmp_path, "old", "new", TASKS, rollouts)
+    rollouts.most = 100
+    found = await take_test(tmp_path, "old", "new", TASKS, rollouts)
+    assert len(found.before) == len(found.after) == 3
+    assert set(rollouts.paid.values()) == {1}
+    assert len(rollouts.paid) == 6
+
+
+def test_both_pass_rates_are_told_with_intervals_and_what_is_missing_is_not_zero() -> None:
+    before = {str(n): float(n < 2) for n in range(10)} | {"lost": Lost.RELATED}
+    after = {str(n): float(n < 8) for n in range(10)} | {"lost": 1.0}
+    tested = sealed.Tested(before=dict(before), after=dict(after))
+    assert tested.table()[2:] == [
+        "| before | 2 of 10, 20.0% [5.7, 51.0] | 20.0% | 1 of 11 |",
+        "| after | 9 of 11, 81.8% [52.3, 94.9] | 81.8% | 0 of 11 |",
+    ]
+    assert str(tested).startswith("+60.0 points on 10 tasks, 95 % interval ")
+    assert str(tested).endswith("; 6 better, 4 alike, 0 worse, 1 tasks not measured")
+
+
+def test_a_test_of_which_all_is_missing_says_nothing() -> None:
+    tested = sealed.Tested(before={"a": Lost.UNRELATED}, after={"a": 1.0})
+    assert str(tested) == "nothing was measured on 1 tasks"
+    assert tested.table()[2] == "| before | - | - | 1 of 1 |"
