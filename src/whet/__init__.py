@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from whet.version import __version__
 
 if TYPE_CHECKING:
-    from whet.api import run, sharpen
+    from whet.api import run, sharpen, transfer
     from whet.errors import UserError
     from whet.exchange import Exchange
     from whet.gateway import Limits
@@ -45,10 +45,11 @@ __all__ = [
     "read_tasks",
     "run",
     "sharpen",
+    "transfer",
 ]
 
 _HOMES = {
-    "whet.api": {"run", "sharpen"},
+    "whet.api": {"run", "sharpen", "transfer"},
     "whet.errors": {"UserError"},
     "whet.exchange": {"Exchange"},
     "whet.gateway": {"Limits"},

@@ -29,6 +29,8 @@ from whet.skills.plan import Plan
 from whet.skills.schedule import Schedule
 from whet.skills.sharpening import Event as SharpeningEvent
 from whet.skills.sharpening import Sharpening, sharpen_skill
+from whet.skills.transfer import Lifts
+from whet.skills.transfer import transfer as transfer_skill
 
 Event = Started | Ended | Stopped
 Names = str | Sequence[str] | None
@@ -148,6 +150,45 @@ def sharpen(
         force=force,
     )
     return _finish(sharpen_skill(wish, writer, config, watch))
+
+
+def transfer(
+    skill: Path | str,
+    tasks: Path | str,
+    *,
+    agent: Names = None,
+    model: Names = None,
+    against: Path | str | None = None,
+    samples: int | None = None,
+    concurrency: int | None = None,
+    sandbox: str | None = None,
+    out: Path | str | None = None,
+    resume: bool = False,
+    judge_model: str | None = None,
+    limits: Limits | None = None,
+    config: Config | None = None,
+    watch: Callable[[Event], None] = lambda _: None,
+) -> Lifts:
+    """How much a skill helps each agent on each model, against none or against an older skill.
+
+    >>> transfer("sharpened/best/sums", "tasks", agent=["opencode", "codex"], model="m").lifts  # doctest: +SKIP
+    """
+    config = config or read_config(find_config(Path.cwd()))
+    request = requested(
+        Path(tasks),
+        config,
+        agents=agent,
+        models=model,
+        samples=samples,
+        concurrency=concurrency,
+        sandbox=sandbox,
+        out=Path(out) if out is not None else None,
+        resume=resume,
+        judge_model=judge_model,
+        limits=limits,
+    )
+    older = Path(against) if against is not None else None
+    return _finish(transfer_skill(Path(skill), older, request, config, watch))
 
 
 def requested(

@@ -22,6 +22,7 @@ from whet.cli import (
     show,
     skill,
     tasks,
+    transfer,
 )
 from whet.errors import UserError
 from whet.version import __version__
@@ -40,6 +41,7 @@ app.command("compare")(compare.compare)
 app.command("rejudge")(rejudge.rejudge)
 app.command("sharpen")(sharpen.sharpen)
 app.command("certify")(certify.certify)
+app.command("transfer")(transfer.transfer)
 app.add_typer(skill.app, name="skill")
 app.command("export")(export.export)
 app.add_typer(tasks.app, name="tasks")

@@ -72,9 +72,9 @@ def run(
     request = requested(
         tasks,
         config,
-        agents=_names("agent", agent),
-        models=_names("model", model),
-        skills=[None if name == "none" else Path(name) for name in _names("skill", skill) or ["none"]],
+        agents=names("agent", agent),
+        models=names("model", model),
+        skills=[None if name == "none" else Path(name) for name in names("skill", skill) or ["none"]],
         samples=samples,
         concurrency=concurrency,
         sandbox=sandbox,
@@ -95,7 +95,8 @@ def run(
             raise
 
 
-def _names(option: str, given: list[str] | None) -> list[str]:
+def names(option: str, given: list[str] | None) -> list[str]:
+    """Names as one gives them: several options, or several names with commas between them."""
     from whet.errors import UserError
 
     # A command line may hold commas of its own.

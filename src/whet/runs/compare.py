@@ -153,6 +153,18 @@ def compare_runs(first: Path, second: Path, by: Key | None = None) -> list[Compa
     return _compare_all(pairs)
 
 
+def compare_skills(run: Path, old: str, new: str) -> dict[tuple[str, str], Comparison]:
+    """For each agent and model of a run, one skill held against another, by their digests; that of none is empty."""
+    read = _read(run)
+    sides = read.sides(lambda arm: " / ".join(read.words(arm)))
+    pairs = {
+        (agent, model): (sides[agent, model, old], side)
+        for (agent, model, skill), side in sides.items()
+        if skill == new
+    }
+    return dict(zip(pairs, _compare_all(list(pairs.values())), strict=True))
+
+
 def _sides_of_run(run: Path) -> dict[Arm, Side]:
     read = _read(run)
     return read.sides(lambda arm: str(run) if len(read.arms) == 1 else f"{run} {' / '.join(read.words(arm))}")

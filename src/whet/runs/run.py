@@ -1,7 +1,7 @@
 """A run from the request to the last stored result. The command line and Python programs start here."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,9 +59,11 @@ async def run(
     watch: Watch,
     env: Mapping[str, str] = os.environ,
     origin: Origin | None = None,
+    tasks: Sequence[Task] | None = None,
 ) -> None:
-    """Run what is requested, or what is left of it, and tell `watch` how it goes. With an origin it is a fork."""
-    tasks = [origin.task] if origin else read_tasks(request.tasks)
+    """Run what is requested, or what is left of it, and tell `watch` how it goes. With an origin it is a fork.
+    `tasks` are those to run, if not all that the request names."""
+    tasks = [origin.task] if origin else tasks or read_tasks(request.tasks)
     skills = _read_skills(request)
     async with open_bench(request, tasks, config, env) as bench:
         plan = Plan(

@@ -1,5 +1,6 @@
 """A report as one page for a browser: the same text, with the plots in it. It loads nothing and runs nothing."""
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -42,6 +43,15 @@ def page(text: str, pictures: Mapping[str, str]) -> str:
         f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n"
     )
     return f"{head}{reader.render(text, {'pictures': pictures})}"
+
+
+def plain(text: str) -> str:
+    """Text as it is, in a cell of a table in Markdown.
+
+    >>> plain("a | *b*")
+    'a \\\\| \\\\*b\\\\*'
+    """
+    return re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", " ".join(text.split()))
 
 
 def _picture(_: Any, tokens: Sequence[Token], place: int, __: Any, env: Mapping[str, Mapping[str, str]]) -> str:

@@ -1,6 +1,5 @@
 """What a run of sharpening is told as: one paragraph in plain words, and a report with plots."""
 
-import re
 from collections.abc import Iterator, Sequence
 from math import exp, fsum
 from pathlib import Path
@@ -12,7 +11,7 @@ from whet.skills.gate import Held
 from whet.skills.gates import RULES, false_accepts
 from whet.skills.kinds import GateKind
 from whet.skills.outcome import Outcome
-from whet.skills.page import page
+from whet.skills.page import page, plain
 from whet.skills.plots import Plot
 from whet.skills.readable import READABLE
 from whet.skills.shorten import Removal
@@ -152,7 +151,7 @@ def _edits(effects: Sequence[Effect]) -> Iterator[str | Plot]:
     for effect in effects:
         found = effect.difference
         told = f"{found.mean * 100:+.1f} [{found.low * 100:+.1f}, {found.high * 100:+.1f}]" if found else "not measured"
-        yield f"| `{effect.version[:8]}` | {'; '.join(map(_plain, effect.edits)) or '-'} | {told} |"
+        yield f"| `{effect.version[:8]}` | {'; '.join(map(plain, effect.edits)) or '-'} | {told} |"
     yield from (
         "",
         "Each is held against the version before it. What was taken for its high mean looks too good.",
@@ -175,7 +174,7 @@ def _exams(outcome: Outcome) -> Iterator[str | Plot]:
     yield plots.tasks(held[-1])
     yield from ("| task | positions | mean difference, points |", "|---|---|---|")
     for task, found in by_task(held[-1]).items():
-        yield f"| {_plain(task)} | {len(found)} | {fsum(found) / len(found) * 100:+.0f} |"
+        yield f"| {plain(task)} | {len(found)} | {fsum(found) / len(found) * 100:+.0f} |"
     yield ""
 
 
@@ -204,7 +203,7 @@ def _left_out(removals: Sequence[Removal]) -> Iterator[str | Plot]:
     for removal in removals:
         attempt = removal.held.attempt
         between = f"{attempt.at_least() * 100:+.1f} to {attempt.at_most() * 100:+.1f}"
-        yield f"| {_plain(removal.unit)} | {'left out' if removal.accepted else 'kept'} | {between} |"
+        yield f"| {plain(removal.unit)} | {'left out' if removal.accepted else 'kept'} | {between} |"
     yield ""
 
 
@@ -235,8 +234,3 @@ def _spent(outcome: Outcome, costs: Sequence[Cost]) -> Iterator[str | Plot]:
 
 def _address(plot: Plot) -> str:
     return str(Path(PLOTS, f"{plot.name}.svg"))
-
-
-def _plain(text: str) -> str:
-    """Text as it is, in a cell of a table of Markdown."""
-    return re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", " ".join(text.split()))

@@ -145,7 +145,7 @@ def cut(text: str, width: float, *, keep_end: bool = False) -> str:
     """As much of a text as there is room for, of its beginning or of its end.
 
     >>> cut("Answer in one word.", 70), cut("tasks/sums/17", 70, keep_end=True)
-    ('Answer in…', '…s/sums/17')
+    ('Answer in…', '…ks/sums/17')
     """
     room = int(width / _LETTER)
     if len(text) <= room:

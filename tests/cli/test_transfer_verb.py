@@ -1,0 +1,93 @@
+"""`whet transfer`: where a skill helps, where it harms, and where the data cannot tell."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sharpen_world import HARMFUL, HELPFUL, SKILL, write_script, write_tasks
+from whet_program import Project, new_project, said_to_user
+
+import whet
+from whet.runs.config import Config, ModelConfig
+from whet.runs.store import Store
+
+SPLITS = {"train": range(3), "test": range(100, 112)}
+DEAF = '[[scene]]\n[[scene.reply]]\ntext = "7"\n'
+"""A model on which no skill has any effect."""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    write_tasks(tmp_path, SPLITS)
+    write_script(tmp_path, range(112))
+    with new_project(tmp_path) as project:
+        project.write("deaf.toml", DEAF)
+        project.write("better/SKILL.md", f"{SKILL}{HELPFUL}\n")
+        project.write("worse/SKILL.md", f"{SKILL}{HARMFUL}\n")
+        yield project
+
+
+COMMAND = ["transfer", "better", "--tasks", "tasks.jsonl", "--agents", "chat", "--out", "out"]
+MODELS = ["--models", "scripted:script.toml,scripted:deaf.toml"]
+
+
+def lifts(project: Project) -> list[dict[str, Any]]:
+    data: dict[str, Any] = json.loads((project.path / "out" / "transfer.json").read_text())
+    return list(data["lifts"])
+
+
+def test_the_matrix_has_a_lift_for_each_agent_and_model_on_tasks_that_were_not_trained_on(project: Project) -> None:
+    done = project.whet(*COMMAND, *MODELS)
+    assert done.returncode == 0, done.stderr
+    helped, deaf = lifts(project)
+    assert (helped["model"], helped["verdict"], helped["wins"]) == ("scripted:script.toml", "better", 9)
+    assert helped["difference"]["mean"] == 0.75
+    assert helped["difference"]["low"] > 0
+    assert (deaf["verdict"], deaf["ties"]) == ("undecided", 12)
+    assert "scripted:deaf.toml: the data cannot tell; these tasks show lifts from " in done.stdout
+    assert "helps" in done.stdout
+    text = (project.path / "out" / "transfer.md").read_text()
+    assert "| points [95 %] | scripted:script.toml | scripted:deaf.toml |" in text
+    assert "| chat | +75.0 [" in text
+    with Store.open_read(project.path / "out") as store:
+        assert {row.task.partition("-")[0] for row in store.rollouts()} == {"test"}
+
+
+def test_an_older_skill_is_held_against_and_a_run_goes_on_without_paying_again(project: Project) -> None:
+    command = [*COMMAND, "--models", "scripted:script.toml", "--against", "worse"]
+    first = project.whet(*command)
+    assert first.returncode == 0, first.stderr
+    (found,) = lifts(project)
+    assert (found["verdict"], found["losses"], found["difference"]["mean"]) == ("better", 0, 1.0)
+    project.write("script.toml", '[[scene]]\n[[scene.reply]]\nfault = "500"\n')
+    again = project.whet(*command, "--resume")
+    assert again.returncode == 0, again.stderr
+    assert lifts(project) == [found]
+
+
+def test_scores_that_are_missing_are_counted_and_not_taken_for_zero(project: Project) -> None:
+    lost = '[[scene]]\nwhen.user = "What is 10[0-3] "\nwhen.system = "number alone"\n[[scene.reply]]\nfault = "500"\n'
+    script = project.path / "script.toml"
+    project.write("script.toml", lost + script.read_text())
+    project.write("whet.toml", '[models.m]\nscript = "script.toml"\nattempts = 1\n')
+    done = project.whet(*COMMAND, "--models", "m")
+    assert done.returncode == 0, done.stderr
+    (found,) = lifts(project)
+    assert found["difference"]["tasks"] == 8
+    assert found["losses"] == 0
+    assert "4 of 24" in done.stdout
+
+
+def test_mistakes_are_told_in_one_line(project: Project) -> None:
+    assert "better: is given twice" in said_to_user(project.whet(*COMMAND, *MODELS, "--against", "better"))
+    assert "--agents is 'chat,chat,,'" in said_to_user(project.whet(*COMMAND, *MODELS, "--agents", "chat,,"))
+    assert "not a skill folder" in said_to_user(project.whet("transfer", "none", *COMMAND[2:], *MODELS))
+
+
+def test_from_python(project: Project) -> None:
+    config = Config(models={"m": ModelConfig(script=project.path / "script.toml")})
+    tasks, skill = project.path / "tasks.jsonl", project.path / "better"
+    found = whet.transfer(skill, tasks, agent="chat", model="m", out=project.path / "out", config=config)
+    assert found.lifts["chat", "m"].verdict == "better"
