@@ -63,6 +63,15 @@ def write_world(folder: Path) -> None:
     (folder / "optimizer.toml").write_text(f"{REFLECTS}{EDITS}")
 
 
+def sharpen_command(agent: str, proposer: str, budget: int) -> list[str]:
+    """What a user types in that folder. The agent and another scripted model propose, where that is asked for."""
+    hired = [] if proposer == "criteria" else ["--optimizer-model", "scripted:optimizer.toml"]
+    return [
+        *("sharpen", "careful-work", "tasks", "--agent", agent, "--model", "scripted:model.toml"),
+        *("--proposer", proposer, *hired, "--budget", str(budget), "--force", "--concurrency", "2", "--out", "out"),
+    ]
+
+
 def obedient_model() -> str:
     """The model of the examples, which loads its skill first, and works only when that has the rule."""
     tasks, _, _ = (EXAMPLES / "scripted.toml").read_text().partition("# --- questions")
