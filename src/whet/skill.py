@@ -1,5 +1,6 @@
 """Skill: a folder with SKILL.md and whatever it refers to, as the agents carry it."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from whet.errors import UserError
 from whet.ids import digest
 
 SKILL_FILE = "SKILL.md"
+FRONT_MATTER = re.compile(r"\A---\n.*?^---[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,11 @@ class Skill:
     """The folder; of a memory document, the file."""
     is_memory: bool = False
     """Whether it is a document that an agent always reads, such as AGENTS.md, and not a skill that it may load."""
+
+    @property
+    def body(self) -> str:
+        """What it says. The front matter only tells when to load it."""
+        return self.text[len(found[0]) :] if (found := FRONT_MATTER.match(self.text)) else self.text
 
 
 def read_skill(path: Path) -> Skill:

@@ -1,5 +1,6 @@
 """`chat`: one question, one answer."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,17 @@ async def test_the_skill_is_the_system_prompt(skill: Skill) -> None:
 async def test_the_skill_can_stand_at_the_end_of_the_users_turn(skill: Skill) -> None:
     done = await work(ChatAgent(skill_at="user"), QUESTION, say("4"), skill=skill)
     assert done.messages == [{"role": "user", "content": "What is 2 + 2?\n\nCount on your fingers."}]
+
+
+async def test_the_skill_can_stand_before_the_question(skill: Skill) -> None:
+    done = await work(ChatAgent(skill_at="instruction"), QUESTION, say("4"), skill=skill)
+    assert done.messages == [{"role": "user", "content": "Count on your fingers.\n\nWhat is 2 + 2?"}]
+
+
+async def test_the_front_matter_of_a_skill_is_not_told(skill: Skill) -> None:
+    dressed = replace(skill, text=f"---\nname: {skill.name}\ndescription: Sums.\n---\n{skill.text}")
+    done = await work(ChatAgent(), QUESTION, say("4"), skill=dressed)
+    assert done.messages[0]["content"] == "Count on your fingers."
 
 
 async def test_files_of_text_are_part_of_the_question() -> None:

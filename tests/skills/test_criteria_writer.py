@@ -1,6 +1,7 @@
 """`criteria` turns what judges ask in vain into plain rules: most frequent first, with an example, no answer copied."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from judging_world import ScriptedReferee, checks_in, judgement, said_of
 from writers_world import SKILL, brief, failing_trials, trial
 
 from whet.scoring import Call, Score
-from whet.skills.brief import Brief, Draft, Tried
-from whet.skills.edits import Op, Refused, apply
+from whet.skills.brief import Brief, Draft, Trial, Tried
+from whet.skills.edits import Edit, Op, Refused, apply
 from whet.skills.policy import Policy
 from whet.skills.writers.criteria import CriteriaWriter
 from whet.skills.writers.expected import expected_of
@@ -23,7 +24,8 @@ from whet.tasks.checks import AnyCheck, tags
 from whet.tasks.judges import KINDS
 from whet.workspace import Change
 
-PERU = "  Example:\n  Question: What is the capital of Peru?\n  Answer: "
+PERU = "\n\nQuestion: What is the capital of Peru?\nAnswer: "
+LIMA = "The capital of Peru is Lima"
 
 
 async def written(brief: Brief) -> Draft:
@@ -37,19 +39,23 @@ async def rule_for(*checks: dict[str, Any], tasks: int = 2) -> str:
 
 
 OPERATORS: list[tuple[dict[str, Any], str, str]] = [
-    ({"op": "section_present", "arg": "Summary"}, 'a heading titled "Summary".', "## Summary\n  Lima"),
-    ({"op": "section_contains", "arg": "Summary"}, 'a heading with "Summary" in it.', "## Summary\n  Lima"),
-    ({"op": "section_contains", "arg": "End", "text": "DONE"}, 'write "DONE" under it.', "## End\n  Lima, DONE"),
+    ({"op": "section_present", "arg": "Summary"}, 'a heading titled "Summary".', f"## Summary\n{LIMA}."),
+    ({"op": "section_contains", "arg": "Summary"}, 'a heading with "Summary" in it.', f"## Summary\n{LIMA}."),
+    ({"op": "section_contains", "arg": "End", "text": "DONE"}, 'write "DONE" under it.', f"## End\n{LIMA}. DONE"),
     ({"op": "max_chars", "arg": 40}, "under 40 characters.", "Lima"),
-    ({"op": "min_chars", "arg": 100}, "at least 100 characters", "Lima. It is the capital of Peru"),
-    ({"op": "contains", "arg": "Captain"}, 'Use "Captain" in every answer.', "Lima, Captain"),
-    ({"op": "not_contains", "arg": "sorry"}, 'Never write "sorry"', "Lima"),
-    ({"op": "no_refusal"}, "Never refuse", "Lima"),
-    ({"op": "regex", "arg": r"\*\*[^*]+\*\*"}, "Write the answer in bold", "**Lima**"),
-    ({"op": "regex", "arg": r"DONE\W*$"}, 'End every answer with "DONE".', "Lima DONE"),
-    ({"op": "regex", "arg": r"^Answer:"}, 'Begin every answer with "Answer:".', "Answer: Lima"),
-    ({"op": "regex", "arg": r"(?i)\Athank you\b"}, 'Begin every answer with "thank you".', "thank you Lima"),
-    ({"op": "regex", "arg": r"<answer>.+</answer>"}, 'Write "<answer>" before', "<answer>Lima</answer>"),
+    ({"op": "min_chars", "arg": 100}, "at least 100 characters", f"{LIMA}. It is the capital of Peru"),
+    ({"op": "contains", "arg": "Captain"}, 'Use "Captain" in every answer.', f"{LIMA}, Captain."),
+    ({"op": "not_contains", "arg": "sorry"}, 'Never write "sorry"', f"{LIMA}."),
+    ({"op": "no_refusal"}, "Never refuse", f"{LIMA}."),
+    ({"op": "regex", "arg": r"\*\*[^*]+\*\*"}, "Write the answer in bold", "The capital of Peru is **Lima**."),
+    ({"op": "regex", "arg": r"DONE\W*$"}, 'End every answer with "DONE".', f"{LIMA}. DONE"),
+    ({"op": "regex", "arg": r"^Answer:"}, 'Begin every answer with "Answer:".', f"Answer: {LIMA}."),
+    ({"op": "regex", "arg": r"(?i)\Athank you\b"}, 'Begin every answer with "thank you".', f"thank you {LIMA}."),
+    (
+        {"op": "regex", "arg": r"<answer>.+</answer>"},
+        'Write "<answer>" before',
+        "The capital of Peru is <answer>Lima</answer>.",
+    ),
     ({"op": "tool_called", "arg": "search"}, "Call the tool `search` before you answer.", ""),
     ({"op": "command_ran", "arg": "pytest"}, "Run `pytest` before you finish.", ""),
     ({"op": "file_exists", "arg": "report.md"}, "Write the file `report.md`.", ""),
@@ -64,9 +70,7 @@ async def test_every_operator_becomes_a_sentence_with_an_example(
     text = await rule_for(check)
     assert text.startswith("- ")
     assert rule in text.split("\n")[0]
-    assert "  Example:" in text
-    if example:
-        assert f"{PERU}{example}" in text
+    assert f"{PERU}{example}" in text if example else "\n  Example: " in text
 
 
 def test_no_operator_is_forgotten() -> None:
@@ -130,9 +134,17 @@ async def assert_tells(score: Score, asked: str, rule: str) -> None:
     trials = [trial(f"t{n}", judgements={"judge": score}) for n in range(3)]
     found = failing(trials)
     assert any(asked in told(one) and "3 of 3 trials" in told(one) for one in found)
-    draft = await written(brief(*trials, edits=5))
-    assert not rule or any(rule in edit.text for edit in draft.edits), draft
-    assert rule or not draft.edits
+    rules = await all_rules(trials)
+    assert not rule or any(rule in text for text in rules), rules
+    assert rule or not rules
+
+
+async def all_rules(trials: Sequence[Trial]) -> list[str]:
+    """What is proposed when each proposal is turned down."""
+    turned_down: list[Edit] = []
+    while edits := (await written(brief(*trials, tried=(Tried(tuple(turned_down), (), accepted=False),)))).edits:
+        turned_down += edits
+    return [edit.text for edit in turned_down]
 
 
 async def test_tests_and_commands_and_functions_say_that_they_failed(tmp_path: Any) -> None:
@@ -156,7 +168,7 @@ async def test_what_fails_most_often_is_said_first_and_one_rule_at_a_time() -> N
     (edit,) = draft.edits
     assert "40 characters" in edit.text
     assert "7 of 7 trials [max_chars=40]" in edit.reason
-    assert len((await written(brief(*trials, edits=2))).edits) == 2
+    assert (await written(brief(*trials, edits=4))).edits == (edit,)
     assert (await written(brief(*trials, edits=0))).edits == ()
 
 
@@ -178,30 +190,47 @@ async def test_an_answer_that_two_of_many_tasks_share_is_never_said() -> None:
 async def test_an_example_gives_no_task_away() -> None:
     trials = failing_trials({"op": "max_chars", "arg": 40})
     asks = trial("peru", instruction="Tell me: what is the capital of Peru?")
-    draft = await written(brief(*trials, asks, trial("colour", expected=("purple",))))
-    assert "Question: Which animal says moo?\n  Answer: Cow" in draft.edits[0].text
+    draft = await written(brief(*trials, asks, trial("colour", expected=("blue",))))
+    assert examples_of(draft.edits[0].text) == ["Which animal says moo?"]
 
 
-async def test_an_example_is_not_like_the_tasks() -> None:
+async def test_examples_that_are_most_like_the_tasks_come_last() -> None:
     tasks = [trial(f"c{n}", instruction=f"What is the capital of {place}?") for n, place in enumerate(("Chad", "Mali"))]
     draft = await written(brief(*failing_trials({"op": "max_chars", "arg": 40}), *tasks))
-    assert "Question: Which colour do red and blue make?\n  Answer: Purple" in draft.edits[0].text
+    assert examples_of(draft.edits[0].text)[-1] == "What is the capital of Peru?"
 
 
-async def test_an_example_also_follows_the_rules_that_are_there_as_far_as_they_go_together() -> None:
+def examples_of(text: str) -> list[str]:
+    return re.findall(r"^Question: (.*)$", text, re.MULTILINE)
+
+
+async def test_all_examples_follow_all_rules_as_far_as_they_go_together() -> None:
     bold, captain = {"op": "regex", "arg": r"\*\*.+\*\*"}, {"op": "contains", "arg": "Captain"}
     done, short = {"op": "regex", "arg": "DONE$"}, {"op": "max_chars", "arg": 8}
-    document = SKILL
+    document, answers = SKILL, []
     for checks in ([bold], [bold, captain], [bold, captain, done], [bold, captain, done, short]):
         now = brief(*failing_trials(*checks), document=document)
         document = apply(document, (await written(now)).edits, now.policy).text
-    answers = [line for line in document.split("\n") if "Answer: " in line]
+        answers.append(next(line for line in document.split("\n") if line.startswith("Answer: ")))
+        assert len(examples_of(document)) == 3
     assert answers == [
-        "  Answer: **Lima**",
-        "  Answer: **Lima**, Captain",
-        "  Answer: **Lima**, Captain DONE",
-        "  Answer: **Lima**",
+        "Answer: The capital of Peru is **Lima**.",
+        "Answer: The capital of Peru is **Lima**, Captain.",
+        "Answer: The capital of Peru is **Lima**, Captain. DONE",
+        "Answer: **Lima**",
     ]
+
+
+async def test_rules_stand_together_above_the_examples_and_other_lines_stay() -> None:
+    captain, tool = {"op": "contains", "arg": "Captain"}, {"op": "tool_called", "arg": "search"}
+    document = SKILL
+    for checks in ([captain], [captain, tool]):
+        now = brief(*failing_trials(*checks), document=f"{document}- Mine.\n" if document != SKILL else document)
+        document = apply(now.document, (await written(now)).edits, now.policy).text
+    rules = [line.split(" ")[1] for line in document.split("\n") if line.startswith("- ")]
+    assert rules == ["Be", "Use", "Call", "Mine."]
+    assert document.index("- Call") < document.index("Question: ") < document.index("- Mine.")
+    assert "\n\n- " not in document.split("# Answers\n\n")[1]
 
 
 async def test_rules_that_were_not_taken_or_are_there_are_not_said_again() -> None:

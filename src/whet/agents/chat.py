@@ -20,9 +20,9 @@ class ChatAgent(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["chat"] = "chat"
-    skill_at: Literal["system", "user"] = "system"
-    """Where the skill's text goes: into the system prompt, or at the end of the user's turn, where very small
-    models heed it far better."""
+    skill_at: Literal["system", "instruction", "user"] = "system"
+    """Where the skill's text goes: into the system prompt, before the question, or at the end of the user's turn. Very
+    small models heed it in the user's turn far better, and answer best when the question comes last."""
 
     @property
     def in_box(self) -> bool:
@@ -62,14 +62,16 @@ class ChatAgent(BaseModel):
             if isinstance(content, str):
                 question += f"\n\n--- {name} ---\n{content}"
         if skill is not None and self.skill_at == "user":
-            question += f"\n\n{skill.text}"
+            question = f"{question}\n\n{skill.body}"
+        if skill is not None and self.skill_at == "instruction":
+            question = f"{skill.body.strip()}\n\n{question}"
         images, _ = attachments(task, assignment.box.workdir, images=True)
         asked: dict[str, Any] = {
             "role": "user",
             "content": [_text(question), *map(_picture, images)] if images else question,
         }
         if skill is not None and self.skill_at == "system":
-            return [{"role": "system", "content": skill.text}, asked]
+            return [{"role": "system", "content": skill.body}, asked]
         return [asked]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from whet.skill import FRONT_MATTER
 from whet.skills.policy import Policy
 
 PROTECT, END_PROTECT = "<!-- whet:protect -->", "<!-- whet:end protect -->"
@@ -15,7 +16,6 @@ MARKERS = (PROTECT, END_PROTECT, LEARNED, END_LEARNED)
 
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$", re.MULTILINE)
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
-_FRONT = re.compile(r"\A---\n.*?^---[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -49,7 +49,7 @@ class Document:
     @cached_property
     def body(self) -> int:
         """Where the front matter ends."""
-        found = _FRONT.match(self.text)
+        found = FRONT_MATTER.match(self.text)
         return found.end() if found else 0
 
     @cached_property

@@ -1,5 +1,6 @@
 """Writers, policies and preferences as users name them."""
 
+import re
 from pathlib import Path
 
 from whet.errors import UserError, did_you_mean
@@ -10,6 +11,10 @@ from whet.skills.document import Document
 from whet.skills.listed import read_rules
 from whet.skills.policy import Policy
 from whet.skills.writers.criteria import CriteriaWriter
+from whet.skills.writers.in_turn import InTurn
+
+_IN_TURN = re.compile(r"\+(?=criteria|rules:)")
+"""Where the names of writers are joined; a path may have a plus in it too."""
 
 _POLICIES = {"anything": Policy(), "only-learned-block": Policy(opens="learned")}
 
@@ -22,16 +27,24 @@ def writer_named(name: str, model: str | None = None, agent: str | None = None) 
     """
     if agent is not None and name != "agent":
         raise UserError(f"--optimizer-agent is '{agent}'; expected it with --proposer agent, not '{name}'")
+    if model is None and len(names := _IN_TURN.split(name)) > 1:
+        return InTurn(tuple(map(_own, names)))
     if name in {"llm", "agent"}:
         return Hired("llm" if name == "llm" else "agent", model, agent)
     if model is not None:
         raise UserError(f"--optimizer-model is '{model}'; expected it with --proposer llm or agent, not '{name}'")
+    return _own(name)
+
+
+def _own(name: str) -> Writer:
+    """A writer that needs neither model nor agent."""
     kind, _, rest = name.partition(":")
     if kind == "rules" and rest:
         return read_rules(Path(rest))
     if name != "criteria":
         raise UserError(
-            f"--proposer is '{name}'; expected criteria, llm, agent, or rules:FILE with a rule on each line"
+            f"--proposer is '{name}'; expected criteria, llm, agent, or rules:FILE with a rule on each line; "
+            "criteria+rules:FILE takes one after the other"
         )
     return CriteriaWriter()
 

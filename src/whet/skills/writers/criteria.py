@@ -6,21 +6,25 @@ from whet.skills.brief import Brief, Draft
 from whet.skills.document import Document
 from whet.skills.edits import Edit, Op
 from whet.skills.writers.copied import vetted
-from whet.skills.writers.examples import example, sample_for
+from whet.skills.writers.examples import example, examples_in, samples_for
 from whet.skills.writers.failing import Criterion, Failing, checks_of, failing
 from whet.skills.writers.plain import wording
 
 
 class CriteriaWriter:
-    """Proposes rules for the criteria that fail most; always the same ones for the same brief."""
+    """Proposes rules for the criteria that fail most; always the same ones for the same brief.
+
+    One rule at a time, so that the search tells which of them help. All examples are kept at the end of the document
+    and show all of its rules: examples that differ in form teach a small model none.
+    """
 
     async def write(self, brief: Brief) -> Draft:
-        """One rule, or as many as the brief's budget allows; none that is in the document or was not taken before."""
-        budget = 1 if brief.edits is None else brief.edits
+        """A rule that is not in the document and was not turned down before; none when there is no other."""
         proposed = [_edit(one, brief) for one in failing(brief.trials) if _worth_saying(one, brief)]
         kept, refused = vetted(proposed, brief)
-        reason = "; ".join(edit.reason for edit in kept[:budget]) or "no failing check makes a rule that is new"
-        return Draft(tuple(kept[:budget]), reason, refused=tuple(refused))
+        chosen = kept[: 1 if brief.edits is None else min(1, brief.edits)]
+        reason = "; ".join(edit.reason for edit in chosen) or "no failing check makes a rule that is new"
+        return Draft(tuple(chosen), reason, refused=tuple(refused))
 
 
 def _worth_saying(one: Failing, brief: Brief) -> bool:
@@ -32,32 +36,30 @@ def _not_taken(brief: Brief) -> set[str]:
     """The rules that were tried and that the search did not take, or that were refused."""
     edits = [edit for tried in brief.tried if not tried.accepted for edit in tried.edits]
     edits += [refused.edit for tried in brief.tried for refused in tried.refused]
-    return {edit.text.split("\n")[0].removeprefix("- ") for edit in edits}
+    return {edit.text.strip().split("\n")[0].removeprefix("- ") for edit in edits}
 
 
 def _edit(one: Failing, brief: Brief) -> Edit:
     reason = f"{wording(one.criterion).asked} Not met in {one.failed} of {one.trials} trials [{one.criterion.short}]."
-    return _added(_rule(one.criterion, brief), reason, brief)
+    words = wording(one.criterion)
+    rule = f"- {words.rule}" + (f"\n  Example: {words.how}" if words.how else "")
+    there = examples_in(brief.document)
+    old = brief.document[there.start : there.end] if there else ""
+    text = "\n\n".join([rule, *(_examples(one.criterion, brief) or ([old] if old else []))])
+    if there is None:
+        return _added(text, reason, brief)
+    # With the empty line above, so that the rule joins the others.
+    gap = "\n" if brief.document[: there.start].endswith("\n\n") else ""
+    return Edit(op=Op.REPLACE, anchor=f"{gap}{old}", text=text, reason=reason)
 
 
-def _rule(criterion: Criterion, brief: Brief) -> str:
-    words = wording(criterion)
-    lines = [f"- {words.rule}", *_example(criterion, brief)]
-    if words.how:
-        lines.append(f"  Example: {words.how}")
-    return "\n".join(lines)
-
-
-def _example(criterion: Criterion, brief: Brief) -> Iterator[str]:
-    """A question and its answer as the rule wants it, and as the rules want it that the document has already."""
-    sample = sample_for(criterion, brief.trials)
-    if wording(criterion).how or criterion.op in {"rubric", "json_key", "changed"} or sample is None:
-        return
-    answer = example(criterion, list(_said_already(brief)), sample)
-    if answer is not None:
-        yield "  Example:"
-        yield f"  Question: {sample.question}"
-        yield "  Answer: " + answer.replace("\n", "\n  ")
+def _examples(criterion: Criterion, brief: Brief) -> list[str]:
+    """Questions and answers as the rule wants them, and as the rules want them that the document has already."""
+    if wording(criterion).how or criterion.op in {"rubric", "json_key", "changed"}:
+        return []
+    said = list(_said_already(brief))
+    made = (example(criterion, said, sample) for sample in samples_for(criterion, brief.trials))
+    return [one for one in made if one is not None]
 
 
 def _said_already(brief: Brief) -> Iterator[Criterion]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from whet.scoring.answers import has_words, words
 from whet.scoring.rules import text_passes
 from whet.skills.brief import Trial
+from whet.skills.document import Span
 from whet.skills.writers.failing import Criterion
 from whet.skills.writers.patterns import shape_of
 from whet.tasks.checks import Length, NoRefusal, Section, Words
@@ -18,10 +19,13 @@ class Sample:
 
     question: str
     answer: str
-    more: str
+    more: str = ""
     """What else can be said of it."""
+    sentence: str = "{}"
+    """The answer in a whole sentence."""
 
 
+ASKED, ANSWERED = "Question: ", "Answer: "
 _PERU = (
     "It is the capital of Peru and its largest city, where about a third of the people of Peru live. "
     "It lies on the coast of the Pacific, and was founded by Spaniards in 1535."
@@ -34,46 +38,71 @@ _COW = (
     "She lives on a farm or on a pasture, eats grass, and gives milk on every day of the year. "
     "The sound is a call to her herd and to her calf, which knows its mother by her voice."
 )
+# A very small model gives the example's answer where that is a bare word, and its own where it is a sentence.
 _SAMPLES = (
-    Sample("What is the capital of Peru?", "Lima", _PERU),
-    Sample("Which colour do red and blue make?", "Purple", _PURPLE),
-    Sample("Which animal says moo?", "Cow", _COW),
+    Sample("What is the capital of Peru?", "Lima", _PERU, "The capital of Peru is {}."),
+    Sample("Which colour do red and blue make?", "purple", _PURPLE, "Red and blue make {}."),
+    Sample("Which animal says moo?", "cow", _COW, "The animal that says moo is the {}."),
 )
 _ASKING = {*words("what which who how many is are the of do does and these can")}
 _OF_KIND = {
-    "a_number": Sample("How many legs do two spiders have?", "16", ""),
-    "one_choice": Sample("Which of these can fly? (A) stone (B) sparrow", "<answer>B</answer>", ""),
-    "mathematics": Sample("What is half of x plus half of x?", r"\boxed{x}", ""),
+    "a_number": Sample("How many legs do two spiders have?", "16"),
+    "one_choice": Sample("Which of these can fly? (A) stone (B) sparrow", "<answer>B</answer>"),
+    "mathematics": Sample("What is half of x plus half of x?", r"\boxed{x}"),
 }
+_INSIDE = 1
+"""Up to this order, what is asked concerns the answer and not the sentence that it stands in."""
+_BARE = {"bare_answer", "json", "json_schema", "max_chars"}
+"""What leaves no room for a sentence."""
 
 
-def sample_for(criterion: Criterion, trials: Sequence[Trial]) -> Sample | None:
-    """The question that is least like the tasks, for a small model gives the answer of an example that is like its
-    task; None when each of them gives one away."""
+def samples_for(criterion: Criterion, trials: Sequence[Trial]) -> list[Sample]:
+    """The questions that give no task away, those that are least like the tasks first."""
     samples = (_OF_KIND[criterion.op],) if criterion.op in _OF_KIND else _SAMPLES
     apart = [one for one in samples if not any(_gives_away(one, trial) for trial in trials)]
     asked = {word for trial in trials for word in words(trial.instruction)} - _ASKING
-    return min(apart, key=lambda one: len(asked & {*words(one.question)}), default=None)
+    return sorted(apart, key=lambda one: len(asked & {*words(one.question)}))
+
+
+def examples_in(text: str) -> Span | None:
+    """Where the examples stand that a document has from here, each a question and its answer, one after the other."""
+    known = "|".join(re.escape(one.question) for one in (*_SAMPLES, *_OF_KIND.values()))
+    found = re.search(rf"(?:^{ASKED}(?:{known})\n{ANSWERED}.*\n?(?:(?!- ).+\n?)*\n?)+", text, re.MULTILINE)
+    return Span(found.start(), found.start() + len(found[0].rstrip())) if found else None
 
 
 def example(criterion: Criterion, said_already: Sequence[Criterion], sample: Sample) -> str | None:
-    """An answer that does what a criterion asks, and what is said already as far as that goes; None when none is."""
+    """A question, and an answer that does what a criterion asks, and what is said already as far as that goes; None
+    when none is."""
     answer = _composed([criterion], sample)
     met = [criterion]
     for one in said_already if answer is not None else ():
         with_it = _composed([*met, one], sample)
         if with_it is not None:
             answer, met = with_it, [*met, one]
-    return answer
+    return None if answer is None else f"{ASKED}{sample.question}\n{ANSWERED}{answer}"
 
 
 def _composed(asked: Sequence[Criterion], sample: Sample) -> str | None:
-    """An answer that meets all of these; None when they do not go together."""
+    """An answer that meets all of these, as a sentence where that goes; None when they do not go together."""
+    sentences = ("{}",) if any(one.op in _BARE for one in asked) else (sample.sentence, "{}")
+    for sentence in sentences:
+        answer = _built(asked, sample, sentence)
+        if all(_holds(one, answer) for one in asked):
+            return answer
+    return None
+
+
+def _built(asked: Sequence[Criterion], sample: Sample, sentence: str) -> str:
+    """What belongs to the answer itself comes first, then the sentence around it, then how that begins and ends."""
     answer = sample.answer
-    # What stands around the answer itself comes first, then what is added to it, then how it begins and ends.
-    for one in sorted(asked, key=_order):
+    inside = [one for one in asked if _order(one) <= _INSIDE]
+    for one in sorted(inside, key=_order):
         answer = _put(one, answer, sample)
-    return answer if all(_holds(one, answer) for one in asked) else None
+    answer = sentence.replace("{}", answer)
+    for one in sorted((one for one in asked if one not in inside), key=_order):
+        answer = _put(one, answer, sample)
+    return answer
 
 
 def _put(criterion: Criterion, answer: str, sample: Sample) -> str:
@@ -86,9 +115,9 @@ def _put(criterion: Criterion, answer: str, sample: Sample) -> str:
         case Criterion(op="contains_any", arg=(first, *_)):
             return f"{answer}, {first}"
         case Criterion(op="section_present" | "section_contains", arg=str(title), text=text):
-            return f"## {title}\n{answer}" + (f", {text}" if text else "")
+            return f"## {title}\n{answer}" + (f" {text}" if text else "")
         case Criterion(op="min_chars", arg=int(least)) if len(answer) < least:
-            return f"{answer}. {sample.more}".strip()
+            return f"{answer.removesuffix('.')}. {sample.more}".strip()
         case Criterion(op="json"):
             return f'{{"answer": "{answer}"}}'
         case Criterion(op="json_schema", arg=tuple(keys)) if keys:
@@ -100,10 +129,12 @@ def _order(criterion: Criterion) -> int:
     match criterion:
         case Criterion(op="regex", arg=str(pattern)):
             shape = shape_of(pattern)
-            return 3 if shape and not shape.filled and (shape.first or shape.last) else 0
+            return 4 if shape and not shape.filled and (shape.first or shape.last) else 0
         case Criterion(op="section_present" | "section_contains"):
+            return 3
+        case Criterion(op="min_chars"):
             return 2
-    return 1
+    return _INSIDE
 
 
 def _holds(criterion: Criterion, answer: str) -> bool:
@@ -124,6 +155,7 @@ def _holds(criterion: Criterion, answer: str) -> bool:
 
 
 def _gives_away(sample: Sample, trial: Trial) -> bool:
+    said = f"{sample.question} {sample.answer}"
     return sample.question.casefold() in trial.instruction.casefold() or any(
-        has_words(expected, sample.answer) for expected in trial.expected
+        has_words(expected, sample.answer) or has_words(said, expected) for expected in trial.expected
     )

@@ -1,0 +1,43 @@
+"""Writers that are joined by a plus: the next is asked when those before it have nothing more to propose."""
+
+from pathlib import Path
+
+import pytest
+from writers_world import SKILL, brief, failing_trials
+
+from whet.errors import UserError
+from whet.skills.brief import Brief, Draft, Tried
+from whet.skills.desk import Hired
+from whet.skills.named import writer_named
+from whet.skills.policy import Policy
+
+
+async def written(name: str, given: Brief) -> Draft:
+    writer = writer_named(name)
+    assert not isinstance(writer, Hired)
+    return await writer.write(given)
+
+
+async def test_the_second_goes_on_where_the_first_ends(tmp_path: Path) -> None:
+    file = tmp_path / "a+rules.txt"
+    file.write_text("- Be brave.\n")
+    trials = failing_trials({"op": "contains", "arg": "Captain"})
+    first = await written(f"criteria+rules:{file}", brief(*trials))
+    assert "Captain" in first.edits[0].text
+    tried = (Tried(first.edits, (), accepted=False),)
+    second = await written(f"criteria+rules:{file}", brief(*trials, tried=tried))
+    assert [edit.text for edit in second.edits] == ["- Be brave."]
+    tried += (Tried(second.edits, (), accepted=False),)
+    assert (await written(f"criteria+rules:{file}", brief(*trials, tried=tried))).edits == ()
+
+
+async def test_what_was_refused_to_the_first_is_not_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "rules.txt").write_text("- Be brave.\n")
+    full = brief(*failing_trials({"op": "contains", "arg": "Captain"}), policy=Policy(max_chars=len(SKILL) + 15))
+    draft = await written(f"criteria+rules:{tmp_path / 'rules.txt'}", full)
+    assert "characters" in draft.refused[0].reason
+
+
+def test_models_and_agents_do_not_take_turns() -> None:
+    with pytest.raises(UserError, match="expected criteria"):
+        writer_named("llm+criteria")
