@@ -24,7 +24,7 @@ async def test_the_second_goes_on_where_the_first_ends(tmp_path: Path) -> None:
     trials = failing_trials({"op": "contains", "arg": "Captain"})
     first = await written(f"criteria+rules:{file}", brief(*trials))
     assert "Captain" in first.edits[0].text
-    tried = (Tried(first.edits, (), accepted=False),)
+    tried: tuple[Tried, ...] = (Tried(first.edits, (), accepted=False),)
     second = await written(f"criteria+rules:{file}", brief(*trials, tried=tried))
     assert [edit.text for edit in second.edits] == ["- Be brave."]
     tried += (Tried(second.edits, (), accepted=False),)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from whet.skills.brief import Brief, Draft, Writer
-from whet.skills.edits import Refused
 
 
 class InTurn:
@@ -14,10 +13,9 @@ class InTurn:
 
     async def write(self, brief: Brief) -> Draft:
         """The draft of the first writer that has edits, with what was refused to those before it."""
-        refused: tuple[Refused, ...] = ()
+        drafts: list[Draft] = []
         for writer in self._writers:
-            draft = await writer.write(brief)
-            refused += draft.refused
-            if draft.edits:
+            drafts.append(await writer.write(brief))
+            if drafts[-1].edits:
                 break
-        return replace(draft, refused=refused)
+        return replace(drafts[-1], refused=tuple(one for draft in drafts for one in draft.refused))
