@@ -16,10 +16,12 @@ from whet.skills.attempt import Outcome, levels
 from whet.skills.certificate import Certificate, problems, record_of, shortening_of
 from whet.skills.engine import Sharpened, sharpen
 from whet.skills.exam import Purse
+from whet.skills.exam_times import Timeless
+from whet.skills.gate import Series
 from whet.skills.plan import Plan
 from whet.skills.readable import readable
 from whet.skills.search import Step
-from whet.skills.shorten import Removal, in_order, shorten
+from whet.skills.shorten import FIRST_EXAM, Removal, in_order, shorten
 from whet.skills.texts import Verbatim
 from whet.skills.wealth import log_wealth
 from whet.testing.world import World, sentence
@@ -41,7 +43,8 @@ async def removals(
         return float(world.succeeds(task, skill, key))
 
     start = skill()
-    return await shorten(start, certified, steps, TASKS, 3, plan, rollouts, purse or Purse(10_000), Verbatim())
+    exams = Series(certified, TASKS, plan, plan.removal_alpha, Timeless(), FIRST_EXAM)
+    return await shorten(start, certified, steps, exams, plan, rollouts, purse or Purse(10_000), Verbatim())
 
 
 async def test_null_rules_go_and_helpful_rules_stay() -> None:
@@ -64,7 +67,7 @@ async def test_all_removals_are_held_against_the_certified_skill_and_each_that_p
     full = skill("H0", "N0", "N1", "N2")
     for seed in range(20):
         found = await removals(seed, full, plan=Plan(10_000, seed, rounds=12))
-        number, level, left = 3, 0.05 / 2 / 4, 4
+        number, level, left = FIRST_EXAM, 0.05 / 2 / 4, 4
         for removal in found:
             held = removal.held
             assert (held.exam.incumbent, held.exam.number) == (full, number)

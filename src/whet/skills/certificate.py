@@ -18,6 +18,7 @@ from whet.skills.gate import Held
 from whet.skills.kinds import GateKind
 from whet.skills.ledger import Used, set_digest
 from whet.skills.sealed import Tested
+from whet.skills.shorten import FIRST_EXAM
 
 CERTIFICATE = "certificate.json"
 _CLOSE = 1e-6
@@ -147,7 +148,7 @@ def shortening_of(done: Sharpened) -> Shortening | None:
     if not done.removals:
         return None
     plan = done.plan
-    exams = 1 + done.removals[-1].held.exam.number - done.removals[0].held.exam.number
+    exams = 1 + done.removals[-1].held.exam.number - FIRST_EXAM
     return Shortening(
         skill=done.shortened,
         margin=plan.margin,
@@ -237,11 +238,13 @@ def _differ(told: object, again: object) -> bool:
 
 def _problems_of_order(certificate: Certificate) -> list[str]:
     """What does not hold of the attempts together: levels were fixed beforehand, and no pair is tried twice."""
-    found = _problems_of_levels(certificate.records, certificate.levels, certificate.alpha)
+    found = _problems_of_levels(certificate.records, certificate.levels, certificate.alpha, 1)
     incumbent, number = certificate.start, 1
     for record in certificate.records:
-        if (record.incumbent, record.number) != (incumbent, number):
-            found.append(f"{_name(record)}: expected exam {number} of incumbent {incumbent[:8]}")
+        # An exam that grew too old is left for one with a higher number.
+        if record.incumbent != incumbent or record.number < number:
+            found.append(f"{_name(record)}: expected exam {number} of incumbent {incumbent[:8]}, or a later one")
+        number = record.number
         if record.findings.verdict is Verdict.CERTIFIED:
             incumbent, number = record.candidate, number + 1
     if certificate.certified != incumbent:
@@ -254,7 +257,7 @@ def _problems_of_shortening(certificate: Certificate) -> list[str]:
     shortening = certificate.shortening
     if shortening is None:
         return []
-    found = _problems_of_levels(shortening.records, shortening.levels, shortening.alpha)
+    found = _problems_of_levels(shortening.records, shortening.levels, shortening.alpha, FIRST_EXAM)
     used = {record.exam for record in certificate.records}
     left = certificate.certified
     for record in shortening.records:
@@ -269,22 +272,22 @@ def _problems_of_shortening(certificate: Certificate) -> list[str]:
     return found
 
 
-def _problems_of_levels(records: Sequence[Record], planned: Sequence[Sequence[float]], alpha: float) -> list[str]:
-    """Levels of attempts in their order: those of the next exam when one has passed, each used once."""
+def _problems_of_levels(
+    records: Sequence[Record], planned: Sequence[Sequence[float]], alpha: float, first: int
+) -> list[str]:
+    """Levels of attempts: those of their exam, in their order, each used once. The first exam has this number."""
     found = []
     if fsum(level for exam in planned for level in exam) > alpha + _CLOSE:
         found.append(f"the levels of all attempts add up to more than {alpha:g}")
-    exams = iter(planned)
-    left = list(next(exams, ()))
+    exams = {number: list(levels) for number, levels in enumerate(planned, first)}
     tried: set[tuple[str, str]] = set()
     for record in records:
+        left = exams.get(record.number)
         if not left or not isclose(record.terms["level"], left.pop(0)):
             found.append(f"{_name(record)}: its level is not the next one of the exam")
         if (record.exam, record.candidate) in tried:
             found.append(f"{_name(record)}: was held before this exam already")
         tried.add((record.exam, record.candidate))
-        if record.findings.verdict is Verdict.CERTIFIED:
-            left = list(next(exams, ()))
     return found
 
 

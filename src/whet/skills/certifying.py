@@ -15,7 +15,7 @@ from whet.skills.budget import Budget
 from whet.skills.certificate import Certificate, record_of
 from whet.skills.exam import FEWEST, Exam, Purse, hold, tighten
 from whet.skills.gate import Held
-from whet.skills.journal import common_terms, fix_terms
+from whet.skills.journal import MADE_WITH, common_terms, fix_terms
 from whet.skills.lab import Lab, Part, open_lab
 from whet.skills.ledger import enter
 from whet.skills.plan import Plan
@@ -61,6 +61,8 @@ async def certify(
 
     request = replace(wish.request, skills=(wish.old, wish.new))
     async with open_lab(folder, request, {Part.EXAM: tasks}, config, shelf, env, watch, wish.budget, begin) as lab:
+        made_with = await lab.made_with()
+        fix_terms(folder / MADE_WITH, made_with)
         used = enter(folder, digests, plan.alpha, env)
         exam = Exam(old.digest, tuple(digests), plan.seed, 1)
         held = await _held(exam, new, wish.budget, plan, lab)
@@ -71,7 +73,7 @@ async def certify(
             alpha=plan.alpha,
             levels=((plan.alpha,),),
             seed=plan.seed,
-            made_with=lab.made_with,
+            made_with=made_with,
             tasks=digests,
             records=(record_of(held),),
             used=used,

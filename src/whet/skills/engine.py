@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 
 from whet.skills.attempt import Verdict
 from whet.skills.exam import OutOfBudget, Purse, Rollouts
-from whet.skills.gate import Gate, Held
+from whet.skills.exam_times import ExamTimes, Timeless
+from whet.skills.gate import Gate, Held, Series
 from whet.skills.gates import ClassicGate, Compared
 from whet.skills.kinds import GateKind, SearchKind
 from whet.skills.plan import Plan
 from whet.skills.search import Dev, Proposer, Ratchet, Search, Step
 from whet.skills.search_pareto import Pareto
 from whet.skills.search_race import Race
-from whet.skills.shorten import Removal, shorten
+from whet.skills.shorten import FIRST_EXAM, Removal, shorten
 from whet.skills.texts import Texts, Verbatim
 
 
@@ -63,14 +64,16 @@ async def sharpen(
     rollouts: Rollouts,
     watch: Watch = lambda _: None,
     texts: Texts | None = None,
+    times: ExamTimes | None = None,
 ) -> Sharpened:
     """Look for better skills on the dev tasks, and certify the best on the validation tasks, within the budget.
 
-    Skills stand for themselves where no `texts` are given."""
+    Skills stand for themselves where no `texts` are given, and exams do not age where no `times` are."""
     result = Sharpened(plan, start, start, start)
     searched, known, tasks = Purse(plan.search_purse), texts or Verbatim(), tuple(validation)
+    times = times or Timeless()
     search = _search(start, Dev(dev, searched, rollouts), plan, proposer, known)
-    gate = _gate(start, tasks, plan, rollouts)
+    gate = _gate(start, tasks, plan, rollouts, times)
     accepted = 0
     while steps := await _next(search):
         for step in steps:
@@ -88,8 +91,9 @@ async def sharpen(
         result.certified = gate.incumbent
         await _tighten(gate, result)
         # The search is closed: what it has left tells no proposer anything.
+        exams = Series(result.certified, tasks, plan, plan.removal_alpha, times, FIRST_EXAM)
         result.removals = await shorten(
-            start, result.certified, result.steps, tasks, gate.number + 1, plan, rollouts, searched, known, watch
+            start, result.certified, result.steps, exams, plan, rollouts, searched, known, watch
         )
     result.spent = plan.budget - searched.left - gate.purse.left
     return result
@@ -112,10 +116,10 @@ def _search(start: str, dev: Dev, plan: Plan, proposer: Proposer, texts: Texts) 
             return Pareto(start, dev, plan, proposer, texts)
 
 
-def _gate(start: str, tasks: tuple[str, ...], plan: Plan, rollouts: Rollouts) -> Gate | ClassicGate:
+def _gate(start: str, tasks: tuple[str, ...], plan: Plan, rollouts: Rollouts, times: ExamTimes) -> Gate | ClassicGate:
     purse = Purse(plan.certify_purse)
     if plan.gate is GateKind.CERTIFY:
-        return Gate(start, tasks, purse, plan, rollouts)
+        return Gate(start, tasks, purse, plan, rollouts, times)
     return ClassicGate(plan.gate, start, tasks, purse, rollouts)
 
 

@@ -1,9 +1,10 @@
-"""The gate: exams, one for each incumbent, and the levels that candidates are held at."""
+"""The gate: exams, one after the other, and the levels that candidates are held at."""
 
 from dataclasses import dataclass
 
 from whet.skills.attempt import Attempt, Verdict, levels
 from whet.skills.exam import Exam, Purse, Rollouts, hold, tighten
+from whet.skills.exam_times import ExamTimes
 from whet.skills.plan import Plan
 
 
@@ -17,46 +18,86 @@ class Held:
     attempt: Attempt
 
 
-class Gate:
-    """Exams, one for each incumbent, with levels that were fixed before the first."""
+class Series:
+    """Exams one after the other, with levels that were fixed before the first. What one leaves unused is forfeited."""
 
-    def __init__(self, start: str, tasks: tuple[str, ...], purse: Purse, plan: Plan, rollouts: Rollouts) -> None:
-        self.incumbent, self.purse = start, purse
+    def __init__(
+        self, incumbent: str, tasks: tuple[str, ...], plan: Plan, alpha: float, times: ExamTimes, number: int = 1
+    ) -> None:
+        """`number` is that of the first."""
+        self._tasks, self._seed, self._times = tasks, plan.seed, times
+        self._all_levels = levels(alpha, plan.attempts)
+        self._open(incumbent, number)
+
+    def next(self, incumbent: str) -> None:
+        """Open another exam."""
+        self._open(incumbent, self.exam.number + 1)
+
+    def _open(self, incumbent: str, number: int) -> None:
+        self.exam = Exam(incumbent, self._tasks, self._seed, number)
+        self._levels = next(self._all_levels)
+        self._attempts = 0
+
+    def renew_if_stale(self) -> None:
+        """Leave an exam whose rollouts are too old to be compared with new ones."""
+        while self._times.is_stale(self.exam.id, self._attempts):
+            self.next(self.exam.incumbent)
+
+    @property
+    def left(self) -> tuple[float, ...]:
+        """The levels of this exam that are not used yet."""
+        return self._levels[self._attempts :]
+
+    def use_level(self) -> None:
+        """An attempt has its verdict."""
+        self._attempts += 1
+        self._times.ended(self.exam.id, self._attempts)
+
+
+class Gate:
+    """Holds leaders before exams, one exam for each incumbent."""
+
+    def __init__(
+        self, start: str, tasks: tuple[str, ...], purse: Purse, plan: Plan, rollouts: Rollouts, times: ExamTimes
+    ) -> None:
+        self.purse = purse
         self._tasks, self._plan, self._rollouts = tasks, plan, rollouts
-        self._all_levels = levels(plan.alpha, plan.attempts)
-        self.number = 0
+        self._series = Series(start, tasks, plan, plan.alpha, times)
         self._tried: set[str] = set()
-        self._levels: tuple[float, ...] = ()
-        self._next_exam(start)
+
+    @property
+    def incumbent(self) -> str:
+        return self._series.exam.incumbent
+
+    @property
+    def number(self) -> int:
+        """Of the exam that is open."""
+        return self._series.exam.number
 
     async def hold(self, candidate: str, *, last: bool) -> Held | None:
         """Hold the leader before the exam, unless it was before or there is no money for it."""
-        # The last level of an exam is kept for the end of the search.
-        if candidate == self.incumbent or candidate in self._tried or len(self._levels) < (1 if last else 2):
+        if candidate == self.incumbent or candidate in self._tried:
             return None
-        level = self._levels[0]
+        self._series.renew_if_stale()
+        exam, left = self._series.exam, self._series.left
+        # The last level of an exam is kept for the end of the search.
+        if len(left) < (1 if last else 2):
+            return None
         # An early attempt may use at most half of what is left.
         share = self.purse if last else self.purse.half()
-        terms = self._plan.terms(level, len(self._tasks))
-        attempt = await hold(self._exam, candidate, terms, self._rollouts, share)
+        attempt = await hold(exam, candidate, self._plan.terms(left[0], len(self._tasks)), self._rollouts, share)
         if share is not self.purse:
             self.purse.settle(share)
         if attempt is None:
             return None
-        held = Held(self._exam, candidate, level, attempt)
-        self._levels = self._levels[1:]
+        self._series.use_level()
         self._tried.add(candidate)
         if attempt.verdict is Verdict.CERTIFIED:
-            self._next_exam(candidate)
-        return held
+            self._series.next(candidate)
+            self._tried = set()
+        return Held(exam, candidate, left[0], attempt)
 
     async def tighten(self, held: Held) -> None:
+        """Go on with an attempt, with all that the purse has left."""
         most = self._plan.rounds * len(self._tasks)
         await tighten(held.exam, held.candidate, held.attempt, most, self._rollouts, self.purse)
-
-    def _next_exam(self, incumbent: str) -> None:
-        self.incumbent = incumbent
-        self.number += 1
-        self._exam = Exam(incumbent, self._tasks, self._plan.seed, self.number)
-        self._levels = next(self._all_levels)
-        self._tried = set()

@@ -11,6 +11,9 @@ from whet.skills.budget import Budget
 from whet.skills.plan import Plan
 from whet.version import __version__
 
+MADE_WITH = "made_with.json"
+"""Where it is written down with what versions and settings a run was begun: under others, scores do not compare."""
+
 
 def common_terms(request: Request, budget: Budget, plan: Plan) -> dict[str, object]:
     """What decisions of any kind rest on."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.agents import AnyAgent
+from whet.agents.cli import CliAgent, program
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange
 from whet.gateway import RETRIED, Model
@@ -150,13 +151,22 @@ class Lab:
         """How many have come to something, in all parts together."""
         return sum(one.outcome is not None for book in self._books.values() for one in book.known.values())
 
-    @property
-    def made_with(self) -> dict[str, Any]:
+    async def made_with(self) -> dict[str, Any]:
         """What both sides of every comparison have in common, in JSON."""
-        model = self._arm.model
+        agent, model = self._arm.program, self._arm.model
+        version = None
+        if isinstance(agent, CliAgent):
+            version = (await asyncio.to_thread(program, agent.package, agent.version)).version
         return {
-            "agent": {"name": self._arm.agent, "program": self._arm.program.model_dump(mode="json")},
-            "model": {"name": model.name, "upstream": model.upstream_name, "dialect": model.dialect},
+            "agent": {"name": self._arm.agent, "version": version, "program": agent.model_dump(mode="json")},
+            "model": {
+                "name": model.name,
+                "upstream": model.upstream_name,
+                "dialect": model.dialect,
+                "set": {key: value.decode() for key, value in model.set},
+                "drop": list(model.drop),
+                "max_tokens": model.max_tokens,
+            },
             "sandbox": self.workshop.sandbox.name,
             "judge_model": self.workshop.judge_model,
         }

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from whet.skills.attempt import Lost, Outcome
 from whet.skills.exam import Purse
+from whet.skills.exam_times import Timeless
 from whet.skills.gate import Gate, Held
 from whet.skills.plan import Plan
 
@@ -53,7 +54,7 @@ class Exam(Generic[T]):
         budget = sys.maxsize if budget is None else budget
         plan = Plan(budget, seed, alpha, worth=worth, attempts=attempts)
         names = tuple(map(str, range(len(tasks))))
-        self._gate = Gate(incumbent, names, Purse(budget), plan, self._rolled_out)
+        self._gate = Gate(incumbent, names, Purse(budget), plan, self._rolled_out, Timeless())
         self._known: dict[str, Outcome] = {}
         self._is_busy = False
         self.held: list[Held] = []

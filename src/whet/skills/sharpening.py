@@ -21,10 +21,11 @@ from whet.skills.course import Course, Guidance, Pace
 from whet.skills.desk import Hired
 from whet.skills.engine import Sharpened, sharpen
 from whet.skills.exam import OutOfBudget
+from whet.skills.exam_times import WrittenTimes
 from whet.skills.gate import Held
 from whet.skills.gates import Compared
 from whet.skills.history import ACCEPTED, BEST, LEADER, SHORTENED, SKILLS, TERMS, History
-from whet.skills.journal import common_terms, fix_terms
+from whet.skills.journal import MADE_WITH, common_terms, fix_terms
 from whet.skills.kinds import GateKind
 from whet.skills.lab import Lab, Part, open_lab
 from whet.skills.ledger import Used, enter, uses
@@ -114,6 +115,8 @@ async def sharpen_skill(
         parts[Part.PROPOSALS] = ()
         request = hired.beside(request)
     async with open_lab(folder, request, parts, config, shelf, env, watch, wish.budget, begin) as lab:
+        made_with = await lab.made_with()
+        fix_terms(folder / MADE_WITH, made_with)
         writer = writer.at_desk(lab) if isinstance(writer, Hired) else writer
         shares, audited = await prepare(wanted, start.digest, lab, folder)
         watch(audited)
@@ -127,7 +130,7 @@ async def sharpen_skill(
         tested = await _test(folder, done, shares.test, lab)
         if lab.account.stopped:  # what the purses paid for was not all rolled out
             done.spent = lab.rollouts
-        certificate = _certificate(wish, done, validation, lab.made_with, tested, entered)
+        certificate = _certificate(wish, done, validation, made_with, tested, entered)
         used = None if wish.budget.unit is Unit.ROLLOUTS else shown(lab.account.used, wish.budget.unit)
     best, leader = shelf.get(done.certified), shelf.get(done.leader)
     shortened = shelf.get(done.shortened) if done.shortened != done.certified else None
@@ -192,7 +195,8 @@ async def _search_and_certify(
         watch(event)
 
     validation = tuple(task.id for task in splits.validation)
-    done = await sharpen(start.digest, tuple(train), validation, plan, proposing, lab, pass_on, shelf)
+    times = WrittenTimes(folder / Part.EXAM / "times.json")
+    done = await sharpen(start.digest, tuple(train), validation, plan, proposing, lab, pass_on, shelf, times)
     for held in done.held:  # the bounds of the last may be closer than when its verdict fell
         history.tell(held)
     return done

@@ -8,13 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from whet.skills.attempt import Terms, Verdict, levels
-from whet.skills.exam import Exam, Purse, Rollouts, hold
-from whet.skills.gate import Held
+from whet.skills.attempt import Terms, Verdict
+from whet.skills.exam import Purse, Rollouts, hold
+from whet.skills.gate import Held, Series
 from whet.skills.plan import Plan
 from whet.skills.search import Step
 from whet.skills.texts import Texts
 from whet.skills.units import added_units, units, without
+
+FIRST_EXAM = 1001
+"""Removals have exams of their own; they are numbered from here, so that none of them is one that certifies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,7 @@ async def shorten(
     start: str,
     certified: str,
     steps: Sequence[Step],
-    tasks: tuple[str, ...],
-    first_exam: int,
+    exams: Series,
     plan: Plan,
     rollouts: Rollouts,
     purse: Purse,
@@ -43,26 +45,26 @@ async def shorten(
     watch: Callable[[Removal], None] = lambda _: None,
 ) -> list[Removal]:
     """Try to drop what a certified skill has learned, one unit after the other, as far as the purse reaches."""
-    before = texts.text(start)
-    current, number = certified, first_exam
-    planned = levels(plan.removal_alpha, plan.attempts)
-    left = list(next(planned))
+    before, current = texts.text(start), certified
     removals: list[Removal] = []
     for unit in in_order(added_units(texts.text(certified), before), steps, texts):
-        if not left:
+        exams.renew_if_stale()
+        if not exams.left:
             break
         candidate = texts.with_text(current, without(texts.text(current), unit, before))
         if candidate == start:  # which the certified skill has beaten
             continue
-        exam = Exam(certified, tasks, plan.seed, number)
-        attempt = await hold(exam, candidate, _terms(plan, left[0], len(tasks)), rollouts, purse)
+        exam, level = exams.exam, exams.left[0]
+        attempt = await hold(exam, candidate, _terms(plan, level, len(exam.tasks)), rollouts, purse)
         if attempt is None:
             break
-        removal = Removal(unit, Held(exam, candidate, left.pop(0), attempt))
+        exams.use_level()
+        removal = Removal(unit, Held(exam, candidate, level, attempt))
         removals.append(removal)
         watch(removal)
         if removal.accepted:
-            current, number, left = candidate, number + 1, list(next(planned))
+            current = candidate
+            exams.next(certified)
     return removals
 
 
