@@ -24,7 +24,17 @@ from whet.rollout import Result, Rollout, Workshop
 from whet.runs.bench import Bench, Request, limits_of, open_bench
 from whet.runs.config import Config
 from whet.runs.plan import skill_row
-from whet.runs.scheduler import MAX_ATTEMPTS, Ended, Hopes, Stopped, Watch, explained, opened_store, until_measured
+from whet.runs.scheduler import (
+    HOPELESS,
+    MAX_ATTEMPTS,
+    Ended,
+    Hopes,
+    Stopped,
+    Watch,
+    explained,
+    opened_store,
+    until_measured,
+)
 from whet.runs.schema import AttemptRow, RolloutRow
 from whet.runs.store import DATABASE, Store
 from whet.runs.writer import StoreWriter
@@ -95,7 +105,9 @@ class Lab:
         self._room = asyncio.Semaphore(min(concurrency, arm.model.concurrency * len(arm.model.urls)))
         self._hopes = Hopes()
         self._lost: set[str] = set()
-        """Keys whose rollouts were lost in the time of this lab."""
+        """Keys whose rollouts were lost in the time of this lab, and that no decision rests on yet."""
+        self._in_a_row: dict[str, str] = {}
+        """Those of them, with their tasks, that no skill can be blamed for, since the last that was scored."""
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, task: str, skill: str, key: str) -> Outcome:
@@ -138,6 +150,7 @@ class Lab:
         if isinstance(outcome, Lost):
             self._lost.add(key)
         self._learn(row, result)
+        self._refuse_outage(key, row.task, outcome, result)
         return outcome
 
     def _learn(self, row: RolloutRow, result: Result) -> None:
@@ -145,6 +158,24 @@ class Lab:
             self._hopes.learn(row, result)
         except UserError as hopeless:
             raise NotMeasured(str(hopeless), self._lost) from hopeless
+
+    def _refuse_outage(self, key: str, task: str, outcome: Outcome, result: Result) -> None:
+        """NotMeasured when model or machine fail task after task: what is lost to that is no verdict on any skill."""
+        if outcome is Lost.UNRELATED:
+            self._in_a_row[key] = task
+        elif not isinstance(outcome, Lost):
+            self._in_a_row.clear()
+        tasks = {*self._in_a_row.values()}
+        if len(tasks) >= HOPELESS:
+            raise NotMeasured(
+                f"rollouts on {len(tasks)} tasks in a row were lost, whatever their skills: {result.score.reason}",
+                self._in_a_row,
+            )
+
+    def decided(self) -> None:
+        """A decision rests on all that was measured or lost so far: none of it may be tried again."""
+        self._lost.clear()
+        self._in_a_row.clear()
 
     @property
     def rollouts(self) -> int:
@@ -181,9 +212,10 @@ class Lab:
         return self._books[part].writer
 
     async def forget(self, keys: Iterable[str]) -> None:
-        """Let what was lost be tried again when the run is resumed. No decision may rest on it."""
+        """Let what was lost be tried again when the run is resumed, and all that was lost since for the same reason. No
+        decision may rest on it."""
         lost: dict[Part, list[str]] = {}
-        for key in keys:
+        for key in {*keys, *self._in_a_row}:
             lost.setdefault(part_of(key), []).append(rollout_of(key))
         for part, rollouts in lost.items():
             await self._books[part].writer.do(partial(_forget, rollouts))
@@ -239,6 +271,7 @@ async def open_lab(
         try:
             yield lab
         except NotMeasured as nothing:
+            await lab.close()
             await lab.forget(nothing.keys)
             raise
 

@@ -78,6 +78,7 @@ async def prepare(wanted: Preparing, start: str, lab: Lab, folder: Path) -> tupl
         found = await audit(start, [task.id for task in wanted.splits.train], lab, wanted.known_good)
     except OutOfBudget:
         raise UserError(f"--budget is {wanted.budget}; expected more: all of it was used up by the audit") from None
+    lab.decided()
     known = wanted.budget.rollouts
     rollouts = known or found_once(
         folder / ROLLOUTS, lambda: wanted.budget.in_rollouts(lab.account.used, found.rollouts)

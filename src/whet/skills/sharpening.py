@@ -192,6 +192,7 @@ async def _search_and_certify(
             case Removal(unit, held):
                 history.made(held.candidate, held.exam.incumbent, (), f"left out: {unit}")
                 history.tell(held)
+        lab.decided()
         watch(event)
 
     validation = tuple(task.id for task in splits.validation)
