@@ -1,20 +1,11 @@
-"""`whet sharpen` as a user types it, also when it is killed."""
+"""`whet sharpen` and `whet certify` as a user types them."""
 
-import re
-import signal
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sharpen_world import HARMFUL, HELPFUL, SKILL, SPLITS, USELESS, World, exchanges, write_script
-from whet_program import Project, new_project, until
-
-from whet.errors import UserError
-from whet.runs.store import DATABASE
-
-PARTS = ("search", "exam", "test")
+from sharpen_world import HARMFUL, HELPFUL, SKILL, USELESS, World, exchanges
+from whet_program import Project, new_project
 
 
 @pytest.fixture
@@ -27,52 +18,6 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 COMMAND = ["sharpen", "sums", "tasks.jsonl", "--agent", "chat", "--model", "scripted:script.toml"]
 OPTIONS = ["--proposer", "rules:rules.txt", "--budget", "400", "--force"]
-
-
-def made(out: Path) -> dict[str, list[int]]:
-    parts = [exchanges(out / part) for part in PARTS if (out / part / DATABASE).is_file()]
-    return {rollout: calls for part in parts for rollout, calls in part.items()}
-
-
-def until_begun(out: Path, number: int) -> None:
-    """Wait until so many rollouts were begun."""
-
-    def begun() -> bool:
-        # A store that is being made is not one yet.
-        with suppress(UserError):
-            return len(made(out)) >= number
-        return False
-
-    until(begun)
-
-
-def without_times(output: str) -> str:
-    """What was said, but for folders, seconds, and money: what a rollout cost that was killed is not known."""
-    return re.sub(r"takes \S+ s and costs \S+", "", output.replace("out", "whole"))
-
-
-def test_killed_again_and_again_it_says_in_the_end_what_it_would_have_said(project: Project) -> None:
-    write_script(project.path, range(max(side.stop for side in SPLITS.values())), delay=0.05)
-    elsewhere = replace(project, env={"XDG_STATE_HOME": str(project.path / "state")})
-    told = elsewhere.whet(*COMMAND, *OPTIONS, "--out", "whole")
-    assert told.returncode == 0, told.stderr
-    more: list[str] = []
-    for number in (3, 30, 45, 80):
-        with project.start(*COMMAND, *OPTIONS, "--out", "out", *more) as whet:
-            until_begun(project.path / "out", number)
-            whet.kill()
-            whet.communicate()
-            assert whet.returncode == -signal.SIGKILL
-        more = ["--resume"]
-    resumed = project.whet(*COMMAND, *OPTIONS, "--out", "out", "--resume")
-    assert resumed.returncode == 0, resumed.stderr
-    assert without_times(resumed.stdout) == without_times(told.stdout)
-    whole, again = made(project.path / "whole"), made(project.path / "out")
-    assert again.keys() == whole.keys()
-    assert sum(len([calls for calls in attempts if calls]) for attempts in again.values()) <= len(whole) + 4 * 4
-    for name in ("best/sums/SKILL.md", "leader/sums/SKILL.md", "certificate.json", "certificate.md", "report.md"):
-        one, other = ((project.path / run / name).read_text() for run in ("out", "whole"))
-        assert one.partition("## What was spent")[0] == other.partition("## What was spent")[0]
 
 
 def test_a_wrong_proposer_or_too_few_tasks_are_told_in_one_line(project: Project) -> None:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from math import fsum
 from pathlib import Path
 
+from whet.rollout import Result
 from whet.runs.paired import Difference, difference_interval
 from whet.runs.statistics import Interval, mean_interval
 from whet.runs.store import DATABASE, Store
-from whet.runs.summary import Tally, cells, total
+from whet.runs.summary import Tally
 from whet.skills.attempt import Attempt
 from whet.skills.edits import summary
 from whet.skills.engine import Sharpened
@@ -123,11 +124,18 @@ def _effects(versions: Versions, steps: Sequence[Step], scores: Mapping[str, Sco
 
 
 def _costs(run: Path) -> Iterator[Cost]:
+    """What attempts cost that came to a result. Those that whet was killed over are left out, so that a report does not
+    depend on how often it was."""
     for folder, name in PARTS.items():
         if not (run / folder / DATABASE).is_file():
             continue
+        whole = Tally()
         with Store.open_read(run / folder) as store:
-            whole = total(cell for tasks in cells(store).values() for cell in tasks.values())
+            for _, attempts in store.attempts_by_rollout():
+                whole.planned += 1
+                for attempt in attempts:
+                    if attempt.result is not None:
+                        whole.spend(Result.model_validate_json(attempt.result))
         if whole.planned:
             yield Cost(name, whole.planned, _tokens(whole), whole.cost)
 

@@ -225,7 +225,7 @@ def _spent(outcome: Outcome, costs: Sequence[Cost]) -> Iterator[str | Plot]:
         tokens = "unknown" if cost.tokens is None else f"{cost.tokens:,}"
         dollars = "unknown" if cost.dollars is None else f"{cost.dollars:.4f}"
         yield f"| {cost.part} | {cost.rollouts:,} | {tokens} | {dollars} |"
-    yield ""
+    yield from ("", "Calls of attempts that were broken off, because whet was killed, are not counted here.", "")
     if (used := outcome.certificate.used) is not None:
         yield from (f"Error budget: {used}, with this run.", "")
     yield f"All versions are in `skills/` (`whet skill log`), what was proposed in `drafts/`, verdicts in `{READABLE}`."

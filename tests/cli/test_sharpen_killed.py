@@ -1,0 +1,156 @@
+"""`whet sharpen`, killed at random points of the whole run, comes to what it would have come to, and pays no more."""
+
+import asyncio
+import multiprocessing
+import os
+import random
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
+from multiprocessing.context import ForkServerContext
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+
+import pytest
+from sharpen_world import HARMFUL, HELPFUL, USELESS, World
+from whet_program import Project, new_project, until
+
+from whet.runs.store import Store
+from whet.testing import ScriptedModel
+from whet.testing.script import read_script
+
+COMMAND = ["sharpen", "sums", "tasks.jsonl", "--agent", "chat", "--model", "m", "--proposer", "rules:rules.txt"]
+OPTIONS = ["--budget", "330", "--force", "--out", "out"]
+STORES = ("search", "exam", "test")
+OWN = (*STORES, "run-id")
+"""What no two runs have in common: times, and a name by chance."""
+AT_ONCE = 4
+SPLITS = {"train": range(4), "val": range(100, 105), "test": range(200, 203)}
+
+
+@pytest.fixture(scope="module")
+def processes() -> ForkServerContext:
+    """Where whet is started as a process of its own, without a second for its imports each time."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["whet.api", "whet.cli", "whet.skills.sharpening", "whet.skills.named"])
+    return context
+
+
+def whet(project: Project, arguments: Sequence[str], writes: "Synchronized[int]", die_at: int) -> None:
+    """What the process does. It counts what it writes as files, and may kill itself before one of these."""
+
+    def count(event: str, args: tuple[object, ...]) -> None:
+        wrote = event in {"os.rename", "os.mkdir", "shutil.rmtree", "shutil.copytree"} or (
+            event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR)
+        )
+        if wrote and "out/" in str(args[0]):
+            writes.value += 1
+            if writes.value == die_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    from whet.cli import main
+
+    os.chdir(project.path)
+    os.environ.update(project.environ())
+    tempfile.tempdir = str(project.tmp)
+    sys.argv = ["whet", *arguments]
+    sys.addaudithook(count)
+    with (project.path / "said").open("w") as said, redirect_stdout(said):
+        main()
+
+
+class Lives:
+    """whet in one project, started again after each death."""
+
+    def __init__(self, context: ForkServerContext, project: Project, model: ScriptedModel) -> None:
+        self._context, self._project, self._model = context, project, model
+        self._before = len(model.requests)
+        self.writes = 0
+        """Of the last life."""
+
+    @property
+    def calls(self) -> int:
+        """What the model was asked so far, in all lives."""
+        return len(self._model.requests) - self._before
+
+    async def to_the_end(self) -> None:
+        assert await self._live() == 0, (self._project.path / "said").read_text()
+
+    async def until_call(self, number: int) -> None:
+        assert await self._live(call=number) == -signal.SIGKILL
+
+    async def until_write(self, number: int) -> None:
+        assert await self._live(write=number) == -signal.SIGKILL
+
+    async def _live(self, call: int | None = None, write: int = 0) -> int | None:
+        again = ["--resume"] if (self._project.path / "out").exists() else []
+        writes = self._context.Value("i", 0)
+        process = self._context.Process(target=whet, args=(self._project, [*COMMAND, *OPTIONS, *again], writes, write))
+        process.start()
+        await asyncio.to_thread(until, lambda: not process.is_alive() or (call is not None and self.calls >= call))
+        process.kill()
+        process.join()
+        self.writes = writes.value
+        return process.exitcode
+
+
+@pytest.fixture
+def projects(tmp_path: Path) -> Iterator[tuple[Project, Project]]:
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+        World(tmp_path / name, SPLITS)
+        (tmp_path / name / "rules.txt").write_text(f"{USELESS}\n{HELPFUL}\n{HARMFUL}\n")
+    with new_project(tmp_path / "whole") as whole, new_project(tmp_path / "killed") as killed:
+        yield whole, killed
+
+
+def written(out: Path) -> dict[str, bytes]:
+    """All that a run leaves and that must not depend on when it was killed."""
+    files = [file for file in out.rglob("*") if file.is_file() and file.relative_to(out).parts[0] not in OWN]
+    return {str(file.relative_to(out)): file.read_bytes() for file in files}
+
+
+def said(project: Project) -> str:
+    """But for seconds, and money: what a rollout cost that was killed is not known."""
+    return re.sub(r"takes \S+ s and costs \S+", "", (project.path / "said").read_text())
+
+
+def scored(out: Path) -> dict[str, int]:
+    """How often each rollout was scored."""
+    found = {}
+    for part in STORES:
+        with Store.open_read(out / part) as store:
+            for row, attempts in store.attempts_by_rollout():
+                found[row.id] = sum(attempt.value is not None for attempt in attempts)
+    return found
+
+
+async def test_killed_ten_times_it_decides_the_same_and_pays_for_nothing_twice(
+    projects: tuple[Project, Project], processes: ForkServerContext
+) -> None:
+    whole, killed = projects
+    async with ScriptedModel(read_script(whole.path / "script.toml")) as model:
+        for project in projects:
+            project.write("whet.toml", f'[models.m]\nurl = "{model.url}"\n')
+        unbroken = Lives(processes, whole, model)
+        await unbroken.to_the_end()
+        calls = unbroken.calls
+        await unbroken.to_the_end()
+        assert unbroken.calls == calls, "a run that is done asks for nothing"
+        chance = random.Random(7)
+        lives = Lives(processes, killed, model)
+        # Not among the last calls, after which it might end before it can be killed.
+        for call in sorted(chance.sample(range(1, calls * 3 // 4), 7)):
+            await lives.until_call(call)
+        # The last of these is while results are handed out.
+        for write in (chance.randrange(1, unbroken.writes // 2), chance.randrange(1, unbroken.writes), unbroken.writes):
+            await lives.until_write(write)
+        await lives.to_the_end()
+    assert said(killed) == said(whole)
+    assert written(killed.path / "out") == written(whole.path / "out")
+    assert scored(killed.path / "out") == scored(whole.path / "out")
+    assert {*scored(whole.path / "out").values()} == {1}
+    assert lives.calls <= calls + 10 * AT_ONCE, "no more than what was under way when it was killed"
