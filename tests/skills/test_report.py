@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from html import unescape
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +22,7 @@ from whet.skills.gate import Held
 from whet.skills.outcome import Outcome
 from whet.skills.page import page
 from whet.skills.report import report
+from whet.skills.shorten import Removal
 from whet.skills.svg import apart, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -89,9 +91,10 @@ def test_what_edits_say_is_shown_as_it_is_and_never_becomes_part_of_the_page(out
     holds()
 
 
-def held(scores: list[tuple[float | Lost, float | Lost]], level: float = 0.0125) -> Held:
+def held(scores: list[tuple[float | Lost, float | Lost]], level: float = 0.0125, margin: float = 0.0) -> Held:
     exam = Exam("old", tuple(f"task-{n}" for n in range(60)), 0, 1)
-    attempt = Attempt(Terms(level=level, positions=len(scores), repeats=1))
+    worth = 0.0 if margin else 0.12
+    attempt = Attempt(Terms(level=level, positions=len(scores), worth=worth, repeats=1, margin=margin))
     for incumbent, candidate in scores:
         attempt.take(Position((incumbent,), candidate))
     return Held(exam, "new", level, attempt)
@@ -103,6 +106,20 @@ def test_the_evidence_that_is_drawn_is_the_one_that_decided() -> None:
     assert len(traced) == 5
     assert traced[-1][0] == one.attempt.log_evidence
     assert traced[1] == traced[2], "what is void moves nothing"
+
+
+def test_what_can_be_left_out_is_told_with_its_bounds(outcome: Outcome) -> None:
+    dropped = Removal("- Be | kind.", held([(0.5, 0.5)] * 200, 0.05, margin=0.1))
+    kept = Removal("- Answer.", held([(1.0, 0.0)] * 30, 0.05, margin=0.1))
+    assert (dropped.accepted, kept.accepted) == (True, False)
+    done = replace(outcome.done, removals=[dropped, kept])
+    text, shown = report(replace(outcome, done=done), Figures(None, (), (), ()))
+    assert re.search(r"^\| - Be \\\| kind\. \| left out \| -\d+\.\d to \+\d+\.\d \|$", text, re.MULTILINE)
+    assert "| - Answer. | kept | -100.0 to -" in text
+    (drawn,) = (plot for plot in shown if plot.name == "left-out")
+    assert {"- Be | kind.", "- Answer."} <= set(texts(drawn.svg))
+    inside(drawn.svg)
+    assert evidence(dropped.held.attempt)[-1][0] == dropped.held.attempt.log_evidence
 
 
 @given(

@@ -16,8 +16,8 @@ SCOPE = (
 )
 E_VALUES = (
     "An e-value is what became of 1 that was bet on the new skill. Were it no better, this would reach 80 in at most "
-    "one of 80 exams, however often one looks. A position is a task of the exam, done with both skills. The bounds of "
-    "the lift hold at the level of the exam, at all times at once."
+    "one exam of 80, 20 in one of 20, however often one looks. A position is a task of the exam, done with both "
+    "skills. The bounds of the lift hold at the level of the exam, at all times at once."
 )
 HEAD = "| exam | old skill | new skill | verdict | lift, points | e-value | needed | level | positions | measured |"
 RULE = "|---|---|---|---|---|---|---|---|---|---|"
@@ -71,10 +71,11 @@ def _exams(certificate: Certificate) -> Iterator[str]:
     if not certificate.records:
         yield from ("None.", "")
         return
-    yield from (HEAD, RULE, *map(_row, certificate.records), "", E_VALUES, "")
+    yield from (HEAD, RULE, *map(row, certificate.records), "", E_VALUES, "")
 
 
-def _row(record: Record) -> str:
+def row(record: Record) -> str:
+    """An attempt as a row below HEAD."""
     found, level = record.findings, record.terms["level"]
     cells = (
         str(record.number),
@@ -102,7 +103,7 @@ def _shorter(certificate: Certificate) -> Iterator[str]:
             f"What is left, `{found.skill}`, is worse than the certified skill by no more than "
             f"{found.margin * 100:.0f} points, but for a chance of {found.alpha:.0%}."
         )
-    yield from ("", HEAD, RULE, *map(_row, found.records), "")
+    yield from ("", HEAD, RULE, *map(row, found.records), "")
 
 
 def _test(certificate: Certificate) -> Iterator[str]:

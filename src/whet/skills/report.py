@@ -1,7 +1,7 @@
 """What a run of sharpening is told as: one paragraph in plain words, and a report with plots."""
 
 from collections.abc import Iterator, Sequence
-from math import exp, fsum
+from math import fsum
 from pathlib import Path
 
 from whet.skills import plots
@@ -13,7 +13,7 @@ from whet.skills.kinds import GateKind
 from whet.skills.outcome import Outcome
 from whet.skills.page import page, plain
 from whet.skills.plots import Plot
-from whet.skills.readable import READABLE
+from whet.skills.readable import HEAD, READABLE, RULE, row
 from whet.skills.shorten import Removal
 
 REPORT, PAGE, PLOTS = "report.md", "report.html", "plots"
@@ -33,13 +33,12 @@ def write_report(outcome: Outcome) -> None:
 def in_plain_words(outcome: Outcome) -> str:
     """What was found, what it rests on, and what is not known."""
     done = outcome.done
-    tried = f"{len(done.steps)} proposals were tried with {outcome.spending}."
+    number = len(done.steps)
+    tried = f"{number} {'proposal was' if number == 1 else 'proposals were'} tried with {outcome.spending}."
     if outcome.accepted is not None:
         return f"{_by_rule(outcome)} {tried}"
     if outcome.certified:
-        test = outcome.certificate.test
-        sealed = f" On the sealed test tasks, against the start: {test}." if test else ""
-        return f"{_certified(outcome, outcome.certified[-1])}{sealed}{_shorter(outcome)} {tried}"
+        return f"{_certified(outcome, outcome.certified[-1])}{_sealed(outcome)}{_shorter(outcome)} {tried}"
     if outcome.leader.digest == outcome.start.digest:
         return f"No better skill was found: no proposal did better on the training tasks. {tried}"
     return f"No better skill was certified. {_why(outcome)} {tried}"
@@ -49,12 +48,15 @@ def _by_rule(outcome: Outcome) -> str:
     """What a classic rule decided, and what that is worth."""
     compared, rule = outcome.done.compared, outcome.done.plan.gate
     taken = sum(one.accepted for one in compared)
-    test = outcome.certificate.test
-    sealed = f" On the sealed test tasks it does {test}." if test else ""
     return (
         f"Accepted by the rule '{rule}', which certifies nothing: {taken} of {len(compared)} skills that were shown to "
-        f"it.{sealed} {_classic_rules(outcome)}"
+        f"it.{_sealed(outcome)} {_classic_rules(outcome)}"
     )
+
+
+def _sealed(outcome: Outcome) -> str:
+    test = outcome.certificate.test
+    return f" On the sealed test tasks, against the start: {test}." if test else ""
 
 
 def _classic_rules(outcome: Outcome) -> str:
@@ -165,10 +167,7 @@ def _exams(outcome: Outcome) -> Iterator[str | Plot]:
     if not held:
         yield from ("None was held.", "")
         return
-    yield from ("| exam | candidate | against | verdict | lift, points | e-value | level | positions | measured |",)
-    yield "|---|---|---|---|---|---|---|---|---|"
-    yield from map(_exam_row, held)
-    yield ""
+    yield from (HEAD, RULE, *map(row, outcome.certificate.records), "")
     yield from (plots.wealth(number, one) for number, one in enumerate(held, 1))
     yield from ("## The last exam, task by task", "")
     yield plots.tasks(held[-1])
@@ -176,22 +175,6 @@ def _exams(outcome: Outcome) -> Iterator[str | Plot]:
     for task, found in by_task(held[-1]).items():
         yield f"| {plain(task)} | {len(found)} | {fsum(found) / len(found) * 100:+.0f} |"
     yield ""
-
-
-def _exam_row(held: Held) -> str:
-    attempt = held.attempt
-    cells = (
-        str(held.exam.number),
-        f"`{held.candidate[:8]}`",
-        f"`{held.exam.incumbent[:8]}`",
-        str(attempt.verdict),
-        f"{attempt.at_least() * 100:+.1f} to {attempt.at_most() * 100:+.1f}",
-        f"{exp(min(attempt.log_evidence, 700)):.4g}",
-        f"{held.level:g}",
-        f"{attempt.decided_at} of {len(attempt.taken)}",
-        f"{attempt.coverage:.0%}",
-    )
-    return f"| {' | '.join(cells)} |"
 
 
 def _left_out(removals: Sequence[Removal]) -> Iterator[str | Plot]:
