@@ -10,7 +10,7 @@ SKILLOPT := $(CACHE)/check-skillopt
 WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 PIP_QUIETLY := --quiet --disable-pip-version-check
 
-.PHONY: demo test cover lint agents models check-tokens check-exports check-skillopt bench-gate bench-gateway bench-rollout bench-store bench-traces setup clean
+.PHONY: demo test cover lint agents models check-tokens check-exports check-sharpen check-skillopt bench-gate bench-gateway bench-rollout bench-store bench-traces setup clean
 
 demo: setup
 	@$(BIN)/whet tasks check examples/tasks
@@ -51,6 +51,9 @@ check-skillopt: setup $(SKILLOPT)/ready
 
 bench-gate: setup
 	$(BIN)/python tests/bench/gate.py
+
+check-sharpen: setup agents
+	$(BIN)/python tests/check/sharpen.py
 
 bench-gateway: setup
 	$(BIN)/python tests/bench/gateway.py
