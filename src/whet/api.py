@@ -86,6 +86,7 @@ def sharpen(
     skill: Path | str,
     tasks: Path | str,
     *,
+    also: Path | str | None = None,
     proposer: str | Writer = "criteria",
     agent: str | None = None,
     model: str | None = None,
@@ -146,6 +147,7 @@ def sharpen(
         policy_named(policy),
         preferences,
         Course(Schedule(schedule), epochs, batch),
+        Path(also) if also is not None else None,
         known_good=Path(known_good) if known_good is not None else None,
         force=force,
     )

@@ -1,6 +1,7 @@
 """Skill: a folder with SKILL.md and whatever it refers to, as the agents carry it."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,16 @@ from whet.ids import digest
 
 SKILL_FILE = "SKILL.md"
 FRONT_MATTER = re.compile(r"\A---\n.*?^---[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)
+MEMORY_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+"""Names of documents that agents always read. One of them in a skill's folder goes with the skill."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A document that goes with a skill and that the agent always reads."""
+
+    name: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,29 +33,58 @@ class Skill:
     """The folder; of a memory document, the file."""
     is_memory: bool = False
     """Whether it is a document that an agent always reads, such as AGENTS.md, and not a skill that it may load."""
+    memory: Memory | None = None
+    """What the agent always reads besides."""
+
+    @property
+    def whole(self) -> str:
+        """All that an agent reads which has one place for it."""
+        return f"{self.text.rstrip()}\n\n{self.memory.text}" if self.memory else self.text
 
     @property
     def body(self) -> str:
-        """What it says. The front matter only tells when to load it."""
-        return self.text[len(found[0]) :] if (found := FRONT_MATTER.match(self.text)) else self.text
+        """What it says, with what goes with it. The front matter only tells when to load it."""
+        found = FRONT_MATTER.match(self.text)
+        return self.whole[len(found[0]) :] if found else self.whole
 
 
-def read_skill(path: Path) -> Skill:
-    """Read a skill folder, or a Markdown file that agents carry as their memory.
+def read_skill(path: Path, also: Path | None = None) -> Skill:
+    """Read a skill folder, or a Markdown file that agents carry as their memory. A memory document that lies elsewhere
+    may go with a folder, as if it lay in it.
 
     >>> read_skill(Path("examples/skills/careful-shell")).name
     'careful-shell'
     """
     if path.suffix.lower() == ".md" and path.name != SKILL_FILE:
+        if also is not None:
+            raise UserError(f"{path}: {also} cannot go with it; expected a skill folder")
         text = _text(path)
         return Skill(path.stem, text, digest(text.encode()), path.resolve(), is_memory=True)
     document = path / SKILL_FILE
     if not document.is_file():
         raise UserError(f"{path}: not a skill folder; expected a file {SKILL_FILE} in it, or a Markdown file")
-    text = _text(document)
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    parts = [part for file in files for part in (str(file.relative_to(path)).encode(), file.read_bytes())]
-    return Skill(path.resolve().name, text, digest(*parts), path.resolve())
+    files = {str(file.relative_to(path)): file for file in path.rglob("*") if file.is_file()}
+    if also is not None:
+        _refuse_no_memory(also, files)
+        files[also.name] = also
+    parts = [part for name in sorted(files, key=Path) for part in (name.encode(), _bytes(files[name]))]
+    memory = next((Memory(name, _text(files[name])) for name in MEMORY_FILES if name in files), None)
+    return Skill(path.resolve().name, _text(document), digest(*parts), path.resolve(), memory=memory)
+
+
+def _refuse_no_memory(also: Path, files: Collection[str]) -> None:
+    if also.name not in MEMORY_FILES:
+        raise UserError(f"{also}: expected a document that agents always read: {', '.join(MEMORY_FILES)}")
+    taken = next((name for name in MEMORY_FILES if name in files), None)
+    if taken is not None:
+        raise UserError(f"{also}: the skill's folder has {taken} already; expected one such document")
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror}") from error
 
 
 def _text(document: Path) -> str:

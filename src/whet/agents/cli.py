@@ -242,7 +242,7 @@ class CliAgent(BaseModel, ABC):
             session=str(uuid.uuid4()),
             args=self.args,
             images=images,
-            system=assignment.skill.text if assignment.skill and delivered and delivered.way == "system" else "",
+            system=assignment.skill.whole if assignment.skill and delivered and delivered.way == "system" else "",
         )
         return launch, delivered
 
@@ -260,11 +260,13 @@ class CliAgent(BaseModel, ABC):
         if skill is None:
             return None
         if self.skill_at == "native" and traits.skills and not skill.is_memory:
+            if skill.memory and traits.memory:
+                await place_memory(box, skill.memory.text, traits.memory)
             return await place_skill(box, skill, traits.skills)
         if self.skill_at == "system" and traits.system:
             return Delivered(way="system")
         if self.skill_at != "instruction" and traits.memory:
-            return await place_memory(box, skill, traits.memory)
+            return await place_memory(box, skill.whole, traits.memory)
         return Delivered(way="instruction")
 
     def _instructions(self, assignment: Assignment, delivered: Delivered | None) -> Iterator[str]:

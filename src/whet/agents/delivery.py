@@ -30,10 +30,10 @@ async def place_skill(box: Box, skill: Skill, folder: str = SKILLS) -> Delivered
     return Delivered(way="skill", place=f"{target}/{SKILL_FILE}")
 
 
-async def place_memory(box: Box, skill: Skill, file: str) -> Delivered:
-    """Put a skill's text into the file that an agent always reads."""
+async def place_memory(box: Box, text: str, file: str) -> Delivered:
+    """Put a text into the file that an agent always reads."""
     place = f"{box.home}/{file}"
-    await box.write_file(place, skill.text.encode())
+    await box.write_file(place, text.encode())
     return Delivered(way="memory", place=place)
 
 
@@ -44,4 +44,4 @@ def with_skill(skill: Skill, instruction: str) -> str:
     >>> with_skill(Skill("tidy", "Tidy up.", "", Path()), "Sort the list.")
     '# Skill: tidy\\n\\nTidy up.\\n\\n# Task\\n\\nSort the list.'
     """
-    return f"# Skill: {skill.name}\n\n{skill.text.strip()}\n\n# Task\n\n{instruction}"
+    return f"# Skill: {skill.name}\n\n{skill.whole.strip()}\n\n# Task\n\n{instruction}"

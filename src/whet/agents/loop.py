@@ -40,7 +40,7 @@ class LoopAgent(BaseModel):
         argv = [box.python, "-I", "-S", program]
         work = {
             "instructions": assignment.task.instructions,
-            "skill": skill.text if skill else None,
+            "skill": skill.whole if skill else None,
             "max_turns": self.max_turns,
             "command_sec": self.command_sec,
         }

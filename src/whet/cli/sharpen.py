@@ -53,6 +53,10 @@ def sharpen(
             help="What decides on the leader: an exam (certify), or for comparison a rule of other optimizers."
         ),
     ] = GateKind.CERTIFY,
+    also: Annotated[
+        Path | None,
+        typer.Option(help="A document that agents always read (AGENTS.md, CLAUDE.md, GEMINI.md), sharpened together."),
+    ] = None,
     preferences: Annotated[
         str, typer.Option(metavar="TEXT|FILE", help="House rules that proposals are to keep, or a file that has them.")
     ] = "",
@@ -131,6 +135,7 @@ def sharpen(
         policy_named(policy),
         preferences_named(preferences),
         Course(schedule, epochs, batch),
+        also,
         known_good,
         force=force,
     )
@@ -217,7 +222,7 @@ def _tell_audit(console: "Console", audited: "Audited") -> None:
 
 def _nothing_line(drafted: "Drafted") -> str:
     """Why nothing was tried, for whoever wonders whether the proposer or the rules for it are to blame."""
-    refused = drafted.edited.refused
+    refused = drafted.refused
     why = f"{len(refused)} refused, the first because {refused[0].reason}" if refused else drafted.draft.reason
     return f"  draft {drafted.number}: no new skill; {why[:300] or 'nothing was proposed'}"
 

@@ -98,6 +98,8 @@ class Brief:
     """Given at the end of an epoch: the writer is to learn from what changed since the epoch before."""
     memory: str = ""
     """What the writer wrote down for itself. It is never part of a skill."""
+    also: str | None = None
+    """The path of a second document that may be edited, which the agent always reads."""
 
     @property
     def shown(self) -> tuple[Trial, ...]:
@@ -116,8 +118,14 @@ class Brief:
 
     @property
     def document(self) -> str:
-        """The text that is edited."""
+        """The text that is edited first of all."""
         return next(iter(self.documents.values()))
+
+    @property
+    def editable(self) -> dict[str, str]:
+        """The texts that may be edited, by their paths."""
+        first = next(iter(self.documents))
+        return {path: self.documents[path] for path in (first, self.also) if path is not None}
 
 
 def _score(trial: Trial) -> float:

@@ -34,6 +34,8 @@ class Edit(BaseModel):
     to: str = ""
     """Where to move to: text that must occur exactly once."""
     reason: str = ""
+    document: str = ""
+    """Which document it is for, where there are several; by default the first."""
 
 
 def summary(edit: Edit) -> str:

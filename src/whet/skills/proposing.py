@@ -12,12 +12,13 @@ from pydantic import TypeAdapter
 
 from whet.skills.brief import Brief, Comparison, Draft, NoDraft, Trial, Tried, Writer
 from whet.skills.course import Guidance, compared
-from whet.skills.edits import Edited, Refused, apply
+from whet.skills.edits import Edit, Refused
 from whet.skills.history import History
 from whet.skills.policy import Policy
 from whet.skills.search import NotMeasured, Step
 from whet.skills.shelf import Shelf
-from whet.skills.trials import documents, trials
+from whet.skills.together import apply_together
+from whet.skills.trials import documents, editable, trials
 from whet.tasks import Task
 
 PATIENCE = 3
@@ -32,7 +33,8 @@ class Drafted:
 
     number: int
     draft: Draft
-    edited: Edited
+    applied: tuple[Edit, ...]
+    refused: tuple[Refused, ...]
     candidate: str | None
 
 
@@ -108,18 +110,17 @@ class Proposing:
 
     def _make(self, draft: Draft, question: _Question) -> Drafted:
         parent, most = self._shelf.get(question.parent), question.edits
-        edited = apply(parent.text, draft.edits[:most], question.policy)
-        refused = [*draft.refused, *edited.refused]
+        done = apply_together(editable(parent), draft.edits[:most], question.policy)
+        applied, refused = done.applied, [*draft.refused, *done.refused]
         if most is not None:
             refused += [Refused(edit, f"at most {most} edits at once") for edit in draft.edits[most:]]
-        candidate = self._shelf.edited(parent, edited.text).digest if edited.applied else None
+        candidate = self._shelf.edited(parent, *done.texts.values()).digest if applied else None
         if candidate is not None and self._is_known(candidate, question):
-            refused += [Refused(edit, "the skill that it makes was proposed before") for edit in edited.applied]
-            edited, candidate = Edited(parent.text, (), ()), None
+            refused += [Refused(edit, "the skill that it makes was proposed before") for edit in applied]
+            applied, candidate = (), None
         if candidate is not None:
-            self._history.made(candidate, parent.digest, edited.applied, draft.reason)
-        done = Edited(edited.text, edited.applied, tuple(refused))
-        return Drafted(len(self._made) + 1, draft, done, candidate)
+            self._history.made(candidate, parent.digest, applied, draft.reason)
+        return Drafted(len(self._made) + 1, draft, applied, tuple(refused), candidate)
 
     def _is_known(self, candidate: str, question: _Question) -> bool:
         measured = (one for step in question.steps for one in (step.parent, step.candidate))
@@ -142,9 +143,10 @@ class Proposing:
         return draft
 
     def _brief(self, question: _Question) -> Brief:
+        skill = self._shelf.get(question.parent)
         found = tuple(trials(self._search, question.parent, self._tasks))
         return Brief(
-            documents=dict(documents(self._shelf.get(question.parent))),
+            documents=dict(documents(skill)),
             trials=self._pace.shown(found, len(question.steps) + 1),
             tried=tuple(self._tried(question.steps)),
             policy=question.policy,
@@ -153,6 +155,7 @@ class Proposing:
             certified=tuple(self._certified),
             comparison=self._compared(question.earlier, found) if question.earlier else None,
             memory=self._memory,
+            also=skill.memory.name if skill.memory else None,
         )
 
     def _compared(self, earlier: str, now: Sequence[Trial]) -> Comparison:
@@ -162,4 +165,4 @@ class Proposing:
         accepted = {step.candidate: step.accepted for step in steps}
         for made in self._made:
             taken = accepted.get(made.candidate) if made.candidate else None
-            yield Tried(made.edited.applied, made.edited.refused, taken)
+            yield Tried(made.applied, made.refused, taken)

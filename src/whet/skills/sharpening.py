@@ -62,6 +62,8 @@ class Sharpening:
     policy: Policy = field(default_factory=Policy)
     preferences: str = ""
     course: Course = field(default_factory=Course)
+    also: Path | None = None
+    """A document that agents always read, to be sharpened together with the skill."""
     known_good: Path | None = None
     """A skill that is known to be better: where it is not, the set-up measures nothing."""
     force: bool = False
@@ -95,7 +97,7 @@ async def sharpen_skill(
     hired = writer if isinstance(writer, Hired) else None
     if hired:
         hired.check(wish.request, config)
-    folder, start = wish.request.out, read_skill(wish.skill)
+    folder, start = wish.request.out, read_skill(wish.skill, wish.also)
     refuse_unknown_sections(wish.policy, start)
     wanted = wanted_of(wish)
     splits = wanted.splits
@@ -104,8 +106,8 @@ async def sharpen_skill(
     validation = {task.id: task.digest for task in splits.validation}
 
     def begin() -> None:
-        for path in (wish.skill, *([wish.known_good] if wish.known_good else [])):
-            shelf.keep(read_skill(path))
+        for skill in (start, *([read_skill(wish.known_good)] if wish.known_good else [])):
+            shelf.keep(skill)
         fix_terms(folder / TERMS, _terms(wish, hired, start, wanted))
         watch(Begun(folder, start, splits, wish.budget, uses(folder, validation, env)))
 

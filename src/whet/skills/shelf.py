@@ -27,11 +27,14 @@ class Shelf:
         """Put a skill on the shelf, under the name that it has."""
         return self._put(skill, lambda place: copy_skill(skill, place))
 
-    def edited(self, skill: Skill, text: str) -> Skill:
-        """A skill of the shelf with another text of its main document, put beside it."""
+    def edited(self, skill: Skill, text: str, memory: str | None = None) -> Skill:
+        """A skill of the shelf with another text of its main document, and of its memory, put beside it."""
 
         def write(place: Path) -> None:
-            main_document(copy_skill(skill, place)).write_text(text, encoding="utf-8")
+            copied = copy_skill(skill, place)
+            main_document(copied).write_text(text, encoding="utf-8")
+            if skill.memory and memory is not None:
+                (copied / skill.memory.name).write_text(memory, encoding="utf-8")
 
         return self._put(skill, write)
 
@@ -67,6 +70,8 @@ def copy_skill(skill: Skill, folder: Path) -> Path:
         shutil.copyfile(skill.folder, place)
     else:
         shutil.copytree(skill.folder, place)
+        if skill.memory:  # it may have lain elsewhere
+            (place / skill.memory.name).write_text(skill.memory.text, encoding="utf-8")
     return place
 
 

@@ -36,10 +36,14 @@ class AgentWriter:
             raise NoDraft(f"the writer's agent did not work: {result.score.reason}")
         raw = result.report.text if result.report else ""
         try:
-            changed = _left(f"skill/{next(iter(brief.documents))}", brief.document, result)
+            changed = {path: _left(f"skill/{path}", text, result) for path, text in brief.editable.items()}
         except ValueError as error:
             return Draft((), f"what the agent wrote cannot be taken: {error}", raw)
-        edits = edits_between(brief.document, changed, brief.policy)
+        edits = [
+            edit.model_copy(update={"document": path if path == brief.also else ""})
+            for path, text in brief.editable.items()
+            for edit in edits_between(text, changed[path], brief.policy)
+        ]
         kept, refused = _within(edits, brief.edits)
         kept, unfit = vetted(kept, brief, in_turn=True)
         return Draft(tuple(kept), _others(result, brief), raw, (*unfit, *refused), _note(result, brief))
@@ -58,7 +62,7 @@ class AgentWriter:
             files[_place(number, trial)] = prompts.trace(trial, self.trial_chars)
         return Task(
             id="write-skill",
-            instruction=prompts.WRITE.format(path=f"skill/{next(iter(brief.documents))}"),
+            instruction=prompts.write(brief),
             files={path: _encodable(text) for path, text in files.items()},
             judge=(Diff(kind="diff", only=("/skill/", f"/{NOTE}")),),
         )
@@ -103,6 +107,6 @@ def _within(edits: Sequence[Edit], budget: int | None) -> tuple[Sequence[Edit], 
 
 
 def _others(result: Result, brief: Brief) -> str:
-    first = f"skill/{next(iter(brief.documents))}"
-    others = [one.path for one in result.changes if one.path.startswith("skill/") and one.path != first]
+    editable = {f"skill/{path}" for path in brief.editable}
+    others = [one.path for one in result.changes if one.path.startswith("skill/") and one.path not in editable]
     return f"changes of other files were not taken: {', '.join(others)[:500]}" if others else ""

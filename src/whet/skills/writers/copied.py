@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from whet.scoring.answers import has_words, normalise, words
 from whet.skills.brief import Brief, Trial
-from whet.skills.edits import Edit, Refused, apply
+from whet.skills.edits import Edit, Refused
+from whet.skills.together import apply_together
 
 RUN = 6
 """Words in a row that are no accident."""
@@ -30,15 +31,15 @@ def vetted(edits: Iterable[Edit], brief: Brief, *, in_turn: bool = False) -> tup
     """
     kept: list[Edit] = []
     refused: list[Refused] = []
-    shown, text = _Shown(brief), brief.document
+    shown, texts = _Shown(brief), brief.editable
     for edit in edits:
         reason = shown.refusal(edit)
-        done = apply(text, [edit], brief.policy)
+        done = apply_together(texts, [edit], brief.policy)
         if reason is not None or done.refused:
             refused.append(Refused(edit, reason or done.refused[0].reason))
             continue
         kept.append(edit)
-        text = done.text if in_turn else text
+        texts = dict(done.texts) if in_turn else texts
     return kept, refused
 
 
@@ -46,7 +47,7 @@ class _Shown:
     """What of the training tasks no rule may hold."""
 
     def __init__(self, brief: Brief) -> None:
-        self._document = brief.document
+        self._document = "\n".join(brief.editable.values())
         tasks: defaultdict[str, list[Trial]] = defaultdict(list)
         for trial in brief.shown:
             tasks[trial.task].append(trial)

@@ -133,7 +133,7 @@ def _once(answers: Iterable[_Answer]) -> dict[Edit, str]:
     found: dict[tuple[str, ...], tuple[Edit, str]] = {}
     for answer in answers:
         for edit in answer.read.edits if answer.read else ():
-            found.setdefault((edit.op, edit.anchor, edit.text, edit.to), (edit, answer.source))
+            found.setdefault((edit.op, edit.anchor, edit.text, edit.to, edit.document), (edit, answer.source))
     return dict(found.values())
 
 

@@ -102,6 +102,13 @@ CONTRASTS = (
 )
 
 
+def write(brief: Brief) -> str:
+    """What is said to an agent that edits the document itself."""
+    path = f"skill/{next(iter(brief.documents))}"
+    also = f"\n\nYou may change `skill/{brief.also}` too, which the agent always reads." if brief.also else ""
+    return WRITE.format(path=path) + also
+
+
 def repair(problem: str) -> str:
     """What is said to a model whose reply could not be read."""
     return f"That is not the form asked for ({problem}). Reply again with the one JSON object and nothing else."
@@ -227,7 +234,11 @@ def may_do(policy: Policy) -> str:
 def _documents(brief: Brief) -> str:
     (path, text), *others = brief.documents.items()
     parts = [_section(f"The document to edit, {path}", fenced("document", text))]
-    parts += [_section(f"Beside it, not to be edited: {name}", fenced("file", other)) for name, other in others]
+    for name, other in others:
+        title = f"Beside it, not to be edited: {name}"
+        if name == brief.also:
+            title = f'Also to edit, {name}, which the agent always reads; edits of it have "document": "{name}"'
+        parts.append(_section(title, fenced("file", other)))
     return "\n\n".join(parts)
 
 
