@@ -35,6 +35,7 @@ from whet.skills.transfer import transfer as transfer_skill
 Event = Started | Ended | Stopped
 Names = str | Sequence[str] | None
 T = TypeVar("T")
+Kind = TypeVar("Kind", SearchKind, GateKind)
 
 
 def run(
@@ -142,7 +143,13 @@ def sharpen(
         Path(skill),
         request,
         within,
-        Plan(within.rollouts or 0, seed, alpha, search=SearchKind(search), gate=GateKind(gate)),
+        Plan(
+            within.rollouts or 0,
+            seed,
+            alpha,
+            search=_chosen(SearchKind, "search", search),
+            gate=_chosen(GateKind, "gate", gate),
+        ),
         name,
         policy_named(policy),
         preferences,
@@ -231,6 +238,13 @@ def requested(
         judge_model=judge_model,
         limits=limits or Limits(),
     )
+
+
+def _chosen(kinds: type[Kind], name: str, given: str) -> Kind:
+    try:
+        return kinds(given)
+    except ValueError:
+        raise UserError(f"{name} is '{given}'; expected one of {', '.join(kinds)}") from None
 
 
 def _named(option: str, given: Names, default: str | None) -> tuple[str, ...]:

@@ -1,12 +1,15 @@
 """The rules of other optimizers: what they compare, and how often they take what does nothing."""
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import whet
+from whet.errors import UserError
 from whet.skills.attempt import Lost, Outcome
 from whet.skills.engine import sharpen
 from whet.skills.exam import Purse
@@ -132,3 +135,10 @@ async def test_a_run_under_a_classic_rule_certifies_nothing_and_is_fooled() -> N
         assert done.spent <= 1500
         fooled += any(compared.accepted for compared in done.compared)
     assert fooled >= 5
+
+
+@pytest.mark.parametrize("option", ["search", "gate"])
+def test_a_kind_that_is_not_known_is_told_in_one_line(option: str) -> None:
+    wrong: dict[str, Any] = {option: "fast"}
+    with pytest.raises(UserError, match=f"{option} is 'fast'; expected one of (ratchet|certify), "):
+        whet.sharpen("skill", "tasks", agent="chat", model="m", **wrong)
