@@ -50,6 +50,15 @@ async def test_a_model_in_a_loop_edits_the_skill_in_its_box() -> None:
     assert apply(SKILL, draft.edits, Policy()).text == f"{SKILL}- Keep answers under 40 characters.\n"
 
 
+async def test_the_agent_keeps_a_note_and_sees_tasks_that_went_both_ways_side_by_side() -> None:
+    given = brief(trial("mixed", answer="bad one"), trial("mixed", score=1.0, answer="good one"), memory="Be short.\n")
+    draft = await drafted(given, shell("cat NOTE.md contrasts.md; echo 'Examples help.' >> NOTE.md"))
+    assert draft.memory == "Be short.\nExamples help.\n"
+    assert draft.edits == ()
+    assert draft.raw.index("Be short.") < draft.raw.index("good one") < draft.raw.index("bad one")
+    assert (await drafted(given, shell("rm NOTE.md"))).memory is None
+
+
 async def test_all_that_the_agent_may_know_lies_before_it() -> None:
     given = brief(
         trial("../../bad name", steps="1. bash: half \ud83d"),
