@@ -68,3 +68,25 @@ def test_two_skills_are_certified_and_the_certificate_is_checked(project: Projec
     same = project.whet("certify", "sums", "sums", *options, "--out", "same")
     assert (same.returncode, same.stderr) == (2, "whet: sums: is the same as sums; expected another skill\n")
     assert project.whet("certify", "sums").returncode == 2
+
+
+def test_what_cannot_be_resumed_or_written_is_told_in_one_line(project: Project) -> None:
+    nothing = project.whet(*COMMAND, *OPTIONS, "--out", "none", "--resume")
+    assert nothing.stderr == ("whet: none: there is no run to continue; expected the folder of one, or no --resume\n")
+    assert not (project.path / "none").exists()
+    project.write("taken", "")
+    blocked = project.whet(*COMMAND, *OPTIONS, "--out", "taken/out")
+    assert blocked.returncode == 2
+    assert blocked.stderr.startswith("whet: taken/out")
+    assert ": cannot be written: Not a directory; what was stored is kept; go on with:\n" in blocked.stderr
+
+
+def test_a_skill_that_may_only_be_read_is_sharpened(project: Project) -> None:
+    (project.path / "sums" / "SKILL.md").chmod(0o444)
+    (project.path / "sums").chmod(0o555)
+    told = project.whet(*COMMAND, *OPTIONS, "--budget", "120", "--out", "out")
+    assert told.returncode == 0, told.stderr
+    for copy in (project.path / "out").glob("skills/*/sums"):
+        assert copy.stat().st_mode & 0o200, "whoever is not root must be able to edit the copy"
+        assert (copy / "SKILL.md").stat().st_mode & 0o200
+    (project.path / "sums").chmod(0o755)

@@ -1,5 +1,6 @@
 """What `whet sharpen` and `whet certify` have in common: how they ask for rollouts, and what is told when they end."""
 
+import errno
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from whet.gateway import Limits
     from whet.runs.bench import Request
     from whet.runs.config import Config
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def asked(
@@ -29,8 +32,11 @@ def asked(
     """The options of one agent on one model, completed by whet.toml."""
     from whet.api import requested
     from whet.cli.run import warn_of_sandbox
+    from whet.errors import UserError
     from whet.runs.config import find_config, read_config
 
+    if resume and out is not None and not out.is_dir():
+        raise UserError(f"{out}: there is no run to continue; expected the folder of one, or no --resume")
     config = read_config(find_config(Path.cwd()))
     request = requested(
         tasks,
@@ -62,6 +68,12 @@ def resumable(out: Path) -> Iterator[None]:
         raise UserError(
             f"not measured: {nothing}; this says nothing of the skill; try again with:\n  {again}"
         ) from None
+    except OSError as error:
+        within = error.filename is not None and Path(error.filename).absolute().is_relative_to(out.absolute())
+        if not within and error.errno not in _FULL:
+            raise
+        told = f"{error.filename or out}: cannot be written: {error.strerror}; what was stored is kept"
+        raise UserError(f"{told}; go on with:\n  {again}") from error
     except KeyboardInterrupt:
         typer.echo(f"\nstopped; continue with:\n  {again}")
         raise

@@ -2,6 +2,7 @@
 
 import difflib
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -70,6 +71,9 @@ def copy_skill(skill: Skill, folder: Path) -> Path:
         shutil.copyfile(skill.folder, place)
     else:
         shutil.copytree(skill.folder, place)
+        # What may be read may be copied, and a copy is there to be changed.
+        for path in (place, *place.rglob("*")):
+            path.chmod(path.stat().st_mode | stat.S_IWUSR)
         if skill.memory:  # it may have lain elsewhere
             (place / skill.memory.name).write_text(skill.memory.text, encoding="utf-8")
     return place
