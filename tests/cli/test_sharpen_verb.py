@@ -17,6 +17,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 
 COMMAND = ["sharpen", "sums", "tasks.jsonl", "--agent", "chat", "--model", "scripted:script.toml"]
+SIDES = ("train", "val", "test")
 OPTIONS = ["--proposer", "rules:rules.txt", "--budget", "400", "--force"]
 
 
@@ -67,6 +68,9 @@ def test_two_skills_are_certified_and_the_certificate_is_checked(project: Projec
     assert "verdict is futile, recomputed certified" in wrong.stderr
     same = project.whet("certify", "sums", "sums", *options, "--out", "same")
     assert (same.returncode, same.stderr) == (2, "whet: sums: is the same as sums; expected another skill\n")
+    few = project.whet("certify", "sums", str(better), *options, "--out", "few", "--budget", "30")
+    assert few.stderr == "whet: --budget is 30 rollouts; expected at least 60 rollouts: 3 at each position\n"
+    assert not (project.path / "few").exists()
     assert project.whet("certify", "sums").returncode == 2
 
 
@@ -90,3 +94,15 @@ def test_a_skill_that_may_only_be_read_is_sharpened(project: Project) -> None:
         assert copy.stat().st_mode & 0o200, "whoever is not root must be able to edit the copy"
         assert (copy / "SKILL.md").stat().st_mode & 0o200
     (project.path / "sums").chmod(0o755)
+
+
+def test_where_nothing_is_left_to_improve_nothing_is_proposed(project: Project) -> None:
+    rows = [
+        {"id": f"{side}-{n}", "instruction": f"Question {n} of {side}.", "answer": "7", "split": side}
+        for side in SIDES
+        for n in range(8)
+    ]
+    project.write("script.toml", '[[scene]]\n[[scene.reply]]\ntext = "7"\n')
+    told = project.whet(*COMMAND[:2], project.rows("solved.jsonl", *rows), *COMMAND[3:], *OPTIONS[:2], "--out", "out")
+    assert told.returncode == 2
+    assert "the skill scores 1 on every training task, so no proposal can do better" in told.stderr

@@ -48,6 +48,11 @@ async def certify(
     """Hold the new skill before an exam of the old one, or go on with it."""
     folder, plan = wish.request.out, wish.plan
     tasks = validation_tasks(read_tasks(wish.request.tasks))
+    fewest = (1 + plan.repeats) * min(FEWEST, plan.rounds * len(tasks))
+    if wish.budget.rollouts is not None and wish.budget.rollouts < fewest:
+        raise UserError(
+            f"--budget is {wish.budget}; expected at least {fewest} rollouts: {1 + plan.repeats} at each position"
+        )
     refuse_existing(folder, resume=wish.request.resume)
     shelf, old, new = Shelf(folder / "skills"), read_skill(wish.old), read_skill(wish.new)
     if old.digest == new.digest:
@@ -89,13 +94,10 @@ def validation_tasks(tasks: Sequence[Task]) -> list[Task]:
 
 async def _held(exam: Exam, new: Skill, budget: Budget, plan: Plan, lab: Lab) -> Held:
     terms = plan.terms(plan.alpha, len(exam.tasks))
-    each = 1 + plan.repeats
-    purse = Purse(budget.rollouts or terms.positions * each)
+    purse = Purse(budget.rollouts or terms.positions * (1 + plan.repeats))
     attempt = await hold(exam, new.digest, terms, lab, purse)
     if attempt is None:
-        raise UserError(
-            f"--budget is {budget}; expected at least {FEWEST * each} rollouts: {FEWEST} positions with {each} each"
-        )
+        raise UserError(f"--budget is {budget}; expected more: it was used up at the first position")
     if attempt.verdict is Verdict.CERTIFIED:
         await tighten(exam, new.digest, attempt, terms.positions, lab, purse)
     return Held(exam, new.digest, plan.alpha, attempt)

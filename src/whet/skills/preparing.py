@@ -92,7 +92,12 @@ async def prepare(wanted: Preparing, start: str, lab: Lab, folder: Path) -> tupl
 
 
 def refuse_if_hopeless(wanted: Preparing, shares: Shares, audited: Audited) -> None:
-    """UserError when the exams can show nothing that may be expected; it says what budget they would need."""
+    """UserError when nothing can be found, or the exams can show nothing that may be expected; it says what budget they
+    would need."""
+    if all(score == 1 for pair in audited.audit.twice for score in pair):
+        raise UserError(
+            "the skill scores 1 on every training task, so no proposal can do better; expected harder tasks, or --force"
+        )
     needed = enough(audited.audit.cautious_variance, shares, wanted.splits, wanted.controls)
     refuse_hopeless(audited.lift, wanted.scaled(needed / shares.rollouts) if needed else None)
 
