@@ -115,7 +115,8 @@ async def hold(exam: Exam, candidate: str, terms: Terms, rollouts: Rollouts, pur
     try:
         while attempt.verdict is None:
             # As many at once as are needed whatever comes of them, so nothing is begun in vain.
-            while len(begun) < attempt.surely_needed and (ahead := len(attempt.taken) + len(begun)) < affordable:
+            done = len(attempt.taken)
+            for ahead in range(done + len(begun), done + attempt.surely_needed):
                 paid = purse.pay(exam.keys(ahead, candidate, terms.repeats))
                 assert paid, "the purse was looked into before"
                 begun.append(asyncio.create_task(_position(exam, ahead, candidate, terms.repeats, rollouts)))

@@ -48,19 +48,18 @@ class World:
     def __init__(self, seed: int = 0, sizes: Mapping[str, int] = SIZES) -> None:
         self.seed = seed
         self._logits = {f"{split}-{n}": logit for split, size in sizes.items() for n, logit in enumerate(_logits(size))}
-        self._chances: dict[tuple[str, str], float] = {}
+        self._families = {task: int(task.rpartition("-")[2]) % FAMILIES for task in self._logits}
+        self._shifts: dict[str, list[float]] = {}
 
     def tasks(self, split: str) -> tuple[str, ...]:
         return tuple(task for task in self._logits if task.startswith(f"{split}-"))
 
     def chance(self, task: str, skill: str) -> float:
         """How likely a rollout of the task with this skill succeeds."""
-        known = self._chances.get((task, skill))
-        if known is None:
-            family = int(task.rpartition("-")[2]) % FAMILIES
-            known = _expit(self._logits[task] + _effect(family, _RULE.findall(skill)))
-            self._chances[task, skill] = known
-        return known
+        if skill not in self._shifts:
+            sentences = _RULE.findall(skill)
+            self._shifts[skill] = [_effect(family, sentences) for family in range(FAMILIES)]
+        return _expit(self._logits[task] + self._shifts[skill][self._families[task]])
 
     def lift(self, skill: str, over: str = "", split: str = "validation") -> float:
         """By how much one skill is better than another: the truth.
