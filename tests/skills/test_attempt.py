@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from many_attempts import Arms, Verdicts, first_crossing, streamed, thrown, verdicts
 
-from whet.skills.attempt import Attempt, Lost, Position, Terms, Verdict, levels, replayed
+from whet.skills.attempt import Attempt, Lost, Outcome, Position, Terms, Verdict, levels, replayed
 from whet.skills.wealth import log_wealth
 from whet.testing.world import World, skill_of
 
@@ -72,7 +72,7 @@ def test_what_is_lost_of_the_incumbent_certifies_nothing_unless_it_counts_as_not
     random = np.random.default_rng(3)
     terms = Terms(0.0125, 120, repeats=1, coverage=0.0)
     chances, _ = arms_of(["N0"], 1)
-    certified = dict.fromkeys([Lost.RELATED, Lost.UNRELATED, 0.0], 0)
+    certified: dict[Outcome, int] = {Lost.RELATED: 0, Lost.UNRELATED: 0, 0.0: 0}
     for _ in range(400):
         asked = chances[0][random.integers(0, 30, 120)]
         before, after = (thrown(random, asked).tolist() for _ in range(2))
