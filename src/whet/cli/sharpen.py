@@ -181,7 +181,8 @@ def _tell(console: "Console", count: Callable[[], None], event: "Event") -> None
         case Audited():
             _tell_audit(console, event)
         case Drafted(candidate=None):
-            console.print(_nothing_line(event), soft_wrap=True)
+            if event.refused or event.draft.reason:
+                console.print(_nothing_line(event), soft_wrap=True)
         case Step():
             console.print(_step_line(event), soft_wrap=True)
         case Held():
@@ -224,7 +225,7 @@ def _nothing_line(drafted: "Drafted") -> str:
     """Why nothing was tried, for whoever wonders whether the proposer or the rules for it are to blame."""
     refused = drafted.refused
     why = f"{len(refused)} refused, the first because {refused[0].reason}" if refused else drafted.draft.reason
-    return f"  draft {drafted.number}: no new skill; {why[:300] or 'nothing was proposed'}"
+    return f"  draft {drafted.number}: no new skill; {why[:300]}"
 
 
 def _step_line(step: "Step") -> str:
