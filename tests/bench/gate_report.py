@@ -16,7 +16,6 @@ FAR = 4
 ROUNDED = 0.002
 DEARER = 0.05
 """How far the mean of a cost may be from the reference's, at least."""
-_UNKNOWN_ERROR = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,9 @@ def rate(hits: ArrayLike, expected: float | None = None, repeated: int = 1, at_m
         fault = f"promised at most {_short(at_most)}"
     if expected is None:
         return Cell(_short(found), fault)
-    error = math.sqrt(expected * (1 - expected) * (1 / seen.size + 1 / repeated))
+    # Of both simulations together: one that saw none has not shown that there are none.
+    pooled = (seen.sum() + expected * repeated) / (seen.size + repeated)
+    error = math.sqrt(pooled * (1 - pooled) * (1 / seen.size + 1 / repeated))
     if abs(found - expected) > FAR * error + ROUNDED:
         fault = fault or "chance does not explain the difference"
     return Cell(f"{_short(found)} ({_short(expected)}, {_errors(found - expected, error)})", fault)
@@ -97,4 +98,4 @@ def _short(number: float) -> str:
 
 
 def _errors(difference: float, error: float) -> str:
-    return f"{difference / max(error, _UNKNOWN_ERROR / 10):+.1f}"
+    return f"{difference / error if error else 0.0:+.1f}"
