@@ -128,7 +128,9 @@ async def test_a_budget_in_tokens_is_planned_in_rollouts_once_the_audit_has_meas
     assert found.certified
     assert tokens(world.out) < 8000
     assert (found.used or "").endswith("tokens")
-    assert 100 < json.loads((world.out / "rollouts.json").read_text()) < 8000 / 15
+    planned = json.loads((world.out / "rollouts.json").read_text())
+    assert planned < 8000 / 5, "a rollout takes more than five tokens"
+    assert planned > found.done.spent
     made = world.exchanges()
     assert decisions(await world.sharpen(Adds(), "8k tokens", resume=True)) == decisions(found)
     assert world.exchanges() == made
