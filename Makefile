@@ -12,9 +12,8 @@ PIP_QUIETLY := --quiet --disable-pip-version-check
 
 .PHONY: demo test cover lint agents models check-tokens check-exports check-sharpen check-skillopt bench-gate bench-gateway bench-rollout bench-store bench-traces setup clean
 
-demo: setup
-	@$(BIN)/whet tasks check examples/tasks
-	@$(BIN)/whet run examples/tasks --agent loop --model scripted --samples 2
+demo: setup models
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo/demo.sh
 
 test: setup lint agents models
 	$(BIN)/pytest -n $(WORKERS)

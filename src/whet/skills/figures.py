@@ -10,6 +10,7 @@ from whet.runs.paired import Difference, difference_interval
 from whet.runs.statistics import Interval, mean_interval
 from whet.runs.store import DATABASE, Store
 from whet.runs.summary import Tally
+from whet.skills.asked import Asked, asked_for
 from whet.skills.attempt import Attempt
 from whet.skills.edits import summary
 from whet.skills.engine import Sharpened
@@ -64,6 +65,8 @@ class Figures:
     tried: tuple[Tried, ...]
     effects: tuple[Effect, ...]
     costs: tuple[Cost, ...]
+    asked: tuple[Asked, ...] = ()
+    """In the sealed test, where one was taken."""
 
 
 def read_figures(run: Path, done: Sharpened) -> Figures:
@@ -74,6 +77,7 @@ def read_figures(run: Path, done: Sharpened) -> Figures:
         tried=tuple(Tried(step, _first(scores.get(step.candidate, {}))) for step in done.steps),
         effects=tuple(_effects(Versions(run), done.steps, scores)),
         costs=tuple(_costs(run)),
+        asked=tuple(asked_for(run / Part.TEST, done.start, done.certified)) if done.certified != done.start else (),
     )
 
 

@@ -5,6 +5,7 @@ from math import fsum
 from pathlib import Path
 
 from whet.skills import plots
+from whet.skills.asked import Asked
 from whet.skills.attempt import Verdict
 from whet.skills.figures import Cost, Effect, Figures, Tried, by_task, read_figures
 from whet.skills.gate import Held
@@ -115,7 +116,7 @@ def report(outcome: Outcome, figures: Figures) -> tuple[str, list[Plot]]:
         *_edits(figures.effects),
         *_exams(outcome),
         *_left_out(outcome.done.removals),
-        *_test(outcome),
+        *_test(outcome, figures.asked),
         *_spent(outcome, figures.costs),
     ]
     lines: list[str] = [f"# Sharpening {outcome.start.name}", "", in_plain_words(outcome), ""]
@@ -190,7 +191,7 @@ def _left_out(removals: Sequence[Removal]) -> Iterator[str | Plot]:
     yield ""
 
 
-def _test(outcome: Outcome) -> Iterator[str]:
+def _test(outcome: Outcome, asked: Sequence[Asked]) -> Iterator[str]:
     tested = outcome.certificate.test
     yield from ("## The sealed test", "")
     if tested is None:
@@ -198,6 +199,10 @@ def _test(outcome: Outcome) -> Iterator[str]:
         yield from (f"It was not taken: {why}.", "")
         return
     yield from (*tested.table(), "", f"Difference: {tested}.", "")
+    if asked:
+        yield from ("| what is asked | before | after |", "|---|---|---|")
+        yield from (f"| {plain(one.words)} | {one.before} | {one.after} |" for one in asked)
+        yield ""
 
 
 def _spent(outcome: Outcome, costs: Sequence[Cost]) -> Iterator[str | Plot]:

@@ -23,9 +23,15 @@ def told(failing: Failing) -> str:
     'The whole answer has at most 40 characters. [max_chars=40, not met in 12 of 20 trials]'
     """
     count = f"not met in {failing.failed} of {failing.trials} trials"
-    if not failing.shared:
-        return f"{_ALONE.get(failing.criterion.op, 'Something that one task alone asks for.')} [{count}]"
-    return f"{wording(failing.criterion).asked} [{failing.criterion.short}, {count}]"
+    asked = asked_in_words(failing.criterion, shared=failing.shared)
+    return f"{asked} [{failing.criterion.short}, {count}]" if failing.shared else f"{asked} [{count}]"
+
+
+def asked_in_words(criterion: Criterion, *, shared: bool) -> str:
+    """What a criterion asks. What one task alone asks for is not told word for word: it may be its answer."""
+    if shared:
+        return wording(criterion).asked
+    return _ALONE.get(criterion.op, "Something that one task alone asks for.")
 
 
 _ALONE = {

@@ -1,0 +1,37 @@
+#!/bin/sh
+# What `make demo` runs: sharpens a skill with a small model on this machine. Needs whet on the PATH; about four minutes.
+set -eu
+cd "$(dirname "$0")/../.."
+out=${1:-runs/demo}
+here=examples/demo
+
+say() { printf '\n%s\n' "$*"; }
+run() { printf '\n$ %s\n' "$*" && "$@"; }
+
+say "The computer of a ship answers the crew. Its skill says little:"
+sed '1,/^# /d; /^$/d' "$here/ship-answers/SKILL.md"
+say "Judges want more: every answer begins with \"Aye!\", has \"Captain\" in it, ends with OVER, and is right.
+What they ask for in vain becomes a rule with examples. After that two traps are proposed, one useless and one harmful:"
+cat "$here/traps.txt"
+
+rm -rf "$out"
+run whet sharpen "$here/ship-answers" "$here/questions.jsonl" --agent ship --model ship \
+  --proposer "criteria+rules:$here/traps.txt" --budget 680 --out "$out"
+say "The certified skill:"
+cat "$out/best/ship-answers/SKILL.md"
+say "What judges asked for, on test tasks that nothing was chosen by:"
+sed -n '/^| what is asked/,/^$/p' "$out/report.md"
+say "The search might have missed what the traps can do. So each is held before an exam too, against the first skill:"
+for trap in useless harmful; do
+  run whet certify "$here/ship-answers" "$here/$trap" --tasks "$here/questions.jsonl" --agent ship --model ship \
+    --budget 75 --out "$out/$trap"
+done
+
+say "All of it, with plots: $out/report.html"
+if [ -t 1 ] && [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] && command -v xdg-open >/dev/null; then
+  xdg-open "$out/report.html" >/dev/null 2>&1 || true
+fi
+say "Now with a skill, tasks and an agent of your own (docs/sharpen.md says which tasks make it work):
+
+  whet sharpen path/to/skill path/to/tasks --agent opencode --model yours --estimate
+  whet sharpen path/to/skill path/to/tasks --agent opencode --model yours --budget 400"

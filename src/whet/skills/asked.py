@@ -1,0 +1,48 @@
+"""What judges asked for in the sealed test, and how often they got it, before and after."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from whet.rollout import Result
+from whet.runs.statistics import Interval, wilson
+from whet.runs.store import Store
+from whet.skills.writers.failing import Criterion, checks_of
+from whet.skills.writers.plain import asked_in_words
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One thing that is asked of the work."""
+
+    words: str
+    before: Interval
+    after: Interval
+
+
+def asked_for(test: Path, before: str, after: str) -> list[Asked]:
+    """What was asked of both skills, in words: what tasks share, and as one what each asks for alone."""
+    checked = list(_checked(test))
+    tasks: defaultdict[Criterion, set[str]] = defaultdict(set)
+    for _, task, criterion, _ in checked:
+        tasks[criterion].add(task)
+    passed: defaultdict[str, dict[str, list[bool]]] = defaultdict(lambda: {before: [], after: []})
+    for skill, _, criterion, got in checked:
+        passed[asked_in_words(criterion, shared=len(tasks[criterion]) > 1)][skill].append(got)
+    return [
+        Asked(words, *(wilson(sum(got), len(got)) for got in (sides[before], sides[after])))
+        for words, sides in passed.items()
+        if sides[before] and sides[after]
+    ]
+
+
+def _checked(test: Path) -> Iterator[tuple[str, str, Criterion, bool]]:
+    """Skill, task, what was asked and whether it was got."""
+    with Store.open_read(test) as store:
+        for row, attempts in store.attempts_by_rollout():
+            if not attempts or attempts[-1].value is None or attempts[-1].result is None:
+                continue
+            for score in Result.model_validate_json(attempts[-1].result).judgements.values():
+                for check in checks_of(score):
+                    yield row.skill, row.task, Criterion.of(check), bool(check["passed"])
