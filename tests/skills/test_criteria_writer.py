@@ -1,5 +1,6 @@
 """`criteria` turns what judges ask in vain into plain rules: most frequent first, with an example, no answer copied."""
 
+import asyncio
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -231,6 +232,26 @@ async def test_rules_stand_together_above_the_examples_and_other_lines_stay() ->
     assert rules == ["Be", "Use", "Call", "Mine."]
     assert document.index("- Call") < document.index("Question: ") < document.index("- Mine.")
     assert "\n\n- " not in document.split("# Answers\n\n")[1]
+
+
+@given(
+    st.lists(st.text(alphabet="ab -#:?\n", max_size=12), max_size=4),
+    st.lists(st.text(alphabet="abc ", min_size=1, max_size=8).map(lambda text: f"- {text}x"), max_size=3, unique=True),
+)
+def test_whatever_stands_around_the_examples_stays(above: list[str], below: list[str]) -> None:
+    document = "\n".join([*above, ""])
+    for check in ({"op": "contains", "arg": "Captain"}, {"op": "regex", "arg": "DONE$"}):
+        asked = failing_trials({"op": "contains", "arg": "Captain"}, check)
+        now = brief(*asked, document=document)
+        edited = apply(document, asyncio.run(written(now)).edits, now.policy)
+        assert not edited.refused
+        document = edited.text
+        if check["op"] == "contains":
+            document += "".join(f"{line}\n" for line in below)
+    assert len(examples_of(document)) == 3
+    assert all(answer.endswith(", Captain. DONE") for answer in re.findall(r"^Answer: .*$", document, re.MULTILINE))
+    assert document.startswith("\n".join(above).rstrip())
+    assert document.splitlines()[-len(below) or None :] == below or not below
 
 
 async def test_rules_that_were_not_taken_or_are_there_are_not_said_again() -> None:

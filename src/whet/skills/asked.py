@@ -1,7 +1,7 @@
 """What judges asked for in the sealed test, and how often they got it, before and after."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,19 +22,24 @@ class Asked:
 
 
 def asked_for(test: Path, before: str, after: str) -> list[Asked]:
-    """What was asked of both skills, in words: what tasks share, and as one what each asks for alone."""
+    """What was asked of both skills in the same tasks: what tasks share, and as one what each asks for alone."""
     checked = list(_checked(test))
     tasks: defaultdict[Criterion, set[str]] = defaultdict(set)
     for _, task, criterion, _ in checked:
         tasks[criterion].add(task)
-    passed: defaultdict[str, dict[str, list[bool]]] = defaultdict(lambda: {before: [], after: []})
-    for skill, _, criterion, got in checked:
-        passed[asked_in_words(criterion, shared=len(tasks[criterion]) > 1)][skill].append(got)
+    got: defaultdict[str, dict[str, dict[str, bool]]] = defaultdict(lambda: {before: {}, after: {}})
+    for skill, task, criterion, passed in checked:
+        got[asked_in_words(criterion, shared=len(tasks[criterion]) > 1)][skill][task] = passed
     return [
-        Asked(words, *(wilson(sum(got), len(got)) for got in (sides[before], sides[after])))
-        for words, sides in passed.items()
-        if sides[before] and sides[after]
+        Asked(words, _rate(sides[before]), _rate(sides[after]))
+        for words, sides in got.items()
+        # Some judges ask for more only where they got what comes first; of those a share would say nothing.
+        if sides[before].keys() == sides[after].keys()
     ]
+
+
+def _rate(got: Mapping[str, bool]) -> Interval:
+    return wilson(sum(got.values()), len(got))
 
 
 def _checked(test: Path) -> Iterator[tuple[str, str, Criterion, bool]]:

@@ -40,17 +40,18 @@ def _not_taken(brief: Brief) -> set[str]:
 
 
 def _edit(one: Failing, brief: Brief) -> Edit:
-    reason = f"{wording(one.criterion).asked} Not met in {one.failed} of {one.trials} trials [{one.criterion.short}]."
+    """A rule at the end of the rules, with the examples of the document after it, as the rule wants them."""
     words = wording(one.criterion)
+    reason = f"{words.asked} Not met in {one.failed} of {one.trials} trials [{one.criterion.short}]."
     rule = f"- {words.rule}" + (f"\n  Example: {words.how}" if words.how else "")
+    examples = _examples(one.criterion, brief)
     there = examples_in(brief.document)
-    old = brief.document[there.start : there.end] if there else ""
-    text = "\n\n".join([rule, *(_examples(one.criterion, brief) or ([old] if old else []))])
     if there is None:
-        return _added(text, reason, brief)
+        return _added("\n\n".join([rule, *examples]), reason, brief)
+    old = brief.document[there.start : there.end]
     # With the empty line above, so that the rule joins the others.
     gap = "\n" if brief.document[: there.start].endswith("\n\n") else ""
-    return Edit(op=Op.REPLACE, anchor=f"{gap}{old}", text=text, reason=reason)
+    return Edit(op=Op.REPLACE, anchor=f"{gap}{old}", text="\n\n".join([rule, *(examples or [old])]), reason=reason)
 
 
 def _examples(criterion: Criterion, brief: Brief) -> list[str]:

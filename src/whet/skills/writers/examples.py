@@ -57,17 +57,17 @@ _BARE = {"bare_answer", "json", "json_schema", "max_chars"}
 
 
 def samples_for(criterion: Criterion, trials: Sequence[Trial]) -> list[Sample]:
-    """The questions that give no task away, those that are least like the tasks first."""
+    """The questions that give no task away, those that are like the fewest tasks first."""
     samples = (_OF_KIND[criterion.op],) if criterion.op in _OF_KIND else _SAMPLES
     apart = [one for one in samples if not any(_gives_away(one, trial) for trial in trials)]
-    asked = {word for trial in trials for word in words(trial.instruction)} - _ASKING
-    return sorted(apart, key=lambda one: len(asked & {*words(one.question)}))
+    asked = [{*words(trial.instruction)} - _ASKING for trial in trials]
+    return sorted(apart, key=lambda one: sum(not task.isdisjoint(words(one.question)) for task in asked))
 
 
 def examples_in(text: str) -> Span | None:
-    """Where the examples stand that a document has from here, each a question and its answer, one after the other."""
+    """Where the examples of a document stand, one after the other, if it has any of these questions."""
     known = "|".join(re.escape(one.question) for one in (*_SAMPLES, *_OF_KIND.values()))
-    found = re.search(rf"(?:^{ASKED}(?:{known})\n{ANSWERED}.*\n?(?:(?!- ).+\n?)*\n?)+", text, re.MULTILINE)
+    found = re.search(rf"(?:^{ASKED}(?:{known})\n{ANSWERED}.*(?:\n(?!- ).+)*\n{{0,2}})+", text, re.MULTILINE)
     return Span(found.start(), found.start() + len(found[0].rstrip())) if found else None
 
 
