@@ -3,7 +3,8 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -94,21 +95,54 @@ async def sharpen_skill(
     env: Mapping[str, str] = os.environ,
 ) -> Outcome:
     """Sharpen a skill, or go on with it. NotMeasured when too much was lost; then it can be resumed."""
+    folder, start = wish.request.out, read_skill(wish.skill, wish.also)
     hired = writer if isinstance(writer, Hired) else None
     if hired:
         hired.check(wish.request, config)
-    folder, start = wish.request.out, read_skill(wish.skill, wish.also)
     refuse_unknown_sections(wish.policy, start)
     wanted = wanted_of(wish)
-    splits = wanted.splits
     refuse_existing(folder, resume=wish.request.resume)
     shelf = Shelf(folder / SKILLS)
-    validation = {task.id: task.digest for task in splits.validation}
+    validation = {task.id: task.digest for task in wanted.splits.validation}
+    async with _opened(wish, hired, start, wanted, shelf, config, watch, env) as lab:
+        made_with = await lab.made_with()
+        fix_terms(folder / MADE_WITH, made_with)
+        shares, audited = await prepare(wanted, start.digest, lab, folder)
+        watch(audited)
+        certifies = wish.plan.gate is GateKind.CERTIFY
+        if certifies and not wish.force:
+            refuse_if_hopeless(wanted, shares, audited)
+        entered = enter(folder, validation, wish.plan.alpha if certifies else 0.0, env)
+        pen = writer.at_desk(lab) if isinstance(writer, Hired) else writer
+        done = await _search_and_certify(wish, shares.plan, pen, start, wanted.splits, shelf, lab, watch)
+        tested = await _test(folder, done, shares.test, lab)
+        # Where a hard stop fell, not all that the purses paid for was rolled out.
+        done.spent = lab.rollouts if lab.account.stopped else done.spent + shares.audit
+        certificate = _certificate(wish, done, validation, made_with, tested, entered)
+        outcome = _outcome(wish, done, shelf, audited, certificate, lab)
+    await asyncio.to_thread(_hand_out, outcome)
+    return outcome
+
+
+@asynccontextmanager
+async def _opened(
+    wish: Sharpening,
+    hired: Hired | None,
+    start: Skill,
+    wanted: Preparing,
+    shelf: Shelf,
+    config: Config,
+    watch: Watch,
+    env: Mapping[str, str],
+) -> AsyncIterator[Lab]:
+    """The lab of a run. Its terms are written down once it is known that it can be opened."""
+    folder, splits = wish.request.out, wanted.splits
 
     def begin() -> None:
         for skill in (start, *([read_skill(wish.known_good)] if wish.known_good else [])):
             shelf.keep(skill)
         fix_terms(folder / TERMS, _terms(wish, hired, start, wanted))
+        validation = {task.id: task.digest for task in splits.validation}
         watch(Begun(folder, start, splits, wish.budget, uses(folder, validation, env)))
 
     parts = {Part.SEARCH: splits.train, Part.EXAM: splits.validation, Part.TEST: splits.test}
@@ -117,41 +151,7 @@ async def sharpen_skill(
         parts[Part.PROPOSALS] = ()
         request = hired.beside(request)
     async with open_lab(folder, request, parts, config, shelf, env, watch, wish.budget, begin) as lab:
-        made_with = await lab.made_with()
-        fix_terms(folder / MADE_WITH, made_with)
-        writer = writer.at_desk(lab) if isinstance(writer, Hired) else writer
-        shares, audited = await prepare(wanted, start.digest, lab, folder)
-        watch(audited)
-        if not wish.force and wish.plan.gate is GateKind.CERTIFY:
-            refuse_if_hopeless(wanted, shares, audited)
-        level = wish.plan.alpha if wish.plan.gate is GateKind.CERTIFY else 0.0
-        entered = enter(folder, validation, level, env)
-        history = History(folder, start.digest, wish.proposer)
-        done = await _search_and_certify(wish, shares.plan, writer, start, splits, shelf, history, lab, watch)
-        done.spent += shares.audit
-        tested = await _test(folder, done, shares.test, lab)
-        if lab.account.stopped:  # what the purses paid for was not all rolled out
-            done.spent = lab.rollouts
-        certificate = _certificate(wish, done, validation, made_with, tested, entered)
-        used = None if wish.budget.unit is Unit.ROLLOUTS else shown(lab.account.used, wish.budget.unit)
-    best, leader = shelf.get(done.certified), shelf.get(done.leader)
-    shortened = shelf.get(done.shortened) if done.shortened != done.certified else None
-    accepted = shelf.get(done.accepted) if done.accepted else None
-    outcome = Outcome(
-        folder,
-        done,
-        shelf.get(start.digest),
-        best,
-        leader,
-        shortened,
-        accepted,
-        audited.audit,
-        certificate,
-        wish.budget,
-        used,
-    )
-    await asyncio.to_thread(_hand_out, outcome)
-    return outcome
+        yield lab
 
 
 def wanted_of(wish: Sharpening) -> Preparing:
@@ -171,11 +171,11 @@ async def _search_and_certify(
     start: Skill,
     splits: Splits,
     shelf: Shelf,
-    history: History,
     lab: Lab,
     watch: Watch,
 ) -> Sharpened:
     folder = wish.request.out
+    history = History(folder, start.digest, wish.proposer)
     train = {task.id: task for task in splits.train}
     search, drafts = folder / Part.SEARCH, folder / "drafts"
     pace = Pace(wish.course, plan.search_purse // len(train) - 1, plan.seed)
@@ -240,6 +240,24 @@ def _certificate(
         shortening=shortening_of(done),
         test=tested,
         used=used,
+    )
+
+
+def _outcome(
+    wish: Sharpening, done: Sharpened, shelf: Shelf, audited: Audited, certificate: Certificate, lab: Lab
+) -> Outcome:
+    return Outcome(
+        folder=wish.request.out,
+        done=done,
+        start=shelf.get(done.start),
+        best=shelf.get(done.certified),
+        leader=shelf.get(done.leader),
+        shortened=shelf.get(done.shortened) if done.shortened != done.certified else None,
+        accepted=shelf.get(done.accepted) if done.accepted else None,
+        audit=audited.audit,
+        certificate=certificate,
+        budget=wish.budget,
+        used=None if wish.budget.unit is Unit.ROLLOUTS else shown(lab.account.used, wish.budget.unit),
     )
 
 
