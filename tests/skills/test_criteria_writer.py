@@ -180,12 +180,19 @@ async def test_what_one_task_alone_waits_for_is_never_said() -> None:
     assert await rule_for({"op": "max_chars", "arg": 40}, tasks=1) != ""
 
 
-async def test_an_answer_that_two_of_many_tasks_share_is_never_said() -> None:
+async def test_an_answer_that_most_tasks_share_is_never_said() -> None:
     same = failing_trials({"op": "contains", "arg": "Canberra"}, tasks=2)
     known = [trial(one.task, judgements=one.judgements, expected=("Canberra",)) for one in same]
-    draft = await written(brief(*known, *(trial(f"other{n}", expected=(f"answer {n}",)) for n in range(20))))
+    draft = await written(brief(*known, trial("other", expected=("answer",))))
     assert draft.edits == ()
     assert "the answer to a task" in draft.refused[0].reason
+
+
+@pytest.mark.parametrize(("others", "is_said"), [(1, True), (2, False), (14, False)])
+async def test_what_few_tasks_ask_for_is_no_rule_for_every_task(others: int, is_said: bool) -> None:
+    few = failing_trials({"op": "contains", "arg": "7"}, tasks=2)
+    draft = await written(brief(*few, *(trial(f"other{n}") for n in range(others))))
+    assert bool(draft.edits) is is_said
 
 
 async def test_an_example_gives_no_task_away() -> None:

@@ -173,14 +173,22 @@ class Once:
         return self._left.pop() if self._left else None
 
 
-async def sharpened(seed: int) -> Sharpened:
+async def sharpened(seed: int, *, dropping: bool = True) -> Sharpened:
     world = World(seed)
 
     async def rollouts(task: str, skill: str, key: str) -> Outcome:
         return float(world.succeeds(task, skill, key))
 
     proposer = Once(skill(*(f"H{n}" for n in range(6)), "G0", "G1", "N0", "N1"))
-    return await sharpen(skill(), world.tasks("train"), TASKS, Plan(6000, seed), proposer, rollouts)
+    return await sharpen(skill(), world.tasks("train"), TASKS, Plan(6000, seed, shorten=dropping), proposer, rollouts)
+
+
+async def test_nothing_is_dropped_where_it_is_not_wished() -> None:
+    with_, without = await sharpened(0), await sharpened(0, dropping=False)
+    assert with_.certified == without.certified != without.start
+    assert with_.removals
+    assert not without.removals
+    assert without.spent < with_.spent
 
 
 @pytest.fixture(scope="module")

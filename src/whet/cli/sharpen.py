@@ -53,6 +53,9 @@ def sharpen(
             help="What decides on the leader: an exam (certify), or for comparison a rule of other optimizers."
         ),
     ] = GateKind.CERTIFY,
+    shorten: Annotated[
+        bool, typer.Option(help="Spend what the search leaves on dropping rules that carry nothing.")
+    ] = True,
     also: Annotated[
         Path | None,
         typer.Option(help="A document that agents always read (AGENTS.md, CLAUDE.md, GEMINI.md), sharpened together."),
@@ -130,7 +133,7 @@ def sharpen(
         skill,
         request,
         within,
-        Plan(within.rollouts or 0, seed, alpha, search=search, gate=gate),
+        Plan(within.rollouts or 0, seed, alpha, search=search, gate=gate, shorten=shorten),
         proposer,
         policy_named(policy),
         preferences_named(preferences),

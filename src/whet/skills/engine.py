@@ -90,6 +90,7 @@ async def sharpen(
     elif gate.incumbent != start:
         result.certified = gate.incumbent
         await _tighten(gate, result)
+    if result.certified != start and plan.shorten:
         # The search is closed: what it has left tells no proposer anything.
         exams = Series(result.certified, tasks, plan, plan.removal_alpha, times, FIRST_EXAM)
         result.removals = await shorten(

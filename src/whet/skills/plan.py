@@ -34,6 +34,8 @@ class Plan:
     search: SearchKind = SearchKind.RATCHET
     gate: GateKind = GateKind.CERTIFY
     """What decides on the leader. Only an exam certifies."""
+    shorten: bool = True
+    """Whether what the search has left is spent on dropping what carries nothing from a certified skill."""
     margin: float = 0.10
     """What a skill may lose, all in all, when rules that carry nothing are dropped from it."""
     removal_alpha: float = 0.05

@@ -29,7 +29,10 @@ class CriteriaWriter:
 
 def _worth_saying(one: Failing, brief: Brief) -> bool:
     rule = wording(one.criterion).rule
-    return bool(rule) and one.shared and not _says(brief.document, rule) and rule not in _not_taken(brief)
+    # A rule speaks of every task; what few of them ask for is no rule, and may be the answer that these have in common.
+    asked_by_most = one.is_form or 2 * one.tasks > len({trial.task for trial in brief.trials})
+    wanted = one.shared and asked_by_most
+    return bool(rule) and wanted and not _says(brief.document, rule) and rule not in _not_taken(brief)
 
 
 def _not_taken(brief: Brief) -> set[str]:

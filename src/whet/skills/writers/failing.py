@@ -61,10 +61,14 @@ class Failing:
     """Tasks that ask for it."""
 
     @property
+    def is_form(self) -> bool:
+        """Whether it tells nothing of the answer to a task."""
+        return self.criterion.op in FORM or (self.criterion.op == "section_contains" and not self.criterion.text)
+
+    @property
     def shared(self) -> bool:
         """Whether it may be told in the judge's own words: what one task alone asks for may be its answer."""
-        open_form = self.criterion.op in FORM or (self.criterion.op == "section_contains" and not self.criterion.text)
-        return open_form or self.tasks > 1
+        return self.is_form or self.tasks > 1
 
 
 def failing(trials: Sequence[Trial]) -> list[Failing]:
