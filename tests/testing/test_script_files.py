@@ -87,7 +87,7 @@ REPLY_KEYS = "answer, chunk_delay, delay, fault, retry_after, text, thinking, ti
         ),
         pytest.param(
             '[[scene]]\nwhen = { usr = "x" }\n[[scene.reply]]',
-            "unknown key 'scene[0].when.usr'; did you mean 'user'? (known: image, last, system, user)",
+            "unknown key 'scene[0].when.usr'; did you mean 'user'? (known: any, image, last, system, user)",
             id="unknown key of when",
         ),
         pytest.param(
