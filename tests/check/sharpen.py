@@ -2,6 +2,7 @@
 tasks, and it is certified. The model is scripted: it does its work only when its skill has the rule."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,8 @@ def check(agent: str, proposer: str) -> bool:
         folder, started = Path(name), time.monotonic()
         write_world(folder)
         argv = [sys.executable, "-m", "whet", *sharpen_command(agent, proposer, BUDGET)]
-        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+        env = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+        done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False)
         good = done.returncode == 0 and _is_certified(folder / "out")
         tried = [line.strip() for line in done.stdout.splitlines() if line.startswith(("  tried", "  exam"))]
     print(f"{agent}, {proposer}: {'certified' if good else 'NOT CERTIFIED'} in {time.monotonic() - started:.0f} s")
