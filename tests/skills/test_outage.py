@@ -77,3 +77,30 @@ async def test_what_a_verdict_rests_on_is_not_tried_again_when_the_model_dies_la
     assert again.attempt.taken[:decided] == first.attempt.taken[:decided]
     assert found.certificate.test is not None
     assert Lost.UNRELATED not in found.certificate.test.after.values(), "the test was completed"
+
+
+async def test_what_was_lost_before_others_were_scored_is_tried_again_too(world: World) -> None:
+    fails = "".join(f'[[scene]]\nwhen.user = "What is {n} "\n[[scene.reply]]\nfault = "500"\n' for n in (0, 2, 3, 4))
+    world.play(fails + (world.folder / "script.toml").read_text())
+    writer = Adds(HELPFUL)
+    with pytest.raises(NotMeasured, match="rollouts on 3 tasks in a row were lost"):
+        await world.sharpen(writer, concurrency=1)
+    world.play()
+    found = await world.sharpen(writer, resume=True)
+    assert found.audit.lost == 0
+
+
+async def test_what_was_lost_while_the_run_was_ending_is_tried_again_too(world: World) -> None:
+    fails = '[[scene]]\nwhen.user = "What is 3 "\n[[scene.reply]]\nfault = "500"\n'
+    world.play(fails + (world.folder / "script.toml").read_text())
+
+    def end(event: Event) -> None:  # when the loss is on record, and before anyone is told of it
+        if isinstance(event, Ended) and event.result.score.value is None and not event.again:
+            raise NotMeasured("the machine is full")
+
+    writer = Adds(HELPFUL)
+    with pytest.raises(NotMeasured, match="the machine is full"):
+        await world.sharpen(writer, watch=end)
+    world.play()
+    found = await world.sharpen(writer, resume=True)
+    assert found.audit.lost == 0

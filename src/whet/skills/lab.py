@@ -106,8 +106,10 @@ class Lab:
         self._hopes = Hopes()
         self._lost: set[str] = set()
         """Keys whose rollouts were lost in the time of this lab, and that no decision rests on yet."""
-        self._in_a_row: dict[str, str] = {}
-        """Those of them, with their tasks, that no skill can be blamed for, since the last that was scored."""
+        self._unrelated: set[str] = set()
+        """Those of them that no skill can be blamed for, and what was broken off: nobody looked at what came of it."""
+        self._in_a_row: set[str] = set()
+        """Tasks on which such were lost since the last that was scored."""
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, task: str, skill: str, key: str) -> Outcome:
@@ -127,6 +129,9 @@ class Lab:
                 self.account.refuse(part)
                 with self.account.at_work(part):
                     return await self._roll_out(key, book, row, known.failed if known else 0)
+        except BaseException:
+            self._unrelated.add(key)
+            raise
         finally:
             self._under_way.discard(under_way)
 
@@ -150,7 +155,9 @@ class Lab:
         if isinstance(outcome, Lost):
             self._lost.add(key)
         self._learn(row, result)
-        self._refuse_outage(key, row.task, outcome, result)
+        if outcome is Lost.UNRELATED:
+            self._unrelated.add(key)
+        self._refuse_outage(row.task, outcome, result)
         return outcome
 
     def _learn(self, row: RolloutRow, result: Result) -> None:
@@ -159,22 +166,20 @@ class Lab:
         except UserError as hopeless:
             raise NotMeasured(str(hopeless), self._lost) from hopeless
 
-    def _refuse_outage(self, key: str, task: str, outcome: Outcome, result: Result) -> None:
+    def _refuse_outage(self, task: str, outcome: Outcome, result: Result) -> None:
         """NotMeasured when model or machine fail task after task: what is lost to that is no verdict on any skill."""
         if outcome is Lost.UNRELATED:
-            self._in_a_row[key] = task
+            self._in_a_row.add(task)
         elif not isinstance(outcome, Lost):
             self._in_a_row.clear()
-        tasks = {*self._in_a_row.values()}
-        if len(tasks) >= HOPELESS:
-            raise NotMeasured(
-                f"rollouts on {len(tasks)} tasks in a row were lost, whatever their skills: {result.score.reason}",
-                self._in_a_row,
-            )
+        if len(self._in_a_row) >= HOPELESS:
+            in_a_row = f"rollouts on {len(self._in_a_row)} tasks in a row were lost"
+            raise NotMeasured(f"{in_a_row}, whatever their skills: {result.score.reason}", self._unrelated)
 
     def decided(self) -> None:
         """A decision rests on all that was measured or lost so far: none of it may be tried again."""
         self._lost.clear()
+        self._unrelated.clear()
         self._in_a_row.clear()
 
     @property
@@ -212,10 +217,10 @@ class Lab:
         return self._books[part].writer
 
     async def forget(self, keys: Iterable[str]) -> None:
-        """Let what was lost be tried again when the run is resumed, and all that was lost since for the same reason. No
-        decision may rest on it."""
+        """Let what was lost be tried again when the run is resumed, and with it all that was lost whatever its skill:
+        it may have ended after what ended the run, or between some that were scored. No decision may rest on it."""
         lost: dict[Part, list[str]] = {}
-        for key in {*keys, *self._in_a_row}:
+        for key in {*keys, *self._unrelated}:
             lost.setdefault(part_of(key), []).append(rollout_of(key))
         for part, rollouts in lost.items():
             await self._books[part].writer.do(partial(_forget, rollouts))
