@@ -14,7 +14,7 @@ from sharpen_clis import RULE, sharpen_command, write_world
 
 AGENTS = ("claude-code", "opencode")
 PROPOSERS = ("criteria", "llm", "agent")
-BUDGET = 306
+BUDGET = 206
 """The fewest rollouts with which an exam is held on five tasks."""
 
 

@@ -29,8 +29,7 @@ from whet.skills.search import Step
 
 HARMFUL = MockBackend.RULE_TEXT["__harmful__"]
 SEED, EDITS = 42, 4
-PLAN = Plan(budget=400, attempts=1, repeats=1)
-"""There is one proposal to expect, so one attempt, and one rollout of the incumbent at each position."""
+PLAN = Plan(budget=400)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,8 @@ def test_an_estimate_spends_nothing_and_a_hopeless_budget_is_refused(project: Pr
     refused = project.whet(*COMMAND, *plan)
     assert refused.returncode == 2
     assert refused.stderr == (
-        "whet: with this budget and scores as noisy as these no exam can be held; 491 rollouts would show a lift of "
-        "30 points; --force goes on all the same\n"
+        "whet: with this budget and scores as noisy as these the smallest lift that can be shown is 37 points; "
+        "491 rollouts would show a lift of 30 points; --force goes on all the same\n"
     )
 
 
@@ -69,7 +69,7 @@ def test_two_skills_are_certified_and_the_certificate_is_checked(project: Projec
     same = project.whet("certify", "sums", "sums", *options, "--out", "same")
     assert (same.returncode, same.stderr) == (2, "whet: sums: is the same as sums; expected another skill\n")
     few = project.whet("certify", "sums", str(better), *options, "--out", "few", "--budget", "30")
-    assert few.stderr == "whet: --budget is 30 rollouts; expected at least 60 rollouts: 3 at each position\n"
+    assert few.stderr == "whet: --budget is 30 rollouts; expected at least 40 rollouts: 2 at each position\n"
     assert not (project.path / "few").exists()
     assert project.whet("certify", "sums").returncode == 2
 

@@ -5,7 +5,7 @@ import pytest
 from whet.errors import UserError
 from whet.skills.attempt import Lost, Outcome
 from whet.skills.audit import Audit, audit, detectable_lift, refuse_hopeless
-from whet.skills.plan import Plan
+from whet.skills.plan import Plan, detectable
 from whet.skills.search import NotMeasured
 from whet.testing.world import World, skill_of
 
@@ -60,7 +60,11 @@ def test_budgets_show_what_the_reference_says() -> None:
     assert detectable_lift(0.154, Plan(budget=900), 30) == pytest.approx(0.196 * 2**0.5, abs=0.001)
     more = detectable_lift(0.154, Plan(budget=3600), 30)
     assert more == detectable_lift(0.154, plan, 30), "more positions than four for each task are not taken"
-    assert detectable_lift(0.154, Plan(budget=200), 30) is None
+    least = detectable_lift(0.154, Plan(budget=200), 30)
+    assert least == detectable_lift(0.154, Plan(budget=300), 30) == pytest.approx(0.196 * 6**0.5, abs=0.002)
+    # 20 positions at level .05 with one repeat, which the only candidate of an exam has.
+    assert least == pytest.approx(detectable(0.154, 1, 20, 0.05), rel=0.03)
+    assert detectable_lift(0.154, Plan(budget=195), 30) is None
 
 
 def test_a_hopeless_plan_is_refused_and_told_what_would_do() -> None:

@@ -72,7 +72,7 @@ def left_out(data: dict[str, Any]) -> None:
 
 
 def other_level(data: dict[str, Any]) -> None:
-    data["records"][0]["terms"]["level"] = 0.05
+    data["records"][0]["terms"]["level"] = 0.04
 
 
 def other_tasks(data: dict[str, Any]) -> None:
@@ -119,7 +119,7 @@ def test_what_is_no_certificate_is_told_in_one_line(tmp_path: Path) -> None:
 def test_people_read_the_bound_the_level_and_what_it_speaks_of(run: Path) -> None:
     text = (run / "certificate.md").read_text()
     claim, _, rest = text.partition("## Every exam")
-    for part in ("higher by at least ", "is at most 10%", "| e-value | ", ", and 80 was needed |", "| rollouts | "):
+    for part in ("higher by at least ", "is at most 10%", "| e-value | ", ", and 20 was needed |", "| rollouts | "):
         assert part in claim
     for part in ("| 1 | `", "| before | ", "Difference: +", "- agent: chat\n- model: m\n- sandbox: bubblewrap\n"):
         assert part in rest

@@ -2,13 +2,13 @@
 
 import pytest
 from scipy import stats
-from whole_runs import WorldRollouts, certificates, proposals, whole
+from whole_runs import Paying, WorldRollouts, certificates, proposals, whole
 
 from whet.skills.attempt import Lost, Outcome
 from whet.skills.engine import Sharpened, sharpen
 from whet.skills.plan import Plan
 from whet.skills.search import NotMeasured
-from whet.testing.world import World
+from whet.testing.world import World, skill_of
 
 
 def seldom(hits: int, runs: int, at_most: float) -> bool:
@@ -70,11 +70,41 @@ async def test_levels_are_spent_in_their_order_and_the_last_one_is_kept_for_the_
         for held in done.held:
             exams.setdefault(held.exam.number, []).append(held.level)
         for number, levels in exams.items():
-            assert levels == [pytest.approx(0.10 / 2**number / 4)] * len(levels)
+            whole_exam = pytest.approx(0.10 / 2**number)
+            assert levels == [pytest.approx(0.10 / 2**number / 4)] * len(levels) or levels == [whole_exam]
             assert len(levels) <= 4
+            assert sum(done.levels[number - 1]) == whole_exam
+            if levels == [whole_exam]:
+                assert number == done.held[-1].exam.number, "nothing follows"
         incumbents = [held.exam.incumbent for held in done.held]
         assert incumbents[:1] in ([], [""])
     assert max(certificates(done) for done, _ in found) >= 2
+
+
+def one_proposal(rule: str) -> Paying:
+    """A writer with one idea, which the search is over with."""
+    ideas = [rule]
+    return Paying(lambda _: ideas.pop() if ideas else None)
+
+
+async def sharpened_once(rule: str, seed: int) -> tuple[Sharpened, World]:
+    rollouts = WorldRollouts(seed)
+    tasks = rollouts.world.tasks("train"), rollouts.world.tasks("validation")
+    return await sharpen("", *tasks, Plan(900, seed, shorten=False), one_proposal(rule), rollouts), rollouts.world
+
+
+async def test_the_only_candidate_of_an_exam_has_the_level_of_all_and_meets_the_incumbent_once_a_position() -> None:
+    done, _ = await sharpened_once(skill_of(["G0", "G1", "H0", "H2", "H3"]), 0)
+    (held,) = done.held
+    assert (held.level, held.attempt.terms.repeats, done.levels[0]) == (0.05, 1, (0.05,))
+    assert held.attempt.terms.positions == 90, "180 rollouts are for exams"
+
+
+async def test_the_only_candidate_of_an_exam_is_seldom_certified_when_it_does_nothing() -> None:
+    runs = [(await sharpened_once(skill_of(["N0"]), seed))[0] for seed in range(600)]
+    held = sum(len(done.held) for done in runs)
+    assert held >= 200, "the search takes it in two of five runs"
+    assert seldom(sum(certificates(done) for done in runs), held, 0.05)
 
 
 async def test_lost_rollouts_are_no_verdict() -> None:

@@ -12,7 +12,7 @@ from whet.skills.certificate import Certificate, problems, record_of
 from whet.skills.engine import Sharpened, sharpen
 from whet.skills.exam import Purse
 from whet.skills.exam_times import DAY, WrittenTimes
-from whet.skills.gate import Gate, Held
+from whet.skills.gate import Follow, Gate, Held
 from whet.skills.plan import Plan
 from whet.testing.world import World as KnownWorld
 from whet.testing.world import skill_of
@@ -39,7 +39,7 @@ def gate_of(file: Path, clock: Clock) -> Gate:
 
 
 async def held(gate: Gate, *skills: str) -> list[tuple[int, float]]:
-    found = [await gate.hold(skill, last=True) for skill in skills]
+    found = [await gate.hold(skill, Follow.PERHAPS) for skill in skills]
     return [(one.exam.number, one.level) for one in found if one]
 
 
@@ -60,14 +60,14 @@ async def test_after_a_day_the_next_candidate_meets_a_new_exam_at_the_next_level
 async def test_a_run_that_is_resumed_later_repeats_what_it_decided_and_goes_on_with_a_new_exam(tmp_path: Path) -> None:
     clock, file = Clock(), tmp_path / "times.json"
     first = gate_of(file, clock)
-    before = [await first.hold(skill, last=True) for skill in NULLS[:2]]
+    before = [await first.hold(skill, Follow.PERHAPS) for skill in NULLS[:2]]
     clock.now += 3 * DAY
     again = gate_of(file, clock)
-    assert [await again.hold(skill, last=True) for skill in NULLS[:2]] == before
+    assert [await again.hold(skill, Follow.PERHAPS) for skill in NULLS[:2]] == before
     assert await held(again, NULLS[2]) == [(2, 0.00625)]
     clock.now += 0.5 * DAY
     third = gate_of(file, clock)
-    assert [await third.hold(skill, last=True) for skill in NULLS[:2]] == before
+    assert [await third.hold(skill, Follow.PERHAPS) for skill in NULLS[:2]] == before
     assert await held(third, *NULLS[2:]) == [(2, 0.00625)] * 2, "the exam that was left is not taken up again"
 
 

@@ -27,7 +27,7 @@ class WorldRollouts:
 class Paying:
     """Proposes, and pays for what it looked at."""
 
-    def __init__(self, propose: Callable[[str], str]) -> None:
+    def __init__(self, propose: Callable[[str], str | None]) -> None:
         self._propose, self.number = propose, 0
 
     async def propose(

@@ -61,7 +61,7 @@ def certify(
         resume=resume,
     )
     with resumable(request.out):
-        wish = Certifying(old, new, request, within, Plan(within.rollouts or 0, seed, alpha))
+        wish = Certifying(old, new, request, within, Plan(within.rollouts or 0, seed, alpha, attempts=1))
         certificate = run_async(run_certify(wish, config))
     _tell(certificate, request.out)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum, sqrt
 
 from scipy.special import betaincinv
@@ -105,9 +105,12 @@ def extra_rollouts(tasks: int, controls: int = 1) -> int:
 
 def detectable_lift(variance: float, plan: Plan, tasks: int) -> float | None:
     """The smallest lift that one attempt certifies in 80 % of cases; None when the purse is too small for any."""
+    if plan.certify_purse < FEWEST * (1 + replace(plan, attempts=1).repeats):
+        return None
     (level, *_) = next(levels(plan.alpha, plan.attempts))
-    positions = min(plan.certify_purse // (1 + plan.repeats), plan.rounds * tasks)
-    return None if positions < FEWEST else detectable(variance, plan.repeats, positions, level)
+    affordable = min(plan.certify_purse // (1 + plan.repeats), plan.positions(tasks))
+    # Where the purse is too small for the first of several candidates, the only one shows as much for less.
+    return detectable(variance, plan.repeats, max(FEWEST, affordable), level)
 
 
 def refuse_hopeless(lift: float | None, needed: str | None) -> None:

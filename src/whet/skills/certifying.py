@@ -36,7 +36,7 @@ class Certifying:
     request: Request
     budget: Budget
     plan: Plan
-    """All of its alpha goes to one attempt."""
+    """For one attempt, which all of its alpha goes to."""
 
 
 Watch = Callable[[Ended | Stopped], None]
@@ -48,7 +48,7 @@ async def certify(
     """Hold the new skill before an exam of the old one, or go on with it."""
     folder, plan = wish.request.out, wish.plan
     tasks = validation_tasks(read_tasks(wish.request.tasks))
-    fewest = (1 + plan.repeats) * min(FEWEST, plan.rounds * len(tasks))
+    fewest = (1 + plan.repeats) * min(FEWEST, plan.positions(len(tasks)))
     if wish.budget.rollouts is not None and wish.budget.rollouts < fewest:
         raise UserError(
             f"--budget is {wish.budget}; expected at least {fewest} rollouts: {1 + plan.repeats} at each position"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from whet.skills.attempt import Verdict
 from whet.skills.exam import OutOfBudget, Purse, Rollouts
 from whet.skills.exam_times import ExamTimes, Timeless
-from whet.skills.gate import Gate, Held, Series
+from whet.skills.gate import Follow, Gate, Held, Series
 from whet.skills.gates import ClassicGate, Compared
 from whet.skills.kinds import GateKind, SearchKind
 from whet.skills.plan import Plan
@@ -33,6 +33,8 @@ class Sharpened:
     """The best that the search found. Nothing is promised of it."""
     steps: list[Step] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
+    levels: Sequence[tuple[float, ...]] = ()
+    """Of each exam that was opened, those of its attempts."""
     removals: list[Removal] = field(default_factory=list)
     """What was tried to be dropped from the certified skill."""
     accepted: str | None = None
@@ -82,14 +84,16 @@ async def sharpen(
             accepted += step.accepted
         if accepted >= plan.accepted_before_attempt:
             accepted = 0
-            await _decide(gate, search.leader, result, watch, last=False)
-    await _decide(gate, search.leader, result, watch, last=True)
+            await _decide(gate, search.leader, result, watch, Follow.SURELY)
+    await _decide(gate, search.leader, result, watch, Follow.NEVER)
     result.leader = search.leader
     if isinstance(gate, ClassicGate):
         result.accepted = gate.incumbent
-    elif gate.incumbent != start:
-        result.certified = gate.incumbent
-        await _tighten(gate, result)
+    else:
+        result.levels = gate.levels
+        if gate.incumbent != start:
+            result.certified = gate.incumbent
+            await _tighten(gate, result)
     if result.certified != start and plan.shorten:
         # The search is closed: what it has left tells no proposer anything.
         exams = Series(result.certified, tasks, plan, plan.removal_alpha, times, FIRST_EXAM)
@@ -124,8 +128,8 @@ def _gate(start: str, tasks: tuple[str, ...], plan: Plan, rollouts: Rollouts, ti
     return ClassicGate(plan.gate, start, tasks, purse, rollouts)
 
 
-async def _decide(gate: Gate | ClassicGate, leader: str, result: Sharpened, watch: Watch, *, last: bool) -> None:
-    found = await gate.hold(leader, last=last) if isinstance(gate, Gate) else await gate.hold(leader)
+async def _decide(gate: Gate | ClassicGate, leader: str, result: Sharpened, watch: Watch, others: Follow) -> None:
+    found = await gate.hold(leader, others) if isinstance(gate, Gate) else await gate.hold(leader)
     match found:
         case Held():
             result.held.append(found)

@@ -182,10 +182,11 @@ class Lab:
         self._unrelated.clear()
         self._in_a_row.clear()
 
-    @property
-    def rollouts(self) -> int:
-        """How many have come to something, in all parts together."""
-        return sum(one.outcome is not None for book in self._books.values() for one in book.known.values())
+    async def rollouts(self) -> int:
+        """How many have come to something, in all parts together. It is read from the record: one may be on it that
+        was broken off while it was written down."""
+        records = [await book.writer.do(_all_on_record) for book in self._books.values()]
+        return sum(one.outcome is not None for known in records for one in known.values())
 
     async def made_with(self) -> dict[str, Any]:
         """What both sides of every comparison have in common, in JSON."""
@@ -339,10 +340,12 @@ def _open_part(
     folder: Path, tasks: Sequence[Task], about: Mapping[str, object]
 ) -> tuple[list[RolloutRow], dict[str, _Known]]:
     with opened_store(folder, tasks, resume=(folder / DATABASE).is_file(), about=about) as store:
-        forgotten = set(store.get(FORGOTTEN) or ())
-        plan = store.attempts_by_rollout()
-        known = {row.id: _on_record(store, attempts, forgotten) for row, attempts in plan}
-        return [row for row, _ in plan], known
+        return [row for row, _ in store.attempts_by_rollout()], _all_on_record(store)
+
+
+def _all_on_record(store: Store) -> dict[str, _Known]:
+    forgotten = set(store.get(FORGOTTEN) or ())
+    return {row.id: _on_record(store, attempts, forgotten) for row, attempts in store.attempts_by_rollout()}
 
 
 def _on_record(store: Store, attempts: Sequence[AttemptRow], forgotten: Collection[int]) -> _Known:

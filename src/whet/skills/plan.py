@@ -21,10 +21,8 @@ class Plan:
     """The smallest lift that is worth finding."""
     attempts: int = 4
     """Candidates that one exam may see."""
-    repeats: int = 2
-    """Rollouts of the incumbent at each position of an exam."""
-    rounds: int = 4
-    """An attempt takes at most so many positions for each task of the exam."""
+    rollouts_per_task: int = 12
+    """An attempt takes at most so many for each task of its exam, of both sides together."""
     certify_share: float = 0.20
     """The part of the budget that only exams may use."""
     accepted_before_attempt: int = 3
@@ -49,9 +47,19 @@ class Plan:
     def search_purse(self) -> int:
         return self.budget - self.certify_purse
 
+    @property
+    def repeats(self) -> int:
+        """Rollouts of the incumbent at each position of an exam. All candidates meet the same; cost times variance is
+        (1 + repeats / attempts) (1 + 1 / repeats), which is least at the root."""
+        return round(math.sqrt(self.attempts))
+
+    def positions(self, tasks: int) -> int:
+        """The most that an attempt on so many tasks takes."""
+        return self.rollouts_per_task * tasks // (1 + self.repeats)
+
     def terms(self, level: float, tasks: int) -> Terms:
         """Of an attempt on so many tasks."""
-        return Terms(level, self.rounds * tasks, self.giving_up, self.worth, self.repeats)
+        return Terms(level, self.positions(tasks), self.giving_up, self.worth, self.repeats)
 
 
 def detectable(variance: float, repeats: int, positions: int, level: float) -> float:

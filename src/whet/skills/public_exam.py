@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from whet.skills.attempt import Lost, Outcome
 from whet.skills.exam import Purse
 from whet.skills.exam_times import Timeless
-from whet.skills.gate import Gate, Held
+from whet.skills.gate import Follow, Gate, Held
 from whet.skills.plan import Plan
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class Exam(Generic[T]):
             raise RuntimeError("a candidate is being held already; an exam sees one after the other")
         self._is_busy, self._room = True, asyncio.Semaphore(self._concurrency)
         try:
-            held = await self._gate.hold(candidate, last=True)
+            held = await self._gate.hold(candidate, Follow.PERHAPS)
         finally:
             self._is_busy = False
         if held is None:

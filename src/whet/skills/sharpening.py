@@ -6,7 +6,6 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from whet.runs.bench import Request
 from whet.runs.config import Config
 from whet.runs.scheduler import Ended, Stopped, refuse_existing
 from whet.skill import Skill, read_skill
-from whet.skills.attempt import Verdict, levels
+from whet.skills.attempt import Verdict
 from whet.skills.brief import Writer
 from whet.skills.budget import Budget, Unit, shown
 from whet.skills.certificate import Certificate, record_of, shortening_of
@@ -117,7 +116,7 @@ async def sharpen_skill(
         done = await _search_and_certify(wish, shares.plan, pen, start, wanted.splits, shelf, lab, watch)
         tested = await _test(folder, done, shares.test, lab)
         # Where a hard stop fell, not all that the purses paid for was rolled out.
-        done.spent = lab.rollouts if lab.account.stopped else done.spent + shares.audit
+        done.spent = await lab.rollouts() if lab.account.stopped else done.spent + shares.audit
         certificate = _certificate(wish, done, validation, made_with, tested, entered)
         outcome = _outcome(wish, done, shelf, audited, certificate, lab)
     await asyncio.to_thread(_hand_out, outcome)
@@ -232,7 +231,7 @@ def _certificate(
         certified=done.certified,
         gate=wish.plan.gate,
         alpha=wish.plan.alpha,
-        levels=tuple(islice(levels(wish.plan.alpha, wish.plan.attempts), exams)),
+        levels=tuple(done.levels[:exams]),
         seed=wish.plan.seed,
         made_with=made_with,
         tasks=validation,

@@ -84,4 +84,4 @@ def in_order(added: Sequence[str], steps: Sequence[Step], texts: Texts) -> list[
 
 def _terms(plan: Plan, level: float, tasks: int) -> Terms:
     """Futile is a removal that costs anything at all."""
-    return Terms(level, plan.rounds * tasks, plan.giving_up, 0.0, plan.repeats, margin=plan.margin)
+    return Terms(level, plan.positions(tasks), plan.giving_up, 0.0, plan.repeats, margin=plan.margin)
