@@ -31,6 +31,15 @@ def test_versions_are_listed_shown_and_compared(project: Project) -> None:
     assert project.whet("skill", "diff", "out", "best", "leader").stdout == ""
 
 
+def test_what_goes_with_a_skill_is_shown_too(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    (tmp_path / "sums" / "AGENTS.md").write_text("Count twice.\n")
+    asyncio.run(world.sharpen(Adds()))
+    with new_project(tmp_path) as project:
+        shown = project.whet("skill", "show", "out", "start").stdout
+    assert shown.endswith(f"\n\n{SKILL}\nAGENTS.md, which goes with it:\n\nCount twice.\n")
+
+
 def test_a_version_is_exported_once(project: Project) -> None:
     done = project.whet("skill", "export", "out", "start", "--out", "copied")
     assert done.stdout == "copied/sums\n"

@@ -215,8 +215,8 @@ def _tell_audit(console: "Console", audited: "Audited") -> None:
     if not audit.moves:
         console.print(
             f"  scores {'are the same' if not audit.discordance else 'differ by no more than chance'} without the skill"
-            f"{'' if audit.known is None else ', and with the good one'}: perhaps it does not reach the model, or the "
-            "judges do not see what it changes",
+            f"{': it adds nothing as it is, or ' if audit.known is None else ', and with the good one: '}"
+            "it does not reach the model, or the judges do not see what it changes",
             soft_wrap=True,
         )
     console.print(f"  smallest lift that a budget shows: {shown_lifts(audited.table)}", soft_wrap=True)

@@ -41,7 +41,7 @@ def log(run: Run) -> None:
 
 @app.command("show")
 def show(run: Run, version: Named) -> None:
-    """Show what is known of a version, and its text."""
+    """Show what is known of a version, and its text with that of the memory document that goes with it."""
     from whet.skills.history import SHORT, Versions
 
     versions = Versions(run)
@@ -61,7 +61,10 @@ def show(run: Run, version: Named) -> None:
             f"exam {one.number} against {one.incumbent[:SHORT]}: {_verdict(one)} after {one.positions} positions "
             f"(level {one.level:g}); {lift}"
         )
-    typer.echo(f"\n{versions.skill(found).text}", nl=False)
+    skill = versions.skill(found)
+    typer.echo(f"\n{skill.text}", nl=False)
+    if skill.memory:
+        typer.echo(f"\n{skill.memory.name}, which goes with it:\n\n{skill.memory.text}", nl=False)
 
 
 @app.command("diff")
