@@ -1,8 +1,9 @@
 """What `whet sharpen` and `whet certify` have in common: how they ask for rollouts, and what is told when they end."""
 
 import errno
+import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,9 +11,12 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from whet.gateway import Limits
     from whet.runs.bench import Request
     from whet.runs.config import Config
+    from whet.skills.budget import Budget
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -52,6 +56,25 @@ def asked(
     )
     warn_of_sandbox(request)
     return request, config
+
+
+@contextmanager
+def counted(console: "Console", budget: "Budget") -> Iterator[Callable[[object], None]]:
+    """On a terminal, a line that counts rollouts as they end; it is told all events."""
+    from whet.runs.scheduler import Ended
+
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    ended = itertools.count(1)
+    within = f"at most {budget}"
+    with console.status(f"beginning; {within}") as status:
+
+        def count(event: object) -> None:
+            if isinstance(event, Ended) and not event.again:
+                status.update(f"{next(ended)} rollouts so far; {within}")
+
+        yield count
 
 
 @contextmanager

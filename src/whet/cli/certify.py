@@ -36,8 +36,9 @@ def certify(
     ] = None,
 ) -> None:
     """Hold one skill against another, task by task, and stop as soon as the answer is clear."""
-    from whet.cli.asking import asked, resumable
+    from whet.cli.asking import asked, counted, resumable
     from whet.cli.loop import run_async
+    from whet.cli.tables import terminal
     from whet.errors import UserError
     from whet.skills.budget import read_budget
     from whet.skills.certifying import Certifying
@@ -60,9 +61,9 @@ def certify(
         out=out,
         resume=resume,
     )
-    with resumable(request.out):
-        wish = Certifying(old, new, request, within, Plan(within.rollouts or 0, seed, alpha, attempts=1))
-        certificate = run_async(run_certify(wish, config))
+    wish = Certifying(old, new, request, within, Plan(within.rollouts or 0, seed, alpha, attempts=1))
+    with resumable(request.out), counted(terminal(), within) as count:
+        certificate = run_async(run_certify(wish, config, count))
     _tell(certificate, request.out)
 
 

@@ -1,8 +1,5 @@
 """`whet sharpen`: a better skill, and the proof that it is better."""
 
-import itertools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -105,7 +102,7 @@ def sharpen(
     ] = False,
 ) -> None:
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen."""
-    from whet.cli.asking import asked, resumable
+    from whet.cli.asking import asked, counted, resumable
     from whet.cli.estimate import print_estimate
     from whet.cli.loop import run_async
     from whet.cli.tables import terminal
@@ -146,25 +143,18 @@ def sharpen(
     if estimate:
         print_estimate(console, wish, config)
         return
-    with resumable(request.out), _progress(console) as count:
-        work = sharpen_skill(wish, writer, config, lambda event: _tell(console, count, event))
-        outcome = run_async(work)
+
+    with resumable(request.out), counted(console, within) as count:
+
+        def watch(event: "Event") -> None:
+            count(event)
+            _tell(console, event)
+
+        outcome = run_async(sharpen_skill(wish, writer, config, watch))
     _conclude(console, outcome)
 
 
-@contextmanager
-def _progress(console: "Console") -> Iterator[Callable[[], None]]:
-    """On a terminal, a line that counts rollouts as they end."""
-    if not console.is_terminal:
-        yield lambda: None
-        return
-    ended = itertools.count(1)
-    with console.status("beginning") as status:
-        yield lambda: status.update(f"{next(ended)} rollouts")
-
-
-def _tell(console: "Console", count: Callable[[], None], event: "Event") -> None:
-    from whet.runs.scheduler import Ended
+def _tell(console: "Console", event: "Event") -> None:
     from whet.skills.gate import Held
     from whet.skills.gates import Compared
     from whet.skills.preparing import Audited
@@ -178,9 +168,6 @@ def _tell(console: "Console", count: Callable[[], None], event: "Event") -> None
             console.print(f"skill {skill.name}; {splits}; at most {budget}; {folder}", soft_wrap=True)
             if used.runs:
                 console.print(f"  {used}", soft_wrap=True)
-        case Ended():
-            if not event.again:
-                count()
         case Audited():
             _tell_audit(console, event)
         case Drafted(candidate=None):
