@@ -4,11 +4,16 @@ import pytest
 from scipy import stats
 from whole_runs import Paying, WorldRollouts, certificates, proposals, whole
 
-from whet.skills.attempt import Lost, Outcome
+from whet.skills.attempt import Lost, Outcome, Verdict
 from whet.skills.engine import Sharpened, sharpen
+from whet.skills.gate import Held
 from whet.skills.plan import Plan
 from whet.skills.search import NotMeasured
 from whet.testing.world import World, skill_of
+
+
+def is_certified(held: Held) -> bool:
+    return held.attempt.verdict is Verdict.CERTIFIED
 
 
 def seldom(hits: int, runs: int, at_most: float) -> bool:
@@ -63,7 +68,7 @@ async def test_begun_again_with_what_was_paid_it_decides_the_same_and_pays_nothi
     assert set(rollouts.asked) == asked
 
 
-async def test_levels_are_spent_in_their_order_and_the_last_one_is_kept_for_the_end() -> None:
+async def test_levels_are_spent_in_their_order_and_what_was_certified_last_is_returned() -> None:
     found = [await whole("rich", seed, 3000) for seed in range(12)]
     for done, _ in found:
         exams: dict[int, list[float]] = {}
@@ -78,6 +83,7 @@ async def test_levels_are_spent_in_their_order_and_the_last_one_is_kept_for_the_
                 assert number == done.held[-1].exam.number, "nothing follows"
         incumbents = [held.exam.incumbent for held in done.held]
         assert incumbents[:1] in ([], [""])
+        assert done.certified == next((one.candidate for one in reversed(done.held) if is_certified(one)), "")
     assert max(certificates(done) for done, _ in found) >= 2
 
 
