@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.skills.merge import merged, section_titles
+from whet.skills.merge import all_merged, merged, section_titles
 
 FRONT = "---\nname: s\n---\n"
 BASE = {"": "Be kind.\n", "# A": "- a\n", "## B": "- b\n", "# C": "- c\n"}
@@ -31,6 +31,18 @@ def test_changes_of_different_sections_are_both_kept(data: st.DataObject) -> Non
 def test_two_changes_of_one_section_are_not_merged(heading: str) -> None:
     one, other = ({**BASE, heading: f"- {who}\n"} for who in ("mine", "theirs"))
     assert merged(written(BASE), written(one), written(other)) is None
+
+
+def test_documents_are_merged_each_by_itself_and_one_conflict_is_enough() -> None:
+    def changed(*headings: str) -> str:
+        return written({**BASE, **{heading: f"- {heading} changed\n" for heading in headings}})
+
+    before = {"SKILL.md": written(BASE), "AGENTS.md": written(BASE)}
+    one, other = before | {"SKILL.md": changed("# A")}, {"SKILL.md": changed("# C"), "AGENTS.md": changed("# A")}
+    both = {"SKILL.md": changed("# A", "# C"), "AGENTS.md": changed("# A")}
+    assert all_merged(before, one, other) == all_merged(before, other, one) == both
+    assert all_merged(before, both, other) == both, "what both changed alike is no conflict"
+    assert all_merged(before, {**one, "AGENTS.md": written({**BASE, "# A": "- mine\n"})}, other) is None
 
 
 def test_what_one_of_them_added_or_took_away_is_kept() -> None:

@@ -2,8 +2,9 @@
 
 import asyncio
 import copy
+import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -21,8 +22,8 @@ from whet.skills.gate import Series
 from whet.skills.plan import Plan
 from whet.skills.readable import readable
 from whet.skills.search import Step
-from whet.skills.shorten import FIRST_EXAM, Removal, in_order, shorten
-from whet.skills.texts import Verbatim
+from whet.skills.shorten import FIRST_EXAM, Removal, Unit, in_order, shorten
+from whet.skills.texts import Texts, Verbatim
 from whet.skills.wealth import log_wealth
 from whet.testing.world import World, sentence
 
@@ -35,16 +36,22 @@ def skill(*rules: str) -> str:
 
 
 async def removals(
-    seed: int, certified: str, steps: Sequence[Step] = (), purse: Purse | None = None, plan: Plan = PLAN
+    seed: int,
+    certified: str,
+    steps: Sequence[Step] = (),
+    purse: Purse | None = None,
+    plan: Plan = PLAN,
+    *,
+    start: str = "# Rules\n",
+    texts: Texts | None = None,
 ) -> list[Removal]:
     world = World(seed)
 
     async def rollouts(task: str, skill: str, key: str) -> Outcome:
         return float(world.succeeds(task, skill, key))
 
-    start = skill()
     exams = Series(certified, TASKS, plan, plan.removal_alpha, Timeless(), FIRST_EXAM)
-    return await shorten(start, certified, steps, exams, plan, rollouts, purse or Purse(10_000), Verbatim())
+    return await shorten(start, certified, steps, exams, plan, rollouts, purse or Purse(10_000), texts or Verbatim())
 
 
 async def test_null_rules_go_and_helpful_rules_stay() -> None:
@@ -97,6 +104,33 @@ async def test_without_money_or_anything_to_drop_nothing_is_tried() -> None:
     assert exact.left >= 0
 
 
+class Written:
+    """Skills of several documents, which stand for themselves."""
+
+    def documents(self, skill: str) -> dict[str, str]:
+        found: dict[str, str] = json.loads(skill)
+        return found
+
+    def with_documents(self, skill: str, documents: Mapping[str, str]) -> str:
+        return json.dumps({**self.documents(skill), **documents})
+
+
+async def test_what_carries_nothing_is_dropped_from_the_memory_too() -> None:
+    rules = skill("G0", "G1")
+    start = {"SKILL.md": skill(), "AGENTS.md": "# Memory\n- Be brief.\n"}
+    full = {"SKILL.md": rules, "AGENTS.md": f"# Memory\n- Be brief.\n- {sentence('N0')}\n"}
+    passed = None
+    for seed in range(9):
+        plan = Plan(10_000, seed, rollouts_per_task=30)
+        found = await removals(seed, json.dumps(full), plan=plan, start=json.dumps(start), texts=Written())
+        assert {removal.unit for removal in found} <= {f"- {sentence(rule)}" for rule in ("G0", "G1", "N0")}
+        passed = passed or next((one for one in found if one.accepted and one.unit == f"- {sentence('N0')}"), None)
+    assert passed
+    left = json.loads(passed.held.candidate)
+    assert left["AGENTS.md"] == "# Memory\n- Be brief.\n"
+    assert set(left["SKILL.md"].split("\n")) <= set(rules.split("\n"))
+
+
 def test_what_the_search_found_least_of_is_tried_first() -> None:
     a, b, c, d, e = (skill(*rules) for rules in ((), ("N0",), ("N0", "H0"), ("H0",), ("H0", "G0", "G1")))
     steps = [
@@ -106,7 +140,8 @@ def test_what_the_search_found_least_of_is_tried_first() -> None:
         Step(d, e, 0.90, 0.64),  # two at once: nothing is known of each
         Step(a, skill("H1"), 0.9, 0.1, dropped=True),
     ]
-    units = [f"- {sentence(rule)}" for rule in ("H1", "G0", "H0", "N0")] + ["- A long rule that no step knows of."]
+    rules = [f"- {sentence(rule)}" for rule in ("H1", "G0", "H0", "N0")] + ["- A long rule that no step knows of."]
+    units = [Unit("", rule) for rule in rules]
     assert in_order(units, steps, Verbatim()) == [units[3], units[2], units[4], units[0], units[1]]
 
 

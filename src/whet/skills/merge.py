@@ -1,4 +1,6 @@
-"""Merging two versions of a document that changed different sections of a common ancestor. No writer is asked."""
+"""Merging two versions of documents that changed different sections of a common ancestor. No writer is asked."""
+
+from collections.abc import Mapping
 
 from whet.skills.document import Document
 
@@ -22,6 +24,22 @@ def merged(ancestor: str, one: str, other: str) -> str | None:
             return None
         chosen.append(theirs if mine == was else mine)
     return _joined(chosen)
+
+
+def all_merged(ancestor: Mapping[str, str], one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str] | None:
+    """Documents with the changes of both; None when both changed the same section of one.
+
+    >>> all_merged({"A": "a", "B": "b"}, {"A": "a!", "B": "b"}, {"A": "a", "B": "b!"})
+    {'A': 'a!', 'B': 'b!'}
+    """
+    chosen = {}
+    for name, mine in one.items():
+        was, theirs = ancestor[name], other[name]
+        text = theirs if mine == was else mine if theirs in (was, mine) else merged(was, mine, theirs)
+        if text is None:
+            return None
+        chosen[name] = text
+    return chosen
 
 
 def section_titles(text: str) -> tuple[str, ...]:

@@ -16,9 +16,9 @@ from whet.skills.edits import Edit, Refused
 from whet.skills.history import History
 from whet.skills.policy import Policy
 from whet.skills.search import NotMeasured, Step
-from whet.skills.shelf import Shelf
+from whet.skills.shelf import Shelf, editable
 from whet.skills.together import apply_together
-from whet.skills.trials import documents, editable, trials
+from whet.skills.trials import documents, trials
 from whet.tasks import Task
 
 PATIENCE = 3

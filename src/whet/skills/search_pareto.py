@@ -7,9 +7,10 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from whet.skills.attempt import Lost
-from whet.skills.merge import merged, section_titles
+from whet.skills.merge import all_merged, section_titles
 from whet.skills.plan import Plan
 from whet.skills.search import Dev, Lead, Measured, Proposer, Step, mean
 from whet.skills.texts import Texts
@@ -67,7 +68,8 @@ class Pareto:
         """A parent and what was made of it by changing one of its sections, each in its turn."""
         front = weights(self._pool)
         (parent,) = self._random.choices(list(front), list(front.values()))
-        sections: Sequence[str | None] = section_titles(self._texts.text(parent))
+        titles = map(section_titles, self._texts.documents(parent).values())
+        sections: Sequence[str | None] = list(dict.fromkeys(chain.from_iterable(titles)))
         # Where there is one section alone, others may be added.
         sections = sections if len(sections) > 1 else [None]
         for _ in sections:
@@ -92,9 +94,8 @@ class Pareto:
     def _merged(self, one: str, other: str) -> str | None:
         line = self._pool[other].line
         ancestor = next(skill for skill in self._pool[one].line if skill in line)
-        texts = (self._texts.text(skill) for skill in (ancestor, one, other))
-        text = merged(*texts)
-        return None if text is None else self._texts.with_text(one, text)
+        documents = all_merged(*(self._texts.documents(skill) for skill in (ancestor, one, other)))
+        return None if documents is None else self._texts.with_documents(one, documents)
 
 
 def weights(pool: Mapping[str, Member]) -> dict[str, int]:

@@ -3,7 +3,7 @@
 import difflib
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from whet.ids import new_name
@@ -39,13 +39,13 @@ class Shelf:
 
         return self._put(skill, write)
 
-    def text(self, digest: str) -> str:
-        """The main document of the skill of this digest."""
-        return self.get(digest).text
+    def documents(self, digest: str) -> dict[str, str]:
+        """What edits may change of the skill of this digest."""
+        return editable(self.get(digest))
 
-    def with_text(self, digest: str, text: str) -> str:
-        """The digest of a skill of the shelf with another text of its main document, put beside it."""
-        return self.edited(self.get(digest), text).digest
+    def with_documents(self, digest: str, documents: Mapping[str, str]) -> str:
+        """The digest of a skill of the shelf with other texts of these documents, put beside it."""
+        return self.edited(self.get(digest), *documents.values()).digest
 
     def _put(self, skill: Skill, write: Callable[[Path], object]) -> Skill:
         """Write a skill apart, and put it where its digest says, all at once."""
@@ -77,6 +77,12 @@ def copy_skill(skill: Skill, folder: Path) -> Path:
         if skill.memory:  # it may have lain elsewhere
             (place / skill.memory.name).write_text(skill.memory.text, encoding="utf-8")
     return place
+
+
+def editable(skill: Skill) -> dict[str, str]:
+    """The texts of a skill that edits may change: its main document, and the memory that goes with it."""
+    first = {main_document(skill.folder).name: skill.text}
+    return first | ({skill.memory.name: skill.memory.text} if skill.memory else {})
 
 
 def main_document(place: Path) -> Path:

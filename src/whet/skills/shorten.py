@@ -4,7 +4,7 @@ A removal passes when the skill without it is worse than the certified one by no
 held against that one skill, so together they cost no more than the margin either.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 
@@ -18,6 +18,14 @@ from whet.skills.units import added_units, units, without
 
 FIRST_EXAM = 1001
 """Removals have exams of their own; they are numbered from here, so that none of them is one that certifies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What can be left out: a rule of a list, or another block, of one of a skill's documents."""
+
+    document: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +53,13 @@ async def shorten(
     watch: Callable[[Removal], None] = lambda _: None,
 ) -> list[Removal]:
     """Try to drop what a certified skill has learned, one unit after the other, as far as the purse reaches."""
-    before, current = texts.text(start), certified
+    before, current = texts.documents(start), certified
     removals: list[Removal] = []
-    for unit in in_order(added_units(texts.text(certified), before), steps, texts):
+    for unit in in_order(_added(texts.documents(certified), before), steps, texts):
         exams.renew_if_stale()
         if not exams.left:
             break
-        candidate = texts.with_text(current, without(texts.text(current), unit, before))
+        candidate = texts.with_documents(current, _without(texts.documents(current), unit, before))
         if candidate == start:  # which the certified skill has beaten
             continue
         exam, level = exams.exam, exams.left[0]
@@ -59,7 +67,7 @@ async def shorten(
         if attempt is None:
             break
         exams.use_level()
-        removal = Removal(unit, Held(exam, candidate, level, attempt))
+        removal = Removal(unit.text, Held(exam, candidate, level, attempt))
         removals.append(removal)
         watch(removal)
         if removal.accepted:
@@ -68,18 +76,31 @@ async def shorten(
     return removals
 
 
-def in_order(added: Sequence[str], steps: Sequence[Step], texts: Texts) -> list[str]:
+def in_order(added: Sequence[Unit], steps: Sequence[Step], texts: Texts) -> list[Unit]:
     """Units by what the search found of each alone, the least effect first; then those it knows nothing of, the
     longest first."""
-    found: dict[str, list[float]] = {}
+    found: dict[Unit, list[float]] = {}
     for step in steps:
-        parent, candidate = (set(units(texts.text(skill))) for skill in (step.parent, step.candidate))
+        parent, candidate = (set(_units(texts.documents(skill))) for skill in (step.parent, step.candidate))
         changed = parent ^ candidate
         if len(changed) == 1 and not step.dropped:
             (unit,) = changed
             found.setdefault(unit, []).append((step.mean - step.bar) * (1 if unit in candidate else -1))
     effects = {unit: fsum(some) / len(some) for unit, some in found.items()}
-    return sorted(added, key=lambda unit: (unit not in effects, effects.get(unit, 0.0), -len(unit)))
+    return sorted(added, key=lambda unit: (unit not in effects, effects.get(unit, 0.0), -len(unit.text)))
+
+
+def _units(documents: Mapping[str, str]) -> Iterator[Unit]:
+    return (Unit(name, one) for name, text in documents.items() for one in units(text))
+
+
+def _added(now: Mapping[str, str], before: Mapping[str, str]) -> list[Unit]:
+    return [Unit(name, one) for name, text in now.items() for one in added_units(text, before[name])]
+
+
+def _without(documents: Mapping[str, str], unit: Unit, before: Mapping[str, str]) -> dict[str, str]:
+    name = unit.document
+    return {**documents, name: without(documents[name], unit.text, before[name])}
 
 
 def _terms(plan: Plan, level: float, tasks: int) -> Terms:

@@ -34,12 +34,6 @@ def documents(skill: Skill) -> Iterator[tuple[str, str]]:
                 continue
 
 
-def editable(skill: Skill) -> dict[str, str]:
-    """The texts of a skill that edits may change: its main document, and the memory that goes with it."""
-    first = {main_document(skill.folder).name: skill.text}
-    return first | ({skill.memory.name: skill.memory.text} if skill.memory else {})
-
-
 def trials(search: Path, skill: str, tasks: Mapping[str, Task]) -> Iterator[Trial]:
     """The scored rollouts of a skill in the store of the search, in the order in which they were asked for."""
     with Store.open_read(search) as store:
