@@ -105,6 +105,7 @@ def sharpen(
     schedule: str = Schedule.COSINE,
     epochs: int = 4,
     batch: int = 40,
+    samples: int = 1,
     force: bool = False,
     concurrency: int | None = None,
     sandbox: str | None = None,
@@ -140,6 +141,8 @@ def sharpen(
     writer = writer_named(proposer, optimizer_model, optimizer_agent) if isinstance(proposer, str) else proposer
     name = proposer if isinstance(proposer, str) else type(proposer).__name__
     within = read_budget(str(budget))
+    if samples < 1:
+        raise UserError(f"samples is {samples}; expected at least 1")
     wish = Sharpening(
         Path(skill),
         request,
@@ -148,6 +151,7 @@ def sharpen(
             within.rollouts or 0,
             seed,
             alpha,
+            samples=samples,
             search=_chosen(SearchKind, "search", search),
             gate=_chosen(GateKind, "gate", gate),
             shorten=shorten,

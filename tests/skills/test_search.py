@@ -110,7 +110,38 @@ async def test_a_race_among_lost_rollouts_is_no_verdict() -> None:
 
 
 def member(*scores: Outcome) -> Member:
-    return Member(("",), {str(n): score for n, score in enumerate(scores)})
+    there = [score for score in scores if not isinstance(score, Lost)]
+    return Member(("",), sum(there) / len(there), [None if isinstance(score, Lost) else score for score in scores])
+
+
+@pytest.mark.parametrize("kind", list(SearchKind))
+async def test_every_search_takes_as_many_samples_of_each_task_as_it_is_told(kind: SearchKind) -> None:
+    asked = Counter[str]()
+
+    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+        asked[f"{skill} {task}"] += key.startswith("dev/")
+        # The second sample alone tells that it is better.
+        return float(skill != START and key.endswith("/1"))
+
+    plan = Plan(200, samples=2, search=kind, shorten=False)
+    done = await sharpen(START, TASKS, TASKS, plan, Lists(START + "- more\n"), rollouts)
+    (step,) = done.steps
+    assert (step.mean, step.bar, step.accepted) == (0.5, 0.0, True)
+    searched = {f"{skill} {task}": 2 for skill in (START, step.candidate) for task in TASKS}
+    assert asked == searched
+
+
+async def test_tasks_of_a_measurement_are_told_by_the_mean_of_their_samples() -> None:
+    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+        first = not key.endswith("/1")
+        outcomes: dict[str, Outcome] = {"a": float(first), "b": Lost.RELATED, "c": 1.0 if first else Lost.UNRELATED}
+        return outcomes[task]
+
+    dev = Dev(("a", "b", "c"), Purse(6), rollouts, samples=2)
+    found = await dev.measure_some(1, ["skill"], dev.tasks)
+    assert found is not None
+    assert dev.by_task(found["skill"]) == [0.5, None, 1.0]
+    assert dev.purse.left == 0
 
 
 def test_the_front_of_a_pool_is_what_is_best_on_some_task() -> None:

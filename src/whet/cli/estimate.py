@@ -25,10 +25,9 @@ def print_estimate(console: "Console", wish: "Sharpening", config: "Config") -> 
         lines.append(f"  that makes {fewest} to {most} rollouts; the audit will tell; with {most}:")
     shares = wanted.shares(most)
     plan, train = shares.plan, len(wanted.splits.train)
-    proposals = max(0, plan.search_purse // train - 1)
     lines += [
         f"  audit {shares.audit}, sealed test {2 * len(shares.test)}",
-        f"  search {plan.search_purse}: {proposals} proposals on {train} training tasks",
+        f"  search {plan.search_purse}: {plan.proposals(train)} proposals on {train} training tasks",
         f"  exams {plan.certify_purse}: {plan.certify_purse // (1 + plan.repeats)} positions",
     ]
     for name, variance in (("typical noise", TYPICAL), ("the worst noise", BINARY)):

@@ -72,6 +72,9 @@ def sharpen(
     batch: Annotated[
         int, typer.Option(help="Training tasks that a proposer is shown at once; then the next ones.", min=1)
     ] = 40,
+    samples: Annotated[
+        int, typer.Option(help="Rollouts on each training task, whenever a skill is measured there.", min=1)
+    ] = 1,
     agent: Annotated[str | None, typer.Option(help="Agent that does the tasks.")] = None,
     model: Annotated[str | None, typer.Option(help="Model that it calls.")] = None,
     budget: Annotated[
@@ -130,7 +133,7 @@ def sharpen(
         skill,
         request,
         within,
-        Plan(within.rollouts or 0, seed, alpha, search=search, gate=gate, shorten=shorten),
+        Plan(within.rollouts or 0, seed, alpha, samples=samples, search=search, gate=gate, shorten=shorten),
         proposer,
         policy_named(policy),
         preferences_named(preferences),

@@ -74,7 +74,7 @@ async def sharpen(
     result = Sharpened(plan, start, start, start)
     searched, known, tasks = Purse(plan.search_purse), texts or Verbatim(), tuple(validation)
     times = times or Timeless()
-    search = _search(start, Dev(dev, searched, rollouts), plan, proposer, known)
+    search = _search(start, Dev(dev, searched, rollouts, plan.samples), plan, proposer, known)
     gate = _gate(start, tasks, plan, rollouts, times)
     accepted = 0
     while steps := await _next(search):

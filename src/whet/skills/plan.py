@@ -25,6 +25,8 @@ class Plan:
     """An attempt takes at most so many for each task of its exam, of both sides together."""
     certify_share: float = 0.20
     """The part of the budget that only exams may use."""
+    samples: int = 1
+    """Rollouts on each dev task, whenever the search measures a skill."""
     accepted_before_attempt: int = 3
     """After so many accepted edits the leader is held before the exam."""
     rejections_before_remeasuring: int = 6
@@ -52,6 +54,10 @@ class Plan:
         """Rollouts of the incumbent at each position of an exam. All candidates meet the same; cost times variance is
         (1 + repeats / attempts) (1 + 1 / repeats), which is least at the root."""
         return round(math.sqrt(self.attempts))
+
+    def proposals(self, tasks: int) -> int:
+        """How many the search can try on so many dev tasks, when it has measured what it begins with."""
+        return max(0, self.search_purse // (self.samples * tasks) - 1)
 
     def positions(self, tasks: int) -> int:
         """The most that an attempt on so many tasks takes."""

@@ -78,14 +78,19 @@ Measured = dict[str, Outcome]
 class Dev:
     """The dev tasks, and the purse that skills are tried on them from.
 
-    A measurement has a number. What is asked for twice under one number, by two candidates with the same text, is
-    rolled out once; another number is another sample.
+    A measurement has a number, and of each task so many samples. What is asked for twice under one number, by two
+    candidates with the same text, is rolled out once; another number is another measurement.
     """
 
-    def __init__(self, tasks: Sequence[str], purse: Purse, rollouts: Rollouts) -> None:
-        self.tasks, self.purse = tuple(tasks), purse
+    def __init__(self, tasks: Sequence[str], purse: Purse, rollouts: Rollouts, samples: int = 1) -> None:
+        self.tasks, self.purse, self.samples = tuple(tasks), purse, samples
         self._rollouts = rollouts
         self._number = 0
+
+    @property
+    def size(self) -> int:
+        """Rollouts of a measurement."""
+        return self.samples * len(self.tasks)
 
     def new_measurement(self) -> int:
         self._number += 1
@@ -103,18 +108,25 @@ class Dev:
         self, number: int, skills: Sequence[str], tasks: Sequence[str]
     ) -> dict[str, Measured] | None:
         """Try these skills on these tasks; None when that cannot be paid."""
-        keys = {skill: _keys(number, tasks, skill) for skill in skills}
-        if not self.purse.pay(key for some in keys.values() for key in some):
+        wanted = [
+            (skill, task, _key(number, task, skill, sample))
+            for skill in skills
+            for task in tasks
+            for sample in range(self.samples)
+        ]
+        if not self.purse.pay(key for _, _, key in wanted):
             return None
-        outcomes = await asyncio.gather(
-            *(
-                self._rollouts(task, skill, key)
-                for skill, some in keys.items()
-                for task, key in zip(tasks, some, strict=True)
-            )
-        )
-        ended = iter(outcomes)
-        return {skill: dict(zip(some, ended, strict=False)) for skill, some in keys.items()}
+        outcomes = await asyncio.gather(*(self._rollouts(task, skill, key) for skill, task, key in wanted))
+        found: dict[str, Measured] = {skill: {} for skill in skills}
+        for (skill, _, key), outcome in zip(wanted, outcomes, strict=True):
+            found[skill][key] = outcome
+        return found
+
+    def by_task(self, outcomes: Measured) -> list[float | None]:
+        """The mean score on each task of a whole measurement; None where all was lost."""
+        each = zip(*[iter(outcomes.values())] * self.samples, strict=True)
+        scores = ([one for one in some if not isinstance(one, Lost)] for some in each)
+        return [fsum(some) / len(some) if some else None for some in scores]
 
 
 class Lead:
@@ -140,7 +152,7 @@ class Lead:
             if outcomes is None:
                 return False
             self.outcomes, self._rejections = outcomes, 0
-        return dev.purse.left >= len(dev.tasks)
+        return dev.purse.left >= dev.size
 
     def judge(self, parent: str, candidate: str, outcomes: Measured) -> Step:
         """Whether a candidate that was tried on all dev tasks leads from now on."""
@@ -189,9 +201,9 @@ def refuse_lost(outcomes: Measured, tasks: str = "training") -> None:
 
 
 def first_measurement(tasks: Sequence[str], start: str) -> list[str]:
-    """The keys of the rollouts that a search begins with."""
-    return _keys(1, tasks, start)
+    """The keys of the rollouts that a search begins with, the first of each task."""
+    return [_key(1, task, start, 0) for task in tasks]
 
 
-def _keys(number: int, tasks: Sequence[str], skill: str) -> list[str]:
-    return [f"dev/{number}/{task}/{skill}" for task in tasks]
+def _key(number: int, task: str, skill: str, sample: int) -> str:
+    return f"dev/{number}/{task}/{skill}" + (f"/{sample}" if sample else "")

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from whet.skills.attempt import Lost
 from whet.skills.merge import all_merged, section_titles
 from whet.skills.plan import Plan
 from whet.skills.search import Dev, Lead, Measured, Proposer, Step, mean
@@ -22,12 +21,9 @@ class Member:
 
     line: tuple[str, ...]
     """Itself and its ancestors, back to the start."""
-    outcomes: Measured
-
-    @property
-    def scores(self) -> list[float | None]:
-        """Task by task; None where it was lost."""
-        return [None if isinstance(outcome, Lost) else outcome for outcome in self.outcomes.values()]
+    mean: float
+    scores: Sequence[float | None]
+    """Task by task; None where it was lost."""
 
 
 class Pareto:
@@ -62,7 +58,8 @@ class Pareto:
 
     def _admit(self, skill: str, outcomes: Measured, parents: tuple[str, ...] = ()) -> None:
         known = self._pool.get(skill)
-        self._pool[skill] = Member(known.line if known else (skill, *parents), outcomes)
+        line = known.line if known else (skill, *parents)
+        self._pool[skill] = Member(line, mean(outcomes), self._dev.by_task(outcomes))
 
     async def _written(self) -> tuple[str, str] | None:
         """A parent and what was made of it by changing one of its sections, each in its turn."""
@@ -85,10 +82,10 @@ class Pareto:
         newest, front = next(reversed(self._pool)), weights(self._pool)
         if newest not in front:
             return None
-        for other in sorted(front, key=lambda skill: -mean(self._pool[skill].outcomes)):
+        for other in sorted(front, key=lambda skill: -self._pool[skill].mean):
             candidate = self._merged(newest, other)
             if candidate is not None and candidate not in self._pool:
-                return max(newest, other, key=lambda skill: mean(self._pool[skill].outcomes)), candidate
+                return max(newest, other, key=lambda skill: self._pool[skill].mean), candidate
         return None
 
     def _merged(self, one: str, other: str) -> str | None:
@@ -108,7 +105,7 @@ def weights(pool: Mapping[str, Member]) -> dict[str, int]:
         for skill, member in pool.items()
     }
     sharing = Counter(task for tasks in best.values() for task in tasks)
-    for skill in sorted(best, key=lambda skill: mean(pool[skill].outcomes)):
+    for skill in sorted(best, key=lambda skill: pool[skill].mean):
         if all(sharing[task] > 1 for task in best[skill]):
             sharing.subtract(best.pop(skill))
     return {skill: len(tasks) for skill, tasks in best.items()}

@@ -67,8 +67,8 @@ class Race:
 
     def _affordable(self) -> int:
         """How many lanes a race may have."""
-        tasks = len(self._dev.tasks)
-        return next((lanes for lanes in range(LANES, 0, -1) if cost(lanes, tasks) <= self._dev.purse.left), 0)
+        tasks, most = len(self._dev.tasks), self._dev.purse.left // self._dev.samples
+        return next((lanes for lanes in range(LANES, 0, -1) if cost(lanes, tasks) <= most), 0)
 
 
 def legs(order: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -82,7 +82,7 @@ def half(lanes: int) -> int:
 
 
 def cost(lanes: int, tasks: int) -> int:
-    """Rollouts of a race.
+    """Rollouts of a race, with one sample of each task.
 
     >>> cost(4, 30), cost(1, 30)
     (70, 30)

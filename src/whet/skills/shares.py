@@ -46,11 +46,10 @@ def divided(plan: Plan, rollouts: int, splits: Splits, controls: int) -> Shares:
 
 def refuse_too_few(shares: Shares, splits: Splits, budget: str) -> None:
     """UserError when there are too few rollouts to try anything."""
-    train = len(splits.train)
-    if shares.plan.search_purse < 2 * train:
+    if not shares.plan.proposals(len(splits.train)):
         raise UserError(
             f"--budget is {budget}; expected more: {splits} take {shares.audit + 2 * len(shares.test)} rollouts "
-            "for audit and test, and the search needs one for each training task and proposal"
+            f"for audit and test, and the search needs {shares.plan.samples} for each training task and proposal"
         )
 
 

@@ -177,7 +177,7 @@ async def _search_and_certify(
     history = History(folder, start.digest, wish.proposer)
     train = {task.id: task for task in splits.train}
     search, drafts = folder / Part.SEARCH, folder / "drafts"
-    pace = Pace(wish.course, plan.search_purse // len(train) - 1, plan.seed)
+    pace = Pace(wish.course, plan.proposals(len(train)), plan.seed)
     guidance = Guidance(wish.policy, pace, wish.preferences)
     proposing = Proposing(writer, shelf, search, train, drafts, history, guidance, watch)
 
