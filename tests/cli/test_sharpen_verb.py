@@ -1,5 +1,6 @@
 """`whet sharpen` and `whet certify` as a user types them."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,9 +55,13 @@ def test_two_skills_are_certified_and_the_certificate_is_checked(project: Projec
     told = project.whet("certify", "sums", str(better), *options, "--out", "up", "--budget", "90")
     assert told.returncode == 0, told.stderr
     assert told.stdout.startswith("certified: the new skill is better, by at least ")
+    assert "\nthis exam set has been used in 1 run, sum of alpha 0.05\nup/certificate.json\n" in told.stdout
     again = project.whet("certify", "sums", str(better), *options, "--out", "up", "--budget", "90", "--resume")
     assert again.stdout == told.stdout
-    down = project.whet("certify", str(better), "sums", *options, "--out", "down", "--budget", "90")
+    asked = ["--budget", "90", "--alpha", "0.04", "--seed", "3"]
+    down = project.whet("certify", str(better), "sums", *options, "--out", "down", *asked)
+    read = json.loads((project.path / "down" / "certificate.json").read_text())
+    assert (read["alpha"], read["seed"], read["records"][0]["terms"]["level"]) == (0.04, 3, 0.04)
     assert down.stdout.startswith("futile: a lift of 12 points or more is unlikely")
     for name in ("up", "down"):
         assert project.whet("certify", "--check", f"{name}/certificate.json").returncode == 0

@@ -1,6 +1,7 @@
 """Verdicts: right as often as they promise, in a world with known truth; missing scores never help."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -130,6 +131,7 @@ def test_too_little_coverage_leaves_it_undecided() -> None:
     assert replayed(terms, [good] * 7).verdict is Verdict.CERTIFIED
     assert replayed(terms, [*[lost] * 2, *[good] * 7]).verdict is Verdict.UNDECIDED
     assert replayed(terms, [lost, *[good] * 7]).verdict is Verdict.CERTIFIED
+    assert replayed(replace(terms, coverage=7 / 8), [lost, *[good] * 7]).verdict is Verdict.CERTIFIED, "just enough"
 
 
 def test_bounds_and_estimates_are_of_the_lift() -> None:
@@ -143,6 +145,29 @@ def test_bounds_and_estimates_are_of_the_lift() -> None:
     assert estimate is not None
     assert 0.3 < estimate < 0.7
     assert replayed(Terms(0.0125, 400), taken[: attempt.decided_at]).estimate() is None
+
+
+WON, EVEN, CRASHED = Position((0.0,), 1.0), Position((0.0,), 0.0), Position((0.0,), Lost.RELATED)
+VOID = Position((Lost.UNRELATED,), 1.0)
+ANYHOW = Terms(0.05, 100, repeats=1, coverage=0.0)
+
+
+def test_what_is_lost_widens_the_bounds_on_both_sides_and_what_is_void_changes_neither() -> None:
+    worst, best = (replayed(ANYHOW, [*[WON] * 9, *[one] * 3]) for one in (EVEN, WON))
+    attempt = replayed(ANYHOW, [VOID, *[WON] * 9, *[CRASHED] * 3, VOID])
+    assert (attempt.at_least(), attempt.at_most()) == (worst.at_least(), best.at_most())
+    assert worst.at_least() < best.at_least()
+    assert worst.at_most() < best.at_most()
+
+
+def test_an_estimate_is_of_measured_positions_after_the_verdict_alone() -> None:
+    assert replayed(ANYHOW, [*[WON] * 7, WON, EVEN, EVEN, CRASHED, VOID]).estimate() == pytest.approx(1 / 3)
+
+
+def test_with_too_little_coverage_nothing_is_called_futile() -> None:
+    terms = Terms(0.05, 100, repeats=1)
+    assert replayed(terms, [Position((1.0,), 0.0)] * 9).verdict is Verdict.FUTILE
+    assert replayed(terms, [*[VOID] * 9, *[Position((1.0,), 0.0)] * 9]).verdict is Verdict.UNDECIDED
 
 
 def test_all_levels_of_a_run_add_up_to_its_error_budget() -> None:

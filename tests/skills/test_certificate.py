@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ from sharpen_world import HELPFUL, USELESS, Adds, World
 
 from whet.errors import UserError
 from whet.runs.store import Store
-from whet.skills.attempt import Lost
-from whet.skills.certificate import Certificate, problems, read_certificate
+from whet.skills.attempt import Lost, Position, Terms, levels, replayed
+from whet.skills.certificate import Certificate, Record, problems, read_certificate, record_of
+from whet.skills.exam import Exam
+from whet.skills.gate import Held
+from whet.skills.kinds import GateKind
 from whet.skills.lab import rollout_of
 from whet.skills.readable import readable
 
@@ -101,6 +105,92 @@ def test_one_that_was_tampered_with_is_found_out(run: Path, tamper: Callable[[di
     assert problems(Certificate.model_validate(data))
 
 
+TASKS = {f"task-{n}": "digest" for n in range(10)}
+LEVELS = tuple(islice(levels(0.10, 4), 3))
+
+
+def held(number: int, incumbent: str, candidate: str, score: float, margin: float = 0.0) -> Record:
+    """An attempt of a candidate that always has this score, where the incumbent has 0.5."""
+    terms = Terms(LEVELS[number - 1][0], 60, repeats=1, margin=margin)
+    attempt = replayed(terms, [Position((0.5,), score)] * 60)
+    return record_of(Held(Exam(incumbent, tuple(TASKS), 0, number), candidate, terms.level, attempt))
+
+
+def certificate_of(*records: Record, certified: str, gate: GateKind = GateKind.CERTIFY) -> Certificate:
+    return Certificate(
+        whet="0",
+        start="start",
+        certified=certified,
+        gate=gate,
+        alpha=0.10,
+        levels=LEVELS,
+        seed=0,
+        made_with={},
+        tasks=TASKS,
+        records=records,
+    )
+
+
+GOOD = held(1, "start", "good", 1.0)
+
+
+def test_attempts_follow_each_other_from_incumbent_to_incumbent() -> None:
+    later = held(2, "good", "worse", 0.0), held(3, "good", "better", 1.0)
+    found = certificate_of(GOOD, *later, certified="better")
+    assert problems(found) == []
+    assert found.last_certified == later[1]
+
+
+@pytest.mark.parametrize(
+    ("records", "certified", "problem"),
+    [
+        ([held(2, "start", "a", 0.0), held(1, "start", "b", 0.0)], "start", "expected exam 2 of incumbent start"),
+        ([GOOD, held(1, "good", "b", 0.0)], "good", "expected exam 2 of incumbent good"),
+        ([GOOD, held(2, "start", "b", 0.0)], "good", "expected exam 2 of incumbent good"),
+        ([held(1, "start", "a", 0.0)] * 2, "start", "was held before this exam already"),
+        ([held(1, "start", "bad", 0.49, margin=0.6)], "bad", "its margin is not 0"),
+    ],
+)
+def test_attempts_that_no_run_makes_are_found_out(records: list[Record], certified: str, problem: str) -> None:
+    (found,) = problems(certificate_of(*records, certified=certified))
+    assert problem in found
+
+
+def test_what_a_classic_rule_decided_is_no_certificate() -> None:
+    (found,) = problems(certificate_of(certified="start", gate=GateKind.STRICT))
+    assert found == "there is no certificate: the rule 'strict' decided, and it proves nothing"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda record: record["positions"][0].update(candidate=5), "positions[0].candidate"),
+        (lambda record: record["terms"].update(level=0), "key 'records[0].terms.level' is 0"),
+        (lambda record: record["terms"].pop("positions"), "key 'records[0].terms.positions' is missing"),
+        (lambda record: record["terms"].update(more=1), "records[0].terms.more"),
+    ],
+)
+def test_what_cannot_be_computed_is_told_in_one_line(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], problem: str
+) -> None:
+    data = certificate_of(GOOD, certified="good").model_dump(mode="json")
+    change(data["records"][0])
+    file = tmp_path / "certificate.json"
+    file.write_text(json.dumps(data))
+    with pytest.raises(UserError) as found:
+        read_certificate(file)
+    assert problem in str(found.value)
+    assert str(found.value).startswith(f"{file}: expected a certificate: ")
+
+
+@pytest.mark.parametrize("incumbent", [[], [0.5, 0.5]])
+def test_a_position_with_other_repeats_is_found_out(incumbent: list[float]) -> None:
+    data = certificate_of(GOOD, certified="good").model_dump(mode="json")
+    data["records"][0]["positions"][0]["incumbent"] = incumbent
+    (found,) = problems(Certificate.model_validate(data))
+    assert found.endswith("expected 1 rollouts of the incumbent at every position")
+
+
 def test_lost_rollouts_are_told_by_their_cause(run: Path) -> None:
     data = told(run)
     data["records"][0]["positions"][-1]["candidate"] = "unrelated"
@@ -114,6 +204,11 @@ def test_what_is_no_certificate_is_told_in_one_line(tmp_path: Path) -> None:
     file.write_text('{"kind": "other"}')
     with pytest.raises(UserError, match="expected a certificate"):
         read_certificate(file)
+
+
+def test_a_file_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"none.json: cannot be read: No such file or directory"):
+        read_certificate(tmp_path / "none.json")
 
 
 def test_people_read_the_bound_the_level_and_what_it_speaks_of(run: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from many_attempts import verdicts
 
 from whet.skills.attempt import Attempt, Lost, Outcome, Terms, Verdict
-from whet.skills.exam import Exam, Purse, hold
+from whet.skills.exam import Exam, Purse, hold, tighten
 from whet.testing.world import World, skill_of
 
 TERMS = Terms(0.0125, 120)
@@ -86,11 +86,11 @@ async def test_candidates_of_one_exam_share_the_incumbent_and_nothing_else() -> 
 
 
 async def test_another_incumbent_or_number_is_another_sequence() -> None:
-    sequences = {
-        tuple(exam.task_at(position) for position in range(40))
-        for exam in (exam_of(1), exam_of(2), exam_of(1, 2), exam_of(1, incumbent=GOOD))
-    }
-    assert len(sequences) == 4
+    fewer_tasks = Exam("", World().tasks("validation")[1:], 1, 1)
+    exams = (exam_of(1), exam_of(2), exam_of(1, 2), exam_of(1, incumbent=GOOD), fewer_tasks)
+    assert len({tuple(exam.task_at(position) for position in range(40)) for exam in exams}) == 5
+    keys = [key for exam in exams for key in exam.keys(0, GOOD, 2)]
+    assert len(set(keys)) == 5 * 3, "no rollout of one exam is one of another"
 
 
 def test_tasks_are_drawn_evenly() -> None:
@@ -142,3 +142,33 @@ async def test_a_lost_rollout_of_the_incumbent_voids_its_position_for_every_cand
         attempt = await hold(exam_of(2), candidate, TERMS, failing, Purse(10_000))
         assert attempt is not None
         assert [number for number, position in enumerate(attempt.taken) if position.is_void] == [3]
+
+
+async def test_after_its_verdict_an_attempt_goes_on_to_its_cap_or_the_end_of_its_purse() -> None:
+    exam, rolled, purse = exam_of(1), Rolled(1), Purse(7)
+    attempt = await held(exam, GOOD, rolled)
+    decided = len(attempt.taken)
+    await tighten(exam, GOOD, attempt, 120, rolled, purse)
+    assert (len(attempt.taken), purse.left) == (decided + 2, 1)
+    await tighten(exam, GOOD, attempt, 40, rolled, Purse(10_000))
+    assert len(attempt.taken) == 40
+    assert attempt.verdict is Verdict.CERTIFIED
+
+
+async def test_when_a_rollout_cannot_be_had_later_positions_are_given_up() -> None:
+    given_up = set()
+
+    async def failing(task: str, skill: str, key: str) -> Outcome:
+        if "/0/candidate/" in key:
+            raise LookupError
+        if "/0/" not in key:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                given_up.add(key)
+        return 1.0
+
+    with pytest.raises(LookupError):
+        await hold(exam_of(0), GOOD, TERMS, failing, Purse(10_000))
+    assert len(given_up) >= 3
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -56,6 +56,21 @@ async def test_bounds_are_sharpened_as_far_as_the_money_goes(more: int) -> None:
     assert decided <= len(attempt.taken) <= decided + more // 3
 
 
+async def test_bounds_rest_on_no_position_behind_one_that_was_not_paid() -> None:
+    exam, rollouts = Exam("", World().tasks("validation"), 0, 1), Limited(10_000)
+    attempt = await hold(exam, GOOD, TERMS, rollouts, Purse(10_000))
+    assert attempt is not None
+    decided = len(attempt.taken)
+
+    async def one_fails(task: str, skill: str, key: str) -> Outcome:
+        if f"/{decided + 2}/" in key:
+            raise OutOfBudget
+        return await rollouts(task, skill, key)
+
+    await tighten(exam, GOOD, attempt, 120, one_fails, Purse(10_000))
+    assert len(attempt.taken) == decided + 2, "their order is that of the exam"
+
+
 class Proposals:
     def __init__(self) -> None:
         self._proposer = WorldProposer("rich", 1)

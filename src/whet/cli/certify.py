@@ -75,7 +75,7 @@ def _tell(certificate: "Certificate", folder: Path) -> None:
     lift = f"between {found.at_least * 100:+.1f} and {found.at_most * 100:+.1f} points"
     told = {
         "certified": f"certified: the new skill is better, by at least {found.at_least * 100:.1f} points",
-        "futile": f"futile: a lift of {record.terms['worth'] * 100:.0f} points or more is unlikely",
+        "futile": f"futile: a lift of {record.terms.worth * 100:.0f} points or more is unlikely",
         "undecided": "undecided: the data cannot tell",
     }[found.verdict]
     typer.echo(f"{told} (lift {lift}; {found.decided_at} positions, {found.coverage:.0%} of them measured)")

@@ -4,6 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import fsum
+from typing import Annotated
+
+from pydantic import Field
 
 from whet.skills.wealth import Wealth, lower_bound, upper_bound
 
@@ -30,23 +33,28 @@ class Verdict(StrEnum):
     """The data cannot tell. Never called a regression."""
 
 
+_Chance = Annotated[float, Field(gt=0, lt=1)]
+_Share = Annotated[float, Field(ge=0, lt=1)]
+_Number = Annotated[int, Field(ge=1)]
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is fixed before the first position."""
+    """What is fixed before the first position. Its bounds are looked at where it is read from a file."""
 
-    level: float
+    level: _Chance
     """The chance that a candidate which is no better is certified."""
-    positions: int
+    positions: _Number
     """After so many the verdict is undecided."""
-    giving_up: float = 0.20
+    giving_up: _Chance = 0.20
     """The chance that a lift worth finding is called futile."""
-    worth: float = 0.12
+    worth: _Share = 0.12
     """The smallest lift that is worth finding."""
-    repeats: int = 2
+    repeats: _Number = 2
     """Rollouts of the incumbent at each position."""
-    coverage: float = 0.80
+    coverage: _Share = 0.80
     """The least share of positions with real scores on both sides."""
-    margin: float = 0.0
+    margin: _Share = 0.0
     """What a candidate may be worse by and still pass: 0 where it has to be better."""
 
 

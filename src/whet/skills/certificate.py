@@ -1,13 +1,12 @@
 """Certificates: all that the verdicts of a run rest on, so that anyone can find them again without trusting the run."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from itertools import islice
 from math import fsum, isclose
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from whet.errors import UserError
 from whet.explain import explain
@@ -29,12 +28,15 @@ class _Stored(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+_Scored = Annotated[float, Field(ge=0, le=1)] | Lost
+
+
 class Taken(_Stored):
     """One position of an exam."""
 
     task: str
-    incumbent: tuple[float | Lost, ...]
-    candidate: float | Lost
+    incumbent: tuple[_Scored, ...]
+    candidate: _Scored
     """A score, or why there is none."""
 
 
@@ -63,7 +65,7 @@ class Record(_Stored):
     incumbent: str
     candidate: str
     """Digests of both skills."""
-    terms: dict[str, float]
+    terms: Terms
     positions: tuple[Taken, ...]
     findings: Findings
 
@@ -134,7 +136,7 @@ def record_of(held: Held) -> Record:
         number=held.exam.number,
         incumbent=held.exam.incumbent,
         candidate=held.candidate,
-        terms=asdict(attempt.terms),
+        terms=attempt.terms,
         positions=tuple(
             Taken(task=held.exam.task_at(number), incumbent=one.incumbent, candidate=one.candidate)
             for number, one in enumerate(attempt.taken)
@@ -179,15 +181,9 @@ def read_certificate(path: Path) -> Certificate:
         raise UserError(f"{path}: expected a certificate: {explain(error, str(path), Certificate)[0]}") from None
 
 
-def terms_of(record: Record) -> Terms:
-    given: Mapping[str, Any] = record.terms
-    whole = {name: int(given[name]) for name in ("positions", "repeats")}
-    return Terms(**{**given, **whole})
-
-
 def attempt_of(record: Record) -> Attempt:
     """An attempt found again from its positions alone."""
-    return replayed(terms_of(record), [Position(_outcomes(one.incumbent), one.candidate) for one in record.positions])
+    return replayed(record.terms, [Position(_outcomes(one.incumbent), one.candidate) for one in record.positions])
 
 
 def _outcomes(given: Sequence[float | Lost]) -> tuple[Outcome, ...]:
@@ -216,6 +212,8 @@ def _problems_of(certificate: Certificate, record: Record) -> list[str]:
         found.append(f"{name}: the exam is not the one of this incumbent, seed, number and these tasks")
     elif any(exam.task_at(number) != one.task for number, one in enumerate(record.positions)):
         found.append(f"{name}: the positions are not in the order of the exam")
+    if any(len(one.incumbent) != record.terms.repeats for one in record.positions):
+        return [*found, f"{name}: expected {record.terms.repeats} rollouts of the incumbent at every position"]
     attempt = attempt_of(record)
     if attempt.verdict is None:
         return [*found, f"{name}: its positions come to no verdict"]
@@ -238,7 +236,7 @@ def _differ(told: object, again: object) -> bool:
 
 def _problems_of_order(certificate: Certificate) -> list[str]:
     """What does not hold of the attempts together: levels were fixed beforehand, and no pair is tried twice."""
-    found = _problems_of_levels(certificate.records, certificate.levels, certificate.alpha, 1)
+    found = _problems_of_terms(certificate.records, certificate.levels, certificate.alpha, 1, 0.0)
     incumbent, number = certificate.start, 1
     for record in certificate.records:
         # An exam that grew too old is left for one with a higher number.
@@ -257,14 +255,13 @@ def _problems_of_shortening(certificate: Certificate) -> list[str]:
     shortening = certificate.shortening
     if shortening is None:
         return []
-    found = _problems_of_levels(shortening.records, shortening.levels, shortening.alpha, FIRST_EXAM)
+    levels, margin = shortening.levels, shortening.margin
+    found = _problems_of_terms(shortening.records, levels, shortening.alpha, FIRST_EXAM, margin)
     used = {record.exam for record in certificate.records}
     left = certificate.certified
     for record in shortening.records:
         if record.incumbent != certificate.certified or record.exam in used:
             found.append(f"{_name(record)}: expected an exam of its own against {certificate.certified[:8]}")
-        if not isclose(record.terms.get("margin", 0.0), shortening.margin):
-            found.append(f"{_name(record)}: its margin is not {shortening.margin:g}")
         if record.findings.verdict is Verdict.CERTIFIED:
             left = record.candidate
     if shortening.skill != left:
@@ -272,10 +269,11 @@ def _problems_of_shortening(certificate: Certificate) -> list[str]:
     return found
 
 
-def _problems_of_levels(
-    records: Sequence[Record], planned: Sequence[Sequence[float]], alpha: float, first: int
+def _problems_of_terms(
+    records: Sequence[Record], planned: Sequence[Sequence[float]], alpha: float, first: int, margin: float
 ) -> list[str]:
-    """Levels of attempts: those of their exam, in their order, each used once. The first exam has this number."""
+    """Levels of attempts: those of their exam, in their order, each used once. The first exam has this number, and all
+    attempts have this margin."""
     found = []
     if fsum(level for exam in planned for level in exam) > alpha + _CLOSE:
         found.append(f"the levels of all attempts add up to more than {alpha:g}")
@@ -283,8 +281,10 @@ def _problems_of_levels(
     tried: set[tuple[str, str]] = set()
     for record in records:
         left = exams.get(record.number)
-        if not left or not isclose(record.terms["level"], left.pop(0)):
+        if not left or not isclose(record.terms.level, left.pop(0)):
             found.append(f"{_name(record)}: its level is not the next one of the exam")
+        if not isclose(record.terms.margin, margin):
+            found.append(f"{_name(record)}: its margin is not {margin:g}")
         if (record.exam, record.candidate) in tried:
             found.append(f"{_name(record)}: was held before this exam already")
         tried.add((record.exam, record.candidate))

@@ -44,7 +44,7 @@ def _claim(certificate: Certificate) -> Iterator[str]:
     if last is None:
         yield from ("**Nothing was certified.** The skill that the run began with stays.", "")
         return
-    found, level = last.findings, last.terms["level"]
+    found, level = last.findings, last.terms.level
     yield (
         f"**Skill `{last.candidate[:8]}` is better than skill `{last.incumbent[:8]}`: on the validation tasks its mean "
         f"score is higher by at least {found.at_least * 100:.1f} points.**"
@@ -54,7 +54,7 @@ def _claim(certificate: Certificate) -> Iterator[str]:
     yield f"| lift | {found.at_least * 100:+.1f} to {found.at_most * 100:+.1f} points |"
     yield f"| measured after the verdict | {_estimate(found.estimate)} |"
     yield f"| e-value | {_number(exp(min(found.log_evidence, 700)))}, and {_number(1 / level)} was needed |"
-    positions, repeats = len(last.positions), int(last.terms["repeats"])
+    positions, repeats = len(last.positions), last.terms.repeats
     yield f"| positions | {positions}; the verdict fell after {found.decided_at} |"
     yield f"| rollouts | {positions * (1 + repeats)}: {repeats} of the old skill and 1 of the new at each position |"
     yield f"| measured | {found.coverage:.0%} of the positions have all their scores |"
@@ -76,7 +76,7 @@ def _exams(certificate: Certificate) -> Iterator[str]:
 
 def row(record: Record) -> str:
     """An attempt as a row below HEAD."""
-    found, level = record.findings, record.terms["level"]
+    found, level = record.findings, record.terms.level
     cells = (
         str(record.number),
         f"`{record.incumbent[:8]}`",
