@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sharpen_world import HELPFUL, USELESS, Adds, World, decisions
 
 from whet.errors import UserError
-from whet.gateway import Limits, Spent
+from whet.gateway import Limits, Reached, Spent
 from whet.rollout import Result, Spending
 from whet.runs.config import ModelConfig
 from whet.runs.store import Store
@@ -69,17 +69,26 @@ def test_time_in_which_several_rollouts_ran_counts_once(spans: list[tuple[int, i
     assert covered([(start, start + length) for start, length in spans]) == len(seconds)
 
 
+def test_rollouts_are_planned_with_a_margin_and_those_of_the_audit_are_among_them() -> None:
+    budget = Budget(1000, Unit.TOKENS)
+    assert budget.in_rollouts(100, 10) == 10 + 900 // 12.5
+    assert budget.in_rollouts(1100, 10) == 10
+    with pytest.raises(UserError, match="--budget is 1k tokens, but 10 rollouts used no tokens of it"):
+        budget.in_rollouts(0, 10)
+
+
 class Meter:
     """A gateway that says what it is told to have spent."""
 
     def __init__(self) -> None:
         self.seconds, self.cost = 0.0, 0.0
+        self.reached: Reached | None = None
 
     def spent(self) -> Spent:
         return Spent(cost=self.cost, seconds=self.seconds)
 
-    def exhausted(self) -> None:
-        return None
+    def exhausted(self) -> Reached | None:
+        return self.reached
 
 
 def test_a_part_stops_at_its_share_and_stays_stopped(tmp_path: Path) -> None:
@@ -107,6 +116,33 @@ def test_a_part_stops_at_its_share_and_stays_stopped(tmp_path: Path) -> None:
     meter.cost = 0.0
     with pytest.raises(OutOfBudget):
         opened().refuse("search")
+
+
+def test_a_limit_of_the_user_ends_the_run_and_is_not_taken_for_its_budget(tmp_path: Path) -> None:
+    meter = Meter()
+    account = Account(tmp_path, Budget(10, Unit.DOLLARS), meter, {})  # type: ignore[arg-type]
+    for limit in (Reached("cost", 5.2, 5.0), Reached("turns", 10, 10)):
+        meter.reached = limit
+        with pytest.raises(UserError, match=r"stopped by limit .*; go on with a higher limit and --resume"):
+            account.refuse("exam")
+    assert not (tmp_path / STOPPED).exists(), "with a higher limit, nothing has stopped"
+    meter.reached = Reached("cost", 10.1, 10.0)
+    with pytest.raises(OutOfBudget, match=r"cost: 10\.10 of 10\.00 dollars"):
+        account.refuse("exam")
+
+
+def test_time_of_a_part_counts_once_however_many_are_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    meter, now = Meter(), 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    account = Account(tmp_path, Budget(60, Unit.SECONDS), meter, {"exam": Spent(seconds=5.0)}, "search")  # type: ignore[arg-type]
+    with account.at_work("exam"):
+        now += 10
+        with account.at_work("exam"):
+            now += 10
+        now += 10
+    meter.seconds = 50.0
+    assert account.used_by("exam") == 35.0
+    assert account.used_by("search") == 15.0, "all that no other has used"
 
 
 @pytest.fixture

@@ -148,6 +148,7 @@ def test_attempts_follow_each_other_from_incumbent_to_incumbent() -> None:
         ([GOOD, held(1, "good", "b", 0.0)], "good", "expected exam 2 of incumbent good"),
         ([GOOD, held(2, "start", "b", 0.0)], "good", "expected exam 2 of incumbent good"),
         ([held(1, "start", "a", 0.0)] * 2, "start", "was held before this exam already"),
+        ([GOOD.model_copy(update={"exam": "0" * 16})], "good", "the exam is not the one of this incumbent"),
         ([held(1, "start", "bad", 0.49, margin=0.6)], "bad", "its margin is not 0"),
     ],
 )

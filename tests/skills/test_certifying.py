@@ -10,11 +10,16 @@ from sharpen_world import HELPFUL, SKILL, USELESS, World
 from whet.errors import UserError
 from whet.runs.bench import Request
 from whet.runs.config import ModelConfig
+from whet.runs.store import Store
+from whet.runs.summary import tally, total
 from whet.skills.attempt import Verdict
 from whet.skills.budget import read_budget
 from whet.skills.certificate import Certificate, problems, read_certificate
 from whet.skills.certifying import Certifying, certify
+from whet.skills.lab import Part, open_lab
 from whet.skills.plan import Plan
+from whet.skills.shelf import Shelf
+from whet.tasks import read_tasks
 
 TASKS = {f"val-{n}" for n in range(100, 110)}
 
@@ -23,7 +28,7 @@ class Judging(World):
     """The world, where skills are only compared."""
 
     async def certify(
-        self, rule: str = HELPFUL, budget: str = "60", *, alpha: float = 0.05, **request: Any
+        self, rule: str = HELPFUL, budget: str = "44", *, alpha: float = 0.05, **request: Any
     ) -> Certificate:
         new = self.folder / "new"
         new.mkdir(exist_ok=True)
@@ -32,13 +37,18 @@ class Judging(World):
         asked = Request(tasks=tasks, out=self.out, agents=("chat",), models=("m",), **request)
         plan = Plan(within.rollouts or 0, alpha=alpha, attempts=1)
         wish = Certifying(self.folder / "sums", new, asked, within, plan)
-        return await certify(wish, self.config, env={"XDG_STATE_HOME": str(self.folder / "state")})
+        return await certify(wish, self.config, env=self.env)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"XDG_STATE_HOME": str(self.folder / "state"), "XDG_CACHE_HOME": str(self.folder / "cache")}
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Judging:
     world = Judging(tmp_path_factory.mktemp("certified"))
-    asyncio.run(world.certify())
+    # No cache answers, whatever was asked for: a repeat has to be a real one.
+    asyncio.run(world.certify(cache="replay-only"))
     return world
 
 
@@ -48,7 +58,7 @@ def test_a_skill_that_helps_is_certified_on_the_validation_tasks_with_all_of_the
     assert certificate.tasks.keys() == TASKS
     (record,) = certificate.records
     assert (record.findings.verdict, record.terms.level) == (Verdict.CERTIFIED, 0.05)
-    assert record.findings.decided_at < len(record.positions) == 60 // 2, "what is left sharpens the bounds"
+    assert record.findings.decided_at < len(record.positions) == 44 // 2, "what is left sharpens the bounds"
     assert certificate.used is not None
     assert (certificate.used.runs, certificate.used.alpha) == (1, 0.05)
 
@@ -70,3 +80,34 @@ async def test_it_is_not_gone_on_with_on_other_terms_nor_written_over(
 async def test_a_budget_that_ends_at_the_first_position_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--budget is 1 tokens; expected more: it was used up at the first position"):
         await Judging(tmp_path).certify(budget="1 token", concurrency=1)
+
+
+async def test_what_a_run_has_spent_counts_when_it_is_gone_on_with(done: Judging) -> None:
+    asked = Request(done.folder / "tasks.jsonl", done.out, ("chat",), ("m",))
+    tasks = [task for task in read_tasks(asked.tasks) if task.id in TASKS]
+    budget, shelf = read_budget("9k tokens"), Shelf(done.out / "skills")
+    ready: Any = (done.config, shelf, done.env, lambda _: None, budget, lambda: None)
+    async with open_lab(done.out, asked, {Part.EXAM: tasks}, *ready) as lab:
+        assert await lab.rollouts() == 44
+        with Store.open_read(done.out / Part.EXAM) as store:
+            whole = total(tally(store).values())
+        assert lab.account.used == lab.account.used_by(Part.EXAM) == whole.input_tokens + whole.output_tokens > 44
+
+
+async def test_what_both_sides_have_in_common_is_told_in_full(tmp_path: Path) -> None:
+    world = Judging(tmp_path)
+    script = tmp_path / "script.toml"
+    world.model = ModelConfig(script=script, set={"temperature": 0}, drop=("top_p",), max_tokens=5)
+    asked = Request(tmp_path / "tasks.jsonl", world.out, ("chat",), ("m",), judge_model="m")
+    ready: Any = (world.config, Shelf(tmp_path / "skills"), world.env, lambda _: None, read_budget("9"), lambda: None)
+    async with open_lab(world.out, asked, {Part.EXAM: read_tasks(asked.tasks)}, *ready) as lab:
+        found = await lab.made_with()
+    assert found["model"] == {
+        "name": "m",
+        "upstream": "m",
+        "dialect": "chat",
+        "set": {"temperature": "0"},
+        "drop": ["top_p"],
+        "max_tokens": 5,
+    }
+    assert (found["agent"]["name"], found["sandbox"], found["judge_model"]) == ("chat", "bubblewrap", "m")

@@ -66,11 +66,6 @@ def test_what_is_on_record_is_told_with_what_was_killed(tmp_path: Path) -> None:
         store.add_exchange(killed, replace(ANSWERED, started=200.0, ended=202.0, usage=Usage(1000, 100)))
         store.interrupt_open_attempts()
     spent, scored = spent_in(search, {"m": Price(10.0, 100.0)})
-    assert (spent.turns, spent.usage, spent.cost, spent.seconds, scored) == (
-        3,
-        Usage(5000, 300),
-        pytest.approx(0.08),
-        8.0,
-        2,
-    )
+    assert (spent.turns, spent.usage, spent.seconds, scored) == (3, Usage(5000, 300), 8.0, 2)
+    assert spent.cost == pytest.approx(0.08)
     assert str(each(tmp_path, PRICED)) == "a rollout took 2.65k tokens, $0.04 and 4 s"

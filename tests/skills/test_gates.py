@@ -12,7 +12,7 @@ import whet
 from whet.errors import UserError
 from whet.skills.attempt import Lost, Outcome
 from whet.skills.engine import sharpen
-from whet.skills.exam import Purse
+from whet.skills.exam import OutOfBudget, Purse
 from whet.skills.gates import RULES, ClassicGate, Compared, false_accepts
 from whet.skills.kinds import GateKind
 from whet.skills.plan import Plan
@@ -107,6 +107,24 @@ async def test_a_pass_that_is_lost_is_no_decision() -> None:
     gate = ClassicGate(GateKind.STRICT, "a", ["1", "2", "3"], Purse(100), rollouts)
     with pytest.raises(NotMeasured, match="3 of 3 rollouts on validation tasks"):
         await gate.hold("b")
+
+
+@pytest.mark.parametrize("most", [2, 5])
+async def test_without_money_for_both_passes_nothing_is_decided(most: int) -> None:
+    left = 5
+
+    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+        nonlocal left
+        if not left:
+            raise OutOfBudget
+        left -= 1
+        return float(skill == "b")
+
+    gate = ClassicGate(GateKind.STRICT, "a", ["1", "2", "3"], Purse(most), rollouts)
+    assert await gate.hold("b") is None
+    left, gate.purse = 5, Purse(6)
+    assert await gate.hold("b") is None, "a hard limit"
+    assert gate.incumbent == "a"
 
 
 class Nulls:

@@ -1,6 +1,9 @@
 """The exam inside the real GEPA: it takes what is proved, and nothing else."""
 
+import threading
+import time
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -88,3 +91,46 @@ def test_what_helps_is_taken_with_its_proof(seed: int) -> None:
     assert accept.certified in found.candidates
     held = next(one for one in accept.exam.held if one.candidate == accept.exam.incumbent)
     assert held.attempt.at_least() > 0
+
+
+def asked(accept: ExamAcceptance, before: float, after: float, **candidate: str) -> bool:
+    """Whether a proposal with these scores on GEPA's minibatch is accepted."""
+    proposal: Any = SimpleNamespace(
+        candidate=candidate, subsample_scores_before=[before], subsample_scores_after=[after]
+    )
+    state: Any = None
+    return accept.should_accept(proposal, state)
+
+
+class Alone:
+    """An adapter that bears one thread at a time; what it is told to be good scores 1."""
+
+    def __init__(self) -> None:
+        self._lock, self.rollouts = threading.Lock(), 0
+
+    def evaluate(self, batch: list[int], candidate: dict[str, str]) -> EvaluationBatch[int, int]:
+        assert self._lock.acquire(blocking=False)
+        time.sleep(0.0005)
+        self.rollouts += 1
+        self._lock.release()
+        return EvaluationBatch(batch, [float(candidate["a"] == "good") for _ in batch], None)
+
+
+def test_only_what_is_better_on_the_minibatch_and_new_is_held() -> None:
+    adapter = Alone()
+    accept = ExamAcceptance(adapter, {"a": "bad", "b": "x"}, range(30))
+    assert not asked(accept, 1.0, 1.0, a="good", b="x")
+    assert not asked(accept, 0.0, 1.0, b="x", a="bad"), "it is the incumbent, whatever the order of its parts"
+    assert adapter.rollouts == 0
+    assert asked(accept, 0.0, 1.0, a="good", b="x")
+    assert accept.certified == {"a": "good", "b": "x"}
+
+
+def test_when_the_rollouts_are_used_up_nothing_is_accepted_and_gepa_may_stop() -> None:
+    adapter = Alone()
+    accept = ExamAcceptance(adapter, {"a": "bad"}, range(30), budget=59)
+    state: Any = None
+    assert not accept(state)
+    assert not asked(accept, 0.0, 1.0, a="good")
+    assert accept(state)
+    assert adapter.rollouts == 0

@@ -52,6 +52,22 @@ def test_the_same_candidate_is_not_tried_until_it_passes() -> None:
         exam.hold("")
 
 
+def test_rollouts_of_the_incumbent_are_shared_and_the_terms_are_those_asked_for() -> None:
+    exam, score = exam_of(2, alpha=0.04, worth=0.2)
+    held = [exam.hold(skill_of([name])) for name in ("N0", "N1")]
+    assert exam.spent == score.calls
+    assert {(one.level, one.attempt.terms.worth) for one in held} == {(0.005, 0.2)}
+
+
+def test_after_a_certificate_others_are_held_anew_and_the_certified_one_is_not() -> None:
+    exam, _ = exam_of(1)
+    null, good = exam.hold(skill_of(["N0"])), exam.hold(GOOD)
+    assert exam.hold(GOOD) is good
+    again = exam.hold(skill_of(["N0"]))
+    assert again is not null
+    assert (again.exam.number, again.exam.incumbent) == (2, GOOD)
+
+
 def test_when_no_level_or_no_rollout_is_left_nothing_more_is_held() -> None:
     exam, _ = exam_of(3, attempts=2)
     for name in ("N0", "N1"):
@@ -93,6 +109,8 @@ async def test_functions_that_wait_are_waited_for_and_run_at_once() -> None:
     assert exam.hold("bad").attempt.verdict is Verdict.FUTILE, "also where a loop is running already"
     with pytest.raises(RuntimeError, match="one after the other"):
         await asyncio.gather(exam.holds("one"), exam.holds("other"))
+    wrapped = Exam("bad", range(30), lambda task, skill: score(task, skill))
+    assert (await wrapped.holds("good")).attempt.verdict is Verdict.CERTIFIED
 
 
 def test_what_is_lost_says_so_and_what_is_no_score_is_refused() -> None:
@@ -107,3 +125,12 @@ def test_what_is_lost_says_so_and_what_is_no_score_is_refused() -> None:
     assert held.attempt.coverage < 0.8
     with pytest.raises(ValueError, match=r"task 'x' is 85; expected a number from 0 to 1"):
         Exam("a", ["x"] * 30, lambda task, skill: 85).hold("b")
+
+
+def test_what_is_no_number_is_refused_and_the_exam_goes_on_when_it_is_mended() -> None:
+    scores = {"bad": 0.0, "good": float("nan")}
+    exam = Exam("bad", range(30), lambda task, skill: scores[skill])
+    with pytest.raises(ValueError, match=r"is nan; expected a number from 0 to 1"):
+        exam.hold("good")
+    scores["good"] = 1.0
+    assert exam.hold("good").attempt.verdict is Verdict.CERTIFIED

@@ -9,7 +9,8 @@ import pytest
 from whet.errors import UserError
 from whet.skills import sealed
 from whet.skills.attempt import Lost, Outcome
-from whet.skills.sealed import SEAL, take_test
+from whet.skills.sealed import SEAL, take_test, tasks_to_test
+from whet.tasks import read_tasks
 
 TASKS = ["a", "b", "c"]
 
@@ -81,3 +82,14 @@ def test_a_test_of_which_all_is_missing_says_nothing() -> None:
     tested = sealed.Tested(before={"a": Lost.UNRELATED}, after={"a": 1.0})
     assert str(tested) == "nothing was measured on 1 tasks"
     assert tested.table()[2] == "| before | - | - | 1 of 1 |"
+
+
+def test_which_tasks_the_test_has_room_for_is_a_matter_of_chance_and_of_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    file.write_text("".join(f'{{"id": "t{n}", "instruction": "Do.", "answer": "1"}}\n' for n in range(30)))
+    tasks = read_tasks(file)
+    chosen = [tuple(task.id for task in tasks_to_test(tasks, seed, 5)) for seed in range(4)]
+    assert len(set(chosen)) == 4
+    assert len(set().union(*chosen)) > 10, "not always the first"
+    assert chosen[0] == tuple(task.id for task in tasks_to_test(tasks[::-1], 0, 5))
+    assert len(tasks_to_test(tasks, 0, 100)) == 30

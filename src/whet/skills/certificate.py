@@ -251,17 +251,16 @@ def _problems_of_order(certificate: Certificate) -> list[str]:
 
 
 def _problems_of_shortening(certificate: Certificate) -> list[str]:
-    """What does not hold of removals: all are held against the certified skill, before exams of their own."""
+    """What does not hold of removals: all are held against the certified skill, before exams of their own numbers."""
     shortening = certificate.shortening
     if shortening is None:
         return []
     levels, margin = shortening.levels, shortening.margin
     found = _problems_of_terms(shortening.records, levels, shortening.alpha, FIRST_EXAM, margin)
-    used = {record.exam for record in certificate.records}
     left = certificate.certified
     for record in shortening.records:
-        if record.incumbent != certificate.certified or record.exam in used:
-            found.append(f"{_name(record)}: expected an exam of its own against {certificate.certified[:8]}")
+        if record.incumbent != certificate.certified:
+            found.append(f"{_name(record)}: expected an exam of {certificate.certified[:8]}")
         if record.findings.verdict is Verdict.CERTIFIED:
             left = record.candidate
     if shortening.skill != left:

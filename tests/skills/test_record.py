@@ -1,0 +1,80 @@
+"""What is on record of a rollout when its run is resumed: what whet itself broke off is no try, all else stays."""
+
+from pathlib import Path
+
+import pytest
+
+from whet.rollout import Result
+from whet.runs.scheduler import MAX_ATTEMPTS
+from whet.runs.schema import RolloutRow, TaskRow
+from whet.runs.store import Store
+from whet.scoring import Cause, Score
+from whet.skills import lab
+from whet.skills.attempt import Lost, Outcome
+
+ROW = RolloutRow("r", 0, "t", "chat", "m", "", 0)
+
+
+def tried(store: Store, outcome: float | Cause) -> int:
+    """An attempt that came to this, before or after its agent began."""
+    score = Score.missing(outcome, "why") if isinstance(outcome, Cause) else Score.of(outcome)
+    result = Result(score=score, seconds={} if outcome is Cause.SANDBOX else {"agent": 1.0})
+    attempt = store.start_attempt(ROW.id, 1.0)
+    data = result.model_dump_json().encode()
+    store.finish_attempt(attempt, data, value=score.value, cause=score.cause, final=False, ended=2.0)
+    return attempt
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store.create(tmp_path)
+    store.add_tasks([TaskRow("t", "d", "tasks.jsonl:1", "{}")])
+    store.add_rollouts([ROW])
+    return store
+
+
+def on_record(store: Store) -> tuple[Outcome | None, int]:
+    known = lab._all_on_record(store)[ROW.id]
+    return known.outcome, known.failed
+
+
+@pytest.mark.parametrize(
+    ("attempts", "outcome", "failed"),
+    [
+        ([], None, 0),
+        ([0.5], 0.5, 1),
+        ([Cause.SANDBOX, 1.0], 1.0, 2),
+        ([Cause.SANDBOX], None, 1),
+        ([Cause.SANDBOX] * (MAX_ATTEMPTS - 1), None, MAX_ATTEMPTS - 1),
+        ([Cause.SANDBOX] * MAX_ATTEMPTS, Lost.UNRELATED, MAX_ATTEMPTS),
+        ([Cause.AGENT] * MAX_ATTEMPTS, Lost.RELATED, MAX_ATTEMPTS),
+        ([Cause.AUTH] * MAX_ATTEMPTS, None, 0),
+        ([Cause.INTERRUPTED] * MAX_ATTEMPTS, None, 0),
+        ([Cause.SANDBOX, Cause.INTERRUPTED, Cause.AUTH], None, 1),
+    ],
+)
+def test_only_what_failed_by_itself_is_a_try(
+    store: Store, attempts: list[float | Cause], outcome: Outcome | None, failed: int
+) -> None:
+    with store:
+        for one in attempts:
+            tried(store, one)
+        assert on_record(store) == (outcome, failed)
+
+
+def test_an_attempt_that_was_killed_is_no_try(store: Store) -> None:
+    with store:
+        store.start_attempt(ROW.id, 1.0)
+        store.interrupt_open_attempts()
+        assert on_record(store) == (None, 0)
+
+
+def test_what_is_forgotten_may_be_tried_again_and_scores_never_are(store: Store) -> None:
+    with store:
+        for _ in range(MAX_ATTEMPTS):
+            tried(store, Cause.SANDBOX)
+        lab._forget([ROW.id], store)
+        assert on_record(store) == (None, 0)
+        tried(store, 0.0)
+        lab._forget([ROW.id], store)
+        assert on_record(store) == (0.0, 1)
