@@ -1,6 +1,7 @@
 """Arms held against each other: what is paired with what, and that equal arms are seldom told apart."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -38,6 +39,14 @@ def test_equal_arms_of_uneven_samples_are_not_called_different_more_often_than_p
         ]
         claims += compare(*arms).verdict is not Verdict.UNDECIDED
     assert claims <= stats.binom.isf(1e-3, WORLDS, 0.05)
+
+
+def test_of_many_comparisons_the_corrected_p_decides() -> None:
+    found = compare(
+        side("a", {str(task): [0.0] for task in range(12)}), side("b", {str(task): [1.0] for task in range(12)})
+    )
+    assert found.verdict is Verdict.BETTER
+    assert replace(found, corrected_p=0.06).verdict is Verdict.UNDECIDED
 
 
 def test_a_missing_sample_leaves_the_others_of_its_task() -> None:

@@ -7,20 +7,28 @@ from typing import Any
 import pytest
 from run_world import fails, perform, scripted, values, write_rows
 
+from whet.agents import AgentReport
+from whet.agents.tools import LoggedUse
 from whet.errors import UserError
-from whet.rollout import Result
+from whet.rollout import Result, Spending
 from whet.runs.config import Config, ModelConfig
+from whet.runs.plan import public
 from whet.runs.rejudge import Judged, Rejudge, rejudge
+from whet.runs.schema import RolloutRow, TaskRow
 from whet.runs.store import Store
-from whet.scoring import Cause
+from whet.scoring import Cause, Score
+from whet.tasks import read_tasks
 from whet.testing import Fault, Reply
+from whet.workspace import Change
 
 RUBRIC = {"kind": "rubric", "rubric": "It is polite.", "votes": 1}
 
 
-async def again(folder: Path, models: dict[str, ModelConfig] | None = None, **request: Any) -> dict[str, Judged]:
+async def again(
+    folder: Path, models: dict[str, ModelConfig] | None = None, env: dict[str, str] | None = None, **request: Any
+) -> dict[str, Judged]:
     seen: list[Judged] = []
-    await rejudge(Rejudge(folder / "run", **request), Config(models=models or {}), seen.append, env={})
+    await rejudge(Rejudge(folder / "run", **request), Config(models=models or {}), seen.append, env=env or {})
     return {judged.row.task: judged for judged in seen}
 
 
@@ -81,9 +89,12 @@ async def test_a_file_names_other_judges_which_ask_their_own_model(tmp_path: Pat
     assert told["q"].after.value == 0.9
     (asked,) = [json.loads(data) for name, data in logs(tmp_path).items() if name.startswith("judge call ")]
     assert "Good day" in asked["request"]
-    judging = results(tmp_path)["q"].judging
-    assert judging is not None
-    assert judging.calls == 1
+    for times in (1, 2):
+        judging = results(tmp_path)["q"].judging
+        assert judging is not None
+        assert judging.calls == times
+        await again(tmp_path, referee, judge=file, judge_model="referee")
+    assert sum(name.startswith("judge call ") for name in logs(tmp_path)) == 3
 
 
 async def test_samples_of_a_task_are_ranked_together(tmp_path: Path) -> None:
@@ -95,12 +106,54 @@ async def test_samples_of_a_task_are_ranked_together(tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match="weight 0 only"):
         await again(tmp_path, judge=file)
-    file.write_text('[[rank]]\nrubric = "The best one."\nvotes = 1\n')
+    file.write_text('[[rank]]\nrubric = "The best one."\nvotes = 1\nweight = 3\n')
     referee = scripted(tmp_path, {"": Reply(text='{"reason": "-", "ranking": [2, 3, 1]}')}, name="referee")
     await again(tmp_path, referee, judge=file, judge_model="referee")
     with Store.open_read(tmp_path / "run") as store:
         found = [Result.model_validate_json(row.attempt.result or b"") for row in store.results()]
     assert [result.judgements["rank"].value for result in found] == [0, 1, 0.5]
+    assert [result.score.value for result in found] == [0, 0.75, 0.375], "beside an answer that is wrong"
+
+
+def record(folder: Path, tasks: Path, *attempts: Result) -> None:
+    """A run of one rollout with these attempts, as it would be stored."""
+    (task,) = read_tasks(tasks)
+    with Store.create(folder / "run") as store:
+        store.set("tasks", str(tasks))
+        store.add_tasks([TaskRow(task.id, task.digest, task.origin, public(task))])
+        store.add_rollouts([RolloutRow("r", 0, task.id, "loop", "m", "", 0)])
+        for result in attempts:
+            value, cause, final = result.score.value, result.score.cause, result is attempts[-1]
+            body = result.model_dump_json().encode()
+            store.finish_attempt(store.start_attempt("r", 0.0), body, value=value, cause=cause, final=final, ended=1.0)
+
+
+async def test_judges_are_told_all_that_is_on_record_of_the_last_attempt(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import os\ndef f(work): return {'score': 1, 'reason': os.environ['TOLD']}\n")
+    judges = [
+        {"kind": "json", "expected": {"n": 4}},
+        {"kind": "diff", "changed": "a.py"},
+        {"kind": "outcome"},
+        {"kind": "python", "function": "mine:f"},
+        {"kind": "rules", "name": "called", "checks": [{"op": "tool_called", "arg": "lookup"}]},
+        {"kind": "rules", "name": "ran", "weight": 0, "checks": [{"op": "command_ran", "arg": "make"}]},
+    ]
+    row = {"id": "q", "instruction": "q", "judge": judges, "env": {"TOLD": "${SOME_API_KEY}"}}
+    failed = Result(score=Score.missing(Cause.MODEL, "502"))
+    last = Result(
+        score=Score.of(0),
+        report=AgentReport(stop="timeout", exit_code=None, text="see the file", seconds=1, answer={"n": 4}),
+        changes=(Change(path="a.py", kind="added"),),
+        tool_uses=(LoggedUse(name="lookup", argv=(), stdin="", started=0, exit_code=0),),
+        spending=Spending(captured=False),
+    )
+    record(tmp_path, write_rows(tmp_path, row), failed, last)
+    await again(tmp_path, env={"SOME_API_KEY": "sk-0123456789abcdef"})
+    said = results(tmp_path)["q"].judgements
+    values = {name: score.value for name, score in said.items()}
+    assert values == {"json": 1, "diff": 1, "outcome": pytest.approx(2 / 3), "python": 1, "called": 1, "ran": None}
+    assert "were not captured" in said["ran"].reason
+    assert "sk-0123456789abcdef" not in said["python"].reason
 
 
 async def test_what_never_came_to_work_is_not_judged(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from whet.runs.statistics import mean_interval, pass_at_k, pass_curve, pass_hat_k, passed
+from whet.runs.statistics import mean_interval, pass_at_k, pass_curve, pass_hat_k, passed, wilson
 
 REPLICATIONS = 1000
 PROMISE = 0.93
@@ -108,6 +108,11 @@ def test_interval_surrounds_its_mean_and_stays_in_range(values: dict[str, list[f
         assert interval.low < interval.high
 
 
+def test_the_interval_of_independent_trials_holds_what_was_seen() -> None:
+    found = [wilson(passes, trials) for trials in range(1, 30) for passes in range(trials + 1)]
+    assert all(one.low <= one.mean <= one.high for one in found)
+
+
 @pytest.mark.parametrize("n", range(1, 8))
 def test_pass_rates_equal_enumeration_of_all_draws(n: int) -> None:
     for c, k in itertools.product(range(n + 1), range(1, n + 1)):
@@ -138,5 +143,5 @@ def test_pass_curve_averages_only_tasks_with_enough_samples() -> None:
 
 def test_only_a_full_score_passes() -> None:
     assert passed(1.0)
-    assert passed(0.1 * 3 + 0.7)
+    assert passed(sum([0.1] * 10))
     assert not passed(0.999)

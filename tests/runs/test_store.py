@@ -204,6 +204,15 @@ def test_a_result_is_never_overwritten(tmp_path: Path) -> None:
         assert store.results()[0].attempt.value == 0.5
 
 
+def test_a_rollout_stays_done_when_it_is_judged_again_without_a_score(tmp_path: Path) -> None:
+    with new_run(tmp_path, rollouts=1) as store:
+        attempt = store.start_attempt("r0", 0.0)
+        finish(store, attempt)
+        store.replace_result(attempt, b"{}", value=None, cause=Cause.JUDGE)
+        assert store.pending() == []
+        assert store.logs(attempt) == {"result 1": b'{"text": "done"}'}
+
+
 @pytest.mark.parametrize(("value", "cause"), [(None, None), (0.0, Cause.MODEL), (1.5, None)])
 def test_an_end_is_a_value_in_range_or_a_cause(tmp_path: Path, value: float | None, cause: Cause | None) -> None:
     with new_run(tmp_path) as store, pytest.raises(sqlite3.IntegrityError):

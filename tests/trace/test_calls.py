@@ -81,6 +81,8 @@ def sampled_with(**policy: Any) -> Exchange:
         (sampled_with(tool_choice="required"), "tool_choice was set"),
         (sampled_with(response_format={"type": "json_object"}), "response_format was set"),
         (replace(GOOD, error=CallError.HUNG_UP), "the reply was not delivered: hung_up"),
+        (replace(GOOD, response=GOOD.response.replace(b'"stop"', b"null")), "the finish reason is not known"),
+        (replace(GOOD, tokens=None), "log-probabilities: they were not checked"),
         (replace(GOOD, speaker=None), "calls of kind unknown are not trained"),
         (replace(GOOD, speaker=Speaker(Kind.UTILITY, "t", None, "", "title")), "calls of kind utility are not trained"),
         (

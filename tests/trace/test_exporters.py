@@ -11,7 +11,7 @@ import pytest
 from trace_world import SYSTEM, answered, asked, calls, exchange, said, with_tokens
 
 from whet.errors import UserError
-from whet.exchange import Exchange, Kind, Speaker
+from whet.exchange import RECORDED, Exchange, Kind, Speaker
 from whet.gateway.dialects.neutral import Text, Thinking, ToolCall
 from whet.runs.episodes import best_of_each_task
 from whet.trace.calls import Training
@@ -202,6 +202,24 @@ def test_pairs_are_the_best_and_the_worst_of_a_group_behind_what_they_share() ->
     assert pair["rollout_ids"] == ["r1", "r2"]
 
 
+FORKED = [replace(WORKED[0], upstream=RECORDED), WORKED[1]]
+"""A fork: its first reply is the one that another rollout was given."""
+
+
+def test_what_a_fork_repeats_of_another_rollout_is_neither_trained_nor_counted() -> None:
+    assert exported("rows", episode(FORKED))[0]["loss_mask"] == [0] * 7 + [1]
+    (spoken,) = exported("chat", episode(FORKED))
+    assert [message["weight"] for message in spoken["messages"] if message["role"] == "assistant"] == [0, 1]
+    (rollout, *_) = (row for table, row in exported("parquet", episode(FORKED)) if table == "rollouts")
+    assert (rollout["calls"], rollout["input_tokens"], rollout["output_tokens"]) == (2, 7, 3)
+
+
+def test_no_pair_prefers_what_a_fork_only_repeats() -> None:
+    worse = episode([exchange(0, [SYSTEM, ASKED], said(Text("Dunno.")))], rollout="r2", reward=0.0)
+    assert len(exported("trl-pairs", episode(), worse)) == 1
+    assert exported("trl-pairs", episode(FORKED), worse) == []
+
+
 SUB = Speaker(Kind.SUB, "sub-1", "main", "a test", "explore")
 PROMPT = "Look for all the tests, please."
 SPAWNING = said(ToolCall("c9", "task", json.dumps({"prompt": PROMPT})))
@@ -293,7 +311,7 @@ def test_the_manifest_counts_what_is_there_and_what_is_not(tmp_path: Path) -> No
             episode(rollout="r2", reward=None),
             episode(truncated, rollout="r3"),
             episode(cold, rollout="r4"),
-            episode([FIRST], rollout="r5"),
+            episode([FIRST, replace(FIRST, index=1, status=500)], rollout="r5"),
         ],
         FORMATS["verl"],
         out,
@@ -304,7 +322,8 @@ def test_the_manifest_counts_what_is_there_and_what_is_not(tmp_path: Path) -> No
         "rollouts": 5,
         "rollouts left out": {"without a score": 1},
         "records": 1,
-        "calls seen": 6,
+        "calls seen": 7,
+        "calls answered": 6,
         "calls without ids": 1,
         "calls not trained": {"temperature was 0": 1},
         "rows apart by reason": {"output limit": 1},
@@ -327,8 +346,11 @@ def test_without_ids_there_are_no_rows_and_it_says_what_there_is(tmp_path: Path)
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     export([episode()], FORMATS["chat"], tmp_path / "out", Training())
-    with pytest.raises(UserError, match="exists already"):
-        export([episode()], FORMATS["chat"], tmp_path / "out", Training())
+    assert {file.name for file in tmp_path.iterdir()} == {"out", "out.manifest.json"}
+    for left in ("out.manifest.json", "out"):
+        with pytest.raises(UserError, match=f"{left}: exists already"):
+            export([episode()], FORMATS["chat"], tmp_path / "out", Training())
+        (tmp_path / left).unlink()
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -1,6 +1,7 @@
 """The conversations of a rollout: each message once, branches, sub-agents and breaks where they belong."""
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -77,7 +78,20 @@ def test_every_node_lies_where_it_says(dialect: str) -> None:
 
 @pytest.mark.parametrize("dialect", PATHS)
 def test_results_name_the_call_that_they_answer(dialect: str) -> None:
-    graph = build(three_turns(dialect))
+    assert_results_name_their_calls(build(three_turns(dialect)))
+
+
+def test_results_name_the_call_that_they_answer_though_the_agent_sends_no_ids() -> None:
+    ids = re.compile(rb'"id":"c\d",?')
+    bare = [
+        replace(one, request=ids.sub(b"", one.request), response=ids.sub(b"", one.response))
+        for one in three_turns("gemini")
+    ]
+    assert bare[1].request != three_turns("gemini")[1].request
+    assert_results_name_their_calls(build(bare))
+
+
+def assert_results_name_their_calls(graph: Graph) -> None:
     path = graph.path(graph.turns[-1].prompt)
     for called, told in pairwise(node.message.parts[0] for node in path):
         if isinstance(told, ToolResult):
@@ -153,12 +167,16 @@ def test_compaction_is_a_marked_break() -> None:
                 speaker=COMPACTION,
             ),
             exchange(2, [SYSTEM, asked("So far: S.")], said(Text("Done."))),
+            exchange(3, [SYSTEM, asked("Else.")], said(Text("Done."))),
         ]
     )
     broken = graph.turns[2].broken
     assert broken is not None
     assert (broken.cause, broken.shared) == (Cause.COMPACTION, None)
-    assert [[turn.exchange for turn in segment] for segment in graph.segments(graph.threads[0])] == [[0], [2]]
+    assert [[turn.exchange for turn in segment] for segment in graph.segments(graph.threads[0])] == [[0], [2], [3]]
+    later = graph.turns[3].broken
+    assert later is not None
+    assert later.cause is Cause.RESTARTED, "one summary explains one break"
 
 
 @pytest.mark.parametrize(
@@ -174,6 +192,12 @@ def test_a_thread_that_does_not_go_on_says_how(second: list[Message], cause: Cau
     broken = graph.turns[1].broken
     assert broken is not None
     assert (broken.cause, broken.shared) == (cause, shared)
+
+
+def test_what_was_asked_again_counts_once() -> None:
+    first = exchange(0, [asked("Go.")], said(calls("ls")))
+    graph = build([first, exchange(1, [asked("Go.")], said(Text("Done.")))])
+    assert [[turn.exchange for turn in segment] for segment in graph.segments(graph.threads[0])] == [[1]]
 
 
 def test_what_cannot_be_read_and_what_was_not_answered_is_named() -> None:

@@ -77,7 +77,9 @@ def test_breaks_and_failures_are_marked_and_calls_keep_their_numbers() -> None:
     compaction = exchange(3, [*GO, said(Text("Two.")), asked("Sum up.")], said(Text("Two files.")), speaker=COMPACTION)
     after = exchange(4, [asked("So far: Two files.")], said(Text("Done.")))
     failed = replace(exchange(2, GO, said(Text("-"))), status=500, error=CallError.STATUS)
-    assert shown([first, again, failed, compaction, after]).splitlines()[2:] == [
+    rollout = [first, again, failed, compaction, after]
+    assert summary(steps(build(rollout))).errors == 1
+    assert shown(rollout).splitlines()[2:] == [
         "3 call 1: One.",
         "4 break: the agent asked the same again; the reply before counts for nothing",
         "5 call 2: Two.",
@@ -106,6 +108,19 @@ def test_of_a_reply_that_was_cut_what_came_is_shown() -> None:
         error=CallError.CUT,
     )
     assert shown([cut]).endswith("3 reply: One two"), "it has no number: no fork can begin there"
+    assert shown([cut, exchange(1, GO, said(Text("Done.")))]).endswith("call 1: Done.")
+
+
+def test_a_sub_agent_of_a_helper_is_shown_behind_it() -> None:
+    helper = exchange(1, [*GO, asked("Sum up.")], said(Text("S.")), speaker=COMPACTION)
+    sub = exchange(2, [asked(ERRAND)], said(Text("3")), speaker=replace(SUB, parent=COMPACTION.thread))
+    told = shown([exchange(0, GO, said(Text("One."))), helper, sub]).splitlines()
+    assert told[-4:] == [
+        "4 helper compaction: S.",
+        "5 sub-agent explore: 1 call",
+        f"  6 user: {ERRAND}",
+        "  7 reply: 3",
+    ]
 
 
 def test_thoughts_images_and_odd_arguments_are_shown() -> None:

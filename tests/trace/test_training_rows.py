@@ -106,6 +106,19 @@ def test_a_reply_that_was_sent_back_in_other_ids_is_no_sibling_that_was_left() -
     assert not rows.forest.discarded
 
 
+def test_a_sibling_is_discarded_though_the_other_was_sent_back_in_other_ids() -> None:
+    rows = rows_of([made(0, [1], [10], sent_back=True), made(1, [1], [11]), made(2, [1, 99, 2], [12])])
+    assert rows.forest.discarded == {1: "the agent went on from call 0 instead"}
+    assert not rows.forest.ambiguous
+
+
+def test_a_summary_that_was_asked_for_where_the_work_went_on_is_no_sibling_that_was_left() -> None:
+    summary = made(1, [1, 10, 8], [50], kind=CallKind.COMPACT)
+    rows = rows_of([made(0, [1], [10]), summary, made(2, [1, 10, 2], [11]), made(3, [1, 10, 2, 11, 3], [12])])
+    assert not rows.forest.discarded
+    assert sum(sum(row.loss_mask) for row in rows.rows) == 4
+
+
 def test_siblings_of_which_none_was_continued_are_kept_and_named() -> None:
     rows = rows_of([made(0, [1], [10]), made(1, [1], [11])])
     assert len(rows.rows) == 2
@@ -121,6 +134,19 @@ def test_the_same_call_twice_counts_once_and_the_last_one_counts() -> None:
     rows = rows_of([made(0, [1], [10]), made(1, [1], [10]), made(2, [1, 10, 2], [12])])
     assert rows.forest.discarded == {0: "the same as call 1"}
     assert [span.call for span in rows.rows[0].trained] == [1, 2]
+
+
+def test_of_the_same_call_twice_the_one_that_reached_the_agent_counts() -> None:
+    undelivered = made(1, [1], [10], refused="the reply was not delivered: hung_up")
+    rows = rows_of([made(0, [1], [10]), undelivered, made(2, [1, 10, 2], [12])])
+    assert rows.forest.discarded == {1: "the same as call 0"}
+    assert laid_out(rows) == [([1, 10, 2, 12], [0, 1, 0, 1])]
+
+
+def test_of_two_threads_that_said_the_same_each_goes_on_from_its_own_call() -> None:
+    sub: dict[str, Any] = {"kind": CallKind.SUBAGENT, "thread": "sub"}
+    calls = [made(0, [1], [10]), made(1, [1], [10], **sub), made(2, [1, 10, 2], [11]), made(3, [1, 10, 3], [12], **sub)]
+    assert laid_out(rows_of(calls)) == [([1, 10, 2, 11], [0, 1, 0, 1]), ([1, 10, 3, 12], [0, 1, 0, 1])]
 
 
 def test_an_ancestor_that_came_late_adopts_its_descendants() -> None:
@@ -160,6 +186,8 @@ def test_a_reply_that_ended_at_the_output_limit_is_kept_apart_with_the_reason() 
     assert rows.rows == ()
     assert [row.truncated for row in rows.apart] == ["the reply of call 1 ended at the output limit"]
     assert len(rows_of(calls, Training(keep_truncated=True)).rows) == 1
+    in_the_middle = rows_of([replace(FIRST, finish="length"), SECOND])
+    assert [row.truncated for row in in_the_middle.apart] == ["the reply of call 0 ended at the output limit"]
 
 
 def test_a_row_that_is_too_long_is_cut_behind_a_whole_reply() -> None:
@@ -167,6 +195,7 @@ def test_a_row_that_is_too_long_is_cut_behind_a_whole_reply() -> None:
     assert [(row.tokens, row.truncated) for row in rows.apart] == [
         ([1, 2, 3, 10, 11], "cut behind call 0 to fit into 7 tokens")
     ]
+    assert len(rows_of([FIRST, SECOND], Training(max_tokens=8)).rows) == 1
     assert rows_of([FIRST], Training(max_tokens=2)).dropped == ("its first prompt reaches beyond 2 tokens",)
     assert rows_of([FIRST], Training(max_tokens=4)).dropped == ("its first trained reply reaches beyond 4 tokens",)
 
