@@ -150,10 +150,13 @@ def test_what_lies_in_a_denied_folder_is_refused_by_its_real_path(tmp_path: Path
             refuse_denied([task(workspace=given)], [], denied)
         with pytest.raises(UserError, match="which agents may not be given"):
             refuse_denied([], [given], denied)
+        with pytest.raises(UserError, match="which agents may not be given"):
+            refuse_denied([task(attachments=[given])], [], denied)
 
 
-def test_a_task_cannot_give_its_own_tests_away(tmp_path: Path) -> None:
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "workspace").symlink_to(tmp_path / "tests")
+@pytest.mark.parametrize("hidden", ["tests", "solution"])
+def test_a_task_cannot_give_its_own_tests_or_solution_away(tmp_path: Path, hidden: str) -> None:
+    (tmp_path / hidden).mkdir()
+    (tmp_path / "workspace").symlink_to(tmp_path / hidden)
     with pytest.raises(UserError, match="which agents may not be given"):
-        refuse_denied([task(workspace=tmp_path / "workspace", tests=tmp_path / "tests")], [], [])
+        refuse_denied([task(workspace=tmp_path / "workspace", **{hidden: tmp_path / hidden})], [], [])

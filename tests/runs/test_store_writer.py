@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -137,6 +137,32 @@ async def test_closing_writes_all_that_was_asked_for(folder: Path) -> None:
     await asyncio.gather(*waiting)
     with Store.open_read(folder) as reader:
         assert all(reader.get(str(key)) for key in range(50))
+
+
+async def test_closing_while_the_thread_is_at_work_loses_nothing(folder: Path) -> None:
+    opened = AsyncExitStack()
+    writer = await opened.enter_async_context(StoreWriter(folder))
+    async with held_up(writer):
+        late = asyncio.create_task(writer.do(setting("late")))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(opened.aclose())
+    await closing
+    with Store.open_read(folder) as reader:
+        assert reader.get("late")
+    await late
+
+
+async def test_what_fails_at_closing_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    close = Store.close
+
+    def fail_after(store: Store) -> None:
+        close(store)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(Store, "close", fail_after)
+    with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
+        async with StoreWriter(folder):
+            pass
 
 
 async def test_a_cancelled_caller_loses_neither_its_write_nor_the_answer_to_others(folder: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,6 +111,7 @@ async def test_choice_is_the_letter_in_the_tags_or_the_last_one_named(answer: st
         ("1500 m", 1),
         ("1500 miles", 0),
         ("\\boxed{1500} in step 3", 1),
+        ("\\boxed{3}, no: \\boxed{1500}", 1),
         ("<answer>1500</answer> as of 2024", 1),
         ("\u22121500", 0),
         ("many", 0),
@@ -126,6 +128,10 @@ async def test_number_has_a_tolerance_and_units(answer: str, value: float) -> No
 def test_a_number_is_read_as_it_was_written(value: float) -> None:
     assert final_number(f"So it is {value!r}.", {}) == value
     assert final_number(f"{value:,.2f}", {}) == pytest.approx(float(f"{value:.2f}"))
+
+
+def test_a_number_beyond_all_bounds_is_none() -> None:
+    assert final_number("1e999", {}) is None
 
 
 @given(st.text(st.sampled_from("<answer>/A ")))
@@ -180,6 +186,19 @@ async def test_json_fits_a_schema_and_holds_the_values(answer: str, value: float
     score = await said_of(answer, judge)
     assert score.value == pytest.approx(value)
     assert said in score.reason
+
+
+@pytest.mark.parametrize("answer", ['{"xs": [1]}', '{"xs": [1, 2, 3]}', '{"xs": {"0": 1}}'])
+async def test_a_list_of_another_length_is_another_list(answer: str) -> None:
+    assert (await said_of(answer, {"kind": "json", "expected": {"xs": [1, 2]}})).value == 0
+
+
+async def test_what_a_schema_refers_to_elsewhere_is_not_fetched(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.json").write_text("true")
+    schema = {"$ref": (tmp_path / "elsewhere.json").as_uri()}
+    score = await said_of("1", {"kind": "json", "schema": schema})
+    assert (score.value, score.cause) == (None, Cause.JUDGE)
+    assert "elsewhere.json" in score.reason
 
 
 async def test_json_prefers_the_answer_that_the_agent_was_held_to() -> None:

@@ -1,6 +1,8 @@
 """Judges that ask a model: strict about the form of a vote, every vote kept, missing when the model does not answer."""
 
+import asyncio
 import re
+from collections.abc import Mapping, Sequence
 
 import pytest
 from judging_world import ScriptedReferee, said_of
@@ -60,6 +62,7 @@ async def test_a_rubric_is_met_from_four_fifths_on_unless_a_threshold_says_other
 
     score = await said_of("Hello", {**RUBRIC, "votes": 3}, referee=referee())
     assert score.details["hard"] is hard
+    assert (await said_of("Hello", {**RUBRIC, "votes": 3, "threshold": 0.8}, referee=referee())).value == hard
     assert (await said_of("Hello", {**RUBRIC, "votes": 3, "threshold": 0.5}, referee=referee())).value == 1
     assert (await said_of("Hello", {**RUBRIC, "votes": 3, "threshold": 0.9}, referee=referee())).value == 0
 
@@ -70,6 +73,8 @@ async def test_a_reply_of_85_is_asked_again_and_is_no_score_of_85() -> None:
     missing = await said_of("Hello", RUBRIC, referee=ScriptedReferee("85", "85"))
     assert (missing.value, missing.cause) == (None, Cause.JUDGE)
     assert missing.details["votes"][0]["reply"] == "85"
+    moderated = await said_of("Hello", RUBRIC, referee=ScriptedReferee('{"score": 85}', '{"score": 0.85}'))
+    assert (moderated.value, moderated.details["votes"][0]["repaired"]) == (0.85, True)
     clamped = await said_of("Hello", RUBRIC, referee=ScriptedReferee('{"score": 85}', '{"score": 85}'))
     assert (clamped.value, clamped.details["votes"][0]["said"]) == (1, 85)
     below = await said_of("Hello", RUBRIC, referee=ScriptedReferee('{"score": -3}', '{"score": -3}'))
@@ -91,6 +96,20 @@ async def test_silence_is_zero_and_costs_nothing() -> None:
 
 async def test_without_a_model_there_is_no_score() -> None:
     assert (await said_of("Hello", RUBRIC)).cause is Cause.JUDGE
+
+
+class Silent(ScriptedReferee):
+    """A judge's model that never answers."""
+
+    async def ask(self, model: str | None, messages: Sequence[Mapping[str, str]]) -> str:
+        await asyncio.Event().wait()
+        return await super().ask(model, messages)
+
+
+async def test_votes_that_do_not_come_in_time_give_no_score() -> None:
+    score = await said_of("Hello", RUBRIC, referee=Silent(), limits={"verify_sec": 0.05})
+    assert (score.value, score.cause) == (None, Cause.JUDGE)
+    assert score.reason == "the votes did not come within 0.05 seconds"
 
 
 async def test_the_model_sees_task_rubric_expected_answer_and_work() -> None:
@@ -132,7 +151,7 @@ async def test_a_ranking_sees_all_samples_in_turning_order_and_scores_by_place()
 async def test_a_ranking_that_is_none_gives_no_score(reply: str) -> None:
     judge = RankJudge(Rank(kind="rank", rubric="The best one.", votes=1))
     scores = await judge.judge_group(samples("a", "b", referee=ScriptedReferee(reply, reply)))
-    assert [score.cause for score in scores] == [Cause.JUDGE, Cause.JUDGE]
+    assert [(score.cause, score.details) for score in scores] == [(Cause.JUDGE, {"reply": reply})] * 2
 
 
 async def test_one_sample_is_not_ranked() -> None:

@@ -84,6 +84,7 @@ def stuck(work):
     subprocess.Popen(["sleep", "98765"])
     time.sleep(60)
 def high(work): return 85
+def big(work): return len(bytearray(5 << 30)) > 0
 def words(work): return "1"
 def secret(work): return 0 if "WHET_TEST_SECRET" in os.environ else 1
 def files(work): return float(open(work["workspace"] + "/n").read())
@@ -112,6 +113,7 @@ async def test_a_function_gives_a_number_or_says_more(folder: Path) -> None:
     [
         ("crash", "KeyError: 'nothing'"),
         ("leave", "exit code 3 and no answer"),
+        ("big", "MemoryError"),
         ("high", "the function gave 85; expected a number in [0, 1]"),
         ("words", "the function gave '1'"),
         ("gone", "has no attribute 'gone'"),
@@ -219,6 +221,8 @@ def test_a_task_folder_names_judges_beside_its_tests(tmp_path: Path) -> None:
     task = harbor(tmp_path, 'answer = "4"\njudge = ["number", { kind = "python", function = "a:b", weight = 2 }]')
     assert [judge.name for judge in judges_of(task)] == ["reward", "number", "python"]
     assert task.judge[1].model_dump(include={"folder"}) == {"folder": tmp_path / "task"}
+    (weighed,) = judges_of(harbor(tmp_path, 'judge = [{ kind = "reward", weight = 2 }]'))
+    assert (weighed.name, weighed.weight) == ("reward", 2)
     with pytest.raises(UserError, match="unknown kind 'numbr'; did you mean 'number'"):
         harbor(tmp_path, 'judge = "numbr"')
 

@@ -28,6 +28,9 @@ async def passes(answer: str, check: dict[str, Any], **work: Any) -> bool:
         ("summary: all is well", True),
         ("    # Summary", False),
         ("```sh\n# Summary\n```", False),
+        ("```\n```sh\n# Summary\n```", False),
+        ("````\n```\n# Summary\n````", False),
+        ("```\n`````\n# Summary", True),
         ("#Summary", False),
         ("# Summary of it", False),
         ("The summary is short.", False),
@@ -78,6 +81,7 @@ def test_a_section_holds_its_smaller_sections() -> None:
         ({"op": "no_refusal"}, "Here it is.", "> I can't do that."),
         ({"op": "no_refusal"}, "I can't say more than this: " + "x" * 600, "Sorry, I cannot."),
         ({"op": "no_refusal"}, "I cannotate it", "1. **I'm unable to**"),
+        ({"op": "no_refusal"}, "I can\u2019taloupe", "I can\u2019t do that."),
     ],
 )
 async def test_operators_on_the_text(check: dict[str, Any], good: str, bad: str) -> None:

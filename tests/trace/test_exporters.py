@@ -11,12 +11,12 @@ import pytest
 from trace_world import SYSTEM, answered, asked, calls, exchange, said, with_tokens
 
 from whet.errors import UserError
-from whet.exchange import RECORDED, Exchange, Kind, Speaker
+from whet.exchange import RECORDED, CallError, Exchange, Kind, Speaker
 from whet.gateway.dialects.neutral import Text, Thinking, ToolCall
 from whet.runs.episodes import best_of_each_task
 from whet.trace.calls import Training
 from whet.trace.episode import Episode
-from whet.trace.export import FORMATS, export
+from whet.trace.export import FORMATS, export, sinks
 from whet.trace.export.filters import read_filter
 from whet.trace.rows import harvest
 
@@ -155,6 +155,26 @@ def test_the_reward_of_verl_is_on_the_last_trained_token() -> None:
     assert record["extra_fields"]["token_level_scores"] == [0, 0, 0, 0, 1]
 
 
+def test_the_reward_of_skyrl_is_on_the_last_token_of_the_last_step() -> None:
+    longer = with_tokens(SECOND, [1, 2, 3, 10, 11, 20, 21], [12, 13], [-0.3, -0.4])
+    (record,) = exported("skyrl", episode([WORKED[0], longer], reward=0.5))
+    assert record["rewards"] == [[0, 0], [0, 0.5]]
+
+
+def test_the_temperatures_of_prime_rl_are_those_that_were_sent() -> None:
+    warm = [
+        with_tokens(FIRST, [1, 2, 3], [10, 11], [-0.1, -0.2], temperature=0.7),
+        with_tokens(SECOND, [1, 2, 3, 10, 11, 20, 21], [12], [-0.3], temperature=0.5),
+    ]
+    assert exported("prime-rl", episode(warm))[0]["temperatures"] == [1, 1, 1, 0.7, 0.7, 1, 1, 0.5]
+    assert exported("prime-rl-split", episode(warm))[0]["temperature"] == 0.5
+
+
+def test_samples_of_slime_share_the_number_of_their_group() -> None:
+    records = exported("slime", episode(), episode(rollout="r2"), episode(rollout="r3", group="g2"))
+    assert [(record["group_index"], record["index"]) for record in records] == [(0, 0), (0, 1), (1, 2)]
+
+
 def test_a_training_trace_has_a_turn_for_each_call_with_its_whole_prompt() -> None:
     (trace,) = exported("trl-trace")
     first, second = trace["turns"]
@@ -173,6 +193,8 @@ def test_a_broken_chain_is_two_rows_that_share_their_rollout_and_its_weight() ->
     assert (first["reward"], second["reward"]) == (1.0, 1.0)
     assert [one["extra_fields"]["row_weight"] for one in exported("verl", episode(broken))] == [0.5, 0.5]
     assert [sum(one["extra_fields"]["token_level_scores"]) for one in exported("verl", episode(broken))] == [0, 1]
+    (longest,) = exported("trl-grpo", episode(broken))
+    assert longest["completion_ids"] == [12]
 
 
 def test_chat_is_the_last_request_of_a_thread_and_the_reply_to_it() -> None:
@@ -182,6 +204,11 @@ def test_chat_is_the_last_request_of_a_thread_and_the_reply_to_it() -> None:
     assert [message["weight"] for message in record["messages"] if message["role"] == "assistant"] == [1, 1]
     assert record["tools"][0]["function"]["name"] == "bash"
     assert (record["reward"], record["task_id"]) == (1.0, "count")
+
+
+def test_helper_calls_are_no_conversations_of_the_chat() -> None:
+    title = exchange(2, [asked("A title?")], said(Text("Files")), speaker=Speaker(Kind.UTILITY, "t", None, "", "title"))
+    assert [record["thread_id"] for record in exported("chat", episode([*WORKED, title]))] == ["main"]
 
 
 def test_what_a_broken_thread_copied_from_before_has_no_weight() -> None:
@@ -194,7 +221,7 @@ def test_what_a_broken_thread_copied_from_before_has_no_weight() -> None:
 def test_pairs_are_the_best_and_the_worst_of_a_group_behind_what_they_share() -> None:
     worse = [FIRST, exchange(1, [SYSTEM, ASKED, CALLED, TOLD], said(Text("Dunno.")))]
     group = [episode(), episode(worse, rollout="r2", reward=0.0), episode(rollout="r3", reward=None)]
-    other = [episode(group="g2", rollout="r4"), episode(group="g2", rollout="r5")]
+    other = [episode(group="g2", rollout="r4"), episode(worse, group="g2", rollout="r5")]
     (pair,) = exported("trl-pairs", *group, *other)
     assert pair["prompt"] == MESSAGES[:-1]
     assert pair["chosen"] == [MESSAGES[-1]]
@@ -254,6 +281,28 @@ def test_atif_embeds_sub_agents_and_points_at_them_from_the_result() -> None:
     assert result["subagent_trajectory_ref"] == [{"trajectory_id": "sub-1"}]
 
 
+def test_atif_embeds_a_sub_agent_wherever_it_was_begun_and_counts_its_calls_once() -> None:
+    sub = WITH_SUB[1]
+    twin = replace(sub, index=2, speaker=replace(SUB, thread="sub-2"))
+    edited = exchange(3, [SYSTEM, ASKED, SPAWNING, answered("Some.", "c9")], LAST)
+    anew = exchange(4, [SYSTEM, asked("Else.")], LAST)
+    main = exchange(2, [SYSTEM, ASKED, SPAWNING, answered("None.", "c9")], LAST)
+    exchanges = [WITH_SUB[0], sub, twin, replace(main, index=3), replace(edited, index=4), replace(anew, index=5)]
+    documents = [document for _, document in exported("atif", episode(exchanges))]
+    copied = [
+        [trajectory["steps"][-1].get("is_copied_context", False) for trajectory in one.get("subagent_trajectories", ())]
+        for one in documents
+    ]
+    assert copied == [[False, False], [True, True], []]
+
+
+def test_atif_links_a_result_only_to_a_call_of_its_step() -> None:
+    ((_, document),) = exported(
+        "atif", episode([FIRST, exchange(1, [SYSTEM, ASKED, CALLED, answered("a", "z")], LAST)])
+    )
+    assert document["steps"][2]["observation"] == {"results": [{"content": "a"}]}
+
+
 def test_atif_goes_on_in_another_document_after_a_break_and_marks_what_is_copied() -> None:
     edited = exchange(2, [SYSTEM, ASKED, CALLED, answered("c")], said(Text("Again.")))
     (name, first), (next_name, second) = exported("atif", episode([FIRST, SECOND, edited]))
@@ -281,6 +330,38 @@ def test_spans_are_a_tree_of_agents_calls_and_tools() -> None:
     attributes = {one["key"]: one["value"] for one in spans[1]["attributes"]}
     assert attributes["gen_ai.usage.input_tokens"] == {"intValue": "7"}
     assert json.loads(attributes["gen_ai.output.messages"]["stringValue"])[0]["parts"][0]["type"] == "tool_call"
+
+
+def attributes(span: dict[str, Any]) -> dict[str, Any]:
+    return {one["key"]: one["value"] for one in span["attributes"]}
+
+
+def test_spans_of_a_thread_tell_each_message_once_and_calls_that_failed_are_there() -> None:
+    failed = replace(exchange(2, [SYSTEM, ASKED], LAST), status=503, error=CallError.STATUS)
+    cut = replace(exchange(3, [SYSTEM, ASKED, CALLED, TOLD, LAST, asked("More.")], LAST), error=CallError.CUT)
+    (request,) = exported("otlp", episode([FIRST, SECOND, failed, cut]))
+    spans = [span for span in request["resourceSpans"][0]["scopeSpans"][0]["spans"] if span["name"] == "chat m"]
+    found = {int(attributes(span)["whet.call"]["intValue"]): span for span in spans}
+    assert [call for call, span in sorted(found.items()) if "status" in span] == [2, 3]
+    assert found[2]["status"] == {"code": 2, "message": "status"}
+    sent = json.loads(attributes(found[1])["gen_ai.input.messages"]["stringValue"])
+    assert [message["role"] for message in sent] == ["tool"]
+
+
+def test_the_span_of_a_sub_agents_sub_agent_lies_below_its_own() -> None:
+    inner = Speaker(Kind.SUB, "sub-2", "sub-1", "a test", "inner")
+    (request,) = exported("otlp", episode([*WITH_SUB, exchange(3, [asked("Deeper.")], LAST, speaker=inner)]))
+    spans = {span["name"]: span for span in request["resourceSpans"][0]["scopeSpans"][0]["spans"]}
+    assert spans["invoke_agent inner"]["parentSpanId"] == spans["invoke_agent explore"]["spanId"]
+
+
+def test_a_table_that_is_written_in_batches_has_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks, "BATCH", 2)
+    silent = [replace(one, usage=None) for one in WORKED]
+    export([episode(silent, rollout=f"r{n}") for n in range(5)], FORMATS["parquet"], tmp_path / "tables", Training())
+    rollouts = pq.read_table(tmp_path / "tables/rollouts.parquet").to_pylist()
+    assert [row["rollout"] for row in rollouts] == ["r0", "r1", "r2", "r3", "r4"]
+    assert {(row["input_tokens"], row["output_tokens"]) for row in rollouts} == {(None, None)}, "unknown is not 0"
 
 
 def test_tables_have_rollouts_exchanges_and_scores(tmp_path: Path) -> None:
@@ -312,6 +393,7 @@ def test_the_manifest_counts_what_is_there_and_what_is_not(tmp_path: Path) -> No
             episode(truncated, rollout="r3"),
             episode(cold, rollout="r4"),
             episode([FIRST, replace(FIRST, index=1, status=500)], rollout="r5"),
+            episode(rollout="r6", group="of one alone"),
         ],
         FORMATS["verl"],
         out,
@@ -319,11 +401,11 @@ def test_the_manifest_counts_what_is_there_and_what_is_not(tmp_path: Path) -> No
     )
     manifest = json.loads((tmp_path / "rows.jsonl.manifest.json").read_text())
     told = {
-        "rollouts": 5,
+        "rollouts": 6,
         "rollouts left out": {"without a score": 1},
-        "records": 1,
-        "calls seen": 7,
-        "calls answered": 6,
+        "records": 2,
+        "calls seen": 9,
+        "calls answered": 8,
         "calls without ids": 1,
         "calls not trained": {"temperature was 0": 1},
         "rows apart by reason": {"output limit": 1},
@@ -332,7 +414,7 @@ def test_the_manifest_counts_what_is_there_and_what_is_not(tmp_path: Path) -> No
     assert {key: manifest[key] for key in told} == told
     (apart,) = map(json.loads, (tmp_path / "rows.jsonl.apart.jsonl").read_text().splitlines())
     assert apart["apart"] == "the reply of call 1 ended at the output limit"
-    assert len(out.read_text().splitlines()) == 1
+    assert len(out.read_text().splitlines()) == 2
 
 
 def test_without_ids_there_are_no_rows_and_it_says_what_there_is(tmp_path: Path) -> None:
@@ -369,6 +451,8 @@ def test_the_version_of_the_weights_is_what_the_engine_tells_and_else_unknown() 
     assert [span["weight_version"] for span in row["spans"]] == [None, "7", None, "8"]
     assert exported("slime", episode(versioned))[0]["weight_versions"] == ["7", "8"]
     assert exported("areal", episode(versioned))[0]["versions"] == [[-1, -1, -1, 7, 7, -1, -1, 8]]
+    named = [told_by_version(one, "step-7") for one in WORKED]
+    assert exported("areal", episode(named))[0]["versions"] == [[-1, -1, -1, 0, 0, -1, -1, 0]]
     (unknown,) = exported("rows")
     assert {span["weight_version"] for span in unknown["spans"]} == {None}
     assert exported("slime")[0]["weight_versions"] == []

@@ -48,7 +48,7 @@ class _Writer:
         self._calls: dict[int, Call] = {call.id: call for call in harvest.calls}
         self._trained = {span.call: row.number for row in harvest.rows.rows for span in row.trained}
         self._told: set[int] = set()
-        """Replies that are steps of a document already."""
+        """Calls that are steps of a document already."""
 
     def trajectory(self, thread: Thread, segment: Sequence[Turn], id_: str) -> Json:
         graph, last = self._graph, segment[-1]
@@ -89,8 +89,10 @@ class _Writer:
         steps: list[Json] = []
         for node in nodes:
             if node.message.role == "assistant":
-                steps.append(self._agent_step(node, turns.get(node.id)))
-                self._told.add(node.id)
+                turn = turns.get(node.id)
+                steps.append(self._agent_step(node, turn))
+                if turn is not None:
+                    self._told.add(turn.exchange)
                 continue
             results = [part for part in node.message.parts if isinstance(part, ToolResult)]
             if results and steps and steps[-1]["source"] == "agent":
@@ -106,7 +108,7 @@ class _Writer:
     def _agent_step(self, node: Node, turn: Turn | None) -> Json:
         calls = [part for part in node.message.parts if isinstance(part, ToolCall)]
         exchange = self._exchanges[turn.exchange] if turn else None
-        copied = turn is None or node.id in self._told
+        copied = turn is None or turn.exchange in self._told
         return _without_nothing(
             {
                 "source": "agent",
