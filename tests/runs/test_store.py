@@ -4,6 +4,7 @@ import json
 import random
 import sqlite3
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -217,6 +218,21 @@ def test_a_rollout_stays_done_when_it_is_judged_again_without_a_score(tmp_path: 
 def test_an_end_is_a_value_in_range_or_a_cause(tmp_path: Path, value: float | None, cause: Cause | None) -> None:
     with new_run(tmp_path) as store, pytest.raises(sqlite3.IntegrityError):
         finish(store, store.start_attempt("r0", 0.0), value, cause)
+
+
+def test_nothing_is_built_on_what_was_undone(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": random.Random(n).randbytes(SMALL_BODY).hex()} for n in range(4)]
+    bodies = [json.dumps({"model": "m", "messages": messages[:length]}).encode() for length in range(1, 5)]
+    calls = [replace(EXCHANGE, index=index, request=body) for index, body in enumerate(bodies)]
+    with new_run(tmp_path) as store:
+        attempt = store.start_attempt("r0", 0.0)
+        store.add_exchange(attempt, calls[0])
+        with suppress(ZeroDivisionError), store.atomic():
+            store.add_exchange(attempt, calls[1])
+            store.add_exchange(attempt, calls[2])
+            raise ZeroDivisionError
+        store.add_exchange(attempt, calls[3])
+        assert [one.request for one in store.exchanges(attempt)] == [bodies[0], bodies[3]]
 
 
 def test_what_refers_to_nothing_is_refused(tmp_path: Path) -> None:

@@ -227,6 +227,19 @@ def test_a_sub_agent_that_nobody_sent_out_is_a_divergence_and_a_title_is_not() -
     assert retelling.fell_short() == "call 1 of sub explore: a conversation not on record"
 
 
+def test_a_helper_that_asks_the_same_again_is_given_the_next_reply_and_none_when_there_is_no_more() -> None:
+    title = speaker(Kind.UTILITY, "t", "title")
+    question = [asked("A title.")]
+    then = [exchange(n, question, said(Text(text)), speaker=title) for n, text in enumerate(("First", "Second"))]
+    then += [replace(call, index=call.index + 2) for call in record((MAIN, WORK))]
+    retelling = Retelling(Prefix(tuple(then), 1))
+    assert bodies(ask(retelling, then[0]) for _ in range(3)) == [then[0].response, then[1].response, None]
+    assert retelling.unknown == 1
+    assert ask(retelling, then[2]) is None
+    assert ask(retelling, then[0]) is None
+    assert retelling.unknown == 1, "once the model is asked, nothing is expected on record"
+
+
 def test_only_what_is_new_in_a_long_conversation_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     then = record((MAIN, turns("Count.", *((f"echo {n}", f"{n}") for n in range(60)))))
     looked_at = 0
