@@ -188,6 +188,14 @@ def test_attempts_of_a_killed_process_end_at_their_last_sign_of_life(tmp_path: P
         assert store.logs(silent) == {}
 
 
+def test_what_an_attempt_used_is_what_models_were_asked_for(tmp_path: Path) -> None:
+    with new_run(tmp_path) as store:
+        attempt = store.start_attempt("r0", 0.0)
+        for index, (attempts, usage) in enumerate([(1, Usage(7, 3)), (0, Usage(100, 100)), (1, None)]):
+            store.add_exchange(attempt, replace(EXCHANGE, index=index, attempts=attempts, usage=usage))
+        assert store.usage(attempt) == (2, Usage(7, 3)), "the second was answered from the cache"
+
+
 def test_a_rollout_has_at_most_one_result(tmp_path: Path) -> None:
     with new_run(tmp_path) as store:
         finish(store, store.start_attempt("r0", 0.0))
