@@ -170,6 +170,8 @@ async def test_a_judge_that_failed_then_gives_a_score_now_and_the_rollout_is_don
     broken = scripted(tmp_path, {"": Reply(fault=Fault.SERVER_ERROR)}, name="referee")
     await perform(tasks, {**models, **broken}, models=("m",), judge_model="referee")
     assert values(tmp_path / "run") == {"q": None}
+    with Store.open_read(tmp_path / "run") as store:
+        assert len(store.attempts_by_rollout()[0][1]) == 1, "the work is not done again for a judge's sake"
     mended = scripted(tmp_path, {"": Reply(text='{"reason": "-", "score": 1}')}, name="referee")
     await again(tmp_path, mended, judge_model="referee")
     with Store.open_read(tmp_path / "run") as store:

@@ -107,7 +107,8 @@ class Silent(ScriptedReferee):
 
 
 async def test_votes_that_do_not_come_in_time_give_no_score() -> None:
-    score = await said_of("Hello", RUBRIC, referee=Silent(), limits={"verify_sec": 0.05})
+    async with asyncio.timeout(30):
+        score = await said_of("Hello", RUBRIC, referee=Silent(), limits={"verify_sec": 0.05})
     assert (score.value, score.cause) == (None, Cause.JUDGE)
     assert score.reason == "the votes did not come within 0.05 seconds"
 

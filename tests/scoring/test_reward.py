@@ -126,6 +126,12 @@ async def test_a_test_script_that_is_not_executable_is_run_by_bash(tmp_path: Pat
     assert (await judgement(Task(id="t", instruction="-", tests=tests))).value == 1
 
 
+async def test_what_a_task_omits_of_its_tests_is_not_there(tmp_path: Path) -> None:
+    tests = checks_in(tmp_path, "[ -e /tests/key ] || echo 1 > /logs/verifier/reward.txt")
+    (tests / "key").touch()
+    assert (await judgement(Task(id="t", instruction="-", tests=tests, omitted=("tests/key",)))).value == 1
+
+
 async def test_an_executable_test_script_is_run_by_its_first_line(tmp_path: Path) -> None:
     tests = checks_in(tmp_path, "")
     (tests / "test.sh").write_text("#!/usr/bin/python3\nopen('/logs/verifier/reward.txt', 'w').write('0.5')\n")

@@ -88,6 +88,13 @@ def test_sub_agents_beside_each_other_keep_their_own_order_only(seed: int) -> No
     assert (retelling.diverged, retelling.unknown, retelling.fell_short()) == (None, 0, None)
 
 
+def test_sub_agents_on_the_same_errand_are_given_a_record_each() -> None:
+    errand = [asked("Look for the tests.")]
+    found = [exchange(n + 4, errand, said(Text(text)), speaker=speaker(Kind.SUB, text)) for n, text in enumerate("ab")]
+    retelling = Retelling(Prefix((*record((MAIN, WORK)), *found), 5))
+    assert bodies(ask(retelling, found[0], speaker(Kind.SUB, name)) for name in "xy") == [one.response for one in found]
+
+
 def test_what_others_did_before_the_fork_is_replayed_and_what_they_did_after_is_not() -> None:
     sub = speaker(Kind.SUB, "s", "explore")
     then = record((MAIN, WORK), (sub, turns("Errand.", ("x", "y"), ("z", "w"))))
@@ -151,7 +158,8 @@ def test_a_history_that_is_cut_short_in_the_same_way_is_the_same() -> None:
     assert retelling.diverged is None
 
 
-def test_ids_that_a_program_makes_up_anew_are_put_into_the_replies() -> None:
+@pytest.mark.parametrize("begins", [b"{", b'{"stream":true,'], ids=["whole", "streamed"])
+def test_ids_that_a_program_makes_up_anew_are_put_into_the_replies(begins: bytes) -> None:
     dialect = "responses"
     old, new = "01a1e2df-47ee-7dd0-840f-a61bc9f76af9", "99f0c3aa-0000-4bbb-8ccc-123456789abc"
     steps = [("spawn", "agent {}"), ("wait {}", "{} is done")]
@@ -161,7 +169,7 @@ def test_ids_that_a_program_makes_up_anew_are_put_into_the_replies() -> None:
     )
     then[1] = streamed(then[1])
     retelling = Retelling(Prefix(tuple(then), 4))
-    replies = [ask(retelling, call) for call in now]
+    replies = [ask(retelling, replace(call, request=begins + call.request[1:])) for call in now]
     assert retelling.diverged is None
     second = replies[1]
     assert second is not None
