@@ -156,6 +156,16 @@ async def test_judges_are_told_all_that_is_on_record_of_the_last_attempt(tmp_pat
     assert "sk-0123456789abcdef" not in said["python"].reason
 
 
+async def test_a_rollout_is_flagged_as_long_as_its_own_model_judges_it(tmp_path: Path) -> None:
+    report = AgentReport(stop="finished", exit_code=None, text="Hi", seconds=1)
+    tasks = write_rows(tmp_path, {"id": "q", "instruction": "q", "judge": RUBRIC})
+    record(tmp_path, tasks, Result(score=Score.of(0), report=report, flags=("canary",)))
+    for name, flags in (("m", ("canary", "self-judged")), ("referee", ("canary",))):
+        judge = scripted(tmp_path, {"": Reply(text='{"reason": "-", "score": 1}')}, name=name)
+        await again(tmp_path, judge, judge_model=name)
+        assert results(tmp_path)["q"].flags == flags
+
+
 async def test_what_never_came_to_work_is_not_judged(tmp_path: Path) -> None:
     tasks = write_rows(tmp_path, {"id": "q", "instruction": "q: 2 + 2?", "answer": "4"})
     await perform(tasks, scripted(tmp_path, {"q:": fails(Fault.SERVER_ERROR)}))

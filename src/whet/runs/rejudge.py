@@ -18,7 +18,7 @@ from whet.explain import explain, user_error
 from whet.gateway import Gateway, Limits
 from whet.redact import Redactor
 from whet.referee import GatewayReferee
-from whet.rollout import Result, judging_cost, redacted
+from whet.rollout import SELF_JUDGED, Result, judging_cost, redacted
 from whet.runs.bench import secrets_in
 from whet.runs.cache import CacheUse, cache_use, open_cache
 from whet.runs.config import Config, judge_model_configs, model_secrets, never_called, open_models
@@ -125,7 +125,7 @@ class _Judging:
     def __init__(
         self, case: _Case, gateway: Gateway, models: Mapping[str, Any], default: str | None, writer: StoreWriter
     ) -> None:
-        self.case, self._writer = case, writer
+        self.case, self._writer, self._default = case, writer, default
         # Every time is another one: what was asked then is on record under its own name.
         name = f"judge {case.attempt.id}-{case.result.judged + 1}"
         self._referee = GatewayReferee(gateway, models, default, self._record, name, case.row.sample)
@@ -163,6 +163,7 @@ class _Judging:
                 "judgements": judgements,
                 "judging": cost + before.judging if cost and before.judging else cost or before.judging,
                 "judged": before.judged + 1,
+                "flags": self._flags(ranked, ranks, kept),
             }
         )
         result = redacted(result, redactor)
@@ -170,6 +171,14 @@ class _Judging:
         value, cause = result.score.value, result.score.cause
         await self._writer.do(lambda store: store.replace_result(case.attempt.id, body, value=value, cause=cause))
         return Judged(case.row, before.score, result.score, tuple(kept))
+
+    def _flags(self, ranked: Mapping[str, Score], ranks: Sequence[Rank], kept: Sequence[str]) -> tuple[str, ...]:
+        """The flags of the rollout, of which one tells whether its own model has judged it."""
+        row, before = self.case.row, self.case.result
+        ranked_by = {spec.model or self._default for spec in ranks if ranked[RankJudge(spec).name].value is not None}
+        by_itself = before.spending.captured and row.model in {*self._referee.sessions, *ranked_by}
+        others = tuple(flag for flag in before.flags if flag != SELF_JUDGED)
+        return (*others, SELF_JUDGED) if by_itself or (kept and SELF_JUDGED in before.flags) else others
 
 
 def _of_then(judge: Judge, before: Result) -> Score:
