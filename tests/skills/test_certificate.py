@@ -229,3 +229,23 @@ def test_where_nothing_was_certified_it_says_so_first(run: Path) -> None:
     text = readable(Certificate.model_validate({**data, "records": [], "certified": data["start"], "test": None}))
     assert text.splitlines()[2] == "**Nothing was certified.** The skill that the run began with stays."
     assert "skill that is certified: none" in text
+
+
+def test_where_a_classic_rule_decided_people_read_that_it_proves_nothing() -> None:
+    text = readable(certificate_of(GOOD, certified="good", gate=GateKind.STRICT))
+    assert text.splitlines()[2].startswith("**There is no certificate:** the rule 'strict' decided in this run")
+    assert "is better than" not in text
+
+
+def test_people_read_rollouts_of_both_sides_versions_and_whatever_large_evidence() -> None:
+    sure = GOOD.model_copy(update={"findings": GOOD.findings.model_copy(update={"log_evidence": 800.0})})
+    agent = {"name": "codex", "version": "1.2", "program": {"version": "1.2"}}
+    made_with = {"agent": agent, "model": {"name": "m"}, "judge_model": None}
+    text = readable(certificate_of(sure, certified="good").model_copy(update={"made_with": made_with}))
+    for line in (
+        "| e-value | 1.01e+304, and 80 was needed |",
+        "| measured after the verdict | +50.0 points |",
+        "| rollouts | 120: 1 of the old skill and 1 of the new at each position |",
+        "- agent: codex 1.2\n- model: m\n- whet 0, seed 0;",
+    ):
+        assert line in text

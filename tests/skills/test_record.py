@@ -1,6 +1,8 @@
 """What is on record of a rollout when its run is resumed: what whet itself broke off is no try, all else stays."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -78,3 +80,12 @@ def test_what_is_forgotten_may_be_tried_again_and_scores_never_are(store: Store)
         tried(store, 0.0)
         lab._forget([ROW.id], store)
         assert on_record(store) == (0.0, 1)
+
+
+def test_a_key_has_one_rollout_and_a_new_one_is_the_next_sample_of_its_task_and_skill() -> None:
+    first = RolloutRow(lab.rollout_of("dev/0"), 0, "t", "chat", "m", "skill", 0)
+    arm, writer = cast("Any", SimpleNamespace(agent="chat", model=SimpleNamespace(name="m"))), cast("Any", None)
+    book = lab._Book(writer, [first], {})
+    assert book.row("dev/0", "t", arm, "skill") == first
+    rows = [book.row(key, "t", arm, skill) for key, skill in (("dev/1", "skill"), ("dev/2", ""), ("dev/1", "skill"))]
+    assert [(row.ordinal, row.sample) for row in rows] == [(1, 1), (2, 0), (1, 1)]
