@@ -132,9 +132,9 @@ def test_a_limit_of_the_user_ends_the_run_and_is_not_taken_for_its_budget(tmp_pa
 
 
 def test_time_of_a_part_counts_once_however_many_are_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    meter, now = Meter(), 100.0
+    meter, now, before = Meter(), 100.0, {"exam": Spent(seconds=5.0), "search": Spent(seconds=7.0)}
     monkeypatch.setattr("time.monotonic", lambda: now)
-    account = Account(tmp_path, Budget(60, Unit.SECONDS), meter, {"exam": Spent(seconds=5.0)}, "search")  # type: ignore[arg-type]
+    account = Account(tmp_path, Budget(60, Unit.SECONDS), meter, before, "search")  # type: ignore[arg-type]
     with account.at_work("exam"):
         now += 10
         with account.at_work("exam"):
