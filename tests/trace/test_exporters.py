@@ -12,7 +12,7 @@ from trace_world import SYSTEM, answered, asked, calls, exchange, said, with_tok
 
 from whet.errors import UserError
 from whet.exchange import RECORDED, CallError, Exchange, Kind, Speaker
-from whet.gateway.dialects.neutral import Text, Thinking, ToolCall
+from whet.gateway.dialects.neutral import Image, Message, Text, Thinking, ToolCall
 from whet.runs.episodes import best_of_each_task
 from whet.trace.calls import Training
 from whet.trace.episode import Episode
@@ -170,6 +170,26 @@ def test_the_temperatures_of_prime_rl_are_those_that_were_sent() -> None:
     assert exported("prime-rl-split", episode(warm))[0]["temperature"] == 0.5
 
 
+def test_the_advantage_of_prime_rl_is_on_every_token_and_none_where_it_is_not_known() -> None:
+    (known,), (unknown,) = exported("prime-rl", episode(advantage=0.5)), exported("prime-rl")
+    assert (known["advantages"], unknown["advantages"]) == ([0.5] * 8, None)
+
+
+def test_a_truncated_row_that_is_kept_says_so() -> None:
+    cut = episode([WORKED[0], with_tokens(SECOND, [1, 2, 3, 10, 11, 20, 21], [12], [-0.3], finish="length")])
+    assert [one["truncated"] for one in exported("openrlhf", cut, keep_truncated=True)] == [True]
+    assert [one["status"] for one in exported("slime", cut, keep_truncated=True)] == ["truncated"]
+
+
+def test_images_stay_in_the_messages_of_the_chat() -> None:
+    shown = Message("user", (Text("See:"), Image("image/png", "aGk=")))
+    (record,) = exported("chat", episode([exchange(0, [shown], LAST)]))
+    assert record["messages"][0]["content"] == [
+        {"type": "text", "text": "See:"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+    ]
+
+
 def test_samples_of_slime_share_the_number_of_their_group() -> None:
     records = exported("slime", episode(), episode(rollout="r2"), episode(rollout="r3", group="g2"))
     assert [(record["group_index"], record["index"]) for record in records] == [(0, 0), (0, 1), (1, 2)]
@@ -296,6 +316,23 @@ def test_atif_embeds_a_sub_agent_wherever_it_was_begun_and_counts_its_calls_once
     assert copied == [[False, False], [True, True], []]
 
 
+def test_atif_points_from_each_result_at_the_sub_agent_that_gave_it() -> None:
+    other = PROMPT.replace("tests", "docs")
+    both = said(*(ToolCall(f"c{n}", "task", json.dumps({"prompt": one})) for n, one in enumerate((PROMPT, other))))
+    exchanges = [
+        exchange(0, [SYSTEM, ASKED], both),
+        exchange(1, [asked(PROMPT)], said(Text("None.")), speaker=SUB),
+        exchange(2, [asked(other)], said(Text("One.")), speaker=replace(SUB, thread="sub-2")),
+        exchange(3, [SYSTEM, ASKED, both, answered("None.", "c0"), answered("One.", "c1")], LAST),
+    ]
+    ((_, document),) = exported("atif", episode(exchanges))
+    results = document["steps"][2]["observation"]["results"]
+    assert [result["subagent_trajectory_ref"] for result in results] == [
+        [{"trajectory_id": "sub-1"}],
+        [{"trajectory_id": "sub-2"}],
+    ]
+
+
 def test_atif_links_a_result_only_to_a_call_of_its_step() -> None:
     ((_, document),) = exported(
         "atif", episode([FIRST, exchange(1, [SYSTEM, ASKED, CALLED, answered("a", "z")], LAST)])
@@ -364,6 +401,12 @@ def test_a_table_that_is_written_in_batches_has_each_row_once(tmp_path: Path, mo
     assert {(row["input_tokens"], row["output_tokens"]) for row in rollouts} == {(None, None)}, "unknown is not 0"
 
 
+def test_tables_tell_where_a_thread_broke() -> None:
+    edited = exchange(2, [SYSTEM, ASKED, CALLED, answered("c")], LAST)
+    rows = [row for table, row in exported("parquet", episode([FIRST, SECOND, edited])) if table == "exchanges"]
+    assert [row["break"] for row in rows] == [None, None, "edited"]
+
+
 def test_tables_have_rollouts_exchanges_and_scores(tmp_path: Path) -> None:
     unscored = episode(rollout="r2", reward=None, rewards={}, cause="model")
     export([episode(), unscored], FORMATS["parquet"], tmp_path / "tables", Training())
@@ -415,6 +458,11 @@ def test_the_manifest_counts_what_is_there_and_what_is_not(tmp_path: Path) -> No
     (apart,) = map(json.loads, (tmp_path / "rows.jsonl.apart.jsonl").read_text().splitlines())
     assert apart["apart"] == "the reply of call 1 ended at the output limit"
     assert len(out.read_text().splitlines()) == 2
+
+
+def test_rows_that_are_too_long_are_counted_as_that(tmp_path: Path) -> None:
+    found = export([episode()], FORMATS["verl"], tmp_path / "out", Training(max_tokens=7))
+    assert (found.truncated, found.records) == ({"too long": 1}, 0)
 
 
 def test_without_ids_there_are_no_rows_and_it_says_what_there_is(tmp_path: Path) -> None:
@@ -507,11 +555,13 @@ def test_exporting_twice_gives_the_same_bytes(name: str) -> None:
         ("agent!=loop", False),
         ("tag=math", True),
         ("tag!=math", False),
+        ("flag=canary", True),
+        ("flag!=canary", False),
         ("task = count", True),
     ],
 )
 def test_filters(text: str, holds: bool) -> None:
-    assert read_filter(text).holds(episode(tags=("math", "easy"))) is holds
+    assert read_filter(text).holds(episode(tags=("math", "easy"), flags=("canary",))) is holds
 
 
 def test_a_rollout_without_a_score_meets_no_condition_on_scores() -> None:
