@@ -69,6 +69,9 @@ async def test_a_run_that_is_resumed_later_repeats_what_it_decided_and_goes_on_w
     third = gate_of(file, clock)
     assert [await third.hold(skill, Follow.PERHAPS) for skill in NULLS[:2]] == before
     assert await held(third, *NULLS[2:]) == [(2, 0.00625)] * 2, "the exam that was left is not taken up again"
+    clock.now -= 3 * DAY
+    fourth = gate_of(file, clock)
+    assert await held(fourth, *NULLS[:3]) == [(1, 0.0125), (1, 0.0125), (2, 0.00625)], "though the clock is set back"
 
 
 async def test_an_attempt_that_was_broken_off_is_not_completed_after_a_day(tmp_path: Path) -> None:
