@@ -6,7 +6,7 @@ from whet.errors import UserError
 from whet.skills.attempt import Lost, Outcome
 from whet.skills.audit import Audit, audit, detectable_lift, refuse_hopeless
 from whet.skills.plan import Plan, detectable
-from whet.skills.search import NotMeasured
+from whet.skills.search import NotMeasured, first_measurement
 from whet.testing.world import World, skill_of
 
 
@@ -69,6 +69,7 @@ def test_budgets_show_what_the_reference_says() -> None:
 
 def test_a_hopeless_plan_is_refused_and_told_what_would_do() -> None:
     refuse_hopeless(0.2, "900 rollouts")
+    refuse_hopeless(0.3, "900 rollouts")
     with pytest.raises(UserError, match="is 43 points; 900 rollouts would show a lift of 30 points; --force"):
         refuse_hopeless(0.43, "900 rollouts")
     with pytest.raises(UserError, match="no exam can be held; 900 rollouts would show"):
@@ -78,13 +79,18 @@ def test_a_hopeless_plan_is_refused_and_told_what_would_do() -> None:
 
 
 async def test_a_good_skill_is_seen_to_be_good_or_not() -> None:
+    asked = set()
+
     async def rollouts(task: str, skill: str, key: str) -> Outcome:
+        asked.add(key)
         return 1.0 if skill == "good" or (skill == "heard" and task == "a") else 0.0
 
     assert not (await audit("deaf", ("a", "b"), rollouts)).moves
     assert (await audit("heard", ("a", "b"), rollouts)).moves
     known = await audit("deaf", ("a", "b"), rollouts, "good")
     assert (known.moves, known.known, known.rollouts) == (True, (1.0, 1.0), 8)
+    assert (await audit("heard", ("a", "b"), rollouts, "good")).known == (0.0, 1.0), "against the skill, not none"
+    assert asked >= {*first_measurement(("a", "b"), "heard")}, "which the search need not pay for again"
 
 
 async def test_what_chance_moves_is_not_taken_for_an_effect() -> None:
