@@ -103,6 +103,14 @@ async def test_protection_and_budget_hold_for_agents_too(script: str, reason: st
     assert len(draft.edits) == int(reason == "only 1 places")
 
 
+async def test_an_agent_that_may_choose_changes_as_many_places_as_it_likes_and_keeps_a_short_note() -> None:
+    edit = "sed -i 's/- Be kind./- Be rude./; 1,/^#/s/^#/- First.\\n#/' skill/SKILL.md"
+    draft = await drafted(brief(trial(), edits=None), shell(f"{edit}; yes 0123456789 | head -n 900 > NOTE.md"))
+    assert len(draft.edits) == 2
+    assert draft.memory is not None
+    assert len(draft.memory) == 4000
+
+
 @pytest.mark.parametrize("script", ["rm skill/SKILL.md", "yes 0123456789 | head -n 90000 > skill/SKILL.md"])
 async def test_a_document_that_is_gone_or_far_too_long_is_no_proposal(script: str) -> None:
     draft = await drafted(brief(trial()), shell(script))

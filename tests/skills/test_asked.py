@@ -11,11 +11,11 @@ SCRIPT = """
 [[scene]]
 when.system = "Salute"
 [[scene.reply]]
-text = "Aye, 4"
+text = "Aye, 4 less"
 
 [[scene]]
 [[scene.reply]]
-text = "4"
+text = "4 less"
 """
 
 
@@ -25,8 +25,10 @@ def test_what_tasks_share_is_told_and_what_one_asks_alone_is_not_told_word_for_w
         (tmp_path / name).mkdir()
         (tmp_path / name / "SKILL.md").write_text(text)
     judges = [{"kind": "rules", "checks": [{"op": "contains", "arg": "Aye"}]}, {"kind": "contains"}, {"kind": "exact"}]
+    met = {"kind": "rules", "name": "met", "checks": [{"op": "contains", "arg": "less"}]}
     rows = [
-        {"id": f"t{answer}", "instruction": f"{answer}?", "answer": str(answer), "judge": judges} for answer in (4, 5)
+        {"id": f"t{answer}", "instruction": f"{answer}?", "answer": str(answer), "judge": [*judges, *more]}
+        for answer, more in ((4, []), (5, [met]))
     ]
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     before, after = (read_skill(tmp_path / name) for name in ("before", "after"))

@@ -173,10 +173,26 @@ async def test_what_fails_most_often_is_said_first_and_one_rule_at_a_time() -> N
     assert (await written(brief(*trials, edits=0))).edits == ()
 
 
+async def test_an_answer_of_which_one_part_is_wrong_is_wrong_once() -> None:
+    score = await said_of('{"a": 3, "b": 3, "c": 5}', {"kind": "json", "expected": {"a": 4, "b": 4, "c": 5}})
+    assert [(told(one), one.failed) for one in failing([trial(judgements={"json": score})])] == [
+        ("The answer is right. [right, not met in 1 of 1 trials]", 1)
+    ]
+
+
 async def test_what_one_task_alone_waits_for_is_never_said() -> None:
-    assert await rule_for({"op": "contains", "arg": "Canberra"}, tasks=1) == ""
-    (one,) = failing(failing_trials({"op": "contains", "arg": "Canberra"}, tasks=1))
-    assert "Canberra" not in told(one)
+    checks: list[dict[str, Any]] = [
+        {"op": "contains", "arg": "Canberra"},
+        {"op": "contains_any", "arg": ["Canberra", "Oslo"]},
+        {"op": "section_contains", "arg": "Capital", "text": "Canberra"},
+        {"op": "file_contains", "arg": "Canberra", "path": "capital.txt"},
+        {"op": "regex", "arg": "Canberra$"},
+        {"op": "rubric", "arg": "It says Canberra."},
+    ]
+    for check in checks:
+        assert await rule_for(check, tasks=1) == ""
+        (one,) = failing(failing_trials(check, tasks=1))
+        assert "Canberra" not in told(one)
     assert await rule_for({"op": "max_chars", "arg": 40}, tasks=1) != ""
 
 
@@ -302,8 +318,19 @@ def test_the_texts_that_judges_wait_for_are_known() -> None:
     judge = [
         {"kind": "exact", "answer": ["Rome"]},
         {"kind": "json", "expected": {"a": ["x", 4], "b": True}},
-        {"kind": "rules", "checks": [{"op": "contains", "arg": "Oslo"}, {"op": "max_chars", "arg": 9}]},
+        {
+            "kind": "rules",
+            "checks": [
+                {"op": "contains", "arg": "Oslo"},
+                {"op": "max_chars", "arg": 9},
+                {"op": "section_contains", "arg": "End", "text": "Bern"},
+                {"op": "file_contains", "arg": "Lima", "path": "a.txt"},
+            ],
+        },
         {"kind": "number", "answer": 4.5},
+        {"kind": "contains", "text": ["Kyiv", "Quito"]},
+        {"kind": "choice", "answer": "C"},
+        {"kind": "math", "answer": "x^2"},
     ]
     task = Task.model_validate({"id": "t", "instruction": "-", "answer": "Rome", "judge": judge})
-    assert expected_of(task) == ("Rome", "x", "4", "Oslo", "4.5")
+    assert expected_of(task) == ("Rome", "x", "4", "Oslo", "Bern", "Lima", "4.5", "Kyiv", "Quito", "C", "x^2")

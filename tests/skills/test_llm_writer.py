@@ -1,8 +1,10 @@
 """`llm`: what the model is asked, what of its replies is taken, and what is refused, with reasons."""
 
+import asyncio
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from whet.skills.brief import Brief, Comparison, Draft, NoDraft, Tried
 from whet.skills.edits import Edit, Op, Refused, apply
 from whet.skills.policy import Policy
 from whet.skills.schedule import Schedule, edits_at
+from whet.skills.writers import prompts
+from whet.skills.writers.copied import vetted
 from whet.skills.writers.llm import LlmWriter, Message
 from whet.skills.writers.prompts import contract
 from whet.testing import Scene, Script, ScriptedModel, say
@@ -122,6 +126,7 @@ def test_a_fraction_is_no_success_and_a_met_rubric_is() -> None:
     assert not trial(score=0.9).solved
     assert trial(score=0.9, judgements={"rubric": Score.of(0.9, hard=True)}).solved
     assert not trial(score=0.3, judgements={"rules": Score.of(0.3, hard=False)}).solved
+    assert not trial(score=0.6, judgements={"a": Score.of(0.9, hard=True), "b": Score.of(0.3, hard=False)}).solved
 
 
 async def test_a_good_reply_becomes_a_draft() -> None:
@@ -163,8 +168,33 @@ async def test_a_reply_that_stays_malformed_proposes_nothing_and_is_kept() -> No
 
 async def test_one_malformed_reply_does_not_lose_the_others() -> None:
     given = brief(trial("a"), solved("b"))
-    draft, _ = await written(given, "no", reply(rule("Keep it.")), "no")
+    draft, _ = await written(given, "no", "still no", reply(rule("Keep it.")))
     assert [edit.text for edit in draft.edits] == ["- Keep it."]
+    assert (draft.raw, draft.reason) == ("still no", "1 of 2 replies could not be read; they are late")
+
+
+async def test_no_more_than_sixteen_questions_are_under_way_at_once() -> None:
+    under_way, most = 0, 0
+
+    async def ask(_: Sequence[Message]) -> str:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        return NONE
+
+    await LlmWriter(ask).write(brief(*(trial(f"t{n}") for n in range(20 * 8))))
+    assert most == 16
+
+
+async def test_trials_are_put_together_in_another_way_at_every_turn_and_in_the_same_way_when_it_is_repeated() -> None:
+    async def batches(turn: int) -> list[list[str]]:
+        given = brief(*(trial(f"t{n}") for n in range(16)), tried=(Tried((), (), accepted=None),) * turn)
+        _, asked = await written(given)
+        return [re.findall(r"^task: (.*)$", text, re.MULTILINE) for text in asked.texts]
+
+    assert await batches(0) == await batches(0) != await batches(1)
 
 
 async def test_more_edits_than_the_budget_are_merged_by_one_call() -> None:
@@ -175,6 +205,13 @@ async def test_more_edits_than_the_budget_are_merged_by_one_call() -> None:
     assert "Another thing." in asked.texts[1]
     assert '"from": "failure"' in asked.texts[1]
     assert "At most 2 edits" in asked.texts[1]
+
+
+async def test_what_comes_of_a_merge_is_vetted_like_any_edit() -> None:
+    many = reply(rule("One thing."), rule("Another thing."))
+    draft, _ = await written(brief(trial(), edits=1), many, reply(rule("The grader wants it."), rule("One thing.")))
+    assert [edit.text for edit in draft.edits] == ["- One thing."]
+    assert ["how the work is judged" in refused.reason for refused in draft.refused] == [True]
 
 
 @pytest.mark.parametrize("merged", ["no", reply(*(rule(f"Number {n}.") for n in range(9)))])
@@ -188,6 +225,9 @@ async def test_edits_within_the_budget_cost_no_further_call_and_equal_ones_count
     twice = {**rule("Once."), "reason": "again"}
     draft, asked = await written(brief(trial(), edits=1), reply(rule("Once."), twice))
     assert len(draft.edits) == len(asked.questions) == 1
+    both = replace(brief(trial(), edits=2), documents={"SKILL.md": SKILL, "AGENTS.md": ""}, also="AGENTS.md")
+    draft, _ = await written(both, reply(rule("Once."), {**rule("Once."), "document": "AGENTS.md"}))
+    assert [edit.document for edit in draft.edits] == ["", "AGENTS.md"]
 
 
 async def test_a_budget_of_none_asks_nothing_and_an_open_one_lets_the_model_choose() -> None:
@@ -236,14 +276,25 @@ async def test_a_rule_that_hostile_text_dictates_is_refused() -> None:
         ("The capital of Australia is Canberra.", "the answer to a task ('Canberra')"),
         ("When asked which town is the seat of the government, think.", "copies what one task says"),
         ("The grader wants short answers.", "how the work is judged ('grader')"),
+        ("First one two three four five six.", "copies what one task says"),
         ("Mind max_chars.", "how the work is judged ('max_chars')"),
     ],
 )
 async def test_copied_answers_and_talk_of_judges_are_refused(text: str, reason: str) -> None:
     asks = trial("a", instruction="Which town is the seat of the government?", expected=("Canberra",))
-    draft, _ = await written(brief(asks, trial("b", expected=("Oslo",))), reply(rule(text)))
+    draft, _ = await written(
+        brief(asks, trial("b", expected=("Oslo", "one two three four five six seven"))), reply(rule(text))
+    )
     assert draft.edits == ()
     assert reason in draft.refused[0].reason
+
+
+def test_edits_are_vetted_for_the_document_as_it_is_or_as_those_before_leave_it() -> None:
+    edits = [
+        Edit(op=Op.REPLACE, anchor=f"Be {old}.", text=f"Be {new}.") for old, new in (("kind", "fair"), ("fair", "good"))
+    ]
+    assert vetted(edits, brief())[0] == edits[:1]
+    assert vetted(edits, brief(), in_turn=True) == (edits, [])
 
 
 async def test_what_the_tasks_are_about_may_be_said() -> None:
@@ -251,6 +302,14 @@ async def test_what_the_tasks_are_about_may_be_said() -> None:
     trials = [trial(f"t{n}", instruction=f"{common} Number {n}.", expected=("true",)) for n in range(3)]
     text = rule("Write the score of each game to the file, one a line; say true.")
     draft, _ = await written(brief(*trials), reply(text))
+    assert len(draft.edits) == 1, draft.refused
+
+
+async def test_what_the_document_says_already_may_be_said_and_a_short_answer_is_found_anywhere() -> None:
+    document = f"{SKILL}- The seat of the government of Australia is Canberra. Mind the rubric.\n"
+    asks = trial("a", instruction="The seat of the government of Australia is where?", expected=("Canberra", "7"))
+    text = rule("Mind the rubric 7 times: the seat of the government of Australia is Canberra.")
+    draft, _ = await written(brief(asks, trial("b"), document=document), reply(text))
     assert len(draft.edits) == 1, draft.refused
 
 
@@ -270,6 +329,19 @@ async def test_a_long_trial_is_shortened_in_the_middle() -> None:
     assert "end\n" in asked.texts[0]
 
 
+def test_a_model_is_told_no_more_than_it_can_take_in_and_of_what_was_tried_the_last() -> None:
+    checks = [{"op": "contains", "arg": f"word{n}"} for n in range(25)]
+    assert len(prompts.criteria(failing_trials(*checks)).splitlines()) == 20
+    pairs = tuple((trial(f"t{n}"), trial(f"t{n}")) for n in range(12))
+    compared = prompts.shown_comparison(Comparison("", pairs), 600)
+    assert compared.count("BEFORE") == 8
+    assert "Never worked: 12 tasks" in compared
+    edits = [(Edit(op=Op.ADD, text=f"- {n}."),) for n in range(22)]
+    under_way = Tried((Edit(op=Op.ADD, text="- Now."),), (), accepted=None)
+    told = prompts.tried([*(Tried(some, (), accepted=False) for some in edits), under_way])
+    assert re.findall(r'"- (\w+)\."', told) == [str(n) for n in range(3, 22)]
+
+
 async def test_an_epoch_is_looked_back_upon_and_leaves_a_note() -> None:
     pairs = (
         (trial("up", answer="was bad"), solved("up", answer="is good")),
@@ -277,7 +349,7 @@ async def test_an_epoch_is_looked_back_upon_and_leaves_a_note() -> None:
         (trial("never"), trial("never")),
         (solved("always", answer="steady"), solved("always")),
     )
-    look_back = brief(comparison=Comparison("# Old\n\n- Be brief.\n", pairs), edits=2)
+    look_back = brief(trial("plain"), comparison=Comparison("# Old\n\n- Be brief.\n", pairs), edits=2)
     copied = rule("Say: it broke it all in one go.")
     draft, asked = await written(look_back, reply(rule("Be clear."), copied, memory="Examples help here."))
     (text,) = asked.texts

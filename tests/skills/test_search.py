@@ -10,7 +10,7 @@ from whet.skills.engine import Sharpened, sharpen
 from whet.skills.exam import Purse
 from whet.skills.kinds import SearchKind
 from whet.skills.plan import Plan
-from whet.skills.search import Dev, NotMeasured, Step
+from whet.skills.search import Dev, NotMeasured, Ratchet, Step
 from whet.skills.search_pareto import Member, Pareto, weights
 from whet.skills.search_race import Race, cost
 from whet.skills.texts import Verbatim
@@ -109,6 +109,82 @@ async def test_a_race_among_lost_rollouts_is_no_verdict() -> None:
     assert len(found.value.keys) == 9
 
 
+async def test_a_racer_that_lost_all_its_rollouts_falls_behind_one_that_failed_and_has_no_score() -> None:
+    rollouts = Scripted({"start": 0.3, "a": [Lost.UNRELATED] * 9, "b": 0.0})
+    search, _ = race(rollouts, Lists("a", "b"), 1000)
+    assert [(step.candidate, step.mean, step.accepted) for step in await search.round()] == [("b", 0.0, False)]
+
+
+class Pays(Lists):
+    """Spends all but so much on its first proposal, and keeps how many proposals it was told of."""
+
+    def __init__(self, left: int, *skills: str) -> None:
+        super().__init__(*skills)
+        self.left, self.told = left, list[int]()
+
+    async def propose(
+        self, parent: str, steps: Sequence[Step], pay: Callable[[Sequence[str]], bool], section: str | None = None
+    ) -> str | None:
+        if not self.told:
+            assert pay([f"own/{n}" for n in range(91 - self.left)])
+        self.told.append(len(steps))
+        return await super().propose(parent, steps, pay, section)
+
+
+@pytest.mark.parametrize(("left", "lanes"), [(cost(4, 9), 4), (cost(4, 9) - 1, 3), (9, 1), (8, 0)])
+async def test_a_race_has_as_many_in_it_as_their_proposals_leave_money_for(left: int, lanes: int) -> None:
+    rollouts = Scripted({"start": 0.3, "a": 0.1, "b": 0.5, "c": 0.4, "d": 0.2})
+    search, dev = race(rollouts, Pays(left, "a", "b", "c", "d"), 100)
+    assert len(await search.round()) == lanes
+    assert dev.purse.left >= 0
+
+
+def ratchet(rollouts: Scripted, proposer: Lists, purse: int = 1000, tasks: Sequence[str] = TASKS) -> Ratchet:
+    return Ratchet("start", Dev(tasks, Purse(purse), rollouts), Plan(purse, rejections_before_remeasuring=2), proposer)
+
+
+async def test_what_was_lost_is_left_out_and_when_it_is_most_there_is_no_verdict() -> None:
+    scores: dict[str, float | Sequence[Outcome]] = {
+        "start": 0.3,
+        "a": [Lost.UNRELATED] * 4 + [0.5] * 5,
+        "b": [Lost.UNRELATED] * 5 + [0.6] * 4,
+    }
+    search = ratchet(Scripted(scores), Lists("a", "b"), tasks=TASKS[:8])
+    (step,) = await search.round()
+    assert (step.mean, step.accepted) == (0.5, True)
+    with pytest.raises(NotMeasured, match="5 of 8 rollouts on training tasks were lost"):
+        await search.round()
+
+
+async def test_after_rejections_in_a_row_the_leader_is_measured_afresh_and_an_acceptance_counts_anew() -> None:
+    rollouts = Scripted({"start": 0.3, "a": 0.4, **dict.fromkeys("bcdefg", 0.1)})
+    search = ratchet(rollouts, Lists(*"bacdefg"))
+    measured = []
+    for _ in range(7):
+        assert len(await search.round()) == 1
+        measured.append(len(rollouts.tried.get("a", ())) // len(TASKS))
+    assert measured == [0, 1, 1, 1, 2, 2, 3]
+    assert set(rollouts.asked.values()) == {1}, "each time by new rollouts"
+
+
+@pytest.mark.parametrize("purse", [9, 17])
+async def test_nothing_is_proposed_that_cannot_be_tried(purse: int) -> None:
+    proposer = Lists("a")
+    assert await ratchet(Scripted({"start": 0.3}), proposer, purse).round() == []
+    assert proposer.parents == []
+
+
+@pytest.mark.parametrize("kind", [Ratchet, Race, Pareto])
+async def test_a_proposer_is_told_of_every_step_before(kind: type[Ratchet | Race | Pareto]) -> None:
+    proposer = Pays(91, *"abcd", *"efgh")
+    rollouts = Scripted({"start": 0.5, **dict.fromkeys("abcdefgh", 0.1)})
+    given = "start", Dev(TASKS, Purse(1000), rollouts), Plan(1000), proposer
+    search = kind(*given, Verbatim()) if kind is Pareto else kind(*given)  # type: ignore[call-arg]
+    before = await search.round()
+    assert await search.round()
+    assert proposer.told[-1] == len(before) > 0
+
+
 def member(*scores: Outcome) -> Member:
     there = [score for score in scores if not isinstance(score, Lost)]
     return Member(("",), sum(there) / len(there), [None if isinstance(score, Lost) else score for score in scores])
@@ -153,6 +229,7 @@ def test_the_front_of_a_pool_is_what_is_best_on_some_task() -> None:
         "lost": member(Lost.RELATED, Lost.RELATED, 0.0, 0.0),
     }
     assert weights(pool) == {"even": 1, "first": 2, "shared": 2}
+    assert weights({"a": member(1.0, Lost.RELATED), "b": member(0.5, Lost.RELATED)}) == {"a": 1}
 
 
 START = "# A\n- a\n# B\n- b\n"
@@ -160,10 +237,16 @@ BETTER_A, BETTER_B = START.replace("- a", "- a!"), START.replace("- b", "- b!")
 BOTH = BETTER_A.replace("- b", "- b!")
 
 
-async def test_versions_that_are_best_on_different_tasks_are_merged_without_a_writer() -> None:
+@pytest.mark.parametrize("leads", [True, False])
+async def test_versions_that_are_best_on_different_tasks_are_merged_once_without_a_writer(leads: bool) -> None:
     low, high = [0.0] * 4, [1.0] * 4
     rollouts = Scripted(
-        {START: 0.2, BETTER_A: [*high, *low, 0.0], BETTER_B: [*low, *high, 0.1], BOTH: [*high, *high, 1.0]}
+        {
+            START: 0.2,
+            BETTER_A: [*high, *low, 0.0],
+            BETTER_B: [*low, *high, 0.1],
+            BOTH: [*(high if leads else low) * 2, 1.0],
+        }
     )
     proposer = Lists(BETTER_A, BETTER_B)
     dev = Dev(TASKS, Purse(1000), rollouts)
@@ -171,9 +254,10 @@ async def test_versions_that_are_best_on_different_tasks_are_merged_without_a_wr
     steps = [step for _ in range(3) for step in await search.round()]
     assert [step.candidate for step in steps] == [BETTER_A, BETTER_B, BOTH]
     assert proposer.sections == ["A", "B"], "each section in its turn"
-    assert search.leader == BOTH
-    assert rollouts.asked.total() == 9 * 4
+    assert steps[-1].parent == BETTER_B, "the better of the two"
+    assert search.leader == (BOTH if leads else BETTER_B)
     assert await search.round() == []
+    assert rollouts.asked.total() == 9 * 4
 
 
 async def test_a_parent_may_be_one_that_does_not_lead() -> None:
@@ -188,6 +272,31 @@ async def test_a_parent_may_be_one_that_does_not_lead() -> None:
     assert search.leader == BETTER_A
     assert set(chosen) == {START, BETTER_A}
     assert chosen[BETTER_A] > chosen[START] >= 1, "weighted by how many tasks each is best on"
+
+
+async def test_a_section_of_which_nothing_is_made_leaves_its_turn_to_the_next() -> None:
+    class OnlyB(Lists):
+        async def propose(
+            self, parent: str, steps: Sequence[Step], pay: Callable[[Sequence[str]], bool], section: str | None = None
+        ) -> str | None:
+            return await super().propose(parent, steps, pay, section) if section == "B" else None
+
+    dev = Dev(TASKS, Purse(1000), Scripted({START: 0.2, BETTER_B: 0.5}))
+    (step,) = await Pareto(START, dev, Plan(1000), OnlyB(BETTER_B), Verbatim()).round()
+    assert step.candidate == BETTER_B
+
+
+async def test_a_leader_that_does_worse_when_it_is_measured_afresh_leaves_the_front_to_those_it_beat() -> None:
+    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+        return float(key.startswith("dev/1/")) if skill == "start" else 0.5
+
+    proposer = Lists("a", "b", "c")
+    plan = Plan(1000, rejections_before_remeasuring=2)
+    search = Pareto("start", Dev(TASKS, Purse(1000), rollouts), plan, proposer, Verbatim())
+    assert [step.accepted for _ in range(3) for step in await search.round()] == [False, False, True]
+    assert proposer.parents[:2] == ["start", "start"]
+    assert proposer.parents[2] in {"a", "b"}
+    assert proposer.sections == [None] * 3, "where there is one section, others may be added"
 
 
 class Sections:

@@ -29,7 +29,9 @@ def asked_for(test: Path, before: str, after: str) -> list[Asked]:
         tasks[criterion].add(task)
     got: defaultdict[str, dict[str, dict[str, bool]]] = defaultdict(lambda: {before: {}, after: {}})
     for skill, task, criterion, passed in checked:
-        got[asked_in_words(criterion, shared=len(tasks[criterion]) > 1)][skill][task] = passed
+        of_skill = got[asked_in_words(criterion, shared=len(tasks[criterion]) > 1)][skill]
+        # What a task asks for several times, in the same words, it got when it got all of it.
+        of_skill[task] = passed and of_skill.get(task, True)
     return [
         Asked(words, _rate(sides[before]), _rate(sides[after]))
         for words, sides in got.items()

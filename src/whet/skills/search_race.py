@@ -58,9 +58,9 @@ class Race:
                 scores[racer] |= outcomes
             ranked = sorted(left, key=lambda racer: -mean(scores[racer]))
             left = ranked[: half(len(ranked))]
-            steps += [
-                Step(parent, racer, mean(scores[racer]), self._lead.bar, dropped=True) for racer in ranked[len(left) :]
-            ]
+            # Of one whose rollouts were all lost nothing is known; its mean only ranks it.
+            behind = [racer for racer in ranked[len(left) :] if mean(scores[racer]) >= 0]
+            steps += [Step(parent, racer, mean(scores[racer]), self._lead.bar, dropped=True) for racer in behind]
         (winner,) = left
         refuse_lost(scores[winner])
         return [*steps, self._lead.judge(parent, winner, scores[winner])]

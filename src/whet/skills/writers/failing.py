@@ -76,9 +76,11 @@ def failing(trials: Sequence[Trial]) -> list[Failing]:
     failed: Counter[Criterion] = Counter()
     tasks: defaultdict[Criterion, set[str]] = defaultdict(set)
     for trial in trials:
-        for criterion, passed in dict(_asked(trial)).items():
+        asked = list(_asked(trial))
+        unmet = {criterion for criterion, passed in asked if not passed}
+        for criterion in dict(asked):
             tasks[criterion].add(trial.task)
-            failed[criterion] += not passed
+            failed[criterion] += criterion in unmet
     counted = [Failing(one, times, len(trials), len(tasks[one])) for one, times in failed.items() if times]
     return sorted(counted, key=lambda one: (-one.failed, one.criterion.short))
 
