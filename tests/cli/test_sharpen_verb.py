@@ -8,6 +8,8 @@ import pytest
 from sharpen_world import HARMFUL, HELPFUL, SKILL, USELESS, World, exchanges
 from whet_program import Project, new_project
 
+from whet.skill import read_skill
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
@@ -26,6 +28,9 @@ def test_a_wrong_proposer_or_too_few_tasks_are_told_in_one_line(project: Project
     wrong = project.whet(*COMMAND, "--proposer", "rules", "--out", "out")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
     assert "--proposer is 'rules'; expected criteria, llm, agent, or rules:FILE" in wrong.stderr
+    project.write("whet.toml", '[models.m]\nurl = "http://127.0.0.1:9"\n')
+    priceless = project.whet(*COMMAND[:-1], "m", *OPTIONS, "--max-cost", "5", "--out", "out")
+    assert "its price is not known, so a limit on cost cannot hold" in priceless.stderr
     lines = (project.path / "tasks.jsonl").read_text().splitlines()
     (project.path / "tasks.jsonl").write_text("\n".join(lines[:4]) + "\n")
     few = project.whet(*COMMAND, *OPTIONS, "--out", "out")
@@ -41,12 +46,24 @@ def test_an_estimate_spends_nothing_and_a_hopeless_budget_is_refused(project: Pr
     assert "8 training, 10 validation and 6 test tasks; at most 300 rollouts, nothing is run yet" in told.stdout
     assert "  audit 16, sealed test 12\n  search 218: 26 proposals on 8 training tasks\n" in told.stdout
     assert not (project.path / "out").exists()
-    refused = project.whet(*COMMAND, *plan)
+    project.write("AGENTS.md", "Count twice.\n")
+    project.write("better/SKILL.md", SKILL + HELPFUL + "\n")
+    skills = ["--also", "AGENTS.md", "--known-good", "better"]
+    writer = ["--policy", "sections=Rules", "--preferences", "Be brief."]
+    course = ["--schedule", "linear", "--epochs", "2", "--batch", "5"]
+    terms = ["--search", "race", "--alpha", "0.2", "--seed", "3"]
+    refused = project.whet(*COMMAND, *plan, *skills, *writer, *course, *terms)
     assert refused.returncode == 2
     assert refused.stderr == (
-        "whet: with this budget and scores as noisy as these the smallest lift that can be shown is 37 points; "
-        "491 rollouts would show a lift of 30 points; --force goes on all the same\n"
+        "whet: with this budget and scores as noisy as these the smallest lift that can be shown is 35 points; "
+        "439 rollouts would show a lift of 30 points; --force goes on all the same\n"
     )
+    begun = json.loads((project.path / "out" / "sharpen.json").read_text())
+    assert begun["skill"] == read_skill(project.path / "sums", project.path / "AGENTS.md").digest
+    assert begun["known_good"] == read_skill(project.path / "better").digest
+    assert (begun["policy"]["sections"], begun["preferences"]) == (["Rules"], "Be brief.")
+    assert begun["course"] == {"schedule": "linear", "epochs": 2, "batch": 5}
+    assert [begun["plan"][key] for key in ("search", "alpha", "seed", "budget")] == ["race", 0.2, 3, 300]
 
 
 def test_two_skills_are_certified_and_the_certificate_is_checked(project: Project) -> None:

@@ -31,6 +31,15 @@ def test_versions_are_listed_shown_and_compared(project: Project) -> None:
     assert project.whet("skill", "diff", "out", "best", "leader").stdout == ""
 
 
+def test_a_part_that_may_be_left_out_is_not_called_certified(project: Project) -> None:
+    file = next(file for file in (project.path / "out" / "skills").glob("*.json") if '"certified"' in file.read_text())
+    text = file.read_text()
+    file.write_text(text.replace('"margin": 0.0', '"margin": 0.1'))
+    shown = project.whet("skill", "show", "out", "best").stdout
+    file.write_text(text)
+    assert ": not needed after " in shown
+
+
 def test_what_goes_with_a_skill_is_shown_too(tmp_path: Path) -> None:
     world = World(tmp_path)
     (tmp_path / "sums" / "AGENTS.md").write_text("Count twice.\n")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from whet_program import Project, new_project, said_to_user
 import whet
 from whet.runs.config import Config, ModelConfig
 from whet.runs.store import Store
+from whet.skills.transfer import doubts
 
 SPLITS = {"train": range(3), "test": range(100, 112)}
 DEAF = '[[scene]]\n[[scene.reply]]\ntext = "7"\n'
@@ -56,11 +58,12 @@ def test_the_matrix_has_a_lift_for_each_agent_and_model_on_tasks_that_were_not_t
 
 
 def test_an_older_skill_is_held_against_and_a_run_goes_on_without_paying_again(project: Project) -> None:
-    command = [*COMMAND, "--models", "scripted:script.toml", "--against", "worse"]
+    command = [*COMMAND, "--models", "scripted:script.toml", "--against", "worse", "--samples", "2"]
     first = project.whet(*command)
     assert first.returncode == 0, first.stderr
     (found,) = lifts(project)
     assert (found["verdict"], found["losses"], found["difference"]["mean"]) == ("better", 0, 1.0)
+    assert found["samples"] == 2
     project.write("script.toml", '[[scene]]\n[[scene.reply]]\nfault = "500"\n')
     again = project.whet(*command, "--resume")
     assert again.returncode == 0, again.stderr
@@ -83,6 +86,9 @@ def test_scores_that_are_missing_are_counted_and_not_taken_for_zero(project: Pro
 def test_mistakes_are_told_in_one_line(project: Project) -> None:
     assert "better: is given twice" in said_to_user(project.whet(*COMMAND, *MODELS, "--against", "better"))
     assert "--agents is 'chat,chat,,'" in said_to_user(project.whet(*COMMAND, *MODELS, "--agents", "chat,,"))
+    project.write("whet.toml", '[models.m]\nurl = "http://127.0.0.1:9"\n')
+    priceless = said_to_user(project.whet(*COMMAND, "--models", "m", "--max-cost", "5"))
+    assert "its price is not known, so a limit on cost cannot hold" in priceless
     assert "not a skill folder" in said_to_user(project.whet("transfer", "none", *COMMAND[2:], *MODELS))
 
 
@@ -90,4 +96,13 @@ def test_from_python(project: Project) -> None:
     config = Config(models={"m": ModelConfig(script=project.path / "script.toml")})
     tasks, skill = project.path / "tasks.jsonl", project.path / "better"
     found = whet.transfer(skill, tasks, agent="chat", model="m", out=project.path / "out", config=config)
-    assert found.lifts["chat", "m"].verdict == "better"
+    (one,) = found.lifts.values()
+    assert one.verdict == "better"
+    assert doubts(found) == []
+    assert one.difference is not None
+    wide = replace(found, lifts={("chat", "m"): replace(one, difference=replace(one.difference, low=-0.1))})
+    assert "| differs; cannot tell which way |" in wide.markdown()
+    assert doubts(wide)[0].startswith("chat, m: the data cannot tell")
+    lost = replace(found, lifts={("chat", "m"): replace(one, difference=None)})
+    assert "| chat | - |" in lost.markdown()
+    assert doubts(lost) == ["chat, m: no task was measured on both sides"]

@@ -18,7 +18,7 @@ from whet.skills.writers.agent import AgentWriter
 from whet.skills.writers.difference import edits_between, patched
 from whet.tasks import Task
 from whet.testing import Reply, call, say
-from whet.workspace import Entry, Snapshot, changes
+from whet.workspace import CUT, Entry, Snapshot, changes
 
 OPEN = Policy(max_chars=100_000)
 
@@ -194,6 +194,8 @@ def test_a_diff_of_another_text_is_refused() -> None:
     assert patched("one\n", diff) == "two\n"
     with pytest.raises(ValueError, match="another text"):
         patched("three\n", diff)
+    with pytest.raises(ValueError, match="changes too much"):
+        patched("one\n", diff + CUT)
 
 
 def test_a_shorter_text_is_made_before_a_longer_one() -> None:

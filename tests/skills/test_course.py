@@ -12,7 +12,7 @@ from writers_world import trial
 from whet.errors import UserError
 from whet.skill import read_skill
 from whet.skills.brief import Brief, Draft
-from whet.skills.course import Course, Pace
+from whet.skills.course import Course, Pace, compared
 from whet.skills.named import policy_named, preferences_named, refuse_unknown_sections, writer_named
 from whet.skills.policy import Policy
 from whet.skills.schedule import Schedule
@@ -80,6 +80,13 @@ async def test_after_an_epoch_the_writer_looks_back_once_and_keeps_its_note(tmp_
         "the look back changed nothing, so the next draft is a plain one"
     )
     assert {len({one.task for one in brief.trials}) for brief in writer.briefs} == {3}
+
+
+def test_a_task_that_was_done_several_times_is_compared_by_its_last_trials() -> None:
+    then = [trial("a", answer="1"), trial("b"), trial("a", answer="2")]
+    now = [trial("c"), trial("a", answer="3"), trial("a", answer="4")]
+    ((before, after),) = compared("# Old\n", then, now).pairs
+    assert (before.answer, after.answer) == ("2", "4")
 
 
 def test_policies_and_preferences_are_named_as_users_do(tmp_path: Path) -> None:

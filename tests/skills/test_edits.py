@@ -58,6 +58,11 @@ def test_every_operation_does_what_it_says() -> None:
     )
 
 
+def test_lines_are_not_joined_and_gaps_of_the_author_stay() -> None:
+    assert changed(edit("move", anchor="- a", to="- b"), "- a\n- b") == "- b\n- a\n"
+    assert changed(edit("delete", anchor="- b"), "# A\n\n\n\n- a\n- b\n") == "# A\n\n\n\n- a\n"
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
@@ -83,7 +88,20 @@ def test_protection_is_by_overlap_wherever_an_edit_begins() -> None:
     assert "protected" in refusal(edit("replace", anchor=f"open\n{PROTECT}\nmi", text=""), text)
     assert "protected" in refusal(edit("insert_after", anchor="mine", text="- more"), text)
     assert "protected" in refusal(edit("move", anchor="open too", to="mine"), text)
+    assert "protected" in refusal(edit("move", anchor="mine", to="open too"), text)
     assert changed(edit("insert_after", anchor="open too", text="- more"), text).endswith("open too\n- more\n")
+
+
+def test_every_protected_part_is_closed_and_one_without_an_end_reaches_to_the_end() -> None:
+    text = f"# A\n{PROTECT}\nmine\n{END_PROTECT}\nopen\n{PROTECT}\nmine too\n\n# B\nmine as well\n"
+    for anchor in ("mine too", "mine as well"):
+        assert "protected" in refusal(edit("delete", anchor=anchor), text)
+    assert "- more" in changed(edit("insert_after", anchor="open", text="- more"), text)
+
+
+def test_what_is_added_joins_what_was_learned_where_all_is_open() -> None:
+    text = f"# A\n{LEARNED}\n- a\n{END_LEARNED}\n# B\n- b\n"
+    assert changed(edit("add", text="- c"), text) == f"# A\n{LEARNED}\n- a\n- c\n{END_LEARNED}\n# B\n- b\n"
 
 
 def test_only_the_learned_block_is_open_where_the_policy_says_so() -> None:
@@ -118,6 +136,8 @@ def test_headings_in_code_are_no_sections() -> None:
     document = Document(text)
     assert [(one.title, one.level) for one in document.sections] == [("", 0), ("A", 1), ("B", 2)]
     assert "".join(text[one.span.start : one.span.end] for one in document.sections) == text
+    for code in ("~~~\n```\n# no\n~~~\n", "````\n```\n# no\n````\n", "```\n# no\n# to the end\n"):
+        assert [one.title for one in Document(f"# A\n{code}").sections] == ["A"]
 
 
 words = st.text(alphabet="ab\n# -`", max_size=12)
@@ -151,6 +171,9 @@ def test_what_is_added_goes_to_the_section_that_is_open() -> None:
         ("two", "# One\n- a\n\n# Two\n- b\n- c\n"),
     ):
         assert apply(text, [rule], Policy(opens="sections", sections=(title,))).text == expected
+    assert apply(text, [rule], Policy(opens="sections", sections=("Two", "One"))).text.endswith("- b\n- c\n"), (
+        "the last"
+    )
     (refused,) = apply(text, [rule], Policy(opens="sections", sections=("Three",))).refused
     assert refused.reason == "the document has no section 'Three'"
 

@@ -9,9 +9,13 @@ from sharpen_world import HARMFUL, HELPFUL, USELESS, Adds, World
 
 from whet.errors import UserError
 from whet.skill import read_skill
-from whet.skills.attempt import Verdict
-from whet.skills.history import Versions
+from whet.skills.attempt import Attempt, Position, Terms, Verdict
+from whet.skills.edits import Edit, Op
+from whet.skills.exam import Exam
+from whet.skills.gate import Held
+from whet.skills.history import History, Versions
 from whet.skills.outcome import Outcome
+from whet.skills.search import Step
 from whet.skills.sharpening import Event
 from whet.skills.shelf import differences
 
@@ -51,6 +55,32 @@ def test_versions_are_found_by_name_and_by_the_beginning_of_their_digest(done: t
         versions["zz"]
     with pytest.raises(UserError, match="begins with ''"):
         versions[""]
+
+
+def test_versions_keep_their_first_author_all_their_exams_and_the_order_in_which_they_were_tried(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "sharpen.json").write_text('{"skill": "f0"}')
+    history = History(tmp_path, "f0", "own")
+    history.made("a2", "f0", (), "never tried")
+    history.made("a1", "f0", (Edit(op=Op.ADD, text="- A."),), "first")
+    history.made("b1", "f0", (), "second")
+    history.made("a1", "b1", (), "the same text again")
+    for candidate in ("b1", "a1"):
+        history.tell(Step("f0", candidate, 0.5, 0.25))
+    for number in (1, 2):
+        exam, attempt = Exam("f0", ("t",), 0, number), Attempt(Terms(0.05, positions=1, repeats=1))
+        attempt.take(Position((0.0,), 1.0))
+        history.tell(Held(exam, "a1", 0.05, attempt))
+    (tmp_path / "best" / "s").mkdir(parents=True)
+    (tmp_path / "best" / "s" / "SKILL.md").write_text("Of another run.")
+    versions = Versions(tmp_path)
+    assert list(versions.all) == ["f0", "b1", "a1", "a2"]
+    assert (versions["a1"].parent, versions["a1"].reason) == ("f0", "first")
+    assert [exam.number for exam in versions["a1"].exams] == [1, 2]
+    assert versions.names == {"start": "f0"}
+    with pytest.raises(UserError, match="begins with 'a'; 2 of them do"):
+        versions["a"]
 
 
 def test_a_run_that_was_broken_off_has_versions_and_no_best_and_ends_with_the_same_files(

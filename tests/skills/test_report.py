@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shutil
 from dataclasses import replace
 from html import unescape
 from itertools import pairwise
@@ -13,15 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sharpen_world import HARMFUL, HELPFUL, USELESS, Adds, World
 
+from whet.rollout import Result, Spending
 from whet.runs.paired import Difference
+from whet.runs.scheduler import store_result
+from whet.runs.schema import RolloutRow
+from whet.runs.store import Store
+from whet.scoring import Cause, Score
+from whet.skill import Skill
 from whet.skills import plots
 from whet.skills.attempt import Attempt, Lost, Position, Terms
 from whet.skills.exam import Exam
-from whet.skills.figures import Cost, Effect, Figures, evidence
+from whet.skills.figures import Cost, Effect, Figures, evidence, read_figures
 from whet.skills.gate import Held
+from whet.skills.kinds import GateKind
 from whet.skills.outcome import Outcome
 from whet.skills.page import page
-from whet.skills.report import report
+from whet.skills.report import in_plain_words, report
 from whet.skills.shorten import Removal
 from whet.skills.svg import apart, ticks
 
@@ -120,6 +128,59 @@ def test_what_can_be_left_out_is_told_with_its_bounds(outcome: Outcome) -> None:
     assert {"- Be | kind.", "- Answer."} <= set(texts(drawn.svg))
     inside(drawn.svg)
     assert evidence(dropped.held.attempt)[-1][0] == dropped.held.attempt.log_evidence
+
+
+def test_in_plain_words_it_says_why_nothing_was_certified(outcome: Outcome) -> None:
+    def told(*helds: Held, leader: Skill = outcome.leader) -> str:
+        return in_plain_words(replace(outcome, leader=leader, done=replace(outcome.done, held=[*helds])))
+
+    assert told(leader=outcome.start).startswith("No better skill was found: no proposal did better on the training")
+    assert told().startswith("No better skill was certified. The budget was too small to hold the best candidate")
+    assert "a lift of 12 points or more is unlikely (at most " in told(held([(1.0, 0.0)] * 30))
+    undecided = told(held([(0.0, 1.0), (1.0, 0.0)]))
+    assert re.search(r"The exam could not decide: the lift of the leader lies between -?\d+\.\d and \d", undecided)
+    assert undecided.endswith(f" 3 proposals were tried with {outcome.spending}.")
+
+
+def test_what_a_rule_accepted_is_not_called_certified(outcome: Outcome) -> None:
+    done = replace(outcome.done, plan=replace(outcome.done.plan, gate=GateKind.STRICT))
+    told = in_plain_words(replace(outcome, done=done, accepted=outcome.leader))
+    assert told.startswith("Accepted by the rule 'strict', which certifies nothing: 0 of 0 skills")
+    assert "was certified" not in told
+
+
+def test_why_there_was_no_test_and_what_is_not_known_are_told(outcome: Outcome) -> None:
+    untested = replace(outcome, certificate=outcome.certificate.model_copy(update={"test": None}))
+    effect = Effect("v" * 32, ("add x",), None)
+    text, _ = report(untested, Figures(None, (), (effect,), (Cost("search", 10, None, None),)))
+    assert "It was not taken: there are no test tasks." in text
+    assert "| search | 10 | unknown | unknown |" in text
+    assert "| `vvvvvvvv` | add x | not measured |" in text
+    text, _ = report(replace(untested, done=replace(outcome.done, held=[])), Figures(None, (), (), ()))
+    assert "It was not taken: there is nothing new to test." in text
+
+
+def test_attempts_that_failed_are_paid_for_and_later_measurements_do_not_change_what_decided(
+    outcome: Outcome, tmp_path: Path
+) -> None:
+    run = shutil.copytree(outcome.folder, tmp_path / "run")
+    before = read_figures(run, outcome.done)
+    again = RolloutRow("again", 9998, "train-0", "chat", "m", skill=outcome.leader.digest, sample=99)
+    lost = Result(
+        score=Score.missing(Cause.MODEL, "502"),
+        spending=Spending(calls=1, input_tokens=600, output_tokens=400, cost=0.5),
+    )
+    with Store.open_write(run / "search") as store:
+        store.add_rollouts([again, replace(again, id="killed", ordinal=9999, sample=100)])
+        for result in (lost, Result(score=Score.of(0.0), spending=Spending(cost=0.0))):
+            store_result(store, store.start_attempt("again", 0.0), result, 1.0)
+        store.start_attempt("killed", 2.0)
+    after = read_figures(run, outcome.done)
+    assert (after.start, after.tried) == (before.start, before.tried)
+    assert after.effects != before.effects, "by all measurements"
+    (was, now) = (figures.costs[0] for figures in (before, after))
+    assert was.tokens is not None
+    assert (now.part, now.rollouts, now.tokens, now.dollars) == ("search", was.rollouts + 2, was.tokens + 1000, 0.5)
 
 
 @given(

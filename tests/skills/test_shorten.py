@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from whet.skills.attempt import Outcome
 from whet.skills.certificate import Certificate, problems, record_of, shortening_of
 from whet.skills.engine import Sharpened, sharpen
 from whet.skills.exam import Purse
-from whet.skills.exam_times import Timeless
+from whet.skills.exam_times import DAY, ExamTimes, Timeless, WrittenTimes
 from whet.skills.gate import Series
 from whet.skills.plan import Plan
 from whet.skills.readable import readable
@@ -44,14 +45,17 @@ async def removals(
     *,
     start: str = "# Rules\n",
     texts: Texts | None = None,
+    times: ExamTimes | None = None,
+    watch: Callable[[Removal], None] = lambda _: None,
 ) -> list[Removal]:
     world = World(seed)
 
     async def rollouts(task: str, skill: str, key: str) -> Outcome:
         return float(world.succeeds(task, skill, key))
 
-    exams = Series(certified, TASKS, plan, plan.removal_alpha, Timeless(), FIRST_EXAM)
-    return await shorten(start, certified, steps, exams, plan, rollouts, purse or Purse(10_000), texts or Verbatim())
+    exams = Series(certified, TASKS, plan, plan.removal_alpha, times or Timeless(), FIRST_EXAM)
+    given = purse or Purse(10_000), texts or Verbatim(), watch
+    return await shorten(start, certified, steps, exams, plan, rollouts, *given)
 
 
 async def test_null_rules_go_and_helpful_rules_stay() -> None:
@@ -129,6 +133,25 @@ async def test_what_carries_nothing_is_dropped_from_the_memory_too() -> None:
     left = json.loads(passed.held.candidate)
     assert left["AGENTS.md"] == "# Memory\n- Be brief.\n"
     assert set(left["SKILL.md"].split("\n")) <= set(rules.split("\n"))
+
+
+async def test_the_start_is_no_candidate_for_the_certified_skill_has_beaten_it() -> None:
+    purse = Purse(10_000)
+    assert await removals(0, skill("N0"), purse=purse) == []
+    assert purse.left == 10_000
+
+
+async def test_the_next_removal_after_a_day_meets_a_new_exam(tmp_path: Path) -> None:
+    now = 1e9
+
+    def a_day_passes(_: Removal) -> None:
+        nonlocal now
+        now += DAY + 1
+
+    times = WrittenTimes(tmp_path / "times.json", lambda: now)
+    found = await removals(0, skill("H0", "H1", "H2"), times=times, watch=a_day_passes)
+    assert not any(removal.accepted for removal in found), "or the next would meet a new one anyway"
+    assert [removal.held.exam.number - FIRST_EXAM for removal in found] == [0, 1, 2]
 
 
 def test_what_the_search_found_least_of_is_tried_first() -> None:

@@ -1,5 +1,9 @@
 """Splits hold still, and no task is on two sides."""
 
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,16 +47,44 @@ def test_what_a_task_says_itself_goes_first() -> None:
 def test_too_few_tasks_are_told_with_their_numbers() -> None:
     with pytest.raises(UserError, match=r"there are 4 training, 0 validation and 0 test tasks; expected at least 5"):
         split_tasks([task(f"t{n}", split="train") for n in range(4)], 0)
+    with pytest.raises(UserError, match=r"2 training, .* expected at least 3 with split 'train'"):
+        split_tasks([task(f"t{n}", split="train" if n < 2 else "val") for n in range(9)], 0)
 
 
-def test_the_same_question_on_two_sides_is_refused() -> None:
-    rows = [task(f"t{n}", split="train") for n in range(5)] + [task(f"v{n}", split="val") for n in range(5)]
-    copy = Task(id="copy", instruction="do t0", answer="x", split="val")
-    with pytest.raises(UserError, match="task 'copy' with split 'val' asks the same as task 't0' in another split"):
-        split_tasks([*rows, copy], 0)
+SIDES = [task(f"t{n}", split="train") for n in range(5)] + [task(f"v{n}", split="val") for n in range(5)]
+
+
+@pytest.mark.parametrize(("side", "as_in"), [("val", "t0"), ("test", "t0"), ("test", "v0"), ("train", "v0")])
+def test_the_same_question_on_two_sides_is_refused(side: str, as_in: str) -> None:
+    copy = Task.model_validate({"id": "copy", "instruction": f"do {as_in}", "answer": "x", "split": side})
+    names = (
+        f"'{as_in}' with split 'val' asks the same as task 'copy'"
+        if side == "train"
+        else (f"'copy' with split '{side}' asks the same as task '{as_in}'")
+    )
+    with pytest.raises(UserError, match=f"task {names} in another split"):
+        split_tasks([*SIDES, copy], 0)
+
+
+def test_the_same_question_of_other_files_is_another_task() -> None:
+    asks: dict[str, Any] = {"instruction": "Fix it.", "split": "train"}
+    given: list[dict[str, Any]] = [
+        {"files": {"a": "1"}},
+        {"files": {"a": "2"}},
+        {"setup": ("true",)},
+        {"workspace": Path("one"), "digest": "1"},
+        {"workspace": Path("two"), "digest": "2"},
+        {"attachments": (Path("one"),), "digest": "3"},
+    ]
+    for number, (one, other) in enumerate(permutations(given, 2)):
+        pair = Task(id="one", **asks, **one), Task(id="other", **{**asks, "split": "test"}, **other)
+        assert len(split_tasks([*SIDES, *pair], number).test) == 1
+    with pytest.raises(UserError, match="task 'other' with split 'test' asks the same as task 'one'"):
+        split_tasks(
+            [*SIDES, Task(id="one", **asks, **given[0]), Task(id="other", **{**asks, "split": "test"}, **given[0])], 0
+        )
 
 
 def test_one_id_twice_is_refused() -> None:
-    rows = [task(f"t{n}", split="train") for n in range(5)] + [task(f"v{n}", split="val") for n in range(5)]
     with pytest.raises(UserError, match="task 't0' is there twice"):
-        split_tasks([*rows, Task(id="t0", instruction="other", answer="x", split="train")], 0)
+        split_tasks([*SIDES, Task(id="t0", instruction="other", answer="x", split="train")], 0)

@@ -84,9 +84,21 @@ def test_a_pair_on_the_shelf_is_the_same_as_the_pair_that_was_given(world: World
     assert (kept.digest, kept.memory) == (pair.digest, pair.memory)
     assert kept.digest != alone.digest == shelf.keep(alone).digest
     assert pair.whole == f"{SKILL}\n{HOUSE}"
+    assert pair.body == f"# Rules\n- Be kind.\n\n{HOUSE}", "without the front matter"
     changed = shelf.edited(kept, SKILL, "# Other\n")
     assert changed.memory is not None
     assert (changed.text, changed.memory.text) == (SKILL, "# Other\n")
+
+
+def test_a_skill_is_another_when_a_file_has_another_name_or_place(world: World) -> None:
+    folder = world.folder / "sums"
+    (folder / "more").mkdir()
+    digests = {read_skill(folder).digest}
+    for name in ("a.md", "b.md", "more/a.md"):
+        (folder / name).write_text("More.\n")
+        digests.add(read_skill(folder).digest)
+        (folder / name).unlink()
+    assert len(digests) == 4
 
 
 def test_what_cannot_go_together_is_told(world: World) -> None:

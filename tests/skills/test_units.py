@@ -38,6 +38,11 @@ def test_what_took_the_place_of_something_is_not_counted_as_added() -> None:
     assert added_units(START.replace("- Say why.", "- Say how."), START) == []
 
 
+def test_gaps_of_the_author_stay() -> None:
+    code = "```\na\n\n\n\nb\n```\n"
+    assert without(f"{code}\n- Be kind.\n- Be brief.\n", "- Be brief.", "") == f"{code}\n- Be kind.\n"
+
+
 def test_a_heading_that_came_along_goes_too_and_others_stay() -> None:
     text = f"{START}\n## Learned\n\n- Be brief.\n"
     assert without(text, "- Be brief.", START) == f"{START}\n"

@@ -11,7 +11,7 @@ from whet.agents import AgentReport, Stop, agent_named
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.referee import GatewayReferee
-from whet.rollout import Result, Rollout, Workshop, judging_cost, redacted
+from whet.rollout import Result, Rollout, Workshop, judging_cost
 from whet.runs.bench import Request
 from whet.runs.config import Config
 from whet.runs.plan import task_rows
@@ -95,7 +95,7 @@ class Desk:
 
         gateway, model = self.workshop.gateway, self.arm.model
         async with GatewayReferee(gateway, {model.name: model}, model.name, record, "writer") as referee:
-            draft = await _reflected(referee, brief)
+            draft = await self._reflected(referee, brief)
         seconds = round(time.monotonic() - clock, 4)
         result = Result(
             score=_score(draft, interrupted=gateway.exhausted() is not None),
@@ -103,11 +103,24 @@ class Desk:
             spending=judging_cost(referee),
             seconds={"agent": seconds},
         )
-        clean, ended = redacted(result, self.workshop.redactor), time.time()
-        await self.recorder.do(lambda store: store_result(store, attempt, clean, ended))
+        ended = time.time()
+        await self.recorder.do(lambda store: store_result(store, attempt, result, ended))
         if isinstance(draft, NoDraft):
             raise draft
         return draft
+
+    async def _reflected(self, referee: GatewayReferee, brief: Brief) -> Draft | NoDraft:
+        async def ask(messages: Sequence[Message]) -> str:
+            try:
+                # What it says is written down, and may become part of the skill.
+                return self.workshop.redactor.text(await referee.ask(None, messages))
+            except JudgeError as error:
+                raise NoDraft(str(error)) from error
+
+        try:
+            return await LlmWriter(ask).write(brief)
+        except NoDraft as nothing:
+            return nothing
 
     async def _let_edit(self, brief: Brief) -> Draft:
         """A draft of the agent's, with the files that it was given on record."""
@@ -131,19 +144,6 @@ class Desk:
 
         await self.recorder.do(plan)
         return row
-
-
-async def _reflected(referee: GatewayReferee, brief: Brief) -> Draft | NoDraft:
-    async def ask(messages: Sequence[Message]) -> str:
-        try:
-            return await referee.ask(None, messages)
-        except JudgeError as error:
-            raise NoDraft(str(error)) from error
-
-    try:
-        return await LlmWriter(ask).write(brief)
-    except NoDraft as nothing:
-        return nothing
 
 
 def _name(brief: Brief) -> str:

@@ -120,3 +120,8 @@ def _without(opened: list[Span], length: int) -> Iterator[Span]:
         yield Span(at, span.start)
         at = max(at, span.end)
     yield Span(at, length)
+
+
+def closed_up(text: str, before: str) -> str:
+    """A text without the gap that lines leave which were taken from it. Whose author leaves such gaps keeps them."""
+    return text if "\n\n\n" in before else re.sub(r"\n{3,}", "\n\n", text)

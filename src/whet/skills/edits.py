@@ -1,13 +1,12 @@
 """Edits: changes of a document that apply exactly as they say, or are refused with the reason."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
-from whet.skills.document import END_LEARNED, LEARNED, MARKERS, Document, Span
+from whet.skills.document import END_LEARNED, LEARNED, MARKERS, Document, Span, closed_up
 from whet.skills.policy import Policy
 
 
@@ -152,9 +151,7 @@ def _add_to_section(document: Document, new: str, policy: Policy) -> str:
 def _delete(document: Document, span: Span, policy: Policy) -> str:
     lines = _lines(document, span)
     whole = document.text[lines.start : lines.end].strip() == document.text[span.start : span.end].strip()
-    changed = _put(document, lines if whole else span, "", policy)
-    # Lines that are gone leave no gap.
-    return re.sub(r"\n{3,}", "\n\n", changed) if "\n\n\n" not in document.text else changed
+    return closed_up(_put(document, lines if whole else span, "", policy), document.text)
 
 
 def _move(document: Document, edit: Edit, policy: Policy) -> str:

@@ -49,7 +49,7 @@ def bootstrap(differences: Floats) -> Accepts:
 def mcnemar(differences: Floats) -> Accepts:
     """dotnet/skills, now: a one-sided exact sign test at 5 %."""
     wins, losses = _counts(differences)
-    return np.asarray((binom.sf(wins - 1, wins + losses, 0.5) <= 0.05) & (wins > 0))
+    return np.asarray(binom.sf(wins - 1, wins + losses, 0.5) <= 0.05)
 
 
 def _error(differences: Floats) -> Floats:

@@ -27,24 +27,23 @@ class Splits:
         return f"{len(self.train)} training, {len(self.validation)} validation and {len(self.test)} test tasks"
 
 
-def split_tasks(tasks: Sequence[Task], seed: int, shares: Sequence[float] = SHARES) -> Splits:
+def split_tasks(tasks: Sequence[Task], seed: int) -> Splits:
     """Split tasks as they say themselves, and else by a hash of seed and id: a task that is added moves no other.
 
     UserError when one is in two splits, or a split has too few.
     """
     sides: dict[str, list[Task]] = {"train": [], "val": [], "test": []}
     for task in tasks:
-        sides[task.split or _drawn(task, seed, shares)].append(task)
+        sides[task.split or _drawn(task, seed)].append(task)
     splits = Splits(*(tuple(side) for side in sides.values()))
     _refuse_too_few(splits)
     _refuse_overlap(splits)
     return splits
 
 
-def _drawn(task: Task, seed: int, shares: Sequence[float]) -> str:
-    # The same throw whatever the shares are: where they change, few tasks change sides.
-    thrown = int(digest(str(seed).encode(), task.id.encode()), 16) / 2**128 * sum(shares)
-    train, validation, _ = shares
+def _drawn(task: Task, seed: int) -> str:
+    thrown = int(digest(str(seed).encode(), task.id.encode()), 16) / 2**128
+    train, validation, _ = SHARES
     return "train" if thrown < train else "val" if thrown < train + validation else "test"
 
 

@@ -1,6 +1,5 @@
 """What a document says, in units that can be left out: rules of its lists, paragraphs, blocks of code."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -8,7 +7,7 @@ from itertools import accumulate
 
 from markdown_it import MarkdownIt
 
-from whet.skills.document import Document, Span
+from whet.skills.document import Document, Span, closed_up
 from whet.skills.policy import Policy
 
 
@@ -47,10 +46,10 @@ def without(text: str, unit: str, before: str) -> str:
     is_last = place + 1 == len(blocks) or blocks[place + 1].is_heading
     if above and above.is_heading and is_last and above.text not in before.split("\n"):
         gone.insert(0, above.span)
+    left = text
     for span in reversed(gone):
-        text = text[: span.start] + text[span.end :]
-    # Lines that are gone leave no gap.
-    return re.sub(r"\n{3,}", "\n\n", text)
+        left = left[: span.start] + left[span.end :]
+    return closed_up(left, text)
 
 
 def _blocks(text: str) -> Iterator[_Block]:
