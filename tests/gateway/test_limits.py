@@ -9,7 +9,7 @@ from aiohttp import web
 from gateway_world import Records, World, answer_unary, model, serving, session_for, until, world
 
 from whet.exchange import CallError, Usage
-from whet.gateway import Gateway, Limits, Reached, Spent
+from whet.gateway import Gateway, Limits, Reached, Spent, limits
 from whet.gateway import session as session_module
 from whet.gateway.limits import Meter
 from whet.redact import Redactor
@@ -59,14 +59,25 @@ def test_a_limit_says_what_was_used_of_it(reached: Reached, words: str) -> None:
     assert str(reached) == words
 
 
-def test_only_silence_between_calls_is_idle_time() -> None:
-    meter = Meter(Limits(idle_sec=0.02))
+class Clock:
+    """Time that passes when it is told to."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_only_silence_between_calls_is_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(limits, "time", clock)
+    meter = Meter(Limits(idle_sec=2))
     meter.admit()
-    time.sleep(0.03)
+    clock.now += 3
     assert meter.out_of_time() is None
-    assert meter.seconds_left() == 0.02
+    assert meter.seconds_left() == 2
     meter.settle(None, None)
-    time.sleep(0.03)
+    clock.now += 3
     idle = meter.out_of_time()
     assert idle is not None
     assert idle.limit == "idle_sec"

@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def on_record(store: Store) -> tuple[Outcome | None, int]:
-    known = lab._all_on_record(store)[ROW.id]
+    ((_, known),) = lab._all_on_record(store)
     return known.outcome, known.failed
 
 

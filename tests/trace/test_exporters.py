@@ -1,66 +1,32 @@
-"""Exports: the worked example in each trainer's form, conversations, spans and tables."""
+"""Exports for trainers: the worked example in each one's form, conversations, and what is counted or left out."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-from trace_world import SYSTEM, answered, asked, calls, exchange, said, with_tokens
+from export_world import (
+    ASKED,
+    CALLED,
+    FIRST,
+    LAST,
+    MESSAGES,
+    SECOND,
+    TOLD,
+    WORKED,
+    episode,
+    exported,
+)
+from trace_world import SYSTEM, answered, asked, exchange, said, with_tokens
 
 from whet.errors import UserError
-from whet.exchange import RECORDED, CallError, Exchange, Kind, Speaker
-from whet.gateway.dialects.neutral import Image, Message, Text, Thinking, ToolCall
+from whet.exchange import RECORDED, Exchange, Kind, Speaker
+from whet.gateway.dialects.neutral import Image, Message, Text
 from whet.runs.episodes import best_of_each_task
 from whet.trace.calls import Training
-from whet.trace.episode import Episode
-from whet.trace.export import FORMATS, export, sinks
+from whet.trace.export import FORMATS, export
 from whet.trace.export.filters import read_filter
-from whet.trace.rows import harvest
-
-ASKED, CALLED, TOLD, LAST = asked("Go."), said(Thinking("hm"), calls("ls")), answered("a b"), said(Text("Done."))
-FIRST = exchange(0, [SYSTEM, ASKED], CALLED)
-SECOND = exchange(1, [SYSTEM, ASKED, CALLED, TOLD], LAST)
-WORKED = [
-    with_tokens(FIRST, [1, 2, 3], [10, 11], [-0.1, -0.2], finish="tool_calls"),
-    with_tokens(SECOND, [1, 2, 3, 10, 11, 20, 21], [12], [-0.3]),
-]
-MESSAGES = [
-    {"role": "system", "content": "You work."},
-    {"role": "user", "content": "Go."},
-    {
-        "role": "assistant",
-        "content": None,
-        "reasoning_content": "hm",
-        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}],
-    },
-    {"role": "tool", "tool_call_id": "c1", "content": "a b"},
-    {"role": "assistant", "content": "Done."},
-]
-
-
-def episode(exchanges: Sequence[Exchange] = WORKED, **more: Any) -> Episode:
-    facts: dict[str, Any] = {
-        "rollout": "r1",
-        "group": "g1",
-        "task": "count",
-        "agent": "loop",
-        "model": "m",
-        "skill": "",
-        "sample": 0,
-        "attempt": 1,
-        "reward": 1.0,
-        "exchanges": exchanges,
-        "rewards": {"exact": 1.0},
-    }
-    return Episode(**facts | more)
-
-
-def exported(name: str, *episodes: Episode, **training: Any) -> list[Any]:
-    return list(FORMATS[name].records(harvest(one, Training(**training)) for one in episodes or [episode()]))
-
 
 RESPONSE, MASK, LOGPROBS = [10, 11, 20, 21, 12], [1, 1, 0, 0, 1], [-0.1, -0.2, 0, 0, -0.3]
 TOKENS = [1, 2, 3, *RESPONSE]
@@ -265,164 +231,6 @@ def test_no_pair_prefers_what_a_fork_only_repeats() -> None:
     worse = episode([exchange(0, [SYSTEM, ASKED], said(Text("Dunno.")))], rollout="r2", reward=0.0)
     assert len(exported("trl-pairs", episode(), worse)) == 1
     assert exported("trl-pairs", episode(FORKED), worse) == []
-
-
-SUB = Speaker(Kind.SUB, "sub-1", "main", "a test", "explore")
-PROMPT = "Look for all the tests, please."
-SPAWNING = said(ToolCall("c9", "task", json.dumps({"prompt": PROMPT})))
-WITH_SUB = [
-    exchange(0, [SYSTEM, ASKED], SPAWNING),
-    exchange(1, [asked(PROMPT)], said(Text("None.")), speaker=SUB),
-    exchange(2, [SYSTEM, ASKED, SPAWNING, answered("None.", "c9")], LAST),
-]
-
-
-def test_atif_has_a_step_per_call_with_what_its_tools_answered() -> None:
-    ((name, document),) = exported("atif")
-    assert name == "r1.json"
-    assert document["schema_version"] == "ATIF-v1.8"
-    assert [step["source"] for step in document["steps"]] == ["system", "user", "agent", "agent"]
-    assert [step["step_id"] for step in document["steps"]] == [1, 2, 3, 4]
-    working = document["steps"][2]
-    assert working["tool_calls"] == [{"tool_call_id": "c1", "function_name": "bash", "arguments": {"command": "ls"}}]
-    assert working["observation"] == {"results": [{"source_call_id": "c1", "content": "a b"}]}
-    assert working["reasoning_content"] == "hm"
-    metrics = working["metrics"]
-    assert (metrics["prompt_token_ids"], metrics["completion_token_ids"]) == ([1, 2, 3], [10, 11])
-    assert metrics["logprobs"] == [-0.1, -0.2]
-
-
-def test_atif_embeds_sub_agents_and_points_at_them_from_the_result() -> None:
-    ((_, document),) = exported("atif", episode(WITH_SUB))
-    (sub,) = document["subagent_trajectories"]
-    assert sub["trajectory_id"] == "sub-1"
-    assert [step["message"] for step in sub["steps"]] == [PROMPT, "None."]
-    (result,) = document["steps"][2]["observation"]["results"]
-    assert result["subagent_trajectory_ref"] == [{"trajectory_id": "sub-1"}]
-
-
-def test_atif_embeds_a_sub_agent_wherever_it_was_begun_and_counts_its_calls_once() -> None:
-    sub = WITH_SUB[1]
-    twin = replace(sub, index=2, speaker=replace(SUB, thread="sub-2"))
-    edited = exchange(3, [SYSTEM, ASKED, SPAWNING, answered("Some.", "c9")], LAST)
-    anew = exchange(4, [SYSTEM, asked("Else.")], LAST)
-    main = exchange(2, [SYSTEM, ASKED, SPAWNING, answered("None.", "c9")], LAST)
-    exchanges = [WITH_SUB[0], sub, twin, replace(main, index=3), replace(edited, index=4), replace(anew, index=5)]
-    documents = [document for _, document in exported("atif", episode(exchanges))]
-    copied = [
-        [trajectory["steps"][-1].get("is_copied_context", False) for trajectory in one.get("subagent_trajectories", ())]
-        for one in documents
-    ]
-    assert copied == [[False, False], [True, True], []]
-
-
-def test_atif_points_from_each_result_at_the_sub_agent_that_gave_it() -> None:
-    other = PROMPT.replace("tests", "docs")
-    both = said(*(ToolCall(f"c{n}", "task", json.dumps({"prompt": one})) for n, one in enumerate((PROMPT, other))))
-    exchanges = [
-        exchange(0, [SYSTEM, ASKED], both),
-        exchange(1, [asked(PROMPT)], said(Text("None.")), speaker=SUB),
-        exchange(2, [asked(other)], said(Text("One.")), speaker=replace(SUB, thread="sub-2")),
-        exchange(3, [SYSTEM, ASKED, both, answered("None.", "c0"), answered("One.", "c1")], LAST),
-    ]
-    ((_, document),) = exported("atif", episode(exchanges))
-    results = document["steps"][2]["observation"]["results"]
-    assert [result["subagent_trajectory_ref"] for result in results] == [
-        [{"trajectory_id": "sub-1"}],
-        [{"trajectory_id": "sub-2"}],
-    ]
-
-
-def test_atif_links_a_result_only_to_a_call_of_its_step() -> None:
-    ((_, document),) = exported(
-        "atif", episode([FIRST, exchange(1, [SYSTEM, ASKED, CALLED, answered("a", "z")], LAST)])
-    )
-    assert document["steps"][2]["observation"] == {"results": [{"content": "a"}]}
-
-
-def test_atif_goes_on_in_another_document_after_a_break_and_marks_what_is_copied() -> None:
-    edited = exchange(2, [SYSTEM, ASKED, CALLED, answered("c")], said(Text("Again.")))
-    (name, first), (next_name, second) = exported("atif", episode([FIRST, SECOND, edited]))
-    assert (name, first["continued_trajectory_ref"], next_name) == ("r1.json", "r1.2.json", "r1.2.json")
-    copied = [step.get("is_copied_context", False) for step in second["steps"] if step["source"] == "agent"]
-    assert copied == [True, False]
-
-
-def test_spans_are_a_tree_of_agents_calls_and_tools() -> None:
-    (request,) = exported("otlp", episode(WITH_SUB))
-    spans = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
-    names = {span["spanId"]: span["name"] for span in spans}
-    assert len(names) == len(spans)
-    tree = [(span["name"], names.get(span.get("parentSpanId", ""))) for span in spans]
-    assert tree == [
-        ("invoke_agent loop", None),
-        ("chat m", "invoke_agent loop"),
-        ("execute_tool task", "invoke_agent loop"),
-        ("chat m", "invoke_agent loop"),
-        ("invoke_agent explore", "invoke_agent loop"),
-        ("chat m", "invoke_agent explore"),
-    ]
-    assert all(len(span["traceId"]) == 32 and len(span["spanId"]) == 16 for span in spans)
-    assert all(int(span["endTimeUnixNano"]) >= int(span["startTimeUnixNano"]) for span in spans)
-    attributes = {one["key"]: one["value"] for one in spans[1]["attributes"]}
-    assert attributes["gen_ai.usage.input_tokens"] == {"intValue": "7"}
-    assert json.loads(attributes["gen_ai.output.messages"]["stringValue"])[0]["parts"][0]["type"] == "tool_call"
-
-
-def attributes(span: dict[str, Any]) -> dict[str, Any]:
-    return {one["key"]: one["value"] for one in span["attributes"]}
-
-
-def test_spans_of_a_thread_tell_each_message_once_and_calls_that_failed_are_there() -> None:
-    failed = replace(exchange(2, [SYSTEM, ASKED], LAST), status=503, error=CallError.STATUS)
-    cut = replace(exchange(3, [SYSTEM, ASKED, CALLED, TOLD, LAST, asked("More.")], LAST), error=CallError.CUT)
-    (request,) = exported("otlp", episode([FIRST, SECOND, failed, cut]))
-    spans = [span for span in request["resourceSpans"][0]["scopeSpans"][0]["spans"] if span["name"] == "chat m"]
-    found = {int(attributes(span)["whet.call"]["intValue"]): span for span in spans}
-    assert [call for call, span in sorted(found.items()) if "status" in span] == [2, 3]
-    assert found[2]["status"] == {"code": 2, "message": "status"}
-    sent = json.loads(attributes(found[1])["gen_ai.input.messages"]["stringValue"])
-    assert [message["role"] for message in sent] == ["tool"]
-
-
-def test_the_span_of_a_sub_agents_sub_agent_lies_below_its_own() -> None:
-    inner = Speaker(Kind.SUB, "sub-2", "sub-1", "a test", "inner")
-    (request,) = exported("otlp", episode([*WITH_SUB, exchange(3, [asked("Deeper.")], LAST, speaker=inner)]))
-    spans = {span["name"]: span for span in request["resourceSpans"][0]["scopeSpans"][0]["spans"]}
-    assert spans["invoke_agent inner"]["parentSpanId"] == spans["invoke_agent explore"]["spanId"]
-
-
-def test_a_table_that_is_written_in_batches_has_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sinks, "BATCH", 2)
-    silent = [replace(one, usage=None) for one in WORKED]
-    export([episode(silent, rollout=f"r{n}") for n in range(5)], FORMATS["parquet"], tmp_path / "tables", Training())
-    rollouts = pq.read_table(tmp_path / "tables/rollouts.parquet").to_pylist()
-    assert [row["rollout"] for row in rollouts] == ["r0", "r1", "r2", "r3", "r4"]
-    assert {(row["input_tokens"], row["output_tokens"]) for row in rollouts} == {(None, None)}, "unknown is not 0"
-
-
-def test_tables_tell_where_a_thread_broke() -> None:
-    edited = exchange(2, [SYSTEM, ASKED, CALLED, answered("c")], LAST)
-    rows = [row for table, row in exported("parquet", episode([FIRST, SECOND, edited])) if table == "exchanges"]
-    assert [row["break"] for row in rows] == [None, None, "edited"]
-
-
-def test_tables_have_rollouts_exchanges_and_scores(tmp_path: Path) -> None:
-    unscored = episode(rollout="r2", reward=None, rewards={}, cause="model")
-    export([episode(), unscored], FORMATS["parquet"], tmp_path / "tables", Training())
-    rollouts = pq.read_table(tmp_path / "tables/rollouts.parquet").to_pylist()
-    assert [(row["rollout"], row["score"], row["cause"], row["trained_tokens"]) for row in rollouts] == [
-        ("r1", 1.0, None, 3),
-        ("r2", None, "model", 3),
-    ]
-    exchanges = pq.read_table(tmp_path / "tables/exchanges.parquet").to_pylist()
-    assert [(row["call"], row["reply"], row["tools_called"]) for row in exchanges[:2]] == [
-        (0, "", ["bash"]),
-        (1, "Done.", []),
-    ]
-    assert [message["role"] for message in json.loads(exchanges[1]["new_messages"])] == ["tool"]
-    scores = pq.read_table(tmp_path / "tables/scores.parquet").to_pylist()
-    assert [(row["rollout"], row["judge"], row["score"]) for row in scores] == [("r1", "exact", 1.0)]
 
 
 def test_the_manifest_counts_what_is_there_and_what_is_not(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ class Lab:
         """How many have come to something, in all parts together. It is read from the record: one may be on it that
         was broken off while it was written down."""
         records = [await book.writer.do(_all_on_record) for book in self._books.values()]
-        return sum(one.outcome is not None for known in records for one in known.values())
+        return sum(known.outcome is not None for rows in records for _, known in rows)
 
     async def made_with(self) -> dict[str, Any]:
         """What both sides of every comparison have in common, in JSON."""
@@ -340,12 +340,13 @@ def _open_part(
     folder: Path, tasks: Sequence[Task], about: Mapping[str, object]
 ) -> tuple[list[RolloutRow], dict[str, _Known]]:
     with opened_store(folder, tasks, resume=(folder / DATABASE).is_file(), about=about) as store:
-        return [row for row, _ in store.attempts_by_rollout()], _all_on_record(store)
+        rows = _all_on_record(store)
+    return [row for row, _ in rows], {row.id: known for row, known in rows}
 
 
-def _all_on_record(store: Store) -> dict[str, _Known]:
+def _all_on_record(store: Store) -> list[tuple[RolloutRow, _Known]]:
     forgotten = set(store.get(FORGOTTEN) or ())
-    return {row.id: _on_record(store, attempts, forgotten) for row, attempts in store.attempts_by_rollout()}
+    return [(row, _on_record(store, attempts, forgotten)) for row, attempts in store.attempts_by_rollout()]
 
 
 def _on_record(store: Store, attempts: Sequence[AttemptRow], forgotten: Collection[int]) -> _Known:
