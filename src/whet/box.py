@@ -10,6 +10,11 @@ from typing import Protocol
 from whet.tasks.task import WORKDIR, Limits
 from whet.workspace import Snapshot
 
+UNTRUSTED = "whet-untrusted"
+"""The program of a sealed box that runs the agent's work out of the judge's reach."""
+SCRATCH = "WHET_SCRATCH"
+"""Variable of the judge: a folder that it writes and that `whet-untrusted` shows to the work, read-only."""
+
 OUTPUT_LIMIT = 1 << 20
 """How much of one stream of output is kept, half from its beginning and half from its end."""
 
@@ -23,6 +28,10 @@ class SandboxError(Exception):
 
 class EscapeError(SandboxError):
     """A path that leaves the box, by `..` or through a symbolic link."""
+
+
+class RefusedVerdict(SandboxError):  # noqa: N818 - what it refuses is the point
+    """A file in /logs/verifier that is not, or may not be, the judge's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,7 @@ class ToolAnswer:
 
     stdout: bytes = b""
     exit_code: int = 0
+    stderr: bytes = b""
 
     def __post_init__(self) -> None:
         if not 0 <= self.exit_code <= 255:
@@ -198,11 +208,21 @@ class Box(Protocol):
         """What the working directory holds now, links not followed and the insides of `.git` left out."""
         ...
 
-    async def seal(self) -> tuple[str, ...]:
+    async def seal(self, *, show_logs: bool = False) -> tuple[str, ...]:
         """End the agent's part: kill every process, close the model port, take back the programs on offer.
 
-        Commands run from now on belong to the judge: they have a new home and a new, empty /logs/verifier.
-        Returns the names of what the agent had left in /logs/verifier.
+        Commands run from now on belong to the judge. They meet the agent's final files, a new home, and new, empty
+        /logs, of which /logs/verifier is a mount of its own: no link and no move leads into it from elsewhere. The
+        agent's own logs are not there, or read-only in their places with `show_logs`. `whet-untrusted` is on the
+        PATH. Returns the names of what the agent had left in /logs/verifier.
+        """
+        ...
+
+    async def read_verdict(self, name: str, limit: int = 1 << 20) -> bytes:
+        """A file that the judge's commands wrote into /logs/verifier, read when all their processes are dead.
+
+        FileNotFoundError when there is none. RefusedVerdict when it is not a regular file of the judge's user, with
+        one link and written since the box was sealed.
         """
         ...
 

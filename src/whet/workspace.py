@@ -14,6 +14,11 @@ DIFF_LIMIT = 20_000
 """Characters of one diff."""
 DIFFS_LIMIT = 200_000
 """Characters of all diffs together."""
+WHOLE_DIFF = 1_000_000
+"""Characters of one diff that is whole."""
+WHOLE_DIFFS = 40_000_000
+CHANGES_LIMIT = 20_000
+"""Changes that are kept on record."""
 STEPS_LIMIT = 500_000
 """Steps that the making of one diff may take, which is less than a second."""
 ALL_STEPS_LIMIT = 4 * STEPS_LIMIT
@@ -29,9 +34,11 @@ class Entry:
     modified: int
     """Nanoseconds since 1970."""
     content: str | None
-    """Digest of what it holds; None when there was too much to read."""
+    """Digest of what it holds; None when too much had been read before it."""
     text: str | None = None
     """What it holds, when that is text and short."""
+    raw: str | None = None
+    """What it holds, when that is short and no text, as far as it can be read as such."""
 
     def same_as(self, other: "Entry") -> bool:
         if self.content is None or other.content is None:
@@ -46,6 +53,8 @@ class Snapshot:
     entries: Mapping[str, Entry]
     seen_to: str | None = None
     """The last name that was looked at, in the order of `walk_order`, when there were too many; None when none was."""
+    unseen: str | None = None
+    """Why it does not hold everything, if so."""
 
     def knows(self, path: str) -> bool:
         """Whether it can tell if there was something of this name."""
@@ -70,15 +79,17 @@ def walk_order(path: str) -> tuple[int, list[str]]:
     return len(parts), parts
 
 
-def changes(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
+def changes(before: Snapshot, after: Snapshot, *, whole: bool = False) -> tuple[Change, ...]:
     """What was added, changed and removed, of all that both snapshots can tell.
+
+    It is for people, unless it is `whole`: then it has diffs of binary files too, and cuts long ones much later.
 
     >>> then = Snapshot({"a": Entry(2, 0, "1", "x\\n")})
     >>> now = Snapshot({"a": Entry(2, 1, "2", "y\\n"), "b": Entry(9, 1, "3")})
     >>> [(change.path, change.kind) for change in changes(then, now)]
     [('a', 'changed'), ('b', 'added')]
     """
-    return tuple(_changes(before, after, _Differ()))
+    return tuple(_changes(before, after, _Differ(whole=whole)))
 
 
 def _changes(before: Snapshot, after: Snapshot, differ: "_Differ") -> Iterator[Change]:
@@ -96,21 +107,26 @@ def _changes(before: Snapshot, after: Snapshot, differ: "_Differ") -> Iterator[C
 class _Differ:
     """Makes diffs until it has written, or would have to work, too much."""
 
-    def __init__(self) -> None:
-        self._room = DIFFS_LIMIT
+    def __init__(self, *, whole: bool) -> None:
+        self._whole = whole
+        self._limit, self._room = (WHOLE_DIFF, WHOLE_DIFFS) if whole else (DIFF_LIMIT, DIFFS_LIMIT)
         self._steps = ALL_STEPS_LIMIT
 
     def diff(self, path: str, old: Entry | None, new: Entry | None) -> str | None:
-        if any(entry is not None and entry.text is None for entry in (old, new)) or self._room < len(CUT):
+        texts = [self._text(entry) if entry else "" for entry in (old, new)]
+        if None in texts or self._room < len(CUT):
             return None
-        was, now = (_lines(entry.text or "") if entry else [] for entry in (old, new))
+        was, now = (_lines(text or "") for text in texts)
         skipped, was, now = _where_they_differ(was, now)
         if not self._affords(was, now):
             return None
         names = (f"a/{path}" if old else "/dev/null", f"b/{path}" if new else "/dev/null")
-        diff = _cut(_unified(was, now, names, skipped), min(DIFF_LIMIT, self._room))
+        diff = _cut(_unified(was, now, names, skipped), min(self._limit, self._room))
         self._room -= len(diff)
         return diff
+
+    def _text(self, entry: Entry) -> str | None:
+        return entry.raw if entry.text is None and self._whole else entry.text
 
     def _affords(self, was: list[str], now: list[str]) -> bool:
         # Compared for the count alone, and once more for the diff: difflib's own takes no matcher of ours.

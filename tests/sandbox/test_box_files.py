@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from whet.box import Box, EscapeError, Sandbox, SandboxError
+from whet.sandbox.files import copy_tree
 from whet.tasks.task import Limits
 
 SECRET = b"the host's own"
@@ -291,10 +293,87 @@ async def test_a_download_of_what_is_not_there_is_an_error(box: Box, tmp_path: P
         await box.download("nowhere", tmp_path / "back")
 
 
-async def test_files_full_of_holes_do_not_fill_the_disk_of_the_host(sandbox: Sandbox, tmp_path: Path) -> None:
+HOLES = """
+import os
+with open("hollow", "wb") as file:
+    for at in (0, 1 << 20, 5 << 20):
+        file.seek(at)
+        file.write(b"data %d" % at)
+    file.truncate(7 << 20)
+os.truncate(os.open("empty", os.O_CREAT | os.O_WRONLY), 7 << 20)
+"""
+
+
+async def test_holes_in_files_stay_holes_in_a_download(sandbox: Sandbox, tmp_path: Path) -> None:
     async with sandbox.open(Limits(storage_mb=8)) as box:
-        await box.exec(["truncate", "-s", "7M", "one", "two"])
-        with pytest.raises(SandboxError, match="more than"):
+        await run_python(box, HOLES)
+        await box.download(".", tmp_path / "back")
+        hollow, empty = tmp_path / "back" / "hollow", tmp_path / "back" / "empty"
+        assert hollow.read_bytes() == (host_workdir(box) / "hollow").read_bytes()
+        assert empty.read_bytes() == bytes(7 << 20)
+        assert hollow.stat().st_blocks * 512 <= 64 << 10
+        assert empty.stat().st_blocks == 0
+
+
+async def test_a_file_with_holes_is_uploaded_with_them(sandbox: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "task").mkdir()
+    with (tmp_path / "task" / "hollow").open("wb") as file:
+        file.seek(1 << 40)
+        file.write(b"end")
+    async with sandbox.open(Limits(storage_mb=8)) as box:
+        await box.upload(tmp_path / "task", box.workdir)
+        info = (host_workdir(box) / "hollow").stat()
+        assert (info.st_size, info.st_blocks * 512 <= 64 << 10) == ((1 << 40) + 3, True)
+        assert (await box.exec(["tail", "-c", "3", "hollow"])).stdout.data == b"end"
+
+
+async def test_uploads_together_cannot_pass_the_storage_limit(sandbox: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task" / "file").write_bytes(bytes(range(256)) * (5 << 12))
+    async with sandbox.open(Limits(storage_mb=8)) as box:
+        await box.upload(tmp_path / "task", "one")
+        with pytest.raises(SandboxError, match=r"more than 3145728 bytes of files"):
+            await box.upload(tmp_path / "task", "two")
+
+
+async def test_an_upload_and_a_download_are_held_to_the_limit_on_files(sandbox: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "task").mkdir()
+    for number in range(40):
+        (tmp_path / "task" / str(number)).touch()
+    async with sandbox.open(Limits(files=30)) as box:
+        with pytest.raises(SandboxError, match="more than 30 files"):
+            await box.upload(tmp_path / "task", box.workdir)
+    async with sandbox.open(Limits(files=30)) as box:
+        await run_python(box, "for n in range(40): open(str(n), 'w')")
+        with pytest.raises(SandboxError, match="more than 30 files"):
+            await box.download(".", tmp_path / "back")
+
+
+@given(
+    parts=st.lists(st.tuples(st.integers(0, 200), st.binary(min_size=1, max_size=9000)), max_size=6),
+    size=st.integers(0, 900_000),
+)
+@settings(max_examples=40, deadline=None)
+def test_a_copy_is_equal_to_its_original_wherever_its_holes_are(parts: list[tuple[int, bytes]], size: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "source"), Path(folder, "target")
+        source.mkdir()
+        target.mkdir()
+        with (source / "file").open("wb") as file:
+            for page, data in parts:
+                file.seek(page * 4096)
+                file.write(data)
+            file.truncate(size)
+        copied = copy_tree(source, target, None)
+        assert (target / "file").read_bytes() == (source / "file").read_bytes()
+        assert copied.size <= max(size, 0)
+        assert (target / "file").stat().st_blocks <= (source / "file").stat().st_blocks + 16
+
+
+async def test_data_is_counted_as_it_is_copied_and_not_by_what_a_file_says(sandbox: Sandbox, tmp_path: Path) -> None:
+    async with sandbox.open(Limits(storage_mb=8)) as box:
+        await run_python(box, "for n in 'abc': open(n, 'wb').write(bytes([7]) * (3 << 20))")
+        with pytest.raises(SandboxError, match="more than 8388608 bytes"):
             await box.download(".", tmp_path / "back")
 
 

@@ -1,11 +1,26 @@
 """Sealing: the agent's part is over, and the judge's commands meet nothing of it but the files it should meet."""
 
+import errno
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from box_helpers import FETCH, carriers, host_folder, logs_of, model_port, new_marker, run_python, start_tree
+from box_helpers import (
+    FETCH,
+    carriers,
+    host_folder,
+    host_workdir,
+    logs_of,
+    model_port,
+    new_marker,
+    run_python,
+    start_tree,
+    until,
+)
 
 from whet.box import Box, SandboxError
+from whet.sandbox.verdict import VerifierFolder
 
 
 async def test_every_process_is_dead_when_the_box_is_sealed(box: Box) -> None:
@@ -25,14 +40,122 @@ async def test_the_judge_has_another_home_that_the_agent_never_saw(box: Box) -> 
     assert rest == ["writable"]
 
 
-async def test_the_agents_work_and_logs_are_there_for_the_judge(box: Box) -> None:
-    script = f"echo work > answer.txt; echo log > {logs_of(box)}/agent/log.txt; echo art > {logs_of(box)}/artifacts/a"
-    await box.exec(["sh", "-c", script])
+async def test_the_agents_work_is_there_for_the_judge_and_its_logs_are_not(box: Box) -> None:
+    logs = logs_of(box)
+    await box.exec(
+        ["sh", "-c", f"echo work > answer.txt; echo log > {logs}/agent/log.txt; echo a > {logs}/artifacts/a"]
+    )
     assert await box.seal() == ()
-    for path, content in (("answer.txt", b"work\n"), (f"{logs_of(box)}/agent/log.txt", b"log\n")):
-        assert (await box.exec(["cat", path])).stdout.data == content
-        assert await box.read_file(path) == content
-    assert await box.read_file(f"{logs_of(box)}/artifacts/a") == b"art\n"
+    assert (await box.exec(["cat", "answer.txt"])).stdout.data == await box.read_file("answer.txt") == b"work\n"
+    assert (await box.exec(["find", logs, "-mindepth", "2"])).stdout.data == b""
+
+
+async def test_the_agents_logs_are_shown_to_a_judge_that_asks_for_them(box: Box) -> None:
+    logs = logs_of(box)
+    script = "echo log > agent/log.txt; chmod 600 agent/log.txt; rmdir artifacts; ln -s /etc artifacts"
+    await box.exec(["sh", "-c", script], cwd=logs)
+    await box.seal(show_logs=True)
+    assert (await box.exec(["cat", f"{logs}/agent/log.txt"])).stdout.data == b"log\n"
+    assert (await box.exec(["find", f"{logs}/artifacts"])).stdout.text == f"{logs}/artifacts\n"
+
+
+async def test_the_agents_logs_cannot_be_written_by_the_judge(sealed_off: Box) -> None:
+    await sealed_off.seal(show_logs=True)
+    for attempt in ("touch /logs/agent/x", "ln /logs/agent/log.txt /logs/verifier/reward.txt"):
+        assert (await sealed_off.exec(["sh", "-c", attempt])).exit_code != 0
+
+
+@pytest.mark.parametrize("folder", [".", "/tmp", "/home/agent", "/home/judge", "/logs", "/logs/agent", "/run/scratch"])
+async def test_nothing_can_be_linked_or_moved_into_the_verifiers_folder(sealed_off: Box, folder: str) -> None:
+    await sealed_off.seal()
+    rename = "import os, sys\ntry: os.rename('one', '/logs/verifier/reward.txt')\nexcept OSError as e: print(e.errno)"
+    await sealed_off.exec(["sh", "-c", f"cd {folder} && echo 1 > one"])
+    linked = await sealed_off.exec(["ln", f"{folder}/one", "/logs/verifier/reward.txt"])
+    assert "Invalid cross-device link" in linked.stderr.text
+    moved = await sealed_off.exec(["python3", "-c", rename], cwd=None if folder == "." else folder)
+    assert moved.stdout.text == f"{errno.EXDEV}\n"
+
+
+async def test_what_the_agent_closed_is_open_to_the_judge(box: Box) -> None:
+    await box.exec(["sh", "-c", 'echo work > a; chmod 0 . "$HOME" "$TMPDIR"'])
+    await box.seal()
+    assert (await box.exec(["cat", "a"])).stdout.data == b"work\n"
+    assert (await box.exec(["sh", "-c", 'touch new "$TMPDIR/new"'])).exit_code == 0
+
+
+async def test_links_in_the_agents_temporary_folder_are_gone(box: Box) -> None:
+    script = (
+        'cd "$TMPDIR"; mkdir deep; echo kept > deep/file; ln -s /etc/passwd link; mkfifo deep/pipe; ln -s . deep/self'
+    )
+    await box.exec(["sh", "-c", script])
+    await box.seal()
+    done = await box.exec(["sh", "-c", 'cd "$TMPDIR"; find . -mindepth 1 | sort; cat deep/file'])
+    assert done.stdout.text == "./deep\n./deep/file\nkept\n"
+
+
+VERDICTS = {
+    "written": ("echo 1 > reward.txt", b"1\n"),
+    "absent": ("true", FileNotFoundError),
+    "a link": ("echo 1 > other; ln -s other reward.txt", SandboxError),
+    "a link out": ("ln -s /etc/hosts reward.txt", SandboxError),
+    "two links": ("echo 1 > other; ln other reward.txt", SandboxError),
+    "a folder": ("mkdir reward.txt", SandboxError),
+    "a pipe": ("mkfifo reward.txt", SandboxError),
+    "a socket": ("python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"reward.txt\")'", SandboxError),
+    "too large": ("truncate -s 2M reward.txt", SandboxError),
+}
+
+
+@pytest.mark.parametrize(("script", "expected"), VERDICTS.values(), ids=VERDICTS)
+async def test_only_a_plain_file_with_one_link_is_a_verdict(box: Box, script: str, expected: object) -> None:
+    with pytest.raises(SandboxError, match="not sealed"):
+        await box.read_verdict("reward.txt")
+    await box.seal()
+    await box.exec(["sh", "-c", script], cwd=f"{logs_of(box)}/verifier")
+    if isinstance(expected, bytes):
+        assert await box.read_verdict("reward.txt") == expected
+    else:
+        with pytest.raises(expected):  # type: ignore[call-overload]
+            await box.read_verdict("reward.txt")
+
+
+async def test_a_verdict_of_another_user_or_from_before_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "reward.txt").write_text("1")
+    mine = VerifierFolder.at(tmp_path, None)
+    begun = (tmp_path / "reward.txt").stat().st_ctime_ns
+    assert replace(mine, begun_ns=begun).read("reward.txt", 10) == b"1"
+    with pytest.raises(SandboxError, match="before the judge began"):
+        replace(mine, begun_ns=begun + 1).read("reward.txt", 10)
+    with pytest.raises(SandboxError, match="belongs to user"):
+        replace(mine, owner=os.getuid() + 1).read("reward.txt", 10)
+
+
+async def test_a_verdict_is_read_when_every_process_is_dead(box: Box) -> None:
+    await box.seal()
+    marker = new_marker()
+    await start_tree(box, marker)
+    await box.write_file(f"{logs_of(box)}/verifier/reward.txt", b"0")
+    assert await box.read_verdict("reward.txt") == b"0"
+    assert carriers(marker) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only boxes of root run as other users")
+async def test_agent_judge_and_work_are_three_users_of_the_host(sealed_off: Box) -> None:
+    def owners() -> set[int]:
+        return {path.lstat().st_uid for path in (work, *work.iterdir())}
+
+    work, verifier = host_workdir(sealed_off), host_folder(sealed_off) / "logs" / "verifier"
+    await sealed_off.exec(["touch", "a", "b"])
+    (agent,) = owners()
+    await sealed_off.seal()
+    (judge,) = owners()
+    assert verifier.stat().st_uid == judge
+    running = await sealed_off.start(["whet-untrusted", "sh", "-c", "touch begun; sleep 600"])
+    await until(lambda: (work / "begun").exists())
+    (third,) = owners()
+    assert len({0, os.getuid(), agent, judge, third}) == 4
+    await running.kill()
+    await until(lambda: owners() == {judge})
 
 
 @pytest.mark.parametrize(
@@ -70,7 +193,7 @@ async def test_programs_that_the_agent_planted_are_not_what_the_judge_runs(box: 
     found, printed, path = done.stdout.text.split("\n")[:3]
     assert Path(found).is_absolute()
     assert printed == "42"
-    for planted in (box.home, box.workdir, str(host_folder(box))):
+    for planted in (box.home, box.workdir, logs_of(box)):
         assert not found.startswith(planted)
         assert planted not in path
 

@@ -180,7 +180,7 @@ async def test_a_call_made_without_the_client_is_a_call(box: Box) -> None:
     log = Log(exit_code=3)
     await box.offer("tool", log)
     said = await run_python(box, TALK + "print(talk(call(b'tool\\0x\\0', b'in'), stop=False))")
-    assert said == repr(bytes([3]) + (4).to_bytes(8, "big") + b"x|in") + "\n"
+    assert said == repr(bytes([3]) + (4).to_bytes(8, "big") + bytes(8) + b"x|in") + "\n"
     assert log.arguments == [("x",)]
 
 
@@ -210,7 +210,7 @@ async def test_connections_that_say_nothing_are_ended_and_calls_wait_for_that(
 held = [socket.socket(socket.AF_UNIX) for _ in range(100)]
 for host in held:
     host.connect("socket")
-print(talk(call(b"tool\\0x\\0"))[9:].decode())
+print(talk(call(b"tool\\0x\\0"))[17:].decode())
 print({host.recv(1) for host in held})
 """
     assert await run_python(box, TALK + code) == "x|\n{b''}\n"
@@ -233,7 +233,7 @@ held = [socket.socket(socket.AF_UNIX) for _ in range(150)]
 for host in held:
     host.connect("socket")
     host.sendall(call(b"tool\\0"))
-print({host.recv(9) for host in held} == {bytes(9)})
+print({host.recv(17) for host in held} == {bytes(17)})
 """
     assert await run_python(box, TALK + code) == "True\n"
     assert 2 <= most <= tools.CONNECTIONS

@@ -20,16 +20,18 @@ from typing import Protocol
 
 from whet.box import Box, SandboxError, Serve
 from whet.errors import UserError
-from whet.sandbox.folder import MARK, BoxFolder, box_folder, box_user
-from whet.sandbox.hostbox import HostBox, at_most, set_aside
-from whet.sandbox.process import ProcessEnd, TreeProcess, spawn, stdin_file
+from whet.sandbox.folder import MARK, BoxFolder, box_folder, box_users
+from whet.sandbox.hostbox import HostBox, at_most
+from whet.sandbox.keyring import Starter
+from whet.sandbox.process import ProcessEnd, TreeProcess, stdin_file
+from whet.sandbox.seccomp import filter_program
+from whet.sandbox.view import PROGRAMS, View
 from whet.tasks.task import WORKDIR, Limits
 
 MODEL_PORT = 41_100
 HOME = "/home/agent"
 JUDGE_HOME = "/home/judge"
 LAUNCHER = "/run/launcher.py"
-PROGRAMS = "/run/programs"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 ETC = {
@@ -38,7 +40,19 @@ ETC = {
     "hosts": "127.0.0.1 localhost\n::1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
-OWN_FOLDERS = frozenset({"bin", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "usr"})
+SEEN = {
+    "home": HOME,
+    "judge-home": JUDGE_HOME,
+    "tmp": "/tmp",  # noqa: S108 - a path in the box
+    "work-tmp": "/tmp",  # noqa: S108
+    "logs": "/logs",
+    "logs/verifier": "/logs/verifier",
+    "scratch": "/run/scratch",
+}
+"""The folders of a box but for the working directory, and the paths at which commands see them."""
+OWN_FOLDERS = frozenset({"bin", "dev", "etc", "lib", "lib64", "logs", "proc", "run", "sbin", "tests", "usr"})
+HIDDEN_PROC = ("cmdline", "key-users", "keys", "timer_list")
+"""Files of /proc that tell of the host: how its kernel was started, whose keys it holds, which timers it runs."""
 HOST_ETC = ("alternatives", "ca-certificates", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "ssl")
 
 
@@ -55,6 +69,7 @@ class Bubblewrap:
     async def check(self) -> None:
         if sys.platform != "linux":
             raise UserError("sandbox 'bubblewrap' needs Linux; --sandbox local runs without any isolation")
+        filter_program()
         packages = {"bwrap": "bubblewrap"} | dict.fromkeys(("prlimit", "setpriv", "choom"), "util-linux")
         for program, package in packages.items():
             if shutil.which(program) is None:
@@ -75,7 +90,7 @@ class Bubblewrap:
 
     @asynccontextmanager
     async def open(self, limits: Limits, workdir: str = WORKDIR) -> AsyncIterator[Box]:
-        async with box_folder(box_user()) as folder:
+        async with box_folder(box_users()) as folder:
             box = BubblewrapBox(folder, limits, workdir)
             try:
                 yield box
@@ -87,21 +102,32 @@ class BubblewrapBox(HostBox):
     path = PATH
 
     def __init__(self, folder: BoxFolder, limits: Limits, workdir: str) -> None:
-        places = {workdir: "work", HOME: "home", "/tmp": "tmp", "/logs": "logs"}  # noqa: S108 - paths in the box
-        if len(places) < 4 or workdir.split("/")[1] in OWN_FOLDERS:
+        if workdir in SEEN.values() or workdir.split("/")[1] in OWN_FOLDERS or workdir.startswith(f"{JUDGE_HOME}/"):
             raise SandboxError(f"working directory '{workdir}' is a place that the box needs for itself")
-        super().__init__(folder, limits, places, workdir, HOME)
-        for name in ("agent", "verifier", "artifacts"):
-            folder.make(f"logs/{name}")
-        self._mounts: dict[str, Path] = {}
+        self._paths = {**SEEN, "work": workdir}
+        super().__init__(folder, limits)
         self._root, self.python = _root_arguments(folder)
+        self._filter = filter_program()
+        self._starter = Starter()
+
+    async def close(self) -> None:
+        try:
+            await super().close()
+        finally:
+            self._starter.close()
+
+    def _seen(self, name: str) -> str:
+        return self._paths[name]
+
+    def _show_log(self, name: str, folder: Path) -> None:
+        self._view.shown[f"/logs/{name}"] = folder
 
     async def connect(self, serve: Serve) -> str:
         self._serve = serve
         return f"http://127.0.0.1:{MODEL_PORT}"
 
     async def mount(self, source: Path, target: str, omit: Sequence[str] = ()) -> None:
-        self._mounts[target] = await asyncio.to_thread(self._folder.hold_copy, source, omit)
+        self._view.shown[target] = await asyncio.to_thread(self._folder.hold_copy, source, omit)
 
     async def show(self, source: Path, name: str) -> str:
         folder = source.resolve()
@@ -109,29 +135,29 @@ class BubblewrapBox(HostBox):
             raise SandboxError(f"{source} cannot be shown in a box: it is no folder")
         if folder.is_relative_to("/usr"):
             return str(folder)  # in sight as it is
-        if self._folder.owner is not None:
+        if self._view.user is not None:
             _check_in_reach(folder)
-        self._mounts[f"{PROGRAMS}/{name}"] = folder
+        self._view.shown[f"{PROGRAMS}/{name}"] = folder
         return f"{PROGRAMS}/{name}"
 
-    def _renew(self) -> tuple[str, ...]:
-        logs, judge_logs = self._places["/logs"], self._folder.make("judge-logs")
-        planted = set_aside(self._folder, logs, judge_logs)
-        self._places["/logs"] = judge_logs
-        self._places[JUDGE_HOME] = self._folder.make("judge-home")
+    def _hand_to_judge(self, show_logs: bool) -> tuple[str, ...]:
+        planted = super()._hand_to_judge(show_logs)
         # Programs that find no HOME in their environment look it up here; they must not find the agent's.
-        _write_public(self._folder.path / "support" / "passwd", ETC["passwd"].replace(HOME, JUDGE_HOME))
+        passwd = self._folder.path / "support" / "judge-passwd"
+        _write_public(passwd, ETC["passwd"].replace(HOME, JUDGE_HOME))
+        self._view.shown["/etc/passwd"] = passwd
         return planted
 
     async def _spawn(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: bytes, output_limit: int
+        self, view: View, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: bytes, output_limit: int
     ) -> TreeProcess:
         with contextlib.ExitStack() as opened, contextlib.ExitStack() as when_it_fails:
             info, info_fd = os.pipe()
             opened.callback(os.close, info_fd)
             when_it_fails.callback(os.close, info)
-            arguments = opened.enter_context(stdin_file(self._arguments(env, cwd, info_fd)))
-            fds = [info_fd, arguments.fileno()]
+            seccomp = opened.enter_context(stdin_file(self._filter))
+            arguments = opened.enter_context(stdin_file(self._arguments(view, env, cwd, info_fd, seccomp.fileno())))
+            fds = [info_fd, seccomp.fileno(), arguments.fileno()]
             command = [*self._limit_argv(), *argv]
             channel: socket.socket | None = None
             if self._serve is not None:
@@ -141,8 +167,8 @@ class BubblewrapBox(HostBox):
                 fds.append(far_end.fileno())
                 launcher = [self.python, "-I", "-S", LAUNCHER, str(far_end.fileno()), str(MODEL_PORT)]
                 command = [*self._limit_argv(), *launcher, *argv]
-            popen = spawn(
-                [*_as_box_user(self._folder.owner), "bwrap", "--args", str(arguments.fileno()), "--", *command],
+            popen = self._starter.spawn(
+                [*_as_box_user(view), "bwrap", "--args", str(arguments.fileno()), "--", *command],
                 stdin=opened.enter_context(stdin_file(stdin)),
                 # The mark is for `whet clean`: a bwrap that loses whet while it is starting can be left behind.
                 env={"PATH": PATH, MARK: self._folder.name},
@@ -165,20 +191,18 @@ class BubblewrapBox(HostBox):
                 channel.close()
         return process
 
-    def _arguments(self, env: Mapping[str, str], cwd: str, info_fd: int) -> bytes:
+    def _arguments(self, view: View, env: Mapping[str, str], cwd: str, info_fd: int, filter_fd: int) -> bytes:
         """The options of bwrap, handed over in a file: neither the paths nor the variables show in a process list."""
         options = [
             *("--die-with-parent", "--new-session", "--unshare-all", "--clearenv", "--info-fd", str(info_fd)),
-            *("--uid", "1000", "--gid", "1000", "--hostname", "box"),
+            *("--uid", "1000", "--gid", "1000", "--hostname", "box", "--seccomp", str(filter_fd)),
             *self._root,
         ]
-        for path, folder in sorted(self._places.items()):  # a folder before what lies in it
+        for path, folder in sorted(view.places.items()):  # a folder before what lies in it
             options += ["--bind", str(folder), path]
-        for path, folder in self._mounts.items():
+        for path, folder in view.shown.items():
             options += ["--ro-bind", str(folder), path]
-        home = JUDGE_HOME if self._sealed else HOME
-        base = {"PATH": PATH, "HOME": home, "USER": "agent", "LANG": "C.UTF-8", "TERM": "dumb", "TMPDIR": "/tmp"}  # noqa: S108
-        for name, value in self._with_tools({**base, **env}).items():
+        for name, value in self._variables(view, {"USER": "agent", **env}).items():
             options += ["--setenv", name, value]
         options += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", cwd]
         return b"\0".join(os.fsencode(option) for option in options) + b"\0"
@@ -211,11 +235,12 @@ async def _stop(inside: Inside, process: TreeProcess) -> None:
     await process.kill()
 
 
-def _as_box_user(owner: int | None) -> list[str]:
-    first_to_go = ["choom", "-n", "900", "--"]  # when memory runs out, the kernel ends boxes before anything else
-    if owner is None:
+def _as_box_user(view: View) -> list[str]:
+    # When memory runs out, the kernel ends boxes before anything else, and what a judge runs before the judge.
+    first_to_go = ["choom", "-n", "1000" if view.ends_first else "900", "--"]
+    if view.user is None:
         return first_to_go
-    return ["setpriv", "--reuid", str(owner), "--regid", str(owner), "--clear-groups", *first_to_go]
+    return ["setpriv", "--reuid", str(view.user), "--regid", str(view.user), "--clear-groups", *first_to_go]
 
 
 def _check_in_reach(folder: Path) -> None:
@@ -248,6 +273,10 @@ def _root_arguments(folder: BoxFolder) -> tuple[list[str], str]:
     _write_public(support / "launcher.py", files("whet.sandbox").joinpath("launcher.py").read_text())
     options += ["--ro-bind", str(support / "launcher.py"), LAUNCHER]
     options += ["--dev", "/dev", "--size", str(256 << 20), "--tmpfs", "/dev/shm", "--proc", "/proc"]  # noqa: S108
+    _write_public(support / "empty", "")
+    for name in HIDDEN_PROC:
+        if Path("/proc", name).exists():
+            options += ["--ro-bind", str(support / "empty"), f"/proc/{name}"]
     options += ["--symlink", "/tmp", "/var/tmp"]  # noqa: S108
     python = shutil.which("python3", path=PATH)
     if python is None:

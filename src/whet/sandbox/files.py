@@ -8,15 +8,17 @@ import contextlib
 import errno
 import math
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from whet.box import EscapeError, SandboxError
+from whet.sandbox.storage import Usage
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+UNLIMITED = Usage(math.inf, math.inf)
 
 MAX_DEPTH = 100
 """How deep folders may be nested to be copied: a walk holds a descriptor for each level, and whet has only so many."""
@@ -48,19 +50,23 @@ def write_inside(root: Path, relative: str, data: bytes, mode: int, owner: int |
 
 
 def copy_tree(
-    source: Path, target: Path, owner: int | None, *, inside: str = ".", below: str = ".", limit: float = math.inf
-) -> None:
+    source: Path, target: Path, owner: int | None, *, inside: str = ".", below: str = ".", limit: Usage = UNLIMITED
+) -> Usage:
     """Copy a folder inside source into one below target: files with their permissions, links as links, nothing else.
 
-    No link is followed on either side. Stops with an error before it has written more than `limit` bytes.
+    No link is followed on either side, and holes in files stay holes. Returns what was copied. Stops with an error
+    before it has copied more than the limit.
     """
-    room = limit
+    copied = Usage()
     with _translated(inside), opened(source, inside) as top:
         for folder, folders, files, here in os.fwalk(".", onerror=_fail, dir_fd=top):
             if folder.count(os.sep) > MAX_DEPTH:
                 raise SandboxError(f"{inside}: folders nested more than {MAX_DEPTH} deep")
             with opened(target, os.path.join(below, folder), create=True, owner=owner) as there:  # noqa: PTH118
                 for name in [*folders, *files]:
+                    copied += Usage(files=1)
+                    if copied.files > limit.files:
+                        raise SandboxError(f"{inside}: more than {limit.files:.0f} files")
                     info = os.stat(name, dir_fd=here, follow_symlinks=False)
                     if stat.S_ISLNK(info.st_mode):
                         _unlink(name, there)
@@ -68,11 +74,12 @@ def copy_tree(
                         if name in folders:
                             folders.remove(name)  # or the walk would open what it leads to
                     elif stat.S_ISREG(info.st_mode):
-                        # The size counts, not the blocks: a file full of holes is copied without them.
-                        room -= info.st_size
-                        if room < 0:
-                            raise SandboxError(f"{inside}: more than {limit} bytes of files")
-                        _copy_file(name, info, here, there, owner)
+                        room = limit.size - copied.size
+                        size = _copy_file(name, info, here, there, owner, room)
+                        if size is None:
+                            raise SandboxError(f"{inside}: more than {limit.size:.0f} bytes of files")
+                        copied += Usage(size)
+    return copied
 
 
 def _fail(error: OSError) -> None:
@@ -125,14 +132,42 @@ def _created(name: str, mode: int, parent: int, owner: int | None) -> Iterator[I
         yield file
 
 
-def _copy_file(name: str, info: os.stat_result, here: int, there: int, owner: int | None) -> None:
+def _copy_file(name: str, info: os.stat_result, here: int, there: int, owner: int | None, room: float) -> int | None:
+    """Copy a file. Returns how many bytes of data it has, without its holes; None when there is no room for them."""
     fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
     mode = stat.S_IMODE(info.st_mode) & 0o777
-    with os.fdopen(fd, "rb") as source, _created(name, mode, there, owner) as copy:
-        shutil.copyfileobj(source, copy, 1 << 20)
-        copy.flush()
+    with os.fdopen(fd, "rb", buffering=0) as source, _created(name, mode, there, owner) as copy:
+        size = _copy_data(source.fileno(), copy.fileno(), room)
         # Tools tell by the time whether a file has changed; one that seems new may hide a change within its second.
         os.utime(copy.fileno(), ns=(info.st_atime_ns, info.st_mtime_ns))
+        return size
+
+
+def _copy_data(source: int, target: int, room: float) -> int | None:
+    """Copy what a file holds, as far as it reaches now: one that grows meanwhile does not hold us up."""
+    copied, at, end = 0, 0, os.fstat(source).st_size
+    while at < end and (at := _next_data(source, at, end)) < end:
+        hole = min(os.lseek(source, at, os.SEEK_HOLE), end)
+        copied += hole - at
+        if copied > room:
+            return None
+        os.lseek(target, at, os.SEEK_SET)
+        while at < hole and (sent := os.sendfile(target, source, at, hole - at)):
+            at += sent
+        if at < hole:
+            break  # it was cut short meanwhile
+    os.ftruncate(target, end)
+    return copied
+
+
+def _next_data(source: int, start: int, end: int) -> int:
+    """Where the next data begins; the end when nothing but a hole follows."""
+    try:
+        return os.lseek(source, start, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return end
+        raise
 
 
 def _unlink(name: str, parent: int) -> None:

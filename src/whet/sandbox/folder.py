@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -13,12 +14,25 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from whet.box import SandboxError
 from whet.errors import UserError
 from whet.ids import new_name
 from whet.sandbox.files import copy_tree
+from whet.sandbox.storage import Disk, Usage
 
-ROOT_RUNS_BOXES_AS = 64_055
-"""The user that boxes of root run as. The kernel exempts root from the limit on processes, and a box never needs it."""
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """The user ids of the host that the parties in a box run as; None is our own."""
+
+    agent: int | None = None
+    judge: int | None = None
+    work: int | None = None
+    """The agent's work, when the judge runs it."""
+
+
+ROOT_RUNS_BOXES_AS = Users(64_055, 64_056, 64_057)
+"""The users that boxes of root run as. The kernel exempts root from the limit on processes; no box needs it."""
 
 MARK = "WHET_BOX"
 """Environment variable that marks the processes of a box, to find those that outlived their whet."""
@@ -27,22 +41,46 @@ MAKING_SEC = 60
 """The making of a box's folder takes a moment; one that is still being made after this long was left behind."""
 
 
+RESERVE_FILES = 24
+RESERVE_SIZE = 256 << 10
+"""Held back of a small disk while the agent runs, so that a box can be sealed when agents have filled the disk."""
+BOXES = 16
+"""A disk that has not room for so many full boxes is small."""
+
+
 @dataclass(frozen=True, slots=True)
 class BoxFolder:
     """Where the files of one box are on the host. It is locked as long as its owner lives."""
 
     name: str
     path: Path
-    owner: int | None
-    """User id that everything in it is given to, or None for our own."""
+    users: Users
 
-    def make(self, name: str) -> Path:
-        """A new empty folder that belongs to the box's user."""
+    def make(self, name: str, owner: int | None) -> Path:
+        """A new empty folder that belongs to this user, or to ourselves."""
         path = self.path / name
         path.mkdir()
-        if self.owner is not None:
-            os.chown(path, self.owner, self.owner)
+        if owner is not None:
+            os.chown(path, owner, owner)
         return path
+
+    def hold_reserve(self, limit: Usage) -> None:
+        """Take some of the disk for later, if boxes of this limit may fill it."""
+        left = Disk.of(self.path).left
+        if not (limit * BOXES).passes(left):
+            return
+        reserve = self.path / "reserve"
+        try:
+            reserve.mkdir(mode=0o700)
+            for number in range(RESERVE_FILES):
+                (reserve / str(number)).touch()
+            with (reserve / "0").open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, RESERVE_SIZE)
+        except OSError as error:
+            raise SandboxError(f"{self.path.parent}: no room for another box: {error.strerror}") from error
+
+    def release_reserve(self) -> None:
+        shutil.rmtree(self.path / "reserve", ignore_errors=True)
 
     def hold_copy(self, source: Path, omit: Sequence[str]) -> Path:
         """A copy of a host folder that the box's user can read but whose original it never sees."""
@@ -74,18 +112,18 @@ def boxes_root() -> Path:
     return root
 
 
-def box_user() -> int | None:
-    """The user id that boxes run as when it is not our own."""
-    return ROOT_RUNS_BOXES_AS if os.getuid() == 0 else None
+def box_users() -> Users:
+    """The users that boxes run as when they are not our own."""
+    return ROOT_RUNS_BOXES_AS if os.getuid() == 0 else Users()
 
 
 @asynccontextmanager
-async def box_folder(owner: int | None) -> AsyncIterator[BoxFolder]:
+async def box_folder(users: Users) -> AsyncIterator[BoxFolder]:
     name = new_name()
     path = boxes_root() / f"box-{name}"
     with _locked_new(path):
         try:
-            yield BoxFolder(name, path, owner)
+            yield BoxFolder(name, path, users)
         finally:
             if path.exists():  # the box was never made
                 await asyncio.shield(asyncio.to_thread(remove_tree, path))

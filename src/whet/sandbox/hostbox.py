@@ -1,4 +1,9 @@
-"""What all boxes share whose files lie in a folder of the host: file access, running, sealing, the storage limit."""
+"""What all boxes share whose files lie in a folder of the host: file access, running, sealing, the storage limit.
+
+Three parties use such a box, one after the other or apart: the agent; from `seal` on the judge; and the agent's work,
+when the judge runs it. Each has a view of its own. The judge is given the agent's folders as they are: no process of
+the agent is left, so nothing can change them any more, and a copy would be no safer.
+"""
 
 import asyncio
 import contextlib
@@ -7,46 +12,101 @@ import posixpath
 import resource
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from whet.box import OUTPUT_LIMIT, Answer, EscapeError, Finished, Process, SandboxError, Serve
+from whet.box import (
+    OUTPUT_LIMIT,
+    SCRATCH,
+    UNTRUSTED,
+    Answer,
+    EscapeError,
+    Finished,
+    Process,
+    SandboxError,
+    Serve,
+    ToolAnswer,
+    ToolUse,
+)
 from whet.sandbox.files import copy_tree, read_inside, write_inside
 from whet.sandbox.folder import BoxFolder, remove_tree
 from whet.sandbox.process import TreeProcess
 from whet.sandbox.snapshot import snapshot_of
-from whet.sandbox.storage import guard_storage
+from whet.sandbox.storage import Usage, guard_storage, usage_of
 from whet.sandbox.tools import Tools
+from whet.sandbox.untrusted import OUTPUT, Refused, UntrustedCall, answer_of, parse_call, refusal
+from whet.sandbox.verdict import VerifierFolder
+from whet.sandbox.view import PROGRAMS, View, hand_over, names_in, remove_links
 from whet.tasks.task import Limits
 from whet.workspace import Snapshot
 
 LOGS = ("agent", "verifier", "artifacts")
 
 
+class MoreRoom(Exception):  # noqa: N818 - starts the watch anew
+    """The work was ended because it wrote too much; the judge may write on."""
+
+
+@dataclass(slots=True)
+class Judging:
+    """The judge's phase of a box."""
+
+    work: View
+    """Where `whet-untrusted` runs."""
+    verifier: VerifierFolder
+    lent: tuple[Path, ...]
+    """Folders that belong to the work while one of its commands runs, and else to the judge."""
+    tools: Tools
+    calls: int = 0
+    """Commands of the work that are under way."""
+    over_storage: bool = False
+    """The work has written more than it may."""
+
+
 class HostBox(ABC):
     """A box in a folder. Its kinds differ in how a command is wrapped and in the paths that commands see."""
 
-    def __init__(self, folder: BoxFolder, limits: Limits, places: Mapping[str, str], workdir: str, home: str) -> None:
-        self.workdir = workdir
-        self.home = home
+    def __init__(self, folder: BoxFolder, limits: Limits) -> None:
         self._folder = folder
         self._limits = limits
-        self._places = {path: folder.make(name) for path, name in places.items()}
-        """Paths as commands see them -> folders of the host."""
+        user = folder.users.agent
+        for name in ("work", "home", "tmp", "logs", *(f"logs/{name}" for name in LOGS)):
+            folder.make(name, user)
+        self._view = self._make_view(user, "home", ("work", "home", "tmp", "logs"))
+        """What the commands of the box see: those of the agent, and from `seal` on those of the judge."""
+        self._storage = Usage(limits.storage_mb << 20, limits.max_files)
+        folder.hold_reserve(self._storage)
+        self._room = self._storage
+        """What the box may hold in all."""
+        self._given = Usage()
+        """Of that, what was there before the agent began, and from `seal` on what the agent has left."""
         self._serve: Serve | None = None
         self._running: set[TreeProcess] = set()
+        self._work_running: set[TreeProcess] = set()
         self._guard: asyncio.Task[None] | None = None
-        self._sealed = False
+        self._judging: Judging | None = None
+        self._lending = asyncio.Lock()
         self._tools: Tools | None = None
         self._tools_path = ""
         """The folder of the programs on offer, as commands see it."""
+        self.workdir, self.home = self._seen("work"), self._seen("home")
 
     python: str
     path: str
 
     @abstractmethod
+    def _seen(self, name: str) -> str:
+        """The path at which commands see a folder of the box."""
+
+    @abstractmethod
+    def _show_log(self, name: str, folder: Path) -> None:
+        """Show a log folder of the agent to the judge."""
+
+    @abstractmethod
     async def _spawn(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: bytes, output_limit: int
+        self, view: View, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: bytes, output_limit: int
     ) -> TreeProcess: ...
 
     @abstractmethod
@@ -57,10 +117,6 @@ class HostBox(ABC):
 
     @abstractmethod
     async def show(self, source: Path, name: str) -> str: ...
-
-    @abstractmethod
-    def _renew(self) -> tuple[str, ...]:
-        """Give the judge a home and log folder of its own; the names that the agent left for the verifier."""
 
     async def start(
         self,
@@ -73,14 +129,15 @@ class HostBox(ABC):
     ) -> Process:
         env, cwd = env or {}, cwd or self.workdir
         _check_command(argv, env, cwd)
-        process = await self._spawn(argv, env, cwd, stdin, output_limit)
-        self._running.add(process)
-        process.on_end(self._running.discard)
-        if self._guard is None:
-            # The judge may write as much again, whatever the agent has left.
-            limit = (self._limits.storage_mb << 20) * (2 if self._sealed else 1)
-            self._guard = asyncio.create_task(guard_storage(self._folder.path, limit, self._on_excess))
+        process = await self._spawn(self._view, argv, env, cwd, stdin, output_limit)
+        self._watch(process, self._running)
         return process
+
+    def _watch(self, process: TreeProcess, running: set[TreeProcess]) -> None:
+        running.add(process)
+        process.on_end(running.discard)
+        if self._guard is None:
+            self._guard = asyncio.create_task(self._guard_storage())
 
     async def exec(
         self,
@@ -93,56 +150,158 @@ class HostBox(ABC):
         output_limit: int = OUTPUT_LIMIT,
     ) -> Finished:
         process = await self.start(argv, env=env, cwd=cwd, stdin=stdin, output_limit=output_limit)
-        return await process.wait(timeout)
+        done = await process.wait(timeout)
+        if self._judging is not None:
+            _raise_failure(self._judging.tools)
+        return done
 
     async def read_file(self, path: str, limit: int = 64 << 20) -> bytes:
         return read_inside(*self._host_path(path), limit)
 
     async def write_file(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        write_inside(*self._host_path(path), data, mode, self._folder.owner)
+        write_inside(*self._host_path(path), data, mode, self._view.user)
 
     async def upload(self, source: Path, target: str) -> None:
         root, relative = self._host_path(target, folder=True)
-        await asyncio.to_thread(copy_tree, source, root, self._folder.owner, below=relative)
+        copy = asyncio.to_thread(
+            copy_tree, source, root, self._view.user, below=relative, limit=self._room - self._given
+        )
+        self._given += await copy
 
     async def download(self, source: str, target: Path) -> None:
         root, relative = self._host_path(source, folder=True)
         target.mkdir()
-        limit = self._limits.storage_mb << 20
-        await asyncio.to_thread(copy_tree, root, target, None, inside=relative, limit=limit)
+        await asyncio.to_thread(copy_tree, root, target, None, inside=relative, limit=self._storage)
 
     def has_started_since(self, seconds: float) -> bool:
         return any(process.has_started_since(seconds) for process in self._running)
 
     async def kill(self) -> None:
-        await asyncio.gather(*(process.kill() for process in set(self._running)))
+        await asyncio.gather(*(process.kill() for process in self._running | self._work_running))
 
     async def offer(self, name: str, answer: Answer) -> None:
-        if self._sealed:
+        if self._judging is not None:
             raise SandboxError(f"the program '{name}' cannot be offered in a sealed box")
         if self._tools is None:
-            self._tools = Tools(self._folder, self.python)
+            self._tools = Tools(self._folder, self.python, "tools", self._view.user)
             self._tools_path = await self.show(self._tools.path, "of-the-task")
+            self._view.programs.append(f"{self._tools_path}/bin")
         self._tools.add(name, answer, self._tools_path)
 
     async def snapshot(self) -> Snapshot:
         try:
-            return await asyncio.to_thread(snapshot_of, self._places[self.workdir])
+            return await asyncio.to_thread(snapshot_of, self._folder.path / "work")
         except OSError as error:
             raise SandboxError(f"the working directory could not be looked at: {error}") from error
 
-    async def seal(self) -> tuple[str, ...]:
+    async def seal(self, *, show_logs: bool = False) -> tuple[str, ...]:
         await self._stop()
         self._serve = None
-        self._sealed = True
+        self._folder.release_reserve()
         try:
-            planted = self._renew()
+            planted = await asyncio.to_thread(self._hand_to_judge, show_logs)
         except OSError as error:
             raise SandboxError(f"the box could not be sealed: {error}") from error
-        if self._tools is not None and self._tools.failure is not None:
-            name, failure = self._tools.failure
-            raise SandboxError(f"the program '{name}' of the task could not answer a call: {failure!r}") from failure
+        await self._offer_untrusted()
+        _raise_failure(self._tools)
         return planted
+
+    def _hand_to_judge(self, show_logs: bool) -> tuple[str, ...]:
+        """Make the judge's folders and view; the names that the agent left for the verifier."""
+        folder, judge, root = self._folder, self._folder.users.judge, self._folder.path
+        (root / "logs").chmod(0o755)  # the agent may have closed it to us
+        planted = names_in(root / "logs" / "verifier")
+        old_logs = (root / "logs").rename(root / "agent-logs")
+        for name in ("logs", *(f"logs/{name}" for name in LOGS), "judge-home", "scratch"):
+            folder.make(name, judge)
+        hand_over([root / name for name in ("work", "home", "tmp")], judge)
+        remove_links(root / "tmp")
+        self._given = usage_of(root)
+        self._room = self._storage * 2  # as much again, whatever the agent has left
+        self._view = self._make_view(
+            judge, "judge-home", ("work", "home", "tmp", "logs", "logs/verifier", "judge-home", "scratch"), self._view
+        )
+        # Python 3.11 and later then look for no module beside a script or in the working directory.
+        self._view.env.update({"PYTHONSAFEPATH": "1", SCRATCH: self._seen("scratch")})
+        for name in ("agent", "artifacts") if show_logs else ():
+            if (old_logs / name).is_dir() and not (old_logs / name).is_symlink():
+                hand_over([old_logs / name], judge)
+                self._show_log(name, old_logs / name)
+        return planted
+
+    async def _offer_untrusted(self) -> None:
+        """Put `whet-untrusted` on the judge's PATH."""
+        folder, user = self._folder, self._folder.users.work
+        folder.make("work-tmp", user)
+        work = replace(self._make_view(user, "home", ("work", "home", "work-tmp")), ends_first=True)
+        work.shown[self._seen("scratch")] = folder.path / "scratch"
+        work.env[SCRATCH] = self._seen("scratch")
+        tools = Tools(folder, self.python, "judge-tools", self._view.user)
+        path = await self.show(tools.path, "of-the-judge")
+        self._view.programs.insert(0, f"{path}/bin")
+        tools.add(UNTRUSTED, self._answer_untrusted, path, attached=True)
+        verifier = VerifierFolder.at(folder.path / "logs" / "verifier", self._view.user)
+        lent = tuple(folder.path / name for name in ("work", "home", "scratch"))
+        self._judging = Judging(work, verifier, lent, tools)
+
+    async def read_verdict(self, name: str, limit: int = 1 << 20) -> bytes:
+        if self._judging is None:
+            raise SandboxError("the box is not sealed, so nothing in it is the judge's")
+        await self._judging.tools.hang_up()
+        await self._until_given_back()
+        await self.kill()
+        return self._judging.verifier.read(name, limit)
+
+    async def _answer_untrusted(self, use: ToolUse) -> ToolAnswer:
+        """Run a command of the work for the judge."""
+        judging = self._judging
+        assert judging is not None
+        try:
+            call = parse_call(use.argv)
+            if not judging.work.sees(call.cwd):
+                raise Refused(f"the work does not see {call.cwd}; call it from {self.workdir} or ${SCRATCH}")
+            if judging.over_storage:
+                raise Refused(f"the work has written more than {self._limits.storage_mb} MB")
+        except Refused as refused:
+            return refusal(str(refused))
+        async with self._lent_to_work(judging):
+            return answer_of(await self._run_untrusted(call, use.stdin, judging))
+
+    async def _run_untrusted(self, call: UntrustedCall, stdin: bytes, judging: Judging) -> Finished:
+        process = await self._spawn(judging.work, call.argv, call.env, call.cwd, stdin, OUTPUT)
+        self._watch(process, self._work_running)
+        flood = asyncio.create_task(process.wrote_too_much.wait())
+        end = asyncio.create_task(process.wait(call.seconds))
+        try:
+            await asyncio.wait([flood, end], return_when=asyncio.FIRST_COMPLETED)
+            if not end.done():
+                await process.kill()
+            return await end
+        finally:
+            flood.cancel()
+            end.cancel()
+            await asyncio.wait([flood, end])
+
+    @asynccontextmanager
+    async def _lent_to_work(self, judging: Judging) -> AsyncIterator[None]:
+        """The judge's folders belong to the work as long as a command of the work runs."""
+        await self._change_lending(judging, 1)
+        try:
+            yield
+        finally:
+            await asyncio.shield(self._change_lending(judging, -1))
+
+    async def _change_lending(self, judging: Judging, change: int) -> None:
+        async with self._lending:
+            judging.calls += change
+            if judging.calls == max(change, 0):  # the first one begins, or the last one has ended
+                user = judging.work.user if change > 0 else self._view.user
+                await asyncio.to_thread(hand_over, judging.lent, user)
+
+    async def _until_given_back(self) -> None:
+        """Wait for the end of calls that were cancelled."""
+        async with self._lending:
+            pass
 
     async def close(self) -> None:
         await self._stop()
@@ -150,8 +309,10 @@ class HostBox(ABC):
 
     async def _stop(self) -> None:
         """End every process, and with them what serves them and the watch over what they write."""
-        if self._tools is not None:
-            await self._tools.close()  # first: an answer under way may start another process
+        for tools in (self._tools, self._judging.tools if self._judging else None):
+            if tools is not None:
+                await tools.close()  # first: an answer under way may start another process
+        await self._until_given_back()
         await self.kill()
         if self._guard is not None:
             self._guard.cancel()
@@ -160,24 +321,47 @@ class HostBox(ABC):
                 await self._guard
             self._guard = None
 
+    async def _guard_storage(self) -> None:
+        while True:
+            with contextlib.suppress(MoreRoom):
+                await guard_storage(self._folder.path, self._room, self._given, self._on_excess, self._pids)
+
+    def _pids(self) -> list[int]:
+        return [pid for process in self._running | self._work_running for pid in process.pids()]
+
     async def _on_excess(self) -> None:
-        for process in self._running:
+        judging, work = self._judging, set(self._work_running)
+        if judging is not None and work and not judging.over_storage:
+            # What the work writes must not end the judge, who gets room of its own once more.
+            judging.over_storage = True
+            self._room += self._storage
+            await asyncio.gather(*(process.kill() for process in work))
+            raise MoreRoom
+        for process in self._running | work:
             process.over_storage = True
         await self.kill()
 
     def _host_path(self, path: str, *, folder: bool = False) -> tuple[Path, str]:
         """The host folder that holds a path of the box, and the path relative to it."""
         absolute = posixpath.normpath(posixpath.join(self.workdir, path))
-        for place in sorted(self._places, key=len, reverse=True):
+        places = self._view.places
+        for place in sorted(places, key=len, reverse=True):
             if absolute.startswith(place + "/") or (folder and absolute == place):
-                return self._places[place], posixpath.relpath(absolute, place)
-        raise EscapeError(f"{path} is not in a folder of the box that holds files ({', '.join(sorted(self._places))})")
+                return places[place], posixpath.relpath(absolute, place)
+        raise EscapeError(f"{path} is not in a folder of the box that holds files ({', '.join(sorted(places))})")
 
-    def _with_tools(self, env: Mapping[str, str]) -> Mapping[str, str]:
-        """A command's variables, with the task's programs found before all others. The judge has no use for them."""
-        if self._tools is None or self._sealed:
-            return env
-        return {**env, "PATH": f"{self._tools_path}/bin:{env['PATH']}"}
+    def _make_view(self, user: int | None, home: str, names: Sequence[str], before: View | None = None) -> View:
+        """A view of these folders of the box, with what was shown before of the host's programs."""
+        tmp = next(name for name in names if name.endswith("tmp"))
+        places = {self._seen(name): self._folder.path / name for name in names}
+        shown = {path: at for path, at in before.shown.items() if path.startswith(PROGRAMS)} if before else {}
+        return View(user, self._seen(home), self._seen(tmp), places, shown)
+
+    def _variables(self, view: View, env: Mapping[str, str]) -> dict[str, str]:
+        """All variables of a command, with the programs on offer found before all others."""
+        base = {"PATH": self.path, "HOME": view.home, "LANG": "C.UTF-8", "TERM": "dumb", "TMPDIR": view.tmp}
+        variables = {**base, **view.env, **env}
+        return {**variables, "PATH": ":".join([*view.programs, variables["PATH"]])}
 
     def _limit_argv(self) -> list[str]:
         """Wraps a command: limits that the kernel holds it to, and first in line when memory runs out."""
@@ -211,25 +395,7 @@ def _check_command(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Non
             raise SandboxError(f"a command's words cannot hold NUL or half a character: {word[:80]!a}")
 
 
-def set_aside(folder: BoxFolder, logs: Path, judge_logs: Path) -> tuple[str, ...]:
-    """Move the agent's logs to where the judge finds them, all but the verifier's folder, which begins empty."""
-    planted: tuple[str, ...] = ()
-    logs.chmod(0o755)
-    for name in LOGS:
-        old = logs / name
-        real = old.is_dir() and not old.is_symlink()
-        if real:
-            old.chmod(0o755)  # the agent may have closed it to us
-        if name == "verifier":
-            if real:
-                planted = tuple(sorted(os.listdir(old)))  # noqa: PTH208 - names, not paths
-            elif old.is_symlink() or old.exists():
-                planted = (name,)
-        elif real:
-            old.rename(judge_logs / name)
-            continue
-        new = judge_logs / name
-        new.mkdir()
-        if folder.owner is not None:
-            os.chown(new, folder.owner, folder.owner)
-    return planted
+def _raise_failure(tools: Tools | None) -> None:
+    if tools is not None and tools.failure is not None:
+        name, failure = tools.failure
+        raise SandboxError(f"the program '{name}' of the box could not answer a call: {failure!r}") from failure

@@ -13,9 +13,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from whet.box import Box, SandboxError, Serve
-from whet.sandbox.folder import MARK, BoxFolder, box_folder, kill_marked
-from whet.sandbox.hostbox import LOGS, HostBox, set_aside
+from whet.sandbox.folder import MARK, BoxFolder, Users, box_folder, kill_marked
+from whet.sandbox.hostbox import HostBox
 from whet.sandbox.process import TreeProcess, spawn, stdin_file
+from whet.sandbox.view import View
 from whet.tasks.task import WORKDIR, Limits
 
 
@@ -30,7 +31,7 @@ class Local:
 
     @asynccontextmanager
     async def open(self, limits: Limits, workdir: str = WORKDIR) -> AsyncIterator[Box]:  # noqa: ARG002 - a folder has no say in its path
-        async with box_folder(None) as folder:
+        async with box_folder(Users()) as folder:
             box = LocalBox(folder, limits)
             try:
                 yield box
@@ -40,11 +41,7 @@ class Local:
 
 class LocalBox(HostBox):
     def __init__(self, folder: BoxFolder, limits: Limits) -> None:
-        self._at = {name: str(folder.path / name) for name in ("work", "home", "tmp", "logs")}
-        places = {path: name for name, path in self._at.items()}
-        super().__init__(folder, limits, places, self._at["work"], self._at["home"])
-        for name in LOGS:
-            folder.make(f"logs/{name}")
+        super().__init__(folder, limits)
         self.python = sys.executable
         self.path = os.environ.get("PATH", os.defpath)
         self._numbers = itertools.count()
@@ -61,30 +58,21 @@ class LocalBox(HostBox):
     async def show(self, source: Path, name: str) -> str:  # noqa: ARG002 - all of the host is in sight
         return str(source)
 
-    def _renew(self) -> tuple[str, ...]:
-        logs = Path(self._at["logs"])
-        old = logs.rename(logs.with_name("agent-logs"))
-        planted = set_aside(self._folder, old, self._folder.make("logs"))
-        home = self._folder.make("judge-home")
-        self._places[str(home)] = home
-        self._at["home"] = str(home)
-        return planted
+    def _seen(self, name: str) -> str:
+        return str(self._folder.path / name)
+
+    def _show_log(self, name: str, folder: Path) -> None:
+        place = self._folder.path / "logs" / name
+        place.rmdir()
+        folder.rename(place)
 
     async def _spawn(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: bytes, output_limit: int
+        self, view: View, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: bytes, output_limit: int
     ) -> TreeProcess:
         mark = f"{self._folder.name}/{next(self._numbers)}/"
-        base = {
-            "PATH": self.path,
-            "HOME": self._at["home"],
-            "LANG": "C.UTF-8",
-            "TERM": "dumb",
-            "TMPDIR": self._at["tmp"],
-        }
         with stdin_file(stdin) as file:
-            popen = spawn(
-                [*self._limit_argv(), *argv], stdin=file, env={**self._with_tools({**base, **env}), MARK: mark}, cwd=cwd
-            )
+            variables = {**self._variables(view, env), MARK: mark}
+            popen = spawn([*self._limit_argv(), *argv], stdin=file, env=variables, cwd=cwd)
 
         async def kill_tree() -> None:
             await asyncio.to_thread(kill_marked, mark)

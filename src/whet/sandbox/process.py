@@ -18,9 +18,11 @@ READ_SIZE = 1 << 18
 class Capture:
     """Reads a pipe as data arrives; keeps the first and the last half of the limit, counts all."""
 
-    def __init__(self, fd: int, limit: int) -> None:
+    def __init__(self, fd: int, limit: int, on_excess: Callable[[], None]) -> None:
         self._fd = fd
+        self._limit = limit
         self._half = limit // 2
+        self._on_excess = on_excess
         self._head = bytearray()
         self._tail = bytearray()
         self._total = 0
@@ -38,6 +40,8 @@ class Capture:
             self.close()
             return False
         self._total += len(data)
+        if self._total > self._limit:
+            self._on_excess()
         room = self._half - len(self._head)
         self._head += data[:room]
         self._tail += data[room:] if room > 0 else data
@@ -115,8 +119,10 @@ class TreeProcess:
         assert popen.stderr is not None
         self._popen = popen
         self._kill_tree = kill_tree
-        self._out = Capture(_detach(popen.stdout), output_limit)
-        self._err = Capture(_detach(popen.stderr), output_limit)
+        self.wrote_too_much = asyncio.Event()
+        """Set when a stream has passed the limit on output."""
+        self._out = Capture(_detach(popen.stdout), output_limit, self.wrote_too_much.set)
+        self._err = Capture(_detach(popen.stderr), output_limit, self.wrote_too_much.set)
         self._started = time.monotonic()
         self._end = ProcessEnd(popen.pid)
         self._finish = asyncio.create_task(self._until_gone())
@@ -156,7 +162,11 @@ class TreeProcess:
     def has_started_since(self, seconds: float) -> bool:
         """Whether it runs something that it started in the last seconds. Not what begins with the command."""
         is_old = time.monotonic() - self._started > seconds
-        return is_old and not self._finish.done() and any(age <= seconds for age in ages_below(self._popen.pid))
+        return is_old and not self._finish.done() and any(age <= seconds for _, age in processes_below(self._popen.pid))
+
+    def pids(self) -> list[int]:
+        """The ids on the host of all that it runs."""
+        return [self._popen.pid, *(pid for pid, _ in processes_below(self._popen.pid))]
 
     def on_end(self, forget: Callable[["TreeProcess"], None]) -> None:
         """Have `forget` called with this process when nothing of it is left."""
@@ -198,8 +208,8 @@ def spawn(
         raise SandboxError(f"{argv[0]} could not be started: {error}") from error
 
 
-def ages_below(root: int) -> Iterator[float]:
-    """Seconds since each process that descends from this one was started."""
+def processes_below(root: int) -> Iterator[tuple[int, float]]:
+    """Each process that descends from this one, with the seconds since it was started."""
     tick = os.sysconf("SC_CLK_TCK")
     now = time.clock_gettime(time.CLOCK_BOOTTIME) - 1 / tick  # the kernel rounds the time of a start down
     children: dict[int, list[tuple[int, float]]] = {}
@@ -214,7 +224,7 @@ def ages_below(root: int) -> Iterator[float]:
     while waiting:
         for pid, age in children.get(waiting.pop(), []):
             waiting.append(pid)
-            yield age
+            yield pid, age
 
 
 def shell_code(returncode: int) -> int:

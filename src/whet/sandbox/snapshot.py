@@ -1,10 +1,12 @@
 """Looks at a folder that an untrusted program has left, within bounds: nothing it can leave there holds us up.
 
-Folders are looked at level by level. When there are too many names, what lies deepest is left out.
+Folders are looked at level by level. When there are too many names, what lies deepest is left out, and the snapshot
+says so. Every file is hashed: its time and size are for the program to choose.
 """
 
 import contextlib
 import errno
+import hashlib
 import heapq
 import os
 import stat
@@ -17,14 +19,17 @@ from whet.ids import digest
 from whet.sandbox.files import opened
 from whet.workspace import Entry, Snapshot
 
-NAMES = 20_000
-DEPTH = 32
+NAMES = 300_000
+"""More than a box holds by default, so that only one with a higher limit can be cut."""
+DEPTH = 200
 """Each folder is opened anew from the root: a chain of them takes time by the square of its length."""
 TEXT_SIZE = 256 << 10
 ALL_TEXT_SIZE = 32 << 20
 READ_SIZE = 16 << 20
-"""A larger file is told from another by its size and time alone."""
-ALL_READ_SIZE = 512 << 20
+"""A larger file is hashed block by block, without its holes."""
+ALL_READ_SIZE = 32 << 30
+BLOCK = 1 << 18
+_ZEROS = bytes(BLOCK)
 REPLACED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EINVAL})
 """How a name fails that stands for something else than a moment ago."""
 
@@ -38,6 +43,10 @@ class _Looked:
     text: int
     entries: dict[str, Entry] = field(default_factory=dict)
     last: str = ""
+    unread: str = ""
+    """The first file that was not read, because too much was read before it."""
+    linked: dict[tuple[int, int], Entry] = field(default_factory=dict)
+    """What files hold that have several names: it is read once."""
 
 
 def snapshot_of(root: Path) -> Snapshot:
@@ -47,17 +56,18 @@ def snapshot_of(root: Path) -> Snapshot:
     while waiting:
         folder = waiting.popleft()
         if len(folder.split("/")) >= DEPTH:
-            return Snapshot(looked.entries, looked.last)
+            return Snapshot(looked.entries, looked.last, f"folders are nested more than {DEPTH} deep")
         with _unless_gone(), _folder(root, folder) as fd:
             # Not all at once: a program can leave more names in one folder than there is memory for.
             for name in heapq.nsmallest(looked.names + 1, _names(fd)):
                 if looked.names == 0:
-                    return Snapshot(looked.entries, looked.last)
+                    return Snapshot(looked.entries, looked.last, f"there are more than {NAMES} names")
                 looked.names -= 1
                 looked.last = f"{folder}/{name}" if folder else name
                 if _look(name, fd, looked):
                     waiting.append(looked.last)
-    return Snapshot(looked.entries)
+    unseen = f"{looked.unread} and what follows was too much to read" if looked.unread else None
+    return Snapshot(looked.entries, unseen=unseen)
 
 
 @contextlib.contextmanager
@@ -93,13 +103,61 @@ def _look(name: str, parent: int, looked: _Looked) -> bool:
 
 
 def _file(name: str, info: os.stat_result, parent: int, looked: _Looked) -> Entry:
-    if info.st_size > min(READ_SIZE, looked.read):
+    itself = info.st_dev, info.st_ino
+    if itself in looked.linked:
+        return looked.linked[itself]
+    if min(info.st_size, info.st_blocks * 512) > looked.read:
+        looked.unread = looked.unread or looked.last
         return Entry(info.st_size, info.st_mtime_ns, None)
-    data = _read(name, parent)
+    with _opened_file(name, parent) as fd:
+        entry = _large(fd, info, looked) if info.st_size > READ_SIZE else _small(fd, info, looked)
+    if info.st_nlink > 1:
+        looked.linked[itself] = entry
+    return entry
+
+
+def _small(fd: int, info: os.stat_result, looked: _Looked) -> Entry:
+    data = b"".join(_parts(fd))
     looked.read -= len(data)
-    text = _text(data) if len(data) <= min(TEXT_SIZE, looked.text) else None
-    looked.text -= len(data) if text is not None else 0
-    return Entry(len(data), info.st_mtime_ns, digest(data), text)
+    if len(data) > min(TEXT_SIZE, looked.text):
+        return Entry(len(data), info.st_mtime_ns, digest(data))
+    looked.text -= len(data)
+    text = _text(data)
+    raw = data.decode(errors="replace") if text is None else None
+    return Entry(len(data), info.st_mtime_ns, digest(data), text, raw)
+
+
+def _large(fd: int, info: os.stat_result, looked: _Looked) -> Entry:
+    hashed = hashlib.blake2b(info.st_size.to_bytes(8, "big"), digest_size=16)
+    for place, block in _blocks(fd):
+        looked.read -= len(block)
+        # Zeros that were written and zeros that were left out are the same content.
+        if block != _ZEROS[: len(block)]:
+            hashed.update(place.to_bytes(8, "big"))
+            hashed.update(block)
+    return Entry(info.st_size, info.st_mtime_ns, f"large {hashed.hexdigest()}")
+
+
+def _blocks(fd: int) -> Iterator[tuple[int, bytes]]:
+    """The blocks of a file that are on disk, by their place."""
+    place = 0
+    while (place := _next_data(fd, place)) >= 0:
+        place -= place % BLOCK
+        block = os.pread(fd, BLOCK, place)
+        if not block:
+            return
+        yield place, block
+        place += BLOCK
+
+
+def _next_data(fd: int, place: int) -> int:
+    """Where data begins from here on; -1 when there is none."""
+    try:
+        return os.lseek(fd, place, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return -1
+        return place  # a file system that does not know of holes
 
 
 def _text(data: bytes) -> str | None:
@@ -111,8 +169,9 @@ def _text(data: bytes) -> str | None:
         return None
 
 
-def _read(name: str, parent: int) -> bytes:
-    """The content of a file, or as much of it as is read of any; nothing of a pipe that has taken its place."""
+@contextlib.contextmanager
+def _opened_file(name: str, parent: int) -> Iterator[int]:
+    """A file, though it be closed to us. A pipe that has taken its place does not hold us up."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     with contextlib.ExitStack() as stack:
         try:
@@ -120,7 +179,7 @@ def _read(name: str, parent: int) -> bytes:
             stack.callback(os.close, fd)
         except PermissionError:
             fd = stack.enter_context(_forced(name, flags, parent))
-        return b"".join(_parts(fd))
+        yield fd
 
 
 def _parts(fd: int) -> Iterator[bytes]:

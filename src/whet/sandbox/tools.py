@@ -14,10 +14,11 @@ import socket
 import time
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from whet.box import Answer, SandboxError, ToolAnswer, ToolUse
 from whet.sandbox.folder import BoxFolder
-from whet.sandbox.tool_client import LIMIT, SOCKET
+from whet.sandbox.tool_client import LIMIT, SOCKET, WAIT
 
 CONNECTIONS = 64
 """Calls under way at once; the next ones wait in the kernel's queue."""
@@ -32,8 +33,8 @@ class Malformed(Exception):  # noqa: N818 - no error of ours
 class Tools:
     """The programs on offer in one box, and the server that has their calls answered."""
 
-    def __init__(self, folder: BoxFolder, python: str) -> None:
-        self.path = folder.path / "tools"
+    def __init__(self, folder: BoxFolder, python: str, name: str = "tools", owner: int | None = None) -> None:
+        self.path = folder.path / name
         self.failure: tuple[str, Exception] | None = None
         """The first program whose answer failed, and why."""
         self._python = python
@@ -42,25 +43,34 @@ class Tools:
             path.chmod(0o755)
         _write(self.path / "client.py", files("whet.sandbox").joinpath("tool_client.py").read_text(), 0o644)
         self._answers: dict[str, Answer] = {}
+        self._attached: set[str] = set()
         self._free = asyncio.Semaphore(CONNECTIONS)
         self._calls: set[asyncio.Task[None]] = set()
-        self._listener = _listener(self.path, folder.owner)
+        self._listener = _listener(self.path, owner)
         self._accepting = asyncio.create_task(self._accept())
 
-    def add(self, name: str, answer: Answer, seen_at: str) -> None:
-        """Put a program among the others; `seen_at` is where commands in the box find the folder of them all."""
+    def add(self, name: str, answer: Answer, seen_at: str, *, attached: bool = False) -> None:
+        """Put a program among the others; `seen_at` is where commands in the box find the folder of them all.
+
+        A program that is attached gets the caller's working directory as its first argument and all of its standard
+        input, however long that takes. Its answer is cancelled when the caller is gone.
+        """
         if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) is None:
             raise SandboxError(f"{name!a} cannot be the name of a program; expected letters, digits, '.', '_' and '-'")
-        client = [self._python, "-I", "-S", f"{seen_at}/client.py", name]
-        _write(self.path / "bin" / name, f'#!/bin/sh\nexec {shlex.join(client)} "$@"\n', 0o755)
+        wait, where = ([WAIT], ' "$PWD"') if attached else ([], "")
+        client = shlex.join([self._python, "-I", "-S", f"{seen_at}/client.py", *wait, name])
+        _write(self.path / "bin" / name, f'#!/bin/sh\nexec {client}{where} "$@"\n', 0o755)
         self._answers[name] = answer
+        if attached:
+            self._attached.add(name)
+
+    async def hang_up(self) -> None:
+        """End the calls that are under way."""
+        await _end(*self._calls)
 
     async def close(self) -> None:
         """Answer nothing any more, also no call that is under way."""
-        tasks = [self._accepting, *self._calls]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _end(self._accepting, *self._calls)
         self._listener.close()
 
     async def _accept(self) -> None:
@@ -84,7 +94,11 @@ class Tools:
                 name, argv, stdin = await _receive(connection)
             if name not in self._answers:
                 raise Malformed
-            answer = await self._answer(ToolUse(name, argv, stdin, started))
+            answering = asyncio.ensure_future(self._answer(ToolUse(name, argv, stdin, started)))
+            if name in self._attached:
+                answer = await _while_connected(connection, answering)
+            else:
+                answer = await answering
             if answer is not None:
                 async with asyncio.timeout(TALK_SEC):
                     await _send(connection, answer)
@@ -95,6 +109,26 @@ class Tools:
         except Exception as error:  # noqa: BLE001 - kept, and raised when the box is sealed
             self.failure = self.failure or (use.name, error)
             return None
+
+
+async def _while_connected(
+    connection: socket.socket, answering: "asyncio.Future[ToolAnswer | None]"
+) -> ToolAnswer | None:
+    """The answer; None, and the answer cancelled, when the caller hangs up before it."""
+    # A caller has nothing more to say: whatever arrives, and the end of the connection, means that it is gone.
+    gone = asyncio.ensure_future(asyncio.get_running_loop().sock_recv(connection, 1))
+    either: list[asyncio.Future[Any]] = [answering, gone]
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return answering.result() if answering.done() else None
+    finally:
+        await _end(*either)
+
+
+async def _end(*futures: "asyncio.Future[Any]") -> None:
+    for future in futures:
+        future.cancel()
+    await asyncio.gather(*futures, return_exceptions=True)
 
 
 def _write(path: Path, text: str, mode: int) -> None:
@@ -155,5 +189,6 @@ async def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 async def _send(connection: socket.socket, answer: ToolAnswer) -> None:
-    head = answer.exit_code.to_bytes(1, "big") + len(answer.stdout).to_bytes(8, "big")
-    await asyncio.get_running_loop().sock_sendall(connection, head + answer.stdout)
+    sizes = b"".join(len(stream).to_bytes(8, "big") for stream in (answer.stdout, answer.stderr))
+    head = answer.exit_code.to_bytes(1, "big") + sizes
+    await asyncio.get_running_loop().sock_sendall(connection, head + answer.stdout + answer.stderr)
