@@ -8,8 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from whet.gateway.changes import top_level
-from whet.gateway.guards import provider_tools, refuse_remote_media
+from whet.gateway import Model
+from whet.gateway.guards import Guarded, check_tools, guard_request
+from whet.gateway.guards.checks import Permits
+from whet.gateway.guards.reading import split_object
 from whet.gateway.seen import WORTH, Seen
 from whet.growing import BRANCHES, RECENT, SMALL_PIECE, Growing, layout
 from whet.redact import Redactor
@@ -85,38 +87,32 @@ def test_the_store_holds_the_same_pieces_whether_or_not_it_remembers(bodies: lis
         db.close()
 
 
-def verdict(body: bytes) -> str:
-    try:
-        refuse_remote_media(body)
-    except ValueError as error:
-        return str(error)
-    return ""
+MODEL = Model(name="m", url="http://127.0.0.1:9", upstream_name="m", key=None)
 
 
-def withheld_of(fields: dict[str, bytes]) -> object:
-    """What is taken out of a request, or why it cannot be read."""
+def verdict(fresh: bytes, body: bytes, dialect: str = "chat") -> Guarded | str:
+    """What is changed in a request, or why it is refused."""
     try:
-        return provider_tools(fields, "responses")
+        return guard_request(split_object(fresh), body, dialect, MODEL)
     except ValueError as error:
-        return str(error)
+        return str(error).partition(":")[0]  # behind it, a parser may count bytes
+
+
+def refused(fresh: bytes, body: bytes) -> bool:
+    return isinstance(verdict(fresh, body), str)
 
 
 @settings(deadline=None)
-@given(conversations())
-@example([b'{"model": "m", "tools": [{"type": "web_s\xffearch"}],"messages":[]}'])
-def test_guards_judge_the_fresh_part_as_they_judge_the_whole(bodies: list[bytes]) -> None:
+@given(conversations(), st.sampled_from(["chat", "responses", "messages", "gemini"]))
+@example([b'{"model": "m", "tools": [{"type": "web_s\xffearch"}],"messages":[]}'], "chat")
+def test_guards_judge_the_fresh_part_as_they_judge_the_whole(bodies: list[bytes], dialect: str) -> None:
     growing = Growing[None](1 << 20)
     for body in bodies:
         look = growing.look("one", body)
-        assert verdict(look.fresh) == verdict(body)
-        fields, fresh = top_level(body), top_level(look.fresh)
-        assert fields.keys() == fresh.keys()
-        assert withheld_of(fresh) == withheld_of(fields)
-        if not verdict(look.fresh):
-            try:
-                lasting = look.layout().lasting
-            except ValueError:
-                continue
+        found = verdict(look.fresh, body, dialect)
+        assert found == verdict(body, body, dialect)
+        if not isinstance(found, str) and found.keeps_conversation:
+            lasting = look.layout().lasting
             assert set(lasting) <= set(layout(body).edges)
             growing.keep(look, [(end, None) for end in lasting])
 
@@ -127,7 +123,7 @@ def test_the_record_has_no_secret_whatever_was_cleared_before(bodies: list[bytes
     padding = b" " * WORTH
     seen, redactor = Seen(), Redactor([])
     for number, body in enumerate(bodies):
-        asked = seen.look(body + padding)
+        asked = seen.look(body + padding, "chat")
         asked.passed()
         if number == learns_at:
             redactor = redactor.also(SECRET)
@@ -153,14 +149,24 @@ def text(number: int, size: int = 3000) -> str:
 )
 def test_a_remote_address_is_found_behind_all_that_passed(hidden: str) -> None:
     seen, turns = Seen(), [text(number) for number in range(20)]
+
+    def is_refused(body: bytes) -> bool:
+        return refused(seen.look(body, "chat").fresh, body)
+
     for count in range(8, 20):
-        asked = seen.look(said(*turns[:count]))
-        assert not verdict(asked.fresh)
+        asked = seen.look(said(*turns[:count]), "chat")
+        assert not refused(asked.fresh, asked.body)
         asked.passed()
     for at in (0, 5, 18, 19):  # in place of what passed, and behind it
-        assert verdict(seen.look(said(*turns[:at], hidden, *turns[at:])).fresh)
-    assert verdict(seen.look(said(*turns, tail=f',"input":[{hidden}]')).fresh)
-    assert not verdict(seen.look(said(*turns)).fresh)
+        assert is_refused(said(*turns[:at], hidden, *turns[at:]))
+    assert not is_refused(said(*turns))
+
+
+def test_what_passed_in_one_dialect_is_new_to_another() -> None:
+    seen, turns = Seen(), [text(number) for number in range(20)]
+    seen.look(said(*turns), "chat").passed()
+    assert len(seen.look(said(*turns), "chat").fresh) < WORTH
+    assert len(seen.look(said(*turns), "messages").fresh) == len(said(*turns))
 
 
 @pytest.mark.parametrize("rest", [".5]}", "5]}", ",]}", "e3]}", ': "https://elsewhere.example"]}', '"https://x"]}'])
@@ -172,8 +178,7 @@ def test_what_is_no_json_behind_the_known_part_is_none_in_the_fresh_part_either(
     body = begun + rest.encode()
     look = growing.look("one", body)
     assert look.known
-    assert top_level(look.fresh).keys() == top_level(body).keys()
-    assert verdict(look.fresh) == verdict(body)
+    assert verdict(look.fresh, body) == verdict(body, body)
 
 
 def test_a_secret_across_the_edge_of_what_was_cleared_is_found() -> None:
@@ -183,18 +188,12 @@ def test_a_secret_across_the_edge_of_what_was_cleared_is_found() -> None:
     assert not redactor.finds(data + b"..", len(data))
 
 
-def test_what_was_refused_is_not_remembered() -> None:
-    seen, bad = Seen(), json.dumps({"role": "user", "content": [REMOTE, "y" * 20_000]})
-    assert verdict(seen.look(said(bad)).fresh)
-    assert verdict(seen.look(said(bad, text(1))).fresh)
-
-
 def test_a_tool_of_the_provider_is_found_behind_all_that_passed() -> None:
     seen, turns = Seen(), [text(number) for number in range(20)]
-    seen.look(said(*turns[:19])).passed()
-    asked = seen.look(said(*turns, tail=',"tools":[{"type":"web_search"}]'))
+    seen.look(said(*turns[:19]), "chat").passed()
+    asked = seen.look(said(*turns, tail=',"tools":[{"type":"web_search"}]'), "chat")
     assert len(asked.fresh) < len(asked.body) / 4
-    assert provider_tools(top_level(asked.fresh), "responses")[1] == ("tool web_search",)
+    assert check_tools(split_object(asked.fresh)["tools"], "chat", Permits()).withheld == ("tool web_search",)
 
 
 def test_only_what_is_new_is_looked_at_even_when_the_last_messages_change() -> None:

@@ -27,6 +27,8 @@ class CallError(StrEnum):
     """The reply ended before its end."""
     MALFORMED = "malformed"
     """The reply is not what the dialect promises."""
+    TOO_LARGE = "too_large"
+    """The reply is larger than any model's should be; the rest was not received."""
     HUNG_UP = "hung_up"
     """The agent closed the connection before the reply was complete."""
     REJECTED = "rejected"
@@ -144,7 +146,7 @@ class Exchange:
     delivered: bytes | None = None
     """The body that went to the agent; None when it was the response as it is."""
     warnings: tuple[str, ...] = ()
-    """What could not be carried over between the dialects of agent and model."""
+    """What was withheld, replaced, or could not be carried over between the dialects of agent and model."""
     speaker: Speaker | None = None
     """Who made the call; None when its headers do not tell."""
     arrivals: tuple[tuple[float, int], ...] = ()

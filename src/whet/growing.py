@@ -64,7 +64,7 @@ def _layout(body: bytes, known_opening: int | None) -> Layout:
     edges: list[int] = []
     lasting: list[int] = []
     opening, longest = 0, 0
-    for key, value, (start, end) in _fields(body):
+    for key, value, (start, end) in split_fields(body):
         if key in CONVERSATION_KEYS and body.startswith(b"[", start):
             messages = _spans(body, start, _BEFORE_ELEMENT, _ARRAY.decode(value))
             if not messages:
@@ -80,7 +80,8 @@ def _layout(body: bytes, known_opening: int | None) -> Layout:
     return Layout(tuple(edges), tuple(lasting), opening)
 
 
-def _fields(body: bytes) -> Iterable[tuple[str, msgspec.Raw, Span]]:
+def split_fields(body: bytes) -> Iterable[tuple[str, msgspec.Raw, Span]]:
+    """The top-level fields of a JSON object, undecoded, and where they lie. ValueError as for a layout."""
     try:
         values = _OBJECT.decode(body)
     except RecursionError as error:
@@ -198,6 +199,11 @@ class Growing(Generic[Facts]):
         self._budget = budget
         self._held = 0
         self._trunks: OrderedDict[Hashable, list[_Trunk[Facts]]] = OrderedDict()
+
+    @property
+    def held(self) -> int:
+        """Bytes that it holds."""
+        return self._held
 
     def look(self, owner: Hashable, body: bytes) -> Look[Facts]:
         """What is known of a body, from earlier bodies of the same owner."""

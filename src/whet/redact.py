@@ -1,6 +1,9 @@
 """Taking known secrets out of everything before it is written anywhere."""
 
-from collections.abc import Iterable
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, AnyStr
 
 MASK = "[redacted]"
 SHORTEST = 6
@@ -9,6 +12,10 @@ SECRET_HEADERS = frozenset(
     {"authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key", "x-goog-api-key"}
 )
 """They hold credentials, known or not, and are left out altogether."""
+_SECRET_NAME = re.compile(r"(^|_)(KEY|APIKEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)($|_)")
+PIECE = 12
+"""A piece of a secret that is at least so long is masked where texts are cut: what is left of the secret then is too
+long to be guessed. Of a short secret a third is enough, and 8 characters always are."""
 
 
 class Redactor:
@@ -19,9 +26,10 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
+        known = {form for secret in secrets if len(secret) >= SHORTEST for form in _forms(secret)}
         # Longest first, so that a secret that contains another one is masked whole.
-        self._secrets = sorted({s for s in secrets if len(s) >= SHORTEST}, key=len, reverse=True)
-        self._pairs = [(s.encode(), MASK.encode()) for s in self._secrets]
+        self._secrets = sorted(known, key=len, reverse=True)
+        self._pairs = [(s.encode(errors="surrogateescape"), MASK.encode()) for s in self._secrets]
 
     def also(self, *secrets: str) -> "Redactor":
         """A redactor that knows these secrets too."""
@@ -53,7 +61,98 @@ class Redactor:
         """
         return any(data.find(secret, max(0, start - len(secret) + 1)) >= 0 for secret, _ in self._pairs)
 
+    def cut_text(self, text: str) -> str:
+        """A text that may have been cut anywhere before: what is left of a secret at a cut is masked, too.
+
+        >>> Redactor(["sk-live-0123456789abcdef"]).cut_text("the answer is 'sk-live-012345'")
+        "the answer is '[redacted]'"
+        """
+        text = self.text(text)
+        for secret in self._secrets:
+            text = _mask_pieces(text, secret, MASK)
+        return text
+
+    def cut_bytes(self, data: bytes) -> bytes:
+        """The same for bytes."""
+        data = self.bytes(data)
+        for secret, mask in self._pairs:
+            data = _mask_pieces(data, secret, mask)
+        return data
+
     def bytes(self, data: bytes) -> bytes:
         for secret, mask in self._pairs:
             data = data.replace(secret, mask)
         return data
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """A secret, and how it looks in JSON and in Python's own notation of texts."""
+    yield secret
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield repr(secret)[1:-1]
+
+
+def _mask_pieces(text: AnyStr, secret: AnyStr, mask: AnyStr) -> AnyStr:
+    """Mask the longer beginnings and ends of a secret."""
+    shortest = min(PIECE, max(8, len(secret) // 3))
+    # A path is found in many texts, and its beginning in more. It is no key.
+    if len(secret) <= shortest or secret[:1] in ("/", b"/"):
+        return text
+    text = _mask_beginnings(text, secret, mask, shortest)
+    # The end of a secret is the beginning of the secret read backwards.
+    return _mask_beginnings(text[::-1], secret[::-1], mask[::-1], shortest)[::-1]
+
+
+def _mask_beginnings(text: AnyStr, secret: AnyStr, mask: AnyStr, shortest: int) -> AnyStr:
+    needle = secret[:shortest]
+    parts: list[AnyStr] = []
+    start = 0
+    while (at := text.find(needle, start)) >= 0:
+        end = at + shortest
+        while end < len(text) and end - at < len(secret) and text[end] == secret[end - at]:
+            end += 1
+        parts += [text[start:at], mask]
+        start = end
+    parts.append(text[start:])
+    return mask[:0].join(parts)
+
+
+def mask(value: Any, redactor: Redactor) -> Any:
+    """Plain data without secrets. Its texts may have been cut anywhere before.
+
+    >>> mask({"argv": ["solve", "sk-live-123456"]}, Redactor(["sk-live-123456"]))
+    {'argv': ['solve', '[redacted]']}
+    """
+    match value:
+        case str():
+            return redactor.cut_text(value)
+        case bytes():
+            return redactor.cut_bytes(value)
+        case dict():
+            return {_mask_key(key, redactor): mask(item, redactor) for key, item in value.items()}
+        case list() | tuple():
+            return [mask(item, redactor) for item in value]
+        case _:
+            return value
+
+
+def _mask_key(key: Any, redactor: Redactor) -> Any:
+    # Names of files and keys of an agent's answer are keys, too. Those of fields are words, and stay.
+    is_field = not isinstance(key, str) or (key.islower() and key.replace("_", "").isalpha())
+    return key if is_field else redactor.text(key)
+
+
+def secrets_in(env: Mapping[str, str]) -> list[str]:
+    """The values of an environment that look like secrets by their names.
+
+    >>> secrets_in({"OPENAI_API_KEY": "sk-0123456789abcdef", "HOME": "/home/somebody"})
+    ['sk-0123456789abcdef']
+    """
+    return [value for name, value in env.items() if is_secret(name, value)]
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a value looks like a secret by its name: of a variable, or of an option of a program."""
+    is_named_so = _SECRET_NAME.search(name.strip("-").replace("-", "_").upper()) is not None
+    return is_named_so and len(value) >= 16 and not value.startswith("${")

@@ -94,9 +94,11 @@ async def test_an_agent_that_asks_for_tokens_itself_gets_the_reply_as_it_is(stre
     assert (records.only.delivered, records.only.tokens) == (None, EXACT)
 
 
-async def test_unknown_fields_of_a_chat_agent_survive() -> None:
-    _, records = await ask("chat", stream=True, my_own_field={"x": 1})
-    assert json.loads(records.only.sent or b"")["my_own_field"] == {"x": 1}
+async def test_fields_of_a_chat_agent_that_no_other_dialect_has_survive() -> None:
+    _, records = await ask("chat", stream=True, logit_bias={"7": 1}, my_own_field=1)
+    sent = json.loads(records.only.sent or b"")
+    assert (sent["logit_bias"], "my_own_field" in sent) == ({"7": 1}, False)
+    assert records.only.warnings == ("field my_own_field",)
 
 
 def entry(logprob: float = -0.5, **more: Any) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from whet.gateway.clients import RECIPES
+from whet.gateway.guards import chat, gemini, messages, responses
+from whet.gateway.guards.checks import WITHHELD, Check, Permits, Report
 from whet.gateway.metrics import Metrics
 from whet.gateway.prices import PRICES, Price
 from whet.runs.cache import CacheUse
@@ -15,6 +17,8 @@ from whet.runs.cache import CacheUse
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENT = (REPOSITORY / "docs" / "gateway.md").read_text()
 DIALECTS = REPOSITORY / "src" / "whet" / "gateway" / "dialects"
+
+LISTS = {"chat": chat, "responses": responses, "messages": messages, "gemini": gemini}
 
 
 def rows(heading: str) -> list[list[str]]:
@@ -97,3 +101,18 @@ def test_the_recipes_are_named() -> None:
 
 def test_the_uses_of_the_cache_are_named() -> None:
     assert {use.strip("`") for use, *_ in rows("`--cache`")} == set(CacheUse)
+
+
+@pytest.mark.parametrize(("dialect", "fields"), [(name, lists.FIELDS) for name, lists in LISTS.items()])
+def test_the_fields_that_pass_are_those_of_the_lists(dialect: str, fields: dict[str, Check]) -> None:
+    passing, refused = next(cells for name, *cells in rows("dialect | fields that pass") if name == dialect)
+    report = Report(Permits())
+    allowed = set()
+    for name, check in fields.items():
+        try:
+            withheld = check({"x": 1}, report) is WITHHELD and f"field {name}" in report.withheld
+        except ValueError as error:
+            withheld = "is not allowed here" in str(error)
+            assert not withheld or name in quoted(refused)
+        allowed |= set() if withheld else {name}
+    assert quoted(passing) == allowed

@@ -131,6 +131,7 @@ async def test_a_body_over_the_limit_is_refused_in_dialect(monkeypatch: pytest.M
         assert reply.status == 413
         assert "error" in await reply.json()
         assert w.session.calls == 0
+        assert (w.records.only.error, w.records.only.request) == (CallError.REJECTED, b"")
 
 
 async def test_a_body_that_is_not_compressed_as_it_says_is_refused_in_dialect() -> None:
@@ -139,6 +140,8 @@ async def test_a_body_that_is_not_compressed_as_it_says_is_refused_in_dialect() 
         async with w.http.post(w.url + CHAT, data=b"not gzip", headers=headers) as reply:
             assert reply.status == 400
             assert "error" in await reply.json()
+        assert w.records.only.error is CallError.REJECTED
+        assert b"The request body could not be read." in w.records.only.response
 
 
 async def raw(url: str, sent: bytes) -> bytes:

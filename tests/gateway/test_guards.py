@@ -1,17 +1,28 @@
-"""What a provider would run or fetch for an agent is withheld, and said so."""
+"""A request holds what is on the lists, and nothing else; what is withheld or refused is on record."""
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
 from gateway_world import answer_unary, world
 from hypothesis import given
 from hypothesis import strategies as st
+from recordings import recorded
 
-from whet.gateway.changes import changed, top_level
-from whet.gateway.guards import provider_tools, refuse_remote_media
-from whet.gateway.seen import Seen
+from whet.exchange import CallError
+from whet.gateway import Model
+from whet.gateway.changes import changed, declared_changes
+from whet.gateway.guards import chat, check_tools, gemini, guard_request, messages, responses
+from whet.gateway.guards.checks import MOST_NOTES, Permits
+from whet.gateway.guards.reading import split_object
+from whet.gateway.seen import REPAIRED, Seen
+from whet.trace.compact import compact
+from whet.trace.graph import build
+from whet.trace.steps import steps
 
+HOST = "elsewhere.example"
+CLIS = ["claude-code", "codex", "copilot", "gemini", "mini-swe-agent", "opencode", "pi", "qwen"]
 TOOL_LISTS = (
     b"[]",
     b"null",
@@ -20,23 +31,53 @@ TOOL_LISTS = (
     b'[{"functionDeclarations":[]},{"googleSearch":{}}]',
     b'[{"name":"mine","input_schema":{}}]',
 )
+KEYS = {"chat": "messages", "responses": "input", "messages": "messages", "gemini": "contents"}
+LISTS: dict[str, Any] = {"chat": chat, "responses": responses, "messages": messages, "gemini": gemini}
+EVERY = pytest.mark.parametrize("dialect", list(KEYS))
 
-FUNCTION = {"type": "function", "name": "search", "description": "like web_search, but ours", "parameters": {}}
+
+def model(dialect: str, **options: Any) -> Model:
+    return Model(name="m", url="http://127.0.0.1:9", upstream_name="m", key=None, dialect=dialect, **options)
 
 
-def filtered(dialect: str, **body: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
-    data = json.dumps(body).encode()
-    changes, withheld = provider_tools(top_level(data), dialect)
-    return json.loads(changed(data, changes)), withheld
+def sent(dialect: str, asked: dict[str, Any], **options: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The request as it is sent, and what is withheld of it."""
+    body = json.dumps(asked).encode()
+    guarded = guard_request(split_object(body), body, dialect, model(dialect, **options))
+    return json.loads(changed(body, guarded.changes)), guarded.withheld
+
+
+def saying(dialect: str, part: Any) -> dict[str, Any]:
+    """A request with this part in its message."""
+    return {KEYS[dialect]: [{"role": "user", "parts" if dialect == "gemini" else "content": [part]}]}
+
+
+@pytest.mark.parametrize("name", CLIS)
+def test_nothing_of_what_the_clis_send_is_lost(name: str) -> None:
+    for exchange in recorded(name):
+        asked = json.loads(exchange.request)
+        body, withheld = sent(exchange.dialect, asked)
+        # Codex declares the search of its provider by default.
+        assert set(withheld) <= ({"tool web_search"} if name == "codex" else set())
+        tools = [tool for tool in asked.get("tools", ()) if tool.get("type") != "web_search"]
+        assert body == asked | ({"tools": tools} if "tools" in asked else {})
 
 
 @given(asked=st.lists(st.tuples(st.sampled_from(TOOL_LISTS), st.sampled_from(["chat", "messages", "gemini"]))))
 def test_a_session_that_remembers_tools_judges_them_like_one_that_does_not(asked: list[tuple[bytes, str]]) -> None:
     seen = Seen()
     for tools, dialect in asked:
-        fields = {"tools": tools, "tool_choice": b'"auto"'}
-        remembered = provider_tools(fields, dialect, seen.look(b"{}").sorted_tools)
-        assert remembered == provider_tools(fields, dialect)
+        remembered = seen.look(b"{}", dialect).check_tools(tools, dialect, Permits())
+        assert remembered == check_tools(tools, dialect, Permits())
+
+
+OWN_TOOLS: dict[str, dict[str, Any]] = {
+    "chat": {"type": "function", "function": {"name": "mine", "parameters": {"x": "web_search"}}},
+    "responses": {"type": "function", "name": "mine", "parameters": {}},
+    "messages": {"name": "mine", "input_schema": {"type": "object"}},
+    "gemini": {"functionDeclarations": [{"name": "mine"}]},
+}
+SCHEMA = {"input_schema": {"type": "object"}}
 
 
 @pytest.mark.parametrize(
@@ -46,72 +87,439 @@ def test_a_session_that_remembers_tools_judges_them_like_one_that_does_not(asked
         ("responses", {"type": "web_search_preview", "user_location": None}, "web_search_preview"),
         ("responses", {"type": "code_interpreter", "container": {"type": "auto"}}, "code_interpreter"),
         ("responses", {"type": "mcp", "server_url": "https://x"}, "mcp"),
+        ("responses", {"type": "shell", "environment": {"type": "container_auto"}}, "shell"),
+        ("responses", {"type": "computer", "name": "x"}, "computer"),
+        ("responses", {"type": "tool_search"}, "tool_search"),
+        ("responses", {"type": ["function"], "name": "x"}, "['function']"),
+        ("responses", {"name": "x"}, "None"),
         ("messages", {"type": "web_search_20250305", "name": "web_search"}, "web_search_20250305"),
+        ("messages", {"type": "web_search_20250305", "name": "x", **SCHEMA}, "web_search_20250305"),
+        ("messages", {"type": " bash_20250124", "name": "x"}, " bash_20250124"),
         ("messages", {"type": "code_execution_20250522", "name": "code_execution"}, "code_execution_20250522"),
+        ("messages", {"type": "mcp_toolset", "mcp_server_name": "x"}, "mcp_toolset"),
+        ("messages", {"name": "web_search"}, "web_search"),
+        ("chat", {"type": "Web_Search"}, "Web_Search"),
+        ("chat", {"type": " web_search"}, " web_search"),
+        ("chat", {"type": "openrouter:web_search"}, "openrouter:web_search"),
+        ("chat", {"type": "builtin_function", "function": {"name": "$web_search"}}, "builtin_function"),
+        ("chat", {"type": "function", "function": {"name": "$web_search"}}, "named $web_search"),
+        ("chat", {"type": "function"}, "named None"),
+        ("chat", {"type": "x_search"}, "x_search"),
+        ("chat", {"type": "url_context"}, "url_context"),
+        ("chat", {"type": "function\0", "function": {"name": "x"}}, "function?"),
         ("gemini", {"googleSearch": {}}, "googleSearch"),
         ("gemini", {"url_context": {}}, "url_context"),
+        ("gemini", {"codeExecution": {}}, "codeExecution"),
     ],
 )
-def test_a_tool_of_the_provider_is_withheld_and_named(dialect: str, tool: dict[str, Any], name: str) -> None:
-    own = {"functionDeclarations": [{"name": "mine"}]} if dialect == "gemini" else FUNCTION
-    body, withheld = filtered(dialect, tools=[tool, own], model="m")
-    assert body == {"tools": [own], "model": "m"}
-    assert withheld == (f"tool {name}",)
+def test_a_tool_that_is_not_on_the_list_is_withheld_and_named(dialect: str, tool: dict[str, Any], name: str) -> None:
+    own = OWN_TOOLS[dialect]
+    body, withheld = sent(dialect, {"tools": [tool, own], KEYS[dialect]: []})
+    assert (body["tools"], withheld) == ([own], (f"tool {name}",))
+
+
+def test_a_tool_keeps_only_what_is_known_of_its_kind() -> None:
+    inner = {"type": "function", "name": "a", "parameters": {}}
+    for dialect, tool, kept, withheld in [
+        ("chat", OWN_TOOLS["chat"] | {"web_search": {}}, OWN_TOOLS["chat"], "field web_search of a tool"),
+        ("gemini", OWN_TOOLS["gemini"] | {"google_search": {}}, OWN_TOOLS["gemini"], "tool google_search"),
+        (
+            "responses",
+            {"type": "namespace", "name": "n", "tools": [inner, {"type": "mcp"}]},
+            {"type": "namespace", "name": "n", "tools": [inner]},
+            "tool mcp",
+        ),
+    ]:
+        assert sent(dialect, {"tools": [tool], KEYS[dialect]: []}) == (
+            {"tools": [kept], KEYS[dialect]: []},
+            (withheld,),
+        )
+
+
+def test_tools_that_are_declared_inside_the_conversation_are_checked_too() -> None:
+    own = OWN_TOOLS["responses"]
+    item = {"type": "additional_tools", "role": "developer", "tools": [own, {"type": "web_search"}]}
+    body, withheld = sent("responses", {"input": ["hi", item]})
+    assert body == {"input": ["hi", item | {"tools": [own]}]}
+    assert withheld == ("tool web_search",)
 
 
 def test_with_the_last_tool_goes_what_speaks_of_tools() -> None:
-    body, _ = filtered("responses", tools=[{"type": "web_search"}], tool_choice="auto", parallel_tool_calls=True, n=1)
-    assert body == {"n": 1}
+    asked = {"tools": [{"type": "web_search"}], "tool_choice": "auto", "parallel_tool_calls": True, "input": "x"}
+    assert sent("responses", asked)[0] == {"input": "x"}
 
 
-@pytest.mark.parametrize("kind", ["bash_20250124", "text_editor_20250728"])
+def test_a_choice_of_a_tool_that_is_withheld_is_withheld() -> None:
+    tools = [OWN_TOOLS["messages"], {"type": "web_search_20250305", "name": "web_search"}]
+    chosen = {"messages": [], "tools": tools, "tool_choice": {"type": "tool", "name": "web_search"}}
+    assert sent("messages", chosen)[0] == {"messages": [], "tools": tools[:1]}
+    free = chosen | {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}
+    assert sent("messages", free)[0] == free | {"tools": tools[:1]}
+    hosted = {"input": "x", "tool_choice": {"type": "web_search_preview"}}
+    assert sent("responses", hosted) == ({"input": "x"}, ("tool_choice web_search_preview",))
+
+
+@pytest.mark.parametrize("kind", ["bash_20250124", "text_editor_20250728", "memory_20250818"])
 def test_tools_that_the_agent_runs_stay(kind: str) -> None:
-    tools = [{"type": kind, "name": "web_search"}, {"name": "web_search", "input_schema": {"type": "object"}}]
-    assert filtered("messages", tools=tools) == ({"tools": tools}, ())
+    tools = [
+        {"type": kind, "name": "web_search"},
+        {"name": "web_search", **SCHEMA},
+        {"type": "custom", "name": "a", **SCHEMA},
+    ]
+    assert sent("messages", {"tools": tools, "messages": []}) == ({"tools": tools, "messages": []}, ())
 
 
-def test_fields_that_switch_a_tool_on_are_withheld() -> None:
-    assert filtered("chat", web_search_options={}, model="m") == ({"model": "m"}, ("field web_search_options",))
-    assert filtered("messages", mcp_servers=[], model="m") == ({"model": "m"}, ("field mcp_servers",))
-
-
-def test_what_is_clean_is_not_changed() -> None:
-    assert provider_tools(top_level(b'{ "model":"m" , "tools": [ ] }'), "chat") == ({}, ())
+UNKNOWN_FIELDS = {
+    "chat": "web_search_options search_parameters plugins enable_search extra_body models route provider transforms "
+    "chat_template documents ignore_eos MODEL Tools audio fallbacks",
+    "responses": "background models extra_body web_search_options mcp_servers",
+    "messages": "mcp_servers container fallback_model speed betas anthropic_beta inference_geo",
+    "gemini": "model routingConfig model_config Tools ragConfig",
+}
 
 
 @pytest.mark.parametrize(
-    "part",
+    ("dialect", "field"), [(key, field) for key, fields in UNKNOWN_FIELDS.items() for field in fields.split()]
+)
+def test_a_field_that_is_not_on_the_list_is_withheld(dialect: str, field: str) -> None:
+    body, withheld = sent(dialect, {KEYS[dialect]: [], field: {"x": 1}})
+    assert (body, withheld) == ({KEYS[dialect]: []}, (f"field {field}",))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "field", "value"),
     [
-        {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
-        {"type": "input_image", "image_url": "http://169.254.169.254/latest"},
-        {"type": "image", "source": {"type": "url", "url": "file:///etc/passwd"}},
-        {"fileData": {"fileUri": "gs://bucket/a"}},
+        ("responses", "previous_response_id", "resp_1"),
+        ("responses", "conversation", {"id": "conv_1"}),
+        ("responses", "prompt", {"id": "pmpt_1"}),
+        ("gemini", "cachedContent", "cachedContents/1"),
+        ("gemini", "cached_content", "cachedContents/1"),
+        ("gemini", "generationConfig", {"candidateCount": 2}),
+        ("gemini", "generation_config", {"candidate_count": 2}),
+        ("gemini", "generationConfig", {"maxOutputTokens": 5, "max_output_tokens": 5}),
+        ("gemini", "generationConfig", {"topK": 1, "top_k": 1}),
+        *[("chat", "n", value) for value in (2, 0, -1, 1.0, True, "1", [1])],
+        ("chat", "best_of", 8),
+        *product(("chat", "responses", "messages"), ("stream",), (1, "true", [])),
+        *product(("chat", "responses", "messages"), ("tools",), ({}, "x", 7)),
+        ("chat", "messages", {"role": "user"}),
+        ("messages", "messages", [["x"]]),
     ],
 )
-def test_media_that_lie_elsewhere_are_refused(part: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="Media must be part of the request"):
-        refuse_remote_media(json.dumps({"messages": [{"role": "user", "content": [part]}]}).encode())
+def test_what_would_be_another_request_without_it_is_refused(dialect: str, field: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        sent(dialect, {KEYS[dialect]: []} | {field: value})
 
 
-@pytest.mark.parametrize("url", [r'"url":"https:\/\/x"', r'"url":"\u0068ttps://x"', r'"\u0075rl":"https://x"'])
-def test_escapes_hide_no_address(url: str) -> None:
-    with pytest.raises(ValueError, match="Media must be part of the request"):
-        refuse_remote_media(f'{{"messages":[{{"content":[{{"image_url":{{{url}}}}}]}}]}}'.encode())
+def test_two_spellings_of_one_field_are_refused() -> None:
+    with pytest.raises(ValueError, match="The request has one field in two spellings"):
+        sent("gemini", {"contents": [], "generationConfig": {}, "generation_config": {}})
 
 
-def test_talk_of_addresses_and_inline_media_pass() -> None:
-    text = 'see https://example.org and {"url": "https://example.org"}'
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    content = [{"type": "text", "text": text}, image]
-    refuse_remote_media(json.dumps({"messages": [{"role": "user", "content": content}]}).encode())
+def test_null_says_nothing_and_stays() -> None:
+    asked = {"messages": [{"role": "user", "content": None, "audio": None}], "n": None, "models": None, "tools": None}
+    assert sent("chat", asked) == (asked, ())
+
+
+def test_tiers_with_other_prices_are_withheld() -> None:
+    for dialect, value in (("chat", "priority"), ("responses", "priority"), ("messages", "priority")):
+        assert sent(dialect, {KEYS[dialect]: [], "service_tier": value})[1] == ("service_tier priority",)
+    assert sent("chat", {"messages": [], "service_tier": "flex"})[1] == ()
+
+
+ADDRESSES = [
+    f"https://{HOST}/a.png",
+    f" https://{HOST}/a.png",
+    f"\thttp://{HOST}",
+    f"HTTP://{HOST}",
+    f"//{HOST}/a.png",
+    f"http:/{HOST}",
+    "file:/etc/passwd",
+    "file:///etc/passwd",
+    "/etc/passwd",
+    "s3://bucket/a",
+    "gs://bucket/a",
+    "gopher://x",
+    "ftp://x",
+    " data:image/png;base64,AA==",
+    "DATA:image/png;base64,AA==",
+    "data:text/html,<img src=https://x>",
+    "data:,x",
+    "",
+    7,
+    ["https://x"],
+    {"url": ["https://x"]},
+]
+FORMS: list[tuple[str, Any]] = [
+    ("chat", lambda url: {"type": "image_url", "image_url": {"url": url}}),
+    ("chat", lambda url: {"type": "image_url", "image_url": url}),
+    ("chat", lambda url: {"type": "video_url", "video_url": {"url": url}}),
+    ("chat", lambda url: {"type": "audio_url", "audio_url": url}),
+    ("chat", lambda url: {"type": "file", "file": {"file_data": url}}),
+    ("responses", lambda url: {"type": "input_image", "image_url": url}),
+    ("responses", lambda url: {"type": "input_image", "image_url": {"url": url}}),
+    ("responses", lambda url: {"type": "input_file", "file_data": url}),
+    ("responses", lambda url: {"type": "input_file", "file_url": url}),
+    ("messages", lambda url: {"type": "image", "source": {"type": "url", "url": url}}),
+    ("messages", lambda url: {"type": "document", "source": {"type": "url", "url": url}}),
+    (
+        "messages",
+        lambda url: {"type": "tool_result", "content": [{"type": "image", "source": {"type": "url", "url": url}}]},
+    ),
+    ("gemini", lambda url: {"fileData": {"fileUri": url}}),
+    ("gemini", lambda url: {"file_data": {"file_uri": url}}),
+    (
+        "gemini",
+        lambda url: {"functionResponse": {"name": "f", "response": {}, "parts": [{"fileData": {"fileUri": url}}]}},
+    ),
+]
+
+
+@pytest.mark.parametrize("number", range(len(FORMS)))
+def test_media_by_address_are_refused(number: int) -> None:
+    dialect, form = FORMS[number]
+    for address in ADDRESSES:
+        with pytest.raises(ValueError, match=r"Media must be part of the request|must be an object"):
+            sent(dialect, saying(dialect, form(address)))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "part"),
+    [
+        ("chat", {"type": "file", "file": {"file_id": "file-1"}}),
+        ("chat", {"type": "input_audio", "input_audio": {"data": f"https://{HOST}/a.wav", "format": "wav"}}),
+        ("chat", {"type": "image", "image": f"https://{HOST}/a.png"}),
+        ("chat", {"type": "video", "video": ["https://x"]}),
+        ("chat", {"type": "tool_reference", "x": 1}),
+        ("chat", {"type": 5}),
+        ("responses", {"type": "input_image", "file_id": "file-1"}),
+        ("responses", {"type": "input_file", "file_id": "file-1"}),
+        ("responses", {"type": "computer_screenshot", "image_url": "https://x"}),
+        ("messages", {"type": "image", "source": {"type": "file", "file_id": "file_1"}}),
+        ("messages", {"type": "document", "source": {"type": "content", "content": [{"type": "image", "source": {}}]}}),
+        ("messages", {"type": "container_upload", "file_id": "file_1"}),
+        ("messages", {"type": "server_tool_use", "id": "x", "name": "web_search", "input": {}}),
+        ("messages", {"type": "mcp_tool_use", "id": "x"}),
+        ("gemini", {"executableCode": {"code": "1"}}),
+        ("gemini", {"inlineData": {"mimeType": "image/png", "data": f"https://{HOST}"}}),
+        ("gemini", {"fileData": {}, "file_data": {}}),
+    ],
+)
+def test_parts_that_are_not_on_the_list_are_refused(dialect: str, part: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        sent(dialect, saying(dialect, part))
+
+
+@pytest.mark.parametrize(
+    "kind", ["item_reference", "mcp_approval_response", "code_interpreter_call", "web_search_call", "x"]
+)
+def test_items_that_reach_what_the_provider_keeps_are_refused(kind: str) -> None:
+    with pytest.raises(ValueError, match=f"An input item of type {kind} is not allowed"):
+        sent("responses", {"input": [{"type": kind, "id": "x_1"}]})
+
+
+INLINE = "data:image/png;base64,AA=="
+
+
+@pytest.mark.parametrize(
+    ("dialect", "part"),
+    [
+        ("chat", {"type": "text", "text": f'see https://{HOST} and {{"url": "https://{HOST}"}}'}),
+        ("chat", {"text": "no type"}),
+        ("chat", "plain"),
+        ("chat", {"type": "image_url", "image_url": {"url": INLINE, "detail": "low"}}),
+        ("chat", {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}}),
+        ("chat", {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="}}),
+        ("responses", {"type": "input_image", "image_url": INLINE, "file_id": None, "detail": "auto"}),
+        ("responses", {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="}),
+        ("messages", {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}),
+        ("messages", {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "http://x"}}),
+        ("messages", {"type": "tool_use", "id": "1", "name": "a", "input": {"url": f"https://{HOST}", "file_id": 1}}),
+        (
+            "messages",
+            {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "tool_reference", "tool_name": "a"}]},
+        ),
+        ("gemini", {"inlineData": {"mimeType": "image/png", "data": "A-_A"}}),
+        ("gemini", {"inline_data": {"mime_type": "image/png", "data": "AA=="}}),
+        ("gemini", {"functionResponse": {"name": "f", "response": {"fileUri": f"https://{HOST}"}}}),
+        ("gemini", "plain"),
+    ],
+)
+def test_talk_of_addresses_and_inline_media_pass(dialect: str, part: Any) -> None:
+    asked = saying(dialect, part)
+    assert sent(dialect, asked) == (asked, ())
+
+
+@pytest.mark.parametrize(
+    ("dialect", "part", "kept", "withheld"),
+    [
+        (
+            "chat",
+            {"type": "text", "text": "a", "URL": "https://x"},
+            {"type": "text", "text": "a"},
+            "field URL of a content part",
+        ),
+        ("gemini", {"text": "a", "x": 1}, {"text": "a"}, "field x of a part"),
+        (
+            "messages",
+            {"type": "text", "text": "a", "file_id": "f"},
+            {"type": "text", "text": "a"},
+            "field file_id of a content block",
+        ),
+    ],
+)
+def test_an_unknown_field_of_a_part_is_withheld(dialect: str, part: Any, kept: Any, withheld: str) -> None:
+    assert sent(dialect, saying(dialect, part)) == (saying(dialect, kept), (withheld,))
+
+
+REFERENCES = ["https://elsewhere.example/schema.json", "file:///etc/passwd", "other.json#/a", "//elsewhere.example"]
+SCHEMAS: list[tuple[str, Any]] = [
+    ("chat", lambda schema: {"tools": [{"type": "function", "function": {"name": "a", "parameters": schema}}]}),
+    ("chat", lambda schema: {"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}),
+    ("responses", lambda schema: {"tools": [{"type": "function", "name": "a", "parameters": schema}]}),
+    ("responses", lambda schema: {"text": {"format": {"type": "json_schema", "name": "a", "schema": schema}}}),
+    ("messages", lambda schema: {"tools": [{"name": "a", "input_schema": schema}]}),
+    ("messages", lambda schema: {"output_config": {"format": {"type": "json_schema", "schema": schema}}}),
+    ("gemini", lambda schema: {"tools": [{"functionDeclarations": [{"name": "a", "parametersJsonSchema": schema}]}]}),
+    ("gemini", lambda schema: {"generationConfig": {"responseJsonSchema": schema}}),
+]
+
+
+@pytest.mark.parametrize("number", range(len(SCHEMAS)))
+def test_a_schema_refers_only_to_itself(number: int) -> None:
+    dialect, form = SCHEMAS[number]
+    for reference in REFERENCES:
+        for schema in ({"$ref": reference}, {"properties": {"a": {"anyOf": [{"$dynamicRef": reference}]}}}):
+            with pytest.raises(ValueError, match="references must stay inside the schema"):
+                sent(dialect, {KEYS[dialect]: []} | form(schema))
+    own = {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"$ref": {"$ref": "#/$defs/a"}}}
+    asked = {KEYS[dialect]: []} | form(own)
+    assert sent(dialect, asked) == (asked, ())
+
+
+async def test_a_schema_refers_only_to_itself_in_a_translated_request() -> None:
+    asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    async with world(answer_unary, dialect="messages") as w:
+        for _, form in SCHEMAS[:2]:
+            async with w.post(json=asked | form({"$ref": REFERENCES[0]})) as reply:
+                assert reply.status == 400
+        assert w.session.calls == 0
+
+
+def test_arguments_of_a_template_are_single_words() -> None:
+    given = {"enable_thinking": False, "effort": "x-high", "n": 1}
+    asked = {"messages": [], "chat_template_kwargs": given | {"chat_template": "{% for x in y %}", "tools": []}}
+    body, withheld = sent("chat", asked)
+    assert body["chat_template_kwargs"] == given
+    assert set(withheld) == {f"field {name} of chat_template_kwargs" for name in ("chat_template", "tools")}
+
+
+def test_the_record_names_some_of_very_many() -> None:
+    _, withheld = sent("chat", {"messages": [{f"field_{number}": 1 for number in range(10_000)}]})
+    assert (len(withheld), withheld[-1]) == (MOST_NOTES + 1, "more")
+
+
+ODD: list[Any] = [None, True, 0, -1, 1.5, "", "x", [], {}, [None], [[]], [{}], {"type": []}, {"type": {}}, {"": None}]
+ODD += [[{"type": []}], {"type": "function", "function": []}, [{"role": [], "content": {"type": []}}]]
+odd_values = st.recursive(
+    st.sampled_from(ODD),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "content", "parts", "source", "tools", "url", "function", "name"]), inner
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from(list(KEYS)), st.data())
+def test_no_value_makes_a_guard_fall_over(dialect: str, data: st.DataObject) -> None:
+    names = st.sampled_from([*LISTS[dialect].FIELDS, "x"])
+    asked = data.draw(st.dictionaries(names, odd_values, max_size=4))
+    try:
+        body, _ = sent(dialect, asked)
+    except ValueError:
+        return
+    assert sent(dialect, body) == (body, ())  # what may be sent may be sent again
+
+
+def test_a_message_keeps_only_known_fields() -> None:
+    said = {"role": "user", "content": "a"}
+    assert sent("chat", {"messages": [said | {"images": [f"https://{HOST}"]}, said]}) == (
+        {"messages": [said, said]},
+        ("field images of a message",),
+    )
+
+
+@EVERY
+def test_a_model_can_widen_the_lists(dialect: str) -> None:
+    tool: dict[str, Any] = {"webby": {}} if dialect == "gemini" else {"type": "webby"}
+    asked = {KEYS[dialect]: [], "own": {"x": 1}, "tools": [tool]}
+    assert sent(dialect, asked, allow_fields=frozenset({"own"}), allow_tools=frozenset({"webby"})) == (asked, ())
+    remote = saying(dialect, {"fileData": {"fileUri": "https://x"}} if dialect == "gemini" else {"type": "webby"})
+    permits = {"allow_parts": frozenset({"webby"}), "allow": frozenset({"remote-media"})}
+    assert sent(dialect, remote, **permits) == (remote, ())
+    if dialect == "responses":
+        stored = {"input": [], "previous_response_id": "r"}
+        assert sent(dialect, stored, allow_fields=frozenset({"previous_response_id"})) == (stored, ())
+
+
+def capped(dialect: str, asked: dict[str, Any], most: int | None = 100, **options: Any) -> dict[str, Any]:
+    body = json.dumps(asked).encode()
+    changes = declared_changes(split_object(body), model(dialect, max_tokens=most, **options))
+    return {name: value for name, value in json.loads(changed(body, changes)).items() if name != "model"}
+
+
+WRONG = [-1, 0, 101, 10**9, 10**400, 1e3, 50.0, "50", "99999", True, [5], {}]
+
+
+def test_the_output_limit_is_put_in_where_the_agent_names_none() -> None:
+    assert capped("chat", {}) == {"max_tokens": 100}
+    assert capped("chat", {"max_tokens": None}) == {"max_tokens": 100}
+    assert capped("chat", {"max_completion_tokens": 7}) == {"max_completion_tokens": 7}
+    assert capped("responses", {}) == {"max_output_tokens": 100}
+    assert capped("messages", {}) == {"max_tokens": 100}
+    assert capped("gemini", {}) == {"generationConfig": {"maxOutputTokens": 100}}
+    assert capped("gemini", {"generation_config": {"topK": 1}}) == {
+        "generation_config": {"topK": 1, "maxOutputTokens": 100}
+    }
+    assert capped("gemini", {"generationConfig": {"max_output_tokens": None}}) == {
+        "generationConfig": {"maxOutputTokens": 100}
+    }
+    assert capped("chat", {}, set=(("max_completion_tokens", b"5"),)) == {"max_completion_tokens": 5}
+    assert capped("chat", {}, drop=("max_tokens",)) == {"max_completion_tokens": 100}
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda value: str(value)[:8])
+def test_every_other_limit_becomes_the_models(wrong: Any) -> None:
+    for name in ("max_tokens", "max_completion_tokens"):
+        assert capped("chat", {name: wrong}) == {name: 100}
+    assert capped("responses", {"max_output_tokens": wrong}) == {"max_output_tokens": 100}
+    assert capped("messages", {"max_tokens": wrong}) == {"max_tokens": 100}
+    for name in ("maxOutputTokens", "max_output_tokens"):
+        assert capped("gemini", {"generationConfig": {name: wrong}}) == {"generationConfig": {name: 100}}
+    assert capped("chat", {"max_tokens": 7, "min_tokens": wrong}) in (
+        {"max_tokens": 7},
+        {"max_tokens": 7, "min_tokens": 0},
+    )
+
+
+def test_without_a_limit_of_the_model_what_is_no_limit_is_left_out() -> None:
+    assert capped("chat", {"max_tokens": -1, "min_tokens": 5, "top_p": 1}, most=None) == {"top_p": 1}
+    assert capped("chat", {"max_tokens": 5000, "min_tokens": 0}, most=None) == {"max_tokens": 5000, "min_tokens": 0}
 
 
 async def test_a_request_with_remote_media_never_reaches_the_model() -> None:
     remote = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     async with world(answer_unary) as w:
-        async with w.post(json={"model": "tiny", "messages": [{"role": "user", "content": [remote]}]}) as reply:
-            assert reply.status == 400
+        for _ in range(2):  # what was refused is not remembered as what passed
+            padding = {"role": "user", "content": "x" * 40_000}
+            async with w.post(json={"messages": [{"role": "user", "content": [remote]}, padding]}) as reply:
+                assert reply.status == 400
         assert w.session.calls == 0
+        assert [exchange.error for exchange in w.records.exchanges] == [CallError.REJECTED] * 2
+        assert b"Media must be part of the request" in w.records.exchanges[0].response
 
 
 async def test_what_was_withheld_is_a_warning_of_the_exchange() -> None:
@@ -120,3 +528,54 @@ async def test_what_was_withheld_is_a_warning_of_the_exchange() -> None:
             assert reply.status == 200
         assert w.records.only.warnings == ("field web_search_options",)
         assert w.records.only.sent == b'{"model":"tiny","messages":[]}'
+
+
+async def test_a_lone_surrogate_is_replaced_and_the_record_has_both() -> None:
+    body = b'{"model":"tiny","messages":[{"role":"user","content":"a \\ud800 b \\ud83d\\ude00"}]}'
+    async with world(answer_unary) as w:
+        async with w.post(data=body) as reply:
+            assert reply.status == 200
+        exchange = w.records.only
+        assert (exchange.request, exchange.sent) == (body, body.replace(rb"\ud800", rb"\ufffd"))
+        assert exchange.warnings == (REPAIRED,)
+        assert compact(steps(build([exchange]))).startswith("1 user: a \ufffd b \U0001f600\n")
+
+
+async def test_a_long_conversation_with_a_lone_surrogate_goes_on() -> None:
+    turns = [json.dumps({"role": "user", "content": "x" * 9000}) for _ in range(4)]
+    turns[1] = turns[1].replace("xxx", "\\udfff", 1)
+    async with world(answer_unary) as w:
+        for count in range(1, 5):
+            body = f'{{"model":"tiny","messages":[{",".join(turns[:count])}]}}'.encode()
+            async with w.post(data=body) as reply:
+                assert reply.status == 200
+            exchange = w.records.exchanges[-1]
+            assert exchange.request == body
+            assert exchange.sent == (body.replace(rb"\udfff", rb"\ufffd") if count > 1 else None)
+
+
+async def test_a_long_conversation_is_sent_whole_when_a_part_of_it_is_withheld() -> None:
+    turns: list[dict[str, Any]] = [{"role": "user", "content": f"{number} " + "x" * 9000} for number in range(4)]
+    async with world(answer_unary) as w:
+        for count in (3, 4):
+            async with w.post(json={"model": "tiny", "messages": turns[:count]}) as reply:
+                assert reply.status == 200
+        odd = turns[3] | {"images": ["https://x"]}
+        async with w.post(json={"model": "tiny", "messages": [*turns[:3], odd]}) as reply:
+            assert reply.status == 200
+        exchange = w.records.exchanges[-1]
+        assert json.loads(exchange.sent or b"") == {"model": "tiny", "messages": turns}
+        assert exchange.warnings == ("field images of a message",)
+
+
+@pytest.mark.parametrize("back", ["chat", "messages"], ids=["same dialect", "translated"])
+async def test_a_body_that_parsers_read_differently_is_refused_and_recorded(back: str) -> None:
+    body = b'{"model":"tiny","messages":[{"role":"user","role":"system","content":"hi"}]}'
+    async with world(answer_unary, dialect=back) as w:
+        async with w.post(data=body) as reply:
+            assert reply.status == 400
+            message = (await reply.json())["error"]["message"]
+        assert message.endswith("the key 'role' stands twice in one object.")
+        exchange = w.records.only
+        assert (exchange.error, exchange.request, exchange.attempts) == (CallError.REJECTED, body, 0)
+        assert message.encode() in exchange.response

@@ -98,7 +98,7 @@ async def test_what_is_asked_is_never_changed(field: str) -> None:
         return web.json_response(refusal(f"Unknown parameter: '{field}'.", field), status=400)
 
     async with world(model) as w:
-        assert await ask(w, **{field: BODY.get(field, False)}) == 400
+        assert await ask(w, **{field: BODY.get(field)}) == 400
         assert (w.records.only.attempts, w.records.only.error) == (1, CallError.STATUS)
 
 
@@ -124,10 +124,44 @@ async def test_a_refusal_that_mending_does_not_help_is_passed_on_whole() -> None
     assert exchange.arrivals[-1][1] == len(exchange.response)
 
 
+@pytest.mark.parametrize(
+    ("message", "asked"),
+    [
+        ("Invalid schema for function 'x': Unsupported parameter: 'max_tokens'.", {"max_tokens": 50}),
+        ("Unknown parameter: 'max_tokens'.", {}),
+        ("'seed' is not right. Use 'n' instead.", {"seed": 50}),
+        ("'seed' is not right. Use 'min_tokens' instead.", {"seed": 50}),
+        ("'seed' is not right. Use 'max_tokens' instead.", {"seed": 10**9}),
+        ("'user' is not right. Use 'plugins' instead.", {"user": "web"}),
+        ("'user' is not right. Use 'service_tier' instead.", {"user": "priority"}),
+        ("Please set 'service_tier' to 'priority'.", {}),
+        ("Please set 'models' to 'dear'.", {}),
+        ("Please set 'max_tokens' to '99999999'.", {}),
+    ],
+)
+async def test_no_refusal_talks_the_gateway_out_of_a_guard(message: str, asked: dict[str, Any]) -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def model(request: web.BaseRequest) -> web.StreamResponse:
+        sent.append(json.loads(await request.read()))
+        return web.json_response(refusal(message), status=400)
+
+    async with world(model, max_tokens=100) as w:
+        assert await ask(w, **asked) == 400
+        assert len(sent) == 1
+
+
+async def test_a_limit_that_an_endpoint_calls_otherwise_is_kept() -> None:
+    sent: list[dict[str, Any]] = []
+    async with world(strict("max_tokens", sent=sent), max_tokens=100) as w:
+        assert await ask(w) == 200
+    assert (sent[-1].get("max_tokens"), sent[-1]["max_completion_tokens"]) == (None, 100)
+
+
 async def test_after_six_fixes_an_endpoint_is_left_as_it_is() -> None:
     names = [f"field_{number}" for number in range(MOST_FIXES + 1)]
     sent: list[dict[str, Any]] = []
-    async with world(strict(*names, sent=sent)) as w:
+    async with world(strict(*names, sent=sent), allow_fields=frozenset(names)) as w:
         assert await ask(w, **dict.fromkeys(names, 1)) == 400
         assert len(sent) == MOST_FIXES + 1
         assert await ask(w, **{names[-1]: 1}) == 400

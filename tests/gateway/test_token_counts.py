@@ -12,7 +12,7 @@ from whet.exchange import CallError, Kind
 QUESTION = "How many tokens is this, about?"
 PATHS = {"messages": "/v1/messages/count_tokens", "gemini": "/v1beta/models/tiny:countTokens"}
 BODIES: dict[str, dict[str, Any]] = {
-    "messages": {"model": "another", "messages": [{"role": "user", "content": QUESTION}], "own_field": 1},
+    "messages": {"model": "another", "messages": [{"role": "user", "content": QUESTION}], "top_k": 5, "own_field": 1},
     "gemini": {"contents": [{"role": "user", "parts": [{"text": QUESTION}]}]},
 }
 FIELDS = {"messages": "input_tokens", "gemini": "totalTokens"}
@@ -49,11 +49,13 @@ async def test_a_model_of_the_same_dialect_counts_and_it_is_no_turn(front: str) 
         assert (w.session.calls, w.session.answered) == (0, 0)
 
 
-async def test_the_name_of_the_model_is_set_and_all_else_passes() -> None:
+async def test_the_name_of_the_model_is_set_and_all_that_is_allowed_passes() -> None:
     asked: list[web.BaseRequest] = []
     async with world(counting(200, {"input_tokens": 1}, asked), dialect="messages", set=(("top_k", b"1"),)) as w:
         await count(w, "messages", headers={"x-api-key": w.session.secret, "anthropic-beta": "b"})
-        assert json.loads(await asked[0].read()) == BODIES["messages"] | {"model": "tiny"}
+        allowed = {name: value for name, value in BODIES["messages"].items() if name != "own_field"}
+        assert json.loads(await asked[0].read()) == allowed | {"model": "tiny"}
+        assert w.records.only.warnings == ("field own_field",)
         assert asked[0].headers["anthropic-beta"] == "b"
 
 

@@ -13,6 +13,7 @@ from gateway_world import answer_unary, model, serving
 from whet.errors import UserError
 from whet.exchange import CallError
 from whet.gateway import Model
+from whet.gateway.memory import Memory
 from whet.gateway.upstream import AzureLogin, Received, Upstream, credential_secrets, own_credentials
 from whet.gateway.upstream import UpstreamError as CallFailedError
 
@@ -74,7 +75,7 @@ async def sent(to: dict[str, Any], headers: dict[str, str], calls: int = 1) -> t
         arrived.update({name.lower(): value for name, value in request.headers.items()})
         return await answer_unary(request)
 
-    received = [Received() for _ in range(calls)]
+    received = [Received(Memory().spool()) for _ in range(calls)]
     async with serving(endpoint) as url:
         upstream = Upstream()
         try:

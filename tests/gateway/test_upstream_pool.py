@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from whet.exchange import CallError
 from whet.gateway import Model
+from whet.gateway.memory import Memory
 from whet.gateway.upstream import FIRST_REST_SEC, LONGEST_REST_SEC, RETRIED, Endpoint, Pool, Received, Upstream
 from whet.gateway.upstream import UpstreamError as CallFailedError
 
@@ -72,7 +73,7 @@ async def pool_of(
 
 
 async def call(upstream: Upstream, to: Model, affinity: str = "") -> Received:
-    received = Received()
+    received = Received(Memory().spool())
     async with upstream.send(to, PATH, {"Content-Type": "application/json"}, b"{}", received, affinity) as incoming:
         while await incoming.read():
             pass

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from whet.exchange import EXACT
+from whet.gateway.dialects.lenient import decode
 from whet.gateway.model import Capture
 from whet.gateway.sse import data_lines
 
@@ -74,9 +75,6 @@ class _Reply(msgspec.Struct, frozen=True):
     """Where SGLang says which weights it has."""
 
 
-_REPLY = msgspec.json.Decoder(_Reply)
-
-
 class Tokens(msgspec.Struct):
     """The tokens of a reply, as far as it tells them."""
 
@@ -115,7 +113,7 @@ def read_tokens(response: bytes, streamed: bool) -> Tokens:
     tokens = Tokens()
     for document in data_lines(response) if streamed else (response,):
         if document.strip() != b"[DONE]":
-            tokens.add(_REPLY.decode(document))
+            tokens.add(decode(document, _Reply))
     return tokens
 
 

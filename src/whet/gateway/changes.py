@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from whet.gateway.dialects.gemini.fields import camel
+from whet.gateway.guards.reading import read_value, split_object
 from whet.gateway.model import Model
 
 OUTPUT_CAPS = {
@@ -12,21 +14,13 @@ OUTPUT_CAPS = {
     "messages": ("max_tokens",),
     "gemini": ("maxOutputTokens",),
 }
-"""Where a request says how much may be sampled, by dialect."""
+"""Where a request says how much may be sampled, by dialect. The first one is put in where an agent names none."""
+LEAST = "min_tokens"
+"""Where a request says how much must be sampled."""
+HIGHEST_CAP = (1 << 31) - 1
+"""No model samples more, and every server can read it."""
 
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
-def top_level(body: bytes) -> dict[str, bytes]:
-    """The fields of a request, unread. Empty for what is no JSON object.
-
-    >>> top_level(b'{"n": 1e3, "x": [ 1 ]}')
-    {'n': b'1e3', 'x': b'[ 1 ]'}
-    """
-    try:
-        return {name: bytes(value) for name, value in _OBJECT.decode(body).items()}
-    except (ValueError, RecursionError):
-        return {}
+Changes = dict[str, bytes | None]
 
 
 def changed(body: bytes, changes: Mapping[str, bytes | None]) -> bytes:
@@ -35,39 +29,62 @@ def changed(body: bytes, changes: Mapping[str, bytes | None]) -> bytes:
     >>> changed(b'{"n": 1e3, "x": [ 1 ]}', {"n": None, "t": b"0"})
     b'{"x":[ 1 ],"t":0}'
     """
-    if not changes or not (fields := top_level(body)):
-        return body  # what is no object is for the model to refuse
-    for name, value in changes.items():
-        if value is None:
-            fields.pop(name, None)
-        else:
-            fields[name] = value
+    if not changes:
+        return body
+    fields = apply_changes(split_object(body), changes)
     return b"{" + b",".join(msgspec.json.encode(name) + b":" + value for name, value in fields.items()) + b"}"
 
 
-def declared_changes(fields: Mapping[str, bytes], model: Model) -> dict[str, bytes | None]:
-    """What the model's configuration changes in a request of the model's dialect."""
-    changes: dict[str, bytes | None] = dict.fromkeys(model.drop)
-    changes |= dict(model.set) | declared_name(fields, model)
-    if model.max_tokens is not None:
-        changes |= _clamped(fields, model.dialect, model.max_tokens)
+def apply_changes(fields: Mapping[str, bytes], changes: Mapping[str, bytes | None]) -> dict[str, bytes]:
+    """These fields with the changes made."""
+    return {name: value for name, value in {**fields, **changes}.items() if value is not None}
+
+
+def declared_changes(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool = True) -> Changes:
+    """What the model's configuration changes in a request of the model's dialect. `puts_cap_in`: the output limit is
+    put in where the request has none."""
+    changes = _bounded(fields, model, puts_cap_in=puts_cap_in)
+    changes |= dict.fromkeys(model.drop)
+    return changes | dict(model.set) | declared_name(fields, model)
+
+
+def declared_name(fields: Mapping[str, bytes], model: Model) -> Changes:
+    """The model's name in place of another one or of none: only the chosen model is called and paid."""
+    if model.dialect == "gemini":
+        return {}  # the path says it
+    name = msgspec.json.encode(model.upstream_name)
+    return {"model": name} if fields.get("model") != name else {}
+
+
+def _bounded(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool) -> Changes:
+    """The bounds of what may be sampled."""
+    if model.dialect != "gemini":
+        return _bound_caps(fields, model, puts_cap_in=puts_cap_in)
+    name = next((name for name in fields if camel(name) == "generationConfig"), "generationConfig")
+    config = fields.get(name, b"{}")
+    changes = _bound_caps(split_object(b"{}" if config == b"null" else config), model, puts_cap_in=puts_cap_in)
+    return {name: changed(b"{}" if config == b"null" else config, changes)} if changes else {}
+
+
+def _bound_caps(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool) -> Changes:
+    most, caps = model.max_tokens, OUTPUT_CAPS[model.dialect]
+    given = {name: read_value(raw) for name, raw in fields.items() if camel(name) in caps or name in caps}
+    stated = {name: cap for name, cap in given.items() if cap is not None}
+    instead = None if most is None else str(most).encode()
+    changes: Changes = {name: instead for name, cap in stated.items() if not _is_cap(cap, most or HIGHEST_CAP)}
+    if LEAST in fields and not _is_least(read_value(fields[LEAST]), most):
+        changes[LEAST] = None
+    elsewhere = {name for name, _ in model.set}
+    if most is not None and puts_cap_in and not stated and not elsewhere.intersection(caps):
+        changes |= dict.fromkeys(given)
+        changes[next((name for name in caps if name not in model.drop), caps[0])] = instead
     return changes
 
 
-def declared_name(fields: Mapping[str, bytes], model: Model) -> dict[str, bytes | None]:
-    """The model's name in place of another one: whatever is asked for, only the chosen model is called and paid."""
-    name = msgspec.json.encode(model.upstream_name)
-    return {"model": name} if fields.get("model", name) != name else {}
+def _is_cap(cap: object, most: int) -> bool:
+    return type(cap) is int and 0 < cap <= most
 
 
-def _clamped(fields: Mapping[str, bytes], dialect: str, most: int) -> dict[str, bytes | None]:
-    if dialect == "gemini":
-        config = fields.get("generationConfig", b"{}")
-        caps = _too_high(top_level(config), dialect, most)
-        return {"generationConfig": changed(config, caps)} if caps else {}
-    return _too_high(fields, dialect, most)
-
-
-def _too_high(fields: Mapping[str, bytes], dialect: str, most: int) -> dict[str, bytes | None]:
-    asked = {name: msgspec.json.decode(fields[name]) for name in OUTPUT_CAPS[dialect] if name in fields}
-    return {name: str(most).encode() for name, cap in asked.items() if not isinstance(cap, int) or cap > most}
+def _is_least(least: object, most: int | None) -> bool:
+    """Without a limit of the model nothing says how much may be demanded."""
+    return least is None or least == 0 or (most is not None and type(least) is int and 0 < least <= most)

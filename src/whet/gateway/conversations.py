@@ -87,6 +87,11 @@ class Conversation:
     """The request behind the last message."""
 
     @property
+    def size(self) -> int:
+        """Bytes that it holds."""
+        return len(self.front) + sum(map(len, self.settled)) + len(self.rest)
+
+    @property
     def frame(self) -> bytes:
         """The request without these messages."""
         return self.front.rstrip().removesuffix(b",") + self.rest

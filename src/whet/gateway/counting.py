@@ -6,11 +6,14 @@ from collections.abc import Callable
 from whet.exchange import CallError, Exchange, Kind, Speaker
 from whet.gateway.cache import Question, Replay
 from whet.gateway.call import Request
-from whet.gateway.changes import changed, declared_name, top_level
+from whet.gateway.changes import apply_changes, changed, declared_name
 from whet.gateway.dialects import TokenCounter
-from whet.gateway.guards import refuse_remote_media
+from whet.gateway.guards import guard_request
+from whet.gateway.guards.reading import split_object
+from whet.gateway.memory import Memory
 from whet.gateway.model import Model
 from whet.gateway.outgoing import headers_for_model, secrets_for_model
+from whet.gateway.seen import Judging
 from whet.gateway.upstream import Received, Upstream, UpstreamError
 from whet.redact import Redactor
 
@@ -19,12 +22,14 @@ TOKEN_COUNT = "token count"  # noqa: S105 - no password
 
 async def counted_by_model(
     request: Request,
+    asked: Judging,
     counter: TokenCounter,
     model: Model,
     *,
     session: str,
     index: int,
     upstream: Upstream,
+    memory: Memory,
     replay: Replay | None,
     redactor: Callable[..., Redactor],
 ) -> Exchange:
@@ -32,15 +37,17 @@ async def counted_by_model(
 
     ValueError when the request may not go to the model.
     """
-    if "remote-media" not in model.allow:
-        refuse_remote_media(request.body)
+    fields = split_object(asked.fresh)
+    guarded = guard_request(fields, asked.body, model.dialect, model, check_tools=asked.check_tools, counts=True)
+    if guarded.keeps_conversation:
+        asked.passed()
     path = counter.count_path(model.upstream_name)
     # Of the declared changes only the name: the others are about sampling, and nothing is sampled.
-    body = changed(request.body, declared_name(top_level(request.body), model))
+    body = changed(asked.body, guarded.changes | declared_name(apply_changes(fields, guarded.changes), model))
     question = replay.ask(path, body) if replay else None
-    started, received = time.time(), Received()
+    started, received = time.time(), Received(memory.spool())
     error = await _receive(request, path, body, model, received, upstream, question, session)
-    response, body = b"".join(received.chunks), received.repair.body if received.repair else body
+    response, body = received.body.read(), received.repair.body if received.repair else body
     if error is None and not counter.is_count(response):
         error = CallError.MALFORMED
     masked = redactor(received.token, *secrets_for_model(request.headers, model))
@@ -63,7 +70,7 @@ async def counted_by_model(
         usage=None,
         sent=None if body == request.body else masked.bytes(body),
         speaker=Speaker(Kind.UTILITY, TOKEN_COUNT, None, f"POST {masked.text(request.path)}", TOKEN_COUNT),
-        warnings=received.repair.warnings if received.repair else (),
+        warnings=(*asked.warnings, *guarded.withheld, *(received.repair.warnings if received.repair else ())),
         arrivals=tuple(received.arrivals),
     )
     if question is not None:

@@ -8,16 +8,19 @@ import msgspec
 
 from whet.gateway.arrays import InArray
 from whet.gateway.capture import asks_for_tokens, capture_changes
-from whet.gateway.changes import changed, declared_changes, top_level
-from whet.gateway.dialects import DIALECTS, Dialect, gemini
-from whet.gateway.dialects.neutral import End, Event, disassemble
-from whet.gateway.guards import provider_tools, refuse_remote_media
+from whet.gateway.changes import Changes, apply_changes, changed, declared_changes
+from whet.gateway.dialects import DIALECTS, Dialect, gemini, responses, without_version
+from whet.gateway.dialects.lenient import decode, decode_by
+from whet.gateway.dialects.neutral import End, Event, Message, disassemble
+from whet.gateway.guards import guard_request, read_strictly, refuse_references
+from whet.gateway.guards.reading import split_object
 from whet.gateway.model import Model
 from whet.gateway.seen import Judging
 from whet.gateway.sse import data_lines
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
+_WORDLESS = Message("user", ())
 
 STREAM_HEADERS: Mapping[str, str] = MappingProxyType(
     {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -82,7 +85,7 @@ def _in_events(front: Dialect, path: str, asked: Judging, model: Model) -> Cross
     back = DIALECTS[model.dialect]
     if model.capture != "none" and not asks_for_tokens(asked.body):
         return Captured(front, back, path, asked, model)
-    return Straight(front, path, asked, model) if front is back else Translated(front, back, path, asked.body, model)
+    return Straight(front, path, asked, model) if front is back else Translated(front, back, path, asked, model)
 
 
 class Straight:
@@ -92,8 +95,10 @@ class Straight:
     stream_headers, keep_alive = STREAM_HEADERS, KEEP_ALIVE
 
     def __init__(self, dialect: Dialect, path: str, asked: Judging, model: Model) -> None:
-        fields = top_level(asked.fresh)
-        changes, self.warnings = allowed_changes(asked, fields, model)
+        fields = split_object(asked.fresh)
+        # A conversation that is compacted has no output limit in its dialect.
+        compacts = dialect is responses and responses.compacts(without_version(path))
+        changes, self.warnings = allowed_changes(asked, fields, model, puts_cap_in=not compacts)
         self.body = changed(asked.body, changes)
         # Where the dialect says it in the body, the field is at hand; elsewhere the path says it.
         self.streams = fields.get("stream") == b"true" or dialect.wants_stream(b"{}", path)
@@ -127,16 +132,24 @@ class Translated:
     translated = True
     stream_headers, keep_alive = STREAM_HEADERS, KEEP_ALIVE
 
-    def __init__(self, front: Dialect, back: Dialect, path: str, body: bytes, model: Model) -> None:
-        asked = front.read_request(body, path)
-        written, lost = back.write_request(msgspec.structs.replace(asked, model=model.upstream_name))
-        self.body = changed(written, declared_changes(top_level(written), model))
-        self.path = back.upstream_path("", model.upstream_name, asked.stream)
-        self.streams = asked.stream
-        self.warnings = (*asked.lost, *lost)
-        self._front, self._back, self._asked = front, back, asked
+    def __init__(self, front: Dialect, back: Dialect, path: str, asked: Judging, model: Model) -> None:
+        if front is not back:
+            read_strictly(split_object(asked.fresh))
+            asked.passed()
+        # The neutral form is an allow-list of its own: it has no place for tools, media and fields beyond its own.
+        request = front.read_request(asked.body, path)
+        refuse_references(tool.parameters for tool in request.tools)
+        refuse_references([request.format and request.format.schema])
+        written, lost = back.write_request(msgspec.structs.replace(request, model=model.upstream_name))
+        self.body = changed(written, declared_changes(split_object(written), model))
+        self.path = back.upstream_path("", model.upstream_name, request.stream)
+        self.streams = request.stream
+        self.warnings = (*asked.warnings, *request.lost, *lost)
+        # A reply is written for the request, but not with its words, which may be many megabytes.
+        wordless = msgspec.structs.replace(request, messages=(_WORDLESS,) * len(request.messages))
+        self._front, self._back, self._asked = front, back, wordless
         self._reader = back.EventReader()
-        self._writer = front.EventWriter(asked)
+        self._writer = front.EventWriter(wordless)
 
     def feed(self, event: bytes) -> tuple[bytes, bool]:
         return self._rendered(self._reader.read(event))
@@ -166,16 +179,15 @@ class Translated:
 
 
 def allowed_changes(
-    asked: Judging, fields: Mapping[str, bytes], model: Model
-) -> tuple[dict[str, bytes | None], tuple[str, ...]]:
-    """What is changed in a request that is sent in the agent's own bytes, and what of it is thereby withheld."""
-    if "remote-media" not in model.allow:
-        refuse_remote_media(asked.fresh)
-    asked.passed()
-    if "provider-tools" in model.allow:
-        return declared_changes(fields, model), ()
-    changes, withheld = provider_tools(fields, model.dialect, asked.sorted_tools)
-    return changes | declared_changes(fields, model), withheld
+    asked: Judging, fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool = True
+) -> tuple[Changes, tuple[str, ...]]:
+    """What is changed in a request that is sent in the agent's own bytes, and what is to be said of it."""
+    guarded = guard_request(fields, asked.body, model.dialect, model, check_tools=asked.check_tools)
+    if guarded.keeps_conversation:
+        asked.passed()
+    kept = apply_changes(fields, guarded.changes)
+    changes = guarded.changes | declared_changes(kept, model, puts_cap_in=puts_cap_in)
+    return changes, (*asked.warnings, *guarded.withheld)
 
 
 class Captured(Translated):
@@ -186,10 +198,11 @@ class Captured(Translated):
     """
 
     def __init__(self, front: Dialect, back: Dialect, path: str, asked: Judging, model: Model) -> None:
-        super().__init__(front, back, path, asked.body, model)
-        if front is back:
+        guarded = allowed_changes(asked, split_object(asked.fresh), model) if front is back else None
+        super().__init__(front, back, path, asked, model)
+        if guarded is not None:
             # The agent's own bytes, so that fields that the neutral form does not know survive.
-            changes, self.warnings = allowed_changes(asked, top_level(asked.fresh), model)
+            changes, self.warnings = guarded
             self.body = changed(asked.body, changes)
         self.body = changed(self.body, capture_changes(model.capture))
 
@@ -201,8 +214,8 @@ class Captured(Translated):
 
 def _is_object(data: bytes) -> bool:
     try:
-        _OBJECT.decode(data)
-    except (ValueError, RecursionError):
+        decode_by(_OBJECT, data)
+    except ValueError:
         return False
     return True
 
@@ -218,7 +231,7 @@ class _ErrorBody(msgspec.Struct, frozen=True):
 def _provider_words(response: bytes) -> str:
     """The message in an error body; all four dialects keep it at the same place."""
     try:
-        return msgspec.json.decode(response, type=_ErrorBody).error.message
+        return decode(response, _ErrorBody).error.message
     except ValueError:
         return ""
 

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from whet.gateway.spool import PIECE, Spool
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -18,9 +20,10 @@ class Head:
 class Delivery:
     """One reply to an agent. It grows at its end only, so that it can be followed from any point."""
 
-    def __init__(self) -> None:
+    def __init__(self, body: Spool) -> None:
+        """`body` is empty, and holds what follows the head."""
         self._head: Head | None = None
-        self.chunks: list[bytes] = []
+        self.body = body
         self._waiter: asyncio.Future[None] | None = None
         """One at a time follows: an agent that asks again has given up its earlier request."""
         self.ended = False
@@ -40,7 +43,7 @@ class Delivery:
     def put(self, chunk: bytes) -> None:
         """Add to the body."""
         if chunk:
-            self.chunks.append(chunk)
+            self.body.write(chunk)
             self._wake()
 
     def end(self, *, broken: bool = False) -> None:
@@ -54,11 +57,11 @@ class Delivery:
             await self._change()
         return self._head
 
-    async def after(self, count: int) -> list[bytes]:
-        """The chunks after the first `count`, as soon as there are any; empty at the end."""
-        while len(self.chunks) == count and not self.ended:
+    async def after(self, start: int) -> bytes:
+        """The next bytes of the body from here on, as soon as there are any; empty at the end."""
+        while self.body.size == start and not self.ended:
             await self._change()
-        return self.chunks[count:]
+        return self.body.read(start, PIECE)
 
     async def _change(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()

@@ -1,59 +1,91 @@
-"""Undoing the compression of a request body. The result is bounded, so that a small body cannot fill the memory."""
+"""Undoing the compression of a body step by step, so that a small one cannot fill the memory."""
 
 import zlib
+from collections.abc import Iterator
+from typing import Protocol
 
 import zstandard
 
-_ANY_HEADER = 32 + zlib.MAX_WBITS
-_ZSTD_STEP = 1024
-"""Bytes at a time. They become at most some dozen megabytes, which is by how much the bound may be passed."""
+STEP = 256 << 10
+"""Bytes that come out at once, at most."""
+_ZSTD_STEP = 64
+"""Bytes that go in at once. They become two megabytes at most."""
+_ZSTD_WINDOW = 8 << 20
+"""What a program must remember of a body in this encoding, at most, as RFC 9659 says."""
+_GZIP = 16 + zlib.MAX_WBITS
 
 
-class TooLargeError(Exception):
-    """The body is larger than allowed once it is decompressed."""
+class Decoder(Protocol):
+    """What undoes one compression."""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """What comes out of these bytes, in small pieces. ValueError when they are not compressed so."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether the end has come."""
+        ...
 
 
-def decompressed(body: bytes, encoding: str, limit: int) -> bytes:
-    """The body as it was before it was encoded so. ValueError when it was not, TooLargeError when it is too large.
+def decoder(encoding: str) -> Decoder | None:
+    """What undoes this encoding of HTTP; None when there is nothing to undo. ValueError when it is not served.
 
-    >>> decompressed(zlib.compress(b"hello"), "deflate", limit=100)
-    b'hello'
+    >>> inflate = decoder("gzip")
+    >>> b"".join(inflate.feed(zlib.compress(b"hello", wbits=31))), inflate.complete
+    (b'hello', True)
     """
     match encoding.strip().lower():
         case "" | "identity":
-            return body
-        case "gzip" | "x-gzip" | "deflate":
-            return _inflated(body, limit)
+            return None
+        case "gzip" | "x-gzip":
+            return _Inflate(_GZIP)
+        case "deflate":
+            return _Inflate(None)
         case "zstd":
-            return _zstd(body, limit)
+            return _Zstd()
     raise ValueError("an encoding that is not served")
 
 
-def _inflated(body: bytes, limit: int) -> bytes:
-    stream = zlib.decompressobj(_ANY_HEADER)
-    try:
-        plain = stream.decompress(body, limit + 1)
-    except zlib.error as error:
-        raise ValueError("not compressed as it says") from error
-    if len(plain) > limit:
-        raise TooLargeError
-    if not stream.eof:
-        raise ValueError("it breaks off")
-    return plain
+class _Inflate:
+    def __init__(self, wbits: int | None) -> None:
+        """Without `wbits` the first byte tells: some programs leave the head out."""
+        self._stream = None if wbits is None else zlib.decompressobj(wbits)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        if self._stream is None:
+            if not data:
+                return
+            self._stream = zlib.decompressobj(zlib.MAX_WBITS if data[0] & 0x0F == zlib.DEFLATED else -zlib.MAX_WBITS)
+        while data and not self._stream.eof:
+            try:
+                piece = self._stream.decompress(data, STEP)
+            except zlib.error as error:
+                raise ValueError("not compressed as it says") from error
+            data = self._stream.unconsumed_tail
+            if piece:
+                yield piece
+
+    @property
+    def complete(self) -> bool:
+        return self._stream is not None and self._stream.eof
 
 
-def _zstd(body: bytes, limit: int) -> bytes:
-    stream = zstandard.ZstdDecompressor().decompressobj()
-    pieces, size = [], 0
-    for start in range(0, len(body), _ZSTD_STEP):
-        try:
-            piece = stream.decompress(body[start : start + _ZSTD_STEP])
-        except zstandard.ZstdError as error:
-            raise ValueError("not compressed as it says") from error
-        pieces.append(piece)
-        size += len(piece)
-        if size > limit:
-            raise TooLargeError
-    if not stream.eof:
-        raise ValueError("it breaks off")
-    return b"".join(pieces)
+class _Zstd:
+    def __init__(self) -> None:
+        self._stream = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).decompressobj()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        for start in range(0, len(data), _ZSTD_STEP):
+            if self._stream.eof:
+                return
+            try:
+                piece = self._stream.decompress(data[start : start + _ZSTD_STEP])
+            except zstandard.ZstdError as error:
+                raise ValueError("not compressed as it says") from error
+            if piece:
+                yield piece
+
+    @property
+    def complete(self) -> bool:
+        return bool(self._stream.eof)

@@ -12,6 +12,7 @@ from whet.exchange import Recorder
 from whet.gateway.cache import ReplyCache
 from whet.gateway.dialects import DIALECTS
 from whet.gateway.limits import Limits, Meter, Reached, Spent
+from whet.gateway.memory import Memory, return_large_blocks
 from whet.gateway.model import Model
 from whet.gateway.recorded import Recording
 from whet.gateway.session import Session
@@ -41,6 +42,7 @@ class Gateway:
         self._redactor = redactor
         self._cache = cache
         self._meter = Meter(limits, before)
+        self._memory = Memory()
         # Whoever opened a session closes it and lets go of it; only those that are left over are closed here.
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._watch = ExitStack()
@@ -48,6 +50,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         if os.environ.get("WHET_DEBUG") == "1":
             self._watch.enter_context(watched())
+        return_large_blocks()
         self._upstream = Upstream()
         return self
 
@@ -74,18 +77,29 @@ class Gateway:
         limits: Limits = Limits(),  # noqa: B008 - frozen
         sample: int = 0,
         recording: Recording | None = None,
+        *,
+        cached: bool = True,
     ) -> Session:
         """A session for one rollout. It answers on the sockets that it is given with `serve` or `listen`.
 
         Sessions of the same sample number find the same replies in the cache. With a recording, calls are answered as
-        they were in another rollout, for as long as that says so.
+        they were in another rollout, for as long as that says so. If it is not `cached`, its calls go past the cache.
         """
         if model.dialect not in DIALECTS:
             hint = did_you_mean(model.dialect, DIALECTS)
             raise UserError(f"model '{model.name}': key 'dialect' is '{model.dialect}'; {hint}")
-        meters = (Meter(limits), self._meter)
+        meters, cache = (Meter(limits), self._meter), self._cache if cached else None
         session = Session(
-            session_id, model, record, self._redactor, self._upstream, meters, self._cache, sample, recording
+            session_id,
+            model,
+            record,
+            self._redactor,
+            self._upstream,
+            self._memory,
+            meters,
+            cache,
+            sample,
+            recording,
         )
         self._sessions.add(session)
         return session

@@ -1,12 +1,24 @@
-"""Limits on what a session, or all sessions of a run, may use. They are checked before a call is sent."""
+"""Limits on what a session, or all sessions of a run, may use. They are checked before a call is sent.
+
+A call sets aside the most that it may use before it is sent, until what it used is counted. So calls that are made at
+once cannot pass a limit together. A call that is alone may always be sent while the limit is not reached: a limit is
+passed by one call's own use at most.
+"""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 
 from whet.exchange import Usage
+from whet.gateway.bounds import Bound
+from whet.gateway.line import Line
+
+AMOUNTS = ("input_tokens", "output_tokens", "total_tokens", "cost")
+"""The limits on what is known only when a call has ended."""
+FIRST_EXCESS = 10.0
+"""While no call has ended: by what factor a call may pass its bound. From then on it is the largest that was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +76,10 @@ class Reached:
 
 
 class LimitError(Exception):
-    """A limit lets no further call pass."""
+    """A limit lets no further call pass. Its text is for the agent."""
 
     def __init__(self, reached: Reached) -> None:
+        self.reached = reached
         super().__init__(f"The limit on {reached.name} is reached; there will be no further replies.")
 
 
@@ -78,6 +91,8 @@ class Meter:
         by_name = ((one.name, getattr(limits, one.name)) for one in fields(limits))
         self._limits: dict[str, float] = {name: limit for name, limit in by_name if limit is not None}
         self._turns, self._usage, self._cost = before.turns, before.usage, before.cost
+        self._unsaid, self._unsaid_cost = Usage(), 0.0
+        """An estimate of what calls used that did not say it."""
         self._under_way = 0
         self._last = self._last_call = time.monotonic()
         self._began = self._last - before.seconds
@@ -85,6 +100,12 @@ class Meter:
         self._times = {name: limit for name, limit in self._limits.items() if name.endswith("_sec")}
         self.room = None if at_once is None else asyncio.Semaphore(int(at_once))
         """Where calls wait; None when they need not."""
+        self._amounts = {name: limit for name, limit in self._limits.items() if name in AMOUNTS}
+        self._reserved = dict.fromkeys(self._amounts, 0.0)
+        self._reservations = 0
+        self._excess = FIRST_EXCESS
+        self._settled = False
+        self._line = Line()
 
     def spent(self) -> Spent:
         """What has been used so far, but for calls that are under way."""
@@ -116,6 +137,11 @@ class Meter:
         self._turns += 1
         self._under_way += 1
 
+    def withdraw(self) -> None:
+        """An admitted call is not made after all."""
+        self._turns -= 1
+        self._under_way -= 1
+
     def settle(self, usage: Usage | None, cost: float | None) -> None:
         """Count what an admitted call cost."""
         self._under_way -= 1
@@ -124,21 +150,143 @@ class Meter:
             self._usage += usage
         self._cost += cost or 0.0
 
+    def settle_unsaid(self, usage: Usage, cost: float | None) -> None:
+        """Count an estimate of what a call used that did not say it. It counts against limits, not as spent."""
+        self._unsaid += usage
+        self._unsaid_cost += cost or 0.0
+
+    @property
+    def reserves(self) -> bool:
+        """Whether calls must set aside what they may use."""
+        return bool(self._amounts)
+
+    async def reserve(self, bound: Bound) -> dict[str, float]:
+        """Wait until a call may be sent that uses this at most, and set that aside. LimitError when it may not be.
+
+        Returns what `release` is to be called with.
+        """
+        if not self._amounts:
+            return {}
+        most = {name: amount for name, amount in _amounts(bound.usage, bound.cost).items() if name in self._amounts}
+        await self._line.enter(lambda: self._take(most), lambda: self.release(most))
+        return most
+
+    def release(self, most: Mapping[str, float], usage: Usage | None = None, cost: float | None = None) -> None:
+        """A call has ended, and what it used is counted: `usage`, if it says so."""
+        if not most:
+            return
+        self._reservations -= 1
+        for name, amount in most.items():
+            self._reserved[name] -= amount
+        if self._reservations == 0:
+            self._reserved = dict.fromkeys(self._amounts, 0.0)  # no rest of adding and subtracting fractions
+        if usage is not None:
+            used = _amounts(usage, cost or 0.0)
+            seen = max((used[name] / amount for name, amount in most.items() if amount > 0), default=0.0)
+            self._excess = max(1.0, seen, self._excess if self._settled else 0.0)
+            self._settled = True
+        self._line.advance()
+
+    def check(self) -> None:
+        """LimitError when a call that was admitted must not be sent any more."""
+        limits = {name: limit for name, limit in self._limits.items() if name in self._amounts or name == "wall_sec"}
+        if limits and (reached := _first_reached(limits, self._used())) is not None:
+            raise LimitError(reached)
+
+    def _take(self, most: Mapping[str, float]) -> bool:
+        self.check()
+        used = self._used()
+        if self._reservations and any(
+            used[name] + (self._reserved[name] + most[name]) * self._excess > limit
+            for name, limit in self._amounts.items()
+        ):
+            return False
+        self._reservations += 1
+        for name, amount in most.items():
+            self._reserved[name] += amount
+        return True
+
     def _used(self) -> dict[str, float]:
-        now, usage = time.monotonic(), self._usage
+        now = time.monotonic()
         return {
             "turns": self._turns,
-            "input_tokens": usage.input,
-            "output_tokens": usage.output,
-            "total_tokens": usage.input + usage.output,
-            "cost": self._cost,
+            **_amounts(self._usage + self._unsaid, self._cost + self._unsaid_cost),
             "wall_sec": now - self._began,
             "idle_sec": 0.0 if self._under_way else now - self._last,
         }
 
 
+def _amounts(usage: Usage, cost: float) -> dict[str, float]:
+    return {
+        "input_tokens": usage.input,
+        "output_tokens": usage.output,
+        "total_tokens": usage.input + usage.output,
+        "cost": cost,
+    }
+
+
 def _first_reached(limits: Mapping[str, float], used: Mapping[str, float]) -> Reached | None:
     return next((Reached(name, used[name], limit) for name, limit in limits.items() if used[name] >= limit), None)
+
+
+class Allowance:
+    """One call's part in the limits that hold for it: its session's own, and those of the run."""
+
+    def __init__(self, meters: Sequence[Meter], on_limit: Callable[[Meter, Reached], None]) -> None:
+        """`on_limit` is called with the limit that refuses the call, before LimitError is raised."""
+        self._meters = meters
+        self._on_limit = on_limit
+        self._reserved: dict[Meter, dict[str, float]] = {}
+        self._settled = False
+        self.unanswered = 0
+        """How often the call was sent without an answer, though a model may have worked on it."""
+
+    @property
+    def reserves(self) -> bool:
+        """Whether the call must say what it may use."""
+        return any(meter.reserves for meter in self._meters)
+
+    async def reserve(self, bound: Bound) -> None:
+        """Wait until the call may be sent. LimitError when it may not be."""
+        for meter in self._meters:
+            try:
+                self._reserved[meter] = await meter.reserve(bound)
+            except LimitError as error:
+                self._on_limit(meter, error.reached)
+                raise
+
+    def check(self) -> None:
+        """To be called when the call is about to be sent, or sent again. LimitError when it may not be."""
+        for meter in self._meters:
+            try:
+                meter.check()
+            except LimitError as error:
+                self._on_limit(meter, error.reached)
+                raise
+
+    def withdraw(self) -> None:
+        """The call is not sent at all."""
+        self._settled = True
+        for meter in self._meters:
+            meter.withdraw()
+            meter.release(self._reserved.pop(meter, {}))
+
+    def settle(self, usages: Sequence[Usage | None], cost: float | None) -> None:
+        """The call has ended. `usages` is what counts in each meter."""
+        self._settled = True
+        for meter, usage in zip(self._meters, usages, strict=True):
+            meter.settle(usage, cost)
+            meter.release(self._reserved.pop(meter, {}), usage, cost)
+
+    def close(self) -> None:
+        """Nothing more is heard of the call. Where a defect ended it, nobody waits for what it set aside."""
+        if not self._settled:
+            self.settle([None] * len(self._meters), None)
+
+    def settle_unsaid(self, usage: Usage, cost: float | None) -> None:
+        """Count an estimate of what the call used that the model does not say. To be called before it is settled."""
+        for meter in self._meters:
+            meter.settle_unsaid(usage, cost)
 
 
 def room_for_call(meters: Sequence[Meter]) -> AbstractAsyncContextManager[None]:

@@ -50,8 +50,14 @@ class Model:
     drop: tuple[str, ...] = ()
     """Top-level fields that are taken out of every request."""
     max_tokens: int | None = None
-    """The most that a request may ask to be sampled."""
+    """The most that a request may ask to be sampled; put in where it names no limit."""
     capture: Capture = "none"
+    allow_fields: frozenset[str] = frozenset()
+    """Fields of requests, messages and their parts that pass unchecked, although they are on no list."""
+    allow_tools: frozenset[str] = frozenset()
+    """Kinds of tools that pass as well."""
+    allow_parts: frozenset[str] = frozenset()
+    """Types of message parts that pass as well."""
     allow: frozenset[Allowed] = field(default=frozenset(), compare=False)
     """Of what is otherwise kept from the provider, what the task lets pass. It makes no other model."""
 

@@ -1,12 +1,16 @@
 """What goes to a model beside the body: those headers of the agent that may pass, and credentials."""
 
+from types import MappingProxyType
+
 from whet.exchange import Headers
 from whet.gateway.dialects import DIALECTS
 from whet.gateway.model import Model
 from whet.gateway.upstream import credential_secrets, own_credentials
 
-REQUEST_HEADERS = frozenset({"content-type", "accept", "user-agent"})
-"""The headers of the agent that go to every model."""
+REQUEST_HEADERS = frozenset({"accept", "user-agent"})
+"""The headers of the agent that go to every model. Its content type does not: with another character set, a server
+would read another request than the one that was checked."""
+BODY_TYPE = MappingProxyType({"Content-Type": "application/json"})
 DIALECT_HEADERS = REQUEST_HEADERS | {"anthropic-version", "anthropic-beta", "openai-beta"}
 """Those that go to a model of the agent's own dialect."""
 
@@ -18,7 +22,7 @@ def headers_for_model(headers: Headers, model: Model, *, translated: bool) -> di
     given = {name.lower() for name in passed}
     expected = DIALECTS[model.dialect].DEFAULT_HEADERS
     defaults = {name: value for name, value in expected.items() if name.lower() not in given}
-    return passed | defaults | _credentials(headers, model)
+    return BODY_TYPE | passed | defaults | _credentials(headers, model)
 
 
 def secrets_for_model(headers: Headers, model: Model) -> list[str]:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from whet.gateway.changes import changed, top_level
+from whet.gateway.changes import LEAST, OUTPUT_CAPS, changed
+from whet.gateway.guards import may_be_sent
+from whet.gateway.guards.reading import split_object
 from whet.gateway.model import Model
 
 MOST_FIXES = 6
@@ -40,7 +42,7 @@ class Fix:
 
     def changes(self, body: bytes) -> dict[str, bytes | None]:
         """What it changes in this body; nothing where it does not apply."""
-        fields = top_level(body)
+        fields = split_object(body)
         if self.value is not None:
             return {self.field: self.value} if fields.get(self.field) != self.value else {}
         if self.field not in fields:
@@ -75,6 +77,8 @@ class Repair:
         untouched = UNTOUCHED.union(field for field, _ in self._model.set)
         if fix is None or {fix.field, fix.name} & untouched or len(self.warnings) >= MOST_FIXES:
             return False
+        if not self._keeps_bounds(fix):
+            return False
         if fix not in self._known and len(self._known) >= MOST_FIXES:
             return False
         if not self._apply(fix):
@@ -82,6 +86,18 @@ class Repair:
         if fix not in self._known:
             self._known.append(fix)
         return True
+
+    def _keeps_bounds(self, fix: Fix) -> bool:
+        """Whether the request would still be one that may be sent: an agent can bring words of its own into a refusal.
+
+        An output limit may get the other name of its dialect. It may be left out where the model has none of its own.
+        """
+        caps = OUTPUT_CAPS[self._model.dialect]
+        if fix.field in caps or fix.name in caps:
+            goes = fix.name is None and self._model.max_tokens is None
+            return fix.value is None and fix.field in caps and (goes or fix.name in caps)
+        into = fix.name or (fix.field if fix.value is not None else None)
+        return into is None or (into != LEAST and may_be_sent(into, self._model))
 
     def _apply(self, fix: Fix) -> bool:
         """Whether the fix changes the request."""

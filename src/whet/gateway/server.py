@@ -6,12 +6,15 @@ import hmac
 import logging
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from aiohttp import HttpVersion11, web
 
-from whet.gateway.call import JSON, Request
+from whet.errors import UserError
+from whet.gateway.call import JSON, Call, Request
 from whet.gateway.delivery import Delivery
 from whet.gateway.dialects import (
     Dialect,
@@ -22,15 +25,16 @@ from whet.gateway.dialects import (
     token_counter,
     without_version,
 )
-from whet.gateway.encodings import TooLargeError, decompressed
+from whet.gateway.encodings import decoder
 from whet.gateway.limits import LimitError
+from whet.gateway.memory import BODY_LIMIT, LARGE, Memory, TooLargeError, check_decoded_size
+from whet.gateway.spool import Spool
 
 if TYPE_CHECKING:
     from whet.gateway.session import Session
 
 logger = logging.getLogger(__name__)
 
-BODY_LIMIT = 256 << 20
 HEADER_LIMIT = 64 << 10
 
 _ANONYMOUS = {"Server": ""}
@@ -73,30 +77,62 @@ async def _answer(session: "Session", request: web.BaseRequest) -> web.StreamRes
         # A name with a colon in it is no method of Gemini's here, so only what stands before it tells who asks.
         asker = likely_dialect(path.removesuffix(route) + "/models", request.headers)
         return _models(asker, session.model_name, route)
-    try:
-        body = await _body(request)
-    except (web.HTTPRequestEntityTooLarge, TooLargeError):
-        return _error(413, "The request is too large.", dialect)
-    except (web.RequestPayloadError, ConnectionError, ValueError):
-        return _error(400, "The request body could not be read.", dialect)
-    if session.closed:
-        return _error(403, "This key is no longer valid.", dialect)
     query = f"?{request.query_string}" if request.query_string else ""
-    asked = Request(dialect, path + query, tuple(request.headers.items()), body)
+    found = await _call(session, request, Request(dialect, path + query, tuple(request.headers.items()), b""), route)
+    if isinstance(found, web.Response):
+        return found
+    with found.followed() as delivery:
+        return await _deliver(delivery, request)
+
+
+async def _call(session: "Session", request: web.BaseRequest, asked: Request, route: str) -> Call | web.Response:
+    """The call that a request makes, or the answer to one that makes none. Nothing here outlives it but the call."""
     try:
+        spool = await _body(session.memory, request)
+    except (TooLargeError, UserError):
+        return await _reject_unread(session, asked, 413, "The request is too large.")
+    except (web.RequestPayloadError, ConnectionError, ValueError):
+        return await _reject_unread(session, asked, 400, "The request body could not be read.")
+    hold, kept = await session.share.hold(spool.size), False
+    try:
+        asked = replace(asked, body=spool.read())
+        spool.close()
+        check_decoded_size(asked.body)
+        if session.closed:
+            return _error(403, "This key is no longer valid.", asked.dialect)
         if request.method == "POST" and (counter := token_counter(route)) is not None:
             return _reply(200, await session.count_tokens(asked, counter))
         if request.headers.get("Upgrade", "").lower() == "websocket":
             # Programs that try this first fall back on plain requests at this status.
             return _reply(426, await session.reject(asked, 426, "Only plain HTTP requests are answered here."))
-        if request.method != "POST" or not _serves(session, dialect, route):
+        if request.method != "POST" or not _serves(session, asked.dialect, route):
             return _reply(404, await session.reject(asked, 404, "There is nothing at this address."))
-        call = session.call(asked)
+        async with session.memory.large if len(asked.body) > LARGE else nullcontext():
+            if _has_closed(session):
+                return _error(403, "This key is no longer valid.", asked.dialect)
+            call = session.call(asked, hold.release)
+        kept = True
+        return call
+    except TooLargeError:
+        return await _reject_unread(session, replace(asked, body=b""), 413, "The request is too large.")
     except (ValueError, LimitError) as error:
         # 400, because every agent's program stops at it; what looks like a passing failure would be tried again.
         return _reply(400, await session.reject(asked, 400, str(error)))
-    with call.followed() as delivery:
-        return await _deliver(delivery, request)
+    finally:
+        if not kept:
+            hold.release()
+
+
+def _has_closed(session: "Session") -> bool:
+    """Whether the session was closed while a request waited."""
+    return session.closed
+
+
+async def _reject_unread(session: "Session", asked: Request, status: int, message: str) -> web.Response:
+    """Answer a request whose body cannot be had. The record says so, without the body."""
+    if session.closed:
+        return _error(status, message, asked.dialect)
+    return _reply(status, await session.reject(asked, status, message))
 
 
 def _serves(session: "Session", dialect: Dialect, route: str) -> bool:
@@ -104,17 +140,31 @@ def _serves(session: "Session", dialect: Dialect, route: str) -> bool:
     return dialect.owns(route) or (responses.compacts(route) and session.model.dialect == responses.NAME)
 
 
-async def _body(request: web.BaseRequest) -> bytes:
-    """The body as the agent meant it. ValueError when it cannot be decompressed."""
+async def _body(memory: Memory, request: web.BaseRequest) -> Spool:
+    """The body as the agent meant it. ValueError when it cannot be decompressed, TooLargeError when it is too large."""
+    decode = decoder(request.headers.get("Content-Encoding", ""))
+    if (request.content_length or 0) > BODY_LIMIT:
+        raise TooLargeError
     if request.headers.get("Expect", "").lower() == "100-continue" and request.version >= HttpVersion11:
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # the reply has not begun
-    body = await request.read()
-    encoding = request.headers.get("Content-Encoding")
-    if encoding is None:
-        return body
-    # A few bytes can become as many as the limit allows, which takes longer than other calls should wait.
-    return await asyncio.to_thread(decompressed, body, encoding, BODY_LIMIT)
+    body = memory.spool()
+    while chunk := await request.content.readany():
+        if decode is None:
+            _add(body, chunk)
+            continue
+        for piece in decode.feed(chunk):
+            _add(body, piece)
+            await asyncio.sleep(0)  # a few bytes can become many, and others must not wait for that
+    if decode is not None and not decode.complete:
+        raise ValueError("it breaks off")
+    return body
+
+
+def _add(body: Spool, piece: bytes) -> None:
+    if body.size + len(piece) > BODY_LIMIT:
+        raise TooLargeError
+    body.write(piece)
 
 
 async def _deliver(delivery: Delivery, request: web.BaseRequest) -> web.StreamResponse:
@@ -128,9 +178,9 @@ async def _deliver(delivery: Delivery, request: web.BaseRequest) -> web.StreamRe
     response = web.StreamResponse(status=head.status, headers={**head.headers, **_ANONYMOUS})
     await response.prepare(request)
     sent = 0
-    while chunks := await delivery.after(sent):
-        await response.write(b"".join(chunks))
-        sent += len(chunks)
+    while chunk := await delivery.after(sent):
+        await response.write(chunk)
+        sent += len(chunk)
     if delivery.broken and request.transport is not None:
         # Without the end of the body, no client can take the reply for a complete one.
         request.transport.close()

@@ -12,11 +12,13 @@ from urllib.parse import urlsplit
 
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange, Recorder, Usage
+from whet.gateway.bounds import BYTES_PER_TOKEN, estimate_unsaid
 from whet.gateway.cache import Replay, ReplyCache
 from whet.gateway.call import Call, NotRecordedError, Request
 from whet.gateway.counting import TOKEN_COUNT, counted_by_model
 from whet.gateway.dialects import TokenCounter
-from whet.gateway.limits import LimitError, Meter, Reached, room_for_call
+from whet.gateway.limits import Allowance, LimitError, Meter, Reached, room_for_call
+from whet.gateway.memory import LARGE, Memory
 from whet.gateway.model import Model
 from whet.gateway.prices import WITHOUT_TOKENS, cost, price_for
 from whet.gateway.recorded import Recording
@@ -47,6 +49,7 @@ class Session:
         record: Recorder,
         redactor: Redactor,
         upstream: Upstream,
+        memory: Memory,
         meters: tuple[Meter, ...],
         cache: ReplyCache | None,
         sample: int,
@@ -86,6 +89,9 @@ class Session:
 
         self._record = record
         self._upstream = upstream
+        self.memory = memory
+        self.share = memory.share()
+        """Of the memory for requests."""
         self._meters = meters
         self._redactor = redactor.also(self.secret, model.key or "")
         self._replay = Replay(cache, model, sample, self._redactor.bytes) if cache else None
@@ -99,8 +105,8 @@ class Session:
         self._undelivered: list[Call] = []
         """Calls whose reply the agent has not seen to its end; it may ask for it again."""
         self._exchanges = 0
-        self._threads = Threads()
-        self._seen = Seen()
+        self._threads = Threads(memory.remembered)
+        self._seen = Seen(memory.remembered)
         self._limit_reached = asyncio.Event()
         self._never_counts = False
         """The model's endpoint does not count tokens."""
@@ -121,20 +127,23 @@ class Session:
         await self.serve(sock)
         return f"http://127.0.0.1:{sock.getsockname()[1]}"
 
-    def call(self, request: Request) -> Call:
+    def call(self, request: Request, ended: Callable[[], None] = lambda: None) -> Call:
         """The call that a request makes: a new one, or one that it repeats because it never got the reply.
 
         A call goes on when the agent hangs up, and ends at the latest when the session is closed. ValueError for a
-        request that makes no sense, LimitError when no more may be spent.
+        request that makes no sense, LimitError when no more may be spent. `ended` is called when the request is no
+        longer needed.
         """
         assert not self.closed
         self._undelivered = _still_wanted(self._undelivered)
         for call in self._undelivered:
             if call.is_retried_by(request):
+                ended()
                 return call
         # Nothing is awaited between this look and the count, so calls side by side cannot pass a limit together.
         for meter in self._meters:
-            self._end_with(meter, meter.refusal())
+            if (reached := meter.refusal()) is not None:
+                self._end_with(meter, reached)
         if self.ended_by is not None:
             raise LimitError(self.ended_by)
         index = self._next_index()
@@ -149,13 +158,16 @@ class Session:
             redactor=self._know_secrets,
             replay=self._replay,
             seen=self._seen,
+            memory=self.memory,
+            allowance=Allowance(self._meters, self._end_with),
             room=room_for_call(self._meters),
         )
-        call.speaker = self._threads.place(index, request.dialect.NAME, request.path, request.headers, request.body)
+        dialect, body = request.dialect.NAME, call.readable_body
+        call.speaker = self._threads.place(index, dialect, request.path, request.headers, body)
         if self._recording is not None:
             # What was recorded has no secrets in it.
-            body = self._redactor.bytes(request.body)
-            recorded = self._recording.answer(call.speaker, request.dialect.NAME, request.path, body)
+            masked = self._redactor.bytes(request.body)
+            recorded = self._recording.answer(call.speaker, dialect, request.path, masked)
             if recorded is not None:
                 call.answer_with(recorded)
         for meter in self._meters:
@@ -165,7 +177,23 @@ class Session:
         self._undelivered.append(call)
         self._under_way[call.task] = call
         call.task.add_done_callback(self._call_ended)
+        call.task.add_done_callback(lambda _: ended())
         return call
+
+    @property
+    def used_most(self) -> bool:
+        """Whether this session alone used more than half of the limit that ended it."""
+        if self.ended_by is None:
+            return False
+        spent = self._meters[0].spent()
+        used = {
+            "turns": float(spent.turns),
+            "input_tokens": float(spent.usage.input),
+            "output_tokens": float(spent.usage.output),
+            "total_tokens": float(spent.usage.input + spent.usage.output),
+            "cost": spent.cost,
+        }
+        return used.get(self.ended_by.limit, 0.0) > self.ended_by.allowed / 2
 
     @property
     def under_way(self) -> int:
@@ -190,10 +218,11 @@ class Session:
             if worked or worked_before:
                 own.not_idle()
             for meter in self._meters:
-                self._end_with(meter, meter.out_of_time())
+                if (reached := meter.out_of_time()) is not None:
+                    self._end_with(meter, reached)
 
-    def _end_with(self, meter: Meter, reached: Reached | None) -> None:
-        if reached is not None and self.ended_by is None:
+    def _end_with(self, meter: Meter, reached: Reached) -> None:
+        if self.ended_by is None:
             self.ended_by, self.ended_with_run = reached, meter is not self._meters[0]
             self._limit_reached.set()
 
@@ -224,16 +253,19 @@ class Session:
 
     async def count_tokens(self, request: Request, counter: TokenCounter) -> bytes:
         """How many tokens a request has: as the model says, if it can be asked in the same words, or estimated."""
-        estimate = counter.count_reply(request.body)
+        asked = self._seen.look(request.body, (counter.NAME, self.model.dialect))
+        estimate = counter.count_reply(asked.body)
         if self.model.dialect != counter.NAME or self._never_counts:
             return estimate
         exchange = await counted_by_model(
             request,
+            asked,
             counter,
             self.model,
             session=self.id,
             index=self._next_index(),
             upstream=self._upstream,
+            memory=self.memory,
             replay=self._replay,
             redactor=self._know_secrets,
         )
@@ -261,6 +293,9 @@ class Session:
         for connection in self._http.connections:
             if connection.transport is not None:
                 connection.transport.abort()
+        self._undelivered = []
+        self._seen.forget()
+        self._threads.forget()
         await self._http.shutdown(SHUTDOWN_SEC)
         await asyncio.gather(*(listener.wait_closed() for listener in self._listeners))
 
@@ -269,10 +304,35 @@ class Session:
         self._redactor = self._redactor.also(*secrets)
         return self._redactor
 
-    async def _commit(self, exchange: Exchange, dialect: str) -> None:
+    async def _commit(self, exchange: Exchange, dialect: str, allowance: Allowance) -> None:
         """Record a call whose response is in this dialect."""
-        self._count(exchange, dialect)
+        self._count_unsaid(exchange, allowance)
+        if exchange.error is CallError.REJECTED:
+            self._withdraw(exchange, allowance)
+        else:
+            self._count(exchange, dialect, allowance)
         await self._keep(exchange)
+
+    def _count_unsaid(self, exchange: Exchange, allowance: Allowance) -> None:
+        """Count against the limits what a call probably used, where no reply says it."""
+        silent = exchange.usage is None and exchange.attempts > 0 and exchange.error not in WITHOUT_TOKENS
+        if not silent and not allowance.unanswered:
+            return
+        body = exchange.request if exchange.sent is None else exchange.sent
+        unsaid = estimate_unsaid(body, exchange.response, exchange.streamed) if silent else Usage()
+        unheard = allowance.unanswered - (exchange.error is CallError.TIMEOUT)
+        unsaid += Usage(input=max(0, unheard) * (len(body) // BYTES_PER_TOKEN))
+        if unsaid != Usage():
+            allowance.settle_unsaid(unsaid, cost(unsaid, self._price) if self._price else None)
+
+    def _withdraw(self, exchange: Exchange, allowance: Allowance) -> None:
+        """A call that a limit kept from being sent is none."""
+        self._threads.ended(exchange.index, None)
+        allowance.withdraw()
+        self.calls -= 1
+        if exchange.speaker is not None:
+            self.speakers[exchange.speaker.label] -= 1
+            self.speakers += Counter()  # drops what is zero
 
     async def _keep(self, exchange: Exchange) -> None:
         """Record an exchange."""
@@ -282,18 +342,16 @@ class Session:
             self.record_error = error
             raise NotRecordedError from error
 
-    def _count(self, exchange: Exchange, dialect: str) -> None:
-        tells = exchange.status == 200 and may_call_tools(exchange.response)
+    def _count(self, exchange: Exchange, dialect: str, allowance: Allowance) -> None:
+        tells = exchange.status == 200 and len(exchange.response) <= LARGE and may_call_tools(exchange.response)
         answer = Answer(dialect, exchange.response, exchange.streamed) if tells else None
         self._threads.ended(exchange.index, answer)
         self.answered += exchange.error is None
         self.last_error, self.last_status = exchange.error, exchange.status
         charged = None if exchange.replayed else exchange.usage
         spent = cost(charged, self._price) if charged and self._price else None
-        own, *shared = self._meters
-        own.settle(exchange.usage, spent)
-        for meter in shared:
-            meter.settle(None if exchange.from_record else exchange.usage, spent)
+        shared = None if exchange.from_record else exchange.usage
+        allowance.settle([exchange.usage, *[shared] * (len(self._meters) - 1)], spent)
         if charged is not None:
             self.charged += charged
         self.auth_failed = self.auth_failed or exchange.error is CallError.AUTH

@@ -3,8 +3,11 @@
 import re
 from collections.abc import Iterator
 
+from whet.gateway.spool import Spool
+
 _EVENT_END = re.compile(rb"\n\r?\n")
 _LONGEST_END = 3
+_LONG = 64 << 10
 _DATA = re.compile(rb"^data:[ ]?([^\r\n]*)", re.MULTILINE)
 
 
@@ -16,8 +19,12 @@ class EventFramer:
     ([b'data: a\\n\\n'], [b'data: b\\n\\n'])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, spool: Spool | None = None) -> None:
+        """A long event is kept in the spool, if there is one, until it is whole."""
         self._pending = bytearray()
+        self._spool = spool
+        self._begun = 0
+        """Where the event that is not yet whole begins in the spool."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The events that are whole now."""
@@ -27,14 +34,28 @@ class EventFramer:
         self._pending += chunk
         events, start = [], 0
         while end := _EVENT_END.search(self._pending, max(start, search_from)):
-            events.append(bytes(self._pending[start : end.end()]))
+            events.append(self._from_spool() + bytes(self._pending[start : end.end()]))
             start = end.end()
         del self._pending[:start]
+        if self._spool is not None and len(self._pending) > _LONG:
+            self._spool.write(bytes(self._pending[: 1 - _LONGEST_END]))
+            del self._pending[: 1 - _LONGEST_END]
         return events
+
+    @property
+    def pending(self) -> int:
+        """How long the event is that is not yet whole."""
+        return len(self._pending) + (self._spool.size - self._begun if self._spool is not None else 0)
 
     def rest(self) -> bytes:
         """What came after the last whole event."""
-        return bytes(self._pending)
+        return self._from_spool() + bytes(self._pending)
+
+    def _from_spool(self) -> bytes:
+        if self._spool is None or self._spool.size == self._begun:
+            return b""
+        begun, self._begun = self._begun, self._spool.size
+        return self._spool.read(begun)
 
 
 def _is_one_event(chunk: bytes) -> bool:

@@ -16,6 +16,7 @@ from whet.exchange import Headers, Kind, Speaker
 from whet.gateway.conversations import Conversation, Setting, read, said, setting
 from whet.gateway.dialects import DIALECTS
 from whet.gateway.dialects.neutral import ToolCall, assemble
+from whet.gateway.memory import Remembered
 from whet.gateway.speakers import Told, told
 from whet.gateway.sse import EventFramer
 
@@ -101,6 +102,10 @@ class Answer:
         return [part for part in reply.parts if isinstance(part, ToolCall)]
 
 
+ASKS = 64 << 10
+"""Characters at each end of a message that are searched for what it asks."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Call:
     """A request as far as it was read."""
@@ -114,13 +119,22 @@ class _Call:
     @property
     def asks(self) -> str:
         """The words at its end."""
-        return said(self.messages[-1]) if self.messages else ""
+        words = said(self.messages[-1]) if self.messages else ""
+        return words if len(words) <= 2 * ASKS else f"{words[:ASKS]}\n{words[-ASKS:]}"
+
+
+LONGEST = 8 << 20
+"""A larger request is not read for this. Only its headers say who makes it; without them it is the main thread."""
+REMEMBERED = 8 << 20
+"""Bytes of conversations that a session keeps for this. What is forgotten is known by its hashes."""
 
 
 class Threads:
     """The conversations of one session."""
 
-    def __init__(self) -> None:
+    def __init__(self, remembered: Remembered | None = None) -> None:
+        self._remembered = remembered or Remembered(REMEMBERED)
+        self._held = 0
         self._threads: OrderedDict[str, Thread] = OrderedDict()
         """Those that spoke last are last."""
         self._ends: OrderedDict[bytes, list[tuple[Thread, int]]] = OrderedDict()
@@ -152,6 +166,14 @@ class Threads:
         self._take(thread, call)
         return Speaker(thread.kind, thread.id, thread.parent, evidence, thread.name)
 
+    def forget(self) -> None:
+        """Keep the conversations no longer, only what they are known by."""
+        for thread in self._threads.values():
+            thread.conversation = thread.setting = None
+        self._last_setting = None
+        self._remembered.fits(-self._held)
+        self._held = 0
+
     def ended(self, index: int, answer: Answer | None) -> None:
         """A call has ended, with this answer if it went well and may call tools: other answers tell nothing."""
         thread = self._speaking.pop(index, None)
@@ -163,12 +185,14 @@ class Threads:
 
     def _found(self, index: int, dialect: str, body: bytes, known: Told) -> "tuple[_Call, Thread | None, str] | None":
         """The call as far as it must be read, the thread that it continues, and how that is known."""
-        grown = self._by_bytes(index, body, known)
+        grown = self._by_bytes(index, body, known) if len(body) <= LONGEST else []
         if grown:
             longest = max(_length(thread) for thread, _ in grown)
             alike = {thread: call for thread, call in grown if _length(thread) == longest}
             thread, how = self._the_one([(thread, thread.last) for thread in alike], body)
             return alike[thread], thread, how
+        if len(body) > LONGEST:
+            return None
         try:
             conversation, messages = read(body, dialect)
         except ValueError:
@@ -342,6 +366,17 @@ class Threads:
         self._forget()
 
     def _forget(self) -> None:
+        held = 0
+        for thread in islice(reversed(self._threads.values()), WATCHED):
+            size = thread.conversation.size if thread.conversation else 0
+            if held + size > REMEMBERED:
+                thread.conversation = thread.setting = None
+            else:
+                held += size
+        if self._remembered.fits(held - self._held):
+            self._held = held
+        else:
+            self.forget()
         for silent in islice(reversed(self._threads.values()), WATCHED, WATCHED + 1):
             silent.conversation = silent.setting = None
         if len(self._ends) > KEPT_CALLS:

@@ -19,8 +19,11 @@ from multidict import CIMultiDict
 
 from whet.errors import UserError
 from whet.exchange import CallError, Headers, is_event_stream
+from whet.gateway.encodings import Decoder, decoder
+from whet.gateway.memory import ERROR_LIMIT, REPLY_LIMIT, STREAM_LIMIT
 from whet.gateway.model import Model, address_at
 from whet.gateway.repair import Fix, Repair
+from whet.gateway.spool import Spool
 from whet.ids import digest
 
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
@@ -28,6 +31,10 @@ RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 RETRY_AFTER_LIMIT_SEC = 60.0
 END_SEC = 1.0
 """How long to wait for the end of a body whose last event is there."""
+LONGEST_REPLY_SEC = 3600.0
+"""How long a reply may take that never is silent for long."""
+MOST_ARRIVALS = 1 << 16
+"""Pieces of a reply whose times are kept."""
 ONE_WRITE = 1 << 20
 """Bytes that are given to a connection at once."""
 FIRST_REST_SEC = 1.0
@@ -51,7 +58,11 @@ class UpstreamError(Exception):
 class Received:
     """What has come back so far. It lives outside the sending, so that a stopped call keeps what it got."""
 
+    body: Spool
+    """Of the reply, decompressed."""
     attempts: int = 0
+    unanswered: int = 0
+    """Attempts that a model may have worked on without anybody learning of it."""
     upstream: str = ""
     """The address that answered, or that was tried last."""
     token: str = field(default="", repr=False)
@@ -60,7 +71,6 @@ class Received:
     headers: Headers = ()
     streamed: bool = False
     """The reply is good, and comes as server-sent events."""
-    chunks: list[bytes] = field(default_factory=list)
     first_byte: float | None = None
     arrivals: list[tuple[float, int]] = field(default_factory=list)
     """Seconds since the call began, and bytes received by then, for each piece of the reply that answered."""
@@ -76,13 +86,24 @@ class Received:
     def forget(self) -> None:
         """The reply that has come so far is not the one that counts."""
         self.status, self.headers, self.first_byte = None, (), None
-        self.chunks, self.arrivals = [], []
+        self.body.close()
+        self.arrivals = []
 
     def take(self, chunk: bytes) -> None:
-        """Keep a piece of the reply."""
-        before = self.arrivals[-1][1] if self.arrivals else 0
-        self.chunks.append(chunk)
-        self.arrivals.append((round(time.monotonic() - self.began, 6), before + len(chunk)))
+        """Keep a piece of the reply. UpstreamError when it is too large; then it is kept as far as it may be."""
+        over = self.body.size + len(chunk) - self._limit
+        self.body.write(chunk if over <= 0 else chunk[:-over])
+        if len(self.arrivals) >= MOST_ARRIVALS:
+            self.arrivals.pop()  # what comes in so many pieces is told of as one
+        self.arrivals.append((round(time.monotonic() - self.began, 6), self.body.size))
+        if over > 0:
+            raise UpstreamError(CallError.TOO_LARGE)
+
+    @property
+    def _limit(self) -> int:
+        if self.failed:
+            return ERROR_LIMIT
+        return STREAM_LIMIT if self.streamed else REPLY_LIMIT
 
     @property
     def succeeded(self) -> bool:
@@ -96,8 +117,13 @@ class Received:
 class Incoming:
     """The body of a reply on its way in."""
 
-    def __init__(self, content: aiohttp.StreamReader, model: Model, received: Received) -> None:
+    def __init__(
+        self, content: aiohttp.StreamReader, decoder: Decoder | None, model: Model, received: Received
+    ) -> None:
         self._content = content
+        self._decoder = decoder
+        self._decoded: Iterator[bytes] = iter(())
+        self._ends_at = time.monotonic() + LONGEST_REPLY_SEC
         self._received = received
         self._idle_sec = model.idle_sec
         self._complete = False
@@ -107,7 +133,33 @@ class Incoming:
         self._wait_at_most(model.first_byte_sec)
 
     async def read(self) -> bytes:
-        """The next bytes as they come; empty at the end."""
+        """The next bytes as they come, decompressed; empty at the end. UpstreamError when there is more to come."""
+        chunk = await (self._next() if self._decoder is None else self._next_decoded(self._decoder))
+        if chunk:
+            self._waits_since = time.monotonic()
+            if self._received.first_byte is None:
+                self._received.first_byte = time.time()
+                self._wait_at_most(self._idle_sec)
+            self._received.take(chunk)
+        return chunk
+
+    async def _next_decoded(self, decoder: Decoder) -> bytes:
+        while True:
+            try:
+                piece = next(self._decoded, b"")
+            except ValueError as error:
+                raise UpstreamError(CallError.MALFORMED) from error
+            if piece:
+                await asyncio.sleep(0)  # a few bytes can become many, and others must not wait for that
+                return piece
+            raw = await self._next()
+            if not raw:
+                if not decoder.complete and not self._complete:
+                    raise UpstreamError(CallError.CUT)
+                return b""
+            self._decoded = decoder.feed(raw)
+
+    async def _next(self) -> bytes:
         self._waits_since = time.monotonic()
         try:
             chunk = await self._content.readany()
@@ -115,11 +167,8 @@ class Incoming:
             if self._complete:
                 return b""
             raise UpstreamError(CallError.TIMEOUT if isinstance(error, TimeoutError) else CallError.CUT) from error
-        if chunk:
-            if self._received.first_byte is None:
-                self._received.first_byte = time.time()
-                self._wait_at_most(self._idle_sec)
-            self._received.take(chunk)
+        if self._waits_since > self._ends_at:
+            raise UpstreamError(CallError.TIMEOUT)
         return chunk
 
     def expect_end(self) -> None:
@@ -223,7 +272,7 @@ class Upstream:
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=True,
+            auto_decompress=False,  # here its memory is bounded
             skip_auto_headers=["User-Agent"],
         )
         self._clock = clock
@@ -236,11 +285,19 @@ class Upstream:
 
     @asynccontextmanager
     async def send(
-        self, model: Model, path: str, headers: Mapping[str, str], body: bytes, received: Received, affinity: str = ""
+        self,
+        model: Model,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        received: Received,
+        affinity: str = "",
+        check: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[Incoming]:
         """Send a call, again if need be; inside the block its body is read. UpstreamError when there is no reply.
 
-        Calls of the same affinity go to the same endpoint as long as it is healthy.
+        Calls of the same affinity go to the same endpoint as long as it is healthy. `check` is called each time that
+        the call is about to be sent, and may raise.
         """
         pool = self._pools.get(model)
         if pool is None:
@@ -250,11 +307,13 @@ class Upstream:
         endpoint = pool.first(affinity)
         while True:
             async with endpoint.slots:
+                check()
                 response = await self._attempt(model, endpoint, path, sent, repair.body, received)
                 if response is not None:
                     with closing(response), endpoint.blamed_for_a_broken_body():
                         received.begin(response.status, tuple(response.headers.items()))
-                        with closing(Incoming(response.content, model, received)) as incoming:
+                        decoder = _decoder(response)
+                        with closing(Incoming(response.content, decoder, model, received)) as incoming:
                             if await _mended(repair, incoming, received):
                                 continue
                             yield incoming
@@ -275,6 +334,7 @@ class Upstream:
             response = await self._post(model, received.upstream, headers, body)
         except UpstreamError as failure:
             endpoint.fail()
+            received.unanswered += failure.error is CallError.TIMEOUT
             # A silence costs minutes, so a call bears no more of them than there are endpoints.
             elsewhere = failure.error is CallError.TIMEOUT and received.attempts < len(model.urls)
             if last or not (failure.error is CallError.REFUSED or elsewhere):
@@ -372,13 +432,21 @@ def _new_azure_token() -> tuple[str, float]:
     return str(granted.token), float(granted.expires_on)
 
 
+def _decoder(response: aiohttp.ClientResponse) -> Decoder | None:
+    """What undoes the compression of a reply, which no endpoint is asked for."""
+    try:
+        return decoder(", ".join(response.headers.getall("Content-Encoding", [])))
+    except ValueError as error:
+        raise UpstreamError(CallError.MALFORMED) from error
+
+
 async def _mended(repair: Repair, incoming: Incoming, received: Received) -> bool:
     """Whether this is a refusal of one parameter, without which the call is to be sent again."""
     if received.status != 400:
         return False
     while await incoming.read():
         pass
-    if repair.learn(b"".join(received.chunks)):
+    if repair.learn(received.body.read()):
         received.forget()
         return True
     return False
@@ -420,6 +488,6 @@ def _seconds(retry_after: str | None) -> float:
         return float(retry_after)
     try:
         date = parsedate_to_datetime(retry_after)
-    except ValueError:
+        return (date.astimezone(UTC) - datetime.now(UTC)).total_seconds()
+    except (ValueError, OverflowError):
         return 0.0
-    return (date.astimezone(UTC) - datetime.now(UTC)).total_seconds()

@@ -16,6 +16,7 @@ from whet.gateway.dialects.chat.message import (
     wrapped,
     write_assistant,
 )
+from whet.gateway.dialects.lenient import decode, decode_by, stated_usage
 from whet.gateway.dialects.neutral import Json, Part, Refusal, Reply, Request, Stop, Text, ToolCall
 from whet.gateway.sse import data_lines, data_lines_from_end
 
@@ -38,20 +39,15 @@ class _Envelope(msgspec.Struct):
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
 
 
-class _PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _CompletionDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
 class _Tokens(msgspec.Struct):
-    prompt_tokens: int
-    completion_tokens: int
-    prompt_tokens_details: _PromptDetails | None = None
-    completion_tokens_details: _CompletionDetails | None = None
+    prompt_tokens: Any = None
+    completion_tokens: Any = None
+    prompt_tokens_details: Any = None
+    completion_tokens_details: Any = None
+
+
+_TOKENS = msgspec.json.Decoder(_Tokens)
+_ANY = msgspec.json.Decoder(Any)
 
 
 class _Choice(msgspec.Struct):
@@ -69,13 +65,16 @@ class _Reply(msgspec.Struct):
 def is_reply(response: bytes, streamed: bool) -> bool:
     """Whether all of the response can be read, and there is a choice in it."""
     part = "delta" if streamed else "message"
-    documents = [line for line in data_lines(response) if line.strip() != b"[DONE]"] if streamed else [response]
+    documents = (line for line in data_lines(response) if line.strip() != b"[DONE]") if streamed else (response,)
     begun = False
     for document in documents:
         envelope = _envelope(document)
         if envelope is None:
             return False
-        begun = begun or any(isinstance(choice.get(part), dict) for choice in _choices([envelope]))
+        try:
+            begun = begun or any(isinstance(choice.get(part), dict) for choice in _choices([envelope]))
+        except ValueError:
+            return False
     return begun
 
 
@@ -92,30 +91,33 @@ def usage(response: bytes, streamed: bool) -> Usage | None:
 
 def _envelope(document: bytes) -> _Envelope | None:
     try:
-        return _ENVELOPE.decode(document)
-    except (ValueError, RecursionError):
+        return decode_by(_ENVELOPE, document)
+    except ValueError:
         return None
 
 
 def read_usage(raw: msgspec.Raw) -> Usage | None:
     """The usage that a reply or a chunk states; None when it states none."""
     try:
-        tokens = msgspec.json.decode(raw, type=_Tokens)
-    except (ValueError, RecursionError):
+        tokens = decode_by(_TOKENS, raw)
+    except ValueError:
         return None
-    prompt = tokens.prompt_tokens_details or _PromptDetails()
-    completion = tokens.completion_tokens_details or _CompletionDetails()
-    return Usage(
-        input=tokens.prompt_tokens,
-        output=tokens.completion_tokens,
-        cache_read=prompt.cached_tokens or 0,
-        cache_write=prompt.cache_write_tokens or 0,
-        reasoning=completion.reasoning_tokens or 0,
+    # Servers send null for the details as a whole, and for each of them.
+    prompt, completion = (
+        details if isinstance(details, dict) else {}
+        for details in (tokens.prompt_tokens_details, tokens.completion_tokens_details)
+    )
+    return stated_usage(
+        tokens.prompt_tokens,
+        tokens.completion_tokens,
+        cache_read=prompt.get("cached_tokens"),
+        cache_write=prompt.get("cache_write_tokens"),
+        reasoning=completion.get("reasoning_tokens"),
     )
 
 
 def _choices(envelopes: Iterable[_Envelope]) -> list[dict[str, Any]]:
-    choices = (msgspec.json.decode(raw) for envelope in envelopes for raw in envelope.choices or ())
+    choices = (decode_by(_ANY, raw) for envelope in envelopes for raw in envelope.choices or ())
     return [choice for choice in choices if isinstance(choice, dict) and choice.get("index", 0) == 0]
 
 
@@ -126,8 +128,8 @@ def read_reply(body: bytes) -> Reply:
     (Text(text='4'),)
     """
     try:
-        wire = msgspec.json.decode(body, type=_Reply)
-    except (ValueError, RecursionError) as error:
+        wire = decode(body, _Reply)
+    except ValueError as error:
         raise ValueError(f"not a chat reply: {error}") from error
     if not wire.choices:
         raise ValueError("not a chat reply: no choices")

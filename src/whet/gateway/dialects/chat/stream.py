@@ -16,6 +16,7 @@ from whet.gateway.dialects.chat.reply import (
     write_call,
     write_usage,
 )
+from whet.gateway.dialects.lenient import decode
 from whet.gateway.dialects.neutral import (
     Begin,
     CallBegin,
@@ -81,8 +82,8 @@ class EventReader:
 
     def _read_chunk(self, data: bytes) -> list[Event]:
         try:
-            chunk = msgspec.json.decode(data, type=_Chunk)
-        except (ValueError, RecursionError) as error:
+            chunk = decode(data, _Chunk)
+        except ValueError as error:
             raise ValueError(f"not a chunk of a chat reply: {error}") from error
         if chunk.error:
             raise ValueError(f"the model's endpoint reported an error: {_words(chunk.error)}")

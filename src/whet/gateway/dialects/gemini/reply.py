@@ -8,6 +8,7 @@ import msgspec
 from whet.exchange import Usage
 from whet.gateway.dialects.gemini.fields import a_list, a_string, an_object, bounded, fields, others
 from whet.gateway.dialects.gemini.parts import made_token, read_part, write_call, write_said
+from whet.gateway.dialects.lenient import decode, stated_usage
 from whet.gateway.dialects.neutral import (
     Begin,
     CallBegin,
@@ -78,13 +79,6 @@ class _Envelope(msgspec.Struct, rename="camel"):
         return self.prompt_feedback is not None and bool(self.prompt_feedback.block_reason)
 
 
-class _Tokens(msgspec.Struct, rename="camel"):
-    prompt_token_count: int
-    candidates_token_count: int = 0
-    thoughts_token_count: int = 0
-    cached_content_token_count: int = 0
-
-
 def finishes(document: bytes) -> bool:
     """Whether the document says why the answer ends."""
     envelope = _envelope(document)
@@ -93,8 +87,13 @@ def finishes(document: bytes) -> bool:
 
 def is_reply(response: bytes, streamed: bool) -> bool:
     """Whether all of the response can be read, and there is an answer in it, or the reason why there is none."""
-    envelopes = [_envelope(document) for document in (data_lines(response) if streamed else [response])]
-    return None not in envelopes and any(envelope is not None and envelope.answers() for envelope in envelopes)
+    answered = False
+    for document in data_lines(response) if streamed else (response,):
+        envelope = _envelope(document)
+        if envelope is None:
+            return False
+        answered = answered or envelope.answers()
+    return answered
 
 
 def usage(response: bytes, streamed: bool) -> Usage | None:
@@ -105,14 +104,14 @@ def usage(response: bytes, streamed: bool) -> Usage | None:
     """
     documents: Iterable[bytes] = data_lines_from_end(response, b'"usageMetadata"') if streamed else [response]
     stated = (envelope.usage_metadata for document in documents if (envelope := _envelope(document)) is not None)
-    return next((tokens for raw in stated if (tokens := _read_usage(msgspec.json.decode(raw))) is not None), None)
+    return next((tokens for raw in stated if (tokens := _read_usage(_decoded(raw))) is not None), None)
 
 
 @bounded()
 def read_reply(body: bytes) -> Reply:
     """The reply in this body. ValueError when it is none, or has no end."""
     reader = ChunkReader()
-    return assemble([*reader.read(msgspec.json.decode(body)), reader.end()])
+    return assemble([*reader.read(decode(body, Any)), reader.end()])
 
 
 def write_reply(reply: Reply, request: Request) -> bytes:
@@ -221,8 +220,15 @@ class ChunkReader:
 
 def _envelope(document: bytes) -> _Envelope | None:
     try:
-        return msgspec.json.decode(document, type=_Envelope)
-    except (ValueError, RecursionError):
+        return decode(document, _Envelope)
+    except ValueError:
+        return None
+
+
+def _decoded(raw: msgspec.Raw) -> Any:
+    try:
+        return decode(raw, Any)
+    except ValueError:
         return None
 
 
@@ -236,16 +242,18 @@ def _call_id(reply_id: str, position: int) -> str:
 
 
 def _read_usage(raw: Any) -> Usage | None:
-    try:
-        tokens = msgspec.convert(fields(raw, "usageMetadata"), _Tokens, strict=False)
-    except ValueError:
+    if not isinstance(raw, dict):
         return None
-    sampled = tokens.candidates_token_count + tokens.thoughts_token_count
-    return Usage(
-        tokens.prompt_token_count,
-        sampled,
-        cache_read=tokens.cached_content_token_count,
-        reasoning=tokens.thoughts_token_count,
+    counts = fields(raw, "usageMetadata")
+    # The words and the thoughts are counted apart; each may be left out when there are none.
+    said = stated_usage(counts.get("candidatesTokenCount", 0), counts.get("thoughtsTokenCount", 0))
+    if said is None:
+        return None
+    return stated_usage(
+        counts.get("promptTokenCount"),
+        said.input + said.output,
+        cache_read=counts.get("cachedContentTokenCount"),
+        reasoning=said.output,
     )
 
 

@@ -1,9 +1,12 @@
 """Streamed replies: server-sent events, each a whole document, to and from the neutral events."""
 
+from typing import Any
+
 import msgspec
 
 from whet.gateway.dialects.gemini.fields import bounded
 from whet.gateway.dialects.gemini.reply import ChunkReader, chunk, write_reply_part
+from whet.gateway.dialects.lenient import decode
 from whet.gateway.dialects.neutral import (
     Begin,
     CallBegin,
@@ -37,7 +40,7 @@ class EventReader:
     def read(self, event: bytes) -> list[Event]:
         """What this event adds. ValueError when it cannot be read, or tells of an error."""
         data = b"\n".join(data_lines(event))
-        return self._chunks.read(msgspec.json.decode(data)) if data.strip() else []
+        return self._chunks.read(decode(data, Any)) if data.strip() else []
 
     def end(self) -> list[Event]:
         """What is due when nothing follows. ValueError when the reply was cut."""

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from whet.exchange import Usage
+from whet.gateway.dialects.lenient import decode, stated_usage
 from whet.gateway.dialects.messages.blocks import (
     UNFIT_FOR_ID,
     BlockReader,
@@ -13,7 +14,6 @@ from whet.gateway.dialects.messages.blocks import (
     Lost,
     block,
     dump,
-    load,
     read_fields,
 )
 from whet.gateway.dialects.neutral import Json, Refusal, Reply, Request, Stop, ToolCall
@@ -47,18 +47,6 @@ class _Reply(msgspec.Struct):
     usage: Any = None
 
 
-class _OutputDetails(msgspec.Struct):
-    thinking_tokens: int | None = None
-
-
-class _Tokens(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    output_tokens_details: _OutputDetails | None = None
-
-
 class _Stated(msgspec.Struct):
     """What a document says of usage: a whole reply and message_delta at the top, message_start in its message."""
 
@@ -70,7 +58,7 @@ class _Stated(msgspec.Struct):
 
 def read_reply(body: bytes) -> Reply:
     """The reply in neutral form. ValueError when it is none."""
-    document = load(body, Json)
+    document = decode(body, Json)
     if document.get("type") == "error":
         raise ValueError(f"the model answered with an error: {error_message(document.get('error'))}")
     lost = Lost()
@@ -150,11 +138,13 @@ def is_reply(response: bytes, streamed: bool) -> bool:
     """Whether all of the response can be read, and a message begins in it."""
     try:
         if not streamed:
-            return load(response, _Stated).content is not None
-        stated = [load(line, _Stated) for line in data_lines(response)]
+            return decode(response, _Stated).content is not None
+        begun = False
+        for line in data_lines(response):
+            begun = decode(line, _Stated).message is not None or begun
     except ValueError:
         return False
-    return any(document.message is not None for document in stated)
+    return begun
 
 
 def usage(response: bytes, streamed: bool) -> Usage | None:
@@ -177,20 +167,21 @@ def later_usage(known: Json, stated: Json | None) -> Json:
 
 def usage_of(stated: Any) -> Usage | None:
     """Usage as the wire states it, in the neutral arithmetic: input is everything that the model read."""
-    try:
-        tokens = msgspec.convert(stated, _Tokens)
-    except ValueError:
+    if not isinstance(stated, dict) or (stated.get("input_tokens") is None and stated.get("output_tokens") is None):
         return None
-    if tokens.input_tokens is None and tokens.output_tokens is None:
+    fresh, sampled = stated.get("input_tokens") or 0, stated.get("output_tokens") or 0
+    details = stated.get("output_tokens_details")
+    # As if all were read afresh, which tells whether each is a count.
+    counted = stated_usage(fresh, sampled)
+    cached = stated_usage(stated.get("cache_read_input_tokens") or 0, stated.get("cache_creation_input_tokens") or 0)
+    if counted is None or cached is None:
         return None
-    cache_read, cache_write = tokens.cache_read_input_tokens or 0, tokens.cache_creation_input_tokens or 0
-    details = tokens.output_tokens_details
-    return Usage(
-        input=(tokens.input_tokens or 0) + cache_read + cache_write,
-        output=tokens.output_tokens or 0,
-        cache_read=cache_read,
-        cache_write=cache_write,
-        reasoning=details.thinking_tokens or 0 if details else 0,
+    return stated_usage(
+        fresh + cached.input + cached.output,
+        sampled,
+        cache_read=cached.input,
+        cache_write=cached.output,
+        reasoning=details.get("thinking_tokens") if isinstance(details, dict) else None,
     )
 
 
@@ -211,7 +202,7 @@ def wire_usage(usage: Usage | None) -> Json:
 def _stated_usages(documents: Iterable[bytes]) -> Iterable[Json]:
     for document in documents:
         try:
-            stated = load(document, _Stated)
+            stated = decode(document, _Stated)
         except ValueError:
             continue
         found = stated.message.usage if stated.message else stated.usage

@@ -6,7 +6,8 @@ from typing import Any, Literal
 import msgspec
 
 from whet.exchange import Usage
-from whet.gateway.dialects.messages.blocks import BlockReader, Lost, dump, given_token, load, signature, wire_name
+from whet.gateway.dialects.lenient import decode
+from whet.gateway.dialects.messages.blocks import BlockReader, Lost, dump, given_token, signature, wire_name
 from whet.gateway.dialects.messages.reply import (
     ending,
     envelope,
@@ -82,7 +83,7 @@ class EventReader:
         """What a whole event of the stream tells. ValueError when it is not one of this dialect, or tells an error."""
         if self._ended:
             return []
-        return [told for line in data_lines(event) for told in self._tell(load(line, _Document))]
+        return [told for line in data_lines(event) for told in self._tell(decode(line, _Document))]
 
     def end(self) -> list[Event]:
         """What is due when the stream has ended. ValueError when the reply had not."""

@@ -8,6 +8,7 @@ import msgspec
 
 from whet.exchange import Usage
 from whet.gateway.dialects.chat import model_card, model_list
+from whet.gateway.dialects.lenient import decode
 from whet.gateway.dialects.neutral import Request
 from whet.gateway.dialects.responses.reply import envelope, read_reply, read_usage, write_reply
 from whet.gateway.dialects.responses.request import read_request, write_request
@@ -121,8 +122,14 @@ def is_reply(response: bytes, streamed: bool) -> bool:
     if not streamed:
         whole = _decoded(response, _Response)
         return whole is not None and whole.output is not None
-    events = [_decoded(line, _StreamEvent) for line in data_lines(response) if line.strip() != b"[DONE]"]
-    return None not in events and any(event.type.startswith("response.") for event in events if event is not None)
+    begun = False
+    for line in data_lines(response):
+        if line.strip() != b"[DONE]":
+            event = _decoded(line, _StreamEvent)
+            if event is None:
+                return False
+            begun = begun or event.type.startswith("response.")
+    return begun
 
 
 def usage(response: bytes, streamed: bool) -> Usage | None:
@@ -144,8 +151,8 @@ def _usage(response: _Response | None) -> Usage | None:
 
 def _decoded(document: bytes, kind: type[_T]) -> _T | None:
     try:
-        return msgspec.json.decode(document, type=kind)
-    except (ValueError, RecursionError):
+        return decode(document, kind)
+    except ValueError:
         return None
 
 

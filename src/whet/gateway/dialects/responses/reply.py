@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from whet.exchange import Usage
+from whet.gateway.dialects.lenient import decode, stated_usage
 from whet.gateway.dialects.neutral import (
     Json,
     Part,
@@ -19,7 +20,6 @@ from whet.gateway.dialects.neutral import (
 from whet.gateway.dialects.responses.items import (
     as_declared,
     by_flat_name,
-    decoded,
     read_item,
     string,
     written_item,
@@ -34,7 +34,7 @@ _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom
 
 def read_reply(body: bytes) -> Reply:
     """What the model answered. ValueError when it did not, or failed."""
-    response = decoded(body)
+    response = decode(body, Json)
     output = response.get("output")
     if not isinstance(output, list):
         raise ValueError("not a reply: no output")
@@ -78,25 +78,21 @@ def failure(error: Any) -> str:
 
 def read_usage(usage: Any) -> Usage | None:
     """The tokens that a response says were used; None when it does not say."""
-    match usage:
-        case {"input_tokens": int(read), "output_tokens": int(sampled)}:
-            return Usage(
-                read,
-                sampled,
-                cache_read=_detail(usage, "input_tokens_details", "cached_tokens"),
-                cache_write=_detail(usage, "input_tokens_details", "cache_write_tokens"),
-                reasoning=_detail(usage, "output_tokens_details", "reasoning_tokens"),
-            )
-    return None
+    if not isinstance(usage, dict):
+        return None
+    return stated_usage(
+        usage.get("input_tokens"),
+        usage.get("output_tokens"),
+        cache_read=_detail(usage, "input_tokens_details", "cached_tokens"),
+        cache_write=_detail(usage, "input_tokens_details", "cache_write_tokens"),
+        reasoning=_detail(usage, "output_tokens_details", "reasoning_tokens"),
+    )
 
 
-def _detail(usage: Json, details: str, name: str) -> int:
+def _detail(usage: Json, details: str, name: str) -> Any:
     # Servers send null for the details as a whole, and for each of them.
-    match usage.get(details):
-        case dict(named):
-            value = named.get(name)
-            return value if isinstance(value, int) else 0
-    return 0
+    named = usage.get(details)
+    return named.get(name) if isinstance(named, dict) else None
 
 
 def write_reply(reply: Reply, request: Request) -> bytes:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from whet.exchange import Usage
+from whet.gateway.dialects.lenient import decode
 from whet.gateway.dialects.neutral import (
     Begin,
     CallBegin,
@@ -33,7 +34,6 @@ from whet.gateway.dialects.responses.items import (
     BETWEEN_THOUGHTS,
     as_declared,
     by_flat_name,
-    decoded,
     read_item,
     string,
     written_part,
@@ -74,7 +74,7 @@ class EventReader:
     def read(self, event: bytes) -> list[Event]:
         """What the event says. ValueError when it cannot be read, or says that the model failed."""
         documents = (line for line in data_lines(event) if line.strip() not in {b"", b"[DONE]"})
-        return [said for document in documents if not self._ended for said in self._read(decoded(document))]
+        return [said for document in documents if not self._ended for said in self._read(decode(document, Json))]
 
     def end(self) -> list[Event]:
         """Nothing is due at the end of a stream. ValueError when it came before the end of the reply."""
