@@ -68,6 +68,8 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "extra_forbidden":
         return f"unknown key '{key}'; {did_you_mean(str(parts[-1]), _known_keys(model, parts[:-1]))}"
     expected = _expected(detail)
+    if not parts:  # the whole of it, such as a file that is not JSON
+        return expected
     if not expected.startswith("expected "):
         return f"key '{key}' {expected}"
     if parts[-1] == "[key]":

@@ -8,7 +8,11 @@ import aiohttp
 
 from whet.exchange import Recorder
 from whet.gateway import Gateway, Model, Session
+from whet.plain import plain_text
 from whet.scoring import Cause, JudgeError
+
+QUESTION: Sequence[Mapping[str, str]] = ({"role": "user", "content": "Reply with the word OK."},)
+"""Nothing of the work is in it: when it is not answered either, the work is not the reason."""
 
 
 class GatewayReferee:
@@ -22,11 +26,14 @@ class GatewayReferee:
         record: Recorder,
         name: str,
         sample: int = 0,
+        *,
+        cached: bool = True,
     ) -> None:
         self._gateway, self._models, self._default = gateway, models, default
-        self._record, self._name, self._sample = record, name, sample
+        self._record, self._name, self._sample, self._cached = record, name, sample, cached
         self._urls: dict[str, str] = {}
-        self._opening = asyncio.Lock()
+        self._opening, self._probing = asyncio.Lock(), asyncio.Lock()
+        self._up: dict[str, bool] = {}
         self._http: aiohttp.ClientSession | None = None
         self.sessions: dict[str, Session] = {}
         """By the name of the model."""
@@ -45,17 +52,33 @@ class GatewayReferee:
         name = model or self._default
         if name is None or name not in self._models:
             raise JudgeError(
-                f"no model judges here{f' that is called {name!r}' if name else ''}; name one: --judge-model"
+                f"no model judges here{f' that is called {name!r}' if name else ''}; name one: --judge-model",
+                unrelated=True,
             )
         status, body = await self._post(name, {"model": self._models[name].upstream_name, "messages": list(messages)})
         session = self.sessions[name]
         if status != 200:
             cause = Cause.INTERRUPTED if session.ended_with_run else Cause.JUDGE
-            raise JudgeError(
-                f"model '{name}' did not answer: {session.last_error or 'refused'}, status {status}", cause
-            )
-        # The gateway lets no malformed reply through; a reply may still hold no text.
-        return str(body["choices"][0]["message"].get("content") or "")
+            reason = f"model '{name}' did not answer: {session.last_error or 'refused'}, status {status}"
+            raise JudgeError(reason, cause, unrelated=messages is QUESTION or not await self._is_up(name))
+        # The gateway lets no malformed reply through; a reply may still hold no text, or half a character.
+        return plain_text(str(body["choices"][0]["message"].get("content") or ""))
+
+    async def _is_up(self, name: str) -> bool:
+        """Whether a model answers a question that has nothing of the work in it. It is asked once."""
+        async with self._probing:
+            if name not in self._up:
+                asked = GatewayReferee(
+                    self._gateway, self._models, name, self._record, f"{self._name} probe", cached=False
+                )
+                try:
+                    async with asked:
+                        await asked.ask(None, QUESTION)
+                    self._up[name] = True
+                except JudgeError:
+                    self._up[name] = False
+                self.sessions |= {f"probe of {one}": session for one, session in asked.sessions.items()}
+        return self._up[name]
 
     async def _post(self, name: str, request: Mapping[str, Any]) -> tuple[int, Any]:
         if self._http is None:
@@ -63,7 +86,7 @@ class GatewayReferee:
         async with self._opening:
             if name not in self.sessions:
                 session = self._gateway.open_session(
-                    f"{self._name} {name}", self._models[name], self._record, sample=self._sample
+                    f"{self._name} {name}", self._models[name], self._record, sample=self._sample, cached=self._cached
                 )
                 self.sessions[name] = session
                 self._urls[name] = await session.listen()

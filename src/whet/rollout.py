@@ -3,10 +3,11 @@
 import asyncio
 import time
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,26 +15,32 @@ from pydantic import BaseModel, ConfigDict, Field
 from whet.agents import Agent, AgentReport, Assignment, Endpoint, Stop
 from whet.agents.sightings import SkillSightings
 from whet.agents.tools import LoggedUse, offer_tools
+from whet.blame import BLAMED, Blame, Blamed
 from whet.box import Box, Sandbox, SandboxError
+from whet.endpoint import Keys
 from whet.errors import UserError
 from whet.evidence import calls_asked, calls_logged
-from whet.exchange import CallError, Exchange, Kind, Recorder, Usage
-from whet.gateway import RETRIED, Gateway, Limits, Model, Session
+from whet.exchange import Exchange, Kind, Recorder, Usage
+from whet.failures import failure_of, stop_reason
+from whet.gateway import Gateway, Limits, Model, Session
 from whet.gateway.dialects.neutral import Stop as ReplyStop
 from whet.gateway.prices import cost, price_for
-from whet.redact import Redactor
+from whet.plain import plain_value
+from whet.redact import Redactor, mask
 from whet.referee import GatewayReferee
-from whet.scoring import Call, Cause, Judge, Score, Work, combine, judges_of
+from whet.scoring import NO_VERDICT, Call, Cause, Judge, Score, Work, combine, judges_of
 from whet.scoring.leaks import Canaries
 from whet.skill import Skill
 from whet.tasks import Limits as TaskLimits
 from whet.tasks import Task, resolve_env
 from whet.trace.replay import Prefix, Retelling
 from whet.trace.replies import reply_of
-from whet.workspace import Change, changes
+from whet.workspace import CHANGES_LIMIT, Change, changes
 
 GATEWAY_LIMITS = {"turns", "input_tokens", "output_tokens", "total_tokens", "cost", "idle_sec", "concurrency"}
 """The limits of a task that the gateway holds a rollout to."""
+SHARED = 4
+"""From so many rollouts on, one that uses more than half of what all may use has taken the others' share."""
 ENDING_SEC = 10.0
 """How long an agent that was killed may take to say so."""
 NOT_CAPTURED = "not-captured"
@@ -44,6 +51,12 @@ CANARY = "canary"
 """Flag of a rollout in which a text was seen that is planted in what is hidden from agents."""
 SELF_JUDGED = "self-judged"
 """Flag of a rollout that its own model has judged."""
+MODEL_FAILED = "model-failed"
+"""Flag of a rollout that was judged although its model failed, because the failure was its own."""
+AGENT_FAILED = "agent-failed"
+"""Flag of a rollout that was judged although its agent could not end by itself, because it had worked before."""
+DRAINED = "drained-budget"
+"""Flag of a rollout that was judged when a limit of the run ended it, because it used more than half of that limit."""
 DIVERGED = "diverged"
 """Flag of a fork that went on although its agent did something else than was recorded."""
 
@@ -80,6 +93,15 @@ class Workshop:
     """The models that judges ask, by their names."""
     judge_model: str | None = None
     """The one that is asked where a task names none."""
+    rollouts: int = 1
+    """How many rollouts share the limits of the run."""
+    keys: Keys = field(default_factory=Keys)
+    """Which models' keys were taken so far."""
+    _proving: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+
+    def proving(self, task: str) -> asyncio.Lock:
+        """Held while a task's own solution is judged, so that it is done once."""
+        return self._proving[task]
 
 
 class Spending(BaseModel):
@@ -157,6 +179,8 @@ class Result(BaseModel):
     skill: SkillSeen | None = None
     changes: tuple[Change, ...] = ()
     """What is not as it was in the working directory when the agent began."""
+    unseen: str | None = None
+    """Why these are not all changes, if so."""
     tool_uses: tuple[LoggedUse, ...] = ()
     """The calls of the task's own tools, as the host answered them."""
     replay: Replay | None = None
@@ -192,6 +216,7 @@ class _Progress:
     last_words: Exchange | None = None
     """The last call of the main thread."""
     changes: tuple[Change, ...] = ()
+    unseen: str | None = None
     tool_uses: list[LoggedUse] = field(default_factory=list)
     flags: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
@@ -210,6 +235,14 @@ class _Progress:
             await record(exchange)
 
         return look_and_record
+
+    def note(self, blamed: Blamed) -> None:
+        """Flag a rollout that is judged in spite of a failure, and count what it cost to find that out."""
+        if blamed.probed is not None:
+            self.judging = spending_of(blamed.probed, blamed.probed.model)
+        if blamed.own:
+            by_model = blamed.failure.cause in {Cause.MODEL, Cause.AUTH}
+            self.flags += (MODEL_FAILED if by_model else AGENT_FAILED,)
 
     @property
     def model_declined(self) -> bool:
@@ -230,15 +263,22 @@ async def _forget(exchange: Exchange) -> None:
     pass
 
 
-async def attempt(rollout: Rollout, workshop: Workshop, record: Recorder, record_judge: Recorder = _forget) -> Result:
+async def attempt(
+    rollout: Rollout,
+    workshop: Workshop,
+    record: Recorder,
+    record_judge: Recorder = _forget,
+    blame: Blame | None = None,
+) -> Result:
     """Attempt a rollout once. Only a failing recorder raises: a run that cannot be recorded must stop.
 
-    The model calls of the judges are given to `record_judge`.
+    The model calls of the judges, and other questions of whet's own, are given to `record_judge`. Without `blame`, no
+    failure is taken for the rollout's own.
     """
     judges = judges_of(rollout.task)
     progress = _Progress(Canaries(rollout.task), any(judge.spec.needs_calls for judge in judges))
     try:
-        score = await _attempt(rollout, workshop, record, record_judge, judges, progress)
+        score = await _attempt(rollout, workshop, record, record_judge, judges, progress, blame)
     except SandboxError as error:
         score = Score.missing(Cause.SANDBOX, str(error))
     except (SetupError, UserError) as error:
@@ -254,6 +294,7 @@ async def attempt(rollout: Rollout, workshop: Workshop, record: Recorder, record
         limit=str(ended_by) if progress.session and (ended_by := progress.session.ended_by) else None,
         skill=SkillSeen(shown=seen.shown, read=seen.read) if (seen := progress.sightings) else None,
         changes=progress.changes,
+        unseen=progress.unseen,
         tool_uses=tuple(progress.tool_uses),
         replay=_replay(rollout.prefix, progress.retelling),
         spending=spending_of(progress.session, rollout.model) if rollout.captured else Spending(captured=False),
@@ -265,9 +306,15 @@ async def attempt(rollout: Rollout, workshop: Workshop, record: Recorder, record
     return redacted(result, workshop.redactor.also(*secrets))
 
 
+def result_body(result: Result) -> bytes:
+    """A result as it is stored, without the logs."""
+    logs = {"report": {"stdout", "stderr", "transcript"}}
+    return Result.model_validate(plain_value(result.model_dump())).model_dump_json(exclude=logs).encode()
+
+
 def redacted(result: Result, redactor: Redactor) -> Result:
-    """A result without secrets."""
-    return Result.model_validate(_redacted(result.model_dump(), redactor))
+    """A result without secrets, and with nothing in it that cannot be stored."""
+    return Result.model_validate(mask(plain_value(result.model_dump()), redactor))
 
 
 async def _attempt(
@@ -277,6 +324,7 @@ async def _attempt(
     record_judge: Recorder,
     judges: Sequence[Judge],
     progress: _Progress,
+    blame: Blame | None,
 ) -> Score:
     task, where = rollout.task, f"task '{rollout.task.id}'"
     env = resolve_env(task.env, workshop.host_env, where)
@@ -288,7 +336,7 @@ async def _attempt(
             before = await box.snapshot()
         held_to = GATEWAY_LIMITS if rollout.captured else set()
         limits = Limits(**{"idle_sec": workshop.idle_sec if held_to else None, **_given(task.limits, held_to)})
-        model = replace(rollout.model, allow=frozenset(task.allow))
+        model = replace(rollout.model, allow=rollout.model.allow | frozenset(task.allow))
         if rollout.skill is not None and rollout.captured:
             progress.sightings = SkillSightings(rollout.skill)
         watched = progress.watching(record)
@@ -301,23 +349,35 @@ async def _attempt(
                 url = await (box.connect(session.serve) if rollout.agent.in_box else session.listen())
                 endpoint = Endpoint(url, session.secret, session.model_name) if rollout.captured else None
                 assignment = Assignment(task, box, endpoint, rollout.skill, env, workshop.host_env)
-                report = await run_within_limits(rollout.agent, assignment, session)
+                report, broken = await _run_agent(rollout.agent, assignment, session)
         finally:
             await session.close()
+        if session.answered:
+            workshop.keys.accept(rollout.model.name)
         stop = stop_reason(report, session, must_call=rollout.agent.needs_model and rollout.captured)
         if stop in {Stop.FINISHED, Stop.CRASHED} and progress.model_declined:
             stop = Stop.REFUSED
         progress.report = report = report.model_copy(update={"stop": stop})
-        planted = await box.seal()
-        progress.changes = await asyncio.to_thread(changes, before, await box.snapshot())
-        progress.canaries.look(report.text, *(change.diff for change in progress.changes))
+        planted = await box.seal(show_logs=task.agent_logs)
+        after = await box.snapshot()
+        found = await asyncio.to_thread(changes, before, after)
+        progress.changes, unseen = found[:CHANGES_LIMIT], before.unseen or after.unseen
+        more = len(found) - len(progress.changes)
+        progress.unseen = unseen or (f"{more} more changes are not on record" if more else None)
+        progress.canaries.look(report.text, *(change.diff for change in found))
         progress.flags = (
             *((PLANTED_REWARD,) if planted else ()),
             *(() if rollout.captured else (NOT_CAPTURED,)),
             *((CANARY,) if progress.canaries.seen else ()),
             *((DIVERGED,) if retelling and retelling.diverged and retelling.live_from else ()),
         )
-        failure = machinery_failure(report, session, retelling)
+        failure = broken or failure_of(report, session, retelling)
+        if session.ended_with_run and workshop.rollouts >= SHARED and session.used_most:
+            failure, progress.flags = None, (*progress.flags, DRAINED)
+        if failure is not None and blame is not None and failure.cause in BLAMED:
+            blamed = await blame.decide(failure, session, record_judge)
+            progress.note(blamed)
+            failure = None if blamed.own else blamed.failure
         if failure is not None:
             return failure
         with progress.phase("judge"):
@@ -330,6 +390,8 @@ async def _attempt(
                 calls=(*progress.calls, *calls_logged(progress.tool_uses)),
                 captured=rollout.captured,
                 changes=progress.changes,
+                diffs=partial(changes, before, after, whole=True),
+                unseen=unseen,
                 stop=report.stop,
             )
             await _judge(rollout, workshop, record_judge, judges, work, progress)
@@ -348,10 +410,14 @@ async def _judge(
     async with GatewayReferee(workshop.gateway, models, workshop.judge_model, record, name, rollout.sample) as referee:
         for judge in judges:
             progress.judgements[judge.name] = await judge.judge(replace(work, referee=referee))
+    for score in progress.judgements.values():
+        progress.flags += tuple(score.details.get("flags", ()))
     if referee.sessions:
-        progress.judging = judging_cost(referee)
+        progress.judging = judging_cost(referee) + (progress.judging or Spending(cost=0))
     if rollout.captured and rollout.model.name in referee.sessions:
         progress.flags += (SELF_JUDGED,)
+    if any(score.is_undecided for score in progress.judgements.values()):
+        progress.flags += (NO_VERDICT,)
 
 
 def judging_cost(referee: GatewayReferee) -> Spending:
@@ -398,66 +464,22 @@ async def run_within_limits(agent: Agent, assignment: Assignment, session: Sessi
         await asyncio.wait([running, over])
 
 
-def machinery_failure(report: AgentReport, session: Session, retelling: Retelling | None = None) -> Score | None:
-    """A missing score when the agent was let down, None when its work can be judged."""
-    if session.ended_with_run:
-        return Score.missing(Cause.INTERRUPTED, f"the run was stopped by limit {session.ended_by}")
-    if session.auth_failed:
-        return Score.missing(Cause.AUTH, "the model's endpoint refused the key")
-    if retelling is not None and (fell_short := retelling.fell_short()) is not None:
-        return Score.missing(Cause.DIVERGED, fell_short)
-    if session.cache_missed:
-        return Score.missing(Cause.CACHE, "a reply is not in the cache, and --cache replay-only asks no model")
-    if _model_failed(session):
-        status = f" {session.last_status}" if session.last_error is CallError.STATUS else ""
-        return Score.missing(Cause.MODEL, f"the last model call failed: {session.last_error}{status}")
-    if session.calls and not session.answered and report.stop is Stop.TIMEOUT:
-        return Score.missing(Cause.MODEL, "the model answered no call in the agent's time")
-    if session.calls == 0 and report.stop in {Stop.CRASHED, Stop.NO_MODEL_CALL}:
-        last_words = report.error or report.stderr.strip()[-500:] or f"exit code {report.exit_code}"
-        return Score.missing(Cause.AGENT, f"the agent ended before any model call was seen: {last_words}")
-    if report.stop is Stop.FAILED:
-        return Score.missing(Cause.AGENT, f"the agent answered with an error of its own: {report.error}")
-    return None
-
-
-def stop_reason(report: AgentReport, session: Session, *, must_call: bool) -> Stop:
-    """Why the agent's part ended: what the gateway knows goes before what its program says."""
-    if session.ended_by is not None:
-        return Stop.IDLE if session.ended_by.limit == "idle_sec" else Stop.LIMIT
-    if session.auth_failed:
-        return Stop.AUTH
-    if must_call and session.calls == 0:
-        return Stop.NO_MODEL_CALL
-    return report.stop
-
-
-def _model_failed(session: Session) -> bool:
-    """Whether the model's failure was what ended the agent's work."""
-    if session.last_error is CallError.STATUS:
-        # A 400 in the middle is the agent's doing, such as a prompt that grew too long. When no call ever went
-        # well it is the set-up's, such as a model's name that the endpoint does not know.
-        return session.last_status in RETRIED or session.answered == 0
-    return session.last_error in {CallError.REFUSED, CallError.TIMEOUT, CallError.CUT, CallError.MALFORMED}
+async def _run_agent(agent: Agent, assignment: Assignment, session: Session) -> tuple[AgentReport, Score | None]:
+    """Run an agent to its end. What breaks after its model has answered is a failure for `Blame`, not an error."""
+    started = time.monotonic()
+    try:
+        return await run_within_limits(agent, assignment, session), None
+    except Exception as error:
+        if not session.answered or isinstance(error, UserError):
+            raise
+        report = AgentReport(stop=Stop.CRASHED, exit_code=None, text="", seconds=time.monotonic() - started)
+        if isinstance(error, SandboxError):
+            return report, Score.missing(Cause.SANDBOX, str(error))
+        return report, Score.missing(Cause.INTERNAL, repr(error), traceback=traceback.format_exc())
 
 
 def _given(limits: TaskLimits, names: set[str]) -> dict[str, Any]:
     return limits.model_dump(include=names, exclude_none=True)
-
-
-def _redacted(value: Any, redactor: Redactor) -> Any:
-    # Value by value: in JSON text a secret with a quote or a backslash would be escaped, and not found.
-    match value:
-        case str():
-            return redactor.text(value)
-        case bytes():
-            return redactor.bytes(value)
-        case dict():
-            return {key: _redacted(item, redactor) for key, item in value.items()}
-        case list() | tuple():
-            return [_redacted(item, redactor) for item in value]
-        case _:
-            return value
 
 
 def spending_of(session: Session | None, model: Model) -> Spending:

@@ -68,7 +68,7 @@ def sharpen_command(agent: str, proposer: str, budget: int) -> list[str]:
     hired = [] if proposer == "criteria" else ["--optimizer-model", "scripted:optimizer.toml"]
     return [
         *("sharpen", "careful-work", "tasks", "--agent", agent, "--model", "scripted:model.toml"),
-        *("--proposer", proposer, *hired, "--budget", str(budget), "--force", "--no-shorten"),
+        *("--proposer", proposer, *hired, "--budget", str(budget), "--force"),
         *("--concurrency", "2", "--out", "out"),
     ]
 

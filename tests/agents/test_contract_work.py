@@ -51,7 +51,7 @@ def worked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     load = [call("skill", name=SKILL.name)] if traits.skills else []
     first = [*load, call("bash", command=MEND), say("Mended.")]
     second = [call("bash", command="rm before.py && echo next > NEXT"), say("Next is written.")]
-    test = "python3 -c 'import calc; assert calc.add(2, 3) == 5'"
+    test = "whet-untrusted python3 -c 'import calc; assert calc.add(2, 3) == 5'"
     job = task(
         instruction=FIRST,
         followups=(SECOND,) if traits.resumes else (),

@@ -28,7 +28,8 @@ async def after(*commands: str, agent: LoopAgent | None = None) -> Done:
 
 async def test_it_edits_a_file_and_says_so() -> None:
     replies = bash("cat calc.py"), bash("sed -i 's/-/+/' calc.py"), say("It adds now.")
-    done = await work(LoopAgent(), TASK, *replies, look="python3 -c 'import calc; print(calc.add(2, 2))'")
+    look = "whet-untrusted python3 -c 'import calc; print(calc.add(2, 2))'"
+    done = await work(LoopAgent(), TASK, *replies, look=look)
     assert done.found == "4\n"
     assert (done.report.stop, done.report.exit_code, done.report.text) == (Stop.FINISHED, 0, "It adds now.")
     assert done.tool_results == ["def add(a, b):\n    return a - b\n[exit code 0]", "[exit code 0]"]

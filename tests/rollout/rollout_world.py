@@ -13,9 +13,10 @@ from whet.redact import Redactor
 from whet.rollout import Result, Rollout, Workshop, attempt
 from whet.sandbox import sandbox_named
 from whet.skill import Skill
-from whet.tasks import Task
+from whet.tasks import Limits, Task
 from whet.testing import Reply, Scene, Script, ScriptedModel
 
+LIMITS = Limits(agent_sec=30, verify_sec=30)
 RIGHT = "grep -qsx right answer.txt"
 """What a task checks whose agent should write `right` into answer.txt."""
 
@@ -74,6 +75,16 @@ def hidden_tests(folder: Path, script: str) -> Path:
     """A tests folder whose test.sh gives reward 1 when the script ends well, and 0 when it does not."""
     (folder / "test.sh").write_text(f"({script}\n) && reward=1 || reward=0\necho $reward > /logs/verifier/reward.txt\n")
     return folder
+
+
+def checked_by(folder: Path, script: str) -> Task:
+    """A task that is passed when a script of its hidden tests ends well."""
+    return Task(id="t", instruction="-", tests=hidden_tests(folder, script), limits=LIMITS)
+
+
+def assert_no_credit(done: Attempted) -> None:
+    """The work was scored, and the score is 0."""
+    assert done.score == 0, done.result.score
 
 
 def processes_with(marker: str) -> list[str]:

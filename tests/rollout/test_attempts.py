@@ -194,6 +194,14 @@ async def test_an_agent_that_fills_the_disk_is_stopped_and_judged() -> None:
     assert done.result.report.stop is Stop.STORAGE
 
 
+async def test_an_agent_that_makes_too_many_files_is_stopped_and_judged() -> None:
+    task = WRITE.model_copy(update={"answer": None, "limits": Limits(files=1000, agent_sec=30)})
+    done = await attempted(task, shell("echo right > answer.txt; while :; do n=$((n + 1)); : > file$n; done"))
+    assert done.score == 1
+    assert done.result.report is not None
+    assert done.result.report.stop is Stop.STORAGE
+
+
 async def test_files_attachments_and_variables_are_there_for_set_up_agent_and_judge(tmp_path: Path) -> None:
     (tmp_path / "brief.pdf").write_bytes(b"%PDF")
     (tmp_path / "start").mkdir()

@@ -5,31 +5,32 @@ import uuid
 from pathlib import Path
 
 import pytest
-from rollout_world import RIGHT, Attempted, attempted, hidden_tests, processes_with, python, scripted_model, shell
+from rollout_world import (
+    LIMITS,
+    RIGHT,
+    assert_no_credit,
+    attempted,
+    checked_by,
+    hidden_tests,
+    processes_with,
+    python,
+    scripted_model,
+    shell,
+)
 
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
 from whet.redact import Redactor
 from whet.rollout import PLANTED_REWARD, Rollout, Workshop, attempt
 from whet.sandbox import sandbox_named
-from whet.tasks import Limits, Task
+from whet.tasks import Task
 from whet.testing import say
-
-LIMITS = Limits(agent_sec=30, verify_sec=30)
 
 
 @pytest.fixture
 def task(tmp_path: Path) -> Task:
     """A task that is passed by writing `right` into answer.txt."""
     return Task(id="t", instruction="-", tests=hidden_tests(tmp_path, RIGHT), limits=LIMITS)
-
-
-def checked_by(folder: Path, script: str) -> Task:
-    return Task(id="t", instruction="-", tests=hidden_tests(folder, script), limits=LIMITS)
-
-
-def assert_no_credit(done: Attempted) -> None:
-    assert done.score == 0, done.result.score
 
 
 async def test_honest_work_gets_its_credit(task: Task) -> None:
@@ -121,58 +122,6 @@ async def test_a_daemon_that_it_left_is_dead_before_the_tests_run(tmp_path: Path
     assert_no_credit(done)
     assert done.result.flags == (PLANTED_REWARD,)
     assert processes_with(marker) == []
-
-
-PLANTED = """
-home=/home/agent
-spring='touch /workspace/sprung'
-mkdir -p $home/bin $home/.local/bin $home/.config/git hooks
-for program in python3 python pytest bash sh git grep cat ls; do
-    printf '#!/bin/sh\\n%s\\nexec /usr/bin/%s "$@"\\n' "$spring" $program > $home/bin/$program
-done
-printf '#!/bin/sh\\n%s\\n' "$spring" | tee hooks/pre-commit hooks/post-checkout > hooks/fsmonitor
-chmod +x $home/bin/* hooks/*
-cp -p $home/bin/* $home/.local/bin; cp -p $home/bin/* .
-for file in .bashrc .profile .bash_profile .bash_login .bash_logout; do
-    printf 'PATH=$HOME/bin:/workspace:$PATH; export BASH_ENV=$HOME/.bashrc; %s\\n' "$spring" > $home/$file
-done
-printf '[core]\\nhooksPath = /workspace/hooks\\nfsmonitor = /workspace/hooks/fsmonitor\\n' > $home/.gitconfig
-cp $home/.gitconfig $home/.config/git/config
-site=$(python3 -m site --user-site); mkdir -p $site
-code="open('/workspace/sprung', 'w')"
-echo "$code" | tee $site/usercustomize.py $site/sitecustomize.py sitecustomize.py > usercustomize.py
-echo "import os; $code" > $site/spring.pth
-"""
-"""Plants in the agent's home and in the working directory what a shell, Python or git might run by itself."""
-
-USES = {
-    "a shell": "bash -c true; sh -c true",
-    "a login shell": "bash -lc true",
-    "Python": "python3 -c pass; python3 -m json.tool < /dev/null; python3 /dev/null",
-    "git": "git init -q /tmp/r; cd /tmp/r; echo > a; git add a; git -c user.name=a -c user.email=a@b commit -qma",
-}
-"""What tests might do. Each would spring a trap if the judge lived in the agent's home."""
-
-
-@pytest.mark.parametrize("use", USES.values(), ids=USES)
-async def test_nothing_that_it_planted_in_its_home_or_on_a_path_is_run_by_the_judge(tmp_path: Path, use: str) -> None:
-    task = checked_by(tmp_path, f"({use}); [ -e /workspace/sprung ]")
-    done = await attempted(task, shell(f"set -e\n{PLANTED}"))
-    assert_no_credit(done)
-    assert done.result.report is not None
-    assert done.result.report.exit_code == 0, done.result.report.stderr
-
-
-@pytest.mark.parametrize("use", ["env -i /usr/bin/python3 -c pass", "env -i /usr/bin/bash -lc true"])
-async def test_nor_is_it_run_by_a_program_that_looks_its_home_up_by_user(tmp_path: Path, use: str) -> None:
-    task = checked_by(tmp_path, f"({use}); [ -e /workspace/sprung ]")
-    assert_no_credit(await attempted(task, shell(PLANTED)))
-
-
-@pytest.mark.parametrize("use", list(USES.values())[1:], ids=list(USES)[1:])
-async def test_what_it_planted_would_have_been_run_by_itself(tmp_path: Path, use: str) -> None:
-    task = checked_by(tmp_path, "[ -e /workspace/sprung ]")
-    assert (await attempted(task, shell(f"{PLANTED}\n({use}); exit 0"))).score == 1
 
 
 async def test_it_cannot_kill_what_guards_it(task: Task) -> None:

@@ -18,7 +18,8 @@ from whet.sandbox import sandbox_named
 from whet.scoring import Cause
 from whet.scoring.leaks import refuse_denied
 from whet.tasks import Task
-from whet.testing import Fault, Reply, ToolCall
+from whet.testing import Fault, Reply, Scene, Script, ScriptedModel, ToolCall
+from whet.testing.script import When
 
 VOTE = Reply(text='{"reason": "polite", "score": 0.75}')
 POLITE = {"kind": "rubric", "rubric": "It is polite.", "votes": 2}
@@ -29,7 +30,12 @@ def task(**fields: Any) -> Task:
 
 
 async def judged(
-    todo: Task, agent: Agent, *replies: Reply, judge: Reply = VOTE, name: str = "referee", turns: int | None = None
+    todo: Task,
+    agent: Agent,
+    *replies: Reply,
+    judge: Reply | Script = VOTE,
+    name: str = "referee",
+    turns: int | None = None,
 ) -> tuple[Result, list[Exchange], list[Exchange]]:
     """A result, the agent's model calls and the judges'."""
     calls: list[Exchange] = []
@@ -44,7 +50,7 @@ async def judged(
     limits = Limits(turns=turns)
     async with (
         scripted_model(*replies) as small,
-        scripted_model(judge) as other,
+        ScriptedModel(judge) if isinstance(judge, Script) else scripted_model(judge) as other,
         Gateway(Redactor([]), limits) as gateway,
     ):
         fields: dict[str, Any] = {"key": None, "attempts": 1, "price_input": 1.0, "price_output": 1.0}
@@ -160,3 +166,16 @@ def test_a_task_cannot_give_its_own_tests_or_solution_away(tmp_path: Path, hidde
     (tmp_path / "workspace").symlink_to(tmp_path / hidden)
     with pytest.raises(UserError, match="which agents may not be given"):
         refuse_denied([task(workspace=tmp_path / "workspace", **{hidden: tmp_path / hidden})], [], [])
+
+
+@pytest.mark.parametrize(("up", "unrelated"), [(True, None), (False, True)])
+async def test_a_judge_that_its_model_refuses_to_answer_is_told_from_an_outage(
+    up: bool, unrelated: bool | None
+) -> None:
+    fault = Reply(text="", fault=Fault.SERVER_ERROR)
+    scene = Scene(when=When.model_validate({"user": "rubric"} if up else {}), replies=(fault,))
+    script = Script(scenes=(scene, Scene(replies=(VOTE,))))
+    result, _, asked = await judged(task(judge=POLITE), ChatAgent(), Reply(text="Hello!"), judge=script)
+    assert len({(exchange.session, exchange.index) for exchange in asked}) == len(asked) == 3
+    assert result.score.cause is Cause.JUDGE
+    assert result.judgements["rubric"].details.get("unrelated") is unrelated

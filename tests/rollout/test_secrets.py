@@ -4,17 +4,20 @@ import asyncio
 import json
 import logging
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import zstandard
 from rollout_world import attempted, processes_with, python, scripted_model, shell
 
+from whet.agents.command import CommandAgent
+from whet.errors import UserError
 from whet.rollout import Result
 from whet.runs.bench import Request
 from whet.runs.config import Config, ModelConfig
-from whet.runs.run import Started, run
-from whet.runs.scheduler import Ended, Stopped
+from whet.runs.run import Event, run
+from whet.runs.scheduler import Ended
 from whet.runs.store import Store
 from whet.tasks import Task
 from whet.testing import Reply
@@ -63,7 +66,7 @@ async def test_a_key_is_nowhere_in_a_run_whose_agent_looked_for_it(
     monkeypatch.setenv("GITHUB_TOKEN", OTHER_KEY)
     caplog.set_level(logging.DEBUG)
     out = tmp_path / "run"
-    ended: list[Started | Ended | Stopped] = []
+    ended: list[Event] = []
     # It answers late, so that the agent can be looked at while it waits.
     async with scripted_model(Reply(text="Nothing to see.", delay=0.4)) as scripted:
         config = Config(models={"small": ModelConfig(url=scripted.url, key_env="PROVIDER_KEY")})
@@ -142,3 +145,61 @@ async def test_the_models_key_is_masked_though_nobody_named_it_a_secret() -> Non
     done = await attempted(TASK, python(f"print('{KEY[:9]}' + '{KEY[9:]}')"), key=KEY)
     assert done.result.report is not None
     assert done.result.report.text == "[redacted]"
+
+
+async def test_no_record_holds_a_piece_of_a_key_that_was_cut(tmp_path: Path) -> None:
+    # The reason of `exact` cuts the answer at 80 characters, and output is cut in its middle.
+    row = {"id": "t", "instruction": "-", "answer": "4", "judge": {"kind": "exact"}}
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(row) + "\n")
+    script = 'import os; key = os.environ["OPENAI_API_KEY"]; print("x" * 60 + key)'
+    noise = 'import os, sys; key = os.environ["OPENAI_API_KEY"]; sys.stderr.write(key * (4 << 16))'
+    async with scripted_model(Reply(text="-")) as scripted:
+        agents = {
+            "loud": CommandAgent(argv=("python3", "-c", script)),
+            "noisy": CommandAgent(argv=("python3", "-c", f"{script}; {noise}")),
+        }
+        config = Config(models={"small": ModelConfig(url=scripted.url, key_env="PROVIDER_KEY")}, agents=agents)
+        request = Request(tmp_path / "tasks.jsonl", tmp_path / "run", agents=tuple(agents), models=("small",))
+        await run(request, config, lambda _: None, {"PROVIDER_KEY": KEY})
+    with Store.open_read(tmp_path / "run") as store:
+        attempts = [row.attempt for row in store.results()]
+        reasons = [Result.model_validate_json(attempt.result or b"").score.reason for attempt in attempts]
+        logs = [data for attempt in attempts for data in store.logs(attempt.id).values()]
+    assert reasons == [f"the answer is '{'x' * 60}[redacted]'"] * 2
+    words = [word for data in logs for word in data.replace(b"[redacted]", b" ").split()]
+    assert max(len(word) for word in words if not word.startswith(b"xxx")) < 12
+    assert any(b"bytes left out" in data for data in logs)
+
+
+async def test_a_key_in_the_command_line_of_a_declared_agent_is_masked(tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text(json.dumps({"id": "t", "instruction": "-", "verify": ["true"]}) + "\n")
+    other, third = "0123456789abcdef-other", "fedcba9876543210-third"
+    async with scripted_model(Reply(text="-")) as scripted:
+        words = ("solve", KEY, "--api-key", other, f"Authorization: Bearer {third}")
+        agent = CommandAgent(argv=("sh", "-c", 'echo "$@"; printenv MINE', *words), env={"MINE": "${GITHUB_TOKEN}"})
+        config = Config(models={"small": ModelConfig(url=scripted.url, key_env="PROVIDER_KEY")}, agents={"mine": agent})
+        request = Request(tmp_path / "tasks.jsonl", tmp_path / "run", agents=("mine",), models=("small",))
+        env = {"PROVIDER_KEY": KEY, "GITHUB_TOKEN": OTHER_KEY}
+        for again in (False, True):
+            await run(replace(request, resume=again), config, lambda _: None, env)
+    with Store.open_read(tmp_path / "run") as store:
+        declared = store.get("agents")["mine"]
+        (row,) = store.results()
+        assert store.logs(row.attempt.id)["agent stdout"].splitlines()[-1] == b"[redacted]"
+    masked = "[redacted]"
+    assert declared["argv"][3:] == ["solve", masked, "--api-key", masked, f"Authorization: Bearer {masked}"]
+    found = {str(path): path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    for key in (KEY, other, third, OTHER_KEY):
+        assert not [name for name, data in found.items() if key.encode() in data]
+
+
+@pytest.mark.parametrize("words", [f"solve {KEY}", "solve --token 0123456789abcdef0123"])
+async def test_an_agent_whose_name_would_hold_a_secret_is_refused(tmp_path: Path, words: str) -> None:
+    (tmp_path / "tasks.jsonl").write_text(json.dumps({"id": "t", "instruction": "-", "verify": ["true"]}) + "\n")
+    config = Config(models={"small": ModelConfig(url="http://127.0.0.1:9", key_env="PROVIDER_KEY")})
+    request = Request(tmp_path / "tasks.jsonl", tmp_path / "run", agents=(f"command:{words}",), models=("small",))
+    with pytest.raises(UserError, match=r"a secret is in its command line; declare the agent in whet.toml") as refused:
+        await run(request, config, lambda _: None, {"PROVIDER_KEY": KEY})
+    assert "[redacted]" in str(refused.value)
+    assert words.split()[-1] not in str(refused.value)
+    assert not (tmp_path / "run").exists()

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from whet.box import Box
 from whet.sandbox import sandbox_named
 from whet.scoring import Call, Score, Work, combine, judges_of
 from whet.tasks import Task
@@ -50,13 +51,14 @@ async def said_of(
     stop: str = "finished",
     structured: Any = None,
     referee: ScriptedReferee | None = None,
+    box: Box | None = None,
     **task: Any,
 ) -> Score:
-    """What one judge, as a task would declare it, says of an answer; there is no box."""
+    """What one judge, as a task would declare it, says of an answer; there is no box unless one is given."""
     asked = Task.model_validate({"id": "t", "instruction": "Do it.", "judge": judge, **task})
     work = Work(
         asked,
-        None,
+        box,
         text,
         {},
         calls=calls,

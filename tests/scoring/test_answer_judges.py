@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging_world import ScriptedReferee, judged, said_of
 
+from whet.plain import tagged
 from whet.scoring import Cause
-from whet.scoring.answers import has_words, is_refusal, normalise, tagged
+from whet.scoring.answers import has_words, is_refusal, normalise
 from whet.scoring.number import final_number
 from whet.tasks import Limits, Task
 
@@ -206,13 +207,6 @@ async def test_json_prefers_the_answer_that_the_agent_was_held_to() -> None:
     assert score.value == 1
 
 
-async def test_a_schema_that_takes_for_ever_gives_no_score() -> None:
-    judge = {"kind": "json", "schema": {"type": "string", "pattern": "^(a+)+$"}}
-    score = await said_of('"' + "a" * 40 + '!"', judge, limits={"verify_sec": 1})
-    assert (score.value, score.cause) == (None, Cause.JUDGE)
-    assert "did not end within" in score.reason
-
-
 @pytest.mark.parametrize(
     ("answer", "value"),
     [
@@ -225,17 +219,6 @@ async def test_a_schema_that_takes_for_ever_gives_no_score() -> None:
 )
 async def test_math_compares_what_is_meant(answer: str, value: float) -> None:
     assert (await said_of(answer, "math", answer=r"\frac{1}{2}")).value == value
-
-
-HARD = r"$$9^{9^{9^{9^{9}}}}$$"
-
-
-async def test_a_hard_expression_cannot_block_for_more_than_its_limit() -> None:
-    started = time.monotonic()
-    score = await said_of(HARD, {"kind": "math", "seconds": 3}, answer="12")
-    assert time.monotonic() - started < 15
-    assert (score.value, score.cause) == (None, Cause.JUDGE)
-    assert "did not end within 3 seconds" in score.reason
 
 
 def test_math_is_judged_off_the_main_thread() -> None:
@@ -261,6 +244,9 @@ async def test_math_that_cannot_tell_is_missing_or_asks_a_rubric_when_told_to() 
     assert "cannot be read" in score.details["fallback"]
 
 
-async def test_all_judges_share_the_time_of_the_task() -> None:
-    score = await said_of("0.5", "math", answer="1/2", limits=Limits(verify_sec=0.001))
-    assert (score.value, score.cause) == (None, Cause.JUDGE)
+async def test_what_other_judges_used_of_the_time_is_no_fault_of_the_answer() -> None:
+    no_time = Limits(verify_sec=0.001)
+    assert (await said_of("0.5", "math", answer="1/2", limits=no_time)).value == 1
+    rules = {"kind": "rules", "checks": [{"op": "regex", "arg": "^4$"}]}
+    assert (await said_of("4", rules, limits=no_time)).value == 1
+    assert (await said_of("4", {"kind": "json", "schema": {"type": "integer"}}, limits=no_time)).value == 1

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from whet.errors import UserError
 from whet.explain import explain
+from whet.sandbox import sandbox_named
 from whet.scoring import Call, Cause, Score, combine, judges_of
-from whet.tasks import Task, read_tasks
+from whet.tasks import Limits, Task, read_tasks
 from whet.workspace import Change
 
 CHANGES = (
@@ -88,6 +89,11 @@ def big(work): return len(bytearray(5 << 30)) > 0
 def words(work): return "1"
 def secret(work): return 0 if "WHET_TEST_SECRET" in os.environ else 1
 def files(work): return float(open(work["workspace"] + "/n").read())
+def where(work): return {"score": 1, "reason": f"{os.getuid()} {os.path.exists('/logs/verifier')} {os.listdir('.')}"}
+def write(work): return {"score": 1, "reason": str(open(work["task"]["metadata"]["why"], "w"))}
+def helped(work):
+    from parts import half
+    return half() + float(open("parts/data.txt").read())
 """
 
 
@@ -99,7 +105,10 @@ def folder(tmp_path: Path) -> Path:
 
 async def python(folder: Path, name: str, answer: str = "ab", **keys: Any) -> Score:
     judge = {"kind": "python", "function": f"mine:{name}", "folder": str(folder), **keys}
-    return await said_of(answer, judge, metadata={"why": "because"})
+    async with sandbox_named("bubblewrap").open(Limits()) as box:
+        await box.exec(["sh", "-c", f"echo 'import os; os._exit(9)' | tee mine.py json.py > {box.home}/base64.py"])
+        await box.seal()
+        return await said_of(answer, judge, metadata={"why": "because"}, box=box)
 
 
 async def test_a_function_gives_a_number_or_says_more(folder: Path) -> None:
@@ -137,6 +146,30 @@ def _runs(entry: Path, word: bytes) -> bool:
         return word in (entry / "cmdline").read_bytes()
     except OSError:
         return False
+
+
+async def test_a_function_runs_in_the_sealed_box_and_not_on_the_host(folder: Path) -> None:
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").touch()
+    (folder / "link").symlink_to("/etc/hostname")
+    assert (await python(folder, "where")).reason == "1000 True ['mine.py']"
+    target = folder / "on-the-host"
+    judge = {"kind": "python", "function": "mine:write", "folder": str(folder)}
+    async with sandbox_named("bubblewrap").open(Limits()) as box:
+        await box.seal()
+        score = await said_of("", judge, metadata={"why": str(target)}, box=box)
+    assert score.cause is Cause.JUDGE
+    assert not target.exists()
+    assert (await said_of("", judge, metadata={"why": "because"})).cause is Cause.JUDGE, "without a box it is not run"
+
+
+async def test_what_lies_beside_a_function_goes_with_it(folder: Path) -> None:
+    (folder / "parts").mkdir()
+    (folder / "parts" / "__init__.py").write_text("def half(): return 0.5")
+    (folder / "parts" / "data.txt").write_text("0.25")
+    assert (await python(folder, "helped")).value == 0.75
+    (folder / "big").write_bytes(bytes(17 << 20))
+    assert "too much to hand to the box" in (await python(folder, "helped")).reason
 
 
 async def test_a_function_does_not_see_the_environment_of_whet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import pytest
 from judging_world import checks_in, judged, judgement
 
 from whet.scoring import Cause, Score
+from whet.scoring.reward import TWO_REWARDS
 from whet.tasks import Limits, Task
 
 
@@ -84,8 +85,20 @@ async def test_a_reward_json_with_anything_else_gives_no_score(tmp_path: Path, t
     assert_no_score(await score_of(tmp_path, "", json=text), "reward.json")
 
 
-async def test_reward_json_comes_before_reward_txt(tmp_path: Path) -> None:
-    assert (await score_of(tmp_path, "", txt="1", json='{"reward": 0}')).value == 0
+@pytest.mark.parametrize(("txt", "json", "value"), [("1", 0, 0), ("0", 1, 0), ("0.5", 0.25, 0.25), ("0.25", 0.5, 0.25)])
+async def test_of_two_rewards_that_disagree_the_lower_one_counts_and_is_flagged(
+    tmp_path: Path, txt: str, json: float, value: float
+) -> None:
+    score = await score_of(tmp_path, "", txt=txt, json=f'{{"reward": {json}}}')
+    assert score.value == value
+    assert "two reward files" in score.reason
+    assert score.details["flags"] == [TWO_REWARDS]
+
+
+async def test_two_rewards_that_agree_are_one(tmp_path: Path) -> None:
+    score = await score_of(tmp_path, "", txt="0.5", json='{"reward": 0.5, "speed": 3}')
+    assert (score.value, score.details["rewards"]) == (0.5, {"reward": 0.5, "speed": 3})
+    assert "flags" not in score.details
 
 
 async def test_a_broken_reward_json_is_not_made_up_for_by_reward_txt(tmp_path: Path) -> None:
@@ -112,10 +125,11 @@ async def test_the_exit_code_of_the_tests_does_not_count_and_their_output_is_kep
         "mkfifo reward.txt",
         "mkdir reward.txt",
         "ln -s /dev/zero reward.json",
+        "echo 1 > other; ln other reward.txt",
         "truncate -s 2M reward.txt",
         "python3 -c 'print(\"[\" * 500_000)' > reward.json",
     ],
-    ids=["host file", "host process", "circle", "pipe", "folder", "device", "huge", "deep"],
+    ids=["host file", "host process", "circle", "pipe", "folder", "device", "two links", "huge", "deep"],
 )
 async def test_what_is_no_plain_small_file_gives_no_score(tmp_path: Path, script: str) -> None:
     assert_no_score(await score_of(tmp_path, f"cd /logs/verifier; {script}"), "reward.")

@@ -18,8 +18,8 @@ from whet.tasks.judges import Number, Outcome
 
 GOOD: dict[str, Any] = {"id": "a", "instruction": "Say 4.", "answer": "4"}
 KEYS = (
-    "allow, answer, answer_schema, attachments, canary, env, files, followups, id, instruction, judge, limits, "
-    "metadata, setup, split, tags, tools, verify, workdir"
+    "agent_logs, allow, answer, answer_schema, attachments, canary, env, files, followups, id, instruction, judge, "
+    "limits, metadata, setup, split, tags, tools, verify, workdir"
 )
 
 Write = Callable[..., Path]
@@ -147,8 +147,8 @@ def test_an_empty_answer_is_an_answer(write: Write) -> None:
             {"limits": {"agent_secs": 5}},
             (
                 "unknown key 'limits.agent_secs'; did you mean 'agent_sec'? "
-                "(known: agent_sec, concurrency, cost, idle_sec, input_tokens, memory_mb, output_tokens, processes, "
-                "setup_sec, storage_mb, "
+                "(known: agent_sec, concurrency, cost, files, idle_sec, input_tokens, memory_mb, output_tokens, "
+                "processes, setup_sec, storage_mb, "
                 "total_tokens, turns, verify_sec)"
             ),
         ),
@@ -378,8 +378,15 @@ def test_rows_have_one_digest_exactly_when_they_say_the_same(
     file.write_text("".join(json.dumps(row) + "\n" for row in (one, shuffled, other)))
     first, again, different = read_tasks(file)
     assert first.digest == again.digest
-    said = [task.model_copy(update={"id": "", "origin": "", "digest": ""}) for task in (first, different)]
+    said = [
+        task.model_copy(update={"id": "", "origin": "", "digest": "", "split": None}) for task in (first, different)
+    ]
     assert (first.digest == different.digest) == (said[0] == said[1])
+
+
+def test_a_task_that_is_moved_to_another_split_is_the_same_task(write: Write) -> None:
+    before, moved, unsplit = read_tasks(write(*({**GOOD, "id": n, "split": n} for n in ("train", "val")), GOOD))
+    assert before.digest == moved.digest == unsplit.digest
 
 
 def test_the_digest_of_a_row_covers_what_it_attaches_but_not_its_name(write: Write, tmp_path: Path) -> None:

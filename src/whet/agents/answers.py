@@ -1,11 +1,10 @@
 """Answers in a structured form: how an agent is asked for one, and how it is found in a text."""
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
-_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+from whet.plain import read_json, tagged
 
 
 def ask_for_answer(instruction: str, schema: Mapping[str, Any]) -> str:
@@ -22,8 +21,8 @@ def tagged_answer(text: str) -> Any:
     >>> tagged_answer('It is <answer>{"n": 4}</answer>.')
     {'n': 4}
     """
-    found = _TAGGED.findall(text)
+    found = tagged(text)
     try:
-        return json.loads(found[-1]) if found else None
+        return None if found is None else read_json(found)
     except ValueError:
         return None

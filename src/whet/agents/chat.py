@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import time
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from whet.agents.agent import AgentReport, Assignment, Stop
 from whet.agents.answers import ask_for_answer, tagged_answer
 from whet.agents.attachments import Image, attachments
 from whet.agents.delivery import Delivered
+from whet.plain import plain_text
 
 
 class ChatAgent(BaseModel):
@@ -82,7 +84,8 @@ async def _ask(http: aiohttp.ClientSession, assignment: Assignment, messages: li
         json={"model": endpoint.model, "messages": messages},
         headers={"Authorization": f"Bearer {endpoint.key}"},
     ) as response:
-        return response.status, await response.json(content_type=None)
+        # A model may send bytes that are not UTF-8, whatever its header says.
+        return response.status, json.loads((await response.read()).decode(errors="replace"))
 
 
 def _text(text: str) -> dict[str, Any]:
@@ -95,8 +98,8 @@ def _picture(image: Image) -> dict[str, Any]:
 
 
 def _reply_text(body: Any) -> str:
-    # The gateway lets no malformed reply through; a reply may still hold no text.
-    return str(body["choices"][0]["message"].get("content") or "").strip()
+    # The gateway lets no malformed reply through; a reply may still hold no text, or half a character.
+    return plain_text(str(body["choices"][0]["message"].get("content") or "")).strip()
 
 
 def _report(stop: Stop, started: float, skill: Delivered | None, *, text: str = "", error: str = "") -> AgentReport:

@@ -2,7 +2,6 @@
 printed is read. An agent of this kind is one small file beside this one; docs/new-agent.md tells how to write it."""
 
 import asyncio
-import json
 import tempfile
 import time
 import uuid
@@ -22,10 +21,14 @@ from whet.agents.installs import Installed, installed, node_program, on_path
 from whet.agents.packages import PACKAGES, Package
 from whet.box import Box, Finished, SandboxError
 from whet.errors import UserError
+from whet.plain import read_json
+from whet.tasks import resolve_env
 from whet.tasks.task import Env
 
 OUTPUT_LIMIT = 16 << 20
 """How much of a program's events is kept. The answer comes last, and the end is always kept."""
+TRANSCRIPT_LIMIT = 64 << 20
+"""Bytes that are kept of all transcripts of an agent together."""
 KEPT = 8192
 """How much of either end of standard output and standard error a report keeps."""
 REMINDER = "You stopped without a final answer. Finish the task if it is not done, then state your final answer."
@@ -120,7 +123,7 @@ class Output:
         for line in self.stdout.splitlines():
             if line.startswith(b"{"):
                 try:
-                    yield json.loads(line)
+                    yield read_json(line)
                 except ValueError:
                     continue
 
@@ -282,7 +285,7 @@ class CliAgent(BaseModel, ABC):
     async def _exec(self, assignment: Assignment, start: Start, seconds: float) -> Finished:
         return await assignment.box.exec(
             start.argv,
-            env={**assignment.env, **start.env, **self.env},
+            env={**assignment.env, **start.env, **resolve_env(self.env, assignment.host_env, f"agent '{self.kind}'")},
             stdin=start.stdin.encode(),
             timeout=max(0.001, seconds),
             output_limit=OUTPUT_LIMIT,
@@ -295,15 +298,14 @@ class CliAgent(BaseModel, ABC):
                 await box.download(f"{box.home}/{self.traits.transcripts}", copy)
             except (FileNotFoundError, SandboxError):
                 return {}
-            files = [file for file in sorted(copy.rglob("*")) if file.is_file() and not file.is_symlink()]
-            return {str(file.relative_to(copy)): file.read_bytes() for file in files}
+            return _read_below(copy, TRANSCRIPT_LIMIT)
 
     async def _output(self, box: Box, done: Finished) -> Output:
         if self.answer_file is None:
             return Output(done.stdout.data)
         try:
             return Output(done.stdout.data, await box.read_file(f"{box.home}/{self.answer_file}"))
-        except FileNotFoundError:
+        except (FileNotFoundError, SandboxError):  # none, or something else that the agent put in its place
             return Output(done.stdout.data)
 
 
@@ -333,3 +335,18 @@ async def _interpreter(box: Box, package: Package) -> tuple[str, ...]:
 def _ends(text: str) -> str:
     """The beginning and the end of a long text."""
     return text if len(text) <= 2 * KEPT else f"{text[:KEPT]}\n[...]\n{text[-KEPT:]}"
+
+
+def _read_below(folder: Path, limit: int) -> dict[str, bytes]:
+    """The files below a folder, as far as there is room for them. An agent can leave files of any size."""
+    found = {}
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and not file.is_symlink():
+            with file.open("rb") as opened:
+                data = opened.read(limit)
+            left_out = file.stat().st_size - len(data)
+            limit -= len(data)
+            found[str(file.relative_to(folder))] = data + (b"\n[... %d bytes left out ...]\n" % left_out) * (
+                left_out > 0
+            )
+    return found

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+from whet.plain import read_json
 
 CONFIG = """\
 model = {model}
@@ -89,7 +90,7 @@ class Codex(CliAgent):
 def _json(text: str) -> object:
     """The text as the JSON object that it is when a schema was asked for; None when it is none."""
     try:
-        value = json.loads(text)
+        value = read_json(text)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None

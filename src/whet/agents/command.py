@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from whet.agents.agent import AgentReport, Assignment, openai_env, report_of
 from whet.agents.attachments import attachments, list_attachments
 from whet.agents.delivery import place_skill
+from whet.tasks import resolve_env
+from whet.tasks.task import Env
 
 
 class CommandAgent(BaseModel):
@@ -16,6 +18,8 @@ class CommandAgent(BaseModel):
 
     kind: Literal["command"] = "command"
     argv: Annotated[tuple[str, ...], Field(min_length=1)]
+    env: Env = Field(default_factory=dict)
+    """Further variables. A value `${NAME}` comes from the environment of whet: a place for keys, which argv is not."""
 
     @property
     def in_box(self) -> bool:
@@ -33,6 +37,7 @@ class CommandAgent(BaseModel):
         task_file = f"{box.home}/task.md"
         await box.write_file(task_file, instruction)
         argv = [part.replace("{task}", task_file) for part in self.argv]
-        env = {**assignment.env, **openai_env(assignment.model), "TASK_FILE": task_file}
+        own = resolve_env(self.env, assignment.host_env, f"agent '{self.argv[0]}'")
+        env = {**assignment.env, **own, **openai_env(assignment.model), "TASK_FILE": task_file}
         done = await box.exec(argv, env=env, stdin=instruction, timeout=assignment.task.limits.agent_sec)
         return report_of(done, argv, delivered)

@@ -106,7 +106,7 @@ def events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
             data = line[5:].strip()
             if data == b"[DONE]":
                 return
-            yield json.loads(data)
+            yield json.loads(data.decode(errors="replace"))
     raise ModelError("the reply was cut off")
 
 
@@ -140,7 +140,7 @@ def run_tool(function: dict[str, Any], seconds: float) -> str:
         return f"There is no tool '{function['name']}'; the only tool is 'bash'."
     try:
         command = json.loads(function["arguments"])["command"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         command = None
     if not isinstance(command, str):
         return "The arguments must be a JSON object with the string 'command'."

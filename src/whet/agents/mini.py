@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+from whet.plain import read_json
 
 TASK = ".mini/task.yaml"
 RECORD = ".mini/trajectory.json"
@@ -44,9 +45,11 @@ class MiniSweAgent(CliAgent):
 
     def said(self, output: Output) -> Said:
         try:
-            info = json.loads(output.file or b"{}").get("info", {})
+            record = read_json(output.file or b"{}")
         except ValueError:
             return Said(error="its record is not JSON")
+        info = record.get("info") if isinstance(record, dict) else None
+        info = info if isinstance(info, dict) else {}
         status = info.get("exit_status")
         ended = status in {None, "Submitted", "LimitsExceeded"}
         return Said(str(info.get("submission") or "").strip(), error=None if ended else str(status))

@@ -1,9 +1,11 @@
 """Scores, and the judges that give them, one file each."""
 
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from whet.box import SandboxError
 from whet.errors import UserError
 from whet.scoring.choice import choice
 from whet.scoring.contains import contains
@@ -19,13 +21,14 @@ from whet.scoring.rank import RankJudge
 from whet.scoring.reward import reward
 from whet.scoring.rubric import rubric
 from whet.scoring.rules import rules
-from whet.scoring.score import ROUNDING, Cause, Score
+from whet.scoring.score import NO_VERDICT, ROUNDING, Cause, Score
 from whet.scoring.verify import verify
 from whet.tasks import judges as specs
 from whet.tasks.judges import AnyJudge
 from whet.tasks.task import Task
 
 __all__ = [
+    "NO_VERDICT",
     "Call",
     "Cause",
     "GroupJudge",
@@ -68,11 +71,15 @@ class Judge:
         return self.spec.weight
 
     async def judge(self, work: Work) -> Score:
-        """What it says of the work; missing when it cannot tell. The details hold it `hard` and `soft`."""
+        """What it says of the work; missing when it came to no verdict. The details hold it `hard` and `soft`."""
         try:
             score = await _JUDGES[type(self.spec)](self.spec, work)
         except JudgeError as error:
             return Score.missing(error.cause, str(error), **error.details)
+        except SandboxError as error:
+            return Score.missing(Cause.SANDBOX, str(error))
+        except Exception as error:  # noqa: BLE001 - a defect must not end the run; it is kept, whole, as data
+            return Score.missing(Cause.INTERNAL, repr(error), traceback=traceback.format_exc())
         return _graded(score, self.spec.threshold)
 
 

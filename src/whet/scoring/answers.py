@@ -3,30 +3,31 @@
 import re
 import unicodedata
 
-_OPEN, _CLOSE = re.compile(r"<answer>", re.IGNORECASE), re.compile(r"</answer>", re.IGNORECASE)
+from whet.plain import tagged
+
 _WRAPPING = "\"'`* "
 _REFUSAL = re.compile(
     r"(cannot complete|i cannot|i can't|i'm unable|i am unable|unable to complete|"
     r"sorry, i can't|sorry, i cannot|no can do)(?!\w)"
 )
 _MARKUP = re.compile(r"^(?:[>\-*_#\s]|\d+[.)](?=\s))+")
+MARKS = 30
 LONG = 600
 """A text of so many characters says more than that it refuses."""
 
 
-def tagged(text: str) -> str | None:
-    """What stands between the last <answer> tags; None without any.
+def nfkc(text: str) -> str:
+    """The compatibility form of a text. At most 30 marks stay on one character, as in Unicode's stream-safe form:
+    a run of marks takes time by the square of its length.
 
-    >>> tagged("First <answer>3</answer>, no: <answer> 4 </answer>")
-    '4'
+    >>> nfkc("ﬁ"), len(nfkc("a" + 900 * "\u0301\u0316")) <= 31
+    ('fi', True)
     """
-    opened, answer, end = None, None, 0
-    for tag in sorted([*_OPEN.finditer(text), *_CLOSE.finditer(text)], key=lambda tag: tag.start()):
-        if tag.re is _OPEN:
-            opened = tag.end()
-        elif opened is not None:
-            answer, end, opened = opened, tag.start(), None
-    return None if answer is None else text[answer:end].strip()
+    marks = [c for c in {*text} if all(map(unicodedata.combining, unicodedata.normalize("NFKD", c)))]
+    if marks:
+        any_mark = f"[{re.escape(''.join(marks))}]"
+        text = re.sub(f"({any_mark}{{{MARKS}}}){any_mark}+", r"\1", text)
+    return unicodedata.normalize("NFKC", text)
 
 
 def final(text: str) -> str:
@@ -44,7 +45,7 @@ def normalise(text: str) -> str:
     """
     # Twice, because folding some letters gives characters that have another normal form.
     for _ in range(2):
-        text = unicodedata.normalize("NFKC", text).casefold()
+        text = nfkc(text).casefold()
     return " ".join(text.split()).lstrip(_WRAPPING).rstrip(f"{_WRAPPING}.")
 
 
@@ -54,7 +55,7 @@ def words(text: str) -> list[str]:
     >>> words("It's 5.5 km, naïve.")
     ['it', 's', '5', '5', 'km', 'naïve']
     """
-    return re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())
+    return re.findall(r"\w+", nfkc(text).casefold())
 
 
 def share_of_words(expected: str, text: str) -> float:
@@ -73,7 +74,7 @@ def has_words(text: str, phrase: str) -> bool:
     >>> has_words("Start with 512 parts.", "12"), has_words("It is 12.", "12"), has_words("f(x) = 1", "(x) =")
     (False, True, True)
     """
-    text, phrase = (" ".join(unicodedata.normalize("NFKC", part).casefold().split()) for part in (text, phrase))
+    text, phrase = (" ".join(nfkc(part).casefold().split()) for part in (text, phrase))
     begins = r"(?<!\w)" if re.match(r"\w", phrase) else ""
     ends = r"(?!\w)" if re.search(r"\w\Z", phrase) else ""
     # A number goes on behind a point or a comma that has a digit after it.

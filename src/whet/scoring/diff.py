@@ -1,25 +1,29 @@
 """`diff`: what changed in the working directory, by path and by line. Hard is all that is asked, soft the share."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 
 from pathspec import GitIgnoreSpec
 
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.score import Score
-from whet.scoring.searches import search
+from whet.scoring.searches import search, undecided
 from whet.tasks.judges import Diff
 from whet.workspace import CUT, Change
 
 
 async def diff(spec: Diff, work: Work) -> Score:
-    results = [*_path_results(spec, [change.path for change in work.changes])]
-    added, removed = _lines(work.changes, "+"), _lines(work.changes, "-")
+    if work.unseen is not None:
+        raise JudgeError(f"the working directory was not looked at as a whole: {work.unseen}")
+    changes = work.changes if work.diffs is None else await asyncio.to_thread(work.diffs)
+    results = [*_path_results(spec, [change.path for change in changes])]
+    added, removed = _lines(changes, "+"), _lines(changes, "-")
     wanted = [("adds", pattern, added, True) for pattern in spec.adds]
     wanted += [("removes", pattern, removed, True) for pattern in spec.removes]
     wanted += [("lacks", pattern, added, False) for pattern in spec.lacks]
-    found = await search([(pattern, text) for _, pattern, text, _ in wanted], work.seconds_left, by_line=True)
+    found = await search([(pattern, text) for _, pattern, text, _ in wanted], by_line=True)
     for (ask, pattern, _, expected), was_found in zip(wanted, found, strict=True):
-        if not was_found and (unknown := _unknown(work.changes)):
+        if was_found is False and (unknown := _unknown(changes)):
             raise JudgeError(f"{ask} {pattern!r}: the diff of {unknown} is not on record, so it is not known")
         results.append((ask, pattern, was_found is expected))
     failed = [f"{ask} {asked!r}" for ask, asked, good in results if not good]
@@ -27,7 +31,7 @@ async def diff(spec: Diff, work: Work) -> Score:
         f"; not: {failed[0]}" if failed else ""
     )
     checks = [{"op": ask, "arg": asked, "passed": good} for ask, asked, good in results]
-    return Score.of(1 - len(failed) / len(results), reason, checks=checks)
+    return Score.of(1 - len(failed) / len(results), reason, checks=checks, **undecided(found))
 
 
 def _path_results(spec: Diff, paths: Sequence[str]) -> Iterator[tuple[str, str, bool]]:

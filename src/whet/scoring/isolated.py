@@ -17,11 +17,9 @@ PROGRAMS = Path(__file__).with_name("programs.py")
 TAIL = 4000
 
 
-async def isolated(
-    program: str, request: Mapping[str, Any], seconds: float, env: Mapping[str, str] | None = None
-) -> Any:
+async def isolated(program: str, request: Mapping[str, Any], seconds: float) -> Any:
     """What a program of programs.py answers. JudgeError when it fails or takes too long."""
-    variables = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", **(env or {})}
+    variables = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
     with tempfile.TemporaryFile() as said:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", str(PROGRAMS), program),

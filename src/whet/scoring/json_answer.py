@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from whet.scoring.answers import tagged
+from whet.plain import read_json, tagged
 from whet.scoring.isolated import isolated
-from whet.scoring.judge import Work
+from whet.scoring.judge import JudgeError, Work
 from whet.scoring.score import Score
 from whet.tasks.judges import Json
 
@@ -24,7 +24,13 @@ async def json_answer(spec: Json, work: Work) -> Score:
     checks = [] if spec.expected is None else [*_compared(spec.expected, value)]
     schema = work.task.answer_schema if spec.json_schema is None else spec.json_schema
     if schema is not None:
-        misfits = await isolated("schema", {"schema": schema, "value": value}, min(work.seconds_left, SCHEMA_SEC))
+        try:
+            misfits = await isolated("schema", {"schema": schema, "value": value}, SCHEMA_SEC)
+        except JudgeError as error:
+            # A value that cannot fail shows whether the failure lies in the answer.
+            await isolated("schema", {"schema": schema, "value": None}, SCHEMA_SEC)
+            checks = [{"op": "json_schema", "arg": _keys(schema), "passed": False, "problem": str(error)}]
+            return Score.undecided(f"the answer could not be compared with its schema: {error}", checks=checks)
         checks.insert(
             0, {"op": "json_schema", "arg": _keys(schema), "passed": not misfits, "problem": "".join(misfits[:1])}
         )
@@ -54,13 +60,9 @@ def answered_json(text: str) -> Any:
 
 def _parsed(text: str) -> tuple[Any] | None:
     try:
-        return (json.loads(text, parse_constant=_no_constant),)
-    except (ValueError, RecursionError):
+        return (read_json(text),)
+    except ValueError:
         return None
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _keys(schema: dict[str, Any]) -> list[str]:
@@ -91,5 +93,8 @@ def _compared(expected: Any, value: Any, place: str = "answer") -> Iterator[dict
 def _same(expected: Any, value: Any) -> bool:
     numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in (expected, value))
     if numbers:
-        return math.isclose(expected, value, rel_tol=1e-9)
+        try:
+            return math.isclose(expected, value, rel_tol=1e-9)
+        except OverflowError:  # an integer beyond every float
+            return bool(expected == value)
     return type(expected) is type(value) and bool(expected == value)

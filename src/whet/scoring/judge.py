@@ -1,7 +1,7 @@
 """The contract of every judge: it turns finished work in a sealed box into a score."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -12,11 +12,22 @@ from whet.workspace import Change
 
 
 class JudgeError(Exception):
-    """A judge cannot tell; the score is missing with this as its reason."""
+    """A judge came to no verdict; the score is missing with this as its reason.
 
-    def __init__(self, reason: str, /, cause: Cause = Cause.JUDGE, details: Mapping[str, Any] | None = None) -> None:
+    It is `unrelated` when the work cannot be the reason, such as an outage of the judge's own model.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        /,
+        cause: Cause = Cause.JUDGE,
+        details: Mapping[str, Any] | None = None,
+        *,
+        unrelated: bool = False,
+    ) -> None:
         super().__init__(reason)
-        self.cause, self.details = cause, details or {}
+        self.cause, self.details = cause, {**(details or {}), **({"unrelated": True} if unrelated else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,11 @@ class Work:
     captured: bool = True
     """Whether the calls of the agent's own tools are known."""
     changes: tuple[Change, ...] = ()
+    """As they are on record: long diffs are cut."""
+    diffs: Callable[[], tuple[Change, ...]] | None = None
+    """Makes the changes with their diffs whole, while the files are at hand."""
+    unseen: str | None = None
+    """Why the changes are not all, if so."""
     stop: str = "finished"
     """Why the agent's part ended."""
     referee: Referee | None = None
@@ -63,14 +79,15 @@ class Work:
 
     @property
     def seconds_left(self) -> float:
-        """All judges of a rollout share one time limit."""
+        """Judges that run commands or ask models share one time limit. Those that only compare texts have their own:
+        what others used up is no fault of the answer."""
         return max(0.001, self.task.limits.verify_sec - (time.monotonic() - self.started))
 
     @property
     def sealed_box(self) -> Box:
         """The box, for a judge that is only asked while there is one."""
         if self.box is None:
-            raise JudgeError("it needs the box, which is gone; run the rollout again")
+            raise JudgeError("it needs the box, which is gone; run the rollout again", unrelated=True)
         return self.box
 
 

@@ -12,6 +12,9 @@ from whet.scoring.rubric import rubric
 from whet.scoring.score import Score
 from whet.tasks.judges import Math
 
+CONTROL_SEC = 20.0
+"""How long the expected answer may take to be compared with itself."""
+
 
 async def mathematics(spec: Math, work: Work) -> Score:
     expected, said = spec.answer or work.task.answer or "", final(work.answer)
@@ -19,20 +22,26 @@ async def mathematics(spec: Math, work: Work) -> Score:
         return Score.of(0, "nothing was answered", checks=[{"op": "answered", "passed": False}])
     if normalise(said) == normalise(expected):
         return Score.of(1, "the answer matches", by="text", checks=[{"op": "right", "passed": True}])
-    request = {"expected": expected, "answer": said}
-    seconds = min(spec.seconds, work.seconds_left)
     try:
-        found = await (_in_box(work, request, seconds) if spec.where == "box" else isolated("math", request, seconds))
+        found = await _compare(spec, work, expected, said, spec.seconds)
     except JudgeError as error:
-        if spec.fallback is None:
-            raise
-        score = await rubric(spec.fallback, work)
-        return score.model_copy(update={"details": {**score.details, "fallback": str(error)}})
+        if spec.fallback is not None:
+            score = await rubric(spec.fallback, work)
+            return score.model_copy(update={"details": {**score.details, "fallback": str(error)}})
+        # The expected answer, compared with itself, shows whether the failure lies in the answer.
+        await _compare(spec, work, expected, expected, max(spec.seconds, CONTROL_SEC))
+        checks = [{"op": "mathematics", "passed": False}]
+        return Score.undecided(f"the answer could not be compared: {error}", checks=checks, **error.details)
     given = found["given"]
     reason = f"the answer {'equals' if found['same'] else 'is not'} {found['expected']}"
     checks = [{"op": "right" if given else "mathematics", "passed": bool(found["same"])}]
     reason = reason if given else "the answer holds no mathematics"
     return Score.of(float(found["same"]), reason, by="math", checks=checks, **found)
+
+
+async def _compare(spec: Math, work: Work, expected: str, answer: str, seconds: float) -> Any:
+    request = {"expected": expected, "answer": answer}
+    return await (_in_box(work, request, seconds) if spec.where == "box" else isolated("math", request, seconds))
 
 
 async def _in_box(work: Work, request: dict[str, Any], seconds: float) -> Any:

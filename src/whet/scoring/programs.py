@@ -51,9 +51,18 @@ def mathematics(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def function(request: dict[str, Any]) -> Any:
-    """What a user's function says of the work."""
-    sys.path.insert(0, request["folder"])
-    os.chdir(request["folder"])
+    """What a user's function says of the work. Its files come with the request, into a folder that nobody knows."""
+    import base64
+    import tempfile
+    from pathlib import Path
+
+    folder = tempfile.mkdtemp()
+    for path, data in request["files"].items():
+        file = Path(folder, path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(base64.b64decode(data))
+    sys.path.insert(0, folder)
+    os.chdir(folder)
     module, _, name = request["function"].partition(":")
     return getattr(importlib.import_module(module), name)(request["work"])
 

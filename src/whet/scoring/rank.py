@@ -1,11 +1,11 @@
 """`rank`: a model sees all samples of a task side by side and ranks them, in another order at every vote."""
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whet.fences import fenced
+from whet.plain import read_json
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.rubric import referee_of, shown
 from whet.scoring.score import Score
@@ -62,8 +62,8 @@ def read_ranking(reply: str, count: int) -> list[int] | None:
     ([2, 1], None)
     """
     try:
-        told = json.loads(reply)
-    except (ValueError, RecursionError):
+        told = read_json(reply)
+    except ValueError:
         return None
     ranking = told.get("ranking") if isinstance(told, dict) else None
     if not isinstance(ranking, list) or not all(type(number) is int for number in ranking):

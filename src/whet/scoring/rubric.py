@@ -1,12 +1,12 @@
 """`rubric`: a model that is not the one under test sees task, rubric and work, and votes; every vote is kept."""
 
 import asyncio
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from whet.fences import fenced
+from whet.plain import read_json
 from whet.scoring.judge import JudgeError, Referee, Work
 from whet.scoring.score import ROUNDING, Score
 from whet.tasks.judges import Rubric, Shown
@@ -35,7 +35,8 @@ async def rubric(spec: Rubric, work: Work) -> Score:
         async with asyncio.timeout(work.seconds_left):
             votes = await asyncio.gather(*(_vote(referee, spec.model, messages) for _ in range(spec.votes)))
     except TimeoutError:
-        raise JudgeError(f"the votes did not come within {work.task.limits.verify_sec:g} seconds") from None
+        seconds = work.task.limits.verify_sec
+        raise JudgeError(f"the votes did not come within {seconds:g} seconds", unrelated=True) from None
     scores = [vote["score"] for vote in votes if vote["score"] is not None]
     if 2 * len(scores) <= len(votes):
         unread = next(vote["reply"] for vote in votes if vote["score"] is None)
@@ -51,7 +52,7 @@ async def rubric(spec: Rubric, work: Work) -> Score:
 def referee_of(work: Work) -> Referee:
     """Who asks the judges' models; JudgeError when nobody does."""
     if work.referee is None:
-        raise JudgeError("no model judges here")
+        raise JudgeError("no model judges here", unrelated=True)
     return work.referee
 
 
@@ -86,8 +87,8 @@ def read_vote(reply: str) -> tuple[float, str] | None:
     if text.startswith("```") and text.endswith("```"):
         text = text.removeprefix("```").removeprefix("json").removesuffix("```")
     try:
-        told = json.loads(text)
-    except (ValueError, RecursionError):
+        told = read_json(text)
+    except ValueError:
         return None
     if not isinstance(told, dict):
         return None

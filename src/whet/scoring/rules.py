@@ -1,15 +1,15 @@
 """`rules`: checks of the answer, of the tools that were called and of files. Hard is all of them, soft the share."""
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from whet.box import SandboxError
+from whet.plain import read_json
 from whet.scoring.answers import has_words, is_refusal
 from whet.scoring.judge import Call, JudgeError, Work
 from whet.scoring.score import Score
-from whet.scoring.searches import search
+from whet.scoring.searches import search, undecided
 from whet.tasks.checks import AnyCheck, FileCheck, FileWords, Length, Matches, NoRefusal, Section, Words
 from whet.tasks.judges import Rules
 
@@ -20,24 +20,27 @@ _COMMAND_KEYS = frozenset({"command", "cmd", "commands", "script", "code"})
 
 
 async def rules(spec: Rules, work: Work) -> Score:
-    found = await search(_searches(spec.checks, work), work.seconds_left)
+    found = await search(_searches(spec.checks, work))
     matched = iter(found)
     results = []
     for check in spec.checks:
         good = next(matched) if isinstance(check, Matches) else await _passes(check, work)
-        results.append({**check.model_dump(exclude_none=True), "passed": _known(check, good, work)})
+        stalled = {"problem": "its pattern took too long on this text"} if good is None else {}
+        passed = _known(check, good is True, work)
+        results.append({**check.model_dump(exclude_none=True), "passed": passed, **stalled})
     failed = [result for result in results if not result["passed"]]
     named = ", ".join(f"{result['op']}={result['arg']}" if "arg" in result else result["op"] for result in failed)
     reason = f"{len(results) - len(failed)} of {len(results)} checks passed" + (
         f"; failed: {named[:300]}" if named else ""
     )
-    return Score.of(1 - len(failed) / len(results), reason, checks=results)
+    return Score.of(1 - len(failed) / len(results), reason, checks=results, **undecided(found))
 
 
 def _known(check: AnyCheck, good: bool, work: Work) -> bool:
     """What is not on record is not known to be absent."""
     if not good and check.op in {"tool_called", "command_ran"} and not work.captured:
-        raise JudgeError(f"{check.op}={check.arg}: the agent's calls were not captured, so it is not known")
+        unknown = f"{check.op}={check.arg}: the agent's calls were not captured, so it is not known"
+        raise JudgeError(unknown, unrelated=True)
     return good
 
 
@@ -100,8 +103,8 @@ def commands_of(call: Call) -> Iterator[str]:
         yield f"{call.name} {call.arguments}".rstrip()
         return
     try:
-        given = json.loads(call.arguments)
-    except (ValueError, RecursionError):
+        given = read_json(call.arguments)
+    except ValueError:
         yield call.arguments  # a tool that takes text as it is
         return
     for key, value in given.items() if isinstance(given, dict) else ():

@@ -5,6 +5,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+NO_VERDICT = "no-verdict"
+"""Flag of a rollout that a judge came to no verdict on because of the work itself. It counts 0 for that judge."""
 ROUNDING = 1e-9
 """How far below a threshold a score may be that reaches it but for rounding."""
 
@@ -65,6 +67,16 @@ class Score(BaseModel):
     @classmethod
     def of(cls, value: float, reason: str = "", **details: Any) -> "Score":
         return cls(value=value, reason=reason, details=details)
+
+    @classmethod
+    def undecided(cls, reason: str, **details: Any) -> "Score":
+        """0, because the work itself kept the judge from a verdict; the rollout is flagged."""
+        return cls(value=0, reason=reason, details={**details, "no_verdict": True})
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the work itself kept the judge from a verdict, on all of it or on one of its checks."""
+        return self.details.get("no_verdict") is True
 
     @classmethod
     def missing(cls, cause: Cause, reason: str, **details: Any) -> "Score":

@@ -13,7 +13,7 @@ from whet.tasks.fields import RelativePath
 def _compiles(pattern: str) -> str:
     try:
         re.compile(pattern)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"is {pattern!r}, which does not compile ({error}); expected a regular expression") from error
     return pattern
 

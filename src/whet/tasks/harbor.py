@@ -70,6 +70,7 @@ def read_harbor(path: Path) -> Task:
             metadata=manifest.metadata,
             limits=_limits(manifest, whet),
             allow=whet.allow,
+            agent_logs=whet.agent_logs,
             answer=whet.answer,
             answer_schema=whet.answer_schema,
             judge=located(whet.judge, root),

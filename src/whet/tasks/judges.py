@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
+from pathspec import GitIgnoreSpec
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from whet.errors import did_you_mean
@@ -23,10 +24,20 @@ def _not_empty(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
+def _globs(values: tuple[str, ...]) -> tuple[str, ...]:
+    for glob in values:
+        try:
+            GitIgnoreSpec.from_lines([glob])
+        except ValueError as error:
+            raise ValueError(f"is {glob!r}: {error}; expected a pattern as in a .gitignore") from error
+    return values
+
+
 def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """A JSON schema that is one; ValueError for anything else."""
     try:
-        Draft202012Validator.check_schema(schema)
+        # With formats: a pattern in it must compile.
+        Draft202012Validator.check_schema(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     except SchemaError as error:
         place = "".join(f"[{part!r}]" for part in error.absolute_path)
         raise ValueError(f"is no JSON schema: {place} {error.message}; expected one") from error
@@ -35,7 +46,7 @@ def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_as_list), AfterValidator(_not_empty)]
 Patterns = Annotated[tuple[Pattern, ...], BeforeValidator(_as_list)]
-Globs = Annotated[tuple[Text, ...], BeforeValidator(_as_list)]
+Globs = Annotated[tuple[Text, ...], BeforeValidator(_as_list), AfterValidator(_globs)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Shown = Literal["answer", "changes", "calls"]
 
@@ -54,8 +65,13 @@ class JudgeSpec(BaseModel):
 
     @property
     def needs_box(self) -> bool:
-        """Whether it looks at the box, and so cannot judge again what is over."""
+        """Whether it looks at what the agent left in the box, and so cannot judge again what is over."""
         return False
+
+    @property
+    def runs_in_box(self) -> bool:
+        """Whether it runs something in a sealed box, be it an empty one."""
+        return self.needs_box
 
     @property
     def needs_calls(self) -> bool:
@@ -208,7 +224,7 @@ class Math(JudgeSpec):
 
 
 class PythonFunction(JudgeSpec):
-    """A function of yours, run in a process of its own on the host."""
+    """A function of yours, run in the sealed box."""
 
     kind: Literal["python"]
     function: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
@@ -216,7 +232,7 @@ class PythonFunction(JudgeSpec):
     folder: Path = Path()
     """Where the module is looked for first; relative to the folder of the task."""
     workspace: bool = False
-    """Give it a copy of the working directory."""
+    """Tell it where the working directory is."""
     seconds: float = Field(default=60, gt=0)
 
     @property
@@ -228,6 +244,10 @@ class PythonFunction(JudgeSpec):
     @property
     def needs_box(self) -> bool:
         return self.workspace
+
+    @property
+    def runs_in_box(self) -> bool:
+        return True
 
     @property
     def needs_calls(self) -> bool:

@@ -321,6 +321,7 @@ class WhetTable(BaseModel):
     answer: str | None = None
     answer_schema: Table | None = None
     canary: tuple[Canary, ...] = ()
+    agent_logs: bool = False
 
 
 class Manifest(BaseModel):

@@ -20,9 +20,9 @@ from whet.tasks.task import Task
 
 _KEYS = frozenset(
     {"id", "instruction", "followups", "files", "attachments", "env", "workdir", "setup", "tools", "verify", "judge"}
-    | {"answer", "answer_schema", "canary", "split", "tags", "metadata", "limits", "allow"}
+    | {"answer", "answer_schema", "canary", "split", "tags", "metadata", "limits", "allow", "agent_logs"}
 )
-_NOT_CONTENT = {"id", "origin", "digest", "files", "attachments"}
+_NOT_CONTENT = {"id", "origin", "digest", "files", "attachments", "split"}
 
 
 @dataclass(frozen=True, slots=True)

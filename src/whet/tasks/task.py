@@ -75,6 +75,9 @@ class Limits(BaseModel):
     """Memory of one process in the box."""
     storage_mb: int = Field(default=4096, gt=0)
     """What the box may write in all."""
+    files: int | None = Field(default=None, gt=0)
+    """Files, folders and links that the box may hold. By default one for each 16 KiB of `storage_mb`, which is how many
+    a disk of that size has by ext4's own ratio, and at least 20,000."""
     processes: int = Field(default=1024, gt=0)
     """Processes and threads alive in the box."""
     turns: int | None = Field(default=None, gt=0)
@@ -88,6 +91,10 @@ class Limits(BaseModel):
     """How long the agent may go without any model call under way."""
     concurrency: int | None = Field(default=None, gt=0)
     """Model calls under way at once; further ones wait."""
+
+    @property
+    def max_files(self) -> int:
+        return self.files or max(self.storage_mb << 6, 20_000)
 
 
 class Tool(BaseModel):
@@ -147,6 +154,8 @@ class Task(BaseModel):
     """Shell commands run after the box is sealed; the score is the share that exits 0."""
     tests: Path | None = None
     """Folder placed read-only at /tests after the box is sealed; its test.sh writes the reward file."""
+    agent_logs: bool = False
+    """Whether the judge's commands see the agent's /logs/agent and /logs/artifacts, read-only."""
     omitted: tuple[str, ...] = ()
     """What stays out of tests/ and solution/ when they are placed, with those names in front."""
     verify_env: Env = Field(default_factory=dict)

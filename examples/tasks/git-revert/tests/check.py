@@ -1,7 +1,5 @@
 """Judges the repository: one commit on top of the old history, with the one right content."""
 
-import os
-import resource
 import subprocess
 from pathlib import Path
 
@@ -9,19 +7,15 @@ TIP = "8b73864d424f242ac18c9951bd15b12b23007217"
 CULPRIT = "14a6dbb9fdbbd75d7106f76ff9e181ae4e18b07a"
 REVERTED_TREE = "7af05c914e4b23d8fdfcc482dcdcb843606576dd"
 ROBOT = "Release Robot <robot@example.com>"
-ENVIRONMENT = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_OPTIONAL_LOCKS": "0"}
+APART = ["whet-untrusted", "--time", "20", "--env", "GIT_CONFIG_GLOBAL=/dev/null", "--env", "GIT_OPTIONAL_LOCKS=0"]
+# What the repository's configuration can have answer in git's place.
+WITHOUT = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]
 
 
 def git(*arguments: str) -> str:
-    """What git prints about the repository. Its configuration can start programs, so these may not write files."""
-    try:
-        done = subprocess.run(
-            ["git", "--no-replace-objects", "-C", "repo", *arguments], env=ENVIRONMENT, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, errors="replace", timeout=20,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return "out of time"
+    """What git prints about the repository. Its configuration can start programs, so git runs apart from this judge."""
+    argv = [*APART, "git", "--no-replace-objects", *WITHOUT, "-C", "repo", *arguments]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
     return done.stdout if done.returncode == 0 else "failed"
 
 
@@ -40,6 +34,4 @@ CHECKS = {
 for name, passed in CHECKS.items():
     print("ok  " if passed else "FAIL", name)
 
-for left_behind in Path("/logs/verifier").glob("reward.*"):
-    left_behind.unlink()
 Path("/logs/verifier/reward.txt").write_text(f"{int(all(CHECKS.values()))}\n")

@@ -1,11 +1,17 @@
 """Judges durations.py: the reward is the share of the rules that hold on texts that the instruction does not show."""
 
 import json
-import resource
+import os
 import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import NoReturn
 
-DRIVER = """
+REWARD = Path("/logs/verifier/reward.txt")
+START = time.monotonic()
+DRIVER = Path(os.environ["WHET_SCRATCH"], "driver.py")
+DRIVER_TEXT = """
 import json, sys
 sys.path.insert(0, "")
 from durations import parse_duration
@@ -34,26 +40,29 @@ RULES = {
 }
 
 
-def run(argv: list[str], text: str) -> str:
-    """What the work under test prints. It may not write files, so it cannot write its own reward."""
-    try:
-        return subprocess.run(
-            argv, input=text, capture_output=True, text=True, errors="replace", timeout=20,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
-        ).stdout  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return ""
+def stop(reason: str) -> NoReturn:
+    print("FAIL", reason)
+    REWARD.write_text("0\n")
+    sys.exit()
 
 
+def run(*command: str, text: str = "") -> str:
+    """What the work under test prints. It runs apart, where it can reach neither this judge nor its files."""
+    argv = ["whet-untrusted", "--time", "20", "--", *command]
+    done = subprocess.run(argv, input=text, capture_output=True, text=True, errors="replace")
+    if done.returncode == 124 or time.monotonic() - START > 90:
+        stop("the work takes too long")
+    return done.stdout
+
+
+DRIVER.write_text(DRIVER_TEXT)
 verdicts = []
 for rule, cases in RULES.items():
-    printed = run(["python3", "-I", "-B", "-c", DRIVER], json.dumps(list(cases)))
+    printed = run("python3", "-I", "-B", str(DRIVER), text=json.dumps(list(cases)))
     verdicts.append(printed == json.dumps(list(cases.values())) + "\n")
     print("ok  " if verdicts[-1] else "FAIL", rule)
 
 # A function that refuses everything, or that checks nothing, must not live off half of the rules.
 if not (any(verdicts[:5]) and any(verdicts[5:])):
     verdicts = [False]
-for left_behind in Path("/logs/verifier").glob("reward.*"):
-    left_behind.unlink()
-Path("/logs/verifier/reward.txt").write_text(f"{sum(verdicts) / len(verdicts):.4f}\n")
+REWARD.write_text(f"{sum(verdicts) / len(verdicts):.4f}\n")

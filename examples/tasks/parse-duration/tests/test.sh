@@ -1,4 +1,3 @@
 #!/bin/bash
-# check.py loads nothing from the workspace (-I) and writes the reward as its last act.
-rm -rf /logs/verifier/reward.*
+# check.py runs the work apart from itself, loads nothing of it (-I), and writes the reward as its last act.
 python3 -I /tests/check.py

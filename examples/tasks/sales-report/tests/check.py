@@ -1,12 +1,17 @@
 """Judges report.py: the reward is the share of the rules that hold on shops that the workspace does not show."""
 
 import csv
-import resource
+import os
 import sqlite3
 import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import NoReturn
 
+REWARD = Path("/logs/verifier/reward.txt")
+START = time.monotonic()
 # For each rule: products (sku, category, price), orders (sku, quantity, note), expected rows, expected skipped orders.
 RULES = {
     "sums by category": (
@@ -50,21 +55,24 @@ RULES = {
 }  # fmt: skip
 
 
-def run(argv: list[str]) -> tuple[str, str]:
-    """What the work under test prints. It may not write files, so it cannot write its own reward."""
-    try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=20,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return "", ""
+def stop(reason: str) -> NoReturn:
+    print("FAIL", reason)
+    REWARD.write_text("0\n")
+    sys.exit()
+
+
+def run(*command: str) -> tuple[str, str]:
+    """What the work under test prints. It runs apart, where it can reach neither this judge nor its files."""
+    argv = ["whet-untrusted", "--time", "20", "--", *command]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    if done.returncode == 124 or time.monotonic() - START > 90:
+        stop("the work takes too long")
     return (done.stdout, done.stderr) if done.returncode == 0 else ("", "")
 
 
 verdicts = []
 for rule, (products, orders, rows, skipped) in RULES.items():
-    folder = Path(tempfile.mkdtemp())
+    folder = Path(tempfile.mkdtemp(dir=os.environ["WHET_SCRATCH"]))
     with sqlite3.connect(folder / "hidden.db") as database:
         database.execute("CREATE TABLE products (sku TEXT, name TEXT, category TEXT, price_cents INTEGER)")
         database.executemany("INSERT INTO products VALUES (?, 'name', ?, ?)", products)
@@ -73,11 +81,9 @@ for rule, (products, orders, rows, skipped) in RULES.items():
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["order_id", "sku", "quantity", "note"])
         writer.writerows((number, *order) for number, order in enumerate(orders, start=1))
-    stdout, stderr = run(["python3", "-B", "report.py", str(folder / "hidden.db"), str(folder / "hidden.csv")])
+    stdout, stderr = run("python3", "-B", "report.py", str(folder / "hidden.db"), str(folder / "hidden.csv"))
     counted = stderr.splitlines()[-1:] == [f"skipped: {skipped}"] if skipped else "skipped" not in stderr
     verdicts.append(stdout.splitlines() == ["category,units,revenue", *rows] and counted)
     print("ok  " if verdicts[-1] else "FAIL", rule)
 
-for left_behind in Path("/logs/verifier").glob("reward.*"):
-    left_behind.unlink()
-Path("/logs/verifier/reward.txt").write_text(f"{sum(verdicts) / len(verdicts):.4f}\n")
+REWARD.write_text(f"{sum(verdicts) / len(verdicts):.4f}\n")
