@@ -7,12 +7,9 @@ from typing import Any
 
 from whet.runs.bench import Request
 from whet.runs.config import Config, ModelConfig
-from whet.runs.run import Started, run
-from whet.runs.scheduler import Ended, Stopped
+from whet.runs.run import Event, run
 from whet.runs.store import Store
 from whet.testing import Fault, Reply
-
-Event = Started | Ended | Stopped
 
 
 def write_rows(folder: Path, *rows: Mapping[str, Any]) -> Path:
@@ -47,6 +44,11 @@ def _scene(scene: Mapping[str, Any]) -> str:
 def fails(fault: Fault, times: int | None = None) -> Reply:
     """A reply that fails so often and is right from then on."""
     return Reply(text="4", fault=fault, times=times)
+
+
+def outage() -> dict[str, Reply]:
+    """The reply to whet's own question, of an endpoint that is down."""
+    return {"Reply with the word OK": fails(Fault.SERVER_ERROR)}
 
 
 async def perform(tasks: Path, config: Mapping[str, ModelConfig], **request: Any) -> list[Event]:

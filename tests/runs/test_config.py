@@ -227,6 +227,10 @@ async def test_what_is_declared_reaches_the_gateway() -> None:
         set={"temperature": 0, "reasoning": {"effort": "low"}, "seed": None},
         drop=("top_k",),
         max_tokens=8192,
+        allow_fields=("own",),
+        allow_tools=("webby",),
+        allow_parts=("odd",),
+        allow=("remote-media",),
         capture="sglang",
         price_input=3,
         price_output=15,
@@ -239,6 +243,9 @@ async def test_what_is_declared_reaches_the_gateway() -> None:
         assert model.headers == (("X-Team", "blue-0123"), ("X-Title", "skills"))
         assert model.set == (("temperature", b"0"), ("reasoning", b'{"effort": "low"}'), ("seed", b"null"))
         assert model.drop == ("top_k",)
+        widened = [*model.allow_fields, *model.allow_tools, *model.allow_parts]
+        assert widened == ["own", "webby", "odd"]
+        assert model.allow == {"remote-media"}
         assert (model.price_cache_read, model.price_cache_write) == (0.3, 3.75)
         assert hash(model)
 

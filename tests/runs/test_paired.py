@@ -19,7 +19,6 @@ from whet.runs.paired import (
     samples_needed,
     sign_flip_test,
     tasks_needed,
-    uneven,
 )
 
 REPETITIONS = 2000
@@ -81,6 +80,16 @@ def test_interval_holds_the_true_difference_as_often_as_promised(
     assert sum(one.low <= TRUTH[effect] <= one.high for one in found) >= FEWEST_HITS
 
 
+@pytest.mark.parametrize("tasks", [8, 30])
+def test_interval_holds_where_few_tasks_go_from_0_to_1_and_the_rest_hardly_vary(tasks: int) -> None:
+    """None of the few is seen in 29 % of cases, with 30 tasks."""
+    rng = np.random.default_rng(tasks)
+    rare = rng.random((500, tasks)) < 0.04
+    noise = rng.normal(0, 0.01, (500, tasks)).round(3)
+    found = [interval(tuple(row)) for row in np.sort(np.where(rare, 1.0, noise)).tolist()]
+    assert np.mean([one.low <= 0.04 <= one.high for one in found]) >= 0.95
+
+
 @pytest.mark.parametrize("graded", [False, True], ids=["pass-fail", "graded"])
 @pytest.mark.parametrize("samples", [1, 4])
 @pytest.mark.parametrize("tasks", [8, 60])
@@ -112,7 +121,6 @@ def test_bound_equals_a_drawn_one() -> None:
     differences = np.random.default_rng(5).normal(0.05, 0.3, 30).clip(-0.6, 0.6).round(4)
     weights = np.random.default_rng(6).dirichlet(np.ones(31), 400_000)
     drawn = np.quantile(weights @ np.append(differences, 1.0), 0.975)
-    assert np.abs(differences).max() * (1 + 32 / 30) >= 1, "the further task differs by 1"
     assert interval(tuple(differences.tolist())).high == pytest.approx(drawn, abs=1e-3)
 
 
@@ -159,14 +167,7 @@ def test_corrected_p_values_keep_their_order_and_are_never_smaller(p_values: lis
         assert min(corrected) == pytest.approx(min(1, min(p_values) * len(p_values)))
 
 
-@given(st.integers(1, 30), st.integers(1, 30), st.data())
-def test_uneven_losses_are_told_by_fishers_exact_test(planned: int, other: int, data: st.DataObject) -> None:
-    lost, other_lost = data.draw(st.integers(0, planned)), data.draw(st.integers(0, other))
-    table = np.array([[lost, planned - lost], [other_lost, other - other_lost]])
-    assert uneven((lost, planned), (other_lost, other)) == pytest.approx(stats.fisher_exact(table).pvalue, rel=1e-6)
-
-
-@pytest.mark.parametrize(("tasks", "samples"), [(60, 1), (60, 4)])
+@pytest.mark.parametrize(("tasks", "samples"), [(30, 1), (60, 1), (60, 4)])
 def test_a_detectable_difference_is_detected_about_as_often_as_promised(tasks: int, samples: int) -> None:
     rng = np.random.default_rng(tasks * samples)
 
@@ -177,8 +178,8 @@ def test_a_detectable_difference_is_detected_about_as_often_as_promised(tasks: i
 
     typical = detectable(world(0.25))
     assert typical is not None
-    found = [difference_interval(world(typical)) for _ in range(100)]
-    assert 0.65 <= np.mean([one is not None and one.low > 0 for one in found]) <= 0.97
+    found = [(sum(one) > 0 and sign_flip_test(one) <= 0.05) for one in (world(typical) for _ in range(200))]
+    assert 0.7 <= np.mean(found) <= 0.95
 
 
 def test_more_tasks_show_smaller_differences_and_the_forecast_says_how_many() -> None:

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from run_world import fails, questions, scripted, write_rows
+from run_world import fails, outage, questions, scripted, write_rows
 
 import whet
 from whet.runs.config import Config
@@ -16,7 +16,7 @@ from whet.testing import Fault, Reply
 
 def quiz(folder: Path) -> tuple[Path, Config]:
     """Two tasks: one is solved, the other has no score because its model fails."""
-    models = scripted(folder, {"bad:": fails(Fault.SERVER_ERROR), "": Reply(text="4")})
+    models = scripted(folder, {"bad:": fails(Fault.SERVER_ERROR), **outage(), "": Reply(text="4")})
     return questions(folder, "good", "bad"), Config(models=models)
 
 

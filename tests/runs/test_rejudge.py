@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_world import fails, perform, scripted, values, write_rows
+from run_world import fails, outage, perform, scripted, values, write_rows
 
 from whet.agents import AgentReport
 from whet.agents.tools import LoggedUse
@@ -75,6 +75,19 @@ async def test_judges_that_need_the_box_keep_their_word_and_new_ones_are_missing
     assert (told["old"].kept, told["old"].after.value) == (("verify",), 1)
     assert (told["new"].kept, told["new"].after.cause) == (("rules",), Cause.JUDGE)
     assert "needs the box" in told["new"].after.reason
+
+
+async def test_a_function_that_needs_no_files_judges_again_in_an_empty_box(tmp_path: Path) -> None:
+    row = {"id": "q", "instruction": "q: 2 + 2?", "answer": "4"}
+    await perform(write_rows(tmp_path, row), scripted(tmp_path, {"q:": Reply(text="It is 4.")}))
+    (tmp_path / "mine.py").write_text(
+        "import os\ndef of(work): return 0.25 * (work['answer'] == 'It is 4.' and os.path.isdir('/logs/verifier'))"
+    )
+    write_rows(tmp_path, {**row, "judge": {"kind": "python", "function": "mine:of"}})
+    told = await again(tmp_path)
+    assert (told["q"].after.value, told["q"].kept) == (0.25, ())
+    write_rows(tmp_path, {**row, "judge": {"kind": "python", "function": "mine:of", "workspace": True}})
+    assert (await again(tmp_path))["q"].kept == ("python",)
 
 
 async def test_a_file_names_other_judges_which_ask_their_own_model(tmp_path: Path) -> None:
@@ -168,7 +181,7 @@ async def test_a_rollout_is_flagged_as_long_as_its_own_model_judges_it(tmp_path:
 
 async def test_what_never_came_to_work_is_not_judged(tmp_path: Path) -> None:
     tasks = write_rows(tmp_path, {"id": "q", "instruction": "q: 2 + 2?", "answer": "4"})
-    await perform(tasks, scripted(tmp_path, {"q:": fails(Fault.SERVER_ERROR)}))
+    await perform(tasks, scripted(tmp_path, {"q:": fails(Fault.SERVER_ERROR), **outage()}))
     told = await again(tmp_path)
     assert "there is no work to judge" in told["q"].skipped
     assert values(tmp_path / "run") == {"q": None}

@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from run_world import Event, perform, questions, scripted, values
+from run_world import perform, questions, scripted, values
 
 from whet.errors import UserError
 from whet.exchange import Exchange, Usage
 from whet.runs.bench import Request
 from whet.runs.config import Config
-from whet.runs.run import Started, run
+from whet.runs.run import Event, Started, run
 from whet.runs.scheduler import Ended
 from whet.runs.schema import RolloutRow, TaskRow
 from whet.runs.store import DATABASE, Store

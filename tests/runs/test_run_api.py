@@ -6,8 +6,9 @@ import pytest
 from run_world import perform, questions, scripted, values, write_rows
 
 from whet.errors import UserError
+from whet.redact import secrets_in
 from whet.rollout import Result
-from whet.runs.bench import Request, secrets_in
+from whet.runs.bench import Request
 from whet.runs.config import Config, ModelConfig
 from whet.runs.run import Started, run
 from whet.runs.scheduler import Ended

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_world import Event, perform, questions, scripted, values
+from run_world import perform, questions, scripted, values
 
 from whet.errors import UserError
 from whet.gateway import Limits
 from whet.runs.bench import Request
 from whet.runs.config import Config, ModelConfig, RunLimits
-from whet.runs.run import run
+from whet.runs.run import Event, run
 from whet.runs.scheduler import STOPPED, Ended, Stopped
 from whet.runs.store import Store
 from whet.scoring import Cause

@@ -107,7 +107,8 @@ async def test_a_failure_of_the_machinery_is_tried_again_and_kept(tmp_path: Path
 
 async def test_after_three_attempts_a_score_stays_missing_until_the_run_is_resumed(tmp_path: Path) -> None:
     tasks = questions(tmp_path, "broken", "good")
-    await perform(tasks, scripted(tmp_path, {"broken": fails(Fault.SERVER_ERROR), "good": RIGHT}))
+    # All that is asked later than the good question fails: an outage.
+    await perform(tasks, scripted(tmp_path, {"good": RIGHT, "": fails(Fault.SERVER_ERROR)}))
     assert values(tmp_path / "run") == {"broken": None, "good": 1.0}
     with Store.open_read(tmp_path / "run") as store:
         (pending,) = store.pending()

@@ -133,12 +133,31 @@ def test_impossible_counts_are_refused(n: int, c: int, k: int) -> None:
             rate(n, c, k)
 
 
-def test_pass_curve_averages_only_tasks_with_enough_samples() -> None:
-    curve = pass_curve({"a": [True, False, False], "b": [True], "c": []})
-    assert [(point.k, point.tasks) for point in curve] == [(1, 2), (2, 1), (3, 1)]
-    assert [point.any_of_k for point in curve] == pytest.approx([2 / 3, 2 / 3, 1])
-    assert [point.all_of_k for point in curve] == pytest.approx([2 / 3, 0, 0])
-    assert pass_curve({}) == []
+def test_pass_curve_has_the_same_tasks_for_every_k() -> None:
+    curve = pass_curve({"a": [True, False, False], "b": [True, True], "c": []})
+    assert [(point.k, point.tasks) for point in curve] == [(1, 2), (2, 2)]
+    assert [point.any_of_k for point in curve] == pytest.approx([2 / 3, 5 / 6])
+    assert [point.all_of_k for point in curve] == pytest.approx([2 / 3, 1 / 2])
+    assert pass_curve({}) == pass_curve({"c": []}) == []
+
+
+def test_hard_tasks_that_lose_more_scores_do_not_raise_the_mean_nor_the_pass_rates() -> None:
+    """30 tasks x 4 samples; a sample of a task that passes with chance p is lost with chance .5 (1 - p)."""
+    rng, means, worst = np.random.default_rng(4), [], 0.0
+    for _ in range(200):
+        chances = rng.beta(0.8, 0.8, 30)
+        values = {
+            str(task): [float(rng.random() < chance) for _ in range(4) if rng.random() >= 0.5 * (1 - chance)]
+            for task, chance in enumerate(chances)
+        }
+        found, measured = mean_interval(values), [chances[int(task)] for task, scores in values.items() if scores]
+        assert found is not None
+        means.append(found.mean - np.mean(measured))
+        curve = pass_curve({task: [passed(one) for one in scores] for task, scores in values.items()})
+        worst = max(worst, abs(curve[0].any_of_k - found.mean))
+    # Over rollouts instead of tasks it would be about .06 too high.
+    assert abs(np.mean(means)) < 4 * np.std(means) / math.sqrt(len(means)) + 1e-9
+    assert worst < 1e-9
 
 
 def test_only_a_full_score_passes() -> None:

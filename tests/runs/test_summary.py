@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_world import Event, fails, perform, questions, scripted
+from run_world import fails, outage, perform, questions, scripted
 
 from whet.rollout import Result, Spending
 from whet.runs.config import ModelConfig
-from whet.runs.run import Started
+from whet.runs.run import Event, Started
 from whet.runs.scheduler import Ended
 from whet.runs.store import Store
 from whet.runs.summary import Arm, Tally, arm_of, skill_names, tally, total
@@ -32,7 +32,7 @@ def stored_tally(run: Path) -> Tally:
 
 async def test_missing_scores_are_counted_and_never_averaged(tmp_path: Path) -> None:
     replies = {"right": RIGHT, "wrong": WRONG, "broken": fails(Fault.SERVER_ERROR), "cut": fails(Fault.CUT, times=1)}
-    seen = await perform(questions(tmp_path, *replies), scripted(tmp_path, replies))
+    seen = await perform(questions(tmp_path, *replies), scripted(tmp_path, replies | outage()))
     arm = stored_tally(tmp_path / "run")
     assert (arm.planned, arm.measured, arm.not_run) == (4, 3, 0)
     assert arm.missing == {Cause.MODEL: 1}
@@ -42,7 +42,9 @@ async def test_missing_scores_are_counted_and_never_averaged(tmp_path: Path) -> 
     assert arm.values == {"right": [1.0], "wrong": [0.0], "cut": [1.0]}
     on_the_way = counted_on_the_way(seen)
     assert on_the_way.seconds == pytest.approx(arm.seconds)
-    assert replace(on_the_way, seconds=arm.seconds) == arm
+    assert (arm.rescued, arm.sent) == (1, 7), "cut was tried twice, broken three times"
+    in_the_store = replace(on_the_way, rescued=arm.rescued, sent=arm.sent, resent=arm.resent)
+    assert replace(in_the_store, seconds=arm.seconds) == arm
 
 
 def counted_on_the_way(seen: list[Event]) -> Tally:

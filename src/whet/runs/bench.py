@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +16,7 @@ from whet.errors import UserError
 from whet.gateway import Gateway, Limits, Model, Spent
 from whet.gateway.cache import ReplyCache
 from whet.gateway.prices import price_for
-from whet.redact import Redactor
+from whet.redact import Redactor, is_secret, mask, secrets_in
 from whet.rollout import Workshop
 from whet.runs.cache import CacheUse, cache_use, open_cache
 from whet.runs.config import Config, judge_model_configs, model_config, model_secrets, never_called, open_models
@@ -68,6 +69,10 @@ class Bench:
     _judge_models: Mapping[str, Model]
     _judge_model: str | None
 
+    def declared_agents(self) -> dict[str, object]:
+        """The agents as a run keeps them, in JSON, without secrets."""
+        return {name: mask(agent.model_dump(mode="json"), self._redactor) for name, agent in self.agents.items()}
+
     @asynccontextmanager
     async def workshop(self, before: Spent) -> AsyncIterator[Workshop]:
         """Where rollouts are done, with the gateway open. The limits count what was spent before."""
@@ -103,7 +108,8 @@ async def open_bench(
     limits = limits_of(request, config)
     called = model_configs | judge_configs
     known = [secret for name, model in called.items() for secret in model_secrets(name, model, env)]
-    redactor = Redactor([*known, *secrets_in(env)])
+    redactor = Redactor([*known, *secrets_in(env), *(one for agent in agents.values() for one in secrets_of(agent))])
+    _refuse_secret_names(agents, redactor)
     await sandbox.check()
     if request.resume:
         # Most runs are resumed because they were killed.
@@ -163,11 +169,33 @@ def _check_capture(request: Request) -> None:
         raise UserError(f"--model is '{','.join(request.models)}', but with --capture off agents call their own models")
 
 
-def secrets_in(env: Mapping[str, str]) -> list[str]:
-    """The values of an environment that look like secrets by their names.
+def _refuse_secret_names(agents: Iterable[str], redactor: Redactor) -> None:
+    """An agent's name is printed and stored all over a run."""
+    for name in agents:
+        masked = redactor.text(name)
+        if masked != name:
+            raise UserError(
+                f"agent '{masked}': a secret is in its command line; "
+                "declare the agent in whet.toml, and give it the secret in 'env' as '${NAME}'"
+            )
 
-    >>> secrets_in({"OPENAI_API_KEY": "sk-0123456789abcdef", "HOME": "/home/somebody"})
-    ['sk-0123456789abcdef']
+
+_NAMED = re.compile(r"([\w-]+)=(\S+)")
+_CREDENTIALS = re.compile(r"\b(?:[Bb]earer|[Bb]asic) +(\S+)")
+
+
+def secrets_of(agent: AnyAgent) -> list[str]:
+    """What looks like a secret in an agent's command line and variables.
+
+    >>> secrets_of(agent_named("command:solve --api-key 0123456789abcdef --header='Bearer fedcba9876543210'", {}))
+    ['0123456789abcdef', 'fedcba9876543210']
+    >>> secrets_of(agent_named("command:sh -c 'curl -H \\"Authorization: Bearer $OPENAI_API_KEY\\"'", {}))
+    []
     """
-    secret = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)($|_)")
-    return [value for name, value in env.items() if secret.search(name.upper()) and len(value) >= 16]
+    words = [*getattr(agent, "argv", ()), *getattr(agent, "args", ())]
+    options = [value for option, value in pairwise(words) if option.startswith("-") and is_secret(option, value)]
+    named = [value for word in words for name, value in _NAMED.findall(word) if is_secret(name, value)]
+    headers = [value for word in words for value in _CREDENTIALS.findall(word)]
+    # `$NAME` names a variable of the box; its value is not in the command line.
+    given = [value for value in (*options, *named, *headers) if not value.startswith("$")]
+    return [*given, *secrets_in(getattr(agent, "env", {}))]

@@ -11,9 +11,12 @@ from itertools import pairwise, takewhile
 import zstandard
 
 from whet.growing import Growing
+from whet.runs.schema import DamagedError
 
-REMEMBERED = 64 << 20
+REMEMBERED = 32 << 20
 """Bytes of requests that are kept in memory, so that what follows on them is cut and hashed without them."""
+LONGEST = 8 << 20
+"""A larger request is not kept for that."""
 
 AT_ONCE = 8
 """So many hashes are looked up with one query: each query may have to wait for the event loop's thread."""
@@ -25,6 +28,13 @@ GROWN = 2048
 
 UNCOMPRESSED = 256
 """Fewer bytes than this are not worth compressing."""
+
+
+LARGEST = 512 << 20
+"""Bytes of the largest blob or body. A larger one is not what whet has written: no body of a call is so large."""
+MOST = 512 << 20
+RATIO = 100
+"""Blobs that are read at once may have more bytes than MOST only if they take more than a part in RATIO on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,7 @@ class Blobs:
 
     def unpacked(self, data: bytes) -> bytes:
         """What was packed. No compressed data begins with a zero."""
-        return data[1:] if data.startswith(b"\0") else self._decompressor.decompress(data)
+        return data[1:] if data.startswith(b"\0") else self._decompress(data)
 
     def put_blob(self, data: bytes) -> int:
         """Store bytes, unless they are there already; their id."""
@@ -78,7 +88,20 @@ class Blobs:
         rows = self._db.execute(
             "SELECT id, data FROM blob WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(blobs)),)
         )
-        return {blob: self._decompressor.decompress(data) for blob, data in rows}
+        found: dict[int, bytes] = {}
+        size = compressed = 0
+        for blob, data in rows:
+            size, compressed = size + _size(data), compressed + len(data)
+            if size > max(MOST, RATIO * compressed):
+                raise DamagedError(f"{compressed} bytes are compressed that would be {size} bytes or more")
+            found[blob] = self._decompress(data)
+        if len(found) < len(set(blobs)):
+            raise DamagedError(f"blob {min(set(blobs) - found.keys())} is not there")
+        return found
+
+    def _decompress(self, data: bytes) -> bytes:
+        _size(data)
+        return self._decompressor.decompress(data)
 
     def put_body(self, body: bytes, owner: Hashable = None) -> int:
         """Store a request body; the id of its last piece. Bodies that grow turn by turn have the same owner."""
@@ -93,7 +116,8 @@ class Blobs:
         known = look.facts
         stored = self._put_pieces(pieces, known.node if known else None, known.running if known else _hash())
         by_end = dict(zip(reversed(ends), reversed(stored), strict=False))
-        self._growing.keep(look, [(end, by_end[end]) for end in cuts.lasting if end in by_end])
+        if len(body) <= LONGEST:
+            self._growing.keep(look, [(end, by_end[end]) for end in cuts.lasting if end in by_end])
         return stored[-1].node
 
     def put_growing(self, data: bytes) -> int:
@@ -174,6 +198,8 @@ class Bodies:
         at: int | None = node
         while at is not None and at not in self._ends:
             new.append(at)
+            if len(new) > len(self._pieces):
+                raise DamagedError("pieces of a body follow on themselves")
             at = self._pieces[at][0]
         end = 0 if at is None else self._ends[at]
         while self._ends and next(reversed(self._ends.values())) > end:
@@ -182,6 +208,8 @@ class Bodies:
         for piece in reversed(new):
             data = self._data[self._pieces[piece][1]]
             end += len(data)
+            if end > LARGEST:
+                raise DamagedError(f"a body has more than {LARGEST} bytes")
             self._ends[piece] = end
             parts.append(data)
         self._last = b"".join(parts)
@@ -190,3 +218,16 @@ class Bodies:
 
 def _hash(data: bytes = b"") -> "hashlib.blake2b":
     return hashlib.blake2b(data, digest_size=16)
+
+
+def _size(data: bytes) -> int:
+    """How large compressed bytes will be. They say so themselves, and cannot become larger."""
+    if not isinstance(data, bytes):
+        raise DamagedError(f"a blob holds {type(data).__name__}; expected bytes")
+    try:
+        size = zstandard.frame_content_size(data)
+    except zstandard.ZstdError as error:
+        raise DamagedError(f"a blob is not compressed as it should be: {error}") from error
+    if not 0 <= size <= LARGEST:
+        raise DamagedError(f"a blob of {size} bytes; expected at most {LARGEST}")
+    return size

@@ -9,14 +9,15 @@ from enum import StrEnum
 from whet.agents import agent_named
 from whet.box import Sandbox
 from whet.errors import UserError
-from whet.exchange import Exchange
+from whet.exchange import Exchange, Recorder
 from whet.gateway import Gateway, Limits, Model
 from whet.redact import Redactor
-from whet.rollout import Rollout, Workshop, attempt
+from whet.rollout import Result, Rollout, Workshop, attempt
 from whet.runs.config import Config, judge_model_configs, model_secrets, open_models
 from whet.runs.plan import check_tasks
 from whet.runs.statistics import passed
 from whet.scoring import Score
+from whet.scoring.trust import trust_warnings
 from whet.tasks import Task
 
 NO_MODEL = Model(name="none", url="http://127.0.0.1:9", upstream_name="none", key=None)
@@ -43,6 +44,11 @@ class Check:
     reason: str = ""
     solution: Score | None = None
     nothing: Score | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its reader passed over, and what lets the agent's work into the judge's own process."""
+        return (*self.task.warnings, *(f"{self.task.origin}: {warning}" for warning in trust_warnings(self.task)))
 
 
 async def check(
@@ -79,11 +85,20 @@ async def _check(task: Task, workshop: Workshop) -> Check:
 
 
 async def _score(task: Task, agent: str, workshop: Workshop) -> Score:
+    return (await attempt_with(agent, task, workshop)).score
+
+
+async def attempt_with(agent: str, task: Task, workshop: Workshop, record_judge: Recorder | None = None) -> Result:
+    """Attempt a task with an agent that calls no model: `oracle` or `nop`."""
+
     async def refuse(exchange: Exchange) -> None:
         raise AssertionError(f"{agent} called a model: {exchange.path}")
 
+    async def forget(exchange: Exchange) -> None:
+        pass
+
     rollout = Rollout(f"check-{agent}", task, agent_named(agent, {}), NO_MODEL, None)
-    return (await attempt(rollout, workshop, refuse)).score
+    return await attempt(rollout, workshop, refuse, record_judge or forget)
 
 
 def _what_is_wrong(solution: Score, nothing: Score) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import variance
 
 from whet.errors import UserError
+from whet.runs.losses import UNEVEN, uneven
 from whet.runs.paired import (
     Difference,
     detectable,
@@ -18,7 +19,6 @@ from whet.runs.paired import (
     samples_needed,
     sign_flip_test,
     tasks_needed,
-    uneven,
 )
 from whet.runs.statistics import LEVEL, pass_at_k, pass_hat_k, passed
 from whet.runs.store import Store
@@ -38,13 +38,14 @@ class Key(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What may be said of the second arm."""
+    """What may be said of the second arm, on the paired tasks."""
 
     BETTER = "better"
     WORSE = "worse"
-    DIFFERENT = "different"
-    """Not the same on these tasks; whether better or worse on all tasks of this kind, they are too few to tell."""
     UNDECIDED = "undecided"
+    """The test does not tell the arms apart."""
+    WITHHELD = "withheld"
+    """The arms lost scores unevenly, so that what is left may be biased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +74,26 @@ class Missing:
 
     planned: int
     causes: Mapping[str, int]
+    rescued: int
+    """Rollouts that were scored only after a try that lost its score."""
+    sent: int
+    resent: int
+    """Calls that went to the model, and those among them that were sent again after a failure."""
 
     @property
     def lost(self) -> int:
         return sum(self.causes.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Uneven:
+    """What one arm lost more of than the other, by Fisher's exact test."""
+
+    what: str
+    first: tuple[int, int]
+    second: tuple[int, int]
+    """So many, of so many."""
+    p: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +112,13 @@ class Comparison:
     first: str
     second: str
     difference: Difference | None
-    """None when no task has scores in both arms."""
+    """None when no task has scores in both arms. Its interval is for the mean over all tasks of this kind."""
     p: float
+    """Of the sign-flip test, which decides."""
     corrected_p: float
-    """Corrected for the number of comparisons that were made together."""
+    """Corrected for the number of comparisons that were made together (Holm)."""
+    comparisons: int
+    """So many were made together. The intervals of all of them hold together in 95 % of cases (Bonferroni)."""
     wins: int
     ties: int
     losses: int
@@ -115,20 +135,25 @@ class Comparison:
     judged_otherwise: int
     """Paired tasks whose scores come from other judges in one arm than in the other."""
     missing: tuple[Missing, Missing]
-    uneven: bool
-    """The arms lost scores to a different extent, which biases the comparison."""
+    uneven: tuple[Uneven, ...]
+    """Where the arms lost scores, tries or calls to a different extent, which biases the comparison."""
     extremes: tuple[float, float]
     """The difference if all missing scores were the worst for the second arm, or the best."""
     effort: tuple[Effort, Effort]
 
     @property
     def verdict(self) -> Verdict:
-        """A difference is claimed only where the test and the interval agree."""
+        """The test decides, unless the arms lost scores unevenly."""
+        if self.uneven:
+            return Verdict.WITHHELD
         if self.difference is None or self.corrected_p > 1 - LEVEL:
             return Verdict.UNDECIDED
-        if not self.difference.excludes_zero:
-            return Verdict.DIFFERENT
         return Verdict.BETTER if self.difference.mean > 0 else Verdict.WORSE
+
+    @property
+    def disagrees(self) -> bool:
+        """Whether the test tells the arms apart where the interval does not, or the other way round."""
+        return self.difference is not None and self.difference.excludes_zero != (self.corrected_p <= 1 - LEVEL)
 
 
 def compare_arms(run: Path, by: Key | None = None) -> list[Comparison]:
@@ -201,13 +226,13 @@ def _read(run: Path) -> _Read:
 
 
 def _compare_all(pairs: Sequence[tuple[Side, Side]]) -> list[Comparison]:
-    found = [compare(first, second) for first, second in pairs]
+    found = [compare(first, second, comparisons=len(pairs)) for first, second in pairs]
     corrected = holm([one.p for one in found])
     return [replace(one, corrected_p=p) for one, p in zip(found, corrected, strict=True)]
 
 
-def compare(first: Side, second: Side) -> Comparison:
-    """Hold the second arm against the first, on the tasks that have scores in both."""
+def compare(first: Side, second: Side, *, comparisons: int = 1) -> Comparison:
+    """Compare the second arm with the first, on the tasks that have scores in both: one of so many comparisons."""
     shared = [task for task in first.tasks if task in second.tasks and first.digests[task] == second.digests[task]]
     pairs = {
         task: (first.tasks[task].values[task], second.tasks[task].values[task])
@@ -215,19 +240,21 @@ def compare(first: Side, second: Side) -> Comparison:
         if first.tasks[task].measured and second.tasks[task].measured
     }
     differences = [_mean(b) - _mean(a) for a, b in pairs.values()]
-    p = sign_flip_test([_mean(b[: len(a)]) - _mean(a[: len(b)]) for a, b in pairs.values()]) if pairs else 1.0
+    level = 1 - (1 - LEVEL) / comparisons
+    p = _p_value(list(pairs.values()), differences) if pairs else 1.0
     samples = min((min(len(a), len(b)) for a, b in pairs.values()), default=0)
     missing = (_missing(first, shared), _missing(second, shared))
     return Comparison(
         first=first.name,
         second=second.name,
-        difference=difference_interval(differences),
+        difference=difference_interval(differences, level),
         p=p,
         corrected_p=p,
+        comparisons=comparisons,
         wins=sum(difference > _EQUAL for difference in differences),
         ties=sum(abs(difference) <= _EQUAL for difference in differences),
         losses=sum(difference < -_EQUAL for difference in differences),
-        passes=_passes(list(pairs.values())),
+        passes=_passes(list(pairs.values()), samples, level),
         samples=samples,
         detectable=detectable(differences),
         tasks_needed=tasks_needed(differences),
@@ -235,10 +262,29 @@ def compare(first: Side, second: Side) -> Comparison:
         unpaired=_unpaired(first, second),
         judged_otherwise=sum(first.tasks[task].judges != second.tasks[task].judges for task in pairs),
         missing=missing,
-        uneven=uneven(*((side.lost, side.planned) for side in missing)) <= 1 - LEVEL,
+        uneven=tuple(_uneven(*missing)),
         extremes=_extremes(first, second, shared),
         effort=(_effort(first, pairs), _effort(second, pairs)),
     )
+
+
+def _p_value(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], differences: Sequence[float]) -> float:
+    """Of the sign-flip test, on as many samples of a task as both arms have. If they point the other way than all
+    samples do, nothing is claimed."""
+    tested = [_mean(b[: len(a)]) - _mean(a[: len(b)]) for a, b in pairs]
+    return 1.0 if math.fsum(tested) * math.fsum(differences) < 0 else sign_flip_test(tested)
+
+
+def _uneven(first: Missing, second: Missing) -> Iterator[Uneven]:
+    """Final losses; those and the ones that a later try hid; calls that the gateway sent again."""
+    counts = {
+        "scores were lost": [(side.lost, side.planned) for side in (first, second)],
+        "rollouts lost a score in some try": [(side.lost + side.rescued, side.planned) for side in (first, second)],
+        "calls were sent again after a failure": [(side.resent, side.sent) for side in (first, second)],
+    }
+    for what, (mine, other) in counts.items():
+        if (p := uneven(*mine, *other)) <= UNEVEN:
+            yield Uneven(what, mine, other, p)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -250,17 +296,17 @@ def _noise(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> float:
     return _mean([variance(a) / len(a) + variance(b) / len(b) for a, b in pairs])
 
 
-def _passes(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> tuple[PassDifference, ...]:
-    """For 1, 2, 4, 8 ... and all samples, over the tasks that have so many in both arms."""
+def _passes(
+    pairs: Sequence[tuple[Sequence[float], Sequence[float]]], fewest: int, level: float
+) -> tuple[PassDifference, ...]:
+    """For 1, 2, 4, 8 ... samples and the fewest that a paired task has: all paired tasks are in all of them."""
     counts = [((len(a), sum(map(passed, a))), (len(b), sum(map(passed, b)))) for a, b in pairs]
-    most = max((min(a[0], b[0]) for a, b in counts), default=0)
     found = []
-    for k in range(1, most + 1):
-        if k & (k - 1) and k != most:
+    for k in range(1, fewest + 1):
+        if k & (k - 1) and k != fewest:
             continue
-        enough = [(a, b) for a, b in counts if min(a[0], b[0]) >= k]
-        any_of_k = difference_interval([pass_at_k(*b, k) - pass_at_k(*a, k) for a, b in enough])
-        all_of_k = difference_interval([pass_hat_k(*b, k) - pass_hat_k(*a, k) for a, b in enough])
+        any_of_k = difference_interval([pass_at_k(*b, k) - pass_at_k(*a, k) for a, b in counts], level)
+        all_of_k = difference_interval([pass_hat_k(*b, k) - pass_hat_k(*a, k) for a, b in counts], level)
         assert any_of_k is not None
         assert all_of_k is not None
         found.append(PassDifference(k, any_of_k, all_of_k))
@@ -291,7 +337,8 @@ def _main_cause(cell: Tally) -> str:
 def _missing(side: Side, shared: Iterable[str]) -> Missing:
     whole = total(side.tasks[task] for task in shared)
     causes: dict[str, int] = {str(cause): count for cause, count in sorted(whole.missing.items())}
-    return Missing(whole.planned, causes | ({NOT_RUN: whole.not_run} if whole.not_run else {}))
+    causes |= {NOT_RUN: whole.not_run} if whole.not_run else {}
+    return Missing(whole.planned, causes, whole.rescued, whole.sent, whole.resent)
 
 
 def _extremes(first: Side, second: Side, shared: Sequence[str]) -> tuple[float, float]:
@@ -311,7 +358,7 @@ def _extremes(first: Side, second: Side, shared: Sequence[str]) -> tuple[float, 
 
 def _effort(side: Side, paired: Iterable[str]) -> Effort:
     whole = total(side.tasks[task] for task in paired)
-    solved = sum(passed(value) for values in whole.values.values() for value in values)
+    solved = whole.solved
     if not solved:
         return Effort(0, None, None)
     return Effort(solved, None if whole.cost is None else whole.cost / solved, whole.seconds / solved)

@@ -20,6 +20,7 @@ from whet.gateway.upstream import AzureLogin
 from whet.models import DEFAULT_CONTEXT, Engine, find_model, served
 from whet.tasks import resolve_env
 from whet.tasks.judges import JudgeSpec, asks_model
+from whet.tasks.task import Allowed
 from whet.testing import ScriptedModel, read_script
 
 FILE = "whet.toml"
@@ -92,7 +93,15 @@ class ModelConfig(BaseModel):
     drop: tuple[RequestField, ...] = ()
     """Fields that are taken out of every request."""
     max_tokens: int | None = Field(default=None, gt=0)
-    """The most that a request may ask to be sampled."""
+    """The most that a request may ask to be sampled; put in where it names no limit."""
+    allow_fields: tuple[str, ...] = ()
+    """Fields of requests, messages and their parts that pass unchecked, although they are on no list."""
+    allow_tools: tuple[str, ...] = ()
+    """Kinds of tools that pass as well."""
+    allow_parts: tuple[str, ...] = ()
+    """Types of message parts that pass as well."""
+    allow: tuple[Allowed, ...] = ()
+    """What the provider may do for every task, as `allow` of a task says it for one."""
     capture: Capture = "none"
     """Which kind of server is asked for token ids and log-probabilities."""
     price_input: float | None = Field(default=None, ge=0)
@@ -316,6 +325,10 @@ def _model(name: str, model: ModelConfig, urls: tuple[str, ...], env: Mapping[st
         set=tuple((field, json.dumps(value).encode()) for field, value in model.set.items()),
         drop=model.drop,
         max_tokens=model.max_tokens,
+        allow_fields=frozenset(model.allow_fields),
+        allow_tools=frozenset(model.allow_tools),
+        allow_parts=frozenset(model.allow_parts),
+        allow=frozenset(model.allow),
         capture=model.capture,
         price_input=model.price_input,
         price_output=model.price_output,

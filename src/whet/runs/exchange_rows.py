@@ -12,13 +12,25 @@ from typing import Any
 import msgspec
 
 from whet.exchange import CallError, Exchange, Headers, Kind, Speaker, Usage
+from whet.plain import plain_text
 from whet.runs.blobs import Blobs
+from whet.runs.schema import DamagedError
 
 SMALL_BODY = 4096
 """A request with fewer bytes is kept whole, and so is a reply that repeats fewer."""
 
 _SHARED = ("request", "sent", "prompt_ids")
 _PACKED = ("response", "delivered", "arrivals")
+_TYPES = dict.fromkeys(("dialect", "path", "upstream"), str) | {
+    "idx": int,
+    "status": int | None,
+    "attempts": int,
+    "started": float,
+    "first_byte": float | None,
+    "ended": float,
+    **{f"{field.name}_tokens": int | None for field in fields(Usage)},
+}
+"""What SQLite was given for these columns. It keeps anything anywhere."""
 _PROMPT_IDS = b'"prompt_token_ids"'
 """Where engines that tell tokens repeat those of the whole conversation in every reply."""
 
@@ -36,10 +48,10 @@ def add(db: sqlite3.Connection, blobs: Blobs, attempt: int, exchange: Exchange) 
         attempt,
         exchange.index,
         exchange.dialect,
-        exchange.path,
+        plain_text(exchange.path),
         _json(exchange.request_headers),
         _body(blobs, attempt, exchange.request),
-        exchange.upstream,
+        plain_text(exchange.upstream),
         exchange.status,
         _json(exchange.response_headers),
         blobs.packed(exchange.response[:start] + exchange.response[end:]),
@@ -54,7 +66,7 @@ def add(db: sqlite3.Connection, blobs: Blobs, attempt: int, exchange: Exchange) 
         _json(exchange.warnings),
         None if exchange.speaker is None else _json(exchange.speaker),
         blobs.packed(_flat(exchange.arrivals)),
-        exchange.tokens,
+        None if exchange.tokens is None else plain_text(exchange.tokens),
         blobs.put_growing(exchange.response[start:end]) if start < end else None,
         start if start < end else None,
     )
@@ -109,6 +121,9 @@ def _response(rest: bytes, repeated: bytes | None, at: int | None) -> bytes:
 
 
 def _exchange(row: sqlite3.Row, data: Mapping[str, Any]) -> Exchange:
+    for key, expected in _TYPES.items():
+        if not isinstance(row[key], expected):
+            raise DamagedError(f"{key} of a model call is {type(row[key]).__name__}; expected {expected}")
     tokens = [row[f"{field.name}_tokens"] for field in fields(Usage)]
     return Exchange(
         session=str(row["attempt"]),

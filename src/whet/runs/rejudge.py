@@ -3,23 +3,24 @@
 import json
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from whet.box import Box, Sandbox
 from whet.errors import UserError
 from whet.evidence import calls_asked, calls_logged
 from whet.exchange import Exchange
 from whet.explain import explain, user_error
 from whet.gateway import Gateway, Limits
-from whet.redact import Redactor
+from whet.redact import Redactor, secrets_in
 from whet.referee import GatewayReferee
-from whet.rollout import SELF_JUDGED, Result, judging_cost, redacted
-from whet.runs.bench import secrets_in
+from whet.rollout import SELF_JUDGED, Result, judging_cost, redacted, result_body
 from whet.runs.cache import CacheUse, cache_use, open_cache
 from whet.runs.config import Config, judge_model_configs, model_secrets, never_called, open_models
 from whet.runs.plan import public
@@ -27,12 +28,14 @@ from whet.runs.run import TASKS
 from whet.runs.scheduler import judge_log
 from whet.runs.schema import AttemptRow, RolloutRow, TaskRow
 from whet.runs.store import Store
+from whet.runs.verdicts import settle_anew
 from whet.runs.writer import StoreWriter
-from whet.scoring import Cause, Judge, RankJudge, Score, Work, combine, judges_of
+from whet.sandbox import DEFAULT, sandbox_named
+from whet.scoring import NO_VERDICT, Cause, Judge, RankJudge, Score, Work, combine, judges_of
 from whet.tasks import Task, read_tasks, resolve_env
-from whet.tasks.judges import Judges, Rank, located
+from whet.tasks.judges import AnyJudge, Judges, Rank, located
 
-_JUDGED_BY = {"judge", "verify", "verify_env", "answer_schema", "tests", "omitted", "canary"}
+_JUDGED_BY = {"judge", "verify", "verify_env", "answer_schema", "tests", "omitted", "canary", "agent_logs"}
 _NOT_THE_TASK = {"origin", "digest", "warnings", "tags", "split", "metadata", "solution", "solution_env", *_JUDGED_BY}
 
 
@@ -66,6 +69,8 @@ class Rejudge:
     judge_model: str | None = None
     cache: str = CacheUse.OFF
     limits: Limits = field(default_factory=Limits)
+    sandbox: str | None = None
+    """Where judges run that need a box but not what the agent left in it; by default where the run was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,22 +115,33 @@ async def rejudge(
         models = await opened.enter_async_context(open_models(configs, env))
         gateway = await opened.enter_async_context(Gateway(redactor, request.limits, cache))
         writer = await opened.enter_async_context(StoreWriter(request.run))
+        sandbox = sandbox_named(request.sandbox or _sandbox_of(request.run))
+        if any(_runs_in_empty_box(judge) for task in tasks.values() for judge in task.judge):
+            await sandbox.check()
         for group in _cases(request.run, tasks, env, watch):
-            judgings = [_Judging(case, gateway, models, judge_model, writer) for case in group]
+            judgings = [_Judging(case, gateway, models, judge_model, writer, sandbox) for case in group]
             async with AsyncExitStack() as referees:
                 works = [await referees.enter_async_context(judging) for judging in judgings]
                 ranks = await _ranks(others.rank, [judging.case for judging in judgings], works)
                 for judging, work, ranked in zip(judgings, works, ranks, strict=True):
                     watch(await judging.judge(work, ranked, others.rank, redactor))
+        if not others.rank:
+            await writer.do(partial(settle_anew, tasks=tasks))
 
 
 class _Judging:
     """Judges one rollout again. As a context it holds the sessions of its judges' models open."""
 
     def __init__(
-        self, case: _Case, gateway: Gateway, models: Mapping[str, Any], default: str | None, writer: StoreWriter
+        self,
+        case: _Case,
+        gateway: Gateway,
+        models: Mapping[str, Any],
+        default: str | None,
+        writer: StoreWriter,
+        sandbox: Sandbox,
     ) -> None:
-        self.case, self._writer, self._default = case, writer, default
+        self.case, self._writer, self._default, self._sandbox = case, writer, default, sandbox
         # Every time is another one: what was asked then is on record under its own name.
         name = f"judge {case.attempt.id}-{case.result.judged + 1}"
         self._referee = GatewayReferee(gateway, models, default, self._record, name, case.row.sample)
@@ -143,14 +159,15 @@ class _Judging:
     async def judge(self, work: Work, ranked: Mapping[str, Score], ranks: Sequence[Rank], redactor: Redactor) -> Judged:
         """Judge, and store."""
         case, before = self.case, self.case.result
-        judges, kept = judges_of(work.task), []
+        judges = judges_of(work.task)
+        kept = [judge.name for judge in judges if judge.spec.needs_box]
         judgements: dict[str, Score] = {}
-        for judge in judges:
-            if judge.spec.needs_box:
-                kept.append(judge.name)
-                judgements[judge.name] = _of_then(judge, before)
-            else:
-                judgements[judge.name] = await judge.judge(work)
+        async with self._box_for(judges) as box:
+            for judge in judges:
+                if judge.spec.needs_box:
+                    judgements[judge.name] = _of_then(judge, before)
+                else:
+                    judgements[judge.name] = await judge.judge(replace(work, box=box))
         weights = {judge.name: judge.weight for judge in judges}
         for spec in ranks:
             weights[RankJudge(spec).name] = spec.weight
@@ -163,22 +180,50 @@ class _Judging:
                 "judgements": judgements,
                 "judging": cost + before.judging if cost and before.judging else cost or before.judging,
                 "judged": before.judged + 1,
-                "flags": self._flags(ranked, ranks, kept),
+                "flags": self._flags(judgements, ranked, ranks, kept),
             }
         )
         result = redacted(result, redactor)
-        body = result.model_dump_json(exclude={"report": {"stdout", "stderr", "transcript"}}).encode()
+        body = result_body(result)
         value, cause = result.score.value, result.score.cause
         await self._writer.do(lambda store: store.replace_result(case.attempt.id, body, value=value, cause=cause))
         return Judged(case.row, before.score, result.score, tuple(kept))
 
-    def _flags(self, ranked: Mapping[str, Score], ranks: Sequence[Rank], kept: Sequence[str]) -> tuple[str, ...]:
-        """The flags of the rollout, of which one tells whether its own model has judged it."""
+    @asynccontextmanager
+    async def _box_for(self, judges: Sequence[Judge]) -> AsyncIterator[Box | None]:
+        """An empty sealed box, when a judge runs something but does not look at what the agent left."""
+        if not any(_runs_in_empty_box(judge.spec) for judge in judges):
+            yield None
+            return
+        task = self.case.work.task
+        async with self._sandbox.open(task.limits, task.workdir) as box:
+            await box.seal()
+            yield box
+
+    def _flags(
+        self,
+        judgements: Mapping[str, Score],
+        ranked: Mapping[str, Score],
+        ranks: Sequence[Rank],
+        kept: Sequence[str],
+    ) -> tuple[str, ...]:
+        """The flags of the rollout, with those that depend on its judges found anew."""
         row, before = self.case.row, self.case.result
         ranked_by = {spec.model or self._default for spec in ranks if ranked[RankJudge(spec).name].value is not None}
         by_itself = before.spending.captured and row.model in {*self._referee.sessions, *ranked_by}
-        others = tuple(flag for flag in before.flags if flag != SELF_JUDGED)
-        return (*others, SELF_JUDGED) if by_itself or (kept and SELF_JUDGED in before.flags) else others
+        others = tuple(flag for flag in before.flags if flag not in {SELF_JUDGED, NO_VERDICT})
+        by_itself = by_itself or bool(kept and SELF_JUDGED in before.flags)
+        undecided = any(score.is_undecided for score in judgements.values())
+        return (*others, *((SELF_JUDGED,) if by_itself else ()), *((NO_VERDICT,) if undecided else ()))
+
+
+def _runs_in_empty_box(judge: AnyJudge) -> bool:
+    return judge.runs_in_box and not judge.needs_box
+
+
+def _sandbox_of(run: Path) -> str:
+    with Store.open_read(run) as store:
+        return store.get("sandbox") or DEFAULT
 
 
 def _of_then(judge: Judge, before: Result) -> Score:
@@ -186,7 +231,7 @@ def _of_then(judge: Judge, before: Result) -> Score:
     said = before.judgements.get(judge.name)
     if said is not None:
         return said
-    return Score.missing(Cause.JUDGE, "it needs the box, which is gone; run the rollout again")
+    return Score.missing(Cause.JUDGE, "it needs the box, which is gone; run the rollout again", unrelated=True)
 
 
 async def _ranks(ranks: Sequence[Rank], cases: Sequence[_Case], works: Sequence[Work]) -> list[dict[str, Score]]:
@@ -241,6 +286,7 @@ def _work(task: Task, result: Result, store: Store, attempt: int, env: Mapping[s
         calls=(*asked, *calls_logged(result.tool_uses)),
         captured=result.spending.captured,
         changes=result.changes,
+        unseen=result.unseen,
         stop=result.report.stop,
     )
 

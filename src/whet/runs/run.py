@@ -2,18 +2,18 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from whet.agents import AnyAgent
 from whet.errors import UserError
 from whet.runs.bench import Request, open_bench
 from whet.runs.config import Config
 from whet.runs.plan import Plan
-from whet.runs.scheduler import Ended, Stopped, open_run, run_plan
+from whet.runs.scheduler import ArmStopped, Ended, Stopped, open_run, run_plan
 from whet.runs.store import Store
 from whet.runs.summary import Arm, Tally, spent, tally
+from whet.runs.verdicts import Settled
 from whet.skill import Skill, read_skill
 from whet.tasks import Task, read_tasks
 from whet.trace.replay import Prefix
@@ -50,7 +50,8 @@ class Started:
     arms: dict[Arm, Tally]
 
 
-Watch = Callable[[Started | Ended | Stopped], None]
+Event = Started | Ended | Stopped | Settled | ArmStopped
+Watch = Callable[[Event], None]
 
 
 async def run(
@@ -79,7 +80,7 @@ async def run(
         about = {
             "version": __version__,
             "sandbox": bench.sandbox.name,
-            "agents": _declared(bench.agents, request),
+            "agents": _declared(bench.declared_agents(), request),
             TASKS: str(request.tasks.resolve()),
             FORK: origin.about if origin else None,
         }
@@ -88,7 +89,8 @@ async def run(
             arms = tally(store)
         watch(Started(request.out, bench.sandbox.name, len(plan.rows()), len(pending), arms))
         async with bench.workshop(spent(arms.values())) as workshop:
-            await run_plan(request.out, plan, pending, workshop, request.concurrency, watch)
+            shared = replace(workshop, rollouts=len(plan.rows()))
+            await run_plan(request.out, plan, pending, shared, request.concurrency, watch)
 
 
 def _read_skills(request: Request) -> list[Skill | None]:
@@ -101,9 +103,8 @@ def _read_skills(request: Request) -> list[Skill | None]:
     return list(skills.values())
 
 
-def _declared(agents: Mapping[str, AnyAgent], request: Request) -> dict[str, object]:
+def _declared(now: dict[str, object], request: Request) -> dict[str, object]:
     """The agents as they are declared, with those that the run had before. UserError when one has changed since."""
-    now: dict[str, object] = {name: agent.model_dump(mode="json") for name, agent in agents.items()}
     if not request.resume:
         return now
     with Store.open_read(request.out) as store:

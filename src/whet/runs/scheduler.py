@@ -9,26 +9,43 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
+from whet.blame import Blame
 from whet.errors import UserError
 from whet.exchange import Exchange
-from whet.rollout import Result, Rollout, Workshop, attempt
+from whet.plain import plain_text
+from whet.rollout import Result, Rollout, Workshop, attempt, result_body
 from whet.runs.plan import Plan, task_rows
 from whet.runs.schema import RolloutRow
 from whet.runs.store import Store
+from whet.runs.verdicts import (
+    AT_ONCE,
+    Settled,
+    deciding_judges,
+    note_verdicts,
+    prove_if_needed,
+    settle,
+    settle_all,
+    settle_task,
+)
 from whet.runs.writer import StoreWriter
-from whet.scoring import Cause
+from whet.scoring import Cause, judges_of
 from whet.tasks import Task
 
 MAX_ATTEMPTS = 3
 """How often a rollout is tried when the machinery fails."""
+BACKOFF_SEC = 1.0
+"""How long the first pause before another try is at most; each further one is twice as long."""
 HOPELESS = 3
-"""After this many rollouts of an agent on a model that all failed, and none that was scored, nothing more is run."""
+"""After this many rollouts of an agent on a model that all failed, and none that was scored, the rest is not run."""
 JUDGE_CALL = "judge call "
 """How the names of logs begin that hold model calls of judges."""
 STOPPED = "stopped"
 """Where a run says which of its limits stopped it, if one did."""
+STOPPED_ARMS = "stopped arms"
+"""Where a run says which agents and models were stopped, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +67,26 @@ class Stopped:
     """Which, and what was used of it."""
 
 
+@dataclass(frozen=True, slots=True)
+class ArmStopped:
+    """An agent on a model, or all agents on a model, cannot work: what was left of them was not begun."""
+
+    agent: str | None
+    """None for all agents."""
+    model: str
+    reason: str
+
+
+class HopelessError(UserError):
+    """An agent or a model cannot work at all."""
+
+    def __init__(self, agent: str | None, model: str, reason: str) -> None:
+        self.arm = ArmStopped(agent, model, reason)
+        super().__init__(f"{reason}; nothing more was run")
+
+
 Watch = Callable[[Ended | Stopped], None]
+RunWatch = Callable[[Ended | Stopped | Settled | ArmStopped], None]
 
 
 def open_run(folder: Path, plan: Plan, *, resume: bool, about: Mapping[str, object]) -> list[RolloutRow]:
@@ -59,6 +95,7 @@ def open_run(folder: Path, plan: Plan, *, resume: bool, about: Mapping[str, obje
     with opened_store(folder, plan.tasks.values(), resume=resume, about=about) as store:
         store.add_skills(plan.skill_rows())
         store.add_rollouts(plan.rows())
+        settle_all(store, plan.tasks)
         planned = {row.id for row in plan.rows()}
         return [row for row in store.pending() if row.id in planned]
 
@@ -83,15 +120,19 @@ def opened_store(
         store.add_tasks(task_rows(tasks))
         store.interrupt_open_attempts()
         store.set(STOPPED, None)
+        store.set(STOPPED_ARMS, None)
         for key, value in about.items():
             store.set(key, value)
         yield store
 
 
 async def run_plan(
-    folder: Path, plan: Plan, pending: Sequence[RolloutRow], workshop: Workshop, concurrency: int, watch: Watch
+    folder: Path, plan: Plan, pending: Sequence[RolloutRow], workshop: Workshop, concurrency: int, watch: RunWatch
 ) -> None:
-    """Do what is pending. Cancelling it stops cleanly: boxes die, what has ended is stored."""
+    """Do what is pending. Cancelling it stops cleanly: boxes die, what has ended is stored.
+
+    An agent or model that cannot work stops alone. HopelessError when that leaves nothing to run, or without a score.
+    """
     queue = Queue(pending, {name: model.concurrency * len(model.urls) for name, model in plan.models.items()})
     hopes = Hopes()
     with explained(folder):
@@ -102,7 +143,10 @@ async def run_plan(
                         workers.create_task(_work(queue, hopes, plan, workshop, writer, watch))
             except* (UserError, sqlite3.Error) as stopped:
                 raise stopped.exceptions[0] from None
+            for settled in await writer.do(partial(settle_all, tasks=plan.tasks)):
+                watch(settled)
             await _tell_limit(workshop, writer, queue, watch)
+            await _tell_arms(plan, writer, queue, watch)
 
 
 @contextmanager
@@ -122,8 +166,27 @@ async def _tell_limit(workshop: Workshop, writer: StoreWriter, queue: "Queue", w
         watch(Stopped(text))
 
 
+async def _tell_arms(plan: Plan, writer: StoreWriter, queue: "Queue", watch: RunWatch) -> None:
+    """Say which arms were stopped. HopelessError when no other has a score, or none was left to run."""
+    if not queue.hopeless:
+        return
+    arms = [asdict(one.arm) for one in queue.hopeless]
+    await writer.do(lambda store: store.set(STOPPED_ARMS, arms))
+    scored = await writer.do(lambda store: store.results())
+    for one in queue.hopeless:
+        watch(one.arm)
+    stopped = {pair for one in queue.hopeless for pair in _arms(one, plan)}
+    left = {(row.agent, row.model) for row in plan.rows()} - stopped
+    if not scored or not left:
+        raise queue.hopeless[0]
+
+
+def _arms(one: HopelessError, plan: Plan) -> list[tuple[str, str]]:
+    return [(agent, one.arm.model) for agent in plan.agents if one.arm.agent in {None, agent}]
+
+
 async def _work(
-    queue: "Queue", hopes: "Hopes", plan: Plan, workshop: Workshop, writer: StoreWriter, watch: Watch
+    queue: "Queue", hopes: "Hopes", plan: Plan, workshop: Workshop, writer: StoreWriter, watch: RunWatch
 ) -> None:
     while (row := await queue.take()) is not None:
         try:
@@ -134,32 +197,44 @@ async def _work(
             result = await until_measured(row, plan.rollout(row), workshop, writer, watch)
             if result.score.cause is Cause.INTERRUPTED:
                 queue.stop()
+            task = plan.tasks[row.task]
+            for settled in await writer.do(partial(settle_task, task=task, causes=AT_ONCE)):
+                watch(settled)
             hopes.learn(row, result)
+        except HopelessError as hopeless:
+            queue.drop(hopeless)
         finally:
             await queue.give_back(row)
 
 
 async def until_measured(
-    row: RolloutRow, rollout: Rollout, workshop: Workshop, writer: StoreWriter, watch: Watch, failed: int = 0
+    row: RolloutRow,
+    rollout: Rollout,
+    workshop: Workshop,
+    writer: StoreWriter,
+    watch: Watch,
+    failed: int = 0,
+    tries: int = MAX_ATTEMPTS,
 ) -> Result:
-    """Attempt a rollout until it is scored, or there is no point in trying again. It has failed so often before."""
+    """Attempt a rollout until it is scored, or not worth trying again, `tries` times at most. `failed` is the number of
+    earlier failures. HopelessError when the key of its model is bad."""
     backoff = random.Random(row.id)  # noqa: S311 - spreads retries; nothing secret
+    blame = Blame(workshop.gateway, rollout.model, workshop.keys, rollout.id)
     number = failed
     while True:
         number += 1
-        result = await _attempt_once(rollout, workshop, writer)
-        cause = result.score.cause
-        stopped = workshop.gateway.exhausted() is not None
-        again = cause is not None and cause.worth_retrying and number < MAX_ATTEMPTS and not stopped
+        blame.is_last = number >= tries
+        result, again = await _attempt_once(rollout, workshop, writer, blame)
         watch(Ended(row, number, result, again))
-        if cause is Cause.AUTH:
-            raise UserError(f"model '{row.model}': {rollout.model.url} refused the key; nothing more was run")
+        if result.score.cause is Cause.AUTH and workshop.keys.are_bad(row.model):
+            raise HopelessError(None, row.model, f"model '{row.model}': {rollout.model.url} refused the key")
         if not again:
             return result
-        await asyncio.sleep(backoff.uniform(0.5, 1) * 2 ** (number - 1))
+        await asyncio.sleep(backoff.uniform(0.5, 1) * BACKOFF_SEC * 2 ** (number - 1))
 
 
-async def _attempt_once(rollout: Rollout, workshop: Workshop, writer: StoreWriter) -> Result:
+async def _attempt_once(rollout: Rollout, workshop: Workshop, writer: StoreWriter, blame: Blame) -> tuple[Result, bool]:
+    """Attempt a rollout, and store what comes of it; whether it is to be tried again."""
     started = time.time()
     number = await writer.do(lambda store: store.start_attempt(rollout.id, started))
 
@@ -169,10 +244,29 @@ async def _attempt_once(rollout: Rollout, workshop: Workshop, writer: StoreWrite
     async def record_judge(exchange: Exchange) -> None:
         await writer.do(lambda store: store.add_log(number, *judge_log(exchange)))
 
-    result = await attempt(rollout, workshop, record, record_judge)
+    result = await attempt(rollout, workshop, record, record_judge, blame)
+    again = not blame.is_last and _is_worth_retrying(result, rollout, workshop)
+    if not again:
+        result = await prove_if_needed(rollout, result, workshop, writer, record_judge)
     ended = time.time()
-    await writer.do(lambda store: store_result(store, number, result, ended))
-    return result
+
+    def store_settled(store: Store) -> Result:
+        note_verdicts(store, rollout.task.id, result)
+        deciding = () if again else deciding_judges(store, rollout.task.id)
+        settled = settle(result, judges_of(rollout.task), deciding)
+        store_result(store, number, settled, ended)
+        return settled
+
+    return await writer.do(store_settled), again
+
+
+def _is_worth_retrying(result: Result, rollout: Rollout, workshop: Workshop) -> bool:
+    cause = result.score.cause
+    if cause is None or workshop.gateway.exhausted() is not None:
+        return False
+    # A key that was taken before may be refused for what the agent asked, or for a moment.
+    key_was_good = cause is Cause.AUTH and not workshop.keys.are_bad(rollout.model.name)
+    return cause.worth_retrying or key_was_good
 
 
 def judge_log(exchange: Exchange) -> tuple[str, bytes]:
@@ -196,11 +290,11 @@ def store_result(store: Store, attempt: int, result: Result, ended: float) -> No
     score, report = result.score, result.report
     if report is not None:
         # Logs are large and rarely read; results are small and read all at once.
-        store.add_log(attempt, "agent stdout", report.stdout.encode())
-        store.add_log(attempt, "agent stderr", report.stderr.encode())
+        store.add_log(attempt, "agent stdout", plain_text(report.stdout).encode())
+        store.add_log(attempt, "agent stderr", plain_text(report.stderr).encode())
         for name, data in report.transcript.items():
-            store.add_log(attempt, f"transcript {name}", data)
-    body = result.model_dump_json(exclude={"report": {"stdout", "stderr", "transcript"}}).encode()
+            store.add_log(attempt, plain_text(f"transcript {name}"), data)
+    body = result_body(result)
     # Only a measured score is final: what is missing is tried again when the run is resumed.
     final = score.value is not None
     store.finish_attempt(attempt, body, value=score.value, cause=score.cause, final=final, ended=ended)
@@ -214,16 +308,18 @@ class Hopes:
         self._scored: set[tuple[str, str]] = set()
 
     def learn(self, row: RolloutRow, result: Result) -> None:
-        """Count what came of a rollout. UserError when there is no hope for its agent on its model."""
+        """Count what came of a rollout. HopelessError when there is no hope for its agent on its model."""
         arm = (row.agent, row.model)
         if result.score.value is not None:
             self._scored.add(arm)
         elif result.score.cause in {Cause.AGENT, Cause.MODEL} and arm not in self._scored:
             self._failures[arm] += 1
             if self._failures[arm] >= HOPELESS:
-                raise UserError(
+                raise HopelessError(
+                    row.agent,
+                    row.model,
                     f"agent '{row.agent}' on model '{row.model}': {HOPELESS} rollouts failed and none was scored; "
-                    f"the last: {result.score.reason}; nothing more was run"
+                    f"the last: {result.score.reason}",
                 )
 
 
@@ -239,10 +335,22 @@ class Queue:
         self._changed = asyncio.Condition()
         self.stopped = False
         """Nothing more is handed out."""
+        self.hopeless: list[HopelessError] = []
+        """Why arms were dropped."""
 
     def stop(self) -> None:
         """Hand nothing more out."""
         self.stopped = True
+
+    def drop(self, hopeless: HopelessError) -> None:
+        """Hand nothing more out of an arm that cannot work."""
+        arm = hopeless.arm
+        rows = self._waiting.get(arm.model, deque())
+        kept = [row for row in rows if arm.agent not in {None, row.agent}]
+        rows.clear()
+        rows.extend(kept)
+        if all((one.arm.agent, one.arm.model) != (arm.agent, arm.model) for one in self.hopeless):
+            self.hopeless.append(hopeless)
 
     async def take(self) -> RolloutRow | None:
         """The next rollout; None when none is left."""

@@ -2,10 +2,11 @@
 
 import sqlite3
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from whet.errors import UserError
 from whet.scoring.score import Cause
@@ -15,6 +16,9 @@ APPLICATION_ID = int.from_bytes(b"whet", "big")
 
 BUSY_SEC = 10.0
 """How long a connection waits while another one opens or closes the run."""
+
+LARGEST_VALUE = 512 << 20
+"""Bytes of the largest value that is read from a database, or written to it."""
 
 _FIRST = f"""
 PRAGMA application_id = {APPLICATION_ID};
@@ -132,6 +136,10 @@ MIGRATIONS: tuple[str, ...] = (_FIRST, _PROMPT_IDS)
 VERSION = len(MIGRATIONS)
 
 
+class DamagedError(ValueError):
+    """Something that is stored is not as it was written."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskRow:
     """A task of the run, as it was when the run began."""
@@ -194,6 +202,18 @@ class ResultRow:
     attempt: AttemptRow
 
 
+Row = TypeVar("Row", TaskRow, RolloutRow, AttemptRow)
+
+
+def typed(row: Row) -> Row:
+    """A row whose values have the types of its fields: SQLite itself keeps anything anywhere. DamagedError if not."""
+    for field in fields(row):
+        value = getattr(row, field.name)
+        if not isinstance(value, field.type):  # type: ignore[arg-type] # types and unions of them, never text
+            raise DamagedError(f"{field.name} of a row is {type(value).__name__}; expected {field.type}")
+    return row
+
+
 def version_of(db: sqlite3.Connection) -> int:
     """The schema version of an open database; 0 when it is new."""
     return int(db.execute("PRAGMA user_version").fetchone()[0])
@@ -221,6 +241,7 @@ def connect(path: Path, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise UserError(f"{path}: cannot be opened: {error}") from error
     db.row_factory = sqlite3.Row
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
     try:
         version_of(db)  # opening reads nothing; this does
     except sqlite3.Error as error:
@@ -243,6 +264,32 @@ def check_version(db: sqlite3.Connection, path: Path, oldest: int) -> None:
         raise UserError(f"{path}: the run has version {found}, this whet knows {VERSION}; use a newer whet")
     if found < oldest:
         raise UserError(f"{path}: the run has version {found}, this whet reads {oldest}; resume it once to convert it")
+    try:
+        check_tables(db, path)
+    except sqlite3.DatabaseError as error:
+        raise UserError(f"{path}: the run is damaged: {error}") from error
+
+
+def check_tables(db: sqlite3.Connection, path: Path) -> None:
+    """UserError unless the database has the tables of its version and nothing else: a view or a trigger in a file of
+    a stranger could run forever."""
+    expected, found = _tables(version_of(db)), _tables_of(db)
+    if found != expected:
+        name = min(name for _, name, _ in found ^ expected)
+        raise UserError(f"{path}: the run is damaged: '{name}' is not as whet makes it")
+
+
+@cache
+def _tables(version: int) -> frozenset[tuple[str, str, str]]:
+    db = sqlite3.connect(":memory:")
+    with closing(db):
+        migrate(db, MIGRATIONS[:version])
+        return _tables_of(db)
+
+
+def _tables_of(db: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
+    rows = db.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return frozenset((kind, name, sql) for kind, name, sql in rows)
 
 
 def begin_writing(db: sqlite3.Connection) -> None:

@@ -17,10 +17,9 @@ from whet.gateway import Gateway
 from whet.gateway.metrics import Metrics
 from whet.gateway.operator import operator_server
 from whet.gateway.prices import cost_of, price_for
-from whet.redact import Redactor
+from whet.redact import Redactor, secrets_in
 from whet.rollout import Result, Spending, spending_of
 from whet.runs.announced import Announcement, announced
-from whet.runs.bench import secrets_in
 from whet.runs.cache import CacheUse, open_cache
 from whet.runs.config import Config, model_config, model_secrets, never_called, open_model
 from whet.runs.schema import RolloutRow, TaskRow

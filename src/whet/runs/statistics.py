@@ -35,7 +35,7 @@ class PassPoint:
     all_of_k: float
     """pass^k: all of k samples pass."""
     tasks: int
-    """How many tasks have at least k measured samples; the others are not in the averages."""
+    """Tasks in the averages: the same for every k."""
 
 
 def passed(value: float) -> bool:
@@ -44,14 +44,16 @@ def passed(value: float) -> bool:
 
 
 def mean_interval(values_by_task: Mapping[str, Sequence[float]], level: float = LEVEL) -> Interval | None:
-    """The mean over all rollouts, with an interval for the mean over all tasks of this kind; None without rollouts.
+    """The mean over tasks of their mean scores, with an interval for the mean over all tasks of this kind; None
+    without rollouts.
 
-    Rollouts of one task are alike, so they are worth less than as many independent ones. The interval is the exact
-    binomial one (Clopper-Pearson) for the number of independent rollouts that would vary as much as the tasks do,
-    with a correction for few tasks (Korn and Graubard). It is valid for any scores in [0, 1] and has a width even
-    if all scores are equal: then each task counts once. A single task counts as a single independent rollout.
-    It falls short where few tasks tell little of the others: with 20 tasks of which a rare one passes, and 16 samples
-    of each, an interval of level 0.95 holds the true mean in 88 % of cases.
+    Every task counts once, however many of its samples were scored: where hard tasks lose more scores than easy ones,
+    the mean over all rollouts is too high. Rollouts of one task are alike, so they are worth less than as many
+    independent ones. The interval is the exact binomial one (Clopper-Pearson) for the number of independent rollouts
+    that would vary as much as the tasks do, with a correction for few tasks (Korn and Graubard). It is valid for any
+    scores in [0, 1] and has a width even if all scores are equal: then each task counts once. A single task counts as
+    a single independent rollout. It falls short where few tasks tell little of the others: with 20 tasks of which a
+    rare one passes, and 16 samples of each, an interval of level 0.95 holds the true mean in 88 % of cases.
 
     >>> interval = mean_interval({"a": [1.0, 1.0], "b": [1.0, 1.0], "c": [1.0, 1.0]})
     >>> interval.mean, round(interval.low, 3), interval.high
@@ -61,17 +63,17 @@ def mean_interval(values_by_task: Mapping[str, Sequence[float]], level: float = 
     if not clusters:
         return None
     rollouts = sum(map(len, clusters))
-    mean = math.fsum(value for values in clusters for value in values) / rollouts
-    low, high = _clopper_pearson(mean, _effective_rollouts(clusters, mean, level), level)
+    task_means = [math.fsum(values) / len(values) for values in clusters]
+    mean = math.fsum(task_means) / len(task_means)
+    low, high = _clopper_pearson(mean, _effective_rollouts(task_means, rollouts, mean, level), level)
     return Interval(mean, low, high, tasks=len(clusters), rollouts=rollouts)
 
 
-def _effective_rollouts(clusters: Sequence[Sequence[float]], mean: float, level: float) -> float:
-    tasks, rollouts = len(clusters), sum(map(len, clusters))
+def _effective_rollouts(task_means: Sequence[float], rollouts: int, mean: float, level: float) -> float:
+    tasks = len(task_means)
     if tasks == 1:
         return 1.0
-    deviations = (math.fsum(value - mean for value in values) for values in clusters)
-    variance = tasks / (tasks - 1) * math.fsum(deviation**2 for deviation in deviations) / rollouts**2
+    variance = math.fsum((one - mean) ** 2 for one in task_means) / (tasks - 1) / tasks
     if variance < _NO_VARIANCE:
         return tasks
     tail = (1 + level) / 2
@@ -129,14 +131,17 @@ def _check_counts(n: int, c: int, k: int) -> None:
 
 
 def pass_curve(outcomes_by_task: Mapping[str, Sequence[bool]]) -> list[PassPoint]:
-    """pass@k and pass^k for k from 1 to the most samples that any task has.
+    """pass@k and pass^k for k from 1 to the fewest samples that any measured task has.
+
+    All measured tasks are in all averages. Taking for each k the tasks that have k samples would let the loss of
+    scores choose the tasks: where hard tasks lose more, pass@k would be too high.
 
     >>> [(point.k, point.any_of_k, point.all_of_k) for point in pass_curve({"a": [True, False]})]
     [(1, 0.5, 0.5), (2, 1.0, 0.0)]
     """
-    counts = [(len(outcomes), sum(outcomes)) for outcomes in outcomes_by_task.values()]
-    most = max((n for n, _ in counts), default=0)
-    return [_pass_point([(n, c) for n, c in counts if n >= k], k) for k in range(1, most + 1)]
+    counts = [(len(outcomes), sum(outcomes)) for outcomes in outcomes_by_task.values() if outcomes]
+    fewest = min((n for n, _ in counts), default=0)
+    return [_pass_point(counts, k) for k in range(1, fewest + 1)]
 
 
 def _pass_point(counts: Sequence[tuple[int, int]], k: int) -> PassPoint:

@@ -76,8 +76,23 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """UserError when something within failed because the file is damaged."""
+        try:
+            if isinstance(error, Exception) and not isinstance(error, UserError):
+                self._explain(error)
+        finally:
+            self.close()
+
+    def _explain(self, error: Exception) -> None:
+        from whet.runs.damage import find_damage
+
+        if self._lock is not None and isinstance(error, sqlite3.OperationalError):
+            return  # the disk is full, or fails
+        damage = find_damage(self, self._db)
+        if damage is not None:
+            (path,) = (row["file"] for row in self._db.execute("PRAGMA database_list") if row["name"] == "main")
+            raise UserError(f"{path}: the run is damaged: {damage}") from error
 
     @contextmanager
     def atomic(self) -> Iterator[None]:
@@ -110,7 +125,7 @@ class Store:
 
     def tasks(self) -> list[TaskRow]:
         """All tasks, in the order in which they were added."""
-        return [TaskRow(*row) for row in self._db.execute("SELECT * FROM task ORDER BY rowid")]
+        return [schema.typed(TaskRow(*row)) for row in self._db.execute("SELECT * FROM task ORDER BY rowid")]
 
     def add_skills(self, skills: Iterable[SkillRow]) -> None:
         """Add skills; those that are there already stay as they are."""
@@ -132,7 +147,7 @@ class Store:
 
     def rollouts(self) -> list[RolloutRow]:
         """The whole plan, in its order."""
-        return [RolloutRow(*row) for row in self._db.execute("SELECT * FROM rollout ORDER BY ordinal")]
+        return [schema.typed(RolloutRow(*row)) for row in self._db.execute("SELECT * FROM rollout ORDER BY ordinal")]
 
     def pending(self) -> list[RolloutRow]:
         """The rollouts that have no result yet, in the order of the plan."""
@@ -141,7 +156,7 @@ class Store:
                WHERE NOT EXISTS (SELECT 1 FROM attempt WHERE attempt.rollout = rollout.id AND final)
                ORDER BY ordinal"""
         )
-        return [RolloutRow(*row) for row in rows]
+        return [schema.typed(RolloutRow(*row)) for row in rows]
 
     def start_attempt(self, rollout: str, started: float) -> int:
         """Note that an attempt at a rollout begins; its id."""
@@ -200,6 +215,22 @@ class Store:
         """All attempts at a rollout, in order."""
         return self._attempts("SELECT * FROM attempt WHERE rollout = ? ORDER BY number", rollout)
 
+    def missing_of(self, task: str, causes: Iterable[Cause]) -> list[AttemptRow]:
+        """The last attempts at rollouts of a task, of those that ended without a score for one of these causes."""
+        named = sorted(causes)
+        return self._attempts(
+            f"""SELECT attempt.* FROM attempt JOIN rollout ON rollout.id = attempt.rollout
+                WHERE rollout.task = ? AND attempt.cause IN ({", ".join("?" * len(named))}) AND NOT EXISTS (
+                  SELECT 1 FROM attempt later WHERE later.rollout = attempt.rollout AND later.number > attempt.number)
+                ORDER BY rollout.ordinal""",  # noqa: S608 - question marks
+            task,
+            *named,
+        )
+
+    def rollout(self, name: str) -> RolloutRow:
+        """One line of the plan."""
+        return RolloutRow(*self._db.execute("SELECT * FROM rollout WHERE id = ?", (name,)).fetchone())
+
     def attempts_by_rollout(self) -> list[tuple[RolloutRow, list[AttemptRow]]]:
         """The whole plan in its order, each rollout with all its attempts in order."""
         attempts: dict[str, list[AttemptRow]] = {}
@@ -238,6 +269,14 @@ class Store:
         ).fetchone()
         return calls, Usage(*tokens)
 
+    def sent_calls(self) -> dict[str, tuple[int, int]]:
+        """By rollout: its model calls that were sent, and those among them that were sent more than once."""
+        rows = self._db.execute(
+            """SELECT rollout, count(*), sum(attempts > 1) FROM exchange JOIN attempt ON attempt.id = exchange.attempt
+               WHERE attempts > 0 GROUP BY rollout"""
+        )
+        return {rollout: (sent, resent) for rollout, sent, resent in rows}
+
     def add_log(self, attempt: int, name: str, data: bytes) -> None:
         """Keep a named log of an attempt."""
         with self.atomic():
@@ -251,7 +290,7 @@ class Store:
     def _attempts(self, query: str, *values: object) -> list[AttemptRow]:
         rows = self._db.execute(query, values).fetchall()
         results = self._blobs.get_blobs({row["result"] for row in rows if row["result"] is not None})
-        return [_attempt(row, results.get(row["result"])) for row in rows]
+        return [schema.typed(_attempt(row, results.get(row["result"]))) for row in rows]
 
 
 def _existing(folder: Path) -> Path:

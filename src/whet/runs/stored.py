@@ -12,13 +12,16 @@ from whet.rollout import Result
 from whet.runs.episodes import episodes
 from whet.runs.schema import RolloutRow
 from whet.runs.store import Store
-from whet.runs.summary import Arm, Tally, skill_names, tally
+from whet.runs.summary import Arm, Tally, UnevenArms, skill_names, tally, uneven_losses
 from whet.scoring import Score
 from whet.trace.graph import Graph, build
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+
+_COUNTS = ("scored", "missing", "not run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +126,19 @@ class StoredRun:
         return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def _lines(self) -> Iterator[tuple[str, ...]]:
-        yield "agent", "model", "skill", "score [95 %]", "scored", "missing", "not run"
+        bounded = any(arm.bounds() for arm in self.arms.values())
+        yield "agent", "model", "skill", "score [95 %]", *(["missing at 0, at 1"] if bounded else []), *_COUNTS
         for (agent, model, skill), arm in self.arms.items():
+            bounds = arm.bounds()
+            shown = f"{bounds[0]:.1%}, {bounds[1]:.1%}" if bounds else "-"
             counts = (arm.measured, arm.missing.total(), arm.not_run)
-            yield agent, model, self.skills[skill], str(arm.mean() or "-"), *map(str, counts)
+            mean = str(arm.mean() or "-")
+            yield agent, model, self.skills[skill], mean, *([shown] if bounded else []), *map(str, counts)
+
+    @property
+    def uneven(self) -> list[UnevenArms]:
+        """Every two arms that lose scores unevenly, so that their means may not be comparable."""
+        return uneven_losses(self.arms)
 
 
 def load(folder: Path | str) -> StoredRun:

@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 
 from whet.errors import UserError
 from whet.exchange import Usage
 from whet.gateway import Spent
 from whet.rollout import Result, Spending
+from whet.runs.losses import MANY, UNEVEN, uneven
 from whet.runs.schema import RolloutRow
 from whet.runs.statistics import Interval, PassPoint, mean_interval, pass_curve, passed
 from whet.runs.store import Store
@@ -28,6 +30,14 @@ class Tally:
     judges: set[str] = field(default_factory=set)
     """Who gave these scores."""
     missing: Counter[Cause] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    """Missing scores by task."""
+    rescued: int = 0
+    """Rollouts that were scored only after a try that lost its score. What was interrupted does not count. This and
+    the calls below are counted where a stored run is read."""
+    sent: int = 0
+    resent: int = 0
+    """Calls of agents that went to a model, and those among them that were sent again after a failure."""
     captured: bool = True
     """Whether all calls were counted."""
     calls: int = 0
@@ -61,6 +71,7 @@ class Tally:
             self.judges.update(result.judgements)
         elif result.score.cause is not None:
             self.missing[result.score.cause] += 1
+            self.lost[task] += 1
         self.flags.update(result.flags)
 
     @property
@@ -68,11 +79,30 @@ class Tally:
         return sum(map(len, self.values.values()))
 
     @property
+    def solved(self) -> int:
+        """Rollouts that passed."""
+        return sum(passed(value) for values in self.values.values() for value in values)
+
+    @property
     def not_run(self) -> int:
         return self.planned - self.measured - self.missing.total()
 
     def mean(self) -> Interval | None:
         return mean_interval(self.values)
+
+    def bounds(self) -> tuple[float, float] | None:
+        """The mean if all missing scores were 0, and if all were 1; None where at most 2 % are missing."""
+        ended = self.measured + self.missing.total()
+        if self.missing.total() <= MANY * ended:
+            return None
+        low, high = (
+            mean_interval({task: [*self.values.get(task, ()), *[value] * self.lost[task]] for task in self._ended()})
+            for value in (0.0, 1.0)
+        )
+        return (low.mean, high.mean) if low and high else (0.0, 1.0)
+
+    def _ended(self) -> list[str]:
+        return [*self.values, *(task for task in self.lost if task not in self.values)]
 
     def pass_rate(self) -> Interval | None:
         return mean_interval({task: [float(passed(v)) for v in values] for task, values in self.values.items()})
@@ -93,6 +123,7 @@ def tally(store: Store) -> dict[Arm, Tally]:
 def cells(store: Store) -> dict[Arm, dict[str, Tally]]:
     """Every arm of a stored run, task by task."""
     arms: dict[Arm, dict[str, Tally]] = {}
+    calls = store.sent_calls()
     for row, attempts in store.attempts_by_rollout():
         cell = arms.setdefault(arm_of(row), {}).setdefault(row.task, Tally())
         cell.planned += 1
@@ -102,7 +133,14 @@ def cells(store: Store) -> dict[Arm, dict[str, Tally]]:
             cell.spend(result)
         if results:
             cell.conclude(row.task, results[-1])
+            cell.rescued += results[-1].score.value is not None and any(map(_lost, results[:-1]))
+        sent, resent = calls.get(row.id, (0, 0))
+        cell.sent, cell.resent = cell.sent + sent, cell.resent + resent
     return arms
+
+
+def _lost(result: Result) -> bool:
+    return result.score.cause not in (None, Cause.INTERRUPTED)
 
 
 def _interrupted(calls: int, usage: Usage) -> Result:
@@ -120,6 +158,10 @@ def total(parts: Iterable[Tally]) -> Tally:
             whole.values.setdefault(task, []).extend(values)
         whole.judges |= part.judges
         whole.missing.update(part.missing)
+        whole.lost.update(part.lost)
+        whole.rescued += part.rescued
+        whole.sent += part.sent
+        whole.resent += part.resent
         whole.captured = whole.captured and part.captured
         whole.calls += part.calls
         whole.input_tokens += part.input_tokens
@@ -128,6 +170,28 @@ def total(parts: Iterable[Tally]) -> Tally:
         whole.seconds += part.seconds
         whole.flags.update(part.flags)
     return whole
+
+
+@dataclass(frozen=True, slots=True)
+class UnevenArms:
+    """Two arms of which one loses more scores than chance explains."""
+
+    more: Arm
+    less: Arm
+    p: float
+    """Of Fisher's exact test."""
+
+
+def uneven_losses(arms: Mapping[Arm, Tally]) -> list[UnevenArms]:
+    """Every two arms that lose scores unevenly: what is left of them may be biased."""
+    found = []
+    for (one, mine), (other, theirs) in combinations(arms.items(), 2):
+        counts = [(arm.missing.total(), arm.measured + arm.missing.total()) for arm in (mine, theirs)]
+        if all(of for _, of in counts) and (p := uneven(*counts[0], *counts[1])) <= UNEVEN:
+            shares = [lost / of for lost, of in counts]
+            more, less = (one, other) if shares[0] > shares[1] else (other, one)
+            found.append(UnevenArms(more, less, p))
+    return found
 
 
 def spent(arms: Iterable[Tally]) -> Spent:

@@ -98,11 +98,18 @@ class StoreWriter:
         failure: Exception | None = None
         try:
             with store:
-                while batch := self._batch():
-                    self._in_loop(self._tell, _committed(store, batch))
+                while self._write_batch(store):
+                    pass
         except Exception as error:  # noqa: BLE001 - handed to whoever closes
             failure = error
         self._in_loop(_Outcome(_Request(_nothing, self._closed), error=failure).tell)
+
+    def _write_batch(self, store: Store) -> bool:
+        """Write what waits; whether more may follow. What was written is not held while the thread waits for more."""
+        batch = self._batch()
+        if batch:
+            self._in_loop(self._tell, _committed(store, batch))
+        return bool(batch)
 
     def _batch(self) -> list[_Request[Any]]:
         """All that waits, as soon as the thread is called; empty when nothing will follow."""

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby, takewhile
 from typing import Any
@@ -27,6 +27,7 @@ from whet.gateway.dialects.neutral import (
     ToolChoice,
     ToolResult,
 )
+from whet.gateway.guards.reading import replace_lone_surrogates
 from whet.growing import Growing
 from whet.trace.replies import reply_of
 from whet.trace.wire import Body, Group, cut, read_frame, read_whole
@@ -117,6 +118,9 @@ class Messages:
 
     def request(self, exchange: Exchange) -> Asked:
         """The messages of a request. ValueError when it cannot be read."""
+        readable = replace_lone_surrogates(exchange.request)  # as the model was sent them; places stay the same
+        if readable != exchange.request:
+            exchange = replace(exchange, request=readable)
         try:
             return self._grown(exchange)
         except ValueError:

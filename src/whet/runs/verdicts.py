@@ -1,0 +1,136 @@
+"""Rollouts that a judge came to no verdict on: they count 0 for that judge once it has shown that it can decide.
+
+A judge shows it by a verdict on another rollout of the task in the same run, or on the task's own solution, which is
+judged once per task and run, and only when needed. What was shown is kept in the store. So the same rollouts count 0
+in whatever order they end, and also when the run is killed and resumed.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from whet.exchange import Exchange, Recorder
+from whet.rollout import Result, Rollout, Workshop, result_body
+from whet.runs.check import attempt_with
+from whet.runs.schema import RolloutRow
+from whet.runs.store import Store
+from whet.runs.writer import StoreWriter
+from whet.scoring import NO_VERDICT, Cause, Judge, Score, combine, judges_of
+from whet.tasks import Task
+
+UNDECIDED = frozenset({Cause.JUDGE, Cause.SANDBOX, Cause.INTERNAL})
+"""Causes of a missing judgement that the work itself may have brought about."""
+AT_ONCE = frozenset({Cause.JUDGE, Cause.INTERNAL})
+"""Those after which a rollout is not tried again, so that it can be settled while others are under way."""
+_DECIDES = "verdicts of "
+"""How the keys begin under which a run keeps the names of a task's judges that gave a verdict."""
+_PROVED = "proof of "
+"""How the keys begin under which a run keeps which judges gave a verdict on a task's own solution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A rollout whose score was missing counts now."""
+
+    row: RolloutRow
+    cause: Cause
+    """Why it was missing."""
+    result: Result
+
+
+def settle(result: Result, judges: Sequence[Judge], deciding: Collection[str]) -> Result:
+    """A result with 0 for each judge that came to no verdict on it, though it decides elsewhere. It stays as it is when
+    its score would still be missing."""
+    if result.score.value is not None:
+        return result
+    judgements = {
+        name: _zero(score) if name in deciding and is_open(score) else score
+        for name, score in result.judgements.items()
+    }
+    if judgements == result.judgements:
+        return result
+    score = combine(judgements, {judge.name: judge.weight for judge in judges})
+    if score.value is None:
+        return result
+    flags = (*(flag for flag in result.flags if flag != NO_VERDICT), NO_VERDICT)
+    return result.model_copy(update={"score": score, "judgements": judgements, "flags": flags})
+
+
+def is_open(score: Score) -> bool:
+    """Whether a judge came to no verdict, and the work may be the reason."""
+    return score.cause in UNDECIDED and not score.details.get("unrelated")
+
+
+def _zero(score: Score) -> Score:
+    reason = f"no verdict, though this judge decides on other work: {score.reason}"
+    return Score.undecided(reason, **{**score.details, "cause": score.cause, "soft": 0.0, "hard": False})
+
+
+def deciding_judges(store: Store, task: str) -> set[str]:
+    """The judges of a task that have given a verdict in this run."""
+    return {*(store.get(f"{_DECIDES}{task}") or ()), *(store.get(f"{_PROVED}{task}") or ())}
+
+
+def note_verdicts(store: Store, task: str, result: Result) -> None:
+    """Keep which judges gave a verdict."""
+    known = set(store.get(f"{_DECIDES}{task}") or ())
+    found = {name for name, score in result.judgements.items() if score.value is not None and not score.is_undecided}
+    if not found <= known:
+        store.set(f"{_DECIDES}{task}", sorted(known | found))
+
+
+async def prove_if_needed(
+    rollout: Rollout, result: Result, workshop: Workshop, writer: StoreWriter, record: Recorder
+) -> Result:
+    """Have the task's own solution judged, where that can settle a result and was not done. The result, with what it
+    cost."""
+    task = rollout.task
+    open_ones = {name for name, score in result.judgements.items() if is_open(score)}
+    if result.score.value is not None or not open_ones or task.solution is None:
+        return result
+    async with workshop.proving(task.id):
+        key = f"{_PROVED}{task.id}"
+        deciding, proved = await writer.do(lambda store: (deciding_judges(store, task.id), store.get(key)))
+        if proved is not None or open_ones <= deciding:
+            return result
+
+        async def record_proof(exchange: Exchange) -> None:
+            await record(replace(exchange, session=f"proof {exchange.session}"))
+
+        proof = await attempt_with("oracle", task, workshop, record_proof)
+        found = [name for name, score in proof.judgements.items() if score.value is not None]
+        await writer.do(lambda store: store.set(key, found))
+    if proof.judging is None:
+        return result
+    judging = proof.judging if result.judging is None else result.judging + proof.judging
+    return result.model_copy(update={"judging": judging})
+
+
+def settle_task(store: Store, task: Task, causes: Collection[Cause] = UNDECIDED) -> list[Settled]:
+    """Settle the rollouts of a task that are missing for one of these causes and can be settled by now."""
+    deciding, judges = deciding_judges(store, task.id), judges_of(task)
+    found = []
+    for attempt in store.missing_of(task.id, causes) if deciding else ():
+        if attempt.result is None or attempt.cause is None:
+            continue
+        after = settle(Result.model_validate_json(attempt.result), judges, deciding)
+        if after.score.value is not None:
+            store.replace_result(attempt.id, result_body(after), value=after.score.value, cause=None)
+            found.append(Settled(store.rollout(attempt.rollout), attempt.cause, after))
+    return found
+
+
+def settle_anew(store: Store, tasks: Mapping[str, Task]) -> list[Settled]:
+    """Settle a run whose rollouts were all judged again: what other judges of the same names showed is forgotten."""
+    for task in tasks:
+        store.set(f"{_DECIDES}{task}", None)
+        store.set(f"{_PROVED}{task}", None)
+    return settle_all(store, tasks)
+
+
+def settle_all(store: Store, tasks: Mapping[str, Task]) -> list[Settled]:
+    """Settle what can be in a whole run, also one that was made before there was this rule. No rollout may be under
+    way."""
+    for row, attempts in store.attempts_by_rollout():
+        if attempts and row.task in tasks and (body := attempts[-1].result) is not None:
+            note_verdicts(store, row.task, Result.model_validate_json(body))
+    return [settled for task in tasks.values() for settled in settle_task(store, task)]

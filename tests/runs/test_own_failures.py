@@ -1,0 +1,196 @@
+"""A failure that a rollout brings about itself is judged, with a flag; an outage is a missing score. An arm that cannot
+work stops alone."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_world import fails, outage, perform, questions, scripted, values, write_rows
+
+from whet.blame import Blame
+from whet.endpoint import Keys
+from whet.errors import UserError
+from whet.exchange import Exchange
+from whet.gateway import Gateway, Limits, Model
+from whet.redact import Redactor
+from whet.rollout import Result
+from whet.runs.run import Event
+from whet.runs.scheduler import STOPPED_ARMS, ArmStopped, Ended
+from whet.runs.store import Store
+from whet.scoring import Cause, Score
+from whet.testing import Fault, Reply, Scene, Script, ScriptedModel
+
+RIGHT = Reply(text="4")
+
+
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whet.runs.scheduler.BACKOFF_SEC", 0.01)
+
+
+AGENT = ("command:bash ask.sh",)
+
+
+def asking(folder: Path, *words: str, names: tuple[str, ...] = ("a",)) -> Path:
+    """Tasks whose agent asks its model these questions one after the other, whatever comes back."""
+    body = '{"messages": [{"role": "user", "content": "%s"}]}'
+    curl = 'curl -s -H "Authorization: Bearer $OPENAI_API_KEY" $OPENAI_BASE_URL/chat/completions -d '
+    script = "\n".join([*(curl + shlex.quote(body % word) for word in words), "true"])
+    rows = ({"id": name, "instruction": name, "verify": ["false"], "files": {"ask.sh": script}} for name in names)
+    return write_rows(folder, *rows)
+
+
+def last_results(run: Path) -> dict[str, Result]:
+    with Store.open_read(run) as store:
+        return {
+            row.task: Result.model_validate_json(attempts[-1].result or b"")
+            for row, attempts in store.attempts_by_rollout()
+            if attempts
+        }
+
+
+def causes(seen: list[Event]) -> list[Cause | None]:
+    return [event.result.score.cause for event in seen if isinstance(event, Ended)]
+
+
+PROVOKED = [Fault.RATE_LIMIT, Fault.SERVER_ERROR, Fault.CUT, Fault.MALFORMED, Fault.UNAUTHORIZED]
+
+
+@pytest.mark.parametrize("fault", PROVOKED)
+async def test_a_last_call_that_was_made_to_fail_is_judged(tmp_path: Path, fault: Fault) -> None:
+    models = scripted(tmp_path, {"bomb": fails(fault), "": RIGHT})
+    await perform(asking(tmp_path, "hello", "bomb"), models, agents=AGENT)
+    result = last_results(tmp_path / "run")["a"]
+    assert (result.score.value, result.flags) == (0, ("model-failed",))
+
+
+@pytest.mark.parametrize("fault", PROVOKED)
+async def test_calls_that_were_all_made_to_fail_are_judged(tmp_path: Path, fault: Fault) -> None:
+    models = scripted(tmp_path, {"bomb": fails(fault), "": RIGHT})
+    await perform(asking(tmp_path, "bomb"), models, agents=AGENT)
+    result = last_results(tmp_path / "run")["a"]
+    assert (result.score.value, result.flags) == (0, ("model-failed",))
+    assert result.judging is not None
+    assert result.judging.calls == 1, "the question of whet's own is counted"
+
+
+async def test_good_calls_before_the_failure_in_every_try_make_it_the_rollouts_own(tmp_path: Path) -> None:
+    models = scripted(tmp_path, {"bomb": fails(Fault.RATE_LIMIT), **outage(), "": RIGHT})
+    seen = await perform(asking(tmp_path, "hello", "bomb"), models, agents=AGENT)
+    assert causes(seen) == [Cause.MODEL, Cause.MODEL, None]
+    assert last_results(tmp_path / "run")["a"].flags == ("model-failed",)
+
+
+async def test_an_outage_is_missing_and_tried_again_on_resume(tmp_path: Path) -> None:
+    tasks = asking(tmp_path, "hello", names=("a", "b"))
+    down = scripted(tmp_path, {"": fails(Fault.SERVER_ERROR)})
+    seen = await perform(tasks, down, agents=AGENT)
+    assert {*causes(seen)} == {Cause.MODEL}
+    assert last_results(tmp_path / "run")["a"].score.details["endpoint"] == "down"
+    seen = await perform(tasks, scripted(tmp_path, {"": RIGHT}), agents=AGENT, resume=True)
+    assert causes(seen) == [None, None]
+    assert {name: result.flags for name, result in last_results(tmp_path / "run").items()} == {"a": (), "b": ()}
+
+
+@pytest.mark.parametrize(
+    ("answered", "up", "own"),
+    [
+        ((3, 0, 0), False, False),  # an outage that begins in the middle of a rollout
+        ((0, 0, 0), False, False),
+        ((3, 1, 2), False, True),
+        ((0, 0, 0), True, True),
+    ],
+)
+async def test_who_is_to_blame(answered: tuple[int, ...], up: bool, own: bool) -> None:
+    async def forget(exchange: Exchange) -> None:
+        pass
+
+    reply = RIGHT if up else fails(Fault.SERVER_ERROR)
+    async with ScriptedModel(Script(scenes=(Scene(replies=(reply,)),))) as scripted, Gateway(Redactor([])) as gateway:
+        model = Model(name="m", url=scripted.url, upstream_name="m", key=None, attempts=1)
+        blame = Blame(gateway, model, Keys(), "r")
+        for number, good in enumerate(answered, 1):
+            blame.is_last = number == len(answered)
+            session = gateway.open_session("r", model, forget)
+            session.answered = good
+            blamed = await blame.decide(Score.missing(Cause.MODEL, "it failed"), session, forget)
+            assert blamed.own is (own and blame.is_last)
+            await session.close()
+
+
+async def test_a_provoked_refusal_harms_that_rollout_alone(tmp_path: Path) -> None:
+    models = scripted(tmp_path, {"evil": fails(Fault.UNAUTHORIZED), "": RIGHT})
+    await perform(questions(tmp_path, "evil", *"abcdefg"), models, concurrency=1)
+    assert values(tmp_path / "run") == {"evil": 0.0, **dict.fromkeys("abcdefg", 1.0)}
+    assert last_results(tmp_path / "run")["evil"].flags == ("model-failed",)
+
+
+async def test_a_key_that_stops_to_work_stops_the_run_after_three_rollouts(tmp_path: Path) -> None:
+    models = scripted(tmp_path, {"good": RIGHT, "": fails(Fault.UNAUTHORIZED)})
+    with pytest.raises(UserError, match="refused the key"):
+        await perform(questions(tmp_path, "good", *"abcdefgh"), models, concurrency=1)
+    run = last_results(tmp_path / "run")
+    assert {name: result.score.cause for name, result in run.items()} == {
+        "good": None,
+        **dict.fromkeys("abc", Cause.AUTH),
+    }
+
+
+async def test_a_refusal_in_the_middle_that_the_agent_got_over_is_nothing(tmp_path: Path) -> None:
+    models = scripted(tmp_path, {"evil": fails(Fault.UNAUTHORIZED), "": RIGHT})
+    seen = await perform(asking(tmp_path, "evil", "hello"), models, agents=AGENT)
+    assert causes(seen) == [None]
+    assert last_results(tmp_path / "run")["a"].flags == ()
+
+
+def told_arms(run: Path) -> Any:
+    with Store.open_read(run) as store:
+        return store.get(STOPPED_ARMS)
+
+
+async def test_an_arm_that_cannot_work_stops_alone(tmp_path: Path) -> None:
+    agents = ("command:/no/such", "chat")
+    tasks = questions(tmp_path, *"abcdef")
+    seen = await perform(tasks, scripted(tmp_path, {"": RIGHT}), agents=agents, concurrency=1)
+    (stopped,) = (event for event in seen if isinstance(event, ArmStopped))
+    assert (stopped.agent, stopped.model) == ("command:/no/such", "m")
+    assert "3 rollouts failed and none was scored" in stopped.reason
+    with Store.open_read(tmp_path / "run") as store:
+        done = [(row.agent, len(attempts)) for row, attempts in store.attempts_by_rollout()]
+        assert sum(agent == "chat" and tries == 1 for agent, tries in done) == 6
+        assert sum(agent != "chat" and tries > 0 for agent, tries in done) == 3
+    assert told_arms(tmp_path / "run")[0]["agent"] == "command:/no/such"
+
+
+async def test_a_refused_key_of_one_model_does_not_stop_the_other(tmp_path: Path) -> None:
+    bad = scripted(tmp_path, {"": fails(Fault.UNAUTHORIZED)}, name="bad")
+    seen = await perform(questions(tmp_path, *"abcd"), bad | scripted(tmp_path, {"": RIGHT}, name="good"))
+    (stopped,) = (event for event in seen if isinstance(event, ArmStopped))
+    assert (stopped.agent, stopped.model) == (None, "bad")
+    with Store.open_read(tmp_path / "run") as store:
+        assert len(store.results()) == 4
+
+
+async def test_nothing_scored_at_all_is_an_error(tmp_path: Path) -> None:
+    agents = ("command:/no/such", "command:/nor/this")
+    with pytest.raises(UserError, match="nothing more was run"):
+        await perform(questions(tmp_path, *"abcdef"), scripted(tmp_path, {"": RIGHT}), agents=agents)
+    assert len(told_arms(tmp_path / "run")) == 2
+
+
+async def test_a_rollout_that_uses_up_what_all_may_use_is_judged(tmp_path: Path) -> None:
+    tasks = asking(tmp_path, *(["hello"] * 12), names=("a", "b", "c", "d"))
+    models = scripted(tmp_path, {"": RIGHT})
+    await perform(tasks, models, agents=AGENT, limits=Limits(turns=10), concurrency=1)
+    results = last_results(tmp_path / "run")
+    assert {*results} == {"a"}, "the run has stopped"
+    assert (results["a"].score.value, results["a"].flags) == (0, ("drained-budget",))
+
+
+async def test_a_rollout_that_others_left_nothing_for_is_missing(tmp_path: Path) -> None:
+    tasks = asking(tmp_path, *(["hello"] * 4), names=("a", "b", "c", "d"))
+    models = scripted(tmp_path, {"": RIGHT})
+    await perform(tasks, models, agents=AGENT, limits=Limits(turns=10), concurrency=1)
+    causes_found = [result.score.cause for result in last_results(tmp_path / "run").values()]
+    assert causes_found == [None, None, Cause.INTERRUPTED]
