@@ -1,5 +1,6 @@
 """Skill: a folder with SKILL.md and whatever it refers to, as the agents carry it."""
 
+import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ SKILL_FILE = "SKILL.md"
 FRONT_MATTER = re.compile(r"\A---\n.*?^---[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)
 MEMORY_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """Names of documents that agents always read. One of them in a skill's folder goes with the skill."""
+MOST_BYTES = 256 << 20
+"""All files of a skill are read for its digest. The largest that are known hold fonts and templates, of some MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +61,43 @@ def read_skill(path: Path, also: Path | None = None) -> Skill:
     if path.suffix.lower() == ".md" and path.name != SKILL_FILE:
         if also is not None:
             raise UserError(f"{path}: {also} cannot go with it; expected a skill folder")
+        _refuse_leaving(path, path.parent)
         text = _text(path)
         return Skill(path.stem, text, digest(text.encode()), path.resolve(), is_memory=True)
     document = path / SKILL_FILE
     if not document.is_file():
         raise UserError(f"{path}: not a skill folder; expected a file {SKILL_FILE} in it, or a Markdown file")
-    files = {str(file.relative_to(path)): file for file in path.rglob("*") if file.is_file()}
+    files = _files(path)
     if also is not None:
         _refuse_no_memory(also, files)
+        _refuse_leaving(also, also.parent)
         files[also.name] = also
     parts = [part for name in sorted(files, key=Path) for part in (name.encode(), _bytes(files[name]))]
     memory = next((Memory(name, _text(files[name])) for name in MEMORY_FILES if name in files), None)
     return Skill(path.resolve().name, _text(document), digest(*parts), path.resolve(), memory=memory)
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """The files below a folder by their names in it. UserError when a link leads out of it, or they are too large."""
+    files: dict[str, Path] = {}
+    room = MOST_BYTES
+    for file in folder.rglob("*"):
+        _refuse_leaving(file, folder)
+        if file.is_file():
+            files[str(file.relative_to(folder))] = file
+            room -= file.stat().st_size
+            if room < 0:
+                raise UserError(f"{file}: the skill is larger than {MOST_BYTES >> 20} MB; expected texts and scripts")
+    return files
+
+
+def _refuse_leaving(file: Path, folder: Path) -> None:
+    """What a skill holds goes to models: a link in a stranger's skill must not add a file of the user's own to it."""
+    if not file.is_symlink():
+        return
+    target = file.readlink()
+    if target.is_absolute() or not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
+        raise UserError(f"{file}: is a link to {target}, out of its folder; expected a file, or a link within {folder}")
 
 
 def _refuse_no_memory(also: Path, files: Collection[str]) -> None:

@@ -1,134 +1,156 @@
-"""Negative controls: what the gate would be worth if its conditions were broken. Were a leak not seen here, the other
-figures would show nothing."""
+"""What whoever writes proposals may know of an exam, and what not. Where an order is known that will be asked, the gate
+is worth nothing; were that not seen here, the other figures would show nothing."""
 
-from concurrent.futures import Executor
+from functools import partial
 
 import numpy as np
-from gate_report import Cell, Grid, grid, rate
-from many_attempts import SEED, Counts, Flags, Floats, drawn, exam_on, population, thrown, verdicts
+from gate_attempts import PLAN, level
+from gate_report import Bench, Cell, Grid, grid, rare, rate
+from many_attempts import SEED, Counts, Flags, Floats, drawn, verdicts
 
 from whet.skills.attempt import Terms
+from whet.skills.exam import Exam
 
 _RUNS, _SHARDS = 2000, 10
-TASKS, SOLVED, CHANGED, POSITIONS = 30, 15, 5, 120
+Random = np.random.Generator
 
 
-def leaks(pool: Executor) -> list[Grid]:
-    """A deterministic agent solves half of 30 tasks; every candidate fixes 5 and breaks 5, so none is better."""
-    bits, scores, traces = (np.concatenate(list(pool.map(case, range(_SHARDS)))) for case in (_bits, _scores, _traces))
-    rows: list[tuple[str, list[Cell]]] = [
-        ("certified bits only, 100 candidates, .10 for the run", [rate(bits, 0.017, 2000, at_most=0.10)]),
-        ("exam scores of rejected candidates fed back", [rate(scores, 0.18, 2000)]),
-        ("exam traces shown, one candidate at .0125", [rate(traces, 0.61, 2000)]),
+# The order of the exam
+
+
+def orders(bench: Bench) -> list[Grid]:
+    """A deterministic agent solves half of the tasks; every candidate fixes some and breaks as many."""
+    runs = bench.runs(_RUNS)
+    columns = (
+        "tasks, positions",
+        "blind",
+        "best of 10 by the order of an earlier run",
+        "made for the order of an earlier run",
+        "made for the very order that is asked",
+    )
+    rows: list[tuple[str, list[Cell]]] = []
+    for tasks in (12, 30):
+        shards = bench.pool.map(partial(_orders, tasks, runs // _SHARDS), range(_SHARDS))
+        blind, best, made, known = np.concatenate(list(shards), axis=1)
+        promised = [rare(one, level(1)) for one in (blind, best, made)]
+        rows.append((f"{tasks}, {6 * tasks}", [*promised, rate(known)]))
+    tried = (1, 10, 100)
+    shards = bench.pool.map(partial(_seeds_tried, tried, bench.runs(_RUNS // 10)), range(_SHARDS))
+    by_seeds = np.concatenate(list(shards), axis=1)
+    return [
+        grid(f"Null certified at level {level(1):g}, by what is known of the order; {runs:,} runs", columns, rows),
+        grid(
+            f"Null certified at level {level(1):g} by the best of several seeds: why a certificate says that its seed "
+            "was chosen",
+            ("tasks", *(f"best of {number}" for number in tried)),
+            [("30", [rate(one) for one in by_seeds])],
+        ),
     ]
-    title = f"What the proposer is told, and how often a candidate that is no better is certified; {_RUNS:,} runs"
-    return [grid(title, ("the proposer sees", "certified"), rows)]
 
 
-def _bits(shard: int) -> Flags:
-    random = np.random.default_rng([SEED, 40, shard])
-    found = []
-    for _ in range(_RUNS // _SHARDS):
-        exam = drawn(random, 1, TASKS, POSITIONS)
-        found.append(_held(np.stack([_random_candidate(random) for _ in range(100)])[:, exam[0]]).any())
-    return np.array(found)
+def _orders(tasks: int, runs: int, shard: int) -> Flags:
+    random = np.random.default_rng([SEED, 20, tasks, shard])
+    earlier, asked = (
+        np.stack([_order(tasks, f"{shard}/{which}/{run}") for run in range(runs)]) for which in ("earlier", "asked")
+    )
+    blind = np.stack([_null(random, tasks) for _ in range(runs)])
+    best = np.stack([_best_of(random, order, tasks) for order in earlier])
+    made = np.stack([_fit(order, tasks) for order in earlier])
+    known = np.stack([_fit(order, tasks) for order in asked])
+    terms = Terms(level(1), 6 * tasks)
+    return np.stack(
+        [verdicts(np.take_along_axis(one, asked, axis=1), terms).certified for one in (blind, best, made, known)]
+    )
 
 
-def _scores(shard: int) -> Flags:
-    """The best of the rejected so far is changed a little: one task that it fixes, and one that it breaks."""
-    random = np.random.default_rng([SEED, 41, shard])
-    runs = _RUNS // _SHARDS
-    exams = drawn(random, runs, TASKS, POSITIONS)
-    best = np.stack([_random_candidate(random) for _ in range(runs)])
-    best_score, certified = np.full(runs, -np.inf), np.zeros(runs, dtype=bool)
-    for number in range(100):
-        candidate = best if number == 0 else np.stack([_swapped(random, one) for one in best])
-        seen = np.take_along_axis(candidate, exams, axis=1)
-        held = verdicts(seen, _LEVEL_OF_A_HUNDRED)
-        certified |= held.certified
-        taken = np.arange(POSITIONS) < held.positions[:, None]
-        score = (seen * taken).sum(axis=1) / held.positions
-        better = score > best_score
-        best, best_score = np.where(better[:, None], candidate, best), np.maximum(score, best_score)
+def _seeds_tried(tried: tuple[int, ...], runs: int, shard: int) -> Flags:
+    random, tasks = np.random.default_rng([SEED, 21, shard]), 30
+    terms, found = Terms(level(1), 6 * tasks), []
+    for run in range(runs // _SHARDS or 1):
+        effect = _null(random, tasks)
+        seen = np.stack([effect[_order(tasks, f"seeds/{shard}/{run}/{number}")] for number in range(max(tried))])
+        certified = verdicts(seen, terms).certified
+        found.append([certified[:number].any() for number in tried])
+    return np.array(found).T
+
+
+def _order(tasks: int, seed: str) -> Counts:
+    """The numbers of the tasks in the order of whet's own exam."""
+    exam = Exam("incumbent", "candidate", tuple(map(str, range(tasks))), seed, 1, "")
+    return np.array([int(exam.task_at(position)) for position in range(6 * tasks)])
+
+
+def _null(random: Random, tasks: int) -> Floats:
+    """Fixes some of the second half, and breaks as many of the first."""
+    effect, changed = np.zeros(tasks), tasks // 6
+    effect[tasks // 2 + random.choice(tasks // 2, changed, replace=False)] = 1
+    effect[random.choice(tasks // 2, changed, replace=False)] = -1
+    return effect
+
+
+def _best_of(random: Random, order: Counts, tasks: int, number: int = 10) -> Floats:
+    return max((_null(random, tasks) for _ in range(number)), key=lambda effect: effect[order].sum())
+
+
+def _fit(order: Counts, tasks: int) -> Floats:
+    """Fixes the most asked of the unsolved tasks, and breaks the least asked of the solved."""
+    asked, effect, changed, half = np.bincount(order, minlength=tasks), np.zeros(tasks), tasks // 6, tasks // 2
+    effect[half + np.argsort(-asked[half:])[:changed]] = 1
+    effect[np.argsort(asked[:half])[:changed]] = -1
+    return effect
+
+
+# What comes back from an exam
+
+_CANDIDATES = 20
+
+
+def leaks(bench: Bench) -> list[Grid]:
+    """Twenty candidates one after the other. Each has an order of its own, so even scores that came back would not let
+    one pass that is not better on these tasks."""
+    runs = bench.runs(_RUNS)
+    bits, scores = (
+        np.concatenate(list(bench.pool.map(partial(case, runs // _SHARDS), range(_SHARDS))))
+        for case in (_told_bits, _told_scores)
+    )
+    rows = [
+        ("which candidates were certified", [rare(bits, PLAN.alpha)]),
+        ("the mean score of each as well, and changes the best a little", [rare(scores, PLAN.alpha)]),
+    ]
+    title = f"Runs that certify any of {_CANDIDATES} nulls, 30 tasks, by what the proposer sees of exams; {runs:,} runs"
+    return [grid(title, ("the proposer sees", "any certified"), rows)]
+
+
+def _told_bits(runs: int, shard: int) -> Flags:
+    random = np.random.default_rng([SEED, 22, shard])
+    certified = np.zeros(runs, dtype=bool)
+    for number in range(1, _CANDIDATES + 1):
+        effects = np.stack([_null(random, 30) for _ in range(runs)])
+        seen = np.take_along_axis(effects, drawn(random, runs, 30, 180), axis=1)
+        certified |= verdicts(seen, Terms(level(number), 180)).certified
     return certified
 
 
-def _traces(shard: int) -> Flags:
-    """Whoever sees how often the exam asks each task fixes the frequent and breaks the rare ones."""
-    random = np.random.default_rng([SEED, 42, shard])
-    exams = drawn(random, _RUNS // _SHARDS, TASKS, POSITIONS)
-    seen = np.stack([fitted(np.bincount(exam, minlength=TASKS))[exam] for exam in exams])
-    return verdicts(seen, Terms(0.0125, POSITIONS, worth=0.10)).certified
+def _told_scores(runs: int, shard: int) -> Flags:
+    random = np.random.default_rng([SEED, 23, shard])
+    best = np.stack([_null(random, 30) for _ in range(runs)])
+    best_score, certified = np.full(runs, -np.inf), np.zeros(runs, dtype=bool)
+    for number in range(1, _CANDIDATES + 1):
+        effects = best if number == 1 else np.stack([_swap_one(random, one) for one in best])
+        seen = np.take_along_axis(effects, drawn(random, runs, 30, 180), axis=1)
+        held = verdicts(seen, Terms(level(number), 180))
+        certified |= held.certified
+        score = (seen * (np.arange(180) < held.positions[:, None])).sum(axis=1) / held.positions
+        better = score > best_score
+        best, best_score = np.where(better[:, None], effects, best), np.maximum(score, best_score)
+    return certified
 
 
-def fitted(asked: Counts) -> Floats:
-    """The candidate that fixes the most asked of the unsolved tasks, and breaks the least asked of the solved."""
-    effect = np.zeros(TASKS)
-    effect[SOLVED + np.argsort(-asked[SOLVED:])[:CHANGED]] = 1
-    effect[np.argsort(asked[:SOLVED])[:CHANGED]] = -1
-    return effect
-
-
-_LEVEL_OF_A_HUNDRED = Terms(0.10 / 100, POSITIONS, worth=0.10)
-
-
-def _held(seen: Floats) -> Flags:
-    return verdicts(seen, _LEVEL_OF_A_HUNDRED).certified
-
-
-def _random_candidate(random: np.random.Generator) -> Floats:
-    effect = np.zeros(TASKS)
-    effect[SOLVED + random.choice(TASKS - SOLVED, CHANGED, replace=False)] = 1
-    effect[random.choice(SOLVED, CHANGED, replace=False)] = -1
-    return effect
-
-
-def _swapped(random: np.random.Generator, effect: Floats) -> Floats:
+def _swap_one(random: Random, effect: Floats) -> Floats:
+    """One task that it fixes is another, and one that it breaks."""
     changed = effect.copy()
-    for side, value in ((slice(SOLVED, TASKS), 1), (slice(0, SOLVED), -1)):
+    for side, value in ((slice(15, 30), 1), (slice(0, 15), -1)):
         part = changed[side]
-        part[random.choice(np.flatnonzero(part == value))], part[random.choice(np.flatnonzero(effect[side] == 0))] = (
-            0,
-            value,
-        )
+        dropped, taken = (random.choice(np.flatnonzero(part == one)) for one in (value, 0))
+        part[dropped], part[taken] = 0, value
     return changed
-
-
-# Missing scores
-
-_LOST_RUNS = 4000
-
-
-def missing(pool: Executor) -> list[Grid]:
-    """The incumbent loses rollouts; what becomes of them decides whether a null is certified."""
-    nulls = list(pool.map(_lost, (0.0, 0.0), (0.10, 0.20)))
-    found = next(pool.map(_lost, (0.20,), (0.10,)))
-    figures = {"zero": (0.033, 0.158), "imputed": (0.0, 0.0), "void": (0.0025, 0.0025)}
-    power = {"zero": None, "imputed": 0.47, "void": 0.75}
-    names = {"zero": "counted as 0 (wrong)", "imputed": "counted against the candidate", "void": "position left out"}
-    rows = []
-    for name, expected in figures.items():
-        promise = None if name == "zero" else 0.0125
-        cells = [rate(null[name], figure, 2000, promise) for null, figure in zip(nulls, expected, strict=True)]
-        rows.append((names[name], [*cells, rate(found[name], power[name], 400)]))
-    rows.append(("nothing lost", [rate(nulls[0]["none"], at_most=0.0125), Cell("–"), rate(found["none"], 0.81, 400)]))
-    title = f"Rollouts of the incumbent that are lost, level .0125, 120 positions; {_LOST_RUNS:,} repetitions"
-    columns = ("a lost score is", "null certified: 10 % lost", "20 % lost", "+.20 certified: 10 % lost")
-    return [grid(title, columns, rows)]
-
-
-def _lost(lift: float, share: float) -> dict[str, Flags]:
-    random = np.random.default_rng([SEED, 50, round(100 * lift), round(100 * share)])
-    arms = population(random, _LOST_RUNS, TASKS, lift)
-    exam = exam_on(random, arms[0], POSITIONS)
-    before, after = (thrown(random, np.take_along_axis(arm, exam, axis=1)) for arm in arms)
-    lost = random.random(before.shape) < share
-    terms = Terms(0.0125, POSITIONS)
-    seen = after - before
-    return {
-        "none": verdicts(seen, terms).certified,
-        "zero": verdicts(np.where(lost, after, seen), terms).certified,
-        "imputed": verdicts(np.where(lost, after - 1, seen), terms, np.where(lost, after, seen)).certified,
-        # What lies just at a bound changes no wealth that bets on it.
-        "void": verdicts(np.where(lost, 0.0, seen), terms, np.where(lost, terms.worth, seen)).certified,
-    }

@@ -1,15 +1,14 @@
 """Whole runs in worlds of new tasks, in which proposals move every task a little: the engine with all defaults, and the
 rules of SkillOpt and GEPA in its place, at the same number of rollouts."""
 
-from collections.abc import Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import repeat
 
 import numpy as np
 import uvloop
-from gate_report import Cell, Grid, grid, mean, rate
-from gate_runs import GEPA, MINIBATCH, RULES, SKILLOPT
+from gate_report import NONE, Bench, Cell, Grid, grid, mean, rate
+from gate_rivals import GEPA, MINIBATCH
+from gate_runs import RULES
 from many_attempts import Floats, chances, thrown
 from scipy.special import expit, logit
 from whole_runs import PER_PROPOSAL, Paying
@@ -32,15 +31,7 @@ class Kind:
 
 
 KINDS = {"rich": Kind(0.50, 0.30, 0.8), "lean": Kind(0.55, 0.37, 0.4)}
-POPULATIONS: Mapping[tuple[str, int, int], tuple[float, tuple[float, float]]] = {
-    ("rich", 20, 1000): (13.9, (19.6, 0.098)),
-    ("rich", 30, 1500): (19.6, (26.4, 0.020)),
-    ("rich", 30, 4000): (35.6, (36.3, 0.000)),
-    ("lean", 20, 1000): (0.7, (1.2, 0.450)),
-    ("lean", 30, 1500): (1.1, (2.7, 0.350)),
-    ("lean", 30, 4000): (4.3, (5.2, 0.285)),
-}
-"""By world, tasks and budget: points that whet returns; that the strict rule returns, and how often it is below 0."""
+POPULATIONS = tuple((kind, tasks, budget) for kind in KINDS for tasks, budget in ((20, 1000), (30, 1500), (30, 4000)))
 Lifts = tuple[float, float]
 """Of what is returned and of the leader, on the test tasks."""
 
@@ -75,34 +66,28 @@ class Population:
         return 100 * float((self.chances(skill) - self.chances("0"))[2 * self.tasks :].mean())
 
 
-def populations(pool: Executor) -> list[Grid]:
+def populations(bench: Bench) -> list[Grid]:
     """Mean lift of what is returned, and how often it is worse than the start."""
-    rows: list[tuple[str, list[Cell]]] = []
-    for (kind, tasks, budget), (points, strict) in POPULATIONS.items():
-        name = f"{kind}, {tasks} tasks, {budget:,} rollouts"
-        found = _runs(pool, "whet", kind, tasks, budget)
-        cells = [mean(found[:, 0], points, 400, 0.1), rate(found[:, 0] < 0, at_most=0.01), rate(found[:, 1] < 0)]
-        rows.append((f"{name}: whet", cells))
-        for rule in RULES:
-            taken = _runs(pool, rule, kind, tasks, budget)
-            points_taken, worse = strict if rule == SKILLOPT else (None, None)
-            rows.append(
-                (
-                    f"{name}: {rule}",
-                    [mean(taken[:, 0], points_taken, 400, 0.1), rate(taken[:, 0] < 0, worse, 400), Cell("–")],
-                )
-            )
+    runs, rows = bench.runs(_RUNS), list[tuple[str, list[Cell]]]()
+    for kind, tasks, budget in POPULATIONS:
+        for rule in ("whet", *RULES):
+            found = _runs(bench, rule, kind, tasks, budget, runs)
+            leader = rate(found[:, 1] < 0) if rule == "whet" else NONE
+            cells = [mean(found[:, 0], 1), rate(found[:, 0] < 0), leader]
+            rows.append((f"{kind}, {tasks} tasks, {budget:,} rollouts: {rule}", cells))
     columns = ("world: who decides", "points returned", "returned worse than the start", "leader worse")
-    return [grid(f"Whole runs in worlds of new tasks, at equal budgets; {_RUNS} runs", columns, rows)]
+    return [grid(f"Whole runs in worlds of new tasks, at equal budgets; {runs} runs", columns, rows)]
 
 
-def _runs(pool: Executor, rule: str, kind: str, tasks: int, budget: int) -> Floats:
-    cases = repeat(rule), repeat(kind), repeat(tasks), repeat(budget), range(0, _RUNS, _SHARD)
-    return np.array([lifts for shard in pool.map(_shard, *cases) for lifts in shard])
+def _runs(bench: Bench, rule: str, kind: str, tasks: int, budget: int, runs: int) -> Floats:
+    firsts = range(0, runs, _SHARD)
+    numbers = (min(_SHARD, runs - first) for first in firsts)
+    cases = repeat(rule), repeat(kind), repeat(tasks), repeat(budget), firsts, numbers
+    return np.array([lifts for shard in bench.pool.map(_shard, *cases) for lifts in shard])
 
 
-def _shard(rule: str, kind: str, tasks: int, budget: int, first: int) -> list[Lifts]:
-    worlds = [(seed, Population(kind, tasks, seed)) for seed in range(first, first + _SHARD)]
+def _shard(rule: str, kind: str, tasks: int, budget: int, first: int, number: int) -> list[Lifts]:
+    worlds = [(seed, Population(kind, tasks, seed)) for seed in range(first, first + number)]
     if rule != "whet":
         return [_by_rule(rule, world, budget, seed) for seed, world in worlds]
 

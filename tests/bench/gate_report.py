@@ -1,29 +1,44 @@
-"""Figures of the gate beside those of the reference: what differs by more than chance, and what breaks a promise."""
+"""Tables of what was measured, each figure with its Monte Carlo error, and which of them break a promise."""
 
 import math
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 from rich.table import Table
-from scipy.stats import binom
+from scipy.stats import binomtest
 
-TAIL = 1e-4
-"""A promise counts as broken when it would be, if it held, by chance so seldom."""
-FAR = 4
-"""Standard errors that chance explains, and what the reference's rounding may add."""
-ROUNDED = 0.002
-DEARER = 0.05
-"""How far the mean of a cost may be from the reference's, at least."""
+REFUTED = 1e-4
+"""With few repetitions a promise counts as broken only when it would be, if it held, by chance this seldom."""
+ERRORS = 3
+"""Standard errors by which a figure may miss what was expected of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What tables are measured with."""
+
+    pool: Executor
+    quick: bool
+
+    def runs(self, number: int, least: int = 10) -> int:
+        """Repetitions: a twentieth of them when it has to be quick."""
+        return max(least, number // 20) if self.quick else number
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One figure, as it is shown, and what is wrong with it."""
+    """One figure as it is shown, and what is wrong with it."""
 
     text: str
     fault: str = ""
+    refuted: bool = False
+    """Whether the fault shows with few repetitions as well."""
+
+
+NONE = Cell("–")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +49,10 @@ class Grid:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Cell, ...]], ...]
 
-    def faults(self) -> Iterator[str]:
+    def faults(self, *, quick: bool) -> Iterator[str]:
         for name, cells in self.rows:
             for column, cell in zip(self.columns[1:], cells, strict=True):
-                if cell.fault:
+                if cell.fault and (cell.refuted or not quick):
                     yield f"{self.title}: {name}, {column}: {cell.text}: {cell.fault}"
 
     def table(self) -> Table:
@@ -49,53 +64,61 @@ class Grid:
         return table
 
 
-def rate(hits: ArrayLike, expected: float | None = None, repeated: int = 1, at_most: float | None = None) -> Cell:
-    """How often something happens: against the reference's figure, of so many repetitions, and against a promise."""
-    seen = np.asarray(hits, dtype=bool)
-    found, fault = float(seen.mean()), ""
-    if at_most is not None and seen.sum() > binom.isf(TAIL, seen.size, at_most):
-        fault = f"promised at most {_short(at_most)}"
-    if expected is None:
-        return Cell(_short(found), fault)
-    # Of both simulations together: one that saw none has not shown that there are none.
-    pooled = (seen.sum() + expected * repeated) / (seen.size + repeated)
-    error = math.sqrt(pooled * (1 - pooled) * (1 / seen.size + 1 / repeated))
-    if abs(found - expected) > FAR * error + ROUNDED:
-        fault = fault or "chance does not explain the difference"
-    return Cell(f"{_short(found)} ({_short(expected)}, {_errors(found - expected, error)})", fault)
-
-
-def mean(values: ArrayLike, expected: float | None = None, repeated: int = 1, rounded: float = ROUNDED) -> Cell:
-    """The mean of a figure over all repetitions."""
-    seen = np.asarray(values, dtype=float)
-    digits = max(0, round(-math.log10(rounded)))
-    found = float(seen.mean())
-    if expected is None:
-        return Cell(f"{found:.{digits}f}")
-    error = float(seen.std(ddof=1)) * math.sqrt(1 / seen.size + 1 / repeated)
-    fault = "chance does not explain the difference" if abs(found - expected) > FAR * error + rounded else ""
-    return Cell(f"{found:.{digits}f} ({expected:.{digits}f}, {_errors(found - expected, error)})", fault)
-
-
-def cost(values: ArrayLike, expected: float | None = None) -> Cell:
-    """A mean number of rollouts or positions."""
-    seen = np.asarray(values, dtype=float)
-    found = float(seen.mean())
-    if expected is None:
-        return Cell(f"{found:,.0f}")
-    dearer, error = found / expected - 1, float(seen.std()) * math.sqrt(2 / seen.size)
-    explained = max(DEARER * expected, FAR * error) + 0.5
-    fault = "chance does not explain the difference" if abs(found - expected) > explained else ""
-    return Cell(f"{found:,.0f} ({expected:,.0f}, {dearer:+.0%})", fault)
-
-
 def grid(title: str, columns: Sequence[str], rows: Sequence[tuple[str, Sequence[Cell]]]) -> Grid:
     return Grid(title, tuple(columns), tuple((name, tuple(cells)) for name, cells in rows))
 
 
+def rate(hits: ArrayLike) -> Cell:
+    """How often something happens."""
+    seen = np.asarray(hits, dtype=bool)
+    found = float(seen.mean())
+    return Cell(f"{_short(found)} ±{_short(math.sqrt(found * (1 - found) / seen.size))}")
+
+
+def rare(hits: ArrayLike, at_most: float) -> Cell:
+    """How often something happens that may not happen more often: its exact upper 97.5 % limit must be below."""
+    seen = np.asarray(hits, dtype=bool)
+    limit = float(binomtest(int(seen.sum()), seen.size).proportion_ci().high)
+    text = f"{rate(seen).text}, at most {_short(limit)}"
+    if limit <= at_most:
+        return Cell(text)
+    chance = binomtest(int(seen.sum()), seen.size, at_most, alternative="greater").pvalue
+    return Cell(text, f"promised at most {_short(at_most)}", chance < REFUTED)
+
+
+def often(hits: ArrayLike, at_least: float) -> Cell:
+    """How often something happens that should happen at least as often."""
+    seen = np.asarray(hits, dtype=bool)
+    error = math.sqrt(at_least * (1 - at_least) / seen.size)
+    fault = f"expected at least {_short(at_least)}" if seen.mean() < at_least - ERRORS * error else ""
+    return Cell(rate(seen).text, fault, refuted=seen.mean() < at_least - 2 * ERRORS * error)
+
+
+def mean(values: ArrayLike, digits: int = 3) -> Cell:
+    """The mean of a figure over all repetitions."""
+    seen = np.asarray(values, dtype=float)
+    return Cell(f"{seen.mean():.{digits}f} ±{_error(seen):.{digits}f}") if seen.size > 1 else NONE
+
+
+def unbiased(values: ArrayLike) -> Cell:
+    """A mean of errors, which should be 0."""
+    seen = np.asarray(values, dtype=float)
+    if seen.size < 2:
+        return NONE
+    off = abs(float(seen.mean())) / _error(seen) if seen.any() else 0.0
+    return Cell(mean(seen).text, "expected 0" if off > ERRORS else "", refuted=off > 2 * ERRORS)
+
+
+def cost(values: ArrayLike, at_most: float | None = None) -> Cell:
+    """A mean number of rollouts."""
+    seen = np.asarray(values, dtype=float)
+    dear = at_most is not None and float(seen.mean()) > at_most + ERRORS * _error(seen)
+    return Cell(f"{seen.mean():,.0f} ±{_error(seen):.1f}", f"expected at most {at_most:,.0f}" if dear else "")
+
+
+def _error(seen: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
+    return float(seen.std(ddof=1)) / math.sqrt(seen.size)
+
+
 def _short(number: float) -> str:
     return f"{number:.3f}".replace("0.", ".", 1)
-
-
-def _errors(difference: float, error: float) -> str:
-    return f"{difference / error if error else 0.0:+.1f}"

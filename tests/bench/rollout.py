@@ -18,8 +18,8 @@ from rich.table import Table
 
 from whet.runs.bench import Request
 from whet.runs.config import Config, ModelConfig
-from whet.runs.run import Started, run
-from whet.runs.scheduler import Ended, Stopped
+from whet.runs.run import Event, Started, run
+from whet.runs.scheduler import Ended
 
 SETTINGS = ((200, 1), (200, 4), (200, 16), (400, 4), (800, 4))
 
@@ -54,7 +54,7 @@ def measure(rollouts: int, concurrency: int) -> list[float]:
         began = time.perf_counter()
         own, boxes, start_mb = 0.0, 0.0, 0.0
 
-        def watch(event: Started | Ended | Stopped) -> None:
+        def watch(event: Event) -> None:
             nonlocal began, own, boxes, start_mb
             if isinstance(event, Started):
                 # Loading the program and reading the tasks is not part of a rollout.

@@ -20,7 +20,7 @@ from skillopt_sleep.memory import apply_edits, ensure_skill_scaffold
 from skillopt_sleep.mine import assign_splits
 from skillopt_sleep.replay import replay_one
 
-from whet.skills.attempt import Outcome, Terms, Verdict
+from whet.skills.attempt import Attempt, Outcome, Terms, Verdict
 from whet.skills.engine import Sharpened, sharpen
 from whet.skills.exam import Exam, Purse, hold
 from whet.skills.gate import Held
@@ -129,10 +129,10 @@ class MockWorld:
 
     async def refuses(self, incumbent: str, rule: str) -> bool:
         """Whether a skill with this rule fails the exam, even if the search had taken it."""
-        edited = f"{incumbent}\n{rule}"
-        exam, terms = Exam(incumbent, self._split("val"), SEED, 1), Terms(0.05, 24, repeats=1)
-        attempt = await hold(exam, edited, terms, self, Purse(100))
-        return attempt is not None and attempt.verdict is not Verdict.CERTIFIED
+        exam = Exam(incumbent, f"{incumbent}\n{rule}", self._split("val"), str(SEED), 1, "")
+        attempt = Attempt(Terms(0.05, 24))
+        await hold(exam, attempt, self, Purse(100))
+        return attempt.verdict is not Verdict.CERTIFIED
 
     async def __call__(self, task: str, skill: str, key: str) -> Outcome:
         """All or nothing: whether the agent answered exactly."""

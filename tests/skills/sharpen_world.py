@@ -55,6 +55,8 @@ def write_script(folder: Path, numbers: range, delay: float = 0.0) -> Path:
     return file
 
 
+SEED = 0
+"""Of the order of exams, so that runs can be compared."""
 TASKS_DONE = (Part.SEARCH, Part.EXAM, Part.TEST)
 SPLITS = {"train": range(8), "val": range(100, 110), "test": range(200, 206)}
 
@@ -112,13 +114,16 @@ class World:
         resume: bool = False,
         watch: Callable[[Event], None] = lambda _: None,
         course: Course | None = None,
+        seed: int | None = SEED,
         **request: Any,
     ) -> Outcome:
         tasks = self.folder / "tasks.jsonl"
         asked = Request(tasks=tasks, out=self.out, agents=("chat",), models=("m",), resume=resume, **request)
         within = read_budget(str(budget))
         plan = Plan(within.rollouts or 0)
-        wish = Sharpening(self.folder / "sums", asked, within, plan, "adds", course=course or Course(), force=True)
+        wish = Sharpening(
+            self.folder / "sums", asked, within, plan, "adds", course=course or Course(), seed=seed, force=True
+        )
         return await sharpen_skill(wish, writer, self.config, watch, env={"XDG_STATE_HOME": str(self.folder / "state")})
 
     def exchanges(self) -> dict[str, list[int]]:
@@ -135,7 +140,10 @@ def exchanges(folder: Path) -> dict[str, list[int]]:
 
 
 def decisions(outcome: Outcome) -> Sequence[object]:
-    """What a run decided."""
+    """What a run decided, however often it was begun."""
     done = outcome.done
-    held = [(one.exam.id, one.candidate, one.level, one.attempt) for one in done.held]
+    held = [
+        (one.exam, one.attempt.terms, one.attempt.verdict, [(at.incumbent, at.candidate) for at in one.attempt.taken])
+        for one in done.held
+    ]
     return done.steps, held, done.certified, done.leader, done.spent

@@ -3,9 +3,10 @@
 import pytest
 
 from whet.errors import UserError
-from whet.skills.attempt import Lost, Outcome
-from whet.skills.audit import Audit, audit, detectable_lift, refuse_hopeless
-from whet.skills.plan import Plan, detectable
+from whet.scoring import Cause
+from whet.skills.attempt import Outcome
+from whet.skills.audit import Audit, audit, detectable_lift, is_hopeless, refuse_hopeless
+from whet.skills.plan import Plan
 from whet.skills.search import NotMeasured, first_measurement
 from whet.testing.world import World, skill_of
 
@@ -22,6 +23,11 @@ def test_few_tasks_are_taken_with_caution() -> None:
     assert many.cautious_variance == many.variance == pytest.approx(1 / 6)
     assert many.discordance == pytest.approx(1 / 3)
     assert of(0.5, -0.5).cautious_variance == of(0.5, -0.5).variance
+    assert of(*[1.0] * 5, *[0.0] * 5).cautious_variance == 0.25, "no score varies by more"
+
+
+def test_24_tasks_and_800_rollouts_are_never_refused() -> None:
+    assert not is_hopeless(detectable_lift(0.25, Plan(budget=760)))
 
 
 async def test_the_noise_of_a_known_world_is_found_and_what_its_skill_does() -> None:
@@ -47,34 +53,28 @@ async def test_a_skill_that_reaches_nobody_moves_nothing() -> None:
 
 async def test_lost_rollouts_are_counted_and_left_out() -> None:
     async def rollouts(task: str, skill: str, key: str) -> Outcome:
-        return Lost.UNRELATED if task == "a" and "again" in key else 0.5
+        return Cause.MODEL if task == "a" and "again" in key else 0.5
 
     found = await audit("skill", ("a", "b"), rollouts)
     assert (found.lost, found.differences, found.moved) == (1, (0.0,), (0.0, 0.0))
 
 
-def test_budgets_show_what_the_reference_says() -> None:
-    # 120 positions at level .0125 with two repeats: 19.6 points.
-    plan = Plan(budget=1800)
-    assert detectable_lift(0.154, plan, 30) == pytest.approx(0.196, abs=0.001)
-    assert detectable_lift(0.154, Plan(budget=900), 30) == pytest.approx(0.196 * 2**0.5, abs=0.001)
-    more = detectable_lift(0.154, Plan(budget=3600), 30)
-    assert more == detectable_lift(0.154, plan, 30), "more positions than four for each task are not taken"
-    least = detectable_lift(0.154, Plan(budget=200), 30)
-    assert least == detectable_lift(0.154, Plan(budget=300), 30) == pytest.approx(0.196 * 6**0.5, abs=0.002)
-    # 20 positions at level .05 with one repeat, which the only candidate of an exam has.
-    assert least == pytest.approx(detectable(0.154, 1, 20, 0.05), rel=0.03)
-    assert detectable_lift(0.154, Plan(budget=195), 30) is None
+def test_a_budget_shows_what_the_exam_that_will_be_held_can_show() -> None:
+    # 80 and 40 positions at level .05.
+    assert detectable_lift(0.154, Plan(budget=800, certify_share=0.2)) == pytest.approx(0.21, abs=0.03)
+    assert detectable_lift(0.154, Plan(budget=400, certify_share=0.2)) == pytest.approx(0.31, abs=0.03)
+    assert detectable_lift(0.154, Plan(budget=65, certify_share=0.2)) is None, "13 rollouts cannot certify anything"
 
 
 def test_a_hopeless_plan_is_refused_and_told_what_would_do() -> None:
-    refuse_hopeless(0.2, "900 rollouts")
-    refuse_hopeless(0.3, "900 rollouts")
-    with pytest.raises(UserError, match="is 43 points; 900 rollouts would show a lift of 30 points; --force"):
+    assert not is_hopeless(0.3)
+    assert is_hopeless(0.301)
+    assert is_hopeless(None)
+    with pytest.raises(UserError, match="from 43 points on in 80 % of cases; 900 rollouts would certify 30 points"):
         refuse_hopeless(0.43, "900 rollouts")
-    with pytest.raises(UserError, match="no exam can be held; 900 rollouts would show"):
+    with pytest.raises(UserError, match="no exam can be held; 900 rollouts would certify"):
         refuse_hopeless(None, "900 rollouts")
-    with pytest.raises(UserError, match="only more validation tasks would show a lift of 30"):
+    with pytest.raises(UserError, match="no budget would certify 30"):
         refuse_hopeless(0.43, None)
 
 
@@ -106,7 +106,7 @@ async def test_what_chance_moves_is_not_taken_for_an_effect() -> None:
 
 async def test_an_audit_without_any_pair_is_no_verdict() -> None:
     async def rollouts(task: str, skill: str, key: str) -> Outcome:
-        return Lost.UNRELATED if "again" in key else 0.5
+        return Cause.MODEL if "again" in key else 0.5
 
     with pytest.raises(NotMeasured) as nothing:
         await audit("skill", ("a", "b"), rollouts)

@@ -14,8 +14,9 @@ from whet.runs.store import Store
 from whet.runs.summary import tally, total
 from whet.skills.attempt import Verdict
 from whet.skills.budget import read_budget
-from whet.skills.certificate import Certificate, problems, read_certificate
+from whet.skills.certificate import Certificate, read_certificate
 from whet.skills.certifying import Certifying, certify
+from whet.skills.check.arithmetic import problems
 from whet.skills.lab import Part, open_lab
 from whet.skills.plan import Plan
 from whet.skills.shelf import Shelf
@@ -35,8 +36,8 @@ class Judging(World):
         (new / "SKILL.md").write_text(f"{SKILL}{rule}\n")
         tasks, within = self.folder / "tasks.jsonl", read_budget(budget)
         asked = Request(tasks=tasks, out=self.out, agents=("chat",), models=("m",), **request)
-        plan = Plan(within.rollouts or 0, alpha=alpha, attempts=1)
-        wish = Certifying(self.folder / "sums", new, asked, within, plan)
+        plan = Plan(within.rollouts or 0, alpha=alpha)
+        wish = Certifying(self.folder / "sums", new, asked, within, plan, seed=0)
         return await certify(wish, self.config, env=self.env)
 
     @property
@@ -97,7 +98,9 @@ async def test_what_a_run_has_spent_counts_when_it_is_gone_on_with(done: Judging
 async def test_what_both_sides_have_in_common_is_told_in_full(tmp_path: Path) -> None:
     world = Judging(tmp_path)
     script = tmp_path / "script.toml"
-    world.model = ModelConfig(script=script, set={"temperature": 0}, drop=("top_p",), max_tokens=5)
+    world.model = ModelConfig(
+        script=script, set={"temperature": 0}, drop=("top_p",), max_tokens=5, allow_fields=("own",), allow_tools=("w",)
+    )
     asked = Request(tmp_path / "tasks.jsonl", world.out, ("chat",), ("m",), judge_model="m")
     ready: Any = (world.config, Shelf(tmp_path / "skills"), world.env, lambda _: None, read_budget("9"), lambda: None)
     async with open_lab(world.out, asked, {Part.EXAM: read_tasks(asked.tasks)}, *ready) as lab:
@@ -109,5 +112,6 @@ async def test_what_both_sides_have_in_common_is_told_in_full(tmp_path: Path) ->
         "set": {"temperature": "0"},
         "drop": ["top_p"],
         "max_tokens": 5,
+        "allow": ["own", "w"],
     }
     assert (found["agent"]["name"], found["sandbox"], found["judge_model"]) == ("chat", "bubblewrap", "m")

@@ -155,7 +155,8 @@ async def test_tests_and_commands_and_functions_say_that_they_failed(tmp_path: A
     await assert_tells(await judgement(Task(id="t", instruction="-", tests=tests)), "The hidden tests", ran)
     (tmp_path / "mine.py").write_text("def none(work): return 0\n")
     judge = {"kind": "python", "function": "mine:none", "folder": str(tmp_path)}
-    await assert_tells(await said_of("x", judge), "The check that the user wrote", "")
+    task = Task.model_validate({"id": "t", "instruction": "-", "judge": [judge]})
+    await assert_tells(await judgement(task), "The check that the user wrote", "")
 
 
 def test_no_judge_is_forgotten() -> None:

@@ -1,102 +1,180 @@
-"""Which level a candidate is held at, and how much of the purse it may use."""
+"""Which level a candidate is held at, how much of the purse it may use, and what is continued."""
 
-from whet.skills.attempt import Outcome, Verdict
-from whet.skills.exam import Purse
-from whet.skills.exam_times import Timeless
-from whet.skills.gate import Follow, Gate, Held
+import pytest
+
+from whet.skills.attempt import Notes, Outcome, Verdict
+from whet.skills.exam import Exam, OutOfBudget, Purse
+from whet.skills.gate import Gate, Held, Unwritten
 from whet.skills.plan import Plan
+from whet.skills.seed import Seed
 
 TASKS = tuple(f"task-{number}" for number in range(10))
 
 
 class Asked:
-    """Good skills do every task, all others none. What is asked for is kept."""
+    """Good skills do every task, fair ones a little of each, all others nothing. What is asked for is kept."""
 
     def __init__(self) -> None:
-        self.keys: set[str] = set()
+        self.keys: list[str] = []
 
     async def __call__(self, task: str, skill: str, key: str) -> Outcome:
-        self.keys.add(key)
-        return float(skill.startswith("good"))
+        self.keys.append(key)
+        return 0.15 if skill.startswith("fair") else float(skill.startswith("good"))
 
 
-def gate(purse: int = 10_000) -> tuple[Gate, Asked]:
+def gate(purse: int = 10_000, alpha: float = 0.10) -> tuple[Gate, Asked]:
     asked = Asked()
-    return Gate("start", TASKS, Purse(purse), Plan(0), asked, Timeless()), asked
+    return Gate("start", TASKS, Purse(purse), Plan(0, alpha=alpha), asked, Seed.chosen(0)), asked
 
 
-def told(held: Held | None) -> tuple[int, float, int] | None:
-    """Number of the exam, level, and rollouts of the incumbent at each position."""
-    return (held.exam.number, held.level, held.attempt.terms.repeats) if held else None
+def level(held: Held | None) -> float | None:
+    return held.level if held else None
 
 
-async def test_those_that_others_follow_leave_the_last_level_of_their_exam() -> None:
-    held, _ = gate()
-    for number in range(3):
-        assert told(await held.hold(f"null {number}", Follow.SURELY)) == (1, 0.0125, 2)
-    assert await held.hold("null 3", Follow.SURELY) is None
-    assert told(await held.hold("null 3", Follow.NEVER)) == (1, 0.0125, 2)
-    assert held.levels == [(0.0125,) * 4]
+async def test_each_attempt_has_half_the_level_of_the_one_before_whatever_its_incumbent() -> None:
+    found, _ = gate()
+    assert level(await found.hold("null")) == pytest.approx(0.05)
+    assert level(await found.hold_early("good")) == pytest.approx(0.025)
+    assert found.incumbent == "good"
+    assert level(await found.hold("other null")) == pytest.approx(0.0125)
+    assert [held.exam.number for held in found.held] == [1, 2, 3]
 
 
-async def test_those_that_others_may_follow_use_all_levels_of_their_exam() -> None:
-    held, _ = gate()
-    for number in range(4):
-        assert told(await held.hold(f"null {number}", Follow.PERHAPS)) == (1, 0.0125, 2)
-    assert await held.hold("null 4", Follow.PERHAPS) is None
+async def test_attempts_are_chained_from_the_commitment_on() -> None:
+    found, _ = gate()
+    for name in ("null", "good", "other null"):
+        await found.hold(name)
+    links = [Seed.chosen(0).commitment, *(held.exam.link for held in found.held)]
+    assert [held.exam.previous for held in found.held] == links[:-1]
+    assert len(set(links)) == 4
 
 
-async def test_the_only_one_of_an_exam_has_the_level_of_all() -> None:
-    held, _ = gate()
-    assert told(await held.hold("null", Follow.NEVER)) == (1, 0.05, 1)
-    held, _ = gate()
-    assert told(await held.hold("good", Follow.SURELY)) == (1, 0.0125, 2)
-    assert told(await held.hold("good again", Follow.NEVER)) == (2, 0.025, 1)
-    assert held.levels == [(0.0125,) * 4, (0.025,)]
-
-
-async def test_those_that_others_follow_use_half_of_the_purse_at_most() -> None:
-    held, _ = gate(purse=126)
-    early = await held.hold("null", Follow.SURELY)
+async def test_while_the_search_is_open_an_attempt_uses_half_of_the_purse_at_most() -> None:
+    found, _ = gate(purse=100)
+    early = await found.hold_early("fair")
     assert early is not None
-    assert early.attempt.terms.positions == 21, "63 rollouts, 3 at each position"
-    assert held.purse.left == 63
-    # The incumbent's are paid for.
-    last = await held.hold("other null", Follow.NEVER)
-    assert last is not None
-    assert last.attempt.verdict is Verdict.FUTILE
-    assert last.attempt.decided_at == 24
-    assert held.purse.left == 63 - 21 - 3 * 3
+    assert early.attempt.verdict is Verdict.UNDECIDED
+    assert len(early.attempt.taken) == 25
+    assert found.purse.left == 50
+    assert await found.hold_early("fair") is None, "it is continued when the search is closed, and not before"
 
 
-async def test_a_purse_that_is_too_small_uses_no_level() -> None:
-    held, asked = gate(purse=119)
-    assert await held.hold("null", Follow.SURELY) is None
-    assert not asked.keys
-    held, _ = gate(purse=40)
-    assert told(await held.hold("null", Follow.NEVER)) == (1, 0.05, 1)
-    held, _ = gate(purse=39)
-    assert await held.hold("null", Follow.NEVER) is None
+async def test_an_undecided_attempt_is_continued_at_its_own_level_with_what_is_left() -> None:
+    found, asked = gate(purse=100)
+    early = await found.hold_early("fair")
+    assert early is not None
+    seen = list(early.attempt.taken)
+    assert found.undecided == [early]
+    found.purse.left += 200
+    assert await found.hold("fair") is early
+    assert (early.attempt.verdict, early.level) == (Verdict.CERTIFIED, 0.05)
+    assert early.attempt.taken[: len(seen)] == seen
+    assert len(asked.keys) == len(set(asked.keys)), "no position is taken twice"
+    assert [held.exam.number for held in found.held] == [1], "it is one attempt"
 
 
-async def test_what_is_certified_is_met_by_others_in_a_new_exam_with_rollouts_of_its_own() -> None:
-    held, asked = gate()
-    first = await held.hold("good", Follow.SURELY)
+async def test_what_has_its_verdict_is_not_continued() -> None:
+    found, asked = gate()
+    assert (await found.hold("null")).attempt.verdict is Verdict.FUTILE  # type: ignore[union-attr]
+    before = list(asked.keys)
+    assert await found.hold("null") is None
+    assert await found.hold_early("null") is None
+    assert await found.hold("start") is None
+    assert (asked.keys, found.undecided) == (before, [])
+
+
+async def test_an_attempt_begins_when_it_could_certify_and_otherwise_uses_no_level() -> None:
+    found, asked = gate(purse=13)
+    assert await found.hold("good") is None, "at level .05 it takes 7 positions, all of them won"
+    assert (asked.keys, found.held) == ([], [])
+    found, _ = gate(purse=14)
+    held = await found.hold("good")
+    assert held is not None
+    assert held.attempt.verdict is Verdict.CERTIFIED
+    early, _ = gate(purse=79)
+    assert await early.hold_early("good") is None, "half of it is for 19 positions; others follow"
+    early, _ = gate(purse=80)
+    assert await early.hold_early("good") is not None
+
+
+class Noted(Unwritten):
+    """A journal that is kept."""
+
+    def __init__(self) -> None:
+        self.cuts: dict[str, int] = {}
+        self.links: list[str] = []
+
+    def opened(self, exam: Exam) -> None:
+        self.links.append(exam.link)
+
+    def cut(self, exam: Exam, positions: int) -> None:
+        self.cuts[exam.link] = positions
+
+    def cut_of(self, exam: Exam) -> int | None:
+        return self.cuts.get(exam.link)
+
+
+async def test_what_the_budget_cut_short_is_cut_at_the_same_place_when_a_run_is_resumed() -> None:
+    journal, left = Noted(), 10
+
+    async def limited(task: str, skill: str, key: str) -> Outcome:
+        number = int(key.split("/")[1])
+        if number >= left:
+            raise OutOfBudget
+        return 0.5
+
+    def new() -> Gate:
+        return Gate("start", TASKS, Purse(200), Plan(0), limited, Seed.chosen(0), journal)
+
+    first = await new().hold_early("fair")
+    left = 1000  # what is left of the search came to it since then
+    again = new()
+    second = await again.hold_early("fair")
     assert first is not None
-    assert first.attempt.verdict is Verdict.CERTIFIED
-    assert (held.incumbent, held.number) == ("good", 2)
-    before = set(asked.keys)
-    second = await held.hold("null", Follow.SURELY)
-    assert told(second) == (2, 0.00625, 2)
     assert second is not None
-    assert second.exam.incumbent == "good"
-    assert not {key for key in asked.keys - before if key.startswith(first.exam.id)}
+    assert len(first.attempt.taken) == len(second.attempt.taken) == 10
+    assert (first.attempt, first.exam) == (second.attempt, second.exam)
+    continued = await again.hold("fair")
+    assert continued is second
+    assert len(second.attempt.taken) > 10
 
 
-async def test_nothing_is_held_twice_before_one_exam() -> None:
-    held, asked = gate()
-    await held.hold("null", Follow.SURELY)
-    before = set(asked.keys)
-    assert await held.hold("null", Follow.NEVER) is None
-    assert await held.hold("start", Follow.NEVER) is None
-    assert asked.keys == before
+async def test_an_attempt_is_written_down_before_its_first_rollout() -> None:
+    journal = Noted()
+
+    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+        assert journal.links
+        return 1.0
+
+    found = Gate("start", TASKS, Purse(200), Plan(0), rollouts, Seed.chosen(0), journal)
+    held = await found.hold("same")
+    assert held is not None
+    assert journal.links == [held.exam.link]
+
+
+async def test_where_the_arms_differ_in_what_was_sent_again_no_verdict_is_given_and_the_incumbent_stays() -> None:
+    async def notes(key: str) -> Notes:
+        return Notes(resent=int("/candidate/" in key))
+
+    asked = Asked()
+    found = Gate("start", TASKS, Purse(200), Plan(0), asked, Seed.chosen(0), read_notes=notes)
+    held = await found.hold("good")
+    assert held is not None
+    assert held.attempt.verdict is Verdict.WITHHELD
+    assert found.incumbent == "start"
+    assert await found.hold("good") is None, "nor is it tried again"
+
+
+async def test_a_verdict_is_withheld_when_more_positions_show_that_the_arms_differ() -> None:
+    async def notes(key: str) -> Notes:
+        number = int(key.split("/")[1])
+        return Notes(resent=int("/candidate/" in key and number % 3 == 0))
+
+    asked = Asked()
+    found = Gate("start", TASKS, Purse(200), Plan(0), asked, Seed.chosen(0), read_notes=notes)
+    held = await found.hold("good")
+    assert held is not None
+    assert found.incumbent == "good", "3 of 7 against none may be chance"
+    await found.tighten(held)
+    assert held.attempt.verdict is Verdict.WITHHELD
+    assert found.incumbent == "start"

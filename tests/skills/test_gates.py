@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import whet
 from whet.errors import UserError
-from whet.skills.attempt import Lost, Outcome
+from whet.scoring import Cause
+from whet.skills.attempt import Outcome
 from whet.skills.engine import sharpen
 from whet.skills.exam import OutOfBudget, Purse
 from whet.skills.gates import RULES, ClassicGate, Compared, false_accepts
@@ -39,9 +40,9 @@ def taken(before: list[Outcome], after: list[Outcome]) -> set[str]:
         # Sums of the same fractions are no gain.
         ([0.1, 0.2, 0.3], [0.3, 0.2, 0.1], set()),
         # What was passed and is lost has regressed; else lost tasks are left out.
-        ([1.0, 0.0], [Lost.RELATED, 0.5], {"strict", "soft", "mixed"}),
-        ([Lost.RELATED, 0.0], [1.0, 0.0], set()),
-        ([Lost.RELATED], [1.0], set()),
+        ([1.0, 0.0], [Cause.AGENT, 0.5], {"strict", "soft", "mixed"}),
+        ([Cause.AGENT, 0.0], [1.0, 0.0], set()),
+        ([Cause.AGENT], [1.0], set()),
     ],
 )
 def test_each_rule_compares_what_it_says(before: list[Outcome], after: list[Outcome], by: set[str]) -> None:
@@ -102,7 +103,7 @@ async def test_a_pass_is_paid_for_once_and_the_accepted_skill_is_the_next_to_bea
 
 async def test_a_pass_that_is_lost_is_no_decision() -> None:
     async def rollouts(task: str, skill: str, key: str) -> Outcome:
-        return Lost.UNRELATED if skill == "b" else 0.5
+        return Cause.MODEL if skill == "b" else 0.5
 
     gate = ClassicGate(GateKind.STRICT, "a", ["1", "2", "3"], Purse(100), rollouts)
     with pytest.raises(NotMeasured, match="3 of 3 rollouts on validation tasks"):
@@ -148,7 +149,7 @@ async def test_a_run_under_a_classic_rule_certifies_nothing_and_is_fooled() -> N
         done = await sharpen("", *tasks, plan, Nulls(seed), rollouts)
         assert done.certified == ""
         assert not done.held
-        assert not done.removals
+        assert done.removal is None
         assert done.final == done.accepted
         assert done.spent <= 1500
         fooled += any(compared.accepted for compared in done.compared)

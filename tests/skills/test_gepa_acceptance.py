@@ -73,13 +73,12 @@ def test_gepa_alone_takes_what_does_nothing_and_under_the_exam_it_does_not() -> 
     alone = optimized(ScriptedAdapter(5, *nulls), max_metric_calls=400)
     assert len(alone.candidates) > 2
     adapter = ScriptedAdapter(5, *nulls)
-    accept = ExamAcceptance(adapter, SEED, World().tasks("validation"), attempts=5, seed=5)
+    accept = ExamAcceptance(adapter, SEED, World().tasks("validation"), seed=5, budget=700)
     proved = optimized(adapter, acceptance_criterion=accept, stop_callbacks=accept, max_metric_calls=2000)
     assert proved.candidates == [SEED]
     assert accept.certified == SEED
-    assert len(accept.exam.held) == 5
-    assert proved.total_metric_calls is not None
-    assert proved.total_metric_calls < 2000, "it ends when no level is left"
+    assert len(accept.exam.held) > 1
+    assert accept.exam.spent <= 700
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -128,7 +127,7 @@ def test_only_what_is_better_on_the_minibatch_and_new_is_held() -> None:
 
 def test_when_the_rollouts_are_used_up_nothing_is_accepted_and_gepa_may_stop() -> None:
     adapter = Alone()
-    accept = ExamAcceptance(adapter, {"a": "bad"}, range(30), budget=59)
+    accept = ExamAcceptance(adapter, {"a": "bad"}, range(30), budget=13)
     state: Any = None
     assert not accept(state)
     assert not asked(accept, 0.0, 1.0, a="good")

@@ -69,9 +69,9 @@ def test_versions_keep_their_first_author_all_their_exams_and_the_order_in_which
     for candidate in ("b1", "a1"):
         history.tell(Step("f0", candidate, 0.5, 0.25))
     for number in (1, 2):
-        exam, attempt = Exam("f0", ("t",), 0, number), Attempt(Terms(0.05, positions=1, repeats=1))
-        attempt.take(Position((0.0,), 1.0))
-        history.tell(Held(exam, "a1", 0.05, attempt))
+        exam, attempt = Exam("f0", "a1", ("t",), "0", number, ""), Attempt(Terms(0.05, positions=1))
+        attempt.take(Position(0.0, 1.0))
+        history.tell(Held(exam, attempt))
     (tmp_path / "best" / "s").mkdir(parents=True)
     (tmp_path / "best" / "s" / "SKILL.md").write_text("Of another run.")
     versions = Versions(tmp_path)

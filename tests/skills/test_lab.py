@@ -5,8 +5,8 @@ import pytest
 from whet.exchange import CallError, Exchange
 from whet.rollout import Result
 from whet.scoring import Cause, Score
-from whet.skills.attempt import Lost, Outcome
-from whet.skills.lab import outcome_of
+from whet.skills.attempt import Outcome
+from whet.skills.lab import _is_outage, _reported, both_lost, outcome_of
 
 
 def call(error: CallError | None, status: int | None) -> Exchange:
@@ -38,35 +38,59 @@ CUT = call(CallError.CUT, 200)
 
 
 @pytest.mark.parametrize(
-    ("cause", "began", "calls", "lost"),
+    ("cause", "began", "calls", "outage"),
     [
-        (Cause.SANDBOX, False, [], Lost.UNRELATED),
-        (Cause.SETUP, False, [], Lost.UNRELATED),
-        (Cause.INTERNAL, False, [], Lost.UNRELATED),
-        (Cause.MODEL, True, [REFUSED, REFUSED], Lost.UNRELATED),
-        (Cause.MODEL, True, [DOWN], Lost.UNRELATED),
-        (Cause.MODEL, True, [REFUSED, DOWN], Lost.UNRELATED),
+        (Cause.SANDBOX, False, [], True),
+        (Cause.SETUP, False, [], True),
+        (Cause.INTERNAL, False, [], True),
+        (Cause.MODEL, True, [REFUSED, REFUSED], True),
+        (Cause.MODEL, True, [DOWN], True),
+        (Cause.MODEL, True, [REFUSED, DOWN], True),
         # A model that spoke before may have failed at what the skill made the agent say.
-        (Cause.MODEL, True, [ANSWERED, DOWN], Lost.RELATED),
-        (Cause.MODEL, True, [CUT], Lost.RELATED),
+        (Cause.MODEL, True, [ANSWERED, DOWN], False),
+        (Cause.MODEL, True, [CUT], False),
         # A prompt that grew too long, perhaps by the skill.
-        (Cause.MODEL, True, [TOO_LONG], Lost.RELATED),
+        (Cause.MODEL, True, [TOO_LONG], False),
         # A program may stumble over the skill at its start.
-        (Cause.AGENT, True, [], Lost.RELATED),
-        (Cause.AGENT, True, [ANSWERED], Lost.RELATED),
-        (Cause.SANDBOX, True, [ANSWERED], Lost.RELATED),
-        (Cause.JUDGE, True, [ANSWERED], Lost.RELATED),
-        (Cause.INTERNAL, True, [ANSWERED], Lost.RELATED),
+        (Cause.AGENT, True, [], False),
+        (Cause.AGENT, True, [ANSWERED], False),
+        (Cause.SANDBOX, True, [ANSWERED], False),
+        (Cause.JUDGE, True, [ANSWERED], False),
+        (Cause.INTERNAL, True, [ANSWERED], False),
     ],
 )
-def test_only_what_cannot_depend_on_the_skill_is_unrelated(
-    cause: Cause, began: bool, calls: list[Exchange], lost: Lost
+def test_an_outage_is_a_box_that_did_not_open_or_a_model_that_answered_nothing(
+    cause: Cause, began: bool, calls: list[Exchange], outage: bool
 ) -> None:
     seconds = {"setup": 0.1, "agent": 1.0} if began else {"setup": 0.1}
-    assert outcome_of(Result(score=Score.missing(cause, "why"), seconds=seconds), calls) is lost
+    result = Result(score=Score.missing(cause, "why"), seconds=seconds)
+    assert _is_outage(result, calls) is outage
+    assert outcome_of(result) is cause
+
+
+def test_in_an_exam_only_what_both_skills_lost_may_be_tried_again() -> None:
+    keys = ["e/1/incumbent/a", "e/12/candidate/b", "e/2/candidate/b", "e/2/incumbent/a", "f/1/candidate/b"]
+    assert both_lost(keys) == ["e/2/candidate/b", "e/2/incumbent/a"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (b'{"id":"1","model":"gpt-x-2025","system_fingerprint":"fp_1","choices":[]}', "gpt-x-2025 fp_1"),
+        (b'data: {"model": "m", "system_fingerprint": null}\n\ndata: {"model":"m"}\n\n', "m"),
+        (b'event: message_start\ndata: {"type":"message_start","message":{"model":"claude-x"}}\n\n', "claude-x"),
+        (b'{"candidates":[],"modelVersion":"gemini-x-001"}', "gemini-x-001"),
+        (b'{"choices":[{"message":{"content":"{\\"model\\":\\"forged\\"}"}}],"model":"m"}', "m"),
+        (b"\xff\xfe", ""),
+    ],
+)
+def test_what_a_reply_says_of_its_model_is_read_in_every_dialect_and_not_out_of_its_text(
+    reply: bytes, told: str
+) -> None:
+    assert _reported(reply) == told
 
 
 @pytest.mark.parametrize("value", [0.0, 0.25, 1.0])
 def test_a_score_is_a_score(value: float) -> None:
-    outcome: Outcome = outcome_of(Result(score=Score.of(value), seconds={"agent": 1.0}), [ANSWERED])
+    outcome: Outcome = outcome_of(Result(score=Score.of(value), seconds={"agent": 1.0}))
     assert outcome == value

@@ -6,13 +6,14 @@ from typing import Any, cast
 
 import pytest
 
+from whet.exchange import CallError, Exchange
 from whet.rollout import Result
 from whet.runs.scheduler import MAX_ATTEMPTS
 from whet.runs.schema import RolloutRow, TaskRow
 from whet.runs.store import Store
 from whet.scoring import Cause, Score
 from whet.skills import lab
-from whet.skills.attempt import Lost, Outcome
+from whet.skills.attempt import Notes, Outcome
 
 ROW = RolloutRow("r", 0, "t", "chat", "m", "", 0)
 
@@ -35,8 +36,8 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def on_record(store: Store) -> tuple[Outcome | None, int]:
-    ((_, known),) = lab._all_on_record(store)
+def on_record(store: Store, part: lab.Part = lab.Part.SEARCH) -> tuple[Outcome | None, int]:
+    ((_, known),) = lab.on_record(store, part)
     return known.outcome, known.failed
 
 
@@ -48,8 +49,8 @@ def on_record(store: Store) -> tuple[Outcome | None, int]:
         ([Cause.SANDBOX, 1.0], 1.0, 2),
         ([Cause.SANDBOX], None, 1),
         ([Cause.SANDBOX] * (MAX_ATTEMPTS - 1), None, MAX_ATTEMPTS - 1),
-        ([Cause.SANDBOX] * MAX_ATTEMPTS, Lost.UNRELATED, MAX_ATTEMPTS),
-        ([Cause.AGENT] * MAX_ATTEMPTS, Lost.RELATED, MAX_ATTEMPTS),
+        ([Cause.SANDBOX] * MAX_ATTEMPTS, Cause.SANDBOX, MAX_ATTEMPTS),
+        ([Cause.AGENT] * MAX_ATTEMPTS, Cause.AGENT, MAX_ATTEMPTS),
         ([Cause.AUTH] * MAX_ATTEMPTS, None, 0),
         ([Cause.INTERRUPTED] * MAX_ATTEMPTS, None, 0),
         ([Cause.SANDBOX, Cause.INTERRUPTED, Cause.AUTH], None, 1),
@@ -62,6 +63,16 @@ def test_only_what_failed_by_itself_is_a_try(
         for one in attempts:
             tried(store, one)
         assert on_record(store) == (outcome, failed)
+
+
+@pytest.mark.parametrize("part", [lab.Part.EXAM, lab.Part.TEST])
+def test_where_two_skills_are_compared_what_failed_stays_lost(store: Store, part: lab.Part) -> None:
+    with store:
+        tried(store, Cause.INTERRUPTED)
+        assert on_record(store, part) == (None, 0), "whet itself was stopped"
+        tried(store, Cause.MODEL)
+        assert on_record(store, part) == (Cause.MODEL, 1)
+        assert on_record(store) == (None, 1), "the search may try again"
 
 
 def test_an_attempt_that_was_killed_is_no_try(store: Store) -> None:
@@ -89,3 +100,45 @@ def test_a_key_has_one_rollout_and_a_new_one_is_the_next_sample_of_its_task_and_
     assert book.row("dev/0", "t", arm, "skill") == first
     rows = [book.row(key, "t", arm, skill) for key, skill in (("dev/1", "skill"), ("dev/2", ""), ("dev/1", "skill"))]
     assert [(row.ordinal, row.sample) for row in rows] == [(1, 1), (2, 0), (1, 1)]
+
+
+def calls(store: Store, *given: tuple[int, CallError | None, int | None]) -> None:
+    """An attempt with calls that were sent so often, and ended so."""
+    attempt = tried(store, 1.0)
+    for index, (attempts, error, status) in enumerate(given):
+        store.add_exchange(
+            attempt,
+            Exchange(
+                session="s",
+                index=index,
+                dialect="chat",
+                path="/v1/chat/completions",
+                request_headers=(),
+                request=b"{}",
+                upstream="http://127.0.0.1:9",
+                status=status,
+                response_headers=(),
+                response=b'{"model":"m-1","system_fingerprint":"fp"}',
+                attempts=attempts,
+                error=error,
+                started=1.0,
+                first_byte=None,
+                ended=2.0,
+                usage=None,
+            ),
+        )
+
+
+def test_calls_that_were_sent_again_are_counted_whoever_sent_them_again(store: Store) -> None:
+    with store:
+        tried(store, Cause.INTERRUPTED)
+        calls(
+            store,
+            (1, None, 200),
+            (3, None, 200),  # by the gateway: twice
+            (1, CallError.STATUS, 500),  # by the agent, after these
+            (1, CallError.CUT, 200),
+            (1, CallError.STATUS, 400),  # its own mistake: the same request would fail again
+            (0, None, 200),
+        )
+        assert lab.read_notes(store, ROW.id) == Notes(tries=2, resent=4, reported=("m-1 fp",))

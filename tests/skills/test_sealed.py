@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from whet.errors import UserError
+from whet.scoring import Cause
 from whet.skills import sealed
-from whet.skills.attempt import Lost, Outcome
+from whet.skills.attempt import Outcome
 from whet.skills.sealed import SEAL, take_test, tasks_to_test
 from whet.tasks import read_tasks
 
@@ -67,7 +68,7 @@ async def test_a_test_that_was_broken_off_is_completed_and_nothing_of_it_is_trie
 
 
 def test_both_pass_rates_are_told_with_intervals_and_what_is_missing_is_not_zero() -> None:
-    before = {str(n): float(n < 2) for n in range(10)} | {"lost": Lost.RELATED}
+    before = {str(n): float(n < 2) for n in range(10)} | {"lost": Cause.AGENT}
     after = {str(n): float(n < 8) for n in range(10)} | {"lost": 1.0}
     tested = sealed.Tested(before=dict(before), after=dict(after))
     assert tested.table()[2:] == [
@@ -75,11 +76,27 @@ def test_both_pass_rates_are_told_with_intervals_and_what_is_missing_is_not_zero
         "| after | 9 of 11, 81.8% [52.3, 94.9] | 81.8% | 0 of 11 |",
     ]
     assert str(tested).startswith("+60.0 points on 10 tasks, 95 % interval ")
-    assert str(tested).endswith("; 6 better, 4 alike, 0 worse, 1 tasks not measured")
+    assert "; 6 better, 4 alike, 0 worse; scores lost: 1 of 11 before, 0 of 11 after; with these at 0" in str(tested)
+    assert "the difference is between +54.5 and +63.6 points, 95 % interval " in str(tested)
+    assert "unevenly" not in str(tested)
+
+
+def test_tasks_that_one_side_lost_are_not_left_out_silently() -> None:
+    before = {str(n): float(n < 10) for n in range(20)}
+    after = {str(n): 1.0 if n < 10 else Cause.MODEL for n in range(20)}
+    tested = sealed.Tested(before=dict(before), after=dict(after))
+    assert str(tested).startswith("+0.0 points on 10 tasks, ")
+    worst, best = tested.extremes()
+    assert (sum(worst), sum(best)) == (0.0, 10.0)
+    assert "the difference is between +0.0 and +50.0 points" in str(tested)
+    assert "; the two skills lose scores unevenly (p = 0.0004" in str(tested)
+    harmed = sealed.Tested(before=dict.fromkeys(before, 0.5), after=after)
+    assert str(harmed).startswith("+50.0 points on 10 tasks, 95 % interval ")
+    assert "the difference is between +0.0 and +50.0 points" in str(harmed), "the ten that were lost may be failures"
 
 
 def test_a_test_of_which_all_is_missing_says_nothing() -> None:
-    tested = sealed.Tested(before={"a": Lost.UNRELATED}, after={"a": 1.0})
+    tested = sealed.Tested(before={"a": Cause.MODEL}, after={"a": 1.0})
     assert str(tested) == "nothing was measured on 1 tasks"
     assert tested.table()[2] == "| before | - | - | 1 of 1 |"
 

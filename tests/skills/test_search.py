@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from whet.skills.attempt import Lost, Outcome, Verdict
+from whet.scoring import Cause
+from whet.skills.attempt import Outcome, Verdict
 from whet.skills.engine import Sharpened, sharpen
 from whet.skills.exam import Purse
 from whet.skills.kinds import SearchKind
@@ -102,7 +103,7 @@ async def test_two_racers_with_the_same_text_are_one_and_a_race_never_passes_its
 
 
 async def test_a_race_among_lost_rollouts_is_no_verdict() -> None:
-    rollouts = Scripted({"start": 0.3, "a": [Lost.UNRELATED] * 9, "b": [Lost.RELATED] * 9})
+    rollouts = Scripted({"start": 0.3, "a": [Cause.MODEL] * 9, "b": [Cause.AGENT] * 9})
     search, _ = race(rollouts, Lists("a", "b"), 1000)
     with pytest.raises(NotMeasured, match="9 of 9 rollouts") as found:
         await search.round()
@@ -110,7 +111,7 @@ async def test_a_race_among_lost_rollouts_is_no_verdict() -> None:
 
 
 async def test_a_racer_that_lost_all_its_rollouts_falls_behind_one_that_failed_and_has_no_score() -> None:
-    rollouts = Scripted({"start": 0.3, "a": [Lost.UNRELATED] * 9, "b": 0.0})
+    rollouts = Scripted({"start": 0.3, "a": [Cause.MODEL] * 9, "b": 0.0})
     search, _ = race(rollouts, Lists("a", "b"), 1000)
     assert [(step.candidate, step.mean, step.accepted) for step in await search.round()] == [("b", 0.0, False)]
 
@@ -146,8 +147,8 @@ def ratchet(rollouts: Scripted, proposer: Lists, purse: int = 1000, tasks: Seque
 async def test_what_was_lost_is_left_out_and_when_it_is_most_there_is_no_verdict() -> None:
     scores: dict[str, float | Sequence[Outcome]] = {
         "start": 0.3,
-        "a": [Lost.UNRELATED] * 4 + [0.5] * 5,
-        "b": [Lost.UNRELATED] * 5 + [0.6] * 4,
+        "a": [Cause.MODEL] * 4 + [0.5] * 5,
+        "b": [Cause.MODEL] * 5 + [0.6] * 4,
     }
     search = ratchet(Scripted(scores), Lists("a", "b"), tasks=TASKS[:8])
     (step,) = await search.round()
@@ -186,8 +187,8 @@ async def test_a_proposer_is_told_of_every_step_before(kind: type[Ratchet | Race
 
 
 def member(*scores: Outcome) -> Member:
-    there = [score for score in scores if not isinstance(score, Lost)]
-    return Member(("",), sum(there) / len(there), [None if isinstance(score, Lost) else score for score in scores])
+    there = [score for score in scores if not isinstance(score, Cause)]
+    return Member(("",), sum(there) / len(there), [None if isinstance(score, Cause) else score for score in scores])
 
 
 @pytest.mark.parametrize("kind", list(SearchKind))
@@ -210,7 +211,7 @@ async def test_every_search_takes_as_many_samples_of_each_task_as_it_is_told(kin
 async def test_tasks_of_a_measurement_are_told_by_the_mean_of_their_samples() -> None:
     async def rollouts(task: str, skill: str, key: str) -> Outcome:
         first = not key.endswith("/1")
-        outcomes: dict[str, Outcome] = {"a": float(first), "b": Lost.RELATED, "c": 1.0 if first else Lost.UNRELATED}
+        outcomes: dict[str, Outcome] = {"a": float(first), "b": Cause.AGENT, "c": 1.0 if first else Cause.MODEL}
         return outcomes[task]
 
     dev = Dev(("a", "b", "c"), Purse(6), rollouts, samples=2)
@@ -226,10 +227,10 @@ def test_the_front_of_a_pool_is_what_is_best_on_some_task() -> None:
         "first": member(1.0, 1.0, 0.0, 0.0),
         "last": member(0.0, 0.0, 0.0, 1.0),
         "shared": member(1.0, 0.0, 0.0, 1.0),
-        "lost": member(Lost.RELATED, Lost.RELATED, 0.0, 0.0),
+        "lost": member(Cause.AGENT, Cause.AGENT, 0.0, 0.0),
     }
     assert weights(pool) == {"even": 1, "first": 2, "shared": 2}
-    assert weights({"a": member(1.0, Lost.RELATED), "b": member(0.5, Lost.RELATED)}) == {"a": 1}
+    assert weights({"a": member(1.0, Cause.AGENT), "b": member(0.5, Cause.AGENT)}) == {"a": 1}
 
 
 START = "# A\n- a\n# B\n- b\n"

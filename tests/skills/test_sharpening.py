@@ -12,12 +12,13 @@ from sharpen_world import HARMFUL, HELPFUL, USELESS, Adds, World, decisions, wri
 import whet
 from whet.errors import UserError
 from whet.runs.scheduler import Ended
+from whet.runs.store import Store
 from whet.runs.stored import load
 from whet.skills.attempt import Verdict
 from whet.skills.brief import Brief, Draft, NoDraft
 from whet.skills.outcome import Outcome
 from whet.skills.search import NotMeasured
-from whet.skills.sharpening import Event
+from whet.skills.sharpening import Begun, Event
 from whet.skills.writers.criteria import CriteriaWriter
 
 
@@ -170,7 +171,7 @@ async def test_a_model_that_is_down_is_no_verdict_and_the_run_goes_on_when_it_is
 
 
 async def test_most_of_the_training_tasks_lost_is_no_verdict(world: World) -> None:
-    fails = [f'[[scene]]\nwhen.user = "What is {n} "\n[[scene.reply]]\nfault = "500"\n' for n in range(3, 8)]
+    fails = [f'[[scene]]\nwhen.user = "What is {n} |word OK"\n[[scene.reply]]\nfault = "500"\n' for n in range(3, 8)]
     works = (world.folder / "script.toml").read_text()
     world.play("".join(fails) + works)
     writer = Adds(HELPFUL)
@@ -183,27 +184,122 @@ async def test_most_of_the_training_tasks_lost_is_no_verdict(world: World) -> No
 
 async def test_other_terms_are_refused_when_a_run_is_resumed(world: World) -> None:
     await world.sharpen(Adds(USELESS))
-    with pytest.raises(UserError, match=r"begun with other terms \(budget, plan\)"):
-        await world.sharpen(Adds(USELESS), 401, resume=True)
+    with pytest.raises(
+        UserError, match=r"--budget is 399 rollouts, but the run was begun with 400 rollouts; it can be"
+    ):
+        await world.sharpen(Adds(USELESS), 399, resume=True)
+    with pytest.raises(UserError, match=r"--budget is 2M tokens, but the run was begun with 400 rollouts"):
+        await world.sharpen(Adds(USELESS), "2M tokens", resume=True)
     write_tasks(world.folder, {**world.splits, "val": range(100, 111)})
     with pytest.raises(UserError, match=r"begun with other terms \(tasks\)"):
         await world.sharpen(Adds(USELESS), resume=True)
 
 
-async def test_an_exam_with_lost_rollouts_leaves_them_out_and_does_not_try_its_luck_again(world: World) -> None:
-    fails = '[[scene]]\nwhen.user = "What is 100 "\n[[scene.reply]]\nfault = "500"\n'
+async def test_what_is_lost_in_an_exam_counts_against_the_candidate_and_is_not_tried_again(world: World) -> None:
+    fails = '[[scene]]\nwhen.user = "What is 100 |word OK"\n[[scene.reply]]\nfault = "500"\n'
     works = (world.folder / "script.toml").read_text()
     world.play(fails + works)
     first = await world.sharpen(Adds(HELPFUL), concurrency=16)
-    (held,) = first.certified
+    (held,) = first.done.held
     lost = [position for position in held.attempt.taken if not position.is_measured]
     assert lost
-    assert all(position.is_void for position in lost), "the endpoint was down for both sides alike"
+    assert {position.worst() for position in lost} == {-1.0}
+    old, new = held.attempt.arms
+    assert old.lost == new.lost == {"model": len(lost)}
     made = world.exchanges()
+    assert {len(attempts) for rollout, attempts in made.items() if rollout in exam_rollouts(world)} == {1}
     world.play()
     again = await world.sharpen(Adds(), resume=True)
     assert decisions(again) == decisions(first)
     assert world.exchanges() == made
+
+
+def exam_rollouts(world: World) -> set[str]:
+    with Store.open_read(world.out / "exam") as store:
+        return {row.id for row in store.rollouts()}
+
+
+async def test_a_skill_whose_failures_are_lost_half_of_the_time_gains_nothing_by_it(world: World) -> None:
+    """The rule changes nothing but that half of the wrong answers come as errors."""
+    trick = "- Fail loudly."
+    fails = "".join(
+        f'[[scene]]\nwhen.user = "What is {n} "\nwhen.system = "Fail loudly"\n[[scene.reply]]\nfault = "500"\n'
+        for n in range(100, 110, 2)
+        if n % 5
+    )
+    trained = "".join(
+        f'[[scene]]\nwhen.user = "What is {n} "\nwhen.system = "Fail loudly"\n[[scene.reply]]\ntext = "{n + 1}"\n'
+        for n in range(8)
+    )
+    world.play(fails + trained + (world.folder / "script.toml").read_text())
+    found = await world.sharpen(Adds(trick), concurrency=16)
+    (held,) = found.done.held
+    assert held.attempt.verdict is not Verdict.CERTIFIED
+    failed = [at for at in held.attempt.taken if at.incumbent == 0.0]
+    assert {at.worst() for at in failed} == {0.0}, "no second try made a score of it"
+    assert {at.notes[1].tries for at in failed} == {1}
+
+
+async def test_a_budget_that_is_raised_continues_the_undecided_leader(tmp_path: Path) -> None:
+    world = World(tmp_path, {"train": range(8), "val": range(100, 140)})
+    rule = "- When asked for a sum above 135, answer with the number alone."
+    right = "".join(
+        f'[[scene]]\nwhen.user = "What is {n} "\nwhen.system = "above 135"\n[[scene.reply]]\ntext = "{n + 1}"\n'
+        for n in (*range(8), *range(130, 140))
+    )
+    world.play(right + (world.folder / "script.toml").read_text())
+    first = await world.sharpen(Adds(rule), 100)
+    (before,) = first.done.held
+    assert before.attempt.verdict is Verdict.UNDECIDED
+    assert first.done.left < 2, "all of the budget was used before"
+    more = await world.sharpen(Adds(), 400, resume=True)
+    (after,) = more.done.held
+    assert after.attempt.verdict is Verdict.CERTIFIED
+    assert after.attempt.taken[: len(before.attempt.taken)] == before.attempt.taken
+    assert (after.exam, after.level) == (before.exam, before.level)
+    assert first.done.spent < more.done.spent <= 400
+    again = await world.sharpen(Adds(), 100, resume=True)
+    assert decisions(again) == decisions(more), "what it was raised to is kept"
+    with pytest.raises(UserError, match="it can be raised, not lowered"):
+        await world.sharpen(Adds(), 99, resume=True)
+
+
+async def test_the_order_of_exams_is_committed_before_the_first_and_revealed_in_the_end(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    journal: list[str] = []
+    shown: list[str] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Begun):
+            shown.append(event.seed.commitment)
+        if isinstance(event, Ended) and event.row.task.startswith("val") and not journal:
+            journal.append(json.loads((world.out / "sharpen.json").read_text())["seed"])
+            attempts = (world.out / "exam" / "attempts.jsonl").read_text().splitlines()
+            journal.append(json.loads(attempts[0])["previous"])
+
+    found = await world.sharpen(Adds(HELPFUL), watch=watch, seed=None)
+    seed = found.certificate.seed
+    assert {*journal, *shown} == {seed.commitment} == {found.certificate.commitment}
+    assert seed.drawn
+    assert len(seed.value) == 64
+    again = await world.sharpen(Adds(), resume=True, seed=None)
+    assert again.certificate == found.certificate
+    with pytest.raises(UserError, match="--seed is 3, but the run was begun with a seed that was drawn; leave it out"):
+        await world.sharpen(Adds(), resume=True, seed=3)
+
+
+async def test_two_runs_ask_their_tasks_in_different_orders_unless_a_seed_is_chosen(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    async def order(seed: int | None) -> list[str]:
+        world = World(tmp_path_factory.mktemp("order"))
+        found = await world.sharpen(Adds(HELPFUL), 120, seed=seed)
+        assert found.certificate.seed.drawn is (seed is None)
+        return [one.task for one in found.certificate.records[0].positions]
+
+    first, second, chosen, again = [await order(seed) for seed in (None, None, 5, 5)]
+    assert first[:10] != second[:10]
+    assert chosen == again
 
 
 def test_from_python_with_a_writer_of_ones_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ async def test_a_model_may_put_its_rule_into_either_document_and_the_agent_reads
     assert found.leader.memory.text == f"{HOUSE}{HELPFUL}\n"
     assert found.leader.text == SKILL
     assert (world.out / "leader/sums/CLAUDE.md").read_text() == found.leader.memory.text
-    assert (world.out / "best/sums/CLAUDE.md").read_text() == HOUSE, "nothing was certified"
+    assert (world.out / "best/sums/CLAUDE.md").read_text() == (found.best.memory.text if found.best.memory else "")
     assert (world.folder / "CLAUDE.md").read_text() == HOUSE
     question = load(world.out / "proposals").rollouts[0].exchanges[0].request.decode()
     assert "Be honest." in question

@@ -40,9 +40,16 @@ class Account:
         self._at_work: Counter[str] = Counter()
         self._since: dict[str, float] = {}
 
-    def divide(self, shares: Mapping[str, float]) -> None:
-        """Let these parts use these shares of the budget, and no more."""
-        self._most = {part: share * self.budget.amount for part, share in shares.items()}
+    def divide(self, shares: Mapping[str, float], amount: float) -> None:
+        """Let these parts use these shares of this amount, and no more."""
+        self._most = {part: share * amount for part, share in shares.items()}
+
+    def close(self, part: str, heir: str, reserved: float) -> None:
+        """A part has ended: another one may use what is left of the whole budget, but for what is reserved."""
+        self._most = {**self._most, heir: self.used_by(heir) + self.budget.amount - self.used - reserved}
+        self._most.pop(part, None)
+        if self.stopped.pop(heir, None) is not None:
+            write_whole(self._file, json.dumps(self.stopped, indent=1) + "\n")
 
     @property
     def used(self) -> float:

@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import fsum, sqrt
 
 from scipy.special import betaincinv
 
 from whet.errors import UserError
-from whet.skills.attempt import Lost, Outcome, levels
-from whet.skills.exam import FEWEST, Rollouts
-from whet.skills.plan import Plan, detectable
+from whet.scoring import Cause
+from whet.skills.attempt import Outcome, level_of
+from whet.skills.exam import PAIR, Rollouts
+from whet.skills.plan import Plan
+from whet.skills.power import smallest_lift
 from whet.skills.search import NotMeasured, first_measurement
 
 WARNED, REFUSED = 0.15, 0.30
@@ -53,12 +55,12 @@ class Audit:
 
     @property
     def cautious_variance(self) -> float:
-        """The same, with room for what few tasks do not show."""
+        """The same, with room for what few tasks do not show; no score in [0, 1] varies by more than 0 or 1 does."""
         number, differ = len(self.differences), sum(one != 0 for one in self.differences)
         if number >= ENOUGH_TASKS or differ == number:
-            return self.variance
+            return min(BINARY, self.variance)
         most = float(betaincinv(differ + 1, number - differ, _CERTAINTY))
-        return self.variance * most / self.discordance if differ else most / 2
+        return min(BINARY, self.variance * most / self.discordance if differ else most / 2)
 
     @property
     def moves(self) -> bool:
@@ -88,7 +90,7 @@ async def audit(skill: str, tasks: Sequence[str], rollouts: Rollouts, known_good
         key
         for (_, keys), found in zip(arms, measured, strict=True)
         for key, one in zip(keys, found, strict=True)
-        if isinstance(one, Lost)
+        if isinstance(one, Cause)
     ]
     twice = tuple(_pairs(first, again))
     if not twice:
@@ -103,24 +105,25 @@ def extra_rollouts(tasks: int, controls: int = 1) -> int:
     return (1 + controls) * tasks
 
 
-def detectable_lift(variance: float, plan: Plan, tasks: int) -> float | None:
-    """The smallest lift that one attempt certifies in 80 % of cases; None when the purse is too small for any."""
-    if plan.certify_purse < FEWEST * (1 + replace(plan, attempts=1).repeats):
-        return None
-    (level, *_) = next(levels(plan.alpha, plan.attempts))
-    affordable = min(plan.certify_purse // (1 + plan.repeats), plan.positions(tasks))
-    # Where the purse is too small for the first of several candidates, the only one shows as much for less.
-    return detectable(variance, plan.repeats, max(FEWEST, affordable), level)
+def detectable_lift(variance: float, plan: Plan) -> float | None:
+    """The smallest lift that the first attempt certifies in 80 % of cases with all that is put aside for exams; None
+    when that is too little to certify anything. What the search leaves comes on top of it."""
+    positions = plan.certify_purse // PAIR
+    return smallest_lift(variance, plan.terms(level_of(plan.alpha, 1), positions)) if positions else None
+
+
+def is_hopeless(lift: float | None) -> bool:
+    """Whether a budget shows no lift that can be expected."""
+    return lift is None or lift > REFUSED
 
 
 def refuse_hopeless(lift: float | None, needed: str | None) -> None:
-    """UserError when the budget is too small to show any lift that can be expected. `needed` would be enough."""
-    if lift is not None and lift <= REFUSED:
-        return
-    shows = "no exam can be held" if lift is None else f"the smallest lift that can be shown is {lift * 100:.0f} points"
-    points = f"a lift of {REFUSED * 100:.0f} points"
-    expected = f"{needed} would show {points}" if needed else f"only more validation tasks would show {points}"
-    raise UserError(f"with this budget and scores as noisy as these {shows}; {expected}; --force goes on all the same")
+    """UserError: the budget is too small to show any lift that can be expected. `needed` would be enough."""
+    found = None if lift is None else f"an exam certifies lifts from {lift * 100:.0f} points on in 80 % of cases"
+    shows = found or "no exam can be held"
+    points = f"{REFUSED * 100:.0f} points"
+    expected = f"{needed} would certify {points}" if needed else f"no budget would certify {points}"
+    raise UserError(f"with this budget and scores as noisy as these {shows}; {expected}; run all the same with --force")
 
 
 async def _measured(tasks: Sequence[str], skill: str, keys: Sequence[str], rollouts: Rollouts) -> list[Outcome]:
@@ -129,4 +132,4 @@ async def _measured(tasks: Sequence[str], skill: str, keys: Sequence[str], rollo
 
 def _pairs(one: Sequence[Outcome], other: Sequence[Outcome]) -> list[tuple[float, float]]:
     pairs = zip(one, other, strict=True)
-    return [(a, b) for a, b in pairs if not isinstance(a, Lost) and not isinstance(b, Lost)]
+    return [(a, b) for a, b in pairs if not isinstance(a, Cause) and not isinstance(b, Cause)]

@@ -10,16 +10,18 @@ from whet.runs.bench import Request
 from whet.runs.config import Config
 from whet.runs.scheduler import Ended, Stopped, refuse_existing
 from whet.skill import Skill, read_skill
-from whet.skills.attempt import Verdict
+from whet.skills.attempt import Attempt, Verdict
+from whet.skills.attempt_journal import WrittenAttempts
 from whet.skills.budget import Budget
 from whet.skills.certificate import Certificate, record_of
-from whet.skills.exam import FEWEST, Exam, Purse, hold, tighten
+from whet.skills.exam import PAIR, Exam, Purse, hold, tighten
 from whet.skills.gate import Held
-from whet.skills.journal import MADE_WITH, common_terms, fix_terms
+from whet.skills.journal import MADE_WITH, common_terms, fix_terms, raised_budget, write_raised
 from whet.skills.lab import Lab, Part, open_lab
 from whet.skills.ledger import enter
-from whet.skills.plan import Plan
+from whet.skills.plan import MANY, Plan
 from whet.skills.readable import write_certificate
+from whet.skills.seed import Seed, fixed_seed
 from whet.skills.shelf import Shelf
 from whet.tasks import Task, read_tasks
 from whet.version import __version__
@@ -37,23 +39,29 @@ class Certifying:
     budget: Budget
     plan: Plan
     """For one attempt, which all of its alpha goes to."""
+    seed: int | None = None
+    """Of the order of tasks; drawn by chance when the user names none."""
 
 
-Watch = Callable[[Ended | Stopped], None]
+Watch = Callable[[Ended | Stopped | Seed], None]
 
 
 async def certify(
     wish: Certifying, config: Config, watch: Watch = lambda _: None, env: Mapping[str, str] = os.environ
 ) -> Certificate:
     """Hold the new skill before an exam of the old one, or go on with it."""
-    folder, plan = wish.request.out, wish.plan
+    folder = wish.request.out
     tasks = validation_tasks(read_tasks(wish.request.tasks))
-    fewest = (1 + plan.repeats) * min(FEWEST, plan.positions(len(tasks)))
-    if wish.budget.rollouts is not None and wish.budget.rollouts < fewest:
-        raise UserError(
-            f"--budget is {wish.budget}; expected at least {fewest} rollouts: {1 + plan.repeats} at each position"
-        )
     refuse_existing(folder, resume=wish.request.resume)
+    first, now = raised_budget(folder / TERMS, wish.budget)
+    plan = replace(wish.plan, budget=first.rollouts or 0)
+    wish = replace(wish, budget=first, plan=plan)
+    fewest = PAIR * Attempt(plan.terms(plan.alpha, 1)).fewest
+    if now.rollouts is not None and now.rollouts < fewest:
+        raise UserError(
+            f"--budget is {now}; expected at least {fewest} rollouts: with fewer nothing can be certified at level "
+            f"{plan.alpha:g}, whatever their scores"
+        )
     shelf, old, new = Shelf(folder / "skills"), read_skill(wish.old), read_skill(wish.new)
     if old.digest == new.digest:
         raise UserError(f"{wish.new}: is the same as {wish.old}; expected another skill")
@@ -62,22 +70,28 @@ async def certify(
     def begin() -> None:
         shelf.keep(old)
         shelf.keep(new)
-        fix_terms(folder / TERMS, _terms(wish, old, new, digests))
+        seed = fixed_seed(folder / Part.EXAM, wish.seed)
+        fix_terms(folder / TERMS, _terms(wish, old, new, digests, seed))
+        write_raised(folder / TERMS, first, now)
+        watch(seed)
 
     request = replace(wish.request, skills=(wish.old, wish.new))
-    async with open_lab(folder, request, {Part.EXAM: tasks}, config, shelf, env, watch, wish.budget, begin) as lab:
+    async with open_lab(folder, request, {Part.EXAM: tasks}, config, shelf, env, watch, now, begin) as lab:
+        seed = fixed_seed(folder / Part.EXAM, wish.seed)
         made_with = await lab.made_with()
         fix_terms(folder / MADE_WITH, made_with)
         used = enter(folder, digests, plan.alpha, env)
-        exam = Exam(old.digest, tuple(digests), plan.seed, 1)
-        held = await _held(exam, new, wish.budget, plan, lab)
+        exam = Exam(old.digest, new.digest, tuple(digests), seed.value, 1, seed.commitment)
+        WrittenAttempts(folder / Part.EXAM).opened(exam)
+        held = await _held(exam, now, plan, lab)
         certificate = Certificate(
             whet=__version__,
             start=old.digest,
             certified=new.digest if held.attempt.verdict is Verdict.CERTIFIED else old.digest,
             alpha=plan.alpha,
-            levels=((plan.alpha,),),
-            seed=plan.seed,
+            single=True,
+            seed=seed,
+            commitment=seed.commitment,
             made_with=made_with,
             tasks=digests,
             records=(record_of(held),),
@@ -92,21 +106,23 @@ def validation_tasks(tasks: Sequence[Task]) -> list[Task]:
     return [task for task in tasks if task.split == "val"] or list(tasks)
 
 
-async def _held(exam: Exam, new: Skill, budget: Budget, plan: Plan, lab: Lab) -> Held:
-    terms = plan.terms(plan.alpha, len(exam.tasks))
-    purse = Purse(budget.rollouts or terms.positions * (1 + plan.repeats))
-    attempt = await hold(exam, new.digest, terms, lab, purse)
-    if attempt is None:
+async def _held(exam: Exam, budget: Budget, plan: Plan, lab: Lab) -> Held:
+    # A budget in another unit ends it when it is used up.
+    purse = Purse(budget.rollouts or MANY)
+    attempt = Attempt(plan.terms(plan.alpha, purse.positions))
+    await hold(exam, attempt, lab, purse, lab.notes)
+    if not attempt.taken:
         raise UserError(f"--budget is {budget}; expected more: it was used up at the first position")
     if attempt.verdict is Verdict.CERTIFIED:
-        await tighten(exam, new.digest, attempt, terms.positions, lab, purse)
-    return Held(exam, new.digest, plan.alpha, attempt)
+        await tighten(exam, attempt, plan.positions(len(exam.tasks)), lab, purse, lab.notes)
+    return Held(exam, attempt)
 
 
-def _terms(wish: Certifying, old: Skill, new: Skill, tasks: dict[str, str]) -> dict[str, object]:
+def _terms(wish: Certifying, old: Skill, new: Skill, tasks: dict[str, str], seed: Seed) -> dict[str, object]:
     return {
         "old": old.digest,
         "new": new.digest,
         **common_terms(wish.request, wish.budget, wish.plan),
         "tasks": tasks,
+        "seed": seed.commitment,
     }

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from whet.skills.attempt import Verdict
-from whet.skills.exam import OutOfBudget, Purse, Rollouts
-from whet.skills.exam_times import ExamTimes, Timeless
-from whet.skills.gate import Follow, Gate, Held, Series
+from whet.skills.exam import OutOfBudget, Purse, ReadNotes, Rollouts, no_notes
+from whet.skills.gate import AttemptJournal, Gate, Held
 from whet.skills.gates import ClassicGate, Compared
 from whet.skills.kinds import GateKind, SearchKind
 from whet.skills.plan import Plan
 from whet.skills.search import Dev, Proposer, Ratchet, Search, Step
 from whet.skills.search_pareto import Pareto
 from whet.skills.search_race import Race
-from whet.skills.shorten import FIRST_EXAM, Removal, shorten
+from whet.skills.seed import Seed
+from whet.skills.shorten import Removal, shorten
 from whet.skills.texts import Texts, Verbatim
 
 
@@ -33,14 +33,14 @@ class Sharpened:
     """The best that the search found. Nothing is promised of it."""
     steps: list[Step] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
-    levels: Sequence[tuple[float, ...]] = ()
-    """Of each exam that was opened, those of its attempts."""
-    removals: list[Removal] = field(default_factory=list)
-    """What was tried to be dropped from the certified skill."""
+    removal: Removal | None = None
+    """What was tried to be dropped from the certified skill, all of it at once."""
     accepted: str | None = None
     """What a classic rule accepted, where one decides instead of exams; nothing is certified then."""
     compared: list[Compared] = field(default_factory=list)
     spent: int = 0
+    left: int = 0
+    """Rollouts that exams could have used."""
 
     @property
     def final(self) -> str:
@@ -49,9 +49,8 @@ class Sharpened:
 
     @property
     def shortened(self) -> str:
-        """The certified skill without what carries nothing. It may be worse by the margin of the plan, no more."""
-        accepted = [removal.held.candidate for removal in self.removals if removal.accepted]
-        return accepted[-1] if accepted else self.certified
+        """The shorter version of the certified skill, if one was certified; else the certified skill itself."""
+        return self.removal.held.candidate if self.removal and self.removal.accepted else self.certified
 
 
 Watch = Callable[[Step | Held | Compared | Removal], None]
@@ -66,16 +65,24 @@ async def sharpen(
     rollouts: Rollouts,
     watch: Watch = lambda _: None,
     texts: Texts | None = None,
-    times: ExamTimes | None = None,
+    seed: Seed | None = None,
+    journal: AttemptJournal | None = None,
+    read_notes: ReadNotes = no_notes,
+    close_search: Callable[[], int] = lambda: 0,
 ) -> Sharpened:
     """Look for better skills on the dev tasks, and certify the best on the validation tasks, within the budget.
 
-    Skills stand for themselves where no `texts` are given, and exams do not age where no `times` are."""
+    Skills stand for themselves where no `texts` are given, and the plan's seed orders the exams where none is.
+    `close_search` is called when the search has ended; it returns rollouts that the budget was raised by."""
     result = Sharpened(plan, start, start, start)
     searched, known, tasks = Purse(plan.search_purse), texts or Verbatim(), tuple(validation)
-    times = times or Timeless()
     search = _search(start, Dev(dev, searched, rollouts, plan.samples), plan, proposer, known)
-    gate = _gate(start, tasks, plan, rollouts, times)
+    purse, seed = Purse(plan.certify_purse), seed or Seed.chosen(plan.seed)
+    gate: Gate | ClassicGate
+    if plan.gate is GateKind.CERTIFY:
+        gate = Gate(start, tasks, purse, plan, rollouts, seed, journal, read_notes)
+    else:
+        gate = ClassicGate(plan.gate, start, tasks, purse, rollouts)
     accepted = 0
     while steps := await _next(search):
         for step in steps:
@@ -84,24 +91,40 @@ async def sharpen(
             accepted += step.accepted
         if accepted >= plan.accepted_before_attempt:
             accepted = 0
-            await _decide(gate, search.leader, result, watch, Follow.SURELY)
-    await _decide(gate, search.leader, result, watch, Follow.NEVER)
+            leader = search.leader
+            _tell(await (gate.hold_early(leader) if isinstance(gate, Gate) else gate.hold(leader)), result, watch)
     result.leader = search.leader
-    if isinstance(gate, ClassicGate):
-        result.accepted = gate.incumbent
+    # The search is closed: what it has left tells no proposer anything.
+    searched.pour_into(purse)
+    raised = close_search()
+    purse.left += raised
+    if isinstance(gate, Gate):
+        await _certify(gate, result, watch)
+        if result.certified != start and plan.shorten:
+            result.removal = await shorten(result, gate, plan, rollouts, known, read_notes)
+            if result.removal is not None:
+                watch(result.removal)
     else:
-        result.levels = gate.levels
-        if gate.incumbent != start:
-            result.certified = gate.incumbent
-            await _tighten(gate, result)
-    if result.certified != start and plan.shorten:
-        # The search is closed: what it has left tells no proposer anything.
-        exams = Series(result.certified, tasks, plan, plan.removal_alpha, times, FIRST_EXAM)
-        result.removals = await shorten(
-            start, result.certified, result.steps, exams, plan, rollouts, searched, known, watch
-        )
-    result.spent = plan.budget - searched.left - gate.purse.left
+        _tell(await gate.hold(search.leader), result, watch)
+        result.accepted = gate.incumbent
+    result.spent, result.left = plan.budget + raised - purse.left, purse.left
     return result
+
+
+async def _certify(gate: Gate, result: Sharpened, watch: Watch) -> None:
+    """Spend what is left on the leader, then on other attempts that are undecided, then on the bound of the last
+    certificate: when its verdict falls, it is barely above 0."""
+    _tell(await gate.hold(result.leader), result, watch)
+    for held in gate.undecided:
+        if held in gate.undecided:  # until another one is certified, which is the next to beat
+            _tell(await gate.hold(held.candidate), result, watch)
+    certified = [held for held in result.held if held.attempt.verdict is Verdict.CERTIFIED]
+    if certified:
+        last = certified[-1]
+        await gate.tighten(last)
+        if last.attempt.verdict is not Verdict.CERTIFIED:
+            watch(last)
+    result.certified = gate.incumbent
 
 
 async def _next(search: Search) -> list[Step]:
@@ -121,25 +144,12 @@ def _search(start: str, dev: Dev, plan: Plan, proposer: Proposer, texts: Texts) 
             return Pareto(start, dev, plan, proposer, texts)
 
 
-def _gate(start: str, tasks: tuple[str, ...], plan: Plan, rollouts: Rollouts, times: ExamTimes) -> Gate | ClassicGate:
-    purse = Purse(plan.certify_purse)
-    if plan.gate is GateKind.CERTIFY:
-        return Gate(start, tasks, purse, plan, rollouts, times)
-    return ClassicGate(plan.gate, start, tasks, purse, rollouts)
-
-
-async def _decide(gate: Gate | ClassicGate, leader: str, result: Sharpened, watch: Watch, others: Follow) -> None:
-    found = await gate.hold(leader, others) if isinstance(gate, Gate) else await gate.hold(leader)
+def _tell(found: Held | Compared | None, result: Sharpened, watch: Watch) -> None:
     match found:
         case Held():
-            result.held.append(found)
+            if found not in result.held:
+                result.held.append(found)
             watch(found)
         case Compared():
             result.compared.append(found)
             watch(found)
-
-
-async def _tighten(gate: Gate, result: Sharpened) -> None:
-    """Spend what exams have left on the last certificate: when its verdict falls, its bound is barely above 0."""
-    certified = [held for held in result.held if held.attempt.verdict is Verdict.CERTIFIED]
-    await gate.tighten(certified[-1])

@@ -1,20 +1,21 @@
-"""The exam: the hidden sequence of tasks that candidates are held against, and how one of them is held.
+"""The exam: the hidden sequence of tasks that one candidate and the incumbent are both given, and how it is held.
 
-All candidates of one exam walk the same tasks and meet the same rollouts of the incumbent; each brings fresh rollouts
-of its own. Rollouts run at once, but are looked at in the order of the exam: which ends first depends on how it ends.
+Every attempt has an exam of its own. At each position both skills do the same task in fresh rollouts that start
+together, so a model that changes while the run lasts changes for both. Rollouts run at once, but are looked at in the
+order of the exam: which ends first depends on how it ends.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from whet.ids import digest
-from whet.skills.attempt import Attempt, Outcome, Position, Terms
+from whet.skills.attempt import Attempt, Notes, Outcome, Position
 
-FEWEST = 20
-"""An attempt that cannot afford so many positions is not begun, and uses up no level."""
+PAIR = 2
+"""Rollouts at each position."""
 
 
 class OutOfBudget(Exception):  # noqa: N818 - an end, not an error
@@ -30,25 +31,21 @@ class Rollouts(Protocol):
         ...
 
 
+ReadNotes = Callable[[str], Awaitable[Notes]]
+"""What is on record of the rollout of a key."""
+
+
+async def no_notes(key: str) -> Notes:  # noqa: ARG001 - where there is no record
+    """Nothing went wrong."""
+    return Notes()
+
+
 class Purse:
     """So many rollouts, and no more. What was paid for once is free from then on."""
 
-    def __init__(self, rollouts: int, paid: Iterable[str] = ()) -> None:
+    def __init__(self, rollouts: int) -> None:
         self.left = rollouts
-        self._paid = set(paid)
-
-    def half(self) -> "Purse":
-        """A purse with half of what is left, to be settled afterwards."""
-        return Purse(self.left // 2, self._paid)
-
-    def settle(self, half: "Purse") -> None:
-        """Take back what is left of a half."""
-        self.left -= self.left // 2 - half.left
-        self._paid = half.paid
-
-    @property
-    def paid(self) -> set[str]:
-        return self._paid
+        self._paid: set[str] = set()
 
     def pay(self, keys: Iterable[str]) -> bool:
         """Pay for all of these, or for none if they cost more than is left."""
@@ -59,91 +56,105 @@ class Purse:
         self._paid |= new
         return True
 
-    def affords(self, positions: Iterable[Iterable[str]]) -> int:
-        """How many of these positions, in order, it could pay for."""
-        left, known, number = self.left, set(self._paid), 0
-        for keys in positions:
-            new = set(keys) - known
-            left -= len(new)
-            known |= new
-            if left < 0:
-                break
-            number += 1
-        return number
+    def pour_into(self, other: "Purse") -> None:
+        """Give all that is left to another purse."""
+        other.left, self.left = other.left + self.left, 0
+
+    @property
+    def positions(self) -> int:
+        """How many positions of an exam it could pay for."""
+        return self.left // PAIR
 
 
 @dataclass(frozen=True, slots=True)
 class Exam:
-    """The sequence of one incumbent. Another incumbent, or another number, is another sequence."""
+    """The sequence of one attempt. Another seed, number or incumbent is another sequence."""
 
     incumbent: str
     """Digest of the skill to beat."""
+    candidate: str
     tasks: tuple[str, ...]
-    seed: int
+    seed: str
     number: int
+    """Of the attempt in its run, from 1."""
+    previous: str
+    """Link of the attempt before this one; of the first, the commitment to the seed."""
     id: str = field(init=False)
 
     def __post_init__(self) -> None:
-        parts = (self.incumbent, str(self.seed), str(self.number), *self.tasks)
+        # Nothing of the candidate is in it: whoever knows the seed cannot look for a candidate with a better order.
+        parts = (self.seed, str(self.number), self.incumbent, *self.tasks)
         object.__setattr__(self, "id", digest(*(part.encode() for part in parts))[:16])
+
+    @property
+    def link(self) -> str:
+        """What the next attempt carries of this one: none can be left out, moved or given another skill unnoticed."""
+        parts = (self.previous, str(self.number), self.id, self.incumbent, self.candidate)
+        return digest(*(part.encode() for part in parts))
 
     def task_at(self, position: int) -> str:
         """The task at this position: any one, as likely as each other, whatever came before."""
         drawn = int(digest(self.id.encode(), str(position).encode()), 16)
         return self.tasks[drawn % len(self.tasks)]
 
-    def incumbent_keys(self, position: int, repeats: int) -> list[str]:
-        return [f"{self.id}/{position}/incumbent/{repeat}" for repeat in range(repeats)]
+    def keys(self, position: int) -> tuple[str, str]:
+        """Of the incumbent's rollout at this position, and of the candidate's."""
+        at = f"{self.id}/{position}"
+        return f"{at}/incumbent/{self.incumbent}", f"{at}/candidate/{self.candidate}"
 
-    def candidate_key(self, position: int, candidate: str) -> str:
-        return f"{self.id}/{position}/candidate/{candidate}"
-
-    def keys(self, position: int, candidate: str, repeats: int) -> list[str]:
-        """All rollouts at this position."""
-        return [*self.incumbent_keys(position, repeats), self.candidate_key(position, candidate)]
+    def candidate_goes_first(self, position: int) -> bool:
+        """Which of the two asks first for a place, where there are few: a coin decides, not the arm."""
+        return int(digest(self.id.encode(), b"first", str(position).encode()), 16) % 2 == 0
 
 
-async def hold(exam: Exam, candidate: str, terms: Terms, rollouts: Rollouts, purse: Purse) -> Attempt | None:
-    """Hold a candidate before an exam; None when the purse is too small to begin. Where the budget ends on the way,
-    the attempt is undecided."""
-    wanted = (exam.keys(position, candidate, terms.repeats) for position in range(terms.positions))
-    affordable = purse.affords(wanted)
-    if affordable < min(FEWEST, terms.positions):
-        return None
-    attempt = Attempt(replace(terms, positions=affordable))
+def other_key(key: str) -> str | None:
+    """What the key of the other rollout at this position begins with; None for a key of no exam.
+
+    >>> other_key("1f0c/3/incumbent/aa"), other_key("dev/1/task/skill")
+    ('1f0c/3/candidate/', None)
+    """
+    at, _, rest = key.partition("/incumbent/")
+    if rest:
+        return f"{at}/candidate/"
+    at, _, rest = key.partition("/candidate/")
+    return f"{at}/incumbent/" if rest else None
+
+
+async def hold(
+    exam: Exam, attempt: Attempt, rollouts: Rollouts, purse: Purse, read_notes: ReadNotes = no_notes
+) -> None:
+    """Take positions until an attempt has its verdict. The purse must hold all of its positions. Where the budget ends
+    on the way, the attempt is undecided."""
     begun: deque[asyncio.Task[Position]] = deque()
     try:
-        while attempt.verdict is None:
+        while attempt.is_open:
             # As many at once as are needed whatever comes of them, so nothing is begun in vain.
             done = len(attempt.taken)
             for ahead in range(done + len(begun), done + attempt.surely_needed):
-                paid = purse.pay(exam.keys(ahead, candidate, terms.repeats))
+                paid = purse.pay(exam.keys(ahead))
                 assert paid, "the purse was looked into before"
-                begun.append(asyncio.create_task(_position(exam, ahead, candidate, terms.repeats, rollouts)))
+                begun.append(asyncio.create_task(_position(exam, ahead, rollouts, read_notes)))
             attempt.take(await begun[0])
             begun.popleft()
     except OutOfBudget:
         attempt.break_off()
     finally:
-        # None is left but when a rollout cannot be had at all.
+        # Only non-empty if a rollout raised.
         for task in begun:
             task.cancel()
         await asyncio.gather(*begun, return_exceptions=True)
-    return attempt if attempt.taken else None
 
 
 async def tighten(
-    exam: Exam, candidate: str, attempt: Attempt, positions: int, rollouts: Rollouts, purse: Purse
+    exam: Exam, attempt: Attempt, positions: int, rollouts: Rollouts, purse: Purse, read_notes: ReadNotes = no_notes
 ) -> None:
-    """Go on with an attempt after its verdict, up to so many positions or the end of the purse. How many are taken is
-    settled before any of them is looked at."""
-    repeats = attempt.terms.repeats
-    wanted = range(len(attempt.taken), positions)
-    affordable = purse.affords(exam.keys(position, candidate, repeats) for position in wanted)
-    ahead = wanted[:affordable]
+    """Continue an attempt after its verdict, up to so many positions in all or the end of the purse. How many are taken
+    is settled before any of them is looked at."""
+    done = len(attempt.taken)
+    ahead = range(done, min(positions, done + purse.positions))
     for position in ahead:
-        purse.pay(exam.keys(position, candidate, repeats))
-    found = await asyncio.gather(*(_if_paid(_position(exam, one, candidate, repeats, rollouts)) for one in ahead))
+        purse.pay(exam.keys(position))
+    found = await asyncio.gather(*(_if_paid(_position(exam, one, rollouts, read_notes)) for one in ahead))
     for taken in found:
         if taken is None:
             break
@@ -157,10 +168,11 @@ async def _if_paid(position: Awaitable[Position]) -> Position | None:
         return None
 
 
-async def _position(exam: Exam, number: int, candidate: str, repeats: int, rollouts: Rollouts) -> Position:
-    task = exam.task_at(number)
-    *incumbent, mine = await asyncio.gather(
-        *(rollouts(task, exam.incumbent, key) for key in exam.incumbent_keys(number, repeats)),
-        rollouts(task, candidate, exam.candidate_key(number, candidate)),
-    )
-    return Position(tuple(incumbent), mine)
+async def _position(exam: Exam, number: int, rollouts: Rollouts, read_notes: ReadNotes) -> Position:
+    task, keys = exam.task_at(number), exam.keys(number)
+    pair = list(zip((exam.incumbent, exam.candidate), keys, strict=True))
+    if swap := exam.candidate_goes_first(number):
+        pair.reverse()
+    found = await asyncio.gather(*(rollouts(task, skill, key) for skill, key in pair))
+    incumbent, candidate = reversed(found) if swap else found
+    return Position(incumbent, candidate, (await read_notes(keys[0]), await read_notes(keys[1])))

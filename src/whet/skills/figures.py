@@ -86,9 +86,8 @@ def evidence(attempt: Attempt) -> list[tuple[float, float]]:
     better, worse = Wealth(-attempt.terms.margin, above=True), Wealth(attempt.terms.worth, above=False)
     found = [(0.0, 0.0)]
     for position in attempt.taken:
-        if not position.is_void:
-            better.take(position.worst())
-            worse.take(position.best())
+        better.take(position.worst())
+        worse.take(position.best())
         found.append((better.log, worse.log))
     return found
 

@@ -1,133 +1,149 @@
-"""The gate: exams, one after the other, and the levels that candidates are held at."""
+"""The gate: attempts one after the other, each at half the level of the one before, in fresh pairs of rollouts."""
 
-from dataclasses import dataclass, replace
-from enum import Enum
-from math import fsum
+from dataclasses import dataclass
+from typing import Protocol
 
-from whet.skills.attempt import Attempt, Verdict, levels
-from whet.skills.exam import Exam, Purse, Rollouts, hold, tighten
-from whet.skills.exam_times import ExamTimes
+from whet.skills.attempt import Attempt, Verdict, level_of
+from whet.skills.exam import Exam, Purse, ReadNotes, Rollouts, hold, no_notes, tighten
 from whet.skills.plan import Plan
+from whet.skills.seed import Seed
+
+FEWEST = 20
+"""While the search is open, an attempt that cannot afford so many positions is not begun, and uses up no level."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One attempt: which candidate against which incumbent, at what level."""
+    """One attempt: a candidate before an exam."""
 
     exam: Exam
-    candidate: str
-    level: float
     attempt: Attempt
 
-
-class Follow(Enum):
-    """Whether other candidates will be held after this one."""
-
-    SURELY = "surely"
-    """Then this one may not use the last level of its exam, nor more than half of the purse."""
-    PERHAPS = "perhaps"
-    NEVER = "never"
-    """Then the first candidate of an exam is its only one, and has the level of all."""
-
-
-class Series:
-    """Exams one after the other, with levels that were fixed before the first. What one leaves unused is forfeited."""
-
-    def __init__(
-        self, incumbent: str, tasks: tuple[str, ...], plan: Plan, alpha: float, times: ExamTimes, number: int = 1
-    ) -> None:
-        """`number` is that of the first."""
-        self._tasks, self._seed, self._times = tasks, plan.seed, times
-        self._all_levels = levels(alpha, plan.attempts)
-        self.levels: list[tuple[float, ...]] = []
-        """Of each exam so far, those of its attempts."""
-        self._open(incumbent, number)
-
-    def next(self, incumbent: str) -> None:
-        """Open another exam."""
-        self._open(incumbent, self.exam.number + 1)
-
-    def _open(self, incumbent: str, number: int) -> None:
-        self.exam = Exam(incumbent, self._tasks, self._seed, number)
-        self.levels.append(next(self._all_levels))
-        self._attempts = 0
-
-    def renew_if_stale(self) -> None:
-        """Leave an exam whose rollouts are too old to be compared with new ones."""
-        while self._times.is_stale(self.exam.id, self._attempts):
-            self.next(self.exam.incumbent)
+    @property
+    def candidate(self) -> str:
+        return self.exam.candidate
 
     @property
-    def left(self) -> tuple[float, ...]:
-        """The levels of this exam that are not used yet."""
-        return self.levels[-1][self._attempts :]
+    def level(self) -> float:
+        return self.attempt.terms.level
 
-    @property
-    def is_new(self) -> bool:
-        """Whether this exam has seen no candidate yet."""
-        return self._attempts == 0
 
-    def see_one_only(self) -> None:
-        """Give all levels of this exam, which is new, to its first candidate. No other will be held before it."""
-        self.levels[-1] = (fsum(self.levels[-1]),)
+class AttemptJournal(Protocol):
+    """Where attempts are written down as they begin, for a run that is resumed and for whoever checks it."""
 
-    def use_level(self) -> None:
-        """An attempt has its verdict."""
-        self._attempts += 1
-        self._times.ended(self.exam.id, self._attempts)
+    def opened(self, exam: Exam) -> None:
+        """An attempt is about to begin."""
+        ...
+
+    def cut(self, exam: Exam, positions: int) -> None:
+        """The budget ended an attempt after so many positions, while the search was open."""
+        ...
+
+    def cut_of(self, exam: Exam) -> int | None:
+        """After how many positions the budget ended an attempt then; None when it did not."""
+        ...
+
+
+class Unwritten:
+    """A journal of nothing, for runs that are never resumed."""
+
+    def opened(self, exam: Exam) -> None:
+        """Nothing to write down."""
+
+    def cut(self, exam: Exam, positions: int) -> None:
+        """Nothing to write down."""
+
+    def cut_of(self, exam: Exam) -> int | None:  # noqa: ARG002
+        """Not known."""
+        return None
 
 
 class Gate:
-    """Holds leaders before exams, one exam for each incumbent."""
+    """Holds candidates against the last certified skill."""
 
     def __init__(
-        self, start: str, tasks: tuple[str, ...], purse: Purse, plan: Plan, rollouts: Rollouts, times: ExamTimes
+        self,
+        start: str,
+        tasks: tuple[str, ...],
+        purse: Purse,
+        plan: Plan,
+        rollouts: Rollouts,
+        seed: Seed,
+        journal: AttemptJournal | None = None,
+        read_notes: ReadNotes = no_notes,
     ) -> None:
-        self.purse = purse
-        self._tasks, self._plan, self._rollouts = tasks, plan, rollouts
-        self._series = Series(start, tasks, plan, plan.alpha, times)
-        self._tried: set[str] = set()
+        self.incumbent, self.purse = start, purse
+        self._tasks, self._plan, self._rollouts, self._seed = tasks, plan, rollouts, seed
+        self._journal, self._read_notes = journal or Unwritten(), read_notes
+        self.held: list[Held] = []
+        """All attempts so far."""
 
     @property
-    def incumbent(self) -> str:
-        return self._series.exam.incumbent
+    def link(self) -> str:
+        """What the next attempt carries of those before it."""
+        return self.held[-1].exam.link if self.held else self._seed.commitment
 
     @property
-    def number(self) -> int:
-        """Of the exam that is open."""
-        return self._series.exam.number
+    def undecided(self) -> list[Held]:
+        """Attempts against the incumbent that can be continued, the last one first."""
+        return [one for one in reversed(self.held) if one.exam.incumbent == self.incumbent and one.attempt.can_continue]
 
-    @property
-    def levels(self) -> list[tuple[float, ...]]:
-        """Of each exam so far, those of its attempts."""
-        return self._series.levels
+    async def hold_early(self, candidate: str) -> Held | None:
+        """Hold a candidate while the search is open: others follow, so it may use half of the purse at most."""
+        if candidate == self.incumbent or self._before(candidate) is not None:
+            return None
+        held = self._new(candidate)
+        planned = min(self.purse.positions // 2, self._plan.positions(len(self._tasks)))
+        if planned < max(FEWEST, held.attempt.fewest):
+            return None
+        cut = self._journal.cut_of(held.exam)
+        found = await self._advance(held, planned if cut is None else cut)
+        if held.attempt.terms.positions < planned:
+            self._journal.cut(held.exam, len(held.attempt.taken))
+        return found
 
-    async def hold(self, candidate: str, others: Follow) -> Held | None:
-        """Hold the leader before the exam, unless it was before or there is no money for it. `others` follow it."""
-        if candidate == self.incumbent or candidate in self._tried:
+    async def hold(self, candidate: str, positions: int | None = None) -> Held | None:
+        """Hold a candidate against the incumbent, or continue its undecided attempt at its own level, for at most so
+        many further positions. None when it has its verdict already, or they are too few to certify anything."""
+        before = self._before(candidate)
+        if candidate == self.incumbent or (before is not None and not before.attempt.can_continue):
             return None
-        self._series.renew_if_stale()
-        plan = self._plan
-        if others is Follow.NEVER and self._series.is_new:
-            self._series.see_one_only()
-            plan = replace(plan, attempts=1)
-        exam, left = self._series.exam, self._series.left
-        if len(left) < (2 if others is Follow.SURELY else 1):
+        held = before or self._new(candidate)
+        affordable = self.purse.positions if positions is None else min(positions, self.purse.positions)
+        return await self._advance(held, affordable) if affordable >= held.attempt.fewest else None
+
+    async def _advance(self, held: Held, positions: int) -> Held | None:
+        """Take so many further positions of an attempt at most; None when none was ever taken."""
+        if positions:
+            held.attempt.extend(positions)
+            self._journal.opened(held.exam)
+            await hold(held.exam, held.attempt, self._rollouts, self.purse, self._read_notes)
+        if not held.attempt.taken:
             return None
-        share = self.purse.half() if others is Follow.SURELY else self.purse
-        attempt = await hold(exam, candidate, plan.terms(left[0], len(self._tasks)), self._rollouts, share)
-        if share is not self.purse:
-            self.purse.settle(share)
-        if attempt is None:
-            return None
-        self._series.use_level()
-        self._tried.add(candidate)
-        if attempt.verdict is Verdict.CERTIFIED:
-            self._series.next(candidate)
-            self._tried = set()
-        return Held(exam, candidate, left[0], attempt)
+        if held not in self.held:
+            self.held.append(held)
+        if held.attempt.verdict is Verdict.CERTIFIED:
+            self.incumbent = held.candidate
+        return held
 
     async def tighten(self, held: Held) -> None:
-        """Go on with an attempt, with all that the purse has left."""
-        most = self._plan.rollouts_per_task * len(self._tasks) // (1 + held.attempt.terms.repeats)
-        await tighten(held.exam, held.candidate, held.attempt, most, self._rollouts, self.purse)
+        """Continue an attempt after its verdict, as far as the purse and the plan reach."""
+        most = self._plan.positions(len(self._tasks))
+        await tighten(held.exam, held.attempt, most, self._rollouts, self.purse, self._read_notes)
+        if held.candidate == self.incumbent and held.attempt.verdict is not Verdict.CERTIFIED:
+            self.incumbent = held.exam.incumbent
+
+    def exam_beside(self, candidate: str) -> Exam:
+        """An exam against the incumbent that is no attempt of this gate, and has a level of its own."""
+        return Exam(self.incumbent, candidate, self._tasks, f"beside {self._seed.value}", 1, self.link)
+
+    def _before(self, candidate: str) -> Held | None:
+        found = (one for one in self.held if (one.exam.incumbent, one.candidate) == (self.incumbent, candidate))
+        return next(found, None)
+
+    def _exam(self, candidate: str) -> Exam:
+        return Exam(self.incumbent, candidate, self._tasks, self._seed.value, len(self.held) + 1, self.link)
+
+    def _new(self, candidate: str) -> Held:
+        exam = self._exam(candidate)
+        return Held(exam, Attempt(self._plan.terms(level_of(self._plan.alpha, exam.number), 1)))

@@ -12,8 +12,9 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.scoring import Cause
 from whet.scoring.score import ROUNDING
-from whet.skills.attempt import Lost, Outcome
+from whet.skills.attempt import Outcome
 from whet.skills.exam import OutOfBudget, Purse, Rollouts
 from whet.skills.kinds import GateKind
 from whet.skills.search import Measured, refuse_lost
@@ -74,11 +75,11 @@ class Compared:
         is lost now has regressed."""
         pairs = list(zip(self.before, self.after, strict=True))
         if self.rule is GateKind.NO_REGRESSION and any(
-            isinstance(after, Lost) and not isinstance(before, Lost) and before >= 1 - ROUNDING
+            isinstance(after, Cause) and not isinstance(before, Cause) and before >= 1 - ROUNDING
             for before, after in pairs
         ):
             return False
-        both = [(b, a) for b, a in pairs if not isinstance(b, Lost) and not isinstance(a, Lost)]
+        both = [(b, a) for b, a in pairs if not isinstance(b, Cause) and not isinstance(a, Cause)]
         if not both:
             return False
         before, after = np.array(both, dtype=float).T

@@ -32,7 +32,7 @@ class Adapter(Protocol):
 class ExamAcceptance:
     """Accepts what is better on GEPA's own minibatch and then is certified against the last certified candidate.
 
-    Given to `gepa.optimize` as `acceptance_criterion`, and as `stop_callbacks` to end when no level is left. GEPA's
+    Given to `gepa.optimize` as `acceptance_criterion`, and as `stop_callbacks` to end when the budget is spent. GEPA's
     merges do not ask it: leave `use_merge` off, or take `certified` and not the best of GEPA's result."""
 
     def __init__(
@@ -42,8 +42,7 @@ class ExamAcceptance:
         tasks: Sequence[Any],
         *,
         alpha: float = 0.10,
-        attempts: int = 20,
-        seed: int = 0,
+        seed: int | None = None,
         budget: int | None = None,
     ) -> None:
         """`tasks` are data as the adapter evaluates it. They must be neither in the training nor in the validation set
@@ -59,7 +58,6 @@ class ExamAcceptance:
             tasks,
             score,
             alpha=alpha,
-            attempts=attempts,
             seed=seed,
             budget=budget,
             concurrency=1,

@@ -7,12 +7,15 @@ from pathlib import Path
 
 from whet.errors import UserError
 from whet.runs.bench import Request
-from whet.skills.budget import Budget
+from whet.skills.budget import Budget, Unit
 from whet.skills.plan import Plan
 from whet.version import __version__
 
 MADE_WITH = "made_with.json"
 """Where it is written down with what versions and settings a run was begun: under others, scores do not compare."""
+
+RAISED = "raised.json"
+"""The largest budget that a run was resumed with, where it is more than it was begun with."""
 
 
 def common_terms(request: Request, budget: Budget, plan: Plan) -> dict[str, object]:
@@ -23,9 +26,30 @@ def common_terms(request: Request, budget: Budget, plan: Plan) -> dict[str, obje
         "model": request.models[0],
         "judge_model": request.judge_model,
         "sandbox": request.sandbox,
-        "budget": str(budget),
+        "budget": asdict(budget),
         "plan": asdict(plan),
     }
+
+
+def raised_budget(file: Path, budget: Budget) -> tuple[Budget, Budget]:
+    """The budget that a run was begun with, by its terms, and the one that it has now: a run may be resumed with more.
+
+    UserError when a budget is lowered, or given in another unit."""
+    if not file.is_file():
+        return budget, budget
+    given = json.loads(file.read_text(encoding="utf-8"))["budget"]
+    first = Budget(given["amount"], Unit(given["unit"]))
+    if (budget.unit, max(budget.amount, first.amount)) != (first.unit, budget.amount):
+        raise UserError(f"--budget is {budget}, but the run was begun with {first}; it can be raised, not lowered")
+    raised = file.with_name(RAISED)
+    now = max(budget.amount, float(raised.read_text(encoding="utf-8")) if raised.is_file() else 0.0)
+    return first, Budget(now, first.unit)
+
+
+def write_raised(file: Path, first: Budget, now: Budget) -> None:
+    """Write down that a budget was raised."""
+    if now != first:
+        write_whole(file.with_name(RAISED), json.dumps(now.amount))
 
 
 def fix_terms(file: Path, terms: Mapping[str, object]) -> None:

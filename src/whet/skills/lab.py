@@ -5,6 +5,7 @@ Search, exam, test and proposals each have a store of their own, all of them pla
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -41,14 +42,17 @@ from whet.runs.writer import StoreWriter
 from whet.scoring import Cause
 from whet.skill import Skill
 from whet.skills.account import Account, spent_in, total_spent
-from whet.skills.attempt import Lost, Outcome
+from whet.skills.attempt import Notes, Outcome
 from whet.skills.budget import Budget, Unit
+from whet.skills.exam import other_key
 from whet.skills.search import NotMeasured
 from whet.skills.shelf import Shelf
 from whet.tasks import Task
 
 FORGOTTEN = "forgotten"
 """Where a store says which of its failed attempts count for nothing: they ended a run, and were never looked at."""
+_REPORTED = re.compile(rb'"(model|modelVersion|system_fingerprint)"\s*:\s*"([^"\\]{1,200})"')
+"""What a reply says of the model that wrote it, in all dialects. Within a text the quotes would be escaped."""
 
 
 class Part(StrEnum):
@@ -68,6 +72,12 @@ def part_of(key: str) -> Part:
     """
     first = key.partition("/")[0]
     return {"dev": Part.SEARCH, "audit": Part.SEARCH, "test": Part.TEST}.get(first, Part.EXAM)
+
+
+def tries_of(part: Part) -> int:
+    """How often a rollout is tried when the machinery fails. Where two skills are compared, a failure may depend on the
+    skill: a second try would be a second chance for the one that fails more."""
+    return 1 if part in {Part.EXAM, Part.TEST} else MAX_ATTEMPTS
 
 
 def rollout_of(key: str) -> str:
@@ -106,10 +116,10 @@ class Lab:
         self._hopes = Hopes()
         self._lost: set[str] = set()
         """Keys whose rollouts were lost in the time of this lab, and that no decision rests on yet."""
-        self._unrelated: set[str] = set()
-        """Those of them that no skill can be blamed for, and what was broken off: nobody looked at what came of it."""
-        self._in_a_row: set[str] = set()
-        """Tasks on which such were lost since the last that was scored."""
+        self._outage: set[str] = set()
+        """Those of them that look like an outage, and what was broken off: nobody looked at what came of it."""
+        self._in_a_row: dict[str, str] = {}
+        """Keys of such since the last that was scored, and their tasks."""
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, task: str, skill: str, key: str) -> Outcome:
@@ -130,7 +140,7 @@ class Lab:
                 with self.account.at_work(part):
                     return await self._roll_out(key, book, row, known.failed if known else 0)
         except BaseException:
-            self._unrelated.add(key)
+            self._outage.add(key)
             raise
         finally:
             self._under_way.discard(under_way)
@@ -146,18 +156,20 @@ class Lab:
                 self.account.add(part, event.result)
             self._watch(event)
 
-        result = await until_measured(row, rollout, self.workshop, book.writer, ended, failed)
+        result = await until_measured(row, rollout, self.workshop, book.writer, ended, failed, tries_of(part))
         if result.score.cause is Cause.INTERRUPTED:
             self.account.refuse(part)
-        scored = result.score.value is not None
-        outcome = outcome_of(result, [] if scored else await book.writer.do(lambda store: _last_calls(store, row)))
+        outcome = outcome_of(result)
         book.known[row.id] = _Known(outcome, 0)
-        if isinstance(outcome, Lost):
+        if isinstance(outcome, Cause):
             self._lost.add(key)
         self._learn(row, result)
-        if outcome is Lost.UNRELATED:
-            self._unrelated.add(key)
-        self._refuse_outage(row.task, outcome, result)
+        if not isinstance(outcome, Cause):
+            self._in_a_row.clear()
+        elif _is_outage(result, await book.writer.do(lambda store: _last_calls(store, row))):
+            self._outage.add(key)
+            self._in_a_row[key] = row.task
+            self._refuse_outage(result)
         return outcome
 
     def _learn(self, row: RolloutRow, result: Result) -> None:
@@ -166,26 +178,28 @@ class Lab:
         except UserError as hopeless:
             raise NotMeasured(str(hopeless), self._lost) from hopeless
 
-    def _refuse_outage(self, task: str, outcome: Outcome, result: Result) -> None:
-        """NotMeasured when model or machine fail task after task: what is lost to that is no verdict on any skill."""
-        if outcome is Lost.UNRELATED:
-            self._in_a_row.add(task)
-        elif not isinstance(outcome, Lost):
-            self._in_a_row.clear()
-        if len(self._in_a_row) >= HOPELESS:
-            in_a_row = f"rollouts on {len(self._in_a_row)} tasks in a row were lost"
-            raise NotMeasured(f"{in_a_row}, whatever their skills: {result.score.reason}", self._unrelated)
+    def _refuse_outage(self, result: Result) -> None:
+        """NotMeasured when model or machine fail task after task: what is lost to that is no verdict on any skill. In
+        an exam a task counts when both skills lost it: what only one of them loses may be its own doing."""
+        tasks = {self._in_a_row[key] for key in both_lost(self._in_a_row)}
+        if len(tasks) >= HOPELESS:
+            in_a_row = f"rollouts on {len(tasks)} tasks in a row were lost"
+            raise NotMeasured(f"{in_a_row}, whatever their skills: {result.score.reason}", self._outage)
 
     def decided(self) -> None:
         """A decision rests on all that was measured or lost so far: none of it may be tried again."""
         self._lost.clear()
-        self._unrelated.clear()
+        self._outage.clear()
         self._in_a_row.clear()
+
+    async def notes(self, key: str) -> Notes:
+        """What is on record of the rollout of a key besides its score."""
+        return await self._books[part_of(key)].writer.do(lambda store: read_notes(store, rollout_of(key)))
 
     async def rollouts(self) -> int:
         """How many have come to something, in all parts together. It is read from the record: one may be on it that
         was broken off while it was written down."""
-        records = [await book.writer.do(_all_on_record) for book in self._books.values()]
+        records = [await book.writer.do(partial(on_record, part=part)) for part, book in self._books.items()]
         return sum(known.outcome is not None for rows in records for _, known in rows)
 
     async def made_with(self) -> dict[str, Any]:
@@ -203,6 +217,7 @@ class Lab:
                 "set": {key: value.decode() for key, value in model.set},
                 "drop": list(model.drop),
                 "max_tokens": model.max_tokens,
+                "allow": sorted({*model.allow, *model.allow_fields, *model.allow_tools, *model.allow_parts}),
             },
             "sandbox": self.workshop.sandbox.name,
             "judge_model": self.workshop.judge_model,
@@ -218,13 +233,20 @@ class Lab:
         return self._books[part].writer
 
     async def forget(self, keys: Iterable[str]) -> None:
-        """Let what was lost be tried again when the run is resumed, and with it all that was lost whatever its skill:
-        it may have ended after what ended the run, or between some that were scored. No decision may rest on it."""
+        """Let what was lost be tried again when the run is resumed, and with it all that looks like an outage: it may
+        have ended after what ended the run, or between some that were scored. No decision may rest on it. What one
+        skill alone lost in an exam stays lost."""
+        candidates = [key for key in {*keys, *self._outage} if await self._is_lost(key)]
         lost: dict[Part, list[str]] = {}
-        for key in {*keys, *self._unrelated}:
+        for key in both_lost(candidates):
             lost.setdefault(part_of(key), []).append(rollout_of(key))
         for part, rollouts in lost.items():
             await self._books[part].writer.do(partial(_forget, rollouts))
+
+    async def _is_lost(self, key: str) -> bool:
+        """Whether a try of this key failed by itself. One that was broken off did not."""
+        attempts = await self._books[part_of(key)].writer.do(lambda store: store.attempts_of(rollout_of(key)))
+        return any(one.cause not in {None, Cause.INTERRUPTED} for one in attempts)
 
     async def close(self) -> None:
         """End what is under way: when a run fails, rollouts may be left that nobody waits for."""
@@ -257,11 +279,11 @@ async def open_lab(
         _refuse_free(budget, model.name, prices[model.name])
         about = {
             "sandbox": bench.sandbox.name,
-            "agents": {name: one.model_dump(mode="json") for name, one in bench.agents.items()},
+            "agents": bench.declared_agents(),
             "tasks": str(request.tasks.resolve()),
         }
         begin()
-        records = {part: _open_part(folder / part, given, about) for part, given in parts.items()}
+        records = {part: _open_part(folder / part, part, given, about) for part, given in parts.items()}
         before = {str(part): spent_in(folder / part, prices)[0] for part in parts}
         workshop = await opened.enter_async_context(bench.workshop(total_spent(before.values())))
         books = {}
@@ -287,21 +309,41 @@ def _refuse_free(budget: Budget, model: str, price: Price | None) -> None:
         raise UserError(f"--budget is {budget}, but model '{model}' costs nothing; expected rollouts, tokens or hours")
 
 
-def outcome_of(result: Result, exchanges: Iterable[Exchange]) -> Outcome:
-    """What a rollout says of its skill. What cannot depend on the skill is lost for both sides alike."""
+def both_lost(keys: Collection[str]) -> list[str]:
+    """Of these keys, all that are of no exam, and those whose counterpart at their position is among them.
+
+    >>> both_lost(["e/1/incumbent/a", "e/1/candidate/b", "e/2/candidate/b", "dev/1/task/a"])
+    ['e/1/incumbent/a', 'e/1/candidate/b', 'dev/1/task/a']
+    """
+    return [key for key in keys if (other := other_key(key)) is None or any(one.startswith(other) for one in keys)]
+
+
+def outcome_of(result: Result) -> Outcome:
+    """What a rollout says of its skill: a score, or why there is none."""
     if result.score.value is not None:
         return result.score.value
-    # Nothing of the skill is in the box before the agent begins.
+    assert result.score.cause is not None
+    return result.score.cause
+
+
+def _is_outage(result: Result, exchanges: Iterable[Exchange]) -> bool:
+    """Whether the box did not open, or the model's endpoint answered nothing at all."""
     if "agent" not in result.seconds:
-        return Lost.UNRELATED
-    down = result.score.cause is Cause.MODEL and all(map(_never_heard, exchanges))
-    return Lost.UNRELATED if down else Lost.RELATED
+        return True
+    return result.score.cause is Cause.MODEL and all(map(_never_heard, exchanges))
 
 
 def _never_heard(exchange: Exchange) -> bool:
     """Whether the endpoint was down, for whatever it would have been asked."""
     overloaded = exchange.error is CallError.STATUS and exchange.status in RETRIED
     return exchange.error is CallError.REFUSED or overloaded
+
+
+def _has_failed(exchange: Exchange) -> bool:
+    """Whether the endpoint gave no usable reply, though it might to the same request at another time."""
+    if exchange.error is CallError.STATUS:
+        return exchange.status in RETRIED
+    return exchange.error in {CallError.REFUSED, CallError.TIMEOUT, CallError.CUT, CallError.MALFORMED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,19 +379,19 @@ class _Book:
 
 
 def _open_part(
-    folder: Path, tasks: Sequence[Task], about: Mapping[str, object]
+    folder: Path, part: Part, tasks: Sequence[Task], about: Mapping[str, object]
 ) -> tuple[list[RolloutRow], dict[str, _Known]]:
     with opened_store(folder, tasks, resume=(folder / DATABASE).is_file(), about=about) as store:
-        rows = _all_on_record(store)
+        rows = on_record(store, part)
     return [row for row, _ in rows], {row.id: known for row, known in rows}
 
 
-def _all_on_record(store: Store) -> list[tuple[RolloutRow, _Known]]:
+def on_record(store: Store, part: Part) -> list[tuple[RolloutRow, _Known]]:
     forgotten = set(store.get(FORGOTTEN) or ())
-    return [(row, _on_record(store, attempts, forgotten)) for row, attempts in store.attempts_by_rollout()]
+    return [(row, _on_record(attempts, part, forgotten)) for row, attempts in store.attempts_by_rollout()]
 
 
-def _on_record(store: Store, attempts: Sequence[AttemptRow], forgotten: Collection[int]) -> _Known:
+def _on_record(attempts: Sequence[AttemptRow], part: Part, forgotten: Collection[int]) -> _Known:
     """What attempts come to. One that whet itself broke off, or that had no right key, is no try."""
     tries = [
         attempt
@@ -361,10 +403,29 @@ def _on_record(store: Store, attempts: Sequence[AttemptRow], forgotten: Collecti
     if not tries:
         return _Known(None, 0)
     last = tries[-1]
-    if last.cause is not None and last.cause.worth_retrying and len(tries) < MAX_ATTEMPTS:
+    if last.cause is not None and last.cause.worth_retrying and len(tries) < tries_of(part):
         return _Known(None, len(tries))
     assert last.result is not None
-    return _Known(outcome_of(Result.model_validate_json(last.result), store.exchanges(last.id)), len(tries))
+    return _Known(outcome_of(Result.model_validate_json(last.result)), len(tries))
+
+
+def read_notes(store: Store, rollout: str) -> Notes:
+    attempts = store.attempts_of(rollout)
+    resent, reported = 0, dict[str, None]()
+    for exchange in store.each_exchange(attempts[-1].id):
+        # An agent may send a call again itself when the gateway gives up: that is another draw of the model as well.
+        resent += max(0, exchange.attempts - 1) + _has_failed(exchange)
+        if told := _reported(exchange.response):
+            reported[told] = None
+    return Notes(len(attempts), resent, tuple(reported))
+
+
+def _reported(response: bytes) -> str:
+    """Name and fingerprint of the model, as its reply gives them first."""
+    found: dict[bytes, str] = {}
+    for field, value in _REPORTED.findall(response):
+        found.setdefault(b"fingerprint" if field == b"system_fingerprint" else b"model", value.decode(errors="replace"))
+    return " ".join(found[part] for part in (b"model", b"fingerprint") if part in found)
 
 
 def _add(store: Store, row: RolloutRow, skill: Skill | None) -> None:

@@ -1,10 +1,21 @@
 """What is fixed before a skill is sharpened: levels, purses and the rules of both tiers."""
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from whet.skills.attempt import Terms
+from whet.skills.exam import PAIR
 from whet.skills.kinds import GateKind, SearchKind
+
+MANY = 1_000_000
+"""Rollouts of a purse that another unit of the budget limits."""
+
+AUTO = 0
+"""Samples: as many as few training tasks need."""
+_MEASURED_BY = 30
+"""Rollouts that measure a skill well enough: with 10 alone, the search passes over a rule that adds 30 points in one
+run of six, and with 30 in one of eighty."""
+_PROPOSALS = 12
+"""More samples than leave this many proposals are not taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,19 +25,20 @@ class Plan:
     budget: int
     """Rollouts, of both tiers and all proposals."""
     seed: int = 0
+    """Of the split of tasks and whatever else chance decides in the open. The order of exams has a seed of its own."""
     alpha: float = 0.10
     """The chance that the run certifies anything that is no better than what it replaces."""
     giving_up: float = 0.20
     worth: float = 0.12
     """The smallest lift that is worth finding."""
-    attempts: int = 4
-    """Candidates that one exam may see."""
     rollouts_per_task: int = 12
-    """An attempt takes at most so many for each task of its exam, of both sides together."""
+    """While the search is open, an attempt takes at most so many for each task of its exam, of both sides together; and
+    so many are enough for the bounds of a certificate."""
     certify_share: float = 0.20
     """The part of the budget that only exams may use."""
     samples: int = 1
-    """Rollouts on each dev task, whenever the search measures a skill."""
+    """Rollouts on each dev task, whenever the search measures a skill. AUTO until the budget is divided, where the user
+    named none."""
     accepted_before_attempt: int = 3
     """After so many accepted edits the leader is held before the exam."""
     rejections_before_remeasuring: int = 6
@@ -34,11 +46,11 @@ class Plan:
     search: SearchKind = SearchKind.RATCHET
     gate: GateKind = GateKind.CERTIFY
     """What decides on the leader. Only an exam certifies."""
-    shorten: bool = True
-    """Whether what the search has left is spent on dropping what carries nothing from a certified skill."""
+    shorten: bool = False
+    """Whether what is left in the end is spent on a shorter version of a certified skill."""
     margin: float = 0.10
-    """What a skill may lose, all in all, when rules that carry nothing are dropped from it."""
-    removal_alpha: float = 0.05
+    """What a shorter version may lose at most; never more than half of what was certified."""
+    removal_level: float = 0.05
     """The chance that it loses more."""
 
     @property
@@ -49,31 +61,25 @@ class Plan:
     def search_purse(self) -> int:
         return self.budget - self.certify_purse
 
-    @property
-    def repeats(self) -> int:
-        """Rollouts of the incumbent at each position of an exam. All candidates meet the same; cost times variance is
-        (1 + repeats / attempts) (1 + 1 / repeats), which is least at the root."""
-        return round(math.sqrt(self.attempts))
+    def settle_samples(self, tasks: int) -> "Plan":
+        """With the number of samples for this many dev tasks, unless the user named one.
+
+        >>> [Plan(budget, samples=AUTO).settle_samples(10).samples for budget in (100, 400, 800)]
+        [1, 2, 3]
+        """
+        if self.samples != AUTO:
+            return self
+        affordable = self.search_purse // ((1 + _PROPOSALS) * tasks)
+        return replace(self, samples=max(1, min(_MEASURED_BY // tasks, affordable)))
 
     def proposals(self, tasks: int) -> int:
         """How many the search can try on so many dev tasks, when it has measured what it begins with."""
         return max(0, self.search_purse // (self.samples * tasks) - 1)
 
     def positions(self, tasks: int) -> int:
-        """The most that an attempt on so many tasks takes."""
-        return self.rollouts_per_task * tasks // (1 + self.repeats)
+        """The most that an attempt on so many tasks takes while the search is open."""
+        return self.rollouts_per_task * tasks // PAIR
 
-    def terms(self, level: float, tasks: int) -> Terms:
-        """Of an attempt on so many tasks."""
-        return Terms(level, self.positions(tasks), self.giving_up, self.worth, self.repeats)
-
-
-def detectable(variance: float, repeats: int, positions: int, level: float) -> float:
-    """The smallest lift that so many positions certify in 80 % of cases.
-
-    `variance` is that of a rollout's score on one task, from the audit: half the mean square between two measurements.
-
-    >>> round(detectable(0.154, 1, 120, 0.0125), 3), round(detectable(0.154, 2, 120, 0.0125), 3)
-    (0.226, 0.196)
-    """
-    return (math.sqrt(2 * math.log(1 / level)) + 1.5) * math.sqrt(variance * (1 + 1 / repeats) / positions)
+    def terms(self, level: float, positions: int) -> Terms:
+        """Of an attempt of so many positions."""
+        return Terms(level, positions, self.giving_up, self.worth)

@@ -152,21 +152,14 @@ def effects(given: Sequence[Effect]) -> Plot:
     return Plot("edits", words, _rows("Edits: change on the training tasks", legend, rows))
 
 
-def removals(given: Sequence[Removal]) -> Plot:
-    """What it changes to leave something out of the certified skill, by the exams that tried it."""
-    rows = [
-        Row(
-            one.held.candidate,
-            one.unit,
-            (one.held.attempt.at_least(), one.held.attempt.at_most()),
-            None,
-            QUIET if one.accepted else GOOD,
-        )
-        for one in given
-    ]
+def removal(one: Removal) -> Plot:
+    """What it changes to leave something out of the certified skill."""
+    attempt = one.held.attempt
+    color = QUIET if one.accepted else GOOD
+    rows = [Row(one.held.candidate, "; ".join(one.units), (attempt.at_least(), attempt.at_most()), None, color)]
     legend: Legend = [("needed, or undecided", GOOD, "line"), ("left out", QUIET, "line")]
-    words = "bounds of what changes when a part of the certified skill is left out"
-    return Plot("left-out", words, _rows("Without a part: change on the validation tasks", legend, rows))
+    words = "bounds of what changes when parts of the certified skill are left out"
+    return Plot("left-out", words, _rows("Without these parts: change on the validation tasks", legend, rows))
 
 
 @dataclass(frozen=True, slots=True)

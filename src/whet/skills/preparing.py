@@ -7,7 +7,7 @@ from pathlib import Path
 from whet.errors import UserError
 from whet.runs.store import Store
 from whet.runs.summary import tally, total
-from whet.skills.audit import Audit, audit, detectable_lift, refuse_hopeless
+from whet.skills.audit import Audit, audit, detectable_lift, is_hopeless, refuse_hopeless
 from whet.skills.budget import Budget, Unit, shown
 from whet.skills.exam import OutOfBudget
 from whet.skills.journal import found_once
@@ -62,9 +62,8 @@ class Preparing:
 
     def table(self, variance: float, rollouts: int) -> list[tuple[str, float | None]]:
         """What several budgets would show."""
-        tasks = len(self.splits.validation)
         plans = [divided(self.plan, round(rollouts * factor), self.splits, self.controls).plan for factor in FACTORS]
-        lifts = [detectable_lift(variance, plan, tasks) for plan in plans]
+        lifts = [detectable_lift(variance, plan) for plan in plans]
         return [(self.scaled(factor), lift) for factor, lift in zip(FACTORS, lifts, strict=True)]
 
     def scaled(self, factor: float) -> str:
@@ -84,9 +83,9 @@ async def prepare(wanted: Preparing, start: str, lab: Lab, folder: Path) -> tupl
         folder / ROLLOUTS, lambda: wanted.budget.in_rollouts(lab.account.used, found.rollouts)
     )
     shares = wanted.shares(rollouts)
-    lab.account.divide({Part.SEARCH: shares.search_share, Part.EXAM: shares.exam_share})
+    lab.account.divide({Part.SEARCH: shares.search_share, Part.EXAM: shares.exam_share}, wanted.budget.amount)
     variance = found.cautious_variance
-    lift = detectable_lift(variance, shares.plan, len(wanted.splits.validation))
+    lift = detectable_lift(variance, shares.plan)
     seconds, cost = await asyncio.to_thread(_each, folder / Part.SEARCH)
     return shares, Audited(found, lift, wanted.table(variance, rollouts), seconds, cost, rollouts)
 
@@ -98,6 +97,8 @@ def refuse_if_hopeless(wanted: Preparing, shares: Shares, audited: Audited) -> N
         raise UserError(
             "the skill scores 1 on every training task, so no proposal can do better; expected harder tasks, or --force"
         )
+    if not is_hopeless(audited.lift):
+        return
     needed = enough(audited.audit.cautious_variance, shares, wanted.splits, wanted.controls)
     refuse_hopeless(audited.lift, wanted.scaled(needed / shares.rollouts) if needed else None)
 

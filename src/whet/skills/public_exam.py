@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from whet.skills.attempt import Lost, Outcome
+from whet.scoring import Cause
+from whet.skills.attempt import Outcome
 from whet.skills.exam import Purse
-from whet.skills.exam_times import Timeless
-from whet.skills.gate import Follow, Gate, Held
+from whet.skills.gate import Gate, Held
 from whet.skills.plan import Plan
+from whet.skills.seed import Seed
 
 T = TypeVar("T")
 Score = Callable[[T, str], Outcome | Awaitable[Outcome]]
@@ -19,7 +20,7 @@ Score = Callable[[T, str], Outcome | Awaitable[Outcome]]
 
 
 class Spent(Exception):  # noqa: N818 - an end, not an error
-    """No further candidate can be held: the levels of this exam are used up, or the rollouts are."""
+    """No further candidate can be held: the rollouts are used up."""
 
 
 class Exam(Generic[T]):
@@ -42,23 +43,25 @@ class Exam(Generic[T]):
         score: Score[T],
         *,
         alpha: float = 0.10,
-        attempts: int = 4,
         worth: float = 0.12,
-        seed: int = 0,
+        seed: int | None = None,
         budget: int | None = None,
         concurrency: int = 8,
     ) -> None:
-        """`attempts` are the candidates that each incumbent may meet, `worth` is the smallest lift worth finding,
-        `budget` the most calls of `score`, without limit by default."""
+        """`worth` is the smallest lift worth finding, `budget` the most calls of `score`, without limit by default.
+        The first candidate has half of `alpha`, the next a quarter, and so on. The order of tasks is drawn by chance
+        for each candidate; a `seed` makes it the same again, and must not be known to whoever writes candidates."""
         self._tasks, self._score, self._concurrency = tasks, score, concurrency
         budget = sys.maxsize if budget is None else budget
-        plan = Plan(budget, seed, alpha, worth=worth, attempts=attempts)
+        plan = Plan(budget, alpha=alpha, worth=worth)
         names = tuple(map(str, range(len(tasks))))
-        self._gate = Gate(incumbent, names, Purse(budget), plan, self._rolled_out, Timeless())
+        order = Seed.draw() if seed is None else Seed.chosen(seed)
+        self._gate = Gate(incumbent, names, Purse(budget), plan, self._rolled_out, order)
+        self._positions = plan.positions(len(tasks))
         self._known: dict[str, Outcome] = {}
         self._is_busy = False
         self.held: list[Held] = []
-        """All attempts so far, with their levels."""
+        """All attempts so far, with their levels. Candidates must not depend on them."""
 
     @property
     def incumbent(self) -> str:
@@ -83,11 +86,11 @@ class Exam(Generic[T]):
             raise RuntimeError("a candidate is being held already; an exam sees one after the other")
         self._is_busy, self._room = True, asyncio.Semaphore(self._concurrency)
         try:
-            held = await self._gate.hold(candidate, Follow.PERHAPS)
+            held = await self._gate.hold(candidate, self._positions)
         finally:
             self._is_busy = False
         if held is None:
-            raise Spent("no level is left, or not enough rollouts for 20 positions")
+            raise Spent("too few rollouts are left to certify anything at the level of this attempt")
         self.held.append(held)
         return held
 
@@ -98,7 +101,7 @@ class Exam(Generic[T]):
 
     def _was(self, held: Held, candidate: str) -> bool:
         """Whether the candidate was held against this incumbent, or became it by that."""
-        return held.candidate == candidate and (held.exam.number == self._gate.number or candidate == self.incumbent)
+        return held.candidate == candidate and self.incumbent in (held.exam.incumbent, candidate)
 
     async def _rolled_out(self, task: str, skill: str, key: str) -> Outcome:
         if key not in self._known:
@@ -112,7 +115,7 @@ class Exam(Generic[T]):
         else:
             found = await asyncio.to_thread(self._score, task, skill)
             found = await found if inspect.isawaitable(found) else found
-        if isinstance(found, Lost):
+        if isinstance(found, Cause):
             return found
         if not 0 <= found <= 1:
             raise ValueError(f"the score of task {task!r} is {found!r}; expected a number from 0 to 1")

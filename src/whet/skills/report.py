@@ -6,7 +6,7 @@ from pathlib import Path
 
 from whet.skills import plots
 from whet.skills.asked import Asked
-from whet.skills.attempt import Verdict
+from whet.skills.certificate import record_of
 from whet.skills.figures import Cost, Effect, Figures, Tried, by_task, read_figures
 from whet.skills.gate import Held
 from whet.skills.gates import RULES, false_accepts
@@ -14,7 +14,7 @@ from whet.skills.kinds import GateKind
 from whet.skills.outcome import Outcome
 from whet.skills.page import page, plain
 from whet.skills.plots import Plot
-from whet.skills.readable import HEAD, READABLE, RULE, row
+from whet.skills.readable import HEAD, READABLE, RULE, row, told_models, told_removal, told_verdict
 from whet.skills.shorten import Removal
 
 REPORT, PAGE, PLOTS = "report.md", "report.html", "plots"
@@ -73,40 +73,37 @@ def _classic_rules(outcome: Outcome) -> str:
 
 
 def _certified(outcome: Outcome, last: Held) -> str:
-    attempt = last.attempt
+    attempt, tasks = last.attempt, len(outcome.certificate.tasks)
     steps = "" if len(outcome.certified) == 1 else f" (the last of {len(outcome.certified)} certified steps)"
     lift = f"at least {attempt.at_least() * 100:.1f} points"
     estimate = attempt.estimate()
     measured = "" if estimate is None else f" (measured after the verdict: {estimate * 100:+.1f})"
     return (
-        f"A better skill was certified{steps}: on the validation tasks its score is {lift} above the one before"
-        f"{measured}. The chance that a run certifies anything that is no better is at most "
-        f"{outcome.done.plan.alpha:.0%}."
+        f"A better skill was certified{steps}: on these {tasks} validation tasks its mean score is {lift} above the "
+        f"one before, at level {last.level:g}{measured}. The chance that a run certifies anything that is no better is "
+        f"at most {outcome.done.plan.alpha:.0%}.{_changed(last)}"
     )
+
+
+def _changed(held: Held) -> str:
+    """What replies said of the model, where it was not the same all the time."""
+    told = told_models(held.attempt.reported)
+    return f" {told}" if told else ""
 
 
 def _shorter(outcome: Outcome) -> str:
-    dropped = sum(removal.accepted for removal in outcome.done.removals)
-    if not dropped:
+    removal = outcome.done.removal
+    if removal is None or not removal.accepted:
         return ""
-    parts = "1 part of it carries" if dropped == 1 else f"{dropped} parts of it carry"
-    return (
-        f" {parts} nothing: without, it is worse by no more than {outcome.done.plan.margin * 100:.0f} points, "
-        f"but for a chance of {outcome.done.plan.removal_alpha:.0%}."
-    )
+    return f" {told_removal(removal.units, removal.held.attempt.at_least(), removal.held.level, outcome.certificate)}"
 
 
 def _why(outcome: Outcome) -> str:
     if not outcome.done.held:
-        return "The budget was too small to hold the best candidate before an exam; the leader is not proved."
-    attempt = outcome.done.held[-1].attempt
-    if attempt.verdict is Verdict.FUTILE:
-        return (
-            f"The leader was held before the exam: a lift of {attempt.terms.worth * 100:.0f} points or more is "
-            f"unlikely (at most {attempt.at_most() * 100:.1f})."
-        )
-    between = f"between {attempt.at_least() * 100:.1f} and {attempt.at_most() * 100:.1f} points"
-    return f"The exam could not decide: the lift of the leader lies {between}."
+        left = f"{outcome.done.left} rollouts were left, and an exam needs more to certify anything"
+        return f"The best candidate was not held before an exam: {left}; the leader is not proved."
+    last = outcome.done.held[-1]
+    return f"{told_verdict(record_of(last), len(outcome.certificate.tasks))}.{_changed(last)}"
 
 
 def report(outcome: Outcome, figures: Figures) -> tuple[str, list[Plot]]:
@@ -115,7 +112,7 @@ def report(outcome: Outcome, figures: Figures) -> tuple[str, list[Plot]]:
         *_search(figures),
         *_edits(figures.effects),
         *_exams(outcome),
-        *_left_out(outcome.done.removals),
+        *_left_out(outcome.done.removal),
         *_test(outcome, figures.asked),
         *_spent(outcome, figures.costs),
     ]
@@ -178,16 +175,18 @@ def _exams(outcome: Outcome) -> Iterator[str | Plot]:
     yield ""
 
 
-def _left_out(removals: Sequence[Removal]) -> Iterator[str | Plot]:
-    if not removals:
+def _left_out(removal: Removal | None) -> Iterator[str | Plot]:
+    if removal is None:
         return
     yield from ("## What can be left out", "")
-    yield plots.removals(removals)
-    yield from ("| part | | difference without it, points |", "|---|---|---|")
-    for removal in removals:
-        attempt = removal.held.attempt
-        between = f"{attempt.at_least() * 100:+.1f} to {attempt.at_most() * 100:+.1f}"
-        yield f"| {plain(removal.unit)} | {'left out' if removal.accepted else 'kept'} | {between} |"
+    yield plots.removal(removal)
+    attempt = removal.held.attempt
+    between = (
+        f"{attempt.at_least() * 100:+.1f} to {attempt.at_most() * 100:+.1f} points, at level {removal.held.level:g}"
+    )
+    outcome = "left out" if removal.accepted else "kept"
+    yield from (f"Without all of these together the score changes by {between}: {outcome}.", "")
+    yield from (f"- {plain(unit)}" for unit in removal.units)
     yield ""
 
 
@@ -195,7 +194,8 @@ def _test(outcome: Outcome, asked: Sequence[Asked]) -> Iterator[str]:
     tested = outcome.certificate.test
     yield from ("## The sealed test", "")
     if tested is None:
-        why = "there are no test tasks" if outcome.certified else "there is nothing new to test"
+        untested = "there are no test tasks, no budget was left, or another skill was tested on them before"
+        why = untested if outcome.certified else "there is nothing new to test"
         yield from (f"It was not taken: {why}.", "")
         return
     yield from (*tested.table(), "", f"Difference: {tested}.", "")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from math import fsum
 from typing import Protocol
 
-from whet.skills.attempt import Lost, Outcome
+from whet.scoring import Cause
+from whet.skills.attempt import Outcome
 from whet.skills.exam import Purse, Rollouts
 from whet.skills.plan import Plan
 
@@ -125,7 +126,7 @@ class Dev:
     def by_task(self, outcomes: Measured) -> list[float | None]:
         """The mean score on each task of a whole measurement; None where all was lost."""
         each = zip(*[iter(outcomes.values())] * self.samples, strict=True)
-        scores = ([one for one in some if not isinstance(one, Lost)] for some in each)
+        scores = ([one for one in some if not isinstance(one, Cause)] for some in each)
         return [fsum(some) / len(some) if some else None for some in scores]
 
 
@@ -189,13 +190,13 @@ class Ratchet:
 
 def mean(outcomes: Measured) -> float:
     """Of those that are there; below all others when none is."""
-    scores = [outcome for outcome in outcomes.values() if not isinstance(outcome, Lost)]
+    scores = [outcome for outcome in outcomes.values() if not isinstance(outcome, Cause)]
     return fsum(scores) / len(scores) if scores else -1.0
 
 
 def refuse_lost(outcomes: Measured, tasks: str = "training") -> None:
     """NotMeasured when most of it is lost."""
-    lost = [key for key, outcome in outcomes.items() if isinstance(outcome, Lost)]
+    lost = [key for key, outcome in outcomes.items() if isinstance(outcome, Cause)]
     if 2 * len(lost) > len(outcomes):
         raise NotMeasured(f"{len(lost)} of {len(outcomes)} rollouts on {tasks} tasks were lost", lost)
 

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 from whet.errors import UserError
-from whet.skills.audit import REFUSED, detectable_lift, extra_rollouts
+from whet.skills.audit import detectable_lift, extra_rollouts, is_hopeless
 from whet.skills.plan import Plan
 from whet.skills.sealed import tasks_to_test
 from whet.skills.task_split import Splits
@@ -31,6 +31,10 @@ class Shares:
         return self.plan.certify_purse / self.rollouts
 
     @property
+    def test_share(self) -> float:
+        return 2 * len(self.test) / self.rollouts
+
+    @property
     def search_share(self) -> float:
         """With the audit."""
         return (self.audit + self.plan.search_purse) / self.rollouts
@@ -41,7 +45,8 @@ def divided(plan: Plan, rollouts: int, splits: Splits, controls: int) -> Shares:
     audit = extra_rollouts(len(splits.train), controls)
     # A tenth of the budget at most is put aside for each side of the test.
     test = tasks_to_test(splits.test, plan.seed, rollouts // 10)
-    return Shares(rollouts, audit, test, replace(plan, budget=max(0, rollouts - audit - 2 * len(test))))
+    within = replace(plan, budget=max(0, rollouts - audit - 2 * len(test)))
+    return Shares(rollouts, audit, test, within.settle_samples(len(splits.train)))
 
 
 def refuse_too_few(shares: Shares, splits: Splits, budget: str) -> None:
@@ -55,11 +60,9 @@ def refuse_too_few(shares: Shares, splits: Splits, budget: str) -> None:
 
 def enough(variance: float, shares: Shares, splits: Splits, controls: int) -> int | None:
     """The fewest rollouts whose exams can show a lift that may be expected; None when more rollouts do not help."""
-    tasks = len(splits.validation)
 
     def shows(rollouts: int) -> bool:
-        lift = detectable_lift(variance, divided(shares.plan, rollouts, splits, controls).plan, tasks)
-        return lift is not None and lift <= REFUSED
+        return not is_hopeless(detectable_lift(variance, divided(shares.plan, rollouts, splits, controls).plan))
 
     found = bisect_left(range(_MOST), True, key=shows)
     return found if found < _MOST else None

@@ -14,6 +14,7 @@ from whet.runs.config import Config
 from whet.runs.scheduler import Ended, Stopped, refuse_existing
 from whet.skill import Skill, read_skill
 from whet.skills.attempt import Verdict
+from whet.skills.attempt_journal import WrittenAttempts
 from whet.skills.brief import Writer
 from whet.skills.budget import Budget, Unit, shown
 from whet.skills.certificate import Certificate, record_of, shortening_of
@@ -21,24 +22,25 @@ from whet.skills.course import Course, Guidance, Pace
 from whet.skills.desk import Hired
 from whet.skills.engine import Sharpened, sharpen
 from whet.skills.exam import OutOfBudget
-from whet.skills.exam_times import WrittenTimes
 from whet.skills.gate import Held
 from whet.skills.gates import Compared
 from whet.skills.history import ACCEPTED, BEST, LEADER, SHORTENED, SKILLS, TERMS, History
-from whet.skills.journal import MADE_WITH, common_terms, fix_terms
+from whet.skills.journal import MADE_WITH, common_terms, fix_terms, raised_budget, write_raised
 from whet.skills.kinds import GateKind
 from whet.skills.lab import Lab, Part, open_lab
 from whet.skills.ledger import Used, enter, uses
 from whet.skills.named import refuse_unknown_sections
 from whet.skills.outcome import Outcome
-from whet.skills.plan import Plan
+from whet.skills.plan import MANY, Plan
 from whet.skills.policy import Policy
 from whet.skills.preparing import Audited, Preparing, prepare, refuse_if_hopeless
 from whet.skills.proposing import Drafted, Proposing
 from whet.skills.readable import write_certificate
 from whet.skills.report import write_report
-from whet.skills.sealed import Tested, take_test
+from whet.skills.sealed import Tested, UsedError, take_test
 from whet.skills.search import Step
+from whet.skills.seed import Seed, fixed_seed
+from whet.skills.shares import Shares
 from whet.skills.shelf import Shelf, copy_skill
 from whet.skills.shorten import Removal
 from whet.skills.task_split import Splits, split_tasks
@@ -66,6 +68,8 @@ class Sharpening:
     """A document that agents always read, to be sharpened together with the skill."""
     known_good: Path | None = None
     """A skill that is known to be better: where it is not, the set-up measures nothing."""
+    seed: int | None = None
+    """Of the order of exams; drawn by chance when the user names none."""
     force: bool = False
     """Whether to go on although the budget cannot show what may be expected."""
 
@@ -80,6 +84,8 @@ class Begun:
     budget: Budget
     used: Used
     """What the validation tasks were used for so far."""
+    seed: Seed
+    """Of the order of exams. Only its commitment may be shown."""
 
 
 Event = Begun | Audited | Drafted | Step | Held | Compared | Removal | Ended | Stopped
@@ -99,11 +105,13 @@ async def sharpen_skill(
     if hired:
         hired.check(wish.request, config)
     refuse_unknown_sections(wish.policy, start)
-    wanted = wanted_of(wish)
     refuse_existing(folder, resume=wish.request.resume)
+    first, now = raised_budget(folder / TERMS, wish.budget)
+    wish = replace(wish, budget=first, plan=replace(wish.plan, budget=first.rollouts or 0))
+    wanted = wanted_of(wish)
     shelf = Shelf(folder / SKILLS)
     validation = {task.id: task.digest for task in wanted.splits.validation}
-    async with _opened(wish, hired, start, wanted, shelf, config, watch, env) as lab:
+    async with _opened(wish, now, hired, start, wanted, shelf, config, watch, env) as lab:
         made_with = await lab.made_with()
         fix_terms(folder / MADE_WITH, made_with)
         shares, audited = await prepare(wanted, start.digest, lab, folder)
@@ -111,14 +119,17 @@ async def sharpen_skill(
         certifies = wish.plan.gate is GateKind.CERTIFY
         if certifies and not wish.force:
             refuse_if_hopeless(wanted, shares, audited)
-        entered = enter(folder, validation, wish.plan.alpha if certifies else 0.0, env)
         pen = writer.at_desk(lab) if isinstance(writer, Hired) else writer
-        done = await _search_and_certify(wish, shares.plan, pen, start, wanted.splits, shelf, lab, watch)
+        seed = fixed_seed(folder / Part.EXAM, wish.seed)
+        # A run without an exam uses no validation task up.
+        journal = WrittenAttempts(folder / Part.EXAM, lambda: enter(folder, validation, wish.plan.alpha, env))
+        done = await _search_and_certify(wish, shares, pen, start, wanted.splits, shelf, lab, watch, seed, now, journal)
         tested = await _test(folder, done, shares.test, lab)
         # Where a hard stop fell, not all that the purses paid for was rolled out.
         done.spent = await lab.rollouts() if lab.account.stopped else done.spent + shares.audit
-        certificate = _certificate(wish, done, validation, made_with, tested, entered)
-        outcome = _outcome(wish, done, shelf, audited, certificate, lab)
+        used = enter(folder, validation, wish.plan.alpha, env) if done.held else None
+        certificate = _certificate(wish, done, validation, made_with, tested, used, seed)
+        outcome = _outcome(replace(wish, budget=now), done, shelf, audited, certificate, lab)
     await asyncio.to_thread(_hand_out, outcome)
     return outcome
 
@@ -126,6 +137,7 @@ async def sharpen_skill(
 @asynccontextmanager
 async def _opened(
     wish: Sharpening,
+    now: Budget,
     hired: Hired | None,
     start: Skill,
     wanted: Preparing,
@@ -140,16 +152,18 @@ async def _opened(
     def begin() -> None:
         for skill in (start, *([read_skill(wish.known_good)] if wish.known_good else [])):
             shelf.keep(skill)
-        fix_terms(folder / TERMS, _terms(wish, hired, start, wanted))
+        seed = fixed_seed(folder / Part.EXAM, wish.seed)
+        fix_terms(folder / TERMS, _terms(wish, hired, start, wanted, seed))
+        write_raised(folder / TERMS, wish.budget, now)
         validation = {task.id: task.digest for task in splits.validation}
-        watch(Begun(folder, start, splits, wish.budget, uses(folder, validation, env)))
+        watch(Begun(folder, start, splits, now, uses(folder, validation, env), seed))
 
     parts = {Part.SEARCH: splits.train, Part.EXAM: splits.validation, Part.TEST: splits.test}
     request = replace(wish.request, skills=(wish.skill,))
     if hired:
         parts[Part.PROPOSALS] = ()
         request = hired.beside(request)
-    async with open_lab(folder, request, parts, config, shelf, env, watch, wish.budget, begin) as lab:
+    async with open_lab(folder, request, parts, config, shelf, env, watch, now, begin) as lab:
         yield lab
 
 
@@ -165,15 +179,18 @@ def wanted_of(wish: Sharpening) -> Preparing:
 
 async def _search_and_certify(
     wish: Sharpening,
-    plan: Plan,
+    shares: Shares,
     writer: Writer,
     start: Skill,
     splits: Splits,
     shelf: Shelf,
     lab: Lab,
     watch: Watch,
+    seed: Seed,
+    now: Budget,
+    journal: WrittenAttempts,
 ) -> Sharpened:
-    folder = wish.request.out
+    folder, plan = wish.request.out, shares.plan
     history = History(folder, start.digest, wish.proposer)
     train = {task.id: task for task in splits.train}
     search, drafts = folder / Part.SEARCH, folder / "drafts"
@@ -190,27 +207,47 @@ async def _search_and_certify(
                 proposing.learn(certified=event.attempt.verdict is Verdict.CERTIFIED)
             case Compared():
                 proposing.learn(certified=event.accepted)
-            case Removal(unit, held):
-                history.made(held.candidate, held.exam.incumbent, (), f"left out: {unit}")
+            case Removal(units, held):
+                history.made(held.candidate, held.exam.incumbent, (), f"left out: {'; '.join(units)}")
                 history.tell(held)
         lab.decided()
         watch(event)
 
     validation = tuple(task.id for task in splits.validation)
-    times = WrittenTimes(folder / Part.EXAM / "times.json")
-    done = await sharpen(start.digest, tuple(train), validation, plan, proposing, lab, pass_on, shelf, times)
+
+    def close_search() -> int:
+        """Let exams use all that is left but for the sealed test. What a budget was raised by comes now: everything
+        up to here was planned without it."""
+        lab.account.close(Part.SEARCH, Part.EXAM, shares.test_share * wish.budget.amount)
+        return MANY if now.rollouts is None else now.rollouts - shares.rollouts
+
+    done = await sharpen(
+        start.digest,
+        tuple(train),
+        validation,
+        plan,
+        proposing,
+        lab,
+        pass_on,
+        shelf,
+        seed,
+        journal,
+        lab.notes,
+        close_search,
+    )
     for held in done.held:  # the bounds of the last may be closer than when its verdict fell
         history.tell(held)
     return done
 
 
 async def _test(folder: Path, done: Sharpened, tasks: Sequence[Task], lab: Lab) -> Tested | None:
-    """Test what came of it against the start, once; None when there is nothing to test, or no money for it."""
+    """Test what came of it against the start, once; None when there is nothing to test, no money for it, or its tasks
+    were done before with a skill that was certified on a smaller budget."""
     if done.final == done.start or not tasks:
         return None
     try:
         tested = await take_test(folder / Part.TEST, done.start, done.final, [task.id for task in tasks], lab)
-    except OutOfBudget:
+    except (OutOfBudget, UsedError):
         return None
     done.spent += len(tested.before) + len(tested.after)
     return tested
@@ -222,21 +259,21 @@ def _certificate(
     validation: dict[str, str],
     made_with: dict[str, Any],
     tested: Tested | None,
-    used: Used,
+    used: Used | None,
+    seed: Seed,
 ) -> Certificate:
-    exams = max((held.exam.number for held in done.held), default=1)
     return Certificate(
         whet=__version__,
         start=done.start,
         certified=done.certified,
         gate=wish.plan.gate,
         alpha=wish.plan.alpha,
-        levels=tuple(done.levels[:exams]),
-        seed=wish.plan.seed,
+        seed=seed,
+        commitment=seed.commitment,
         made_with=made_with,
         tasks=validation,
         records=tuple(map(record_of, done.held)),
-        shortening=shortening_of(done),
+        shortening=shortening_of(done.removal),
         test=tested,
         used=used,
     )
@@ -260,7 +297,7 @@ def _outcome(
     )
 
 
-def _terms(wish: Sharpening, hired: Hired | None, start: Skill, wanted: Preparing) -> dict[str, object]:
+def _terms(wish: Sharpening, hired: Hired | None, start: Skill, wanted: Preparing, seed: Seed) -> dict[str, object]:
     splits = wanted.splits
     sides = {"train": splits.train, "validation": splits.validation, "test": splits.test}
     return {
@@ -272,6 +309,7 @@ def _terms(wish: Sharpening, hired: Hired | None, start: Skill, wanted: Preparin
         "policy": wish.policy.model_dump(mode="json"),
         "known_good": wanted.known_good,
         "course": asdict(wish.course),
+        "seed": seed.commitment,
         "tasks": {name: {task.id: task.digest for task in side} for name, side in sides.items()},
     }
 

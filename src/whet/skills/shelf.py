@@ -70,10 +70,11 @@ def copy_skill(skill: Skill, folder: Path) -> Path:
     if skill.is_memory:
         shutil.copyfile(skill.folder, place)
     else:
-        shutil.copytree(skill.folder, place)
+        shutil.copytree(skill.folder, place, symlinks=True)  # none of them leaves the folder
         # What may be read may be copied, and a copy is there to be changed.
         for path in (place, *place.rglob("*")):
-            path.chmod(path.stat().st_mode | stat.S_IWUSR)
+            if not path.is_symlink():
+                path.chmod(path.stat().st_mode | stat.S_IWUSR)
         if skill.memory:  # it may have lain elsewhere
             (place / skill.memory.name).write_text(skill.memory.text, encoding="utf-8")
     return place

@@ -1,23 +1,28 @@
-"""Backward elimination: what was learned and carries nothing is dropped again, for short skills serve best.
+"""A shorter version of a certified skill: all that the search saw little of is left out at once, in one attempt.
 
-A removal passes when the skill without it is worse than the certified one by no more than a margin. All removals are
-held against that one skill, so together they cost no more than the margin either.
+The attempt is against the certified skill, in fresh pairs and at a level of its own. It passes when the shorter skill
+is worse by no more than a margin, which is at most half of the lift that was certified: so it still beats what the
+certified skill has beaten.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
+from typing import TYPE_CHECKING
 
-from whet.skills.attempt import Terms, Verdict
-from whet.skills.exam import Purse, Rollouts, hold
-from whet.skills.gate import Held, Series
+from whet.skills.attempt import Attempt, Terms, Verdict
+from whet.skills.exam import ReadNotes, Rollouts, hold
+from whet.skills.gate import Gate, Held
 from whet.skills.plan import Plan
 from whet.skills.search import Step
 from whet.skills.texts import Texts
 from whet.skills.units import added_units, units, without
 
-FIRST_EXAM = 1001
-"""Removals have exams of their own; they are numbered from here, so that none of them is one that certifies."""
+if TYPE_CHECKING:
+    from whet.skills.engine import Sharpened
+
+SMALLEST_MARGIN = 0.02
+"""A smaller margin takes thousands of rollouts to show; then nothing is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,55 +35,54 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """One unit of text that was tried to be left out."""
+    """What was tried to be left out, all of it at once."""
 
-    unit: str
+    units: tuple[str, ...]
     held: Held
-    """The skill without it, against the certified one."""
+    """The skill without them, against the certified one."""
 
     @property
     def accepted(self) -> bool:
         return self.held.attempt.verdict is Verdict.CERTIFIED
 
+    @property
+    def margin(self) -> float:
+        return self.held.attempt.terms.margin
+
 
 async def shorten(
-    start: str,
-    certified: str,
-    steps: Sequence[Step],
-    exams: Series,
-    plan: Plan,
-    rollouts: Rollouts,
-    purse: Purse,
-    texts: Texts,
-    watch: Callable[[Removal], None] = lambda _: None,
-) -> list[Removal]:
-    """Try to drop what a certified skill has learned, one unit after the other, as far as the purse reaches."""
-    before, current = texts.documents(start), certified
-    removals: list[Removal] = []
-    for unit in in_order(_added(texts.documents(certified), before), steps, texts):
-        exams.renew_if_stale()
-        if not exams.left:
-            break
-        candidate = texts.with_documents(current, _without(texts.documents(current), unit, before))
-        if candidate == start:  # which the certified skill has beaten
-            continue
-        exam, level = exams.exam, exams.left[0]
-        attempt = await hold(exam, candidate, _terms(plan, level, len(exam.tasks)), rollouts, purse)
-        if attempt is None:
-            break
-        exams.use_level()
-        removal = Removal(unit.text, Held(exam, candidate, level, attempt))
-        removals.append(removal)
-        watch(removal)
-        if removal.accepted:
-            current = candidate
-            exams.next(certified)
-    return removals
+    done: "Sharpened", gate: Gate, plan: Plan, rollouts: Rollouts, texts: Texts, read_notes: ReadNotes
+) -> Removal | None:
+    """Try to leave out what a certified skill has learned and the search saw little of; None when there is nothing to
+    leave out, or too little was certified, or left in the purse."""
+    certificate = next(held for held in gate.held if held.candidate == done.certified)
+    margin = min(plan.margin, certificate.attempt.at_least() / 2)
+    suspects = _suspects(done, texts, margin)
+    if margin < SMALLEST_MARGIN or not suspects:
+        return None
+    candidate = texts.with_documents(done.certified, _without_all(done, texts, suspects))
+    exam = gate.exam_beside(candidate)
+    attempt = Attempt(Terms(plan.removal_level, 1, plan.giving_up, 0.0, margin=margin))
+    if gate.purse.positions < attempt.fewest:
+        return None
+    attempt.extend(gate.purse.positions)
+    await hold(exam, attempt, rollouts, gate.purse, read_notes)
+    return Removal(tuple(unit.text for unit in suspects), Held(exam, attempt)) if attempt.taken else None
 
 
-def in_order(added: Sequence[Unit], steps: Sequence[Step], texts: Texts) -> list[Unit]:
-    """Units by what the search found of each alone, the least effect first; then those it knows nothing of, the
-    longest first."""
+def _suspects(done: "Sharpened", texts: Texts, margin: float) -> list[Unit]:
+    """Learned units that added less than the margin on training tasks, or that the search knows nothing of. One is
+    kept at least: without all of them it is the skill that was beaten."""
+    added = _added(texts.documents(done.certified), texts.documents(done.start))
+    effects = effects_of(done.steps, texts)
+    suspects = [unit for unit in added if effects.get(unit, 0.0) < margin]
+    if len(suspects) == len(added) and added:
+        suspects.remove(max(added, key=lambda unit: effects.get(unit, 0.0)))
+    return suspects
+
+
+def effects_of(steps: Sequence[Step], texts: Texts) -> dict[Unit, float]:
+    """What the search found of each unit alone, on training tasks."""
     found: dict[Unit, list[float]] = {}
     for step in steps:
         parent, candidate = (set(_units(texts.documents(skill))) for skill in (step.parent, step.candidate))
@@ -86,8 +90,14 @@ def in_order(added: Sequence[Unit], steps: Sequence[Step], texts: Texts) -> list
         if len(changed) == 1 and not step.dropped:
             (unit,) = changed
             found.setdefault(unit, []).append((step.mean - step.bar) * (1 if unit in candidate else -1))
-    effects = {unit: fsum(some) / len(some) for unit, some in found.items()}
-    return sorted(added, key=lambda unit: (unit not in effects, effects.get(unit, 0.0), -len(unit.text)))
+    return {unit: fsum(some) / len(some) for unit, some in found.items()}
+
+
+def _without_all(done: "Sharpened", texts: Texts, suspects: Sequence[Unit]) -> dict[str, str]:
+    documents, before = dict(texts.documents(done.certified)), texts.documents(done.start)
+    for unit in suspects:
+        documents = _without(documents, unit, before)
+    return documents
 
 
 def _units(documents: Mapping[str, str]) -> Iterator[Unit]:
@@ -101,8 +111,3 @@ def _added(now: Mapping[str, str], before: Mapping[str, str]) -> list[Unit]:
 def _without(documents: Mapping[str, str], unit: Unit, before: Mapping[str, str]) -> dict[str, str]:
     name = unit.document
     return {**documents, name: without(documents[name], unit.text, before[name])}
-
-
-def _terms(plan: Plan, level: float, tasks: int) -> Terms:
-    """Futile is a removal that costs anything at all."""
-    return Terms(level, plan.positions(tasks), plan.giving_up, 0.0, plan.repeats, margin=plan.margin)

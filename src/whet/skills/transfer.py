@@ -18,8 +18,8 @@ MATRIX, READABLE = "transfer.json", "transfer.md"
 SAID = {
     Verdict.BETTER: "helps",
     Verdict.WORSE: "harms",
-    Verdict.DIFFERENT: "differs; cannot tell which way",
     Verdict.UNDECIDED: "cannot tell",
+    Verdict.WITHHELD: "withheld",
 }
 
 
@@ -72,14 +72,17 @@ def _lines(found: Lifts) -> Iterator[str]:
     against = f"`{found.against.digest[:8]}`" if found.against else "no skill"
     agents, models = (list(dict.fromkeys(pair[place] for pair in found.lifts)) for place in (0, 1))
     yield from (f"# Lifts of {found.skill.name} `{found.skill.digest[:8]}` against {against}", "")
-    yield f"| points [95 %] | {' | '.join(map(plain, models))} |"
+    yield f"| points [95 % together] | {' | '.join(map(plain, models))} |"
     yield "|---" * (1 + len(models)) + "|"
     for agent in agents:
         yield f"| {plain(agent)} | {' | '.join(cell(found.lifts[agent, model]) for model in models)} |"
-    yield from ("", "| agent | model | the skill | lift [95 %] | better / alike / worse | tasks | missing | p |")
+    yield from (
+        "",
+        "| agent | model | the skill | lift [95 % together] | better / alike / worse | tasks | missing | p |",
+    )
     yield "|---|---|---|---|---|---|---|---|"
     yield from (_row(agent, model, one) for (agent, model), one in found.lifts.items())
-    yield from ("", "p is corrected for the number of comparisons.", "")
+    yield from ("", *map(plain, assurances(found)), "")
     if unsure := doubts(found):
         yield from (*(f"- {plain(line)}" for line in unsure), "")
 
@@ -91,10 +94,32 @@ def _row(agent: str, model: str, one: Comparison) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def assurances(found: Lifts) -> list[str]:
+    """What the verdicts and intervals speak of, and how often they are wrong."""
+    number = len(found.lifts)
+    of_all = f"any of the {number} verdicts" if number > 1 else "the verdict"
+    together = f"All {number} intervals hold together" if number > 1 else "The interval holds"
+    wrong = f"{of_all} is wrong in at most 5 % of cases (sign-flip test, p corrected by Holm)"
+    return [
+        f"'helps' and 'harms' speak of these tasks: if the skill changes nothing, {wrong}.",
+        f"{together} for all tasks of this kind in 95 % of cases{' (Bonferroni)' * (number > 1)}.",
+    ]
+
+
 def doubts(found: Lifts) -> list[str]:
-    """Where the data cannot tell, and what would."""
-    doubtful = (Verdict.UNDECIDED, Verdict.DIFFERENT)
-    return [f"{agent}, {model}: {_why(one)}" for (agent, model), one in found.lifts.items() if one.verdict in doubtful]
+    """Where the data cannot tell, and what would; where verdicts are withheld, and why."""
+    return [f"{agent}, {model}: {why}" for (agent, model), one in found.lifts.items() for why in _reasons(one)]
+
+
+def _reasons(one: Comparison) -> Iterator[str]:
+    for lost in one.uneven:
+        (before, of), (after, whole) = lost.first, lost.second
+        sides = f"{after} of {whole} with the skill, {before} of {of} without"
+        yield f"no verdict, {lost.what} unevenly: {sides} (Fisher's exact test, p = {lost.p:.3f})"
+    if one.verdict is Verdict.UNDECIDED:
+        yield _why(one)
+    elif one.disagrees and one.verdict is not Verdict.WITHHELD:
+        yield "test and interval disagree: on all tasks of this kind the lift may be 0"
 
 
 def _why(one: Comparison) -> str:

@@ -82,6 +82,22 @@ def log_wealth(differences: ArrayLike, bound: ArrayLike, *, above: bool) -> Floa
     return np.asarray(top + np.log(np.exp(logs - top[..., None]) @ np.array(parts)))
 
 
+def log_wealth_of_counts(counts: tuple[ArrayLike, ArrayLike, ArrayLike], bound: float, *, above: bool) -> Floats:
+    """The same after so many differences of 1, of -1 and of 0, in whatever order they came.
+
+    >>> float(np.exp(log_wealth_of_counts(([7], [0], [0]), 0.0, above=True)[0]).round(6))
+    24.612594
+    """
+    sign = 1.0 if above else -1.0
+    stakes, parts = _grid(above=above)
+    logs: Floats = np.zeros((*np.shape(counts[0]), len(stakes)))
+    for count, difference in zip(counts, (1.0, -1.0, 0.0), strict=True):
+        gains = np.log([_factor(sign * difference, sign * bound, stake) for stake in stakes])
+        logs += np.asarray(count, dtype=float)[..., None] * gains
+    top: Floats = logs.max(axis=-1)
+    return np.asarray(top + np.log(np.exp(logs - top[..., None]) @ np.array(parts)))
+
+
 def lower_bound(differences: Sequence[float], level: float) -> float:
     """The largest bound that the differences refute at this level, at their end or at any time before.
 
