@@ -14,9 +14,8 @@ from whet.gateway import Limits
 from whet.ids import new_name
 from whet.runs.bench import Request
 from whet.runs.config import Config, find_config, read_config
-from whet.runs.run import Started
+from whet.runs.run import Event
 from whet.runs.run import run as run_request
-from whet.runs.scheduler import Ended, Stopped
 from whet.runs.stored import StoredRun, load
 from whet.sandbox import DEFAULT
 from whet.skills.brief import Writer
@@ -25,14 +24,13 @@ from whet.skills.course import Course
 from whet.skills.kinds import GateKind, SearchKind
 from whet.skills.named import policy_named, writer_named
 from whet.skills.outcome import Outcome
-from whet.skills.plan import Plan
+from whet.skills.plan import AUTO, Plan
 from whet.skills.schedule import Schedule
 from whet.skills.sharpening import Event as SharpeningEvent
 from whet.skills.sharpening import Sharpening, sharpen_skill
 from whet.skills.transfer import Lifts
 from whet.skills.transfer import transfer as transfer_skill
 
-Event = Started | Ended | Stopped
 Names = str | Sequence[str] | None
 T = TypeVar("T")
 Kind = TypeVar("Kind", SearchKind, GateKind)
@@ -95,17 +93,17 @@ def sharpen(
     optimizer_model: str | None = None,
     search: Literal["ratchet", "race", "pareto"] = "ratchet",
     gate: Literal["certify", "strict", "soft", "hard", "mixed", "no-regression"] = "certify",
-    shorten: bool = True,
+    shorten: bool = False,
     budget: int | str = 400,
     alpha: float = 0.10,
-    seed: int = 0,
+    seed: int | None = None,
     policy: str = "anything",
     preferences: str = "",
     known_good: Path | str | None = None,
     schedule: str = Schedule.COSINE,
     epochs: int = 4,
     batch: int = 40,
-    samples: int = 1,
+    samples: int | None = None,
     force: bool = False,
     concurrency: int | None = None,
     sandbox: str | None = None,
@@ -141,7 +139,7 @@ def sharpen(
     writer = writer_named(proposer, optimizer_model, optimizer_agent) if isinstance(proposer, str) else proposer
     name = proposer if isinstance(proposer, str) else type(proposer).__name__
     within = read_budget(str(budget))
-    if samples < 1:
+    if samples is not None and samples < 1:
         raise UserError(f"samples is {samples}; expected at least 1")
     wish = Sharpening(
         Path(skill),
@@ -149,9 +147,9 @@ def sharpen(
         within,
         Plan(
             within.rollouts or 0,
-            seed,
+            seed or 0,
             alpha,
-            samples=samples,
+            samples=samples or AUTO,
             search=_chosen(SearchKind, "search", search),
             gate=_chosen(GateKind, "gate", gate),
             shorten=shorten,
@@ -162,6 +160,7 @@ def sharpen(
         Course(Schedule(schedule), epochs, batch),
         Path(also) if also is not None else None,
         known_good=Path(known_good) if known_good is not None else None,
+        seed=seed,
         force=force,
     )
     return _finish(sharpen_skill(wish, writer, config, watch))

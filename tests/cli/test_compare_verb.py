@@ -10,6 +10,7 @@ import pytest
 from whet_program import Project, events, said_to_user
 from whet_program import project_fixture as project_fixture
 
+from whet.exchange import Exchange
 from whet.rollout import Result, Spending
 from whet.runs.schema import RolloutRow, SkillRow, TaskRow
 from whet.runs.store import Store
@@ -45,9 +46,14 @@ def finish(store: Store, rollout: str, outcome: float | Cause) -> None:
         result.model_dump_json().encode(),
         value=score.value,
         cause=score.cause,
-        final=True,
+        final=score.value is not None,
         ended=2.0,
     )
+
+
+def sent(times: int) -> Exchange:
+    """A model call that was sent so often."""
+    return Exchange("1", 0, "chat", "/", (), b"{}", "", 200, (), b"{}", times, None, 0.0, None, 1.0, None)
 
 
 def one_arm(project: Project, name: str, outcomes: Sequence[Outcome], samples: int = 1, digest: str = "d") -> str:
@@ -61,26 +67,28 @@ def test_a_real_difference_is_said_in_words_with_its_size_tasks_and_p(project: P
     done = project.whet("compare", "a", "b")
     assert (done.returncode, done.stderr) == (0, "")
     verdict, *details = done.stdout.strip().splitlines()
-    assert verdict == "b is better than a by 27.5 ± 18.2 points (40 paired tasks, p = 0.003)."
-    assert details[1:] == [
+    assert verdict == "b is better than a on these 40 tasks, by 27.5 points (sign-flip test p = 0.003, level 0.05)."
+    assert details == [
+        "  difference +27.5 [+8.5, +45.0] points: 95 % interval for all tasks of this kind",
+        "  error rate: of two equal arms one is called better in at most 5 % of cases",
         "  b wins 12, ties 27, loses 1 tasks",
-        "  40 tasks × 1 sample show a true difference of 25.0 points in 80 % of cases",
+        "  40 tasks × 1 sample show a true difference of 26.3 points in 80 % of cases",
         "  per solved task: a $1.25, 25 s; b $0.7407, 15 s",
     ]
-    assert project.whet("compare", "b", "a").stdout.startswith("\na is worse than b by 27.5 ± 18.2 points")
+    assert project.whet("compare", "b", "a").stdout.startswith("\na is worse than b on these 40 tasks, by 27.5 points")
 
 
 def test_data_that_cannot_tell_say_so_and_what_it_would_take(project: Project) -> None:
     one_arm(project, "a", [0] * 20 + [1] * 20)
     one_arm(project, "b", [1] * 5 + [0] * 15 + [1] * 18 + [0] * 2)
     words = project.whet("compare", "a", "b").stdout
-    assert "The data cannot tell whether b is better or worse than a: a difference of +7.5 ± " in words
-    assert "(40 paired tasks, p = 0.45). To see one of this size takes about " in words
+    assert "whether b is better or worse than a on these 40 tasks: a difference of +7.5 points was seen" in words
+    assert "(sign-flip test p = 0.45, level 0.05). To see one of this size takes about " in words
 
 
 def test_more_samples_are_named_where_they_would_help(project: Project) -> None:
     rng = random.Random(3)
-    for name, chance in (("a", 0.4), ("b", 0.5)):
+    for name, chance in (("a", 0.4), ("b", 0.44)):
         scores = {f"t{n}": [float(rng.random() < chance) for _ in range(4)] for n in range(30)}
         stored(project.path / name, {("chat", "m", ""): scores})
     words = project.whet("compare", "a", "b").stdout
@@ -92,8 +100,9 @@ def test_more_samples_are_named_where_they_would_help(project: Project) -> None:
 def test_equal_runs_tie_and_small_differences_are_not_excluded(project: Project) -> None:
     one_arm(project, "a", [1, 0, 1, 0, 1, 0, 1, 0])
     words = project.whet("compare", "a", "a").stdout
-    assert "a difference of +0.0 ± 36.9 points was seen (8 paired tasks, p = 1.00)" in words
-    assert "These tasks show differences from 36.9 points on." in words
+    assert "a difference of +0.0 points was seen (sign-flip test p = 1.00, level 0.05)" in words
+    assert "difference +0.0 [-36.9, +36.9] points" in words
+    assert "These tasks show differences from 53.3 points on." in words
 
 
 def test_tasks_without_a_partner_are_counted_by_reason_and_never_scored_zero(project: Project) -> None:
@@ -109,7 +118,15 @@ def test_tasks_without_a_partner_are_counted_by_reason_and_never_scored_zero(pro
     assert (found["difference"]["tasks"], found["difference"]["mean"]) == (3, 0.0)
     assert [side["causes"] for side in found["missing"]] == [{"model": 1, "not run": 1}, {"judge": 1}]
     assert found["extremes"] == pytest.approx([-1 / 6, 2 / 6])
-    assert found["uneven"] is False
+    assert found["uneven"] == []
+
+
+def test_a_run_that_is_not_done_is_warned_of(project: Project) -> None:
+    one_arm(project, "a", [0] * 12 + [None] * 3)
+    one_arm(project, "b", [1] * 12 + [None] * 3)
+    words = project.whet("compare", "a", "b").stdout
+    assert words.startswith("\nb is better than a on these 12 tasks")
+    assert "warning: not all is run; whoever stops when a verdict pleases is wrong more often" in words
 
 
 def test_a_task_that_was_changed_is_another_task(project: Project) -> None:
@@ -120,13 +137,60 @@ def test_a_task_that_was_changed_is_another_task(project: Project) -> None:
     assert "  not compared: 2 tasks, changed in between" in done.stdout
 
 
-def test_scores_lost_on_one_side_only_are_warned_of(project: Project) -> None:
+def test_scores_lost_on_one_side_only_withhold_the_verdict(project: Project) -> None:
     one_arm(project, "a", [1] * 20)
     one_arm(project, "b", [1] * 12 + [Cause.MODEL] * 8)
     words = project.whet("compare", "a", "b").stdout
     assert "  missing in b: 8 of 20 scores (model 8)" in words
     assert "the difference over all of them lies between -40.0 and +0.0 points" in words
-    assert "warning: one side lost more scores than the other" in words
+    assert words.startswith("\nNo verdict on b against a on these 12 tasks: one side lost more than the other")
+    assert (
+        "  withheld: scores were lost: 0 of 20 in a, 8 of 20 in b (Fisher's exact test p = 0.003, level 0.05)" in words
+    )
+
+
+def test_tries_and_calls_of_the_store_are_counted_by_arm(project: Project) -> None:
+    one_arm(project, "a", [0] * 30)
+    one_arm(project, "b", [1] * 24)
+    with Store.open_write(project.path / "b") as store:
+        store.add_tasks(TaskRow(f"t{n}", "d", f"t{n}", "{}") for n in range(24, 30))
+        for n in range(24, 30):
+            row = RolloutRow(f"again-{n}", n, f"t{n}", "chat", "m", "", 0)
+            store.add_rollouts([row])
+            for outcome in (Cause.MODEL, 1.0):
+                finish(store, row.id, outcome)
+                attempt = store.attempts_of(row.id)[-1].id
+                store.add_exchange(attempt, sent(2 if outcome == 1.0 else 1))
+    (found,) = events(project.whet("compare", "a", "b", "--json").stdout)
+    assert [(side["rescued"], side["resent"], side["sent"]) for side in found["missing"]] == [(0, 0, 0), (6, 6, 12)]
+    assert found["verdict"] == "withheld"
+    words = project.whet("compare", "a", "b").stdout
+    assert "  withheld: rollouts lost a score in some try: 0 of 30 in a, 6 of 30 in b" in words
+    assert "  tried again in b: 6 rollouts of 30\n  sent again in b: 6 calls of 12\n" in words
+
+
+def test_interrupted_tries_hide_nothing(project: Project) -> None:
+    """Whet was stopped, whatever the rollout was about to score."""
+    one_arm(project, "a", [0] * 20)
+    one_arm(project, "b", [Cause.INTERRUPTED] * 20)
+    with Store.open_write(project.path / "b") as store:
+        for row in store.rollouts():
+            finish(store, row.id, 1.0)
+    (found,) = events(project.whet("compare", "a", "b", "--json").stdout)
+    assert (found["verdict"], found["missing"][1]["rescued"]) == ("better", 0)
+
+
+def test_a_claim_that_missing_scores_could_overturn_says_so(project: Project) -> None:
+    one_arm(project, "a", [0] * 8 + [1] * 12 + [Cause.MODEL] * 5)
+    one_arm(project, "b", [1] * 20 + [Cause.MODEL] * 5)
+    words = project.whet("compare", "a", "b").stdout
+    assert "b is better than a on these 20 tasks" in words
+    assert "warning" not in words, "b is ahead whatever they were"
+    one_arm(project, "c", [0] * 8 + [1] * 12 + [Cause.MODEL] * 10)
+    one_arm(project, "d", [1] * 20 + [Cause.MODEL] * 10)
+    words = project.whet("compare", "c", "d").stdout
+    assert "d is better than c on these 20 tasks" in words
+    assert "  warning: if all missing scores were the worst for d, it would not be ahead" in words
 
 
 def test_scores_of_other_judges_are_warned_of(project: Project) -> None:
@@ -141,12 +205,14 @@ def test_scores_of_other_judges_are_warned_of(project: Project) -> None:
     assert "other judges" not in project.whet("compare", "a", "a").stdout
 
 
-def test_few_graded_tasks_may_differ_without_telling_which_is_better(project: Project) -> None:
+def test_where_test_and_interval_disagree_the_test_decides_and_one_line_says_so(project: Project) -> None:
     one_arm(project, "a", [0.5] * 8)
     one_arm(project, "b", [0.6] * 8)
     (found,) = events(project.whet("compare", "a", "b", "--json").stdout)
-    assert (found["verdict"], found["p"]) == ("different", pytest.approx(2 / 2**8))
-    assert "are not the same on these tasks (8 paired tasks, p = 0.008), but they are too few" in found["words"]
+    assert (found["verdict"], found["p"]) == ("better", pytest.approx(2 / 2**8))
+    assert found["difference"]["low"] < 0
+    words = project.whet("compare", "a", "b").stdout
+    assert "  test and interval disagree: the arms differ on these tasks, but on all tasks of this kind" in words
 
 
 def three_arms(project: Project) -> str:

@@ -15,9 +15,12 @@ import pytest
 from whet_program import Project, events, said_to_user
 from whet_program import project_fixture as project_fixture
 
+from whet.cli.tables import _pass_notes
+from whet.runs.summary import Tally
+
 ANSWERS = """
 [[scene]]
-when = { user = "broken" }
+when = { user = "broken|word OK" }
 [[scene.reply]]
 fault = "500"
 
@@ -69,6 +72,16 @@ def test_several_samples_give_pass_at_k_and_pass_hat_k(project: Project) -> None
     assert "pass@" not in project.whet(*questions(project, "right")[:-1], "one").stdout
 
 
+def test_pass_rates_stop_where_a_task_has_fewer_scores_and_the_summary_says_so() -> None:
+    arm = Tally(planned=8, values={"a": [1.0] * 4, "b": [0.0] * 2})
+    lines = [str(line) for line in _pass_notes("chat / m", arm)]
+    assert lines == [
+        "chat / m: pass@1 50.0%  pass@2 50.0%  pass^2 50.0%  (2 tasks with 2 samples)",
+        "chat / m: pass@k and pass^k beyond k = 2 are not estimated: 1 of 2 tasks have only 2 scores",
+    ]
+    assert arm.solved == 4, "counted, not made from the mean, in which a task counts once"
+
+
 def test_json_lines_carry_scores_and_causes(project: Project) -> None:
     done = project.whet(*questions(project, "right", "wrong", "broken"), "--json")
     assert done.stderr == ""
@@ -82,6 +95,10 @@ def test_json_lines_carry_scores_and_causes(project: Project) -> None:
     }
     assert [event["again"] for event in attempts if event["task"] == "broken"] == [True, True, False]
     assert last["right"]["spending"]["calls"] == 1
+    summary = json.loads(done.stdout.splitlines()[-1])
+    (arm,) = summary["arms"]
+    assert (summary["event"], arm["missing"], arm["mean"]) == ("summary", {"model": 1}, 0.5)
+    assert (arm["mean_with_missing_at_0"], arm["mean_with_missing_at_1"]) == pytest.approx((1 / 3, 2 / 3))
 
 
 def test_a_rollout_is_shown_with_scores_steps_verification_and_logs(project: Project) -> None:

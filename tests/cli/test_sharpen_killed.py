@@ -19,14 +19,20 @@ from sharpen_world import HARMFUL, HELPFUL, USELESS, World
 from whet_program import Project, new_project, until
 
 from whet.runs.store import Store
+from whet.skills.certificate import read_certificate
 from whet.testing import ScriptedModel
 from whet.testing.script import read_script
 
 COMMAND = ["sharpen", "sums", "tasks.jsonl", "--agent", "chat", "--model", "m", "--proposer", "rules:rules.txt"]
-OPTIONS = ["--budget", "330", "--force", "--out", "out"]
+OPTIONS = ["--budget", "330", "--seed", "0", "--force", "--out", "out"]
 STORES = ("search", "exam", "test")
 OWN = (*STORES, "run-id")
 """What no two runs have in common: times, and a name by chance."""
+BEGUN = re.compile(
+    rb'"tries": \[\s*\d+,\s*\d+\s*\]|"redone": \d+|"entry": "\w+"|## Lost, begun again, sent again\n.*?(?=\n## )',
+    re.DOTALL,
+)
+"""Where a certificate counts how often rollouts were begun, and the run's entry in the ledger."""
 AT_ONCE = 4
 SPLITS = {"train": range(4), "val": range(100, 105), "test": range(200, 203)}
 
@@ -108,9 +114,16 @@ def projects(tmp_path: Path) -> Iterator[tuple[Project, Project]]:
 
 
 def written(out: Path) -> dict[str, bytes]:
-    """All that a run leaves and that must not depend on when it was killed."""
+    """All that a run leaves and that must not depend on when it was killed: but for how often rollouts were begun."""
     files = [file for file in out.rglob("*") if file.is_file() and file.relative_to(out).parts[0] not in OWN]
-    return {str(file.relative_to(out)): file.read_bytes() for file in files}
+    return {str(file.relative_to(out)): BEGUN.sub(b"", file.read_bytes()) for file in files}
+
+
+def begun_again(out: Path) -> int:
+    """How many rollouts of exams the certificate says were begun more than once."""
+    certificate = read_certificate(out / "certificate.json")
+    arms = [arm for record in certificate.records for arm in (record.findings.incumbent, record.findings.candidate)]
+    return sum(arm.redone for arm in arms)
 
 
 def said(project: Project) -> str:
@@ -118,10 +131,10 @@ def said(project: Project) -> str:
     return re.sub(r"takes \S+ s and costs \S+", "", (project.path / "said").read_text())
 
 
-def scored(out: Path) -> dict[str, int]:
-    """How often each rollout was scored."""
+def scored(out: Path, *parts: str) -> dict[str, int]:
+    """How often each rollout of these parts was scored, or of all."""
     found = {}
-    for part in STORES:
+    for part in parts or STORES:
         with Store.open_read(out / part) as store:
             for row, attempts in store.attempts_by_rollout():
                 found[row.id] = sum(attempt.value is not None for attempt in attempts)
@@ -142,8 +155,10 @@ async def test_killed_ten_times_it_decides_the_same_and_pays_for_nothing_twice(
         assert unbroken.calls == calls, "a run that is done asks for nothing"
         chance = random.Random(7)
         lives = Lives(processes, killed, model)
-        # Not among the last calls, after which it might end before it can be killed.
-        for call in sorted(chance.sample(range(1, calls * 3 // 4), 7)):
+        # Not among the last calls, after which it might end before it can be killed; and some of them in the exam.
+        exam = len(scored(whole.path / "out", "exam"))
+        places = [*chance.sample(range(1, calls - exam), 4), *chance.sample(range(calls - exam, calls - exam // 3), 3)]
+        for call in sorted(places):
             await lives.until_call(call)
         # The last of these is while results are handed out.
         for write in (chance.randrange(1, unbroken.writes // 2), chance.randrange(1, unbroken.writes), unbroken.writes):
@@ -153,4 +168,5 @@ async def test_killed_ten_times_it_decides_the_same_and_pays_for_nothing_twice(
     assert written(killed.path / "out") == written(whole.path / "out")
     assert scored(killed.path / "out") == scored(whole.path / "out")
     assert {*scored(whole.path / "out").values()} == {1}
+    assert begun_again(whole.path / "out") == 0 < begun_again(killed.path / "out")
     assert lives.calls <= calls + 10 * AT_ONCE, "no more than what was under way when it was killed"

@@ -37,6 +37,8 @@ def test_a_rollout_is_shown_with_its_tools_its_changes_and_its_transcript(projec
     assert "; 2 calls; tools exec_command 1; files answer.txt; 0 errors; answer text, 9 characters\n1 system: " in shown
     assert "call 1: → exec_command lookup Berlin > answer.txt; cat answer.txt\n" in shown
     assert "call 2: It is 42.\n" in shown
+    lost = shown.partition("── withheld or lost between agent and model\n")[2].partition("\n── ")[0]
+    assert "tool web_search  (2 calls)" in lost.splitlines()
     assert "── calls of the task's tools\nlookup Berlin  (exit code 0)" in shown
     assert "── changes\nadded answer.txt" in shown
     assert "rollout-" in shown.rpartition("── transcript of the agent (--save FOLDER writes it)\n")[2]

@@ -12,6 +12,7 @@ from whet_program import Project, new_project, said_to_user
 
 import whet
 from whet.runs.config import Config, ModelConfig
+from whet.runs.paired import difference_interval
 from whet.runs.store import Store
 from whet.skills.transfer import doubts
 
@@ -35,6 +36,10 @@ COMMAND = ["transfer", "better", "--tasks", "tasks.jsonl", "--agents", "chat", "
 MODELS = ["--models", "scripted:script.toml,scripted:deaf.toml"]
 
 
+DOWN = '[[scene]]\nwhen.user = "word OK"\n[[scene.reply]]\nfault = "500"\n'
+"""An endpoint that does not answer whet's own question either, so that what it loses is an outage."""
+
+
 def lifts(project: Project) -> list[dict[str, Any]]:
     data: dict[str, Any] = json.loads((project.path / "out" / "transfer.json").read_text())
     return list(data["lifts"])
@@ -47,11 +52,18 @@ def test_the_matrix_has_a_lift_for_each_agent_and_model_on_tasks_that_were_not_t
     assert (helped["model"], helped["verdict"], helped["wins"]) == ("scripted:script.toml", "better", 9)
     assert helped["difference"]["mean"] == 0.75
     assert helped["difference"]["low"] > 0
+    alone = difference_interval([1.0] * 9 + [0.0] * 3)
+    both = difference_interval([1.0] * 9 + [0.0] * 3, 1 - 0.05 / 2)
+    assert alone is not None
+    assert both is not None
+    assert helped["difference"]["low"] == both.low < alone.low, "both intervals hold together"
+    assert "any of the 2 verdicts is wrong in at most 5 % of cases" in done.stdout
+    assert "All 2 intervals hold together for all tasks of this kind in 95 % of cases (Bonferroni)." in done.stdout
     assert (deaf["verdict"], deaf["ties"]) == ("undecided", 12)
     assert "scripted:deaf.toml: the data cannot tell; these tasks show lifts from " in done.stdout
     assert "helps" in done.stdout
     text = (project.path / "out" / "transfer.md").read_text()
-    assert "| points [95 %] | scripted:script.toml | scripted:deaf.toml |" in text
+    assert "| points [95 % together] | scripted:script.toml | scripted:deaf.toml |" in text
     assert "| chat | +75.0 [" in text
     with Store.open_read(project.path / "out") as store:
         assert {row.task.partition("-")[0] for row in store.rollouts()} == {"test"}
@@ -73,7 +85,7 @@ def test_an_older_skill_is_held_against_and_a_run_goes_on_without_paying_again(p
 def test_scores_that_are_missing_are_counted_and_not_taken_for_zero(project: Project) -> None:
     lost = '[[scene]]\nwhen.user = "What is 10[0-3] "\nwhen.system = "number alone"\n[[scene.reply]]\nfault = "500"\n'
     script = project.path / "script.toml"
-    project.write("script.toml", lost + script.read_text())
+    project.write("script.toml", DOWN + lost + script.read_text())
     project.write("whet.toml", '[models.m]\nscript = "script.toml"\nattempts = 1\n')
     done = project.whet(*COMMAND, "--models", "m")
     assert done.returncode == 0, done.stderr
@@ -81,6 +93,17 @@ def test_scores_that_are_missing_are_counted_and_not_taken_for_zero(project: Pro
     assert found["difference"]["tasks"] == 8
     assert found["losses"] == 0
     assert "4 of 24" in done.stdout
+
+
+def test_a_skill_that_loses_more_scores_gets_no_verdict(project: Project) -> None:
+    lost = '[[scene]]\nwhen.user = "What is 10[0-5] "\nwhen.system = "number alone"\n[[scene.reply]]\nfault = "500"\n'
+    script = project.path / "script.toml"
+    project.write("script.toml", DOWN + lost + script.read_text())
+    project.write("whet.toml", '[models.m]\nscript = "script.toml"\nattempts = 1\n')
+    done = project.whet(*COMMAND, "--models", "m")
+    assert done.returncode == 0, done.stderr
+    assert [one["verdict"] for one in lifts(project)] == ["withheld"]
+    assert "chat, m: no verdict, scores were lost unevenly: 6 of 12 with the skill, 0 of 12 without" in done.stdout
 
 
 def test_mistakes_are_told_in_one_line(project: Project) -> None:
@@ -101,8 +124,8 @@ def test_from_python(project: Project) -> None:
     assert doubts(found) == []
     assert one.difference is not None
     wide = replace(found, lifts={("chat", "m"): replace(one, difference=replace(one.difference, low=-0.1))})
-    assert "| differs; cannot tell which way |" in wide.markdown()
-    assert doubts(wide)[0].startswith("chat, m: the data cannot tell")
+    assert "| helps |" in wide.markdown(), "the test decides"
+    assert doubts(wide) == ["chat, m: test and interval disagree: on all tasks of this kind the lift may be 0"]
     lost = replace(found, lifts={("chat", "m"): replace(one, difference=None)})
     assert "| chat | - |" in lost.markdown()
     assert doubts(lost) == ["chat, m: no task was measured on both sides"]

@@ -173,7 +173,8 @@ def said_to_user(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def events(output: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in output.splitlines()]
+    """What was printed as JSON lines, without the summary at the end of a run."""
+    return [event for line in output.splitlines() if (event := json.loads(line)).get("event") != "summary"]
 
 
 def slow_examples(delay: float) -> str:

@@ -1,6 +1,8 @@
 """The command line: one file per verb, which reads arguments, calls the API and prints."""
 
+import os
 import sys
+import traceback
 from typing import Annotated
 
 import typer
@@ -24,7 +26,9 @@ from whet.cli import (
     tasks,
     transfer,
 )
+from whet.cli.output import visible_output
 from whet.errors import UserError
+from whet.redact import Redactor, secrets_in
 from whet.version import __version__
 
 app = typer.Typer(
@@ -69,10 +73,14 @@ def _whet(
 
 def main() -> None:
     """Run the command line. What the user got wrong is one line and exit code 2, never a traceback."""
-    try:
-        app()
-    except UserError as error:
-        typer.echo(f"whet: {error}", err=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    with visible_output():
+        try:
+            app()
+        except UserError as error:
+            typer.echo(f"whet: {Redactor(secrets_in(os.environ)).text(str(error))}", err=True)
+            sys.exit(2)
+        except KeyboardInterrupt:
+            sys.exit(130)
+        except Exception:  # noqa: BLE001 - a defect: as Python would print it, but for control characters
+            traceback.print_exc()
+            sys.exit(1)

@@ -23,7 +23,9 @@ def certify(
     alpha: Annotated[
         float, typer.Option(help="Chance that a skill is certified that is no better.", min=0.0001, max=0.5)
     ] = 0.05,
-    seed: Annotated[int, typer.Option(help="Another seed is another exam.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Reproduce an order of tasks; by default it is drawn by chance.")
+    ] = None,
     concurrency: Annotated[int | None, typer.Option(help="Rollouts at once.", min=1)] = None,
     sandbox: Annotated[str | None, typer.Option(help="bubblewrap (default), or local (no isolation).")] = None,
     judge_model: Annotated[str | None, typer.Option(help="Model that judges ask, where a task names none.")] = None,
@@ -32,21 +34,31 @@ def certify(
         bool, typer.Option("--resume", help="Continue the run in --out; nothing is paid for twice.")
     ] = False,
     check: Annotated[
-        Path | None, typer.Option(help="Only compute this certificate again, and say what does not hold.")
+        Path | None, typer.Option(help="Only check this run folder or certificate, and print what was checked.")
+    ] = None,
+    sign: Annotated[
+        Path | None, typer.Option(help="SSH key to sign the certificate with; with --check, if it holds.")
+    ] = None,
+    allowed_signers: Annotated[
+        Path | None, typer.Option(help="With --check: file of SSH keys, one of which must have signed.")
     ] = None,
 ) -> None:
     """Hold one skill against another, task by task, and stop as soon as the answer is clear."""
     from whet.cli.asking import asked, counted, resumable
+    from whet.cli.certify_check import check_certificate
     from whet.cli.loop import run_async
     from whet.cli.tables import terminal
     from whet.errors import UserError
     from whet.skills.budget import read_budget
+    from whet.skills.certificate import CERTIFICATE
     from whet.skills.certifying import Certifying
     from whet.skills.certifying import certify as run_certify
+    from whet.skills.check.signature import sign as sign_certificate
     from whet.skills.plan import Plan
+    from whet.skills.seed import Seed
 
     if check is not None:
-        _check(check)
+        check_certificate(check, allowed_signers, sign)
         return
     if old is None or new is None or tasks is None:
         raise UserError("expected two skills and --tasks, or --check with a certificate")
@@ -61,37 +73,32 @@ def certify(
         out=out,
         resume=resume,
     )
-    wish = Certifying(old, new, request, within, Plan(within.rollouts or 0, seed, alpha, attempts=1))
+    wish = Certifying(old, new, request, within, Plan(within.rollouts or 0, seed or 0, alpha), seed)
     with resumable(request.out), counted(terminal(), within) as count:
-        certificate = run_async(run_certify(wish, config, count))
+
+        def watch(event: object) -> None:
+            if isinstance(event, Seed):
+                typer.echo(
+                    f"order of tasks: seed {'drawn' if event.drawn else 'chosen'}, committed as {event.commitment}"
+                )
+            count(event)
+
+        certificate = run_async(run_certify(wish, config, watch))
     _tell(certificate, request.out)
+    if sign is not None:
+        typer.echo(f"signed: {sign_certificate(request.out / CERTIFICATE, sign)}")
 
 
 def _tell(certificate: "Certificate", folder: Path) -> None:
     from whet.skills.certificate import CERTIFICATE
+    from whet.skills.readable import told_models, told_verdict
 
     (record,) = certificate.records
     found = record.findings
-    lift = f"between {found.at_least * 100:+.1f} and {found.at_most * 100:+.1f} points"
-    told = {
-        "certified": f"certified: the new skill is better, by at least {found.at_least * 100:.1f} points",
-        "futile": f"futile: a lift of {record.terms.worth * 100:.0f} points or more is unlikely",
-        "undecided": "undecided: the data cannot tell",
-    }[found.verdict]
-    typer.echo(f"{told} (lift {lift}; {found.decided_at} positions, {found.coverage:.0%} of them measured)")
+    lift = f"lift between {found.at_least * 100:+.1f} and {found.at_most * 100:+.1f} points"
+    measured = f"{len(record.positions)} positions, {found.coverage:.0%} of them measured"
+    typer.echo(f"{told_verdict(record, len(certificate.tasks))} ({lift}; {measured})")
+    if told := told_models(record.reported):
+        typer.echo(told)
     typer.echo(f"{certificate.used}")
     typer.echo(str(folder / CERTIFICATE))
-
-
-def _check(path: Path) -> None:
-    from whet.skills.certificate import problems, read_certificate
-
-    certificate = read_certificate(path)
-    wrong = problems(certificate)
-    for problem in wrong:
-        typer.echo(f"{path}: {problem}", err=True)
-    if wrong:
-        raise typer.Exit(1)
-    records = certificate.all_records
-    positions = sum(len(record.positions) for record in records)
-    typer.echo(f"{path}: holds: {len(records)} attempts and {positions} positions, computed again")

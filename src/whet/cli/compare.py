@@ -51,32 +51,29 @@ def compare(
 
 def in_words(found: "Comparison") -> str:
     """The verdict, as one would say it."""
-    from whet.cli.tables import counted
     from whet.runs.compare import Verdict
+    from whet.runs.statistics import LEVEL
 
     difference = found.difference
     if difference is None:
         return f"Nothing can be said of {found.second} against {found.first}: no task has scores in both."
-    facts = f"{counted(difference.tasks, 'paired task', 'paired tasks')}, {_chance(found)}"
-    size = f"{_points(abs(difference.mean))} ± {_points((difference.high - difference.low) / 2)} points"
+    here = "on this one task" if difference.tasks == 1 else f"on these {difference.tasks} tasks"
+    seen = f"a difference of {difference.mean * 100:+.1f} points was seen"
+    test = f"sign-flip test {_chance(found)}, level {1 - LEVEL:.2f}"
     match found.verdict:
         case Verdict.BETTER | Verdict.WORSE:
-            return f"{found.second} is {found.verdict} than {found.first} by {size} ({facts})."
-        case Verdict.DIFFERENT:
-            return (
-                f"{found.second} and {found.first} are not the same on these tasks ({facts}), but they are too few "
-                f"to tell which is better on all tasks of this kind: {_seen(difference)}.{_remedy(found)}"
-            )
+            by = f"by {_points(abs(difference.mean))} points"
+            return f"{found.second} is {found.verdict} than {found.first} {here}, {by} ({test})."
         case Verdict.UNDECIDED:
             return (
-                f"The data cannot tell whether {found.second} is better or worse than {found.first}: "
-                f"{_seen(difference)} ({facts}).{_remedy(found)}"
+                f"The data cannot tell whether {found.second} is better or worse than {found.first} {here}: "
+                f"{seen} ({test}).{_remedy(found)}"
             )
-
-
-def _seen(difference: "Difference") -> str:
-    half = _points((difference.high - difference.low) / 2)
-    return f"a difference of {difference.mean * 100:+.1f} ± {half} points was seen"
+        case Verdict.WITHHELD:
+            return (
+                f"No verdict on {found.second} against {found.first} {here}: one side lost more than the other, which "
+                f"may bias what is left. {seen[0].upper()}{seen[1:]}."
+            )
 
 
 def _chance(found: "Comparison") -> str:
@@ -106,17 +103,19 @@ def _points(share: float) -> str:
 
 def _details(found: "Comparison") -> "Iterator[str]":
     from whet.cli.tables import counted
+    from whet.runs.losses import UNEVEN
 
+    for one in found.uneven:
+        sides = zip((found.first, found.second), (one.first, one.second), strict=True)
+        counts = ", ".join(f"{count} of {whole} in {name}" for name, (count, whole) in sides)
+        yield f"  withheld: {one.what}: {counts} (Fisher's exact test {_p(one.p)}, level {UNEVEN:.2f})"
     if found.difference is not None:
-        yield f"  difference {_interval(found.difference)} points"
+        yield f"  difference {_interval(found.difference)} points: {interval_level(found)} for all tasks of this kind"
+        if found.disagrees:
+            yield f"  test and interval disagree: {_disagreement(found.difference)}"
+        yield f"  {error_rate(found)}"
         yield f"  {found.second} wins {found.wins}, ties {found.ties}, loses {found.losses} tasks"
-    # With one sample, and scores that are 0 or 1, pass@1 is the score.
-    means = found.difference.mean if found.difference else 0.0
-    for point in found.passes:
-        if point.k > 1:
-            yield f"  pass@{point.k} {_interval(point.any_of_k)}  pass^{point.k} {_interval(point.all_of_k)}"
-        elif abs(point.any_of_k.mean - means) > 1e-9:
-            yield f"  passed {_interval(point.any_of_k)}"
+    yield from _pass_rates(found)
     if found.detectable is not None and found.difference is not None:
         plan = f"{counted(found.difference.tasks, 'task', 'tasks')} × {counted(found.samples, 'sample', 'samples')}"
         yield f"  {plan} show a true difference of {_points(found.detectable)} points in 80 % of cases"
@@ -130,15 +129,56 @@ def _details(found: "Comparison") -> "Iterator[str]":
     yield from _losses(found)
 
 
+def interval_level(found: "Comparison") -> str:
+    """How sure the interval of a comparison is."""
+    if found.comparisons == 1:
+        return "95 % interval"
+    return f"interval that holds together with those of all {found.comparisons} comparisons in 95 % of cases"
+
+
+def error_rate(found: "Comparison") -> str:
+    """How often a verdict is wrong."""
+    if found.comparisons == 1:
+        return "error rate: of two equal arms one is called better in at most 5 % of cases"
+    return f"error rate: if all are equal, any of the {found.comparisons} verdicts is wrong in at most 5 % of cases"
+
+
+def _disagreement(difference: "Difference") -> str:
+    if difference.excludes_zero:
+        return "the interval leaves out 0, but the test decides"
+    return "the arms differ on these tasks, but on all tasks of this kind the difference may be 0"
+
+
+def _pass_rates(found: "Comparison") -> "Iterator[str]":
+    # With one sample, and scores that are 0 or 1, pass@1 is the score.
+    means = found.difference.mean if found.difference else 0.0
+    for point in found.passes:
+        if point.k > 1:
+            yield f"  pass@{point.k} {_interval(point.any_of_k)}  pass^{point.k} {_interval(point.all_of_k)}"
+        elif abs(point.any_of_k.mean - means) > 1e-9:
+            yield f"  passed {_interval(point.any_of_k)}"
+
+
 def _losses(found: "Comparison") -> "Iterator[str]":
+    from whet.cli.tables import counted
+    from whet.runs.compare import NOT_RUN, Verdict
+
+    if any(NOT_RUN in side.causes for side in found.missing):
+        yield "  warning: not all is run; whoever stops when a verdict pleases is wrong more often than named here"
+    for name, side in zip((found.first, found.second), found.missing, strict=True):
+        if side.rescued:
+            yield f"  tried again in {name}: {counted(side.rescued, 'rollout', 'rollouts')} of {side.planned}"
+        if side.resent:
+            yield f"  sent again in {name}: {counted(side.resent, 'call', 'calls')} of {side.sent}"
     if not any(side.lost for side in found.missing):
         return
     for name, side in zip((found.first, found.second), found.missing, strict=True):
         yield f"  missing in {name}: {_missing(side)}"
     low, high = (f"{bound * 100:+.1f}" for bound in found.extremes)
     yield f"  whatever the missing scores were, the difference over all of them lies between {low} and {high} points"
-    if found.uneven:
-        yield "  warning: one side lost more scores than the other, more than by chance; the comparison may be biased"
+    if found.verdict in (Verdict.BETTER, Verdict.WORSE) and found.extremes[0] <= 0 <= found.extremes[1]:
+        ahead = found.second if found.verdict is Verdict.BETTER else found.first
+        yield f"  warning: if all missing scores were the worst for {ahead}, it would not be ahead"
 
 
 def _missing(side: "Missing") -> str:
@@ -164,7 +204,9 @@ def _table(found: "Sequence[Comparison]") -> "Table":
 
     from whet.cli.tables import plain_table
 
-    table = plain_table("first", "second", "difference [95 %]", "win/tie/loss", "tasks", "p corrected", "second is")
+    table = plain_table(
+        "first", "second", "difference [95 % together]", "win/tie/loss", "tasks", "p corrected", "second is"
+    )
     for one in found:
         difference = one.difference
         table.add_row(

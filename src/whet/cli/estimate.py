@@ -14,6 +14,7 @@ def print_estimate(console: "Console", wish: "Sharpening", config: "Config") -> 
     from whet.skills.audit import BINARY, TYPICAL
     from whet.skills.budget import Unit
     from whet.skills.estimate import each_rollout
+    from whet.skills.exam import PAIR
     from whet.skills.sharpening import wanted_of
 
     wanted, each = wanted_of(wish), each_rollout(wish.request, config)
@@ -25,10 +26,11 @@ def print_estimate(console: "Console", wish: "Sharpening", config: "Config") -> 
         lines.append(f"  that makes {fewest} to {most} rollouts; the audit will tell; with {most}:")
     shares = wanted.shares(most)
     plan, train = shares.plan, len(wanted.splits.train)
+    on_each = f"{plan.samples} rollouts on each" if plan.samples > 1 else "one rollout on each"
     lines += [
         f"  audit {shares.audit}, sealed test {2 * len(shares.test)}",
-        f"  search {plan.search_purse}: {plan.proposals(train)} proposals on {train} training tasks",
-        f"  exams {plan.certify_purse}: {plan.certify_purse // (1 + plan.repeats)} positions",
+        f"  search {plan.search_purse}: {plan.proposals(train)} proposals on {train} training tasks, {on_each}",
+        f"  exams {plan.certify_purse}: {plan.certify_purse // PAIR} positions, and what the search leaves",
     ]
     for name, variance in (("typical noise", TYPICAL), ("the worst noise", BINARY)):
         lines.append(f"  smallest lift that a budget shows, with {name}: {shown_lifts(wanted.table(variance, most))}")

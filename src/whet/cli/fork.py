@@ -46,14 +46,14 @@ def fork(
     """Do a rollout again with its recorded replies up to a call, then go on with a live model: what if, from there?"""
     from whet.api import new_folder
     from whet.cli.loop import run_async
-    from whet.cli.progress import Event, watcher
+    from whet.cli.progress import watcher
     from whet.cli.run import resume_command, warn_of_sandbox
     from whet.errors import UserError
     from whet.gateway import Limits
     from whet.runs.config import find_config, read_config
     from whet.runs.fork import Fork, plan_fork
     from whet.runs.fork import fork as run_fork
-    from whet.runs.run import Started
+    from whet.runs.run import Event, Started
 
     if resume and out is None:
         raise UserError("--resume needs --out: the folder of the fork to continue")

@@ -4,6 +4,8 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Protocol
 
 from rich.console import Console
@@ -13,15 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from whet.cli.tables import command, counted, duration, money, summary_table, terminal, thousands
-from whet.runs.run import Started
-from whet.runs.scheduler import Ended, Stopped
+from whet.runs.run import Event, Started
+from whet.runs.scheduler import ArmStopped, Ended, Stopped
 from whet.runs.store import Store
-from whet.runs.summary import Arm, Tally, arm_of, skill_names, tally, total
+from whet.runs.summary import Arm, Tally, arm_of, skill_names, tally, total, uneven_losses
+from whet.runs.verdicts import Settled
 
 REFRESH_PER_SECOND = 4
-
-
-Event = Started | Ended | Stopped
 
 
 class Watcher(Protocol):
@@ -37,7 +37,9 @@ def watcher(*, as_json: bool, resume: str) -> Iterator[Watcher]:
     """The right way to watch, for as long as the run lasts; then the summary. `resume` is the command to continue."""
     console = terminal()
     if as_json:
-        yield JsonLines(console, resume)
+        lines = JsonLines(console, resume)
+        yield lines
+        lines.summary()
         return
     progress = Progress(console, resume)
     if not console.is_terminal:
@@ -63,6 +65,7 @@ class Progress:
         self._stopped = False
         self._limit: str | None = None
         """The limit that stopped the run."""
+        self._stopped_arms: list[ArmStopped] = []
 
     def on(self, event: Event) -> None:
         match event:
@@ -81,11 +84,19 @@ class Progress:
                     self._console.print(_line(event), soft_wrap=True)
             case Stopped():
                 self._limit = event.limit
+            case Settled():
+                arm = self._arms[arm_of(event.row)]
+                arm.missing[event.cause] -= 1
+                arm.lost[event.row.task] -= 1
+                arm.conclude(event.row.task, event.result)
+            case ArmStopped():
+                self._stopped_arms.append(event)
 
     def _forget_missing(self) -> None:
         # What was missing before is tried again now.
         for arm in self._arms.values():
             arm.missing.clear()
+            arm.lost.clear()
 
     def _count(self, event: Ended) -> None:
         arm = self._arms[arm_of(event.row)]
@@ -109,6 +120,8 @@ class Progress:
         self._console.print(summary_table(arms, names))
         if self._limit is not None:
             self._console.print(f"\nstopped by limit {self._limit}", soft_wrap=True)
+        for arm in self._stopped_arms:
+            self._console.print(f"\nstopped: {arm.reason}; its other rollouts were not run", soft_wrap=True)
         lines = [command("show", str(folder))]
         if worst is not None:
             lines.append(command("show", str(folder), worst.rollout.id))
@@ -152,12 +165,37 @@ class JsonLines:
     def __init__(self, console: Console, resume: str) -> None:
         self._console = console
         self._resume = resume
+        self._folder: Path | None = None
+
+    def summary(self) -> None:
+        """The last line: every arm, and which of them lose scores unevenly."""
+        if self._folder is None:
+            return
+        with Store.open_read(self._folder) as store:
+            arms = tally(store)
+        self._print(
+            event="summary",
+            arms=[_arm_fields(key, arm) for key, arm in arms.items()],
+            uneven=[asdict(one) for one in uneven_losses(arms)],
+        )
 
     def on(self, event: Event) -> None:
         match event:
             case Stopped():
                 self._print(event="stopped", limit=event.limit, resume=self._resume)
+            case ArmStopped():
+                self._print(event="arm stopped", agent=event.agent, model=event.model, reason=event.reason)
+            case Settled():
+                self._print(
+                    event="settled",
+                    rollout=event.row.id,
+                    task=event.row.task,
+                    score=event.result.score.value,
+                    reason=event.result.score.reason,
+                    flags=event.result.flags,
+                )
             case Started():
+                self._folder = event.folder
                 self._print(
                     event="started",
                     run=str(event.folder),
@@ -189,6 +227,22 @@ class JsonLines:
 
     def _print(self, **fields: Any) -> None:
         self._console.out(json.dumps(fields), highlight=False)
+
+
+def _arm_fields(key: Arm, arm: Tally) -> dict[str, Any]:
+    mean, bounds = arm.mean(), arm.bounds()
+    return {
+        **dict(zip(("agent", "model", "skill"), key, strict=True)),
+        "scored": arm.measured,
+        "missing": dict(arm.missing),
+        "not_run": arm.not_run,
+        "mean": mean and mean.mean,
+        "interval": mean and [mean.low, mean.high],
+        # Where more than 2 % are missing.
+        "mean_with_missing_at_0": bounds and bounds[0],
+        "mean_with_missing_at_1": bounds and bounds[1],
+        "flags": dict(arm.flags),
+    }
 
 
 def _line(event: Ended) -> Text:

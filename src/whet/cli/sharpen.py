@@ -51,8 +51,9 @@ def sharpen(
         ),
     ] = GateKind.CERTIFY,
     shorten: Annotated[
-        bool, typer.Option(help="Spend what the search leaves on dropping rules that carry nothing.")
-    ] = True,
+        bool,
+        typer.Option("--shorten", help="Use leftover budget to show that some learned rules can be left out."),
+    ] = False,
     also: Annotated[
         Path | None,
         typer.Option(help="A document that agents always read (AGENTS.md, CLAUDE.md, GEMINI.md), sharpened together."),
@@ -73,8 +74,11 @@ def sharpen(
         int, typer.Option(help="Training tasks that a proposer is shown at once; then the next ones.", min=1)
     ] = 40,
     samples: Annotated[
-        int, typer.Option(help="Rollouts on each training task, whenever a skill is measured there.", min=1)
-    ] = 1,
+        int | None,
+        typer.Option(
+            help="Rollouts per training task, whenever a skill is measured; by default several if tasks are few.", min=1
+        ),
+    ] = None,
     agent: Annotated[str | None, typer.Option(help="Agent that does the tasks.")] = None,
     model: Annotated[str | None, typer.Option(help="Model that it calls.")] = None,
     budget: Annotated[
@@ -83,7 +87,10 @@ def sharpen(
     alpha: Annotated[
         float, typer.Option(help="Chance that the run certifies what is no better.", min=0.0001, max=0.5)
     ] = 0.10,
-    seed: Annotated[int, typer.Option(help="Another seed is another split and another exam.")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Reproduce a split and the order of exams; by default the order is drawn by chance."),
+    ] = None,
     concurrency: Annotated[int | None, typer.Option(help="Rollouts at once.", min=1)] = None,
     sandbox: Annotated[str | None, typer.Option(help="bubblewrap (default), or local (no isolation).")] = None,
     judge_model: Annotated[
@@ -113,7 +120,7 @@ def sharpen(
     from whet.skills.budget import read_budget
     from whet.skills.course import Course
     from whet.skills.named import policy_named, preferences_named, writer_named
-    from whet.skills.plan import Plan
+    from whet.skills.plan import AUTO, Plan
     from whet.skills.sharpening import Sharpening, sharpen_skill
 
     within = read_budget(budget)
@@ -133,13 +140,16 @@ def sharpen(
         skill,
         request,
         within,
-        Plan(within.rollouts or 0, seed, alpha, samples=samples, search=search, gate=gate, shorten=shorten),
+        Plan(
+            within.rollouts or 0, seed or 0, alpha, samples=samples or AUTO, search=search, gate=gate, shorten=shorten
+        ),
         proposer,
         policy_named(policy),
         preferences_named(preferences),
         Course(schedule, epochs, batch),
         also,
         known_good,
+        seed=seed,
         force=force,
     )
     console = terminal()
@@ -167,8 +177,10 @@ def _tell(console: "Console", event: "Event") -> None:
     from whet.skills.shorten import Removal
 
     match event:
-        case Begun(folder, skill, splits, budget, used):
+        case Begun(folder, skill, splits, budget, used, seed):
             console.print(f"skill {skill.name}; {splits}; at most {budget}; {folder}", soft_wrap=True)
+            how = "drawn" if seed.drawn else "chosen"
+            console.print(f"  order of exams: seed {how}, committed as {seed.commitment}", soft_wrap=True)
             if used.runs:
                 console.print(f"  {used}", soft_wrap=True)
         case Audited():
@@ -228,9 +240,10 @@ def _step_line(step: "Step") -> str:
 
 def _held_line(held: "Held") -> str:
     attempt = held.attempt
+    why = "; ".join(attempt.differences_between_arms()) if attempt.verdict == "withheld" else ""
     return (
-        f"  exam {held.exam.number}: {held.candidate[:8]} against {held.exam.incumbent[:8]}: {attempt.verdict} "
-        f"after {attempt.decided_at} positions (level {held.level:g})"
+        f"  attempt {held.exam.number}: {held.candidate[:8]} against {held.exam.incumbent[:8]}: {attempt.verdict} "
+        f"after {attempt.decided_at} positions (level {held.level:g}){why and f': {why}'}"
     )
 
 
@@ -241,11 +254,13 @@ def _compared_line(compared: "Compared") -> str:
 
 def _removal_line(removal: "Removal") -> str:
     found = {
-        "certified": "dropped: the skill does without it",
-        "futile": "kept: without it the skill is worse",
+        "certified": f"at most {max(0.0, -removal.held.attempt.at_least()) * 100:.1f} points lower",
+        "futile": "kept: without them the skill is worse",
         "undecided": "kept: the data cannot tell",
+        "withheld": "kept: the two versions lost scores unevenly",
     }[str(removal.held.attempt.verdict)]
-    return f"  without '{removal.unit.splitlines()[0][:60]}': {found}"
+    rules = ", ".join(f"'{unit.splitlines()[0][:60]}'" for unit in removal.units)
+    return f"  without {rules}: {found}"
 
 
 def _conclude(console: "Console", outcome: "Outcome") -> None:
@@ -260,7 +275,7 @@ def _conclude(console: "Console", outcome: "Outcome") -> None:
     if outcome.accepted is not None:
         console.print(f"accepted by the rule '{outcome.done.plan.gate}', not proved: {folder / 'accepted'}")
     if outcome.shortened is not None:
-        console.print(f"certified skill without what carries nothing: {folder / 'shortened'}")
+        console.print(f"shorter version of the certified skill: {folder / 'shortened'}")
     console.print(f"report: {folder / PAGE}")
     check = [] if outcome.accepted else [command("certify", "--check", str(folder / "certificate.json"))]
     lines = [*check, command("show", str(folder / "search"))]

@@ -73,7 +73,7 @@ def _show_run(console: "Console", store: "Store") -> None:
 
     from whet.cli.tables import plain_table, summary_table, thousands
     from whet.rollout import Result
-    from whet.runs.scheduler import STOPPED
+    from whet.runs.scheduler import STOPPED, STOPPED_ARMS
     from whet.runs.summary import skill_names, tally
 
     names = skill_names(store)
@@ -107,6 +107,8 @@ def _show_run(console: "Console", store: "Store") -> None:
     console.print(summary_table(tally(store), names))
     if (limit := store.get(STOPPED)) is not None:
         console.print(f"\nstopped by limit {limit}", soft_wrap=True)
+    for arm in store.get(STOPPED_ARMS) or ():
+        console.print(Text(f"\nstopped: {arm['reason']}; its other rollouts were not run"), soft_wrap=True)
 
 
 def _show_summaries(console: "Console", store: "Store") -> None:
@@ -158,6 +160,9 @@ def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: 
     from whet.runs.run import FORK
     from whet.runs.summary import skill_names
     from whet.trace.compact import compact
+    from whet.trace.graph import build
+    from whet.trace.losses import Losses
+    from whet.trace.steps import steps
     from whet.trace.summary import summary
 
     arm = f"agent {row.agent}  model {row.model}  skill {skill_names(store)[row.skill]}"
@@ -174,7 +179,9 @@ def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: 
         console.print(Text.assemble(f"attempt {attempt.number}: ", _score(attempt), f"  {_why(result)}"))
         if result is not None:
             _show_facts(console, result)
-        found = _steps(store, attempt.id)
+        losses = Losses()
+        found = steps(build(losses.each(store.each_exchange(attempt.id))))
+        _section(console, "withheld or lost between agent and model", "\n".join(losses.lines()), limit)
         if found:
             changed = [change.path for change in result.changes] if result else []
             _section(console, "steps", str(summary(found, changed)), None)

@@ -4,15 +4,17 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from whet.cli.output import terminal_stream, visible
 from whet.rollout import Result
-from whet.runs.summary import Arm, Tally
+from whet.runs.summary import Arm, Tally, UnevenArms, uneven_losses
 
 
 def counted(number: int, one: str, many: str) -> str:
@@ -23,11 +25,20 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
+class VisibleConsole(Console):
+    """A console on which only rich itself moves the cursor and sets colours, and no text that is printed."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else visible(text), style, control)
+
+
 def terminal() -> Console:
     """Where verbs print. A pipe or file has no width of its own; it gets one that tables fit into."""
     # Names of tasks, agents and folders are printed as they are: rich would take their brackets for its own markup.
-    has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, markup=False, emoji=False, width=None if has_width else 120)
+    stream = terminal_stream()
+    has_width = stream.isatty() or "COLUMNS" in os.environ
+    return VisibleConsole(file=stream, highlight=False, markup=False, emoji=False, width=None if has_width else 120)
 
 
 def plain_table(*headings: str) -> Table:
@@ -87,38 +98,64 @@ def summary_table(arms: Mapping[Arm, Tally], skills: Mapping[str, str]) -> Group
     for heading in ("score [95 %]", "passed", "missing", "tokens", "cost", "time"):
         table.add_column(Text(heading), justify="right", no_wrap=True)
     for (agent, model, skill), arm in arms.items():
-        mean, rate = arm.mean(), arm.pass_rate()
+        mean = arm.mean()
         table.add_row(
             *(Text(name) for name in (agent, model, *([skills[skill]] if with_skill else []))),
             Text(str(mean or "-")),
-            f"{round(rate.mean * rate.rollouts) if rate else 0}/{arm.measured}",
+            f"{arm.solved}/{arm.measured}",
             Text(str(arm.missing.total()), style="red" if arm.missing else ""),
             f"{thousands(arm.input_tokens)}/{thousands(arm.output_tokens)}" if arm.captured else "unknown",
             money(arm.cost),
             duration(arm.seconds),
         )
     notes = [Text(line) for key, arm in arms.items() for line in _notes(key, arm)]
+    notes += [Text(_uneven_note(one, arms, skills)) for one in uneven_losses(arms)]
     return Group(Text(), table, *([Text(), *notes] if notes else []))
 
 
-def _notes(key: Arm, arm: Tally) -> list[str]:
-    name = " / ".join(key[:2])
-    lines = []
+def _pass_notes(name: str, arm: Tally) -> list[str]:
     curve = arm.passes()
+    if not curve:
+        return []
+    last = curve[-1]
+    lines = []
     if len(curve) > 1:
-        last = curve[-1]
         # For 1, 2, 4, 8 ... and all samples; for one sample both say the same.
         shown = [point for point in curve[1:] if point.k & (point.k - 1) == 0 or point is last]
         points = "  ".join(f"pass@{p.k} {p.any_of_k:.1%}  pass^{p.k} {p.all_of_k:.1%}" for p in shown)
         tasks = counted(last.tasks, "task", "tasks")
         lines.append(f"{name}: pass@1 {curve[0].any_of_k:.1%}  {points}  ({tasks} with {last.k} samples)")
+    if any(len(values) > last.k for values in arm.values.values()):
+        fewest = sum(len(values) == last.k for values in arm.values.values())
+        few = f"{fewest} of {counted(last.tasks, 'task has', 'tasks have')} only {counted(last.k, 'score', 'scores')}"
+        lines.append(f"{name}: pass@k and pass^k beyond k = {last.k} are not estimated: {few}")
+    return lines
+
+
+def _notes(key: Arm, arm: Tally) -> list[str]:
+    name = " / ".join(key[:2])
+    lines = []
+    lines += _pass_notes(name, arm)
     if arm.missing:
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(arm.missing.items()))
         lines.append(f"{name}: missing, not counted as zero: {causes}")
+    if (bounds := arm.bounds()) is not None:
+        low, high = bounds
+        lines.append(f"{name}: the mean is {low:.1%} if all that is missing is 0, and {high:.1%} if all is 1")
     if arm.not_run:
         lines.append(f"{name}: {counted(arm.not_run, 'rollout was', 'rollouts were')} not run")
     lines += [f"{name}: {flag} in {counted(n, 'rollout', 'rollouts')}" for flag, n in sorted(arm.flags.items())]
     return lines
+
+
+def _uneven_note(found: UnevenArms, arms: Mapping[Arm, Tally], skills: Mapping[str, str]) -> str:
+    def told(key: Arm) -> str:
+        arm = arms[key]
+        name = " / ".join([*key[:2], *([skills[key[2]]] if any(skill for _, _, skill in arms) else [])])
+        return f"{name} loses {arm.missing.total()} of {arm.measured + arm.missing.total()} scores"
+
+    reason = f"Fisher's exact test, p = {found.p:.2g}"
+    return f"{told(found.more)}, {told(found.less)} ({reason}): lost unevenly, so their means may not be comparable"
 
 
 def command(*words: str) -> str:

@@ -72,7 +72,7 @@ def filter_(
 
 def _as_line(found: "Check") -> str:
     scores = f"solution {_shown(found.solution)}, nothing {_shown(found.nothing)}" if found.solution else ""
-    notes = "".join(f"\n{'':11}warning: {warning}" for warning in found.task.warnings)
+    notes = "".join(f"\n{'':11}warning: {warning}" for warning in found.warnings)
     return f"{found.verdict:<10} {found.task.id}  {scores}{'  ' + found.reason if found.reason else ''}{notes}".rstrip()
 
 
@@ -84,7 +84,7 @@ def _as_json(found: "Check") -> str:
             "reason": found.reason,
             "solution": found.solution and found.solution.value,
             "nothing": found.nothing and found.nothing.value,
-            "warnings": found.task.warnings,
+            "warnings": found.warnings,
         }
     )
 

@@ -38,7 +38,7 @@ def transfer(
     from whet.cli.tables import terminal
     from whet.gateway import Limits
     from whet.runs.config import find_config, read_config
-    from whet.skills.transfer import READABLE, doubts
+    from whet.skills.transfer import READABLE, assurances, doubts
     from whet.skills.transfer import transfer as run_transfer
 
     config = read_config(find_config(Path.cwd()))
@@ -67,7 +67,7 @@ def transfer(
         f"\nwhat {lifts.skill.name} does, against {lifts.against.digest[:8] if lifts.against else 'no skill'}:"
     )
     console.print(_table(lifts))
-    for line in doubts(lifts):
+    for line in (*assurances(lifts), *doubts(lifts)):
         console.print(f"  {line}", soft_wrap=True)
     console.print(str(request.out / READABLE), soft_wrap=True)
 
@@ -78,7 +78,9 @@ def _table(lifts: "Lifts") -> "Table":
     from whet.cli.tables import plain_table
     from whet.skills.transfer import SAID, cell, missing, paired
 
-    table = plain_table("agent", "model", "the skill", "lift, points [95 %]", "better/alike/worse", "tasks", "missing")
+    table = plain_table(
+        "agent", "model", "the skill", "lift, points [95 % together]", "better/alike/worse", "tasks", "missing"
+    )
     for (agent, model), one in lifts.lifts.items():
         counts = f"{one.wins}/{one.ties}/{one.losses}"
         facts = (SAID[one.verdict], cell(one), counts, str(paired(one)), missing(one))

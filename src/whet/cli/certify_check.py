@@ -1,0 +1,55 @@
+"""`whet certify --check`: what of a certificate holds, check by check."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from whet.skills.certificate import Certificate
+
+NOT_ALL_CHECKED = 3
+"""Exit code where nothing failed, and something could not be checked."""
+
+
+def check_certificate(path: Path, signers: Path | None, key: Path | None) -> None:
+    """Print every check and what it found; exit with 0 only when all of them hold. With a key, sign what holds."""
+    from whet.cli.tables import counted
+    from whet.skills.certificate import CERTIFICATE, read_certificate
+    from whet.skills.check import checks
+    from whet.skills.check.folder import find_folder
+    from whet.skills.check.named import State
+    from whet.skills.check.signature import check_signature, sign
+
+    file = path / CERTIFICATE if path.is_dir() else path
+    certificate, folder = read_certificate(file), find_folder(file)
+    found = [*checks(certificate, folder, os.environ), *(check_signature(file, signers) if key is None else ())]
+    typer.echo(f"{file}: {_claim(certificate)}")
+    for one in found:
+        # What a folder holds is not ours: a line of it must not look like a check.
+        typer.echo(f"  {one.state:<11}  {one.name}: {' '.join(one.found.split())}")
+    failed = [one.name for one in found if one.state is State.FAILED]
+    if failed:
+        names = ", ".join(failed)
+        typer.echo(f"{file}: does not hold: of {counted(len(found), 'check', 'checks')} failed: {names}", err=True)
+        raise typer.Exit(1)
+    if key is not None:
+        typer.echo(f"signed: {sign(file, key)}")
+    if folder is None:
+        typer.echo(f"{file}: arithmetic only: the verdicts follow from the scores in it. {_ALONE}")
+        raise typer.Exit(NOT_ALL_CHECKED)
+    if left := [one.name for one in found if one.state is State.NOT_CHECKED]:
+        typer.echo(f"{file}: holds as far as it was checked; not checked: {', '.join(left)}")
+        raise typer.Exit(NOT_ALL_CHECKED)
+    typer.echo(f"{file}: holds in all {len(found)} checks")
+
+
+_ALONE = "Whether any rollout had these scores was not checked: that takes the run folder"
+
+
+def _claim(certificate: "Certificate") -> str:
+    from whet.skills.readable import told_verdict
+
+    last = certificate.last_certified
+    return "nothing was certified" if last is None else told_verdict(last, len(certificate.tasks))
