@@ -10,7 +10,7 @@ SKILLOPT := $(CACHE)/check-skillopt
 WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 PIP_QUIETLY := --quiet --disable-pip-version-check
 
-.PHONY: demo test cover lint agents models check-tokens check-exports check-sharpen check-skillopt bench-gate bench-gateway bench-rollout bench-store bench-traces setup clean
+.PHONY: demo test cover lint agents models check-tokens check-exports check-runs check-sharpen check-skillopt bench-gate bench-gateway bench-rollout bench-store bench-traces setup clean
 
 demo: setup models
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo/demo.sh
@@ -34,6 +34,12 @@ agents: setup
 	  else \
 	    echo "the tests run real agents, which need npm; install it: sudo apt-get install nodejs npm" >&2; exit 1; \
 	  fi; }
+	@command -v ssh-keygen >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && apt-get install -y -qq openssh-client; \
+	  else \
+	    echo "signatures are not tested without ssh-keygen; install it: sudo apt-get install openssh-client" >&2; \
+	  fi; }
 	$(BIN)/whet agents install --all
 
 models: setup
@@ -50,6 +56,9 @@ check-skillopt: setup $(SKILLOPT)/ready
 
 bench-gate: setup
 	$(BIN)/python tests/bench/gate.py
+
+check-runs: setup
+	$(BIN)/python tests/check/runs.py
 
 check-sharpen: setup agents
 	$(BIN)/python tests/check/sharpen.py

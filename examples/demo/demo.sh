@@ -16,7 +16,7 @@ cat "$here/traps.txt"
 
 rm -rf "$out"
 run whet sharpen "$here/ship-answers" "$here/questions.jsonl" --agent ship --model ship \
-  --proposer "criteria+rules:$here/traps.txt" --no-shorten --budget 680 --out "$out"
+  --proposer "criteria+rules:$here/traps.txt" --budget 680 --out "$out"
 say "The certified skill:"
 cat "$out/best/ship-answers/SKILL.md"
 say "What judges asked for, on test tasks that nothing was chosen by:"
