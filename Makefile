@@ -46,34 +46,34 @@ models: setup
 	$(BIN)/whet models pull smollm2
 
 check-tokens: setup agents $(ENGINE)/ready
-	$(BIN)/python tests/check/tokens.py $(ENGINE)
+	PYTHONPATH=tests $(BIN)/python checks/tokens.py $(ENGINE)
 
 check-exports: setup agents $(READERS)/ready
-	$(BIN)/python tests/check/exports.py $(READERS)
+	PYTHONPATH=tests $(BIN)/python checks/exports.py $(READERS)
 
 check-skillopt: setup $(SKILLOPT)/ready
-	$(BIN)/python tests/check/skillopt.py $(SKILLOPT)
+	PYTHONPATH=tests $(BIN)/python checks/skillopt.py $(SKILLOPT)
 
 bench-gate: setup
-	$(BIN)/python tests/bench/gate.py
+	PYTHONPATH=tests $(BIN)/python benchmarks/gate.py
 
 check-runs: setup
-	$(BIN)/python tests/check/runs.py
+	PYTHONPATH=tests $(BIN)/python checks/runs.py
 
 check-sharpen: setup agents
-	$(BIN)/python tests/check/sharpen.py
+	PYTHONPATH=tests $(BIN)/python checks/sharpen.py
 
 bench-gateway: setup
-	$(BIN)/python tests/bench/gateway.py
+	PYTHONPATH=tests $(BIN)/python benchmarks/gateway.py
 
 bench-rollout: setup
-	$(BIN)/python tests/bench/rollout.py
+	PYTHONPATH=tests $(BIN)/python benchmarks/rollout.py
 
 bench-store: setup
-	$(BIN)/python tests/bench/store.py
+	PYTHONPATH=tests $(BIN)/python benchmarks/store.py
 
 bench-traces: setup
-	$(BIN)/python tests/bench/traces.py
+	PYTHONPATH=tests $(BIN)/python benchmarks/traces.py
 
 setup: .venv/installed
 	@command -v bwrap >/dev/null || { \
@@ -92,23 +92,23 @@ setup: .venv/installed
 	@touch $@
 
 # vLLM's own wheel for processors; torchvision and its like come in builds that do not fit its torch.
-$(ENGINE)/ready: tests/check/engine.txt tests/check/engine_model.py | models
+$(ENGINE)/ready: checks/engine.txt checks/engine_model.py | models
 	$(PYTHON) -m venv $(ENGINE)
-	$(ENGINE)/bin/pip install $(PIP_QUIETLY) --requirement tests/check/engine.txt
+	$(ENGINE)/bin/pip install $(PIP_QUIETLY) --requirement checks/engine.txt
 	$(ENGINE)/bin/pip uninstall $(PIP_QUIETLY) --yes torchvision torchaudio torchcodec
-	HF_HUB_OFFLINE=1 TQDM_DISABLE=1 $(ENGINE)/bin/python tests/check/engine_model.py \
+	HF_HUB_OFFLINE=1 TQDM_DISABLE=1 $(ENGINE)/bin/python checks/engine_model.py \
 	  "$$($(BIN)/python -c 'from whet.models import pulled; print(pulled("smollm2").file)')" $(ENGINE)/model
 	@touch $@
 
-$(READERS)/ready: tests/check/readers.txt tests/check/readers-need.txt
+$(READERS)/ready: checks/readers.txt checks/readers-need.txt
 	$(PYTHON) -m venv $(READERS)
-	$(READERS)/bin/pip install $(PIP_QUIETLY) --requirement tests/check/readers-need.txt
-	$(READERS)/bin/pip install $(PIP_QUIETLY) --no-deps --ignore-requires-python --requirement tests/check/readers.txt
+	$(READERS)/bin/pip install $(PIP_QUIETLY) --requirement checks/readers-need.txt
+	$(READERS)/bin/pip install $(PIP_QUIETLY) --no-deps --ignore-requires-python --requirement checks/readers.txt
 	@touch $@
 
 # Its mock world needs none of its dependencies.
-$(SKILLOPT)/ready: tests/check/skillopt.txt | setup
-	$(BIN)/pip install $(PIP_QUIETLY) --no-deps --upgrade --target $(SKILLOPT) --requirement tests/check/skillopt.txt
+$(SKILLOPT)/ready: checks/skillopt.txt | setup
+	$(BIN)/pip install $(PIP_QUIETLY) --no-deps --upgrade --target $(SKILLOPT) --requirement checks/skillopt.txt
 	@touch $@
 
 clean:

@@ -112,7 +112,7 @@ def test_links_between_the_documents_lead_somewhere(document: Path) -> None:
     assert missing == []
 
 
-CANNOT_RUN_ALONE = frozenset({"whet.runs.writer", "whet.testing.server"})
+CANNOT_RUN_ALONE = frozenset({"whet.runs.store.writer", "whet.testing.server"})
 """Their examples write a run, or serve inside a loop that the reader has."""
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from whet.gateway import Model
 from whet.gateway.guards import Guarded, check_tools, guard_request
 from whet.gateway.guards.checks import Permits
-from whet.gateway.guards.reading import split_object
-from whet.gateway.seen import WORTH, Seen
-from whet.growing import BRANCHES, RECENT, SMALL_PIECE, Growing, layout
+from whet.gateway.guards.screened import WORTH, ScreenedRequests
+from whet.gateway.guards.strict_json import split_object
+from whet.prefix_cache import BRANCHES, RECENT, SMALL_PIECE, PrefixCache, layout
 from whet.redact import Redactor
-from whet.runs import schema
-from whet.runs.blobs import Blobs
+from whet.runs.store import schema
+from whet.runs.store.blobs import Blobs
 
 SECRET = "sk-live-0123456789"
 REMOTE = {"type": "image_url", "image_url": {"url": "https://elsewhere.example/a.png"}}
@@ -106,7 +106,7 @@ def refused(fresh: bytes, body: bytes) -> bool:
 @given(conversations(), st.sampled_from(["chat", "responses", "messages", "gemini"]))
 @example([b'{"model": "m", "tools": [{"type": "web_s\xffearch"}],"messages":[]}'], "chat")
 def test_guards_judge_the_fresh_part_as_they_judge_the_whole(bodies: list[bytes], dialect: str) -> None:
-    growing = Growing[None](1 << 20)
+    growing = PrefixCache[None](1 << 20)
     for body in bodies:
         look = growing.look("one", body)
         found = verdict(look.fresh, body, dialect)
@@ -121,7 +121,7 @@ def test_guards_judge_the_fresh_part_as_they_judge_the_whole(bodies: list[bytes]
 @given(conversations(), st.integers(0, 3))
 def test_the_record_has_no_secret_whatever_was_cleared_before(bodies: list[bytes], learns_at: int) -> None:
     padding = b" " * WORTH
-    seen, redactor = Seen(), Redactor([])
+    seen, redactor = ScreenedRequests(), Redactor([])
     for number, body in enumerate(bodies):
         asked = seen.look(body + padding, "chat")
         asked.passed()
@@ -148,7 +148,7 @@ def text(number: int, size: int = 3000) -> str:
     ids=["plain", "escaped letter", "escaped slash"],
 )
 def test_a_remote_address_is_found_behind_all_that_passed(hidden: str) -> None:
-    seen, turns = Seen(), [text(number) for number in range(20)]
+    seen, turns = ScreenedRequests(), [text(number) for number in range(20)]
 
     def is_refused(body: bytes) -> bool:
         return refused(seen.look(body, "chat").fresh, body)
@@ -163,7 +163,7 @@ def test_a_remote_address_is_found_behind_all_that_passed(hidden: str) -> None:
 
 
 def test_what_passed_in_one_dialect_is_new_to_another() -> None:
-    seen, turns = Seen(), [text(number) for number in range(20)]
+    seen, turns = ScreenedRequests(), [text(number) for number in range(20)]
     seen.look(said(*turns), "chat").passed()
     assert len(seen.look(said(*turns), "chat").fresh) < WORTH
     assert len(seen.look(said(*turns), "messages").fresh) == len(said(*turns))
@@ -172,7 +172,7 @@ def test_what_passed_in_one_dialect_is_new_to_another() -> None:
 @pytest.mark.parametrize("rest", [".5]}", "5]}", ",]}", "e3]}", ': "https://elsewhere.example"]}', '"https://x"]}'])
 @pytest.mark.parametrize("last", ["", ',{"pad":"%s"},"url"' % ("x" * 115), ",7"], ids=["message", "text", "number"])
 def test_what_is_no_json_behind_the_known_part_is_none_in_the_fresh_part_either(last: str, rest: str) -> None:
-    growing, begun = Growing[None](1 << 20), said(text(1), text(2)).removesuffix(b"]}") + last.encode()
+    growing, begun = PrefixCache[None](1 << 20), said(text(1), text(2)).removesuffix(b"]}") + last.encode()
     look = growing.look("one", begun + b"]}")
     growing.keep(look, [(end, None) for end in look.layout().lasting])
     body = begun + rest.encode()
@@ -189,7 +189,7 @@ def test_a_secret_across_the_edge_of_what_was_cleared_is_found() -> None:
 
 
 def test_a_tool_of_the_provider_is_found_behind_all_that_passed() -> None:
-    seen, turns = Seen(), [text(number) for number in range(20)]
+    seen, turns = ScreenedRequests(), [text(number) for number in range(20)]
     seen.look(said(*turns[:19]), "chat").passed()
     asked = seen.look(said(*turns, tail=',"tools":[{"type":"web_search"}]'), "chat")
     assert len(asked.fresh) < len(asked.body) / 4
@@ -197,7 +197,7 @@ def test_a_tool_of_the_provider_is_found_behind_all_that_passed() -> None:
 
 
 def test_only_what_is_new_is_looked_at_even_when_the_last_messages_change() -> None:
-    growing, turns = Growing[None](1 << 24), [text(number) for number in range(200)]
+    growing, turns = PrefixCache[None](1 << 24), [text(number) for number in range(200)]
     for count in range(100, 200):
         marked = text(-count)  # a mark that moves on with each request
         look = growing.look("one", said(*turns[:count], marked))
@@ -206,7 +206,7 @@ def test_only_what_is_new_is_looked_at_even_when_the_last_messages_change() -> N
 
 
 def test_conversations_side_by_side_are_told_apart_and_memory_is_bounded() -> None:
-    growing = Growing[None](100_000)
+    growing = PrefixCache[None](100_000)
     for turn in range(1, 2 * RECENT):
         for owner in ("a", "b"):
             for branch in range(BRANCHES):

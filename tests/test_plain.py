@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from whet.agents import AgentReport, Stop
 from whet.agents.answers import tagged_answer
 from whet.agents.cli import Output
-from whet.plain import MAX_DEPTH, plain_text, plain_value, read_json, tagged
+from whet.plain_text import MAX_DEPTH, plain_text, plain_value, read_json, tagged
 from whet.redact import Redactor
-from whet.rollout import Result, redacted
+from whet.rollout.attempt import Result, redacted
 from whet.scoring import Score
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from whet.errors import UserError
     from whet.exchange import Exchange
     from whet.gateway import Limits
-    from whet.rollout import Result
-    from whet.runs.compare import Comparison, compare_arms, compare_runs
+    from whet.rollout.attempt import Result
     from whet.runs.config import Config, read_config
-    from whet.runs.stored import StoredRollout, StoredRun, load
+    from whet.runs.results import StoredRollout, StoredRun, load
+    from whet.runs.stats.compare import Comparison, compare_arms, compare_runs
     from whet.scoring import Cause, Score
     from whet.skill import Skill, read_skill
     from whet.tasks import Task, read_tasks
-    from whet.trace.graph import Graph
+    from whet.trace.conversations.graph import Graph
 
 __all__ = [
     "Cause",
@@ -53,14 +53,14 @@ _HOMES = {
     "whet.errors": {"UserError"},
     "whet.exchange": {"Exchange"},
     "whet.gateway": {"Limits"},
-    "whet.rollout": {"Result"},
-    "whet.runs.compare": {"Comparison", "compare_arms", "compare_runs"},
+    "whet.rollout.attempt": {"Result"},
+    "whet.runs.stats.compare": {"Comparison", "compare_arms", "compare_runs"},
     "whet.runs.config": {"Config", "read_config"},
-    "whet.runs.stored": {"StoredRollout", "StoredRun", "load"},
+    "whet.runs.results": {"StoredRollout", "StoredRun", "load"},
     "whet.scoring": {"Cause", "Score"},
     "whet.skill": {"Skill", "read_skill"},
     "whet.tasks": {"Task", "read_tasks"},
-    "whet.trace.graph": {"Graph"},
+    "whet.trace.conversations.graph": {"Graph"},
 }
 
 

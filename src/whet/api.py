@@ -12,24 +12,24 @@ import uvloop
 from whet.errors import UserError
 from whet.gateway import Limits
 from whet.ids import new_name
-from whet.runs.bench import Request
 from whet.runs.config import Config, find_config, read_config
+from whet.runs.resources import RunRequest
+from whet.runs.results import StoredRun, load
 from whet.runs.run import Event
 from whet.runs.run import run as run_request
-from whet.runs.stored import StoredRun, load
 from whet.sandbox import DEFAULT
-from whet.skills.brief import Writer
-from whet.skills.budget import read_budget
-from whet.skills.course import Course
-from whet.skills.kinds import GateKind, SearchKind
-from whet.skills.named import policy_named, writer_named
-from whet.skills.outcome import Outcome
-from whet.skills.plan import AUTO, Plan
-from whet.skills.schedule import Schedule
-from whet.skills.sharpening import Event as SharpeningEvent
-from whet.skills.sharpening import Sharpening, sharpen_skill
-from whet.skills.transfer import Lifts
-from whet.skills.transfer import transfer as transfer_skill
+from whet.skills.gate.kinds import GateKind, SearchKind
+from whet.skills.gate.plan import AUTO, GatePlan
+from whet.skills.proposers.base import Proposer
+from whet.skills.proposers.course import Course
+from whet.skills.proposers.schedule import Schedule
+from whet.skills.results import SharpenResult
+from whet.skills.rollouts.budget import read_budget
+from whet.skills.sharpen.named import read_policy, read_proposer
+from whet.skills.sharpen.run import Event as SharpeningEvent
+from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
+from whet.skills.sharpen.transfer import Lifts
+from whet.skills.sharpen.transfer import transfer as transfer_skill
 
 Names = str | Sequence[str] | None
 T = TypeVar("T")
@@ -86,7 +86,7 @@ def sharpen(
     tasks: Path | str,
     *,
     also: Path | str | None = None,
-    proposer: str | Writer = "criteria",
+    proposer: str | Proposer = "criteria",
     agent: str | None = None,
     model: str | None = None,
     optimizer_agent: str | None = None,
@@ -113,13 +113,13 @@ def sharpen(
     limits: Limits | None = None,
     config: Config | None = None,
     watch: Callable[[SharpeningEvent], None] = lambda _: None,
-) -> Outcome:
+) -> SharpenResult:
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen.
 
     `budget` is in rollouts, or as for `whet sharpen`: "2M tokens", "$5", "3h". `known_good` is a skill that is known
     to be better, which tells whether that can be seen. `proposer` is a name as for `whet sharpen`, or whatever has the
-    method `write` of `whet.skills.brief.Writer`. What it uses itself, `optimizer_agent` and `optimizer_model`, is by
-    default the same as does the tasks.
+    method `write` of `whet.skills.proposers.base.Writer`. What it uses itself, `optimizer_agent` and
+    `optimizer_model`, is by default the same as does the tasks.
 
     >>> sharpen("examples/skills/careful-shell", "tasks", proposer="rules:rules.txt").best  # doctest: +SKIP
     """
@@ -136,16 +136,16 @@ def sharpen(
         judge_model=judge_model,
         limits=limits,
     )
-    writer = writer_named(proposer, optimizer_model, optimizer_agent) if isinstance(proposer, str) else proposer
+    writer = read_proposer(proposer, optimizer_model, optimizer_agent) if isinstance(proposer, str) else proposer
     name = proposer if isinstance(proposer, str) else type(proposer).__name__
     within = read_budget(str(budget))
     if samples is not None and samples < 1:
         raise UserError(f"samples is {samples}; expected at least 1")
-    wish = Sharpening(
+    wish = SharpenRequest(
         Path(skill),
         request,
         within,
-        Plan(
+        GatePlan(
             within.rollouts or 0,
             seed or 0,
             alpha,
@@ -155,7 +155,7 @@ def sharpen(
             shorten=shorten,
         ),
         name,
-        policy_named(policy),
+        read_policy(policy),
         preferences,
         Course(Schedule(schedule), epochs, batch),
         Path(also) if also is not None else None,
@@ -222,12 +222,12 @@ def requested(
     home: Literal["fresh", "own"] | None = None,
     judge_model: str | None = None,
     limits: Limits | None = None,
-) -> Request:
+) -> RunRequest:
     """What to run: what is given, and else what whet.toml says."""
     defaults = config.defaults
     if resume and out is None:
         raise UserError("--resume needs --out: the folder of the run to continue")
-    return Request(
+    return RunRequest(
         tasks=tasks,
         out=out or new_folder(),
         agents=_named("agent", agents, defaults.agent),

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from agents_world import work
 
+from support.agents_world import work
 from whet.agents import Stop
 from whet.agents.chat import ChatAgent
 from whet.skill import Skill, read_skill

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from agents_world import work
 
+from support.agents_world import work
 from whet.agents import Stop, agent_named
 from whet.agents.command import CommandAgent
 from whet.agents.oracle import NopAgent, OracleAgent

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from contract_world import (
+
+from support.contract_world import (
     CLI_NAMES,
     NAMES,
     SKILL,
@@ -19,15 +20,14 @@ from contract_world import (
     traits_of,
     with_trait,
 )
-from recordings import ERRAND, check_conversations, check_errand
-
+from support.recordings import ERRAND, check_conversations, check_errand
 from whet.agents import agent_named
 from whet.agents.delivery import Delivered
 from whet.exchange import EXACT, Kind
-from whet.rollout import SkillSeen
+from whet.rollout.attempt import SkillSeen
 from whet.skill import read_skill
 from whet.testing import Reply, call, say
-from whet.trace.graph import build
+from whet.trace.conversations.graph import build
 
 PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEklEQVR4nGP4z8CAFWEXHbQSACj/P8Fu7N9hAAAAAElFTkSuQmCC"

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from contract_network import Traffic, watched_networks
-from contract_world import NAMES, SKILL, Done, hidden_tests, named, rolled_out, scene, task, told, traits_of
-from recordings import check_conversations
 
+from support.contract_network import Traffic, watched_networks
+from support.contract_world import NAMES, SKILL, Done, hidden_tests, named, rolled_out, scene, task, told, traits_of
+from support.recordings import check_conversations
 from whet.agents import AgentReport, AnyAgent, CliAgent, Stop
 from whet.agents.command import CommandAgent
 from whet.agents.installs import installed
 from whet.testing import call, say
-from whet.trace.graph import build
+from whet.trace.conversations.graph import build
 
 MEND = "cp calc.py before.py && sed -i s/-/+/ calc.py && cat calc.py"
 FIRST, SECOND = "Mend add in calc.py, and keep a copy of it.", "Remove the copy, and write NEXT."

@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from contract_world import Done, named, rolled_out, scene, task
 
+from support.contract_world import Done, named, rolled_out, scene, task
 from whet.exchange import Kind
 from whet.scoring import Cause
 from whet.testing import Reply, call, say
-from whet.trace.replay import Prefix
+from whet.trace.replay.session import Prefix
 from whet.workspace import Change
 
 AGENTS = ("loop", "claude-code", "codex", "opencode")

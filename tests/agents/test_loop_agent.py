@@ -6,8 +6,8 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from agents_world import Done, work
 
+from support.agents_world import Done, work
 from whet.agents import Stop
 from whet.agents.loop import LoopAgent
 from whet.skill import read_skill

@@ -6,12 +6,12 @@ Here the search alone; `make check-sharpen` has every agent with every proposer,
 from pathlib import Path
 
 import pytest
-from contract_world import named, rolled_out, scene, task
-from sharpen_clis import RULE, sharpen_command, write_world
-from whet_program import new_project
 
+from support.contract_world import named, rolled_out, scene, task
+from support.sharpen_clis import RULE, sharpen_command, write_world
+from support.whet_program import new_project
 from whet.skill import read_skill
-from whet.skills.shelf import Shelf
+from whet.skills.documents.store import SkillStore
 from whet.testing import say
 
 BUDGET = 24
@@ -33,7 +33,7 @@ def test_a_proposer_raises_the_hidden_test_score_of_a_real_agent(tmp_path: Path,
 async def test_a_skill_and_the_memory_that_goes_with_it_both_reach_a_real_agent(tmp_path: Path) -> None:
     write_world(tmp_path)
     (tmp_path / "AGENTS.md").write_text("- Mention the heron.\n")
-    pair = Shelf(tmp_path / "shelf").keep(read_skill(tmp_path / "careful-work", tmp_path / "AGENTS.md"))
+    pair = SkillStore(tmp_path / "shelf").keep(read_skill(tmp_path / "careful-work", tmp_path / "AGENTS.md"))
     done = await rolled_out(named("claude-code"), task(), scene(say("Done.")), skill=pair)
     first = done.main[0].request.decode()
     assert "Mention the heron." in first

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from whet_program import Project, said_to_user
-from whet_program import project_fixture as project_fixture
 
+from support.whet_program import Project, said_to_user
+from support.whet_program import project_fixture as project_fixture
 from whet.agents.installs import Record, install
 from whet.agents.packages import PACKAGES, Package
 

@@ -9,12 +9,12 @@ from rich.console import Console
 
 from whet.cli.asking import counted, resumable
 from whet.errors import UserError
-from whet.rollout import Result
+from whet.rollout.attempt import Result
 from whet.runs.scheduler import Ended
-from whet.runs.schema import RolloutRow
+from whet.runs.store.schema import RolloutRow
 from whet.scoring import Cause, Score
-from whet.skills.budget import Budget
-from whet.skills.search import NotMeasured
+from whet.skills.measurement import NotMeasured
+from whet.skills.rollouts.budget import Budget
 
 OUT = Path("runs/one")
 AGAIN = "whet certify old new --out runs/one --resume"

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sharpen_world import HELPFUL, SKILL, write_script, write_tasks
-from whet_program import Project, new_project, said_to_user
+
+from support.sharpen_world import HELPFUL, SKILL, write_script, write_tasks
+from support.whet_program import Project, new_project, said_to_user
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from whet_program import Project, events, said_to_user
-from whet_program import project_fixture as project_fixture
 
+from support.whet_program import Project, events, said_to_user
+from support.whet_program import project_fixture as project_fixture
 from whet.exchange import Exchange
-from whet.rollout import Result, Spending
-from whet.runs.schema import RolloutRow, SkillRow, TaskRow
-from whet.runs.store import Store
+from whet.rollout.attempt import Result, Spending
+from whet.runs.store.schema import RolloutRow, SkillRow, TaskRow
+from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
 
 Outcome = float | Cause | None

@@ -15,9 +15,9 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from whet_program import Project
-from whet_program import project_fixture as project_fixture
 
+from support.whet_program import Project
+from support.whet_program import project_fixture as project_fixture
 from whet.cli import app, main
 from whet.cli.output import VisibleStream, visible
 

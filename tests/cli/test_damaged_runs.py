@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from whet_program import Project, new_project
 
-from whet.runs.store import Store
+from support.whet_program import Project, new_project
+from whet.runs.store.store import Store
 
 SCRIPT = """
 [[scene]]

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from whet_program import Project, events, new_project, said_to_user, until_begun
-from whet_program import project_fixture as project_fixture
 
+from support.whet_program import Project, events, new_project, said_to_user, until_begun
+from support.whet_program import project_fixture as project_fixture
 from whet.exchange import EXACT, RECORDED, Exchange
-from whet.rollout import Result
-from whet.runs.store import Store
+from whet.rollout.attempt import Result
+from whet.runs.store.store import Store
 
 STEPS = ["echo one > one", "date; cat one", "echo wrong > answer"]
 TASK = {"id": "t", "instruction": "Write right into answer.", "verify": ["grep -qx right answer"]}

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from whet_program import REPOSITORY, Project, said_to_user
-from whet_program import project_fixture as project_fixture
 
-from whet.gateway.clients import RECIPES
+from support.whet_program import REPOSITORY, Project, said_to_user
+from support.whet_program import project_fixture as project_fixture
+from whet.gateway.client_recipes import RECIPES
 
 SCRIPT = '[[scene]]\n[[scene.reply]]\ntext = "Forty-seven."\n'
 MESSAGES = [{"role": "user", "content": "2F?"}]

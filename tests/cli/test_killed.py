@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from whet_program import (
+
+from support.whet_program import (
     EXAMPLES,
     Project,
     Record,
@@ -18,9 +19,8 @@ from whet_program import (
     until,
     until_begun,
 )
-from whet_program import project_fixture as project_fixture
-
-from whet.runs.store import Store
+from support.whet_program import project_fixture as project_fixture
+from whet.runs.store.store import Store
 from whet.scoring import Cause
 
 TASKS = 7

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from whet_program import Project, records, said_to_user, until_begun
-from whet_program import project_fixture as project_fixture
+
+from support.whet_program import Project, records, said_to_user, until_begun
+from support.whet_program import project_fixture as project_fixture
 
 GOOD = '{"id": "a", "instruction": "Do a.", "verify": ["test -f a"]}\n'
 HARBOR = {

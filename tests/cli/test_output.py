@@ -12,11 +12,11 @@ import termios
 from pathlib import Path
 
 import pytest
-from whet_program import Project, events, said_to_user
-from whet_program import project_fixture as project_fixture
 
+from support.whet_program import Project, events, said_to_user
+from support.whet_program import project_fixture as project_fixture
 from whet.cli.tables import _pass_notes
-from whet.runs.summary import Tally
+from whet.runs.stats.summary import Tally
 
 ANSWERS = """
 [[scene]]

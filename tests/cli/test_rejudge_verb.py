@@ -2,8 +2,8 @@
 
 import json
 
-from whet_program import Project
-from whet_program import project_fixture as project_fixture
+from support.whet_program import Project
+from support.whet_program import project_fixture as project_fixture
 
 
 def test_a_run_is_judged_again_from_its_store(project: Project) -> None:

@@ -15,11 +15,11 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
 import pytest
-from sharpen_world import HARMFUL, HELPFUL, USELESS, World
-from whet_program import Project, new_project, until
 
-from whet.runs.store import Store
-from whet.skills.certificate import read_certificate
+from support.sharpen_world import HARMFUL, HELPFUL, USELESS, World
+from support.whet_program import Project, new_project, until
+from whet.runs.store.store import Store
+from whet.skills.certificates.certificate import read_certificate
 from whet.testing import ScriptedModel
 from whet.testing.script import read_script
 
@@ -41,7 +41,7 @@ SPLITS = {"train": range(4), "val": range(100, 105), "test": range(200, 203)}
 def processes() -> ForkServerContext:
     """Where whet is started as a process of its own, without a second for its imports each time."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["whet.api", "whet.cli", "whet.skills.sharpening", "whet.skills.named"])
+    context.set_forkserver_preload(["whet.api", "whet.cli", "whet.skills.sharpen.run", "whet.skills.sharpen.named"])
     return context
 
 

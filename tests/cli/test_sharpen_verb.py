@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sharpen_world import HARMFUL, HELPFUL, SKILL, USELESS, World, exchanges
-from whet_program import Project, new_project
 
+from support.sharpen_world import HARMFUL, HELPFUL, SKILL, USELESS, World, exchanges
+from support.whet_program import Project, new_project
 from whet.skill import read_skill
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sharpen_world import HARMFUL, HELPFUL, SKILL, write_script, write_tasks
-from whet_program import Project, new_project, said_to_user
 
 import whet
+from support.sharpen_world import HARMFUL, HELPFUL, SKILL, write_script, write_tasks
+from support.whet_program import Project, new_project, said_to_user
 from whet.runs.config import Config, ModelConfig
-from whet.runs.paired import difference_interval
-from whet.runs.store import Store
-from whet.skills.transfer import doubts
+from whet.runs.stats.paired import difference_interval
+from whet.runs.store.store import Store
+from whet.skills.sharpen.transfer import doubts
 
 SPLITS = {"train": range(3), "test": range(100, 112)}
 DEAF = '[[scene]]\n[[scene.reply]]\ntext = "7"\n'

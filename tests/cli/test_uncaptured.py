@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from whet_program import Project
-from whet_program import project_fixture as project_fixture
 
+from support.whet_program import Project
+from support.whet_program import project_fixture as project_fixture
 from whet.agents.installs import install
 from whet.agents.packages import PACKAGES
-from whet.runs.store import Store
+from whet.runs.store.store import Store
 from whet.testing import Scene, Script, ScriptedModel, call, say
 
 TASK = {"id": "made", "instruction": "Write made.txt.", "verify": ["grep -qx ready made.txt"]}

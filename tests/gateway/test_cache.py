@@ -12,7 +12,10 @@ import aiohttp
 import pytest
 import zstandard
 from aiohttp import web
-from gateway_world import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.gateway_world import (
     BODY,
     DONE,
     PROVIDER_KEY,
@@ -27,15 +30,12 @@ from gateway_world import (
     stream,
     until,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
 from whet.errors import UserError
 from whet.exchange import CACHE, CallError, Exchange
 from whet.gateway import Gateway, Limits
-from whet.gateway.cache import WITHOUT_EFFECT, normalised
+from whet.gateway.replay.cache import WITHOUT_EFFECT, normalised
 from whet.redact import Redactor
-from whet.runs.cache import CacheUse, cache_file, open_cache
+from whet.runs.reply_cache import CacheUse, cache_file, open_cache
 from whet.testing import Reply, Scene, Script, ScriptedModel
 
 NOWHERE = "http://127.0.0.1:9"

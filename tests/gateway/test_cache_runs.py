@@ -9,12 +9,12 @@ import pytest
 
 from whet.errors import UserError
 from whet.exchange import Exchange
-from whet.rollout import Result
-from whet.runs.bench import Request
-from whet.runs.cache import CacheUse, open_cache
+from whet.rollout.attempt import Result
 from whet.runs.config import Config, ModelConfig
+from whet.runs.reply_cache import CacheUse, open_cache
+from whet.runs.resources import RunRequest
 from whet.runs.run import run
-from whet.runs.store import Store
+from whet.runs.store.store import Store
 from whet.scoring import Cause
 from whet.testing import Reply, Scene, Script, ScriptedModel, call, say
 
@@ -31,7 +31,7 @@ def tasks(folder: Path) -> Path:
 
 async def perform(folder: Path, name: str, model: ModelConfig, cache: str, **request: Any) -> Path:
     """Run the loop agent; the run's folder."""
-    wanted = Request(tasks(folder), folder / name, ("loop",), ("m",), cache=cache, **request)
+    wanted = RunRequest(tasks(folder), folder / name, ("loop",), ("m",), cache=cache, **request)
     await run(wanted, Config(models={"m": model}), lambda _: None, env={"XDG_CACHE_HOME": str(folder / "home")})
     return wanted.out
 

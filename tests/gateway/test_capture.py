@@ -6,13 +6,13 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from gateway_world import Handler, Records, event, model, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.gateway_world import Handler, Records, event, model, serving
 from whet.exchange import EXACT, Exchange
 from whet.gateway import Gateway
-from whet.gateway.capture import check_tokens
+from whet.gateway.token_capture import check_tokens
 from whet.redact import Redactor
 from whet.testing import Scene, Script, ScriptedModel, call
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from whet.gateway.clients import RECIPES
+from whet.gateway.client_recipes import RECIPES
 from whet.gateway.guards import chat, gemini, messages, responses
 from whet.gateway.guards.checks import WITHHELD, Check, Permits, Report
 from whet.gateway.metrics import Metrics
 from whet.gateway.prices import PRICES, Price
-from whet.runs.cache import CacheUse
+from whet.runs.reply_cache import CacheUse
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENT = (REPOSITORY / "docs" / "gateway.md").read_text()

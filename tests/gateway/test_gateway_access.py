@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from gateway_world import UNARY, World, answer_unary, session_for, world
 
+from support.gateway_world import UNARY, World, answer_unary, session_for, world
 from whet.errors import UserError
 from whet.exchange import CallError
 from whet.gateway import Model, server

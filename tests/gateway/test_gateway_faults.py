@@ -7,7 +7,8 @@ from email.utils import format_datetime
 
 import pytest
 from aiohttp import web
-from gateway_world import (
+
+from support.gateway_world import (
     DONE,
     PROVIDER_KEY,
     STREAM,
@@ -20,9 +21,8 @@ from gateway_world import (
     stream,
     world,
 )
-
 from whet.exchange import CallError
-from whet.gateway.upstream import RETRIED, retry_delay
+from whet.gateway.upstream.client import RETRIED, retry_delay
 
 
 class Failing:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import aiohttp
 from aiohttp import web
-from gateway_world import PATIENCE, STREAM, World, answer_stream, stream, world
 
+from support.gateway_world import PATIENCE, STREAM, World, answer_stream, stream, world
 from whet.exchange import CallError
 
 WHOLE = b"".join(STREAM)

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from aiohttp import web
-from gateway_world import (
+
+from support.gateway_world import (
     BODY,
     DONE,
     PATIENCE,
@@ -27,7 +28,6 @@ from gateway_world import (
     until,
     world,
 )
-
 from whet.exchange import CallError, Usage
 from whet.gateway import call as call_module
 from whet.gateway.call import Request

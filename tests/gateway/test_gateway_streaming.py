@@ -6,7 +6,10 @@ from itertools import pairwise
 
 import pytest
 from aiohttp import web
-from gateway_world import (
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.gateway_world import (
     BODY,
     DONE,
     PATIENCE,
@@ -27,9 +30,6 @@ from gateway_world import (
     until,
     world,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from whet.exchange import CallError, Usage
 
 

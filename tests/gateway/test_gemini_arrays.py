@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from gateway_world import Handler, event, read_to_break, read_until, session_for, stream, world
 
+from support.gateway_world import Handler, event, read_to_break, read_until, session_for, stream, world
 from whet.gateway import call
 from whet.testing import Scene, Script, ScriptedModel, say
 

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from whet.gateway.guards import read_strictly
-from whet.gateway.guards.reading import (
+from whet.gateway.guards.strict_json import (
     MAX_DEPTH,
     MAX_ESCAPES,
     MAX_FIELDS,

@@ -5,21 +5,21 @@ from itertools import product
 from typing import Any
 
 import pytest
-from gateway_world import answer_unary, world
 from hypothesis import given
 from hypothesis import strategies as st
-from recordings import recorded
 
+from support.gateway_world import answer_unary, world
+from support.recordings import recorded
 from whet.exchange import CallError
 from whet.gateway import Model
-from whet.gateway.changes import changed, declared_changes
 from whet.gateway.guards import chat, check_tools, gemini, guard_request, messages, responses
 from whet.gateway.guards.checks import MOST_NOTES, Permits
-from whet.gateway.guards.reading import split_object
-from whet.gateway.seen import REPAIRED, Seen
-from whet.trace.compact import compact
-from whet.trace.graph import build
-from whet.trace.steps import steps
+from whet.gateway.guards.overrides import changed, declared_changes
+from whet.gateway.guards.screened import REPAIRED, ScreenedRequests
+from whet.gateway.guards.strict_json import split_object
+from whet.trace.conversations.graph import build
+from whet.trace.steps.steps import steps
+from whet.trace.steps.text import compact
 
 HOST = "elsewhere.example"
 CLIS = ["claude-code", "codex", "copilot", "gemini", "mini-swe-agent", "opencode", "pi", "qwen"]
@@ -65,7 +65,7 @@ def test_nothing_of_what_the_clis_send_is_lost(name: str) -> None:
 
 @given(asked=st.lists(st.tuples(st.sampled_from(TOOL_LISTS), st.sampled_from(["chat", "messages", "gemini"]))))
 def test_a_session_that_remembers_tools_judges_them_like_one_that_does_not(asked: list[tuple[bytes, str]]) -> None:
-    seen = Seen()
+    seen = ScreenedRequests()
     for tools, dialect in asked:
         remembered = seen.look(b"{}", dialect).check_tools(tools, dialect, Permits())
         assert remembered == check_tools(tools, dialect, Permits())

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from gateway_world import Records, World, answer_unary, model, serving, session_for, until, world
 
+from support.gateway_world import Records, World, answer_unary, model, serving, session_for, until, world
 from whet.exchange import CallError, Usage
 from whet.gateway import Gateway, Limits, Reached, Spent, limits
 from whet.gateway import session as session_module

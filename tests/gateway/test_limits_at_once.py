@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from gateway_world import BODY, Records, World, answer_unary, model, serving, session_for, until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.gateway_world import BODY, Records, World, answer_unary, model, serving, session_for, until
 from whet.exchange import CallError, Usage
 from whet.gateway import Gateway, Limits, Reached
-from whet.gateway.bounds import UNCAPPED_OUTPUT, Bound, bound_of
+from whet.gateway.call_bounds import UNCAPPED_OUTPUT, Bound, bound_of
 from whet.gateway.limits import Allowance, LimitError, Meter
 from whet.gateway.prices import Price
 from whet.redact import Redactor

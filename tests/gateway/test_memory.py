@@ -15,14 +15,14 @@ import aiohttp
 import pytest
 import zstandard
 from aiohttp import web
-from gateway_world import UNARY, Handler, serving
 
-from whet.runs.store import Store
+from support.gateway_world import UNARY, Handler, serving
+from whet.runs.store.store import Store
 
 GIGABYTE = 1 << 30
 MOST_MB = 500
 SESSIONS = 6
-SCRIPT = Path(__file__).with_name("memory_gateway.py")
+SCRIPT = Path(__file__).parents[1] / "support" / "memory_gateway.py"
 CHAT = "/v1/chat/completions"
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 from aiohttp import web
-from gateway_world import UNARY, answer_unary, world
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from support.gateway_world import UNARY, answer_unary, world
 from whet.exchange import CACHE, CallError, Exchange, Kind, Speaker, Usage
 from whet.gateway.metrics import SECONDS, Metrics
 from whet.gateway.prices import Price

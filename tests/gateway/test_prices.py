@@ -1,10 +1,10 @@
 """What tokens cost, and when nobody knows."""
 
 import pytest
-from gateway_world import model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.gateway_world import model
 from whet.exchange import Usage
 from whet.gateway.prices import Price, cost, price_for, price_of
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from gateway_world import BODY, UNARY, Handler, World, world
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from support.gateway_world import BODY, UNARY, Handler, World, world
 from whet.exchange import CallError
 from whet.gateway import Model
-from whet.gateway.repair import MOST_FIXES, UNTOUCHED, Fix, Repair, read_refusal
+from whet.gateway.upstream.parameter_fixes import MOST_FIXES, UNTOUCHED, Fix, Repair, read_refusal
 
 
 def refusal(message: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:

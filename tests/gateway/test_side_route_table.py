@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from gateway_world import answer_unary, world
 
+from support.gateway_world import answer_unary, world
 from whet.exchange import CallError
 
 OPENAI, ANTHROPIC, GOOGLE = "authorization", "x-api-key", "x-goog-api-key"

@@ -3,8 +3,8 @@
 import pytest
 
 from whet.exchange import Headers, Kind, Speaker
-from whet.gateway.speakers import NOTHING, told
-from whet.gateway.threads import Threads
+from whet.gateway.attribution.headers import NOTHING, told
+from whet.gateway.attribution.threads import Threads
 
 TOOLS = b'{"messages": [{"role": "user", "content": "Fix it."}], "tools": [{"name": "bash"}]}'
 BARE = b'{"messages": [{"role": "user", "content": "Fix it."}]}'

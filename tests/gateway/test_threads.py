@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whet.exchange import Kind, Speaker
+from whet.gateway.attribution.threads import WATCHED, Answer, Threads
 from whet.gateway.dialects import DIALECTS
 from whet.gateway.dialects.neutral import (
     Begin,
@@ -28,7 +29,6 @@ from whet.gateway.dialects.neutral import (
     ToolCall,
     ToolResult,
 )
-from whet.gateway.threads import WATCHED, Answer, Threads
 
 OBJECT = {"type": "object", "properties": {}}
 TOOLS = tuple(Tool(name, "A tool.", OBJECT) for name in ("bash", "task"))
@@ -298,7 +298,7 @@ def test_marks_for_the_providers_cache_may_move(monkeypatch: pytest.MonkeyPatch)
         turns += [{"role": "assistant", "content": "ok"}, {"role": "user", "content": f"go on {number} é"}]
         if number == 6:
             # From now on the bytes alone must tell.
-            monkeypatch.setattr("whet.gateway.threads.read", None)
+            monkeypatch.setattr("whet.gateway.attribution.threads.read", None)
 
 
 def test_another_message_in_the_place_of_a_marked_one_is_not_taken_for_it() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from gateway_world import PROVIDER_KEY, Handler, World, answer_unary, world
 
+from support.gateway_world import PROVIDER_KEY, Handler, World, answer_unary, world
 from whet.exchange import CallError, Kind
 
 QUESTION = "How many tokens is this, about?"

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from gateway_world import answer_unary, model, serving
 
+from support.gateway_world import answer_unary, model, serving
 from whet.errors import UserError
 from whet.exchange import CallError
 from whet.gateway import Model
-from whet.gateway.memory import Memory
-from whet.gateway.upstream import AzureLogin, Received, Upstream, credential_secrets, own_credentials
-from whet.gateway.upstream import UpstreamError as CallFailedError
+from whet.gateway.buffers.memory import Memory
+from whet.gateway.upstream.client import AzureLogin, Received, Upstream, credential_secrets, own_credentials
+from whet.gateway.upstream.client import UpstreamError as CallFailedError
 
 KEY = "azure-key-0123456789"
 IDENTITY = """

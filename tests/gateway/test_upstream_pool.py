@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 
 import pytest
 from aiohttp import web
-from gateway_world import PATIENCE, answer_unary, cut, model, serving, stream, until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.gateway_world import PATIENCE, answer_unary, cut, model, serving, stream, until
 from whet.exchange import CallError
 from whet.gateway import Model
-from whet.gateway.memory import Memory
-from whet.gateway.upstream import FIRST_REST_SEC, LONGEST_REST_SEC, RETRIED, Endpoint, Pool, Received, Upstream
-from whet.gateway.upstream import UpstreamError as CallFailedError
+from whet.gateway.buffers.memory import Memory
+from whet.gateway.upstream.client import FIRST_REST_SEC, LONGEST_REST_SEC, RETRIED, Endpoint, Pool, Received, Upstream
+from whet.gateway.upstream.client import UpstreamError as CallFailedError
 
 PATH = "/v1/chat/completions"
 MINUTES = 1000.0

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from models_world import smollm2_fixture as smollm2_fixture
-from whet_program import EXAMPLES, REPOSITORY, Project, new_project
 
+from support.models_world import smollm2_fixture as smollm2_fixture
+from support.whet_program import EXAMPLES, REPOSITORY, Project, new_project
 from whet.models import Pulled
 from whet.skill import read_skill
 

@@ -9,12 +9,12 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
-from models_world import Asked
-from models_world import engine_fixture as engine_fixture
-from models_world import smollm2_fixture as smollm2_fixture
 
+from support.models_world import Asked
+from support.models_world import engine_fixture as engine_fixture
+from support.models_world import smollm2_fixture as smollm2_fixture
 from whet.exchange import EXACT
-from whet.gateway.capture import check_tokens
+from whet.gateway.token_capture import check_tokens
 from whet.models.exact import exact_front
 from whet.models.sampled import surely
 

@@ -9,14 +9,14 @@ from statistics import mean
 from typing import Any
 
 import pytest
-from models_world import NEAR, Asked, faults_of_row
-from models_world import engine_fixture as engine_fixture
-from models_world import smollm2_fixture as smollm2_fixture
-from whet_program import Project, new_project
 
+from support.models_world import NEAR, Asked, faults_of_row
+from support.models_world import engine_fixture as engine_fixture
+from support.models_world import smollm2_fixture as smollm2_fixture
+from support.whet_program import Project, new_project
 from whet.exchange import EXACT, Exchange
 from whet.models import Pulled
-from whet.runs.store import Store
+from whet.runs.store.store import Store
 
 SETTINGS = """
 [models.policy]

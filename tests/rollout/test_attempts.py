@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from rollout_world import RIGHT, Attempted, attempted, hidden_tests, processes_with, shell
 
+from support.rollout_world import RIGHT, Attempted, attempted, hidden_tests, processes_with, shell
 from whet.agents import Agent, Stop
 from whet.agents.chat import ChatAgent
 from whet.agents.loop import LoopAgent
@@ -14,7 +14,7 @@ from whet.gateway import Gateway, Model
 from whet.gateway import Limits as GatewayLimits
 from whet.gateway import session as session_module
 from whet.redact import Redactor
-from whet.rollout import Rollout, Workshop, attempt
+from whet.rollout.attempt import Rollout, Workshop, attempt
 from whet.sandbox import sandbox_named
 from whet.scoring import Cause
 from whet.tasks import Limits, Task

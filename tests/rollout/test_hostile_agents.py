@@ -5,7 +5,8 @@ import uuid
 from pathlib import Path
 
 import pytest
-from rollout_world import (
+
+from support.rollout_world import (
     LIMITS,
     RIGHT,
     assert_no_credit,
@@ -17,11 +18,10 @@ from rollout_world import (
     scripted_model,
     shell,
 )
-
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
 from whet.redact import Redactor
-from whet.rollout import PLANTED_REWARD, Rollout, Workshop, attempt
+from whet.rollout.attempt import PLANTED_REWARD, Rollout, Workshop, attempt
 from whet.sandbox import sandbox_named
 from whet.tasks import Task
 from whet.testing import say

@@ -5,9 +5,9 @@ import uuid
 from pathlib import Path
 
 import pytest
-from rollout_world import LIMITS, assert_no_credit, attempted, checked_by, processes_with, python, shell
 
-from whet.rollout import PLANTED_REWARD
+from support.rollout_world import LIMITS, assert_no_credit, attempted, checked_by, processes_with, python, shell
+from whet.rollout.attempt import PLANTED_REWARD
 from whet.scoring.reward import TWO_REWARDS
 from whet.tasks import Task, read_tasks
 

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rollout_world import scripted_model, shell
 
+from support.rollout_world import scripted_model, shell
 from whet.agents import Agent
 from whet.agents.chat import ChatAgent
 from whet.agents.loop import LoopAgent
@@ -13,7 +13,7 @@ from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Limits, Model
 from whet.redact import Redactor
-from whet.rollout import Result, Rollout, Workshop, attempt
+from whet.rollout.attempt import Result, Rollout, Workshop, attempt
 from whet.sandbox import sandbox_named
 from whet.scoring import Cause
 from whet.scoring.leaks import refuse_denied

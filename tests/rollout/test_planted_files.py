@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from rollout_world import LIMITS, assert_no_credit, attempted, checked_by, shell
 
+from support.rollout_world import LIMITS, assert_no_credit, attempted, checked_by, shell
 from whet.tasks import Task
 
 PLANTED = """

@@ -1,16 +1,16 @@
 """Why an agent's part ended, told apart: idle, busy, declined, failed by its own word; and what it left in the box."""
 
 from aiohttp import web
-from gateway_world import serving
-from rollout_world import RIGHT, attempted, shell
 
+from support.gateway_world import serving
+from support.rollout_world import RIGHT, attempted, shell
 from whet.agents import Stop
 from whet.agents.chat import ChatAgent
 from whet.agents.loop import LoopAgent
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
 from whet.redact import Redactor
-from whet.rollout import Rollout, Workshop, attempt
+from whet.rollout.attempt import Rollout, Workshop, attempt
 from whet.sandbox import sandbox_named
 from whet.tasks import Limits, Task
 from whet.tasks.task import Tool

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from gateway_world import serving
-from run_world import perform, questions, scripted, values, write_rows
 
+from support.gateway_world import serving
+from support.run_world import perform, questions, scripted, values, write_rows
 from whet.runs.config import ModelConfig
-from whet.runs.store import Store
+from whet.runs.store.store import Store
 from whet.testing import Reply
 
 BAD = {

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.growing import CONVERSATION_KEYS, LARGE_VALUE, layout
-from whet.runs import schema
-from whet.runs.blobs import Blobs
+from whet.prefix_cache import CONVERSATION_KEYS, LARGE_VALUE, layout
+from whet.runs.store import schema
+from whet.runs.store.blobs import Blobs
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from run_world import scripted
 
+from support.run_world import scripted
 from whet.errors import UserError
-from whet.runs.check import Check, Verdict, check
+from whet.runs.checks.tasks import Check, Verdict, check
 from whet.runs.config import Config
 from whet.sandbox import sandbox_named
 from whet.tasks import read_tasks

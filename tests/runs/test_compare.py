@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from whet.rollout import Result, Spending
-from whet.runs.compare import Side, Verdict, compare
-from whet.runs.summary import Tally
+from whet.rollout.attempt import Result, Spending
+from whet.runs.stats.compare import Side, Verdict, compare
+from whet.runs.stats.summary import Tally
 from whet.scoring import Cause, Score
 
 WORLDS = 100

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from whet.runs.compare import Comparison, Side, Verdict, compare
-from whet.runs.summary import Tally
+from whet.runs.stats.compare import Comparison, Side, Verdict, compare
+from whet.runs.stats.summary import Tally
 from whet.scoring import Cause
 
 WORLDS = 150

@@ -4,10 +4,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from run_world import perform, scripted, write_rows
 
-from whet.rollout import Result
-from whet.runs.store import Store
+from support.run_world import perform, scripted, write_rows
+from whet.rollout.attempt import Result
+from whet.runs.store.store import Store
 from whet.scoring import Cause
 from whet.testing import Reply
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from run_world import write_rows
 
+from support.run_world import write_rows
 from whet.errors import UserError
-from whet.rollout import Result
-from whet.runs.filter import Band, filter_tasks
-from whet.runs.schema import RolloutRow, TaskRow
-from whet.runs.store import Store
+from whet.rollout.attempt import Result
+from whet.runs.select_tasks import Band, filter_tasks
+from whet.runs.store.schema import RolloutRow, TaskRow
+from whet.runs.store.store import Store
 from whet.scoring import Score
 from whet.tasks import read_tasks
 

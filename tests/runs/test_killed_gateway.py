@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from gateway_world import serving, stream
-from whet_program import Project, events, until
-from whet_program import project_fixture as project_fixture
 
+from support.gateway_world import serving, stream
+from support.whet_program import Project, events, until
+from support.whet_program import project_fixture as project_fixture
 from whet.exchange import Exchange
-from whet.runs.store import Store
+from whet.runs.store.store import Store
 from whet.scoring import Cause
 from whet.testing import Reply, Scene, Script, ToolCall, chat, messages, say
 from whet.testing.play import reply_to

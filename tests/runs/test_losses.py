@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import fisher_exact
 
-from whet.runs.losses import uneven
+from whet.runs.stats.losses import uneven
 
 ARM = st.integers(0, 60).flatmap(lambda of: st.tuples(st.integers(0, of), st.just(of)))
 

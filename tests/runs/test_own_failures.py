@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_world import fails, outage, perform, questions, scripted, values, write_rows
 
-from whet.blame import Blame
-from whet.endpoint import Keys
+from support.run_world import fails, outage, perform, questions, scripted, values, write_rows
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Limits, Model
 from whet.redact import Redactor
-from whet.rollout import Result
+from whet.rollout.attempt import Result
+from whet.rollout.blame import Blame
+from whet.rollout.endpoint import Keys
 from whet.runs.run import Event
 from whet.runs.scheduler import STOPPED_ARMS, ArmStopped, Ended
-from whet.runs.store import Store
+from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
 from whet.testing import Fault, Reply, Scene, Script, ScriptedModel
 

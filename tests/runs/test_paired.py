@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from whet.runs.paired import (
+from whet.runs.stats.paired import (
     Difference,
     detectable,
     difference_interval,

@@ -6,9 +6,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from run_world import fails, outage, questions, scripted, write_rows
 
 import whet
+from support.run_world import fails, outage, questions, scripted, write_rows
 from whet.runs.config import Config
 from whet.runs.scheduler import Ended
 from whet.testing import Fault, Reply

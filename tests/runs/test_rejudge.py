@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_world import fails, outage, perform, scripted, values, write_rows
 
+from support.run_world import fails, outage, perform, scripted, values, write_rows
 from whet.agents import AgentReport
 from whet.agents.tools import LoggedUse
 from whet.errors import UserError
-from whet.rollout import Result, Spending
+from whet.rollout.attempt import Result, Spending
 from whet.runs.config import Config, ModelConfig
 from whet.runs.plan import public
 from whet.runs.rejudge import Judged, Rejudge, rejudge
-from whet.runs.schema import RolloutRow, TaskRow
-from whet.runs.store import Store
+from whet.runs.store.schema import RolloutRow, TaskRow
+from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
 from whet.tasks import read_tasks
 from whet.testing import Fault, Reply

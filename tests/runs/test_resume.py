@@ -4,17 +4,17 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from run_world import perform, questions, scripted, values
 
+from support.run_world import perform, questions, scripted, values
 from whet.errors import UserError
 from whet.exchange import Exchange, Usage
-from whet.runs.bench import Request
 from whet.runs.config import Config
+from whet.runs.resources import RunRequest
 from whet.runs.run import Event, Started, run
 from whet.runs.scheduler import Ended
-from whet.runs.schema import RolloutRow, TaskRow
-from whet.runs.store import DATABASE, Store
-from whet.runs.summary import tally
+from whet.runs.stats.summary import tally
+from whet.runs.store.schema import RolloutRow, TaskRow
+from whet.runs.store.store import DATABASE, Store
 from whet.scoring import Cause
 from whet.testing import Reply
 
@@ -37,7 +37,7 @@ async def test_a_cancelled_run_goes_on_where_it_was(tmp_path: Path) -> None:
             if len(ended) == 2:
                 two_done.set()
 
-    request = Request(tasks, tmp_path / "run", ("chat",), ("m",), concurrency=2)
+    request = RunRequest(tasks, tmp_path / "run", ("chat",), ("m",), concurrency=2)
     running = asyncio.create_task(run(request, Config(models=model), watch, {}))
     await two_done.wait()
     running.cancel()

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_world import fails, most_at_once, perform, questions, scripted, values
 
+from support.run_world import fails, most_at_once, perform, questions, scripted, values
 from whet.agents import AgentReport, Stop
 from whet.errors import UserError
 from whet.exchange import Recorder
-from whet.rollout import Result, Rollout, Workshop
+from whet.rollout.attempt import Result, Rollout, Workshop
 from whet.runs import scheduler
-from whet.runs.bench import Request
 from whet.runs.config import Config
+from whet.runs.resources import RunRequest
 from whet.runs.run import run
 from whet.runs.scheduler import MAX_ATTEMPTS, Ended, Queue
-from whet.runs.schema import RolloutRow
-from whet.runs.store import Store
+from whet.runs.store.schema import RolloutRow
+from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
 from whet.testing import Fault, Reply
 
@@ -179,7 +179,7 @@ async def test_memory_does_not_grow_with_the_rollouts(tmp_path: Path, monkeypatc
     tasks, model = questions(tmp_path, *(f"q{n}" for n in range(200))), scripted(tmp_path, {"": RIGHT})
     tracemalloc.start()
     try:
-        await run(Request(tasks, tmp_path / "run", ("chat",), ("m",)), Config(models=model), count)
+        await run(RunRequest(tasks, tmp_path / "run", ("chat",), ("m",)), Config(models=model), count)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

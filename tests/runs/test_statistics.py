@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from whet.runs.statistics import mean_interval, pass_at_k, pass_curve, pass_hat_k, passed, wilson
+from whet.runs.stats.means import mean_interval, pass_at_k, pass_curve, pass_hat_k, passed, wilson
 
 REPLICATIONS = 1000
 PROMISE = 0.93

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange, Kind, Speaker, Usage
-from whet.runs import schema
-from whet.runs.blobs import UNCOMPRESSED, Blobs, Bodies
-from whet.runs.exchange_rows import SMALL_BODY
-from whet.runs.schema import RolloutRow, SkillRow, TaskRow
-from whet.runs.store import DATABASE, LOCK, Store
+from whet.runs.store import schema
+from whet.runs.store.blobs import UNCOMPRESSED, Blobs, Bodies
+from whet.runs.store.exchanges import SMALL_BODY
+from whet.runs.store.schema import RolloutRow, SkillRow, TaskRow
+from whet.runs.store.store import DATABASE, LOCK, Store
 from whet.scoring.score import Cause
 
 EXCHANGE = Exchange(

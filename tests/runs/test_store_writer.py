@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from whet.errors import UserError
-from whet.runs.schema import RolloutRow, TaskRow
-from whet.runs.store import Store
-from whet.runs.writer import StoreWriter
+from whet.runs.store.schema import RolloutRow, TaskRow
+from whet.runs.store.store import Store
+from whet.runs.store.writer import StoreWriter
 
 WRITE_UNTIL_KILLED = """
 import asyncio, sys
 from pathlib import Path
 from whet.exchange import Exchange
-from whet.runs.writer import StoreWriter
+from whet.runs.store.writer import StoreWriter
 
 async def main():
     async with StoreWriter(Path(sys.argv[1])) as writer:

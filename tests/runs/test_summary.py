@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_world import fails, outage, perform, questions, scripted
 
-from whet.rollout import Result, Spending
+from support.run_world import fails, outage, perform, questions, scripted
+from whet.rollout.attempt import Result, Spending
 from whet.runs.config import ModelConfig
 from whet.runs.run import Event, Started
 from whet.runs.scheduler import Ended
-from whet.runs.store import Store
-from whet.runs.summary import Arm, Tally, arm_of, skill_names, tally, total
+from whet.runs.stats.summary import Arm, Tally, arm_of, skill_names, tally, total
+from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
 from whet.testing import Fault, Reply, Scene, Script, ScriptedModel, say
 

@@ -4,13 +4,13 @@ import shlex
 from pathlib import Path
 
 import pytest
-from run_world import perform, scripted
 
-from whet.rollout import Result
+from support.run_world import perform, scripted
+from whet.rollout.attempt import Result
 from whet.runs.run import Event
 from whet.runs.scheduler import Ended
-from whet.runs.store import Store
-from whet.runs.summary import tally
+from whet.runs.stats.summary import tally
+from whet.runs.store.store import Store
 from whet.runs.verdicts import Settled, settle_all
 from whet.scoring import Cause
 from whet.tasks import read_tasks
@@ -112,13 +112,14 @@ async def test_a_judge_that_fails_on_the_solution_too_gives_no_score(tmp_path: P
 async def test_the_solution_is_judged_once_per_task_and_run_and_only_when_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from whet.runs import check, verdicts
+    from whet.runs import verdicts
+    from whet.runs.checks.tasks import attempt_with
 
     judged: list[str] = []
 
     async def count(agent: str, task: object, *rest: object) -> Result:
         judged.append(agent)
-        return await check.attempt_with(agent, task, *rest)  # type: ignore[arg-type]
+        return await attempt_with(agent, task, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(verdicts, "attempt_with", count)
     tasks = write_task(tmp_path, "t", STRICT)

@@ -6,8 +6,17 @@ import os
 import tracemalloc
 
 import pytest
-from box_helpers import TREE, carriers, model_port, new_marker, open_descriptors, start_tree, until, until_written
 
+from support.box_helpers import (
+    TREE,
+    carriers,
+    model_port,
+    new_marker,
+    open_descriptors,
+    start_tree,
+    until,
+    until_written,
+)
 from whet.box import Box, Sandbox, SandboxError
 from whet.sandbox import sandbox_named
 from whet.tasks.task import Limits

@@ -12,10 +12,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from box_helpers import host_folder, host_workdir, logs_of, names_in, run_python, until_written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.box_helpers import host_folder, host_workdir, logs_of, names_in, run_python, until_written
 from whet.box import Box, EscapeError, Sandbox, SandboxError
 from whet.sandbox.files import copy_tree
 from whet.tasks.task import Limits

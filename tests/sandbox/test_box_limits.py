@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from box_helpers import carriers, host_workdir, new_marker, until
 
+from support.box_helpers import carriers, host_workdir, new_marker, until
 from whet.box import Sandbox
 from whet.sandbox import sandbox_named
 from whet.sandbox.storage import Disk, Usage

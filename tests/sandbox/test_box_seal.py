@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from box_helpers import (
+
+from support.box_helpers import (
     FETCH,
     carriers,
     host_folder,
@@ -18,7 +19,6 @@ from box_helpers import (
     start_tree,
     until,
 )
-
 from whet.box import Box, SandboxError
 from whet.sandbox.verdict import VerifierFolder
 

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from box_helpers import host_workdir, open_descriptors, run_python, until_written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.box_helpers import host_workdir, open_descriptors, run_python, until_written
 from whet.box import Box
 from whet.sandbox import snapshot
 from whet.sandbox.snapshot import snapshot_of

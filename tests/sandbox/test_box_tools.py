@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from box_helpers import FETCH, host_folder, model_port, open_descriptors, run_python, until
 
+from support.box_helpers import FETCH, host_folder, model_port, open_descriptors, run_python, until
 from whet.box import Box, Sandbox, SandboxError, ToolAnswer, ToolUse
 from whet.sandbox import sandbox_named, tools
 from whet.sandbox.tool_client import LIMIT

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from box_helpers import FETCH, carriers, model_port, new_marker, run_python, until, until_written
 
+from support.box_helpers import FETCH, carriers, model_port, new_marker, run_python, until, until_written
 from whet.box import Box, Sandbox, SandboxError
 from whet.errors import UserError
 from whet.sandbox import sandbox_named

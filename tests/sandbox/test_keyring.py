@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from errno import EPERM
 
 import pytest
-from box_helpers import new_marker, run_python
 
+from support.box_helpers import new_marker, run_python
 from whet.box import Box, SandboxError
 from whet.sandbox import keyring, sandbox_named, seccomp
 from whet.sandbox.keyring import join_new_keyring

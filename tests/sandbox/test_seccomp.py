@@ -8,10 +8,10 @@ from errno import EAFNOSUPPORT, ENOSYS, EPERM, EPROTONOSUPPORT, errorcode
 from pathlib import Path
 
 import pytest
-from box_helpers import run_python
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.box_helpers import run_python
 from whet.box import Box
 from whet.errors import UserError
 from whet.sandbox import sandbox_named

@@ -4,10 +4,10 @@ import os
 from collections.abc import AsyncIterator
 
 import pytest
-from box_helpers import carriers, host_folder, host_workdir, logs_of, new_marker, until, until_written
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.box_helpers import carriers, host_folder, host_workdir, logs_of, new_marker, until, until_written
 from whet.box import Box, Sandbox, SandboxError
 from whet.sandbox import sandbox_named, untrusted
 from whet.sandbox.process import TreeProcess

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from box_helpers import TREE, carriers, host_folder, new_marker, until
 
+from support.box_helpers import TREE, carriers, host_folder, new_marker, until
 from whet.box import Box, Sandbox
 from whet.sandbox import remove_stale
 from whet.sandbox.folder import boxes_root

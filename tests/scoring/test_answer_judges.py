@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judging_world import ScriptedReferee, judged, said_of
 
-from whet.plain import tagged
+from support.judging_world import ScriptedReferee, judged, said_of
+from whet.plain_text import tagged
 from whet.scoring import Cause
 from whet.scoring.answers import has_words, is_refusal, normalise
 from whet.scoring.number import final_number

@@ -5,9 +5,9 @@ import sys
 import time
 
 import pytest
-from judging_world import judged, said_of
 from pydantic import ValidationError
 
+from support.judging_world import judged, said_of
 from whet.scoring import Cause, Score
 from whet.tasks import Task
 

@@ -5,13 +5,13 @@ import re
 from collections.abc import Mapping, Sequence
 
 import pytest
-from judging_world import ScriptedReferee, said_of
 
-from whet.fences import fenced
+from support.judging_world import ScriptedReferee, said_of
 from whet.scoring import Cause, RankJudge, Work
 from whet.scoring.rubric import read_vote
 from whet.tasks import Task
 from whet.tasks.judges import Rank
+from whet.untrusted_text import fenced
 
 GOOD = '{"reason": "good", "score": 1}'
 RUBRIC = {"kind": "rubric", "rubric": "It is polite.", "votes": 1}

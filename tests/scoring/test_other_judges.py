@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judging_world import judged, said_of
 from pydantic import ValidationError
 
+from support.judging_world import judged, said_of
 from whet.errors import UserError
-from whet.explain import explain
 from whet.sandbox import sandbox_named
 from whet.scoring import Call, Cause, Score, combine, judges_of
 from whet.tasks import Limits, Task, read_tasks
+from whet.validation_errors import explain
 from whet.workspace import Change
 
 CHANGES = (

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from judging_world import checks_in, judged, judgement
 
+from support.judging_world import checks_in, judged, judgement
 from whet.scoring import Cause, Score
 from whet.scoring.reward import TWO_REWARDS
 from whet.tasks import Limits, Task

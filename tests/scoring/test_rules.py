@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from judging_world import judged, said_of
 from pydantic import ValidationError
 
-from whet.explain import explain
+from support.judging_world import judged, said_of
 from whet.scoring import Call, Cause
 from whet.scoring.rules import sections
 from whet.tasks import Task, read_tasks
+from whet.validation_errors import explain
 
 
 async def passes(answer: str, check: dict[str, Any], **work: Any) -> bool:

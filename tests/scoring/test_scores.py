@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judging_world import checks_in, judged
 from pydantic import ValidationError
 
+from support.judging_world import checks_in, judged
 from whet.errors import UserError
 from whet.scoring import Cause, Score, combine, judges_of
 from whet.scoring.answers import normalise

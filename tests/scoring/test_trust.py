@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.runs.check import Check, Verdict
+from whet.runs.checks.tasks import Check, Verdict
 from whet.scoring.trust import trust_warnings
 from whet.tasks import Task, read_tasks
 

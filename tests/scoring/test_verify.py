@@ -1,7 +1,6 @@
 """Verification commands: the score is the share that exits 0, and each leaves what a person needs to understand it."""
 
-from judging_world import judged, judgement
-
+from support.judging_world import judged, judgement
 from whet.tasks import Limits, Task
 
 

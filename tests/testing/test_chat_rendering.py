@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_world import JSON
 
+from support.scripted_world import JSON
 from whet.testing import Reply, ToolCall, call, say
 from whet.testing.chat import events, read, whole
 from whet.testing.dialect import BadRequestError

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_wires import Chat
-from scripted_world import REPLIES, playing
 
+from support.scripted_wires import Chat
+from support.scripted_world import REPLIES, playing
 from whet.testing import Reply, Scene, Script, ScriptedModel, call, say
 from whet.testing.chat import events, read, whole
 from whet.testing.tokens import Mark, decode, encode, logprobs

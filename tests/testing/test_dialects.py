@@ -6,9 +6,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_wires import WIRES, Json, Said, Wire, arguments, name
-from scripted_world import JSON, REPLIES
 
+from support.scripted_wires import WIRES, Json, Said, Wire, arguments, name
+from support.scripted_world import JSON, REPLIES
 from whet.testing import Reply, call, say
 from whet.testing.dialect import BadRequestError
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from scripted_wires import Gemini, unnamed_events
-from scripted_world import REPLIES
 
+from support.scripted_wires import Gemini, unnamed_events
+from support.scripted_world import REPLIES
 from whet.testing import Reply, call
 from whet.testing.dialect import BadRequestError, signature
 from whet.testing.gemini import count, events, read, whole

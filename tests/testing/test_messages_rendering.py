@@ -5,8 +5,8 @@ from base64 import b64decode
 from typing import Any
 
 import pytest
-from scripted_wires import named_events
 
+from support.scripted_wires import named_events
 from whet.testing import Reply, ToolCall, call, say
 from whet.testing.dialect import BadRequestError
 from whet.testing.messages import count, events, read, whole

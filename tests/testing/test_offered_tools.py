@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_world import JSON
 
+from support.scripted_world import JSON
 from whet.testing import ToolCall
 from whet.testing.schemas import minimal
 from whet.testing.tools import called, offered

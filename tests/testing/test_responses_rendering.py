@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_wires import Responses, named_events
 
+from support.scripted_wires import Responses, named_events
 from whet.testing import Reply, ToolCall, call
 from whet.testing.dialect import BadRequestError
 from whet.testing.responses import events, read, whole

@@ -5,11 +5,11 @@ import subprocess
 from typing import Any
 
 import pytest
-from agent_requests import AGENTS, body, read, wire
 from hypothesis import given
-from scripted_wires import Gemini
-from scripted_world import REPLIES, playing
 
+from support.agent_requests import AGENTS, body, read, wire
+from support.scripted_wires import Gemini
+from support.scripted_world import REPLIES, playing
 from whet.testing import Fault, Reply, Scene, Script, ToolCall, When, call, say
 from whet.testing.adapt import adapted
 from whet.testing.play import reply_to

@@ -6,9 +6,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-from scripted_wires import WIRES, Wire, name
-from scripted_world import Answer, Client, playing
 
+from support.scripted_wires import WIRES, Wire, name
+from support.scripted_world import Answer, Client, playing
 from whet.testing import Fault, Reply, call, say
 
 LOOK = Reply(thinking="Where?", text="Let me look at it. Ünïcödé too.", tools=call("bash", command="ls").tools)

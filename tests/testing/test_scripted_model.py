@@ -7,8 +7,8 @@ import time
 
 import aiohttp
 import pytest
-from scripted_world import Client, calling, playing, script, until
 
+from support.scripted_world import Client, calling, playing, script, until
 from whet.errors import UserError
 from whet.testing import Reply, Scene, Script, ScriptedModel, When, call, say, serve
 

@@ -5,10 +5,10 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trace_world import answered, asked, calls, said
 
+from support.trace_world import answered, asked, calls, said
 from whet.gateway.dialects.neutral import Text, Thinking
-from whet.trace.alike import compare, pairs
+from whet.trace.replay.equivalence import compare, pairs
 
 LISTING = "total 8\n-rw-r--r-- 1 me me {size} Nov {day} 05:{minute} a.txt\n"
 

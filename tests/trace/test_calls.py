@@ -4,14 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from trace_world import MAIN, SYSTEM, answered, asked, calls, exchange, said, with_tokens
 
+from support.trace_world import MAIN, SYSTEM, answered, asked, calls, exchange, said, with_tokens
 from whet.exchange import CallError, Exchange, Kind, Speaker
 from whet.gateway.dialects.neutral import Message, Text, Thinking, Tool, ToolCall
-from whet.trace.calls import CallKind, Training, call_of
-from whet.trace.episode import Episode
-from whet.trace.rows import harvest
-from whet.trace.tokens import tokens_of
+from whet.trace.training.calls import CallKind, Training, call_of
+from whet.trace.training.episode import Episode
+from whet.trace.training.rows import harvest
+from whet.trace.training.tokens import tokens_of
 
 PLAIN = exchange(0, [asked("Go.")], said(Text("Done.")))
 GOOD = with_tokens(PLAIN, [1, 2], [3, 4], [-0.1, -0.2])

@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from export_world import (
+
+from support.export_world import (
     ASKED,
     CALLED,
     FIRST,
@@ -22,12 +23,11 @@ from export_world import (
     episode,
     exported,
 )
-from trace_world import SYSTEM, answered, asked, exchange, said
-
+from support.trace_world import SYSTEM, answered, asked, exchange, said
 from whet.exchange import CallError, Kind, Speaker
 from whet.gateway.dialects.neutral import Text, ToolCall
-from whet.trace.calls import Training
 from whet.trace.export import FORMATS, export, sinks
+from whet.trace.training.calls import Training
 
 
 def test_atif_has_a_step_per_call_with_what_its_tools_answered() -> None:

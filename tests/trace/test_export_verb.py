@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from whet_program import Project, new_project, said_to_user
 
-from whet.runs.store import Store
+from support.whet_program import Project, new_project, said_to_user
+from whet.runs.store.store import Store
 from whet.testing.tokens import Mark, decode
+from whet.trace.conversations.replies import reply_of
 from whet.trace.export import FORMATS
 from whet.trace.export.speech import text_of
-from whet.trace.replies import reply_of
 
 SETTINGS = """
 [models.exact]

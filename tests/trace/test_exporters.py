@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from export_world import (
+
+from support.export_world import (
     ASKED,
     CALLED,
     FIRST,
@@ -18,15 +19,14 @@ from export_world import (
     episode,
     exported,
 )
-from trace_world import SYSTEM, answered, asked, exchange, said, with_tokens
-
+from support.trace_world import SYSTEM, answered, asked, exchange, said, with_tokens
 from whet.errors import UserError
 from whet.exchange import RECORDED, Exchange, Kind, Speaker
 from whet.gateway.dialects.neutral import Image, Message, Text
 from whet.runs.episodes import best_of_each_task
-from whet.trace.calls import Training
 from whet.trace.export import FORMATS, export
 from whet.trace.export.filters import read_filter
+from whet.trace.training.calls import Training
 
 RESPONSE, MASK, LOGPROBS = [10, 11, 20, 21, 12], [1, 1, 0, 0, 1], [-0.1, -0.2, 0, 0, -0.3]
 TOKENS = [1, 2, 3, *RESPONSE]

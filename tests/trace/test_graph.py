@@ -9,13 +9,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trace_world import PATHS, SYSTEM, answered, asked, calls, exchange, said
 
+from support.trace_world import PATHS, SYSTEM, answered, asked, calls, exchange, said
 from whet.exchange import Exchange, Kind, Speaker
 from whet.gateway.dialects.neutral import Message, Text, Thinking, ToolCall, ToolResult
-from whet.trace.graph import Cause, Graph, build
-from whet.trace.messages import Rewrite
-from whet.trace.wire import Body
+from whet.trace.conversations.graph import Cause, Graph, build
+from whet.trace.conversations.slices import Body
+from whet.trace.conversations.tree import Rewrite
 
 TURNS = [asked("How many files?"), said(calls("ls")), answered("a b"), said(calls("wc", "c2")), answered("2", "c2")]
 LAST = said(Text("Two."))

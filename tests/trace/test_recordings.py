@@ -1,16 +1,16 @@
 """Conversations of the eight real CLIs, as they were recorded: nothing hangs in the air, and they read as they should.
 
-`python tests/agents/record_traces.py` records them anew.
+`PYTHONPATH=tests python -m support.record_traces` records them anew.
 """
 
 import pytest
-from recordings import FIXTURES, INSTRUCTION, check_conversations, check_errand, recorded
 
+from support.recordings import FIXTURES, INSTRUCTION, check_conversations, check_errand, recorded
 from whet.agents import CLIS
-from whet.trace.compact import compact
-from whet.trace.graph import build
-from whet.trace.steps import steps
-from whet.trace.summary import summary
+from whet.trace.conversations.graph import build
+from whet.trace.steps.steps import steps
+from whet.trace.steps.summary import summary
+from whet.trace.steps.text import compact
 
 NAMES: list[str] = [cli.kind for cli in CLIS]
 SUBAGENTS: dict[str, bool] = {cli.kind: cli.traits.subagents for cli in CLIS}

@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from trace_world import MAIN, SYSTEM, answered, asked, calls, exchange, said
 
+from support.trace_world import MAIN, SYSTEM, answered, asked, calls, exchange, said
 from whet.exchange import CallError, Exchange, Kind, Speaker
 from whet.gateway.dialects import DIALECTS
 from whet.gateway.dialects.neutral import Message, Part, Reply, Text, disassemble
-from whet.gateway.recorded import RecordedReply
-from whet.trace.messages import Messages
-from whet.trace.replay import DIVERGED, Prefix, Retelling
-from whet.trace.replies import read_reply
+from whet.gateway.replay.recording import RecordedReply
+from whet.trace.conversations.replies import read_reply
+from whet.trace.conversations.tree import Messages
+from whet.trace.replay.session import DIVERGED, Prefix, Retelling
 
 DIALECT_NAMES = sorted(DIALECTS)
 STREAM = (("Content-Type", "text/event-stream"),)

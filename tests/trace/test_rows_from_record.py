@@ -7,18 +7,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from call_world import worlds
 from hypothesis import given, settings
-from trace_world import MAIN, asked, exchange, said, with_tokens
 
+from support.call_world import worlds
+from support.trace_world import MAIN, asked, exchange, said, with_tokens
 from whet.exchange import Exchange, Kind, Speaker
 from whet.gateway.dialects.neutral import Text
-from whet.runs.schema import RolloutRow, TaskRow
-from whet.runs.store import Store
-from whet.trace.calls import Call, CallKind, Training
-from whet.trace.episode import Episode
+from whet.runs.store.schema import RolloutRow, TaskRow
+from whet.runs.store.store import Store
 from whet.trace.export import FORMATS, export
 from whet.trace.export.manifest import Manifest
+from whet.trace.training.calls import Call, CallKind, Training
+from whet.trace.training.episode import Episode
 
 HELPERS = {CallKind.COMPACT: "compaction", CallKind.UTILITY: "title"}
 

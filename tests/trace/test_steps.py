@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trace_world import PATHS, SYSTEM, answered, asked, calls, exchange, said
 
+from support.trace_world import PATHS, SYSTEM, answered, asked, calls, exchange, said
 from whet.exchange import CallError, Exchange, Kind, Speaker
 from whet.gateway.dialects.neutral import Image, Message, Text, Thinking, ToolCall, ToolResult
-from whet.trace.compact import compact
-from whet.trace.graph import build
-from whet.trace.steps import Step, StepKind, steps
-from whet.trace.summary import summary
+from whet.trace.conversations.graph import build
+from whet.trace.steps.steps import Step, StepKind, steps
+from whet.trace.steps.summary import summary
+from whet.trace.steps.text import compact
 
 SUB = Speaker(Kind.SUB, "sub-1", "main", "a test", "explore")
 TITLE = Speaker(Kind.UTILITY, "main", None, "a test", "title")

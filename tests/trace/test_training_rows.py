@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from call_world import made, worlds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.trace.calls import Call, CallKind, Training
-from whet.trace.episode import Episode
-from whet.trace.rows import Row, Rows, canonical, rows_of
+from support.call_world import made, worlds
+from whet.trace.training.calls import Call, CallKind, Training
+from whet.trace.training.episode import Episode
+from whet.trace.training.rows import Row, Rows, canonical, rows_of
 
 EPISODE = Episode("r1", "g1", "t", "loop", "m", "", 0, 1, reward=1.0, exchanges=())
 

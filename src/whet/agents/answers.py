@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from whet.plain import read_json, tagged
+from whet.plain_text import read_json, tagged
 
 
 def ask_for_answer(instruction: str, schema: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from whet.agents.agent import AgentReport, Assignment, Stop
 from whet.agents.answers import ask_for_answer, tagged_answer
 from whet.agents.attachments import Image, attachments
 from whet.agents.delivery import Delivered
-from whet.plain import plain_text
+from whet.plain_text import plain_text
 
 
 class ChatAgent(BaseModel):

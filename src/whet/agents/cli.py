@@ -21,7 +21,7 @@ from whet.agents.installs import Installed, installed, node_program, on_path
 from whet.agents.packages import PACKAGES, Package
 from whet.box import Box, Finished, SandboxError
 from whet.errors import UserError
-from whet.plain import read_json
+from whet.plain_text import read_json
 from whet.tasks import resolve_env
 from whet.tasks.task import Env
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
-from whet.plain import read_json
+from whet.plain_text import read_json
 
 CONFIG = """\
 model = {model}

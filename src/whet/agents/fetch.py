@@ -14,7 +14,7 @@ from typing import Any
 
 from whet.agents.packages import Package
 from whet.errors import UserError
-from whet.fetching import PIP_OPTIONS, last_line, pip_program, reason_of_pip, run_fetcher
+from whet.installers import PIP_OPTIONS, last_line, pip_program, reason_of_pip, run_fetcher
 
 LOCKS: Traversable = files("whet.agents").joinpath("locks")
 

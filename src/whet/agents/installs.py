@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from whet.agents.fetch import box_python, fetch
 from whet.agents.packages import CACHE, Package
-from whet.caches import cache_folder, locked
 from whet.errors import UserError
+from whet.paths import cache_folder, locked
 
 RECORD = "installed.json"
 MAKING = ".making-"

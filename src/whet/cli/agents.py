@@ -74,7 +74,7 @@ def check(
 
 
 async def _check_all(agents: "list[AnyCli]", sandbox: str) -> list[str]:
-    from whet.runs.agent_check import check_agents
+    from whet.runs.checks.agents import check_agents
     from whet.sandbox import sandbox_named
 
     failed = []
@@ -107,7 +107,7 @@ def _rows(package: "Package") -> list[tuple[str, ...]]:
 
 
 def _works(agent: str, version: str) -> str:
-    from whet.runs.agent_check import last_check
+    from whet.runs.checks.agents import last_check
 
     checked = last_check(agent, version)
     return "not checked" if checked is None else f"{'yes' if checked.passed else 'no'}, {checked.on}"

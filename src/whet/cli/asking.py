@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from whet.gateway import Limits
-    from whet.runs.bench import Request
     from whet.runs.config import Config
-    from whet.skills.budget import Budget
+    from whet.runs.resources import RunRequest
+    from whet.skills.rollouts.budget import Budget
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -32,7 +32,7 @@ def asked(
     out: Path | None,
     resume: bool,
     limits: "Limits | None" = None,
-) -> "tuple[Request, Config]":
+) -> "tuple[RunRequest, Config]":
     """The options of one agent on one model, completed by whet.toml."""
     from whet.api import requested
     from whet.cli.run import warn_of_sandbox
@@ -82,7 +82,7 @@ def resumable(out: Path) -> Iterator[None]:
     """Say how to go on with what is in this folder, when it ends before its verdict."""
     from whet.cli.run import resume_command
     from whet.errors import UserError
-    from whet.skills.search import NotMeasured
+    from whet.skills.measurement import NotMeasured
 
     again = resume_command(sys.argv[1:], out)
     try:

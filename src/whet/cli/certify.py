@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from whet.skills.certificate import Certificate
+    from whet.skills.certificates.certificate import Certificate
 
 
 def certify(
@@ -49,13 +49,13 @@ def certify(
     from whet.cli.loop import run_async
     from whet.cli.tables import terminal
     from whet.errors import UserError
-    from whet.skills.budget import read_budget
-    from whet.skills.certificate import CERTIFICATE
-    from whet.skills.certifying import Certifying
-    from whet.skills.certifying import certify as run_certify
-    from whet.skills.check.signature import sign as sign_certificate
-    from whet.skills.plan import Plan
-    from whet.skills.seed import Seed
+    from whet.skills.certificates.certificate import CERTIFICATE
+    from whet.skills.certificates.checks.signature import sign as sign_certificate
+    from whet.skills.gate.plan import GatePlan
+    from whet.skills.gate.seed import Seed
+    from whet.skills.rollouts.budget import read_budget
+    from whet.skills.sharpen.certify import Certifying
+    from whet.skills.sharpen.certify import certify as run_certify
 
     if check is not None:
         check_certificate(check, allowed_signers, sign)
@@ -73,7 +73,7 @@ def certify(
         out=out,
         resume=resume,
     )
-    wish = Certifying(old, new, request, within, Plan(within.rollouts or 0, seed or 0, alpha), seed)
+    wish = Certifying(old, new, request, within, GatePlan(within.rollouts or 0, seed or 0, alpha), seed)
     with resumable(request.out), counted(terminal(), within) as count:
 
         def watch(event: object) -> None:
@@ -90,8 +90,8 @@ def certify(
 
 
 def _tell(certificate: "Certificate", folder: Path) -> None:
-    from whet.skills.certificate import CERTIFICATE
-    from whet.skills.readable import told_models, told_verdict
+    from whet.skills.certificates.certificate import CERTIFICATE
+    from whet.skills.certificates.text import told_models, told_verdict
 
     (record,) = certificate.records
     found = record.findings

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from whet.skills.certificate import Certificate
+    from whet.skills.certificates.certificate import Certificate
 
 NOT_ALL_CHECKED = 3
 """Exit code where nothing failed, and something could not be checked."""
@@ -16,11 +16,11 @@ NOT_ALL_CHECKED = 3
 def check_certificate(path: Path, signers: Path | None, key: Path | None) -> None:
     """Print every check and what it found; exit with 0 only when all of them hold. With a key, sign what holds."""
     from whet.cli.tables import counted
-    from whet.skills.certificate import CERTIFICATE, read_certificate
-    from whet.skills.check import checks
-    from whet.skills.check.folder import find_folder
-    from whet.skills.check.named import State
-    from whet.skills.check.signature import check_signature, sign
+    from whet.skills.certificates.certificate import CERTIFICATE, read_certificate
+    from whet.skills.certificates.checks.all_checks import checks
+    from whet.skills.certificates.checks.check import State
+    from whet.skills.certificates.checks.folder import find_folder
+    from whet.skills.certificates.checks.signature import check_signature, sign
 
     file = path / CERTIFICATE if path.is_dir() else path
     certificate, folder = read_certificate(file), find_folder(file)
@@ -49,7 +49,7 @@ _ALONE = "Whether any rollout had these scores was not checked: that takes the r
 
 
 def _claim(certificate: "Certificate") -> str:
-    from whet.skills.readable import told_verdict
+    from whet.skills.certificates.text import told_verdict
 
     last = certificate.last_certified
     return "nothing was certified" if last is None else told_verdict(last, len(certificate.tasks))

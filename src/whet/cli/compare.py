@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from whet.runs.compare import Comparison, Effort, Missing
-    from whet.runs.paired import Difference
+    from whet.runs.stats.compare import Comparison, Effort, Missing
+    from whet.runs.stats.paired import Difference
 
 
 class By(StrEnum):
@@ -33,7 +33,7 @@ def compare(
 ) -> None:
     """Compare two runs, or the arms of one, on the tasks that both did."""
     from whet.cli.tables import terminal
-    from whet.runs.compare import Key, compare_arms, compare_runs
+    from whet.runs.stats.compare import Key, compare_arms, compare_runs
 
     key = Key(by) if by else None
     found = compare_arms(run, key) if other is None else compare_runs(run, other, key)
@@ -51,8 +51,8 @@ def compare(
 
 def in_words(found: "Comparison") -> str:
     """The verdict, as one would say it."""
-    from whet.runs.compare import Verdict
-    from whet.runs.statistics import LEVEL
+    from whet.runs.stats.compare import Verdict
+    from whet.runs.stats.means import LEVEL
 
     difference = found.difference
     if difference is None:
@@ -103,7 +103,7 @@ def _points(share: float) -> str:
 
 def _details(found: "Comparison") -> "Iterator[str]":
     from whet.cli.tables import counted
-    from whet.runs.losses import UNEVEN
+    from whet.runs.stats.losses import UNEVEN
 
     for one in found.uneven:
         sides = zip((found.first, found.second), (one.first, one.second), strict=True)
@@ -161,7 +161,7 @@ def _pass_rates(found: "Comparison") -> "Iterator[str]":
 
 def _losses(found: "Comparison") -> "Iterator[str]":
     from whet.cli.tables import counted
-    from whet.runs.compare import NOT_RUN, Verdict
+    from whet.runs.stats.compare import NOT_RUN, Verdict
 
     if any(NOT_RUN in side.causes for side in found.missing):
         yield "  warning: not all is run; whoever stops when a verdict pleases is wrong more often than named here"

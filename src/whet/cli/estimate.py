@@ -6,16 +6,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from whet.runs.config import Config
-    from whet.skills.sharpening import Sharpening
+    from whet.skills.sharpen.run import SharpenRequest
 
 
-def print_estimate(console: "Console", wish: "Sharpening", config: "Config") -> None:
+def print_estimate(console: "Console", wish: "SharpenRequest", config: "Config") -> None:
     """Tell what a run is for; nothing is spent."""
-    from whet.skills.audit import BINARY, TYPICAL
-    from whet.skills.budget import Unit
-    from whet.skills.estimate import each_rollout
-    from whet.skills.exam import PAIR
-    from whet.skills.sharpening import wanted_of
+    from whet.skills.gate.exam import PAIR
+    from whet.skills.rollouts.audit import BINARY, TYPICAL
+    from whet.skills.rollouts.budget import Unit
+    from whet.skills.sharpen.estimate import each_rollout
+    from whet.skills.sharpen.run import wanted_of
 
     wanted, each = wanted_of(wish), each_rollout(wish.request, config)
     fewest, most = each.rollouts(wish.budget)

@@ -9,10 +9,10 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from whet.runs.store import Store
-    from whet.trace.episode import Episode
+    from whet.runs.store.store import Store
     from whet.trace.export.filters import Filter
     from whet.trace.export.manifest import Manifest
+    from whet.trace.training.episode import Episode
 
 
 def export(
@@ -41,12 +41,12 @@ def export(
     """Export a run for training or analysis."""
     from whet.cli.tables import terminal
     from whet.errors import UserError, did_you_mean
-    from whet.runs.store import Store
-    from whet.trace.calls import Training
+    from whet.runs.store.store import Store
     from whet.trace.export import FORMATS
     from whet.trace.export import export as write
     from whet.trace.export.filters import read_filter
     from whet.trace.export.manifest import Manifest
+    from whet.trace.training.calls import Training
 
     if to not in FORMATS:
         raise UserError(f"--to '{to}': unknown format; {did_you_mean(to, list(FORMATS))}")

@@ -108,8 +108,8 @@ def _as_json(forked: "Forked") -> str:
 
 def _tell_outcome(forked: "Forked") -> None:
     from whet.cli.tables import replay_told
-    from whet.rollout import Result
-    from whet.runs.store import Store
+    from whet.rollout.attempt import Result
+    from whet.runs.store.store import Store
 
     with Store.open_read(forked.request.out) as store:
         last = [(row, attempts[-1]) for row, attempts in store.attempts_by_rollout() if attempts]

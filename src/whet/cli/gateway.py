@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from whet.exchange import Exchange
-    from whet.rollout import Spending
-    from whet.runs.announced import Announcement
+    from whet.rollout.attempt import Spending
+    from whet.runs.standalone.registry import RunningGateway
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -34,9 +34,9 @@ def gateway(
     from whet.cli.loop import run_async
     from whet.cli.tables import terminal
     from whet.errors import UserError
-    from whet.runs.cache import cache_use
     from whet.runs.config import find_config, read_config
-    from whet.runs.standalone import Request, stand_alone
+    from whet.runs.reply_cache import cache_use
+    from whet.runs.standalone.serve import Request, stand_alone
 
     config = read_config(find_config(Path.cwd()))
     name = model or config.defaults.model
@@ -56,8 +56,8 @@ def env(
     """Print what points a program at the gateway that runs: eval "$(whet gateway env --agent claude-code)"."""
     import os
 
-    from whet.gateway.clients import any_client, recipe_for
-    from whet.runs.announced import find
+    from whet.gateway.client_recipes import any_client, recipe_for
+    from whet.runs.standalone.registry import find
 
     address = find(port, os.environ).address
     recipe = any_client(address) if agent is None else recipe_for(agent, address)
@@ -71,8 +71,8 @@ class LiveView:
         self._console = console
         self._folder = folder
 
-    def started(self, gateway: "Announcement", metrics_url: str | None) -> None:
-        from whet.gateway.clients import RECIPES
+    def started(self, gateway: "RunningGateway", metrics_url: str | None) -> None:
+        from whet.gateway.client_recipes import RECIPES
 
         self._say(f"{gateway.url} serves {gateway.model}; recording to {self._folder}; Ctrl-C ends it")
         if metrics_url is not None:

@@ -71,7 +71,7 @@ def check(name: Name) -> None:
     from whet.cli.loop import run_async
     from whet.cli.tables import plain_table, terminal
     from whet.models import find_model
-    from whet.runs.model_check import check_model
+    from whet.runs.checks.models import check_model
 
     done = run_async(check_model(find_model(name)))
     table = plain_table(name, "works" if done.passed else "does not work")

@@ -17,8 +17,8 @@ from rich.text import Text
 from whet.cli.tables import command, counted, duration, money, summary_table, terminal, thousands
 from whet.runs.run import Event, Started
 from whet.runs.scheduler import ArmStopped, Ended, Stopped
-from whet.runs.store import Store
-from whet.runs.summary import Arm, Tally, arm_of, skill_names, tally, total, uneven_losses
+from whet.runs.stats.summary import Arm, Tally, arm_of, skill_names, tally, total, uneven_losses
+from whet.runs.store.store import Store
 from whet.runs.verdicts import Settled
 
 REFRESH_PER_SECOND = 4

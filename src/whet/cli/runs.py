@@ -13,8 +13,8 @@ def runs(
     from rich.text import Text
 
     from whet.cli.tables import plain_table, terminal
-    from whet.runs.store import DATABASE, Store
-    from whet.runs.summary import tally, total
+    from whet.runs.stats.summary import tally, total
+    from whet.runs.store.store import DATABASE, Store
 
     table = plain_table("run", "agents", "models", "done", "missing", "score [95 %]")
     found = sorted(folder.glob(f"*/{DATABASE}")) if folder.is_dir() else []

@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.skills.kinds import GateKind, SearchKind
-from whet.skills.schedule import Schedule
+from whet.skills.gate.kinds import GateKind, SearchKind
+from whet.skills.proposers.schedule import Schedule
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from whet.skills.gate import Held
-    from whet.skills.gates import Compared
-    from whet.skills.outcome import Outcome
-    from whet.skills.preparing import Audited
-    from whet.skills.proposing import Drafted
-    from whet.skills.search import Step
-    from whet.skills.sharpening import Event
-    from whet.skills.shorten import Removal
+    from whet.skills.gate.gate import ExamResult
+    from whet.skills.gate.heuristics import Compared
+    from whet.skills.proposers.base import Step
+    from whet.skills.proposers.driver import ProposalMade
+    from whet.skills.results import SharpenResult
+    from whet.skills.search.shorten import Removal
+    from whet.skills.sharpen.preparing import Audited
+    from whet.skills.sharpen.run import Event
 
 
 def sharpen(
@@ -117,14 +117,14 @@ def sharpen(
     from whet.cli.loop import run_async
     from whet.cli.tables import terminal
     from whet.gateway import Limits
-    from whet.skills.budget import read_budget
-    from whet.skills.course import Course
-    from whet.skills.named import policy_named, preferences_named, writer_named
-    from whet.skills.plan import AUTO, Plan
-    from whet.skills.sharpening import Sharpening, sharpen_skill
+    from whet.skills.gate.plan import AUTO, GatePlan
+    from whet.skills.proposers.course import Course
+    from whet.skills.rollouts.budget import read_budget
+    from whet.skills.sharpen.named import read_policy, read_preferences, read_proposer
+    from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 
     within = read_budget(budget)
-    writer = writer_named(proposer, optimizer_model, optimizer_agent)
+    writer = read_proposer(proposer, optimizer_model, optimizer_agent)
     request, config = asked(
         tasks,
         agent=agent,
@@ -136,16 +136,16 @@ def sharpen(
         resume=resume,
         limits=Limits(cost=max_cost),
     )
-    wish = Sharpening(
+    wish = SharpenRequest(
         skill,
         request,
         within,
-        Plan(
+        GatePlan(
             within.rollouts or 0, seed or 0, alpha, samples=samples or AUTO, search=search, gate=gate, shorten=shorten
         ),
         proposer,
-        policy_named(policy),
-        preferences_named(preferences),
+        read_policy(policy),
+        read_preferences(preferences),
         Course(schedule, epochs, batch),
         also,
         known_good,
@@ -168,13 +168,13 @@ def sharpen(
 
 
 def _tell(console: "Console", event: "Event") -> None:
-    from whet.skills.gate import Held
-    from whet.skills.gates import Compared
-    from whet.skills.preparing import Audited
-    from whet.skills.proposing import Drafted
-    from whet.skills.search import Step
-    from whet.skills.sharpening import Begun
-    from whet.skills.shorten import Removal
+    from whet.skills.gate.gate import ExamResult
+    from whet.skills.gate.heuristics import Compared
+    from whet.skills.proposers.base import Step
+    from whet.skills.proposers.driver import ProposalMade
+    from whet.skills.search.shorten import Removal
+    from whet.skills.sharpen.preparing import Audited
+    from whet.skills.sharpen.run import Begun
 
     match event:
         case Begun(folder, skill, splits, budget, used, seed):
@@ -185,12 +185,12 @@ def _tell(console: "Console", event: "Event") -> None:
                 console.print(f"  {used}", soft_wrap=True)
         case Audited():
             _tell_audit(console, event)
-        case Drafted(candidate=None):
+        case ProposalMade(candidate=None):
             if event.refused or event.draft.reason:
                 console.print(_nothing_line(event), soft_wrap=True)
         case Step():
             console.print(_step_line(event), soft_wrap=True)
-        case Held():
+        case ExamResult():
             console.print(_held_line(event), soft_wrap=True)
         case Compared():
             console.print(_compared_line(event), soft_wrap=True)
@@ -201,7 +201,7 @@ def _tell(console: "Console", event: "Event") -> None:
 def _tell_audit(console: "Console", audited: "Audited") -> None:
     from whet.cli.estimate import shown_lifts
     from whet.cli.tables import money
-    from whet.skills.audit import WARNED
+    from whet.skills.rollouts.audit import WARNED
 
     audit = audited.audit
     lost = f"; {audit.lost} of {audit.rollouts} rollouts were lost" if audit.lost else ""
@@ -226,7 +226,7 @@ def _tell_audit(console: "Console", audited: "Audited") -> None:
         console.print(f"  this run will hardly show a lift below {audited.lift * 100:.0f} points", soft_wrap=True)
 
 
-def _nothing_line(drafted: "Drafted") -> str:
+def _nothing_line(drafted: "ProposalMade") -> str:
     """Why nothing was tried, for whoever wonders whether the proposer or the rules for it are to blame."""
     refused = drafted.refused
     why = f"{len(refused)} refused, the first because {refused[0].reason}" if refused else drafted.draft.reason
@@ -238,7 +238,7 @@ def _step_line(step: "Step") -> str:
     return f"  tried {step.candidate[:8]}: {step.mean:.1%} on training tasks, to beat {step.bar:.1%}: {taken}"
 
 
-def _held_line(held: "Held") -> str:
+def _held_line(held: "ExamResult") -> str:
     attempt = held.attempt
     why = "; ".join(attempt.differences_between_arms()) if attempt.verdict == "withheld" else ""
     return (
@@ -263,9 +263,9 @@ def _removal_line(removal: "Removal") -> str:
     return f"  without {rules}: {found}"
 
 
-def _conclude(console: "Console", outcome: "Outcome") -> None:
+def _conclude(console: "Console", outcome: "SharpenResult") -> None:
     from whet.cli.tables import command
-    from whet.skills.report import PAGE, in_plain_words
+    from whet.skills.report.text import PAGE, in_plain_words
 
     folder = outcome.folder
     console.print(f"\n{in_plain_words(outcome)}", soft_wrap=True)

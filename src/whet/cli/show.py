@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from whet.rollout import Result, Spending
-    from whet.runs.schema import AttemptRow, RolloutRow
-    from whet.runs.store import Store
-    from whet.trace.steps import Step
-    from whet.trace.summary import Summary
+    from whet.rollout.attempt import Result, Spending
+    from whet.runs.store.schema import AttemptRow, RolloutRow
+    from whet.runs.store.store import Store
+    from whet.trace.steps.steps import Step
+    from whet.trace.steps.summary import Summary
 
 TRANSCRIPT = "transcript "
 """How the names of logs begin that an agent's own record consists of."""
@@ -46,8 +46,8 @@ def show(
     """Show a run, or one rollout: scores, steps, verification, logs."""
     from whet.cli.tables import terminal
     from whet.errors import UserError
-    from whet.runs.store import Store
-    from whet.runs.summary import rollout_named
+    from whet.runs.stats.summary import rollout_named
+    from whet.runs.store.store import Store
 
     if rollout is None and (save is not None or to is not None):
         needs = "--save FOLDER" if save is not None else f"--to {to}"
@@ -72,9 +72,9 @@ def _show_run(console: "Console", store: "Store") -> None:
     from rich.text import Text
 
     from whet.cli.tables import plain_table, summary_table, thousands
-    from whet.rollout import Result
+    from whet.rollout.attempt import Result
     from whet.runs.scheduler import STOPPED, STOPPED_ARMS
-    from whet.runs.summary import skill_names, tally
+    from whet.runs.stats.summary import skill_names, tally
 
     names = skill_names(store)
     plan = store.attempts_by_rollout()
@@ -121,8 +121,8 @@ def _show_summaries(console: "Console", store: "Store") -> None:
 
 
 def _summary(store: "Store", attempt: "AttemptRow") -> "Summary":
-    from whet.rollout import Result
-    from whet.trace.summary import summary
+    from whet.rollout.attempt import Result
+    from whet.trace.steps.summary import summary
 
     result = Result.model_validate_json(attempt.result) if attempt.result else None
     changed = [change.path for change in result.changes] if result else []
@@ -156,14 +156,14 @@ def _speakers(spent: "Spending") -> str:
 def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: int | None, budget: int | None) -> None:
     from rich.text import Text
 
-    from whet.rollout import Result
+    from whet.rollout.attempt import Result
     from whet.runs.run import FORK
-    from whet.runs.summary import skill_names
-    from whet.trace.compact import compact
-    from whet.trace.graph import build
-    from whet.trace.losses import Losses
-    from whet.trace.steps import steps
-    from whet.trace.summary import summary
+    from whet.runs.stats.summary import skill_names
+    from whet.trace.conversations.graph import build
+    from whet.trace.steps.steps import steps
+    from whet.trace.steps.summary import summary
+    from whet.trace.steps.text import compact
+    from whet.trace.training.losses import Losses
 
     arm = f"agent {row.agent}  model {row.model}  skill {skill_names(store)[row.skill]}"
     console.print(Text.assemble((row.id, "bold"), f"  task {row.task}  {arm}  sample {row.sample}"), soft_wrap=True)
@@ -247,7 +247,7 @@ def _save_logs(store: "Store", row: "RolloutRow", folder: Path) -> None:
 
 def _show_prefix(console: "Console", store: "Store", row: "RolloutRow", to: int, budget: int | None) -> None:
     from whet.errors import UserError
-    from whet.trace.compact import compact
+    from whet.trace.steps.text import compact
 
     attempts = store.attempts_of(row.id)
     found = _steps(store, attempts[-1].id) if attempts else []
@@ -257,8 +257,8 @@ def _show_prefix(console: "Console", store: "Store", row: "RolloutRow", to: int,
 
 
 def _steps(store: "Store", attempt: int) -> "list[Step]":
-    from whet.trace.graph import build
-    from whet.trace.steps import steps
+    from whet.trace.conversations.graph import build
+    from whet.trace.steps.steps import steps
 
     return steps(build(store.each_exchange(attempt)))
 

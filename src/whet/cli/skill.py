@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from whet.skills.history import Examined, Version, Versions
+    from whet.skills.documents.history import Examined, Version, Versions
 
 app = typer.Typer(help="Versions of a skill: what was changed, and what came of it.", no_args_is_help=True)
 
@@ -24,7 +24,7 @@ def log(run: Run) -> None:
     from rich.text import Text
 
     from whet.cli.tables import plain_table, terminal
-    from whet.skills.history import SHORT, Versions
+    from whet.skills.documents.history import SHORT, Versions
 
     versions = Versions(run)
     table = plain_table("version", "parent", "training, to beat", "exam", "what was changed")
@@ -42,7 +42,7 @@ def log(run: Run) -> None:
 @app.command("show")
 def show(run: Run, version: Named) -> None:
     """Show what is known of a version, and its text with that of the memory document that goes with it."""
-    from whet.skills.history import SHORT, Versions
+    from whet.skills.documents.history import SHORT, Versions
 
     versions = Versions(run)
     found = versions[version]
@@ -70,8 +70,8 @@ def show(run: Run, version: Named) -> None:
 @app.command("diff")
 def diff(run: Run, old: Named, new: Named) -> None:
     """Show what differs between two versions, file by file."""
-    from whet.skills.history import Versions
-    from whet.skills.shelf import differences
+    from whet.skills.documents.history import Versions
+    from whet.skills.documents.store import differences
 
     versions = Versions(run)
     before, after = versions[old], versions[new]
@@ -87,8 +87,8 @@ def export(
 ) -> None:
     """Copy a version out of the run."""
     from whet.errors import UserError
-    from whet.skills.history import Versions
-    from whet.skills.shelf import copy_skill
+    from whet.skills.documents.history import Versions
+    from whet.skills.documents.store import copy_skill
 
     versions = Versions(run)
     skill = versions.skill(versions[version])
@@ -113,6 +113,6 @@ def _verdict(found: "Examined") -> str:
 
 
 def _changes(version: "Version") -> "Iterator[str]":
-    from whet.skills.edits import summary
+    from whet.skills.documents.edits import summary
 
     return map(summary, version.edits)

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from whet.cli.output import terminal_stream, visible
-from whet.rollout import Result
-from whet.runs.summary import Arm, Tally, UnevenArms, uneven_losses
+from whet.rollout.attempt import Result
+from whet.runs.stats.summary import Arm, Tally, UnevenArms, uneven_losses
 
 
 def counted(number: int, one: str, many: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from whet.runs.check import Check
+    from whet.runs.checks.tasks import Check
     from whet.scoring import Score
 
 app = typer.Typer(help="Prove tasks, and choose among them.", no_args_is_help=True)
@@ -28,8 +28,8 @@ def check(
 ) -> None:
     """Validate tasks and prove each: its solution must score 1, and doing nothing must not."""
     from whet.cli.loop import run_async
-    from whet.runs.check import Verdict
-    from whet.runs.check import check as prove
+    from whet.runs.checks.tasks import Verdict
+    from whet.runs.checks.tasks import check as prove
     from whet.runs.config import find_config, read_config
     from whet.sandbox import sandbox_named
     from whet.tasks import read_tasks
@@ -58,7 +58,7 @@ def filter_(
     """Write the tasks that are neither too easy nor too hard, by their mean score over all samples of a run."""
     from whet.cli.tables import command, counted
     from whet.errors import UserError
-    from whet.runs.filter import Band, filter_tasks
+    from whet.runs.select_tasks import Band, filter_tasks
 
     if low > high:
         raise UserError(f"--min {low:g} is above --max {high:g}; expected a band of scores")

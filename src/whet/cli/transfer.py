@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from whet.skills.transfer import Lifts
+    from whet.skills.sharpen.transfer import Lifts
 
 
 def transfer(
@@ -38,8 +38,8 @@ def transfer(
     from whet.cli.tables import terminal
     from whet.gateway import Limits
     from whet.runs.config import find_config, read_config
-    from whet.skills.transfer import READABLE, assurances, doubts
-    from whet.skills.transfer import transfer as run_transfer
+    from whet.skills.sharpen.transfer import READABLE, assurances, doubts
+    from whet.skills.sharpen.transfer import transfer as run_transfer
 
     config = read_config(find_config(Path.cwd()))
     request = requested(
@@ -76,7 +76,7 @@ def _table(lifts: "Lifts") -> "Table":
     from rich.text import Text
 
     from whet.cli.tables import plain_table
-    from whet.skills.transfer import SAID, cell, missing, paired
+    from whet.skills.sharpen.transfer import SAID, cell, missing, paired
 
     table = plain_table(
         "agent", "model", "the skill", "lift, points [95 % together]", "better/alike/worse", "tasks", "missing"

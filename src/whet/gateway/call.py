@@ -9,26 +9,26 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass
 
 from whet.exchange import CallError, Exchange, Headers, Speaker, Usage
-from whet.gateway.bounds import bound_of
-from whet.gateway.cache import Asked, Replay, Replayed
-from whet.gateway.capture import check_tokens
-from whet.gateway.crossing import crossing
-from whet.gateway.delivery import Delivery, Head
+from whet.gateway.buffers.memory import EVENT_LIMIT, LARGE, MOST_EVENTS, Memory, TooLargeError, check_decoded_size
+from whet.gateway.buffers.reply_buffer import Head, ReplyBuffer
+from whet.gateway.call_bounds import bound_of
 from whet.gateway.dialects import DIALECTS, Dialect
+from whet.gateway.guards.screened import ScreenedRequests
 from whet.gateway.limits import Allowance, LimitError
-from whet.gateway.memory import EVENT_LIMIT, LARGE, MOST_EVENTS, Memory, TooLargeError, check_decoded_size
 from whet.gateway.model import Model
-from whet.gateway.outgoing import headers_for_model, secrets_for_model
 from whet.gateway.prices import price_for
-from whet.gateway.recorded import RecordedReply
-from whet.gateway.seen import Seen
+from whet.gateway.replay.cache import CacheLookup, Replay, Replayed
+from whet.gateway.replay.recording import RecordedReply
 from whet.gateway.sse import EventFramer
-from whet.gateway.upstream import (
+from whet.gateway.token_capture import check_tokens
+from whet.gateway.translate import choose_translation
+from whet.gateway.upstream.client import (
     Incoming,
     Received,
     Upstream,
     UpstreamError,
 )
+from whet.gateway.upstream.headers import headers_for_model, secrets_for_model
 from whet.ids import digest
 from whet.redact import Redactor
 
@@ -88,12 +88,12 @@ class Call:
         commit: Callable[[Exchange, str, Allowance], Awaitable[None]],
         redactor: Callable[..., Redactor],
         replay: Replay | None,
-        seen: Seen,
+        seen: ScreenedRequests,
         memory: Memory,
         allowance: Allowance,
         room: AbstractAsyncContextManager[None],
     ) -> None:
-        self.delivery = Delivery(memory.spool())
+        self.delivery = ReplyBuffer(memory.spool())
         self._memory = memory
         self._session = session
         self._index = index
@@ -104,8 +104,8 @@ class Call:
         self._front = request.dialect
         self._back = DIALECTS[model.dialect]
         self._asked = seen.look(request.body, (request.dialect.NAME, model.dialect))
-        self._crossing = crossing(request.dialect, request.path, self._asked, model)
-        self._question: Asked | None = replay.ask(self._crossing.path, self._crossing.body) if replay else None
+        self._crossing = choose_translation(request.dialect, request.path, self._asked, model)
+        self._question: CacheLookup | None = replay.ask(self._crossing.path, self._crossing.body) if replay else None
         self._model = model
         self._upstream = upstream
         self._allowance = allowance
@@ -184,7 +184,7 @@ class Call:
         """Answer with a reply that is on record, and not with the model's. To be said before the call begins."""
         self._model = recorded.standing_for(self._model)
         self._back = DIALECTS[self._model.dialect]
-        self._crossing = crossing(self._front, self._request.path, self._asked, self._model)
+        self._crossing = choose_translation(self._front, self._request.path, self._asked, self._model)
         self._question = recorded
 
     @property
@@ -205,7 +205,7 @@ class Call:
         return same and not self.delivered and not self._failed and not self._followers
 
     @contextmanager
-    def followed(self) -> Iterator[Delivery]:
+    def followed(self) -> Iterator[ReplyBuffer]:
         """What the agent is given. When nobody follows any more, the rest is received for the record, not for ever."""
         self._followers += 1
         self._hung_up = False

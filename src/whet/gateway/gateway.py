@@ -9,15 +9,15 @@ from typing import Self
 
 from whet.errors import UserError, did_you_mean
 from whet.exchange import Recorder
-from whet.gateway.cache import ReplyCache
+from whet.gateway.buffers.memory import Memory, return_large_blocks
 from whet.gateway.dialects import DIALECTS
 from whet.gateway.limits import Limits, Meter, Reached, Spent
-from whet.gateway.memory import Memory, return_large_blocks
+from whet.gateway.loop_watchdog import watched
 from whet.gateway.model import Model
-from whet.gateway.recorded import Recording
+from whet.gateway.replay.cache import ReplyCache
+from whet.gateway.replay.recording import Recording
 from whet.gateway.session import Session
-from whet.gateway.upstream import Upstream
-from whet.gateway.watchdog import watched
+from whet.gateway.upstream.client import Upstream
 from whet.redact import Redactor
 
 

@@ -12,8 +12,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field, fields
 
 from whet.exchange import Usage
-from whet.gateway.bounds import Bound
-from whet.gateway.line import Line
+from whet.gateway.buffers.waiting_line import Line
+from whet.gateway.call_bounds import Bound
 
 AMOUNTS = ("input_tokens", "output_tokens", "total_tokens", "cost")
 """The limits on what is known only when a call has ended."""

@@ -14,8 +14,11 @@ import msgspec
 from aiohttp import HttpVersion11, web
 
 from whet.errors import UserError
+from whet.gateway.buffers.decompress import decoder
+from whet.gateway.buffers.memory import BODY_LIMIT, LARGE, Memory, TooLargeError, check_decoded_size
+from whet.gateway.buffers.reply_buffer import ReplyBuffer
+from whet.gateway.buffers.spool import Spool
 from whet.gateway.call import JSON, Call, Request
-from whet.gateway.delivery import Delivery
 from whet.gateway.dialects import (
     Dialect,
     by_route,
@@ -25,10 +28,7 @@ from whet.gateway.dialects import (
     token_counter,
     without_version,
 )
-from whet.gateway.encodings import decoder
 from whet.gateway.limits import LimitError
-from whet.gateway.memory import BODY_LIMIT, LARGE, Memory, TooLargeError, check_decoded_size
-from whet.gateway.spool import Spool
 
 if TYPE_CHECKING:
     from whet.gateway.session import Session
@@ -167,7 +167,7 @@ def _add(body: Spool, piece: bytes) -> None:
     body.write(piece)
 
 
-async def _deliver(delivery: Delivery, request: web.BaseRequest) -> web.StreamResponse:
+async def _deliver(delivery: ReplyBuffer, request: web.BaseRequest) -> web.StreamResponse:
     """Follow a delivery to its end."""
     head = await delivery.head()
     if head.body is not None:

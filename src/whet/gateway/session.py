@@ -12,20 +12,20 @@ from urllib.parse import urlsplit
 
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange, Recorder, Usage
-from whet.gateway.bounds import BYTES_PER_TOKEN, estimate_unsaid
-from whet.gateway.cache import Replay, ReplyCache
+from whet.gateway.attribution.threads import Answer, Threads, may_call_tools
+from whet.gateway.buffers.memory import LARGE, Memory
 from whet.gateway.call import Call, NotRecordedError, Request
-from whet.gateway.counting import TOKEN_COUNT, counted_by_model
+from whet.gateway.call_bounds import BYTES_PER_TOKEN, estimate_unsaid
+from whet.gateway.count_tokens import TOKEN_COUNT, counted_by_model
 from whet.gateway.dialects import TokenCounter
+from whet.gateway.guards.screened import ScreenedRequests
 from whet.gateway.limits import Allowance, LimitError, Meter, Reached, room_for_call
-from whet.gateway.memory import LARGE, Memory
 from whet.gateway.model import Model
 from whet.gateway.prices import WITHOUT_TOKENS, cost, price_for
-from whet.gateway.recorded import Recording
-from whet.gateway.seen import Seen
+from whet.gateway.replay.cache import Replay, ReplyCache
+from whet.gateway.replay.recording import Recording
 from whet.gateway.server import http_server
-from whet.gateway.threads import Answer, Threads, may_call_tools
-from whet.gateway.upstream import Upstream
+from whet.gateway.upstream.client import Upstream
 from whet.ids import new_secret
 from whet.redact import Redactor
 
@@ -106,7 +106,7 @@ class Session:
         """Calls whose reply the agent has not seen to its end; it may ask for it again."""
         self._exchanges = 0
         self._threads = Threads(memory.remembered)
-        self._seen = Seen(memory.remembered)
+        self._seen = ScreenedRequests(memory.remembered)
         self._limit_reached = asyncio.Event()
         self._never_counts = False
         """The model's endpoint does not count tokens."""

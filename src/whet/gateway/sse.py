@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from whet.gateway.spool import Spool
+from whet.gateway.buffers.spool import Spool
 
 _EVENT_END = re.compile(rb"\n\r?\n")
 _LONGEST_END = 3

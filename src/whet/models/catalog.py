@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from whet.caches import cache_folder
 from whet.errors import UserError, did_you_mean
+from whet.paths import cache_folder
 
 WEIGHTS = "model.gguf"
 RECORD = "pulled.json"

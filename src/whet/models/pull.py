@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from whet.caches import locked
 from whet.errors import UserError
-from whet.fetching import PIP_OPTIONS, pip_program, reason_of_pip, run_fetcher
+from whet.installers import PIP_OPTIONS, pip_program, reason_of_pip, run_fetcher
 from whet.models.catalog import KNOWN, NAME, PART, RECORD, WEIGHTS, Known, Pulled, Record, models_root, pulled
 from whet.models.hub import read_hub_name
+from whet.paths import locked
 
 MAGIC = b"GGUF"
 

@@ -13,15 +13,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from whet.agents import AnyAgent
 from whet.errors import UserError, did_you_mean
-from whet.explain import explain, user_error
 from whet.gateway import Model
 from whet.gateway.model import Auth, Capture
-from whet.gateway.upstream import AzureLogin
+from whet.gateway.upstream.client import AzureLogin
 from whet.models import DEFAULT_CONTEXT, Engine, find_model, served
 from whet.tasks import resolve_env
 from whet.tasks.judges import JudgeSpec, asks_model
 from whet.tasks.task import Allowed
 from whet.testing import ScriptedModel, read_script
+from whet.validation_errors import explain, user_error
 
 FILE = "whet.toml"
 SCRIPTED = "scripted:"

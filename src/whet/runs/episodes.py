@@ -7,10 +7,10 @@ from dataclasses import replace
 from statistics import fmean, pstdev
 
 from whet.ids import digest
-from whet.rollout import Result
-from whet.runs.schema import AttemptRow, RolloutRow
-from whet.runs.store import Store
-from whet.trace.episode import Episode
+from whet.rollout.attempt import Result
+from whet.runs.store.schema import AttemptRow, RolloutRow
+from whet.runs.store.store import Store
+from whet.trace.training.episode import Episode
 
 _EPSILON = 1e-8
 """Keeps an advantage finite."""

@@ -12,17 +12,17 @@ from typing import Any, Literal
 from whet.agents import agent_named
 from whet.errors import UserError
 from whet.gateway import Limits
-from whet.rollout import Result
+from whet.rollout.attempt import Result
 from whet.runs import run as runs
-from whet.runs.bench import Request
 from whet.runs.config import Config
+from whet.runs.resources import RunRequest
 from whet.runs.run import FORK, TASKS, Origin
-from whet.runs.schema import AttemptRow, RolloutRow
-from whet.runs.store import Store
-from whet.runs.summary import rollout_named
+from whet.runs.stats.summary import rollout_named
+from whet.runs.store.schema import AttemptRow, RolloutRow
+from whet.runs.store.store import Store
 from whet.skill import Skill, read_skill
 from whet.tasks import Task, read_tasks
-from whet.trace.replay import Prefix, main_calls
+from whet.trace.replay.session import Prefix, main_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Fork:
 class Forked:
     """A fork that can be run: all that it needs is there."""
 
-    request: Request
+    request: RunRequest
     origin: Origin
     score: float | None
     """Of the rollout that it is a fork of."""
@@ -77,7 +77,7 @@ def plan_fork(fork: Fork, config: Config) -> Forked:
     lines = frozenset() if now == row.skill else _lines(texts.get(row.skill, ""), skill.text if skill else "")
     prefix = Prefix(exchanges, fork.at, lines, fork.live_if_diverged)
     about = {"run": str(fork.run.resolve()), "rollout": row.id, "attempt": attempt.number, "at": fork.at}
-    request = Request(
+    request = RunRequest(
         tasks=tasks or Path(),
         out=fork.out,
         agents=(row.agent,),

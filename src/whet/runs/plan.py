@@ -8,12 +8,12 @@ from whet.box import Sandbox
 from whet.errors import UserError
 from whet.gateway import Model
 from whet.ids import digest
-from whet.rollout import Rollout
-from whet.runs.schema import RolloutRow, SkillRow, TaskRow
+from whet.rollout.attempt import Rollout
+from whet.runs.store.schema import RolloutRow, SkillRow, TaskRow
 from whet.scoring import judges_of
 from whet.skill import Skill
 from whet.tasks import Task, resolve_env
-from whet.trace.replay import Prefix
+from whet.trace.replay.session import Prefix
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,26 +14,26 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from whet.box import Box, Sandbox
 from whet.errors import UserError
-from whet.evidence import calls_asked, calls_logged
 from whet.exchange import Exchange
-from whet.explain import explain, user_error
 from whet.gateway import Gateway, Limits
 from whet.redact import Redactor, secrets_in
-from whet.referee import GatewayReferee
-from whet.rollout import SELF_JUDGED, Result, judging_cost, redacted, result_body
-from whet.runs.cache import CacheUse, cache_use, open_cache
+from whet.rollout.attempt import SELF_JUDGED, Result, judging_cost, redacted, result_body
+from whet.rollout.evidence import calls_asked, calls_logged
+from whet.rollout.model_client import ModelClient
 from whet.runs.config import Config, judge_model_configs, model_secrets, never_called, open_models
 from whet.runs.plan import public
+from whet.runs.reply_cache import CacheUse, cache_use, open_cache
 from whet.runs.run import TASKS
 from whet.runs.scheduler import judge_log
-from whet.runs.schema import AttemptRow, RolloutRow, TaskRow
-from whet.runs.store import Store
+from whet.runs.store.schema import AttemptRow, RolloutRow, TaskRow
+from whet.runs.store.store import Store
+from whet.runs.store.writer import StoreWriter
 from whet.runs.verdicts import settle_anew
-from whet.runs.writer import StoreWriter
 from whet.sandbox import DEFAULT, sandbox_named
 from whet.scoring import NO_VERDICT, Cause, Judge, RankJudge, Score, Work, combine, judges_of
 from whet.tasks import Task, read_tasks, resolve_env
 from whet.tasks.judges import AnyJudge, Judges, Rank, located
+from whet.validation_errors import explain, user_error
 
 _JUDGED_BY = {"judge", "verify", "verify_env", "answer_schema", "tests", "omitted", "canary", "agent_logs"}
 _NOT_THE_TASK = {"origin", "digest", "warnings", "tags", "split", "metadata", "solution", "solution_env", *_JUDGED_BY}
@@ -144,7 +144,7 @@ class _Judging:
         self.case, self._writer, self._default, self._sandbox = case, writer, default, sandbox
         # Every time is another one: what was asked then is on record under its own name.
         name = f"judge {case.attempt.id}-{case.result.judged + 1}"
-        self._referee = GatewayReferee(gateway, models, default, self._record, name, case.row.sample)
+        self._referee = ModelClient(gateway, models, default, self._record, name, case.row.sample)
 
     async def __aenter__(self) -> Work:
         await self._referee.__aenter__()

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import UserError
-from whet.runs.bench import Request, open_bench
 from whet.runs.config import Config
 from whet.runs.plan import Plan
+from whet.runs.resources import RunRequest, open_resources
 from whet.runs.scheduler import ArmStopped, Ended, Stopped, open_run, run_plan
-from whet.runs.store import Store
-from whet.runs.summary import Arm, Tally, spent, tally
+from whet.runs.stats.summary import Arm, Tally, spent, tally
+from whet.runs.store.store import Store
 from whet.runs.verdicts import Settled
 from whet.skill import Skill, read_skill
 from whet.tasks import Task, read_tasks
-from whet.trace.replay import Prefix
+from whet.trace.replay.session import Prefix
 from whet.version import __version__
 
 TASKS = "tasks"
@@ -55,7 +55,7 @@ Watch = Callable[[Event], None]
 
 
 async def run(
-    request: Request,
+    request: RunRequest,
     config: Config,
     watch: Watch,
     env: Mapping[str, str] = os.environ,
@@ -66,7 +66,7 @@ async def run(
     `tasks` are those to run, if not all that the request names."""
     tasks = [origin.task] if origin else tasks or read_tasks(request.tasks)
     skills = _read_skills(request)
-    async with open_bench(request, tasks, config, env) as bench:
+    async with open_resources(request, tasks, config, env) as bench:
         plan = Plan(
             {task.id: task for task in tasks},
             bench.agents,
@@ -93,7 +93,7 @@ async def run(
             await run_plan(request.out, plan, pending, shared, request.concurrency, watch)
 
 
-def _read_skills(request: Request) -> list[Skill | None]:
+def _read_skills(request: RunRequest) -> list[Skill | None]:
     skills: dict[str, Skill | None] = {}
     for path in request.skills:
         skill = read_skill(path) if path else None
@@ -103,7 +103,7 @@ def _read_skills(request: Request) -> list[Skill | None]:
     return list(skills.values())
 
 
-def _declared(now: dict[str, object], request: Request) -> dict[str, object]:
+def _declared(now: dict[str, object], request: RunRequest) -> dict[str, object]:
     """The agents as they are declared, with those that the run had before. UserError when one has changed since."""
     if not request.resume:
         return now

@@ -12,14 +12,15 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from whet.blame import Blame
 from whet.errors import UserError
 from whet.exchange import Exchange
-from whet.plain import plain_text
-from whet.rollout import Result, Rollout, Workshop, attempt, result_body
+from whet.plain_text import plain_text
+from whet.rollout.attempt import Result, Rollout, Workshop, attempt, result_body
+from whet.rollout.blame import Blame
 from whet.runs.plan import Plan, task_rows
-from whet.runs.schema import RolloutRow
-from whet.runs.store import Store
+from whet.runs.store.schema import RolloutRow
+from whet.runs.store.store import Store
+from whet.runs.store.writer import StoreWriter
 from whet.runs.verdicts import (
     AT_ONCE,
     Settled,
@@ -30,7 +31,6 @@ from whet.runs.verdicts import (
     settle_all,
     settle_task,
 )
-from whet.runs.writer import StoreWriter
 from whet.scoring import Cause, judges_of
 from whet.tasks import Task
 
@@ -92,7 +92,7 @@ RunWatch = Callable[[Ended | Stopped | Settled | ArmStopped], None]
 def open_run(folder: Path, plan: Plan, *, resume: bool, about: Mapping[str, object]) -> list[RolloutRow]:
     """Make the run's store, or open it again, and write the plan into it. Returns what is still to be done."""
     refuse_existing(folder, resume=resume)
-    with opened_store(folder, plan.tasks.values(), resume=resume, about=about) as store:
+    with open_store(folder, plan.tasks.values(), resume=resume, about=about) as store:
         store.add_skills(plan.skill_rows())
         store.add_rollouts(plan.rows())
         settle_all(store, plan.tasks)
@@ -107,12 +107,10 @@ def refuse_existing(folder: Path, *, resume: bool) -> None:
 
 
 @contextmanager
-def opened_store(
-    folder: Path, tasks: Collection[Task], *, resume: bool, about: Mapping[str, object]
-) -> Iterator[Store]:
+def open_store(folder: Path, tasks: Collection[Task], *, resume: bool, about: Mapping[str, object]) -> Iterator[Store]:
     """The store of a run, new or again, with its tasks in it. All that is written within is written together."""
     with (
-        explained(folder),
+        explain_disk_errors(folder),
         Store.open_write(folder) if resume else Store.create(folder) as store,
         store.atomic(),
     ):
@@ -134,8 +132,8 @@ async def run_plan(
     An agent or model that cannot work stops alone. HopelessError when that leaves nothing to run, or without a score.
     """
     queue = Queue(pending, {name: model.concurrency * len(model.urls) for name, model in plan.models.items()})
-    hopes = Hopes()
-    with explained(folder):
+    hopes = FailureWatch()
+    with explain_disk_errors(folder):
         async with StoreWriter(folder) as writer:
             try:
                 async with asyncio.TaskGroup() as workers:
@@ -150,7 +148,7 @@ async def run_plan(
 
 
 @contextmanager
-def explained(folder: Path) -> Iterator[None]:
+def explain_disk_errors(folder: Path) -> Iterator[None]:
     """A disk that is full or fails is for the user to mend."""
     try:
         yield
@@ -186,7 +184,7 @@ def _arms(one: HopelessError, plan: Plan) -> list[tuple[str, str]]:
 
 
 async def _work(
-    queue: "Queue", hopes: "Hopes", plan: Plan, workshop: Workshop, writer: StoreWriter, watch: RunWatch
+    queue: "Queue", hopes: "FailureWatch", plan: Plan, workshop: Workshop, writer: StoreWriter, watch: RunWatch
 ) -> None:
     while (row := await queue.take()) is not None:
         try:
@@ -300,7 +298,7 @@ def store_result(store: Store, attempt: int, result: Result, ended: float) -> No
     store.finish_attempt(attempt, body, value=score.value, cause=score.cause, final=final, ended=ended)
 
 
-class Hopes:
+class FailureWatch:
     """Notices an agent or a model that cannot work at all, before it has burnt through the plan."""
 
     def __init__(self) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from whet.exchange import Exchange, Recorder
-from whet.rollout import Result, Rollout, Workshop, result_body
-from whet.runs.check import attempt_with
-from whet.runs.schema import RolloutRow
-from whet.runs.store import Store
-from whet.runs.writer import StoreWriter
+from whet.rollout.attempt import Result, Rollout, Workshop, result_body
+from whet.runs.checks.tasks import attempt_with
+from whet.runs.store.schema import RolloutRow
+from whet.runs.store.store import Store
+from whet.runs.store.writer import StoreWriter
 from whet.scoring import NO_VERDICT, Cause, Judge, Score, combine, judges_of
 from whet.tasks import Task
 

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-from whet.plain import tagged
+from whet.plain_text import tagged
 
 _WRAPPING = "\"'`* "
 _REFUSAL = re.compile(

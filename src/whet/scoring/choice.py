@@ -2,7 +2,7 @@
 
 import re
 
-from whet.plain import tagged
+from whet.plain_text import tagged
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
 from whet.tasks.judges import Choice

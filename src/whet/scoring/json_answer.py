@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from whet.plain import read_json, tagged
+from whet.plain_text import read_json, tagged
 from whet.scoring.isolated import isolated
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.score import Score

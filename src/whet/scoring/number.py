@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from whet.plain import tagged
+from whet.plain_text import tagged
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
 from whet.tasks.judges import Number

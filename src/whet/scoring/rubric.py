@@ -5,11 +5,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from whet.fences import fenced
-from whet.plain import read_json
+from whet.plain_text import read_json
 from whet.scoring.judge import JudgeError, Referee, Work
 from whet.scoring.score import ROUNDING, Score
 from whet.tasks.judges import Rubric, Shown
+from whet.untrusted_text import fenced
 
 HARD = 0.8
 """From here on a rubric counts as met, where its task does not say."""

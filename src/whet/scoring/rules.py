@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from whet.box import SandboxError
-from whet.plain import read_json
+from whet.plain_text import read_json
 from whet.scoring.answers import has_words, is_refusal
 from whet.scoring.judge import Call, JudgeError, Work
 from whet.scoring.score import Score

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from whet.scoring import Cause
-    from whet.skills.attempt import Verdict
-    from whet.skills.public_exam import Exam, Spent
+    from whet.skills.gate.standalone import BudgetSpent, Exam
+    from whet.skills.measurement import Verdict
 
-__all__ = ["Cause", "Exam", "Spent", "Verdict"]
+__all__ = ["BudgetSpent", "Cause", "Exam", "Verdict"]
 
 _HOMES = {
     "Cause": "whet.scoring",
-    "Exam": "whet.skills.public_exam",
-    "Spent": "whet.skills.public_exam",
-    "Verdict": "whet.skills.attempt",
+    "Exam": "whet.skills.gate.standalone",
+    "BudgetSpent": "whet.skills.gate.standalone",
+    "Verdict": "whet.skills.gate.sequential_test",
 }
 
 

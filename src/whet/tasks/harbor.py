@@ -12,11 +12,11 @@ from typing import get_args
 from pydantic import ValidationError
 
 from whet.errors import UserError
-from whet.explain import explain, user_error
 from whet.tasks.folder import Entry, folder_digest, ignored_entries, list_entries
 from whet.tasks.judges import located
 from whet.tasks.manifest import Manifest, VerifierTable, WhetTable, unknown_keys
 from whet.tasks.task import WORKDIR, Limits, Split, Task
+from whet.validation_errors import explain, user_error
 
 _KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 _CANARY = re.compile(r"<!--.*canary.*-->|#.*canary.*", re.IGNORECASE)

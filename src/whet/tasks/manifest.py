@@ -20,10 +20,10 @@ from pydantic import (
 )
 
 from whet.errors import did_you_mean
-from whet.explain import key_path
 from whet.tasks.fields import Table
 from whet.tasks.judges import Judges
 from whet.tasks.task import Allowed, Canary, Env, Limits
+from whet.validation_errors import key_path
 
 # Harbor passes over keys that it does not know. They are kept here, so that `unknown_keys` can tell of them.
 _OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)

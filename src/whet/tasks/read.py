@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from whet.errors import UserError
-from whet.explain import user_error
 from whet.tasks.harbor import read_harbor
 from whet.tasks.rows import read_rows
 from whet.tasks.task import Task
+from whet.validation_errors import user_error
 
 _LOOKED_FOR = "a task folder (with task.toml), a .jsonl or .parquet file, or a folder of these"
 

@@ -12,11 +12,11 @@ import msgspec
 from pydantic import ValidationError
 
 from whet.errors import UserError, did_you_mean
-from whet.explain import explain, key_path, shown, user_error
 from whet.ids import digest
 from whet.tasks.judges import AnyJudge, PythonFunction, judge_warnings, located
 from whet.tasks.parquet import parquet_rows
 from whet.tasks.task import Task
+from whet.validation_errors import explain, key_path, shown, user_error
 
 _KEYS = frozenset(
     {"id", "instruction", "followups", "files", "attachments", "env", "workdir", "setup", "tools", "verify", "judge"}

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from whet.errors import UserError
-from whet.explain import explain
+from whet.validation_errors import explain
 
 
 class Fault(StrEnum):

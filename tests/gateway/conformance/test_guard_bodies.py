@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from conformance_world import DIALECTS, TRANSLATED_TO
-from gateway_world import World, serving, session_for
-from guard_bodies import LIMIT, MOST, TRICKS, asked_for, base, demands, readings
-from raw_wire import PATHS, played, says_error
 
+from support.conformance_world import DIALECTS, TRANSLATED_TO
+from support.gateway_world import World, serving, session_for
+from support.guard_bodies import LIMIT, MOST, TRICKS, asked_for, base, demands, readings
+from support.raw_wire import PATHS, played, says_error
 from whet.exchange import CallError
-from whet.gateway.seen import WORTH
+from whet.gateway.guards.screened import WORTH
 from whet.testing import Reply
 
 AT_ONCE = 20

@@ -11,12 +11,12 @@ import aiohttp
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from conformance_world import FORMS, SOME_PAIRS, Stage, staged
-from gateway_world import PATIENCE, Handler, serving, until
-from gateway_world import stream as begin_stream
-from raw_wire import ToldServer, asked, played, wants_stream
-from sdk_clients import Front
 
+from support.conformance_world import FORMS, SOME_PAIRS, Stage, staged
+from support.gateway_world import PATIENCE, Handler, serving, until
+from support.gateway_world import stream as begin_stream
+from support.raw_wire import ToldServer, asked, played, wants_stream
+from support.sdk_clients import Front
 from whet.exchange import CallError, Exchange
 from whet.gateway import Session
 from whet.testing import say

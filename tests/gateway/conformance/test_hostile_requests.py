@@ -13,12 +13,12 @@ from typing import Any
 
 import aiohttp
 import pytest
-from conformance_world import DIALECTS, TRANSLATED_TO
-from gateway_world import PATIENCE, Records, model, until
-from hostile_requests import Hostile, hostile_request
-from raw_wire import PATHS, asked, says_error
 from yarl import URL
 
+from support.conformance_world import DIALECTS, TRANSLATED_TO
+from support.gateway_world import PATIENCE, Records, model, until
+from support.hostile_requests import Hostile, hostile_request
+from support.raw_wire import PATHS, asked, says_error
 from whet.exchange import CallError, Exchange
 from whet.gateway import Gateway, Session
 from whet.gateway.session import UNCLAIMED

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from gateway_world import UNARY, Handler, answer_unary, session_for, world
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_wire import PATHS, asked, played
 
+from support.gateway_world import UNARY, Handler, answer_unary, session_for, world
+from support.raw_wire import PATHS, asked, played
 from whet.exchange import CallError, Usage
 from whet.gateway.dialects import DIALECTS
 from whet.gateway.dialects.lenient import decode, make_readable, stated_usage
 from whet.testing import Reply
-from whet.trace.replies import reply_of
+from whet.trace.conversations.replies import reply_of
 
 MARK = "MARKED"
 ODD = {

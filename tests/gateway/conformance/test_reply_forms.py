@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 import pytest_asyncio
-from conformance_world import FORMS, PAIRS, Stage, staged
-from gateway_world import serving
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from neutral_strategies import names, objects, texts
-from raw_wire import ToldServer, played
-from sdk_clients import Front, Said
 
+from support.conformance_world import FORMS, PAIRS, Stage, staged
+from support.gateway_world import serving
+from support.neutral_strategies import names, objects, texts
+from support.raw_wire import ToldServer, played
+from support.sdk_clients import Front, Said
 from whet.testing import Reply, ToolCall, say
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

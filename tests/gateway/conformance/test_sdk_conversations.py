@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from conformance_world import FORMS, PAIRS, Stage, staged
-from gateway_world import PROVIDER_KEY
-from sdk_clients import PNG, Front, Result
 
+from support.conformance_world import FORMS, PAIRS, Stage, staged
+from support.gateway_world import PROVIDER_KEY
+from support.sdk_clients import PNG, Front, Result
 from whet.testing import Reply, Scene, Script, ScriptedModel, ToolCall, say
 from whet.testing.dialect import count
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from conformance_world import FORMS, SOME_PAIRS, Stage, staged
-from gateway_world import Handler, cut, serving, stream
-from raw_wire import ToldServer, error_of, played, wants_stream
-from sdk_clients import Front, Said
 
+from support.conformance_world import FORMS, SOME_PAIRS, Stage, staged
+from support.gateway_world import Handler, cut, serving, stream
+from support.raw_wire import ToldServer, error_of, played, wants_stream
+from support.sdk_clients import Front, Said
 from whet.exchange import CallError, Exchange, Usage
 from whet.gateway import Session
 from whet.testing import say

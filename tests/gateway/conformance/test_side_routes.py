@@ -10,11 +10,11 @@ import pytest
 import pytest_asyncio
 import zstandard
 from aiohttp import web
-from conformance_world import DIALECTS, Stage, staged
-from gateway_world import UNARY, answer_unary, serving, session_for, world
-from raw_wire import BODIES, PATHS, asked, says_error
-from sdk_clients import FRONTS, MODEL
 
+from support.conformance_world import DIALECTS, Stage, staged
+from support.gateway_world import UNARY, answer_unary, serving, session_for, world
+from support.raw_wire import BODIES, PATHS, asked, says_error
+from support.sdk_clients import FRONTS, MODEL
 from whet.gateway import server
 from whet.testing import Scene, Script, ScriptedModel, say
 

@@ -8,13 +8,13 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
-from conformance_world import PAIRS, TRANSLATED_TO, Stage, staged
-from gateway_world import serving
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from raw_wire import ToldServer, asked, played
-from sdk_clients import Front
 
+from support.conformance_world import PAIRS, TRANSLATED_TO, Stage, staged
+from support.gateway_world import serving
+from support.raw_wire import ToldServer, asked, played
+from support.sdk_clients import Front
 from whet.exchange import Exchange
 from whet.testing import Reply, ToolCall
 

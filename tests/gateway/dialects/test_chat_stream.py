@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from neutral_strategies import mangled, patient, replies
 
+from support.neutral_strategies import mangled, patient, replies
 from whet.exchange import Usage
 from whet.gateway.dialects import chat
 from whet.gateway.dialects.neutral import (

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from neutral_strategies import mangled, replies, usages
 
+from support.neutral_strategies import mangled, replies, usages
 from whet.exchange import Usage
 from whet.gateway.dialects import gemini
 from whet.gateway.dialects.neutral import (

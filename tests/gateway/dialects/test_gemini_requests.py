@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from neutral_strategies import mangled, requests
 
+from support.neutral_strategies import mangled, requests
 from whet.gateway.dialects import gemini
 from whet.gateway.dialects.neutral import (
     Format,

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from neutral_strategies import mangled, names, replies, texts
 
+from support.neutral_strategies import mangled, names, replies, texts
 from whet.exchange import Usage
 from whet.gateway.dialects import messages
 from whet.gateway.dialects.neutral import (

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from neutral_strategies import mangled, names, objects, requests, texts
 
+from support.neutral_strategies import mangled, names, objects, requests, texts
 from whet.gateway.dialects import messages
 from whet.gateway.dialects.neutral import (
     Format,

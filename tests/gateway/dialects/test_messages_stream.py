@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from neutral_strategies import texts
 
+from support.neutral_strategies import texts
 from whet.exchange import Usage
 from whet.gateway.dialects import messages
 from whet.gateway.dialects.neutral import (

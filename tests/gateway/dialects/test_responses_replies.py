@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from neutral_strategies import json_values, mangled, replies
 
+from support.neutral_strategies import json_values, mangled, replies
 from whet.exchange import Usage
 from whet.gateway.dialects import responses
 from whet.gateway.dialects.neutral import (

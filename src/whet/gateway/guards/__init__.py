@@ -23,7 +23,7 @@ from whet.gateway.guards.checks import (
     refuse_double_spelling,
     shown,
 )
-from whet.gateway.guards.reading import read_value, split_object
+from whet.gateway.guards.strict_json import read_value, split_object
 from whet.gateway.model import Model
 
 CONVERSATIONS = {"chat": "messages", "responses": "input", "messages": "messages", "gemini": "contents"}

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from whet.errors import UserError
-from whet.trace.calls import Training
-from whet.trace.episode import Episode
 from whet.trace.export import areal, atif, chat, openrlhf, otlp, prime_rl, skyrl, slime, tables, trl, verl
 from whet.trace.export.manifest import Manifest
 from whet.trace.export.sinks import Documents, JsonLines, Sink, Tables, written
-from whet.trace.rows import Harvest, canonical, harvest
+from whet.trace.training.calls import Training
+from whet.trace.training.episode import Episode
+from whet.trace.training.rows import Harvest, canonical, harvest
 
 UNSCORED = "without a score"
 

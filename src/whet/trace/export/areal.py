@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from whet.gateway.dialects.neutral import Json
-from whet.trace.calls import Call
-from whet.trace.rows import Harvest
+from whet.trace.training.calls import Call
+from whet.trace.training.rows import Harvest
 
 UNKNOWN = 0
 """The version of weights that the engine does not number."""

@@ -11,12 +11,12 @@ from typing import Any
 
 from whet.exchange import Kind, Usage
 from whet.gateway.dialects.neutral import Json, Message, Text, ToolCall, ToolResult
-from whet.trace.calls import Call
-from whet.trace.episode import Record
+from whet.trace.conversations.graph import Thread, Turn
+from whet.trace.conversations.tree import Node
 from whet.trace.export.speech import chat_tools, text_of, thoughts_of
-from whet.trace.graph import Thread, Turn
-from whet.trace.messages import Node
-from whet.trace.rows import Harvest
+from whet.trace.training.calls import Call
+from whet.trace.training.episode import Record
+from whet.trace.training.rows import Harvest
 
 VERSION = "ATIF-v1.8"
 

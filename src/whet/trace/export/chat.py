@@ -7,9 +7,9 @@ import msgspec
 
 from whet.exchange import Kind
 from whet.gateway.dialects.neutral import Json
+from whet.trace.conversations.graph import Graph, Turn
 from whet.trace.export.speech import chat_messages, chat_tools
-from whet.trace.graph import Graph, Turn
-from whet.trace.rows import Harvest
+from whet.trace.training.rows import Harvest
 
 
 def records(harvests: Iterable[Harvest]) -> Iterator[Json]:

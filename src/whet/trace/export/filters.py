@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from whet.errors import UserError, did_you_mean
-from whet.trace.episode import Episode
+from whet.trace.training.episode import Episode
 
 _FORM = re.compile(r"\s*(\w+)\s*(>=|<=|!=|=|>|<)\s*(.*?)\s*")
 _COMPARED: dict[str, Callable[[float, float], bool]] = {

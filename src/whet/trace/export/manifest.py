@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from whet.trace.rows import Harvest
+from whet.trace.training.rows import Harvest
 
 
 @dataclass(slots=True)

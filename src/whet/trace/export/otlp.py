@@ -12,10 +12,10 @@ import msgspec
 from whet.exchange import Kind
 from whet.gateway.dialects.neutral import Json, Message, Part, Refusal, Text, Thinking, ToolCall, ToolResult
 from whet.ids import digest
-from whet.trace.episode import Record
-from whet.trace.graph import Thread, Turn
-from whet.trace.messages import Node
-from whet.trace.rows import Harvest
+from whet.trace.conversations.graph import Thread, Turn
+from whet.trace.conversations.tree import Node
+from whet.trace.training.episode import Record
+from whet.trace.training.rows import Harvest
 
 CLIENT, INTERNAL = 3, 1
 """Kinds of spans."""

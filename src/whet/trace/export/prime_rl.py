@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from whet.gateway.dialects.neutral import Json
-from whet.trace.rows import Harvest, Row
+from whet.trace.training.rows import Harvest, Row
 
 NEUTRAL_TEMPERATURE = 1.0
 """Of tokens that were not sampled here, or at a temperature that is not known."""

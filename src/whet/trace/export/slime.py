@@ -6,7 +6,7 @@ from itertools import count
 from whet.gateway.dialects.neutral import Json
 from whet.trace.export.chat import prompt_text
 from whet.trace.export.speech import text_of
-from whet.trace.rows import Harvest, Row
+from whet.trace.training.rows import Harvest, Row
 
 
 def records(harvests: Iterable[Harvest]) -> Iterator[Json]:

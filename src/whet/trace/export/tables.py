@@ -7,9 +7,9 @@ import msgspec
 import pyarrow as pa
 
 from whet.gateway.dialects.neutral import Json, ToolCall
-from whet.trace.calls import kind_of
 from whet.trace.export.speech import chat_messages, text_of
-from whet.trace.rows import Harvest
+from whet.trace.training.calls import kind_of
+from whet.trace.training.rows import Harvest
 
 _TEXT, _INT, _REAL, _TEXTS = pa.string(), pa.int64(), pa.float64(), pa.list_(pa.string())
 _KEYS = {"rollout": _TEXT, "task": _TEXT, "agent": _TEXT, "model": _TEXT, "skill": _TEXT, "sample": _INT}

@@ -5,12 +5,12 @@ from itertools import groupby, takewhile
 
 from whet.exchange import Kind
 from whet.gateway.dialects.neutral import Json
-from whet.trace.calls import CallKind
+from whet.trace.conversations.graph import Graph, Turn
+from whet.trace.conversations.tree import Node
 from whet.trace.export.chat import replies_from_record
 from whet.trace.export.speech import chat_messages, chat_tools
-from whet.trace.graph import Graph, Turn
-from whet.trace.messages import Node
-from whet.trace.rows import Harvest, Row
+from whet.trace.training.calls import CallKind
+from whet.trace.training.rows import Harvest, Row
 
 IGNORED = -100
 """The label of a token that is not trained."""

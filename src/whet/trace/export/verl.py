@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from whet.gateway.dialects.neutral import Json
-from whet.trace.rows import Harvest
+from whet.trace.training.rows import Harvest
 
 
 def records(harvests: Iterable[Harvest]) -> Iterator[Json]:

@@ -1,0 +1,90 @@
+"""Declared changes of a request on its way to a model: some top-level fields are set or dropped, all else stays."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from whet.gateway.dialects.gemini.fields import camel
+from whet.gateway.guards.strict_json import read_value, split_object
+from whet.gateway.model import Model
+
+OUTPUT_CAPS = {
+    "chat": ("max_tokens", "max_completion_tokens"),
+    "responses": ("max_output_tokens",),
+    "messages": ("max_tokens",),
+    "gemini": ("maxOutputTokens",),
+}
+"""Where a request says how much may be sampled, by dialect. The first one is put in where an agent names none."""
+LEAST = "min_tokens"
+"""Where a request says how much must be sampled."""
+HIGHEST_CAP = (1 << 31) - 1
+"""No model samples more, and every server can read it."""
+
+Changes = dict[str, bytes | None]
+
+
+def changed(body: bytes, changes: Mapping[str, bytes | None]) -> bytes:
+    """The body with these top-level fields set to JSON, or dropped where it is None. Every other value keeps its bytes.
+
+    >>> changed(b'{"n": 1e3, "x": [ 1 ]}', {"n": None, "t": b"0"})
+    b'{"x":[ 1 ],"t":0}'
+    """
+    if not changes:
+        return body
+    fields = apply_changes(split_object(body), changes)
+    return b"{" + b",".join(msgspec.json.encode(name) + b":" + value for name, value in fields.items()) + b"}"
+
+
+def apply_changes(fields: Mapping[str, bytes], changes: Mapping[str, bytes | None]) -> dict[str, bytes]:
+    """These fields with the changes made."""
+    return {name: value for name, value in {**fields, **changes}.items() if value is not None}
+
+
+def declared_changes(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool = True) -> Changes:
+    """What the model's configuration changes in a request of the model's dialect. `puts_cap_in`: the output limit is
+    put in where the request has none."""
+    changes = _bounded(fields, model, puts_cap_in=puts_cap_in)
+    changes |= dict.fromkeys(model.drop)
+    return changes | dict(model.set) | declared_name(fields, model)
+
+
+def declared_name(fields: Mapping[str, bytes], model: Model) -> Changes:
+    """The model's name in place of another one or of none: only the chosen model is called and paid."""
+    if model.dialect == "gemini":
+        return {}  # the path says it
+    name = msgspec.json.encode(model.upstream_name)
+    return {"model": name} if fields.get("model") != name else {}
+
+
+def _bounded(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool) -> Changes:
+    """The bounds of what may be sampled."""
+    if model.dialect != "gemini":
+        return _bound_caps(fields, model, puts_cap_in=puts_cap_in)
+    name = next((name for name in fields if camel(name) == "generationConfig"), "generationConfig")
+    config = fields.get(name, b"{}")
+    changes = _bound_caps(split_object(b"{}" if config == b"null" else config), model, puts_cap_in=puts_cap_in)
+    return {name: changed(b"{}" if config == b"null" else config, changes)} if changes else {}
+
+
+def _bound_caps(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool) -> Changes:
+    most, caps = model.max_tokens, OUTPUT_CAPS[model.dialect]
+    given = {name: read_value(raw) for name, raw in fields.items() if camel(name) in caps or name in caps}
+    stated = {name: cap for name, cap in given.items() if cap is not None}
+    instead = None if most is None else str(most).encode()
+    changes: Changes = {name: instead for name, cap in stated.items() if not _is_cap(cap, most or HIGHEST_CAP)}
+    if LEAST in fields and not _is_least(read_value(fields[LEAST]), most):
+        changes[LEAST] = None
+    elsewhere = {name for name, _ in model.set}
+    if most is not None and puts_cap_in and not stated and not elsewhere.intersection(caps):
+        changes |= dict.fromkeys(given)
+        changes[next((name for name in caps if name not in model.drop), caps[0])] = instead
+    return changes
+
+
+def _is_cap(cap: object, most: int) -> bool:
+    return type(cap) is int and 0 < cap <= most
+
+
+def _is_least(least: object, most: int | None) -> bool:
+    """Without a limit of the model nothing says how much may be demanded."""
+    return least is None or least == 0 or (most is not None and type(least) is int and 0 < least <= most)

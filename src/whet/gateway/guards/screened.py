@@ -1,0 +1,129 @@
+"""The requests that a session let through: what a new one shares with them has been judged, and is not judged again."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from whet.gateway.buffers.memory import Remembered
+from whet.gateway.guards import ToolCheck, check_tools
+from whet.gateway.guards.strict_json import replace_lone_surrogates
+from whet.prefix_cache import Lookup, PrefixCache
+from whet.redact import Redactor
+
+WORTH = 16 << 10
+"""A smaller body is judged whole in less time than it takes to compare it."""
+REMEMBERED = 8 << 20
+"""Bytes of requests that a session keeps for this."""
+REPAIRED = "lone surrogates, sent as U+FFFD"
+TOOL_LISTS = 4
+"""So many lists of tools are remembered: the main thread's, and those of a few others beside it."""
+
+
+@dataclass(slots=True)
+class _Judged:
+    """A beginning of a body that was read strictly and passed the guards."""
+
+    cleared_by: Redactor | None = None
+    """Who found no secret in it."""
+    tokens: int | None = None
+    """How many tokens a model read of a request that begins so; None when it did not say."""
+
+
+class ScreenedRequests:
+    """The bodies of one session."""
+
+    def __init__(self, remembered: Remembered | None = None) -> None:
+        self._growing = PrefixCache[_Judged](REMEMBERED)
+        self._remembered = remembered or Remembered(REMEMBERED)
+        self._check_tools = lru_cache(TOOL_LISTS)(check_tools)
+
+    def look(self, body: bytes, lists: Hashable) -> "Judging":
+        """A body that is to be judged. What passed one set of allow-lists tells nothing of another."""
+        found = self._look(body, lists)
+        if replace_lone_surrogates(found.fresh) == found.fresh:
+            return Judging(self._keep, found, self._check_tools, None)
+        repaired = self._look(replace_lone_surrogates(body), lists)
+        return Judging(self._keep, repaired, self._check_tools, body)
+
+    def forget(self) -> None:
+        """Keep nothing of it."""
+        self._remembered.fits(-self._growing.held)
+        self._growing.forget()
+
+    def _keep(self, look: Lookup[_Judged], ends: list[tuple[int, _Judged]]) -> None:
+        before = self._growing.held
+        self._growing.keep(look, ends)
+        if not self._remembered.fits(self._growing.held - before):
+            self._remembered.fits(-before)
+            self._growing.forget()
+
+    def _look(self, body: bytes, lists: Hashable) -> Lookup[_Judged]:
+        return self._growing.look(lists, body) if len(body) >= WORTH else Lookup(lists, body, 0, None, body)
+
+
+class Judging:
+    """One body on its way through the guards."""
+
+    def __init__(
+        self,
+        keep: Callable[[Lookup[_Judged], list[tuple[int, _Judged]]], None],
+        look: Lookup[_Judged],
+        check_tools: ToolCheck,
+        unrepaired: bytes | None,
+    ) -> None:
+        self.check_tools = check_tools
+        self._unrepaired = unrepaired
+        self._keep = keep
+        self._look = look
+        self._judged: _Judged | None = None
+
+    @property
+    def body(self) -> bytes:
+        """What is to be sent, but for changes: the agent's bytes, with lone surrogates replaced."""
+        return self._look.body
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was replaced."""
+        return () if self._unrepaired is None else (REPAIRED,)
+
+    @property
+    def fresh(self) -> bytes:
+        """What is to be judged: the body, with one empty message in place of all that were let through before."""
+        return self._look.fresh
+
+    @property
+    def most_tokens(self) -> int:
+        """A bound on the tokens of the body: what was counted of its known beginning, and a token for each new byte."""
+        known, size = self._look.facts, len(self._look.body)
+        if known is None or known.tokens is None:
+            return size
+        return min(size, known.tokens + size - self._look.known)
+
+    def count(self, tokens: int) -> None:
+        """A model read so many tokens of the body."""
+        if self._judged is not None:
+            self._judged.tokens = tokens
+
+    def passed(self) -> None:
+        """The fresh part was let through."""
+        if len(self._look.body) < WORTH:
+            return
+        try:
+            lasting = self._look.layout().lasting
+        except ValueError:
+            return
+        self._judged = judged = _Judged()
+        self._keep(self._look, [(end, judged) for end in lasting])
+
+    def redacted(self, redactor: Redactor) -> bytes:
+        """The whole body as the agent sent it, without secrets."""
+        if self._unrepaired is not None:
+            return redactor.bytes(self._unrepaired)
+        body, known = self._look.body, self._look.facts
+        cleared = self._look.known if known is not None and known.cleared_by is redactor else 0
+        if redactor.finds(body, cleared):
+            return redactor.bytes(body)
+        if self._judged is not None:
+            self._judged.cleared_by = redactor
+        return body

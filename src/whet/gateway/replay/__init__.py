@@ -1,0 +1,1 @@
+"""Replies that do not come from a model: from the cache (`cache.py`) or from a recording (`recording.py`)."""

@@ -1,0 +1,240 @@
+"""How a call crosses between an agent's dialect and a model's: as it is, or translated both ways while it streams."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+import msgspec
+
+from whet.gateway.dialects import DIALECTS, Dialect, gemini, responses, without_version
+from whet.gateway.dialects.gemini.array_stream import InArray
+from whet.gateway.dialects.lenient import decode, decode_by
+from whet.gateway.dialects.neutral import End, Event, Message, disassemble
+from whet.gateway.guards import guard_request, read_strictly, refuse_references
+from whet.gateway.guards.overrides import Changes, apply_changes, changed, declared_changes
+from whet.gateway.guards.screened import Judging
+from whet.gateway.guards.strict_json import split_object
+from whet.gateway.model import Model
+from whet.gateway.sse import data_lines
+from whet.gateway.token_capture import asks_for_tokens, capture_changes
+
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+_WORDLESS = Message("user", ())
+
+STREAM_HEADERS: Mapping[str, str] = MappingProxyType(
+    {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+)
+KEEP_ALIVE = b": still there\n\n"
+
+
+class Translation(Protocol):
+    """One call on its way to the model and back."""
+
+    body: bytes
+    """What is sent to the model."""
+    path: str
+    """Where to, below the endpoint's root."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What could not be carried over."""
+        ...
+
+    translated: bool
+    """Whether the agent gets other bytes than the model sends."""
+    streams: bool
+    """Whether the agent wants the reply as a stream."""
+    stream_headers: Mapping[str, str]
+    """What such a stream begins with."""
+    keep_alive: bytes
+    """A piece of it that says nothing."""
+
+    def feed(self, event: bytes) -> tuple[bytes, bool]:
+        """One whole event of the model: what the agent gets for it, and whether that ends the reply."""
+        ...
+
+    def finish(self, rest: bytes) -> tuple[bytes, bool]:
+        """The model's stream has ended, with these bytes after its last whole event."""
+        ...
+
+    def whole(self, response: bytes) -> bytes:
+        """A reply that came in one piece, for the agent."""
+        ...
+
+    def error(self, status: int, response: bytes) -> bytes:
+        """An error of the model, for the agent."""
+        ...
+
+    def error_event(self, message: str) -> bytes:
+        """An error inside a stream that has begun."""
+        ...
+
+
+def choose_translation(front: Dialect, path: str, asked: Judging, model: Model) -> Translation:
+    """The way of a call. ValueError when the request cannot be read, or must not cross."""
+    try:
+        events = _in_events(front, path, asked, model)
+    except RecursionError as error:
+        raise ValueError("The JSON of the request nests too deeply.") from error
+    return InArray(events) if front is DIALECTS["gemini"] and gemini.stream_as_array(path) else events
+
+
+def _in_events(front: Dialect, path: str, asked: Judging, model: Model) -> Translation:
+    """The way of a call whose reply, if it is a stream, is one of events."""
+    back = DIALECTS[model.dialect]
+    if model.capture != "none" and not asks_for_tokens(asked.body):
+        return Captured(front, back, path, asked, model)
+    return PassThrough(front, path, asked, model) if front is back else Translated(front, back, path, asked, model)
+
+
+class PassThrough:
+    """Agent and model speak the same dialect: bytes go through as they are, but for declared changes."""
+
+    translated = False
+    stream_headers, keep_alive = STREAM_HEADERS, KEEP_ALIVE
+
+    def __init__(self, dialect: Dialect, path: str, asked: Judging, model: Model) -> None:
+        fields = split_object(asked.fresh)
+        # A conversation that is compacted has no output limit in its dialect.
+        compacts = dialect is responses and responses.compacts(without_version(path))
+        changes, self.warnings = allowed_changes(asked, fields, model, puts_cap_in=not compacts)
+        self.body = changed(asked.body, changes)
+        # Where the dialect says it in the body, the field is at hand; elsewhere the path says it.
+        self.streams = fields.get("stream") == b"true" or dialect.wants_stream(b"{}", path)
+        self.path = dialect.upstream_path(path, model.upstream_name, self.streams)
+        self._dialect = dialect
+
+    def feed(self, event: bytes) -> tuple[bytes, bool]:
+        # An agent's program would fall over what is no JSON.
+        for data in data_lines(event):
+            if not _is_object(data) and data.strip() != b"[DONE]":
+                raise ValueError("An event of the reply is no JSON object.")
+        return event, self._dialect.finishes(event)
+
+    def finish(self, rest: bytes) -> tuple[bytes, bool]:
+        return self.feed(rest)
+
+    def whole(self, response: bytes) -> bytes:
+        return response
+
+    def error(self, status: int, response: bytes) -> bytes:
+        # The provider's own words; a web page of some server in between is not his.
+        return response if _is_object(response) else self._dialect.error_body(status, _no_words(status))
+
+    def error_event(self, message: str) -> bytes:
+        return self._dialect.error_event(message)
+
+
+class Translated:
+    """Agent and model speak different dialects: both sides meet in the neutral form, event by event."""
+
+    translated = True
+    stream_headers, keep_alive = STREAM_HEADERS, KEEP_ALIVE
+
+    def __init__(self, front: Dialect, back: Dialect, path: str, asked: Judging, model: Model) -> None:
+        if front is not back:
+            read_strictly(split_object(asked.fresh))
+            asked.passed()
+        # The neutral form is an allow-list of its own: it has no place for tools, media and fields beyond its own.
+        request = front.read_request(asked.body, path)
+        refuse_references(tool.parameters for tool in request.tools)
+        refuse_references([request.format and request.format.schema])
+        written, lost = back.write_request(msgspec.structs.replace(request, model=model.upstream_name))
+        self.body = changed(written, declared_changes(split_object(written), model))
+        self.path = back.upstream_path("", model.upstream_name, request.stream)
+        self.streams = request.stream
+        self.warnings = (*asked.warnings, *request.lost, *lost)
+        # A reply is written for the request, but not with its words, which may be many megabytes.
+        wordless = msgspec.structs.replace(request, messages=(_WORDLESS,) * len(request.messages))
+        self._front, self._back, self._asked = front, back, wordless
+        self._reader = back.EventReader()
+        self._writer = front.EventWriter(wordless)
+
+    def feed(self, event: bytes) -> tuple[bytes, bool]:
+        return self._rendered(self._reader.read(event))
+
+    def finish(self, rest: bytes) -> tuple[bytes, bool]:
+        events = [*(self._reader.read(rest) if rest.strip() else []), *self._reader.end()]
+        return self._rendered(events)
+
+    def whole(self, response: bytes) -> bytes:
+        reply = self._back.read_reply(response)
+        self.warnings = (*self.warnings, *reply.lost)
+        return self._front.write_reply(reply, self._asked)
+
+    def error(self, status: int, response: bytes) -> bytes:
+        return self._front.error_body(status, _provider_words(response) or _no_words(status))
+
+    def error_event(self, message: str) -> bytes:
+        return self._front.error_event(message)
+
+    def _rendered(self, events: list[Event]) -> tuple[bytes, bool]:
+        ended = False
+        for event in events:
+            if isinstance(event, End):
+                ended = True
+                self.warnings = (*self.warnings, *event.lost)
+        return b"".join(self._writer.write(event) for event in events), ended
+
+
+def allowed_changes(
+    asked: Judging, fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool = True
+) -> tuple[Changes, tuple[str, ...]]:
+    """What is changed in a request that is sent in the agent's own bytes, and what is to be said of it."""
+    guarded = guard_request(fields, asked.body, model.dialect, model, check_tools=asked.check_tools)
+    if guarded.keeps_conversation:
+        asked.passed()
+    kept = apply_changes(fields, guarded.changes)
+    changes = guarded.changes | declared_changes(kept, model, puts_cap_in=puts_cap_in)
+    return changes, (*asked.warnings, *guarded.withheld)
+
+
+class Captured(Translated):
+    """The model is asked for tokens and log-probabilities, which the agent did not ask for and does not see.
+
+    The call is not streamed on the model's side: servers lose the ids of tool calls in a stream. An agent that wants
+    a stream gets one when the reply is there.
+    """
+
+    def __init__(self, front: Dialect, back: Dialect, path: str, asked: Judging, model: Model) -> None:
+        guarded = allowed_changes(asked, split_object(asked.fresh), model) if front is back else None
+        super().__init__(front, back, path, asked, model)
+        if guarded is not None:
+            # The agent's own bytes, so that fields that the neutral form does not know survive.
+            changes, self.warnings = guarded
+            self.body = changed(asked.body, changes)
+        self.body = changed(self.body, capture_changes(model.capture))
+
+    def whole(self, response: bytes) -> bytes:
+        if not self.streams:
+            return super().whole(response)
+        return self._rendered(list(disassemble(self._back.read_reply(response))))[0]
+
+
+def _is_object(data: bytes) -> bool:
+    try:
+        decode_by(_OBJECT, data)
+    except ValueError:
+        return False
+    return True
+
+
+class _Error(msgspec.Struct, frozen=True):
+    message: str = ""
+
+
+class _ErrorBody(msgspec.Struct, frozen=True):
+    error: _Error = _Error()
+
+
+def _provider_words(response: bytes) -> str:
+    """The message in an error body; all four dialects keep it at the same place."""
+    try:
+        return decode(response, _ErrorBody).error.message
+    except ValueError:
+        return ""
+
+
+def _no_words(status: int) -> str:
+    return f"The model answered with status {status}."

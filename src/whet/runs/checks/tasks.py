@@ -1,0 +1,111 @@
+"""Proving tasks: the task's own solution must score 1, and doing nothing must not."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from whet.agents import agent_named
+from whet.box import Sandbox
+from whet.errors import UserError
+from whet.exchange import Exchange, Recorder
+from whet.gateway import Gateway, Limits, Model
+from whet.redact import Redactor
+from whet.rollout.attempt import Result, Rollout, Workshop, attempt
+from whet.runs.config import Config, judge_model_configs, model_secrets, open_models
+from whet.runs.plan import check_tasks
+from whet.runs.stats.means import passed
+from whet.scoring import Score
+from whet.scoring.trust import trust_warnings
+from whet.tasks import Task
+
+NO_MODEL = Model(name="none", url="http://127.0.0.1:9", upstream_name="none", key=None)
+"""Neither the solution nor doing nothing calls a model."""
+
+
+class Verdict(StrEnum):
+    """What is known of a task."""
+
+    PROVED = "proved"
+    """The solution scores 1, doing nothing does not."""
+    READ = "read"
+    """It is well formed, and ships no solution to prove it with."""
+    ELSEWHERE = "elsewhere"
+    """It is well formed, and this sandbox cannot run it."""
+    BROKEN = "broken"
+    """The solution does not score 1, or doing nothing does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    task: Task
+    verdict: Verdict
+    reason: str = ""
+    solution: Score | None = None
+    nothing: Score | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its reader passed over, and what lets the agent's work into the judge's own process."""
+        return (*self.task.warnings, *(f"{self.task.origin}: {warning}" for warning in trust_warnings(self.task)))
+
+
+async def check(
+    tasks: Sequence[Task],
+    sandbox: Sandbox,
+    env: Mapping[str, str] = os.environ,
+    config: Config | None = None,
+    judge_model: str | None = None,
+) -> AsyncGenerator[Check, None]:
+    """Prove each task, in order. Judges ask the model that they name, or else this one."""
+    config = config or Config()
+    judge_model = judge_model or config.defaults.judge_model
+    judges = (judge for task in tasks if task.solution is not None for judge in task.judge)
+    configs = judge_model_configs(judges, judge_model, config)
+    redactor = Redactor([secret for name, model in configs.items() for secret in model_secrets(name, model, env)])
+    limits = Limits(**config.limits.model_dump())
+    await sandbox.check()
+    async with open_models(configs, env) as models, Gateway(redactor, limits) as gateway:
+        workshop = Workshop(sandbox, gateway, redactor, env, judge_models=models, judge_model=judge_model)
+        for task in tasks:
+            yield await _check(task, workshop)
+
+
+async def _check(task: Task, workshop: Workshop) -> Check:
+    try:
+        check_tasks([task], workshop.sandbox, workshop.host_env)
+    except UserError as error:
+        return Check(task, Verdict.ELSEWHERE, str(error))
+    if task.solution is None:
+        return Check(task, Verdict.READ, "ships no solution")
+    solution, nothing = await asyncio.gather(*(_score(task, agent, workshop) for agent in ("oracle", "nop")))
+    reason = _what_is_wrong(solution, nothing)
+    return Check(task, Verdict.BROKEN if reason else Verdict.PROVED, reason, solution, nothing)
+
+
+async def _score(task: Task, agent: str, workshop: Workshop) -> Score:
+    return (await attempt_with(agent, task, workshop)).score
+
+
+async def attempt_with(agent: str, task: Task, workshop: Workshop, record_judge: Recorder | None = None) -> Result:
+    """Attempt a task with an agent that calls no model: `oracle` or `nop`."""
+
+    async def refuse(exchange: Exchange) -> None:
+        raise AssertionError(f"{agent} called a model: {exchange.path}")
+
+    async def forget(exchange: Exchange) -> None:
+        pass
+
+    rollout = Rollout(f"check-{agent}", task, agent_named(agent, {}), NO_MODEL, None)
+    return await attempt(rollout, workshop, refuse, record_judge or forget)
+
+
+def _what_is_wrong(solution: Score, nothing: Score) -> str:
+    if solution.value is None:
+        return f"the solution could not be scored: {solution.reason}"
+    if not passed(solution.value):
+        return f"the solution scores {solution.value:g}, expected 1: {solution.reason}"
+    if nothing.value is not None and passed(nothing.value):
+        return "doing nothing scores 1"
+    return ""

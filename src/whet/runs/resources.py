@@ -1,0 +1,201 @@
+"""The bench: all that rollouts need, checked and open: tasks, agents, models, a sandbox and the gateway."""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+from whet.agents import AnyAgent, CliAgent, agent_named
+from whet.box import Sandbox
+from whet.errors import UserError
+from whet.gateway import Gateway, Limits, Model, Spent
+from whet.gateway.prices import price_for
+from whet.gateway.replay.cache import ReplyCache
+from whet.redact import Redactor, is_secret, mask, secrets_in
+from whet.rollout.attempt import Workshop
+from whet.runs.config import Config, judge_model_configs, model_config, model_secrets, never_called, open_models
+from whet.runs.plan import check_tasks
+from whet.runs.reply_cache import CacheUse, cache_use, open_cache
+from whet.sandbox import DEFAULT, remove_stale, sandbox_named
+from whet.scoring.leaks import refuse_denied
+from whet.tasks import Task
+
+OWN = "own"
+"""Stands for whatever model an agent is logged in to."""
+OWN_MODEL = Model(name=OWN, url="http://127.0.0.1:9", upstream_name=OWN, key=None)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What to run, as a user names it."""
+
+    tasks: Path
+    out: Path
+    agents: tuple[str, ...]
+    models: tuple[str, ...]
+    skills: tuple[Path | None, ...] = (None,)
+    samples: int = 1
+    concurrency: int = 4
+    sandbox: str = DEFAULT
+    resume: bool = False
+    cache: str = CacheUse.OFF
+    capture: bool = True
+    """Whether agents call the models through the gateway, or, unseen, what they are logged in to."""
+    home: Literal["fresh", "own"] | None = None
+    """What settings agents start with; None is as they are declared."""
+    judge_model: str | None = None
+    """Which model judges ask, where a task names none."""
+    limits: Limits = field(default_factory=Limits)
+    """Of the whole run. What is None here is as whet.toml says."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResources:
+    """What a request names, ready for use."""
+
+    sandbox: Sandbox
+    agents: Mapping[str, AnyAgent]
+    models: Mapping[str, Model]
+    _limits: Limits
+    _redactor: Redactor
+    _cache: ReplyCache | None
+    _env: Mapping[str, str]
+    _idle_sec: float | None
+    _judge_models: Mapping[str, Model]
+    _judge_model: str | None
+
+    def declared_agents(self) -> dict[str, object]:
+        """The agents as a run keeps them, in JSON, without secrets."""
+        return {name: mask(agent.model_dump(mode="json"), self._redactor) for name, agent in self.agents.items()}
+
+    @asynccontextmanager
+    async def workshop(self, before: Spent) -> AsyncIterator[Workshop]:
+        """Where rollouts are done, with the gateway open. The limits count what was spent before."""
+        async with Gateway(self._redactor, self._limits, self._cache, before) as gateway:
+            yield Workshop(
+                self.sandbox,
+                gateway,
+                self._redactor,
+                self._env,
+                self._idle_sec,
+                self._judge_models,
+                self._judge_model,
+            )
+
+
+@asynccontextmanager
+async def open_resources(
+    request: RunRequest, tasks: Sequence[Task], config: Config, env: Mapping[str, str] = os.environ
+) -> AsyncIterator[RunResources]:
+    """Check all that is requested, then open the models. UserError before anything is spent."""
+    sandbox = sandbox_named(request.sandbox)
+    check_tasks(tasks, sandbox, env)
+    agents = {name: _agent(name, request, config) for name in request.agents}
+    _check_capture(request)
+    refuse_denied(tasks, [path for path in request.skills if path], config.denied)
+    judge_model = request.judge_model or config.defaults.judge_model
+    judge_configs = judge_model_configs((judge for task in tasks for judge in task.judge), judge_model, config)
+    model_configs = {name: model_config(name, config) for name in request.models} if request.capture else {}
+    use = cache_use(request.cache)
+    if use is CacheUse.REPLAY_ONLY:
+        model_configs = {name: never_called(model, env) for name, model in model_configs.items()}
+        judge_configs = {name: never_called(model, env) for name, model in judge_configs.items()}
+    limits = limits_of(request, config)
+    called = model_configs | judge_configs
+    known = [secret for name, model in called.items() for secret in model_secrets(name, model, env)]
+    redactor = Redactor([*known, *secrets_in(env), *(one for agent in agents.values() for one in secrets_of(agent))])
+    _refuse_secret_names(agents, redactor)
+    await sandbox.check()
+    if request.resume:
+        # Most runs are resumed because they were killed.
+        await asyncio.to_thread(remove_stale)
+    async with open_cache(use, env) as cache, open_models(called, env) as opened:
+        _check_prices(limits, opened.values())
+        yield RunResources(
+            sandbox,
+            agents,
+            {name: opened[name] for name in model_configs} if request.capture else {OWN: OWN_MODEL},
+            limits,
+            redactor,
+            cache,
+            env,
+            config.defaults.idle_sec,
+            {name: opened[name] for name in judge_configs},
+            judge_model,
+        )
+
+
+def limits_of(request: RunRequest, config: Config) -> Limits:
+    """What the request says, and else whet.toml."""
+    given = {name: value for name, value in asdict(request.limits).items() if value is not None}
+    return Limits(**config.limits.model_dump() | given)
+
+
+def _check_prices(limits: Limits, models: Iterable[Model]) -> None:
+    """UserError when a limit on money could not hold."""
+    for model in models:
+        if limits.cost is not None and price_for(model) is None:
+            raise UserError(
+                f"model '{model.name}': its price is not known, so a limit on cost cannot hold; "
+                "give it price_input and price_output in whet.toml, or limit tokens"
+            )
+
+
+def _agent(name: str, request: RunRequest, config: Config) -> AnyAgent:
+    """The agent of this name, as the request wants it; UserError when it cannot run here."""
+    agent = agent_named(name, config.agents)
+    if not isinstance(agent, CliAgent):
+        for option, wish in (("--home", request.home == "own"), ("--capture off", not request.capture)):
+            if wish:
+                raise UserError(f"agent '{name}' has neither settings nor a login of its own; it runs without {option}")
+        return agent
+    agent.check()
+    return agent if request.home is None else agent.model_copy(update={"home": request.home})
+
+
+def _check_capture(request: RunRequest) -> None:
+    if request.capture:
+        return
+    if request.sandbox != "local":
+        raise UserError(
+            f"--capture off needs the network, which sandbox '{request.sandbox}' does not have; use --sandbox local"
+        )
+    if request.models:
+        raise UserError(f"--model is '{','.join(request.models)}', but with --capture off agents call their own models")
+
+
+def _refuse_secret_names(agents: Iterable[str], redactor: Redactor) -> None:
+    """An agent's name is printed and stored all over a run."""
+    for name in agents:
+        masked = redactor.text(name)
+        if masked != name:
+            raise UserError(
+                f"agent '{masked}': a secret is in its command line; "
+                "declare the agent in whet.toml, and give it the secret in 'env' as '${NAME}'"
+            )
+
+
+_NAMED = re.compile(r"([\w-]+)=(\S+)")
+_CREDENTIALS = re.compile(r"\b(?:[Bb]earer|[Bb]asic) +(\S+)")
+
+
+def secrets_of(agent: AnyAgent) -> list[str]:
+    """What looks like a secret in an agent's command line and variables.
+
+    >>> secrets_of(agent_named("command:solve --api-key 0123456789abcdef --header='Bearer fedcba9876543210'", {}))
+    ['0123456789abcdef', 'fedcba9876543210']
+    >>> secrets_of(agent_named("command:sh -c 'curl -H \\"Authorization: Bearer $OPENAI_API_KEY\\"'", {}))
+    []
+    """
+    words = [*getattr(agent, "argv", ()), *getattr(agent, "args", ())]
+    options = [value for option, value in pairwise(words) if option.startswith("-") and is_secret(option, value)]
+    named = [value for word in words for name, value in _NAMED.findall(word) if is_secret(name, value)]
+    headers = [value for word in words for value in _CREDENTIALS.findall(word)]
+    # `$NAME` names a variable of the box; its value is not in the command line.
+    given = [value for value in (*options, *named, *headers) if not value.startswith("$")]
+    return [*given, *secrets_in(getattr(agent, "env", {}))]

@@ -1,0 +1,215 @@
+"""What a run says so far: means with intervals, pass rates, and what is missing and why, never mixed with zero."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+
+from whet.errors import UserError
+from whet.exchange import Usage
+from whet.gateway import Spent
+from whet.rollout.attempt import Result, Spending
+from whet.runs.stats.losses import MANY, UNEVEN, uneven
+from whet.runs.stats.means import Interval, PassPoint, mean_interval, pass_curve, passed
+from whet.runs.store.schema import RolloutRow
+from whet.runs.store.store import Store
+from whet.scoring import Cause, Score
+
+Arm = tuple[str, str, str]
+"""Agent, model and skill: what is compared with what."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts one arm of a run, rollout by rollout."""
+
+    planned: int = 0
+    values: dict[str, list[float]] = field(default_factory=dict)
+    """Scores by task."""
+    judges: set[str] = field(default_factory=set)
+    """Who gave these scores."""
+    missing: Counter[Cause] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    """Missing scores by task."""
+    rescued: int = 0
+    """Rollouts that were scored only after a try that lost its score. What was interrupted does not count. This and
+    the calls below are counted where a stored run is read."""
+    sent: int = 0
+    resent: int = 0
+    """Calls of agents that went to a model, and those among them that were sent again after a failure."""
+    captured: bool = True
+    """Whether all calls were counted."""
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+    """Dollars; None as soon as one part is not known."""
+    seconds: float = 0.0
+    flags: Counter[str] = field(default_factory=Counter)
+
+    def spend(self, result: Result) -> None:
+        """Count what an attempt cost; failed attempts cost too."""
+        for spending in (result.spending, result.judging):
+            if spending is not None:
+                self._spend(spending)
+        self.seconds += sum(result.seconds.values())
+
+    def _spend(self, spending: Spending) -> None:
+        self.calls += spending.calls
+        self.input_tokens += spending.input_tokens
+        self.output_tokens += spending.output_tokens
+        self.captured = self.captured and spending.captured
+        free = spending.captured and spending.calls == 0
+        known = self.cost is not None and (spending.cost is not None or free)
+        self.cost = (self.cost or 0.0) + (spending.cost or 0.0) if known else None
+
+    def conclude(self, task: str, result: Result) -> None:
+        """Count what came of a rollout in the end."""
+        if result.score.value is not None:
+            self.values.setdefault(task, []).append(result.score.value)
+            self.judges.update(result.judgements)
+        elif result.score.cause is not None:
+            self.missing[result.score.cause] += 1
+            self.lost[task] += 1
+        self.flags.update(result.flags)
+
+    @property
+    def measured(self) -> int:
+        return sum(map(len, self.values.values()))
+
+    @property
+    def solved(self) -> int:
+        """Rollouts that passed."""
+        return sum(passed(value) for values in self.values.values() for value in values)
+
+    @property
+    def not_run(self) -> int:
+        return self.planned - self.measured - self.missing.total()
+
+    def mean(self) -> Interval | None:
+        return mean_interval(self.values)
+
+    def bounds(self) -> tuple[float, float] | None:
+        """The mean if all missing scores were 0, and if all were 1; None where at most 2 % are missing."""
+        ended = self.measured + self.missing.total()
+        if self.missing.total() <= MANY * ended:
+            return None
+        low, high = (
+            mean_interval({task: [*self.values.get(task, ()), *[value] * self.lost[task]] for task in self._ended()})
+            for value in (0.0, 1.0)
+        )
+        return (low.mean, high.mean) if low and high else (0.0, 1.0)
+
+    def _ended(self) -> list[str]:
+        return [*self.values, *(task for task in self.lost if task not in self.values)]
+
+    def pass_rate(self) -> Interval | None:
+        return mean_interval({task: [float(passed(v)) for v in values] for task, values in self.values.items()})
+
+    def passes(self) -> list[PassPoint]:
+        return pass_curve({task: [passed(v) for v in values] for task, values in self.values.items()})
+
+
+def arm_of(row: RolloutRow) -> Arm:
+    return row.agent, row.model, row.skill
+
+
+def tally(store: Store) -> dict[Arm, Tally]:
+    """Every arm of a stored run."""
+    return {arm: total(tasks.values()) for arm, tasks in cells(store).items()}
+
+
+def cells(store: Store) -> dict[Arm, dict[str, Tally]]:
+    """Every arm of a stored run, task by task."""
+    arms: dict[Arm, dict[str, Tally]] = {}
+    calls = store.sent_calls()
+    for row, attempts in store.attempts_by_rollout():
+        cell = arms.setdefault(arm_of(row), {}).setdefault(row.task, Tally())
+        cell.planned += 1
+        results = [Result.model_validate_json(attempt.result) for attempt in attempts if attempt.result is not None]
+        unfinished = [_interrupted(*store.usage(attempt.id)) for attempt in attempts if attempt.result is None]
+        for result in (*results, *unfinished):
+            cell.spend(result)
+        if results:
+            cell.conclude(row.task, results[-1])
+            cell.rescued += results[-1].score.value is not None and any(map(_lost, results[:-1]))
+        sent, resent = calls.get(row.id, (0, 0))
+        cell.sent, cell.resent = cell.sent + sent, cell.resent + resent
+    return arms
+
+
+def _lost(result: Result) -> bool:
+    return result.score.cause not in (None, Cause.INTERRUPTED)
+
+
+def _interrupted(calls: int, usage: Usage) -> Result:
+    """What an attempt cost that never came to a result."""
+    spending = Spending(calls=calls, input_tokens=usage.input, output_tokens=usage.output)
+    return Result(score=Score.missing(Cause.INTERRUPTED, ""), spending=spending)
+
+
+def total(parts: Iterable[Tally]) -> Tally:
+    """Arms of a run, or tasks of an arm, as one."""
+    whole = Tally()
+    for part in parts:
+        whole.planned += part.planned
+        for task, values in part.values.items():
+            whole.values.setdefault(task, []).extend(values)
+        whole.judges |= part.judges
+        whole.missing.update(part.missing)
+        whole.lost.update(part.lost)
+        whole.rescued += part.rescued
+        whole.sent += part.sent
+        whole.resent += part.resent
+        whole.captured = whole.captured and part.captured
+        whole.calls += part.calls
+        whole.input_tokens += part.input_tokens
+        whole.output_tokens += part.output_tokens
+        whole.cost = None if whole.cost is None or part.cost is None else whole.cost + part.cost
+        whole.seconds += part.seconds
+        whole.flags.update(part.flags)
+    return whole
+
+
+@dataclass(frozen=True, slots=True)
+class UnevenArms:
+    """Two arms of which one loses more scores than chance explains."""
+
+    more: Arm
+    less: Arm
+    p: float
+    """Of Fisher's exact test."""
+
+
+def uneven_losses(arms: Mapping[Arm, Tally]) -> list[UnevenArms]:
+    """Every two arms that lose scores unevenly: what is left of them may be biased."""
+    found = []
+    for (one, mine), (other, theirs) in combinations(arms.items(), 2):
+        counts = [(arm.missing.total(), arm.measured + arm.missing.total()) for arm in (mine, theirs)]
+        if all(of for _, of in counts) and (p := uneven(*counts[0], *counts[1])) <= UNEVEN:
+            shares = [lost / of for lost, of in counts]
+            more, less = (one, other) if shares[0] > shares[1] else (other, one)
+            found.append(UnevenArms(more, less, p))
+    return found
+
+
+def spent(arms: Iterable[Tally]) -> Spent:
+    """What the attempts so far have used up of the limits of their run. A cost that is not known counts as nothing."""
+    whole = total(arms)
+    return Spent(whole.calls, Usage(whole.input_tokens, whole.output_tokens), whole.cost or 0.0)
+
+
+def rollout_named(store: Store, run: Path, beginning: str) -> RolloutRow:
+    """The rollout whose id begins so, or the one of the task of this name. UserError when there is not just one."""
+    rows = store.rollouts()
+    matches = [row for row in rows if row.id.startswith(beginning)] or [row for row in rows if row.task == beginning]
+    if len(matches) != 1:
+        found = "none does" if not matches else f"{len(matches)} do"
+        raise UserError(f"{run}: expected one rollout whose id begins with '{beginning}'; {found} (whet show {run})")
+    return matches[0]
+
+
+def skill_names(store: Store) -> Mapping[str, str]:
+    """Digest of a skill -> what people call it."""
+    return {"": "-", **{skill.digest: f"{skill.name}@{skill.digest[:6]}" for skill in store.skills()}}

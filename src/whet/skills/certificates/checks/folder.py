@@ -1,0 +1,118 @@
+"""What a run folder holds of a certificate: the terms, the journal of attempts, the stores of exams and sealed test."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from whet.runs.store.schema import AttemptRow, RolloutRow
+from whet.runs.store.store import DATABASE, Store
+from whet.skills.certificates.certificate import Certificate
+from whet.skills.documents.history import SKILLS, TERMS
+from whet.skills.gate.journal import ATTEMPTS
+from whet.skills.measurement import Notes, Outcome
+from whet.skills.rollouts.runner import FORGOTTEN, Part, on_record, read_notes, rollout_of
+from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH
+
+
+def find_folder(path: Path) -> Path | None:
+    """The run folder of a certificate; None when it lies alone."""
+    folder = path if path.is_dir() else path.parent
+    parts = (TERMS, CERTIFY_TERMS, MADE_WITH, Part.EXAM, SKILLS)
+    return folder if any((folder / part).exists() for part in parts) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a store holds of one rollout."""
+
+    row: RolloutRow
+    attempts: Sequence[AttemptRow]
+    outcome: Outcome | None
+    notes: Notes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """A store, read whole."""
+
+    tasks: Mapping[str, str]
+    rollouts: Mapping[str, Kept]
+    about: Mapping[str, Any]
+    forgotten: frozenset[int]
+    """Tries that were put aside."""
+
+    def outcome(self, key: str) -> Outcome | None:
+        """What came of the rollout of a key; None when it is not there, or came to nothing."""
+        kept = self.rollouts.get(rollout_of(key))
+        return kept.outcome if kept else None
+
+
+class RunFolder:
+    """A certificate and the folder that it lies in."""
+
+    def __init__(self, certificate: Certificate, folder: Path) -> None:
+        self.certificate, self.folder = certificate, folder
+
+    @cached_property
+    def exam(self) -> StoredPart | str:
+        """The store of the exams, or that it is not there."""
+        return _read_part(self.folder, Part.EXAM)
+
+    @cached_property
+    def test(self) -> StoredPart | str:
+        """That of the sealed test."""
+        return _read_part(self.folder, Part.TEST)
+
+    @cached_property
+    def terms_file(self) -> Path | None:
+        return next((self.folder / name for name in (TERMS, CERTIFY_TERMS) if (self.folder / name).is_file()), None)
+
+    @cached_property
+    def begun(self) -> dict[str, Any] | None:
+        """The terms that a run was begun with."""
+        return None if self.terms_file is None else read_json(self.terms_file)
+
+    @cached_property
+    def journal(self) -> list[dict[str, Any]] | None:
+        """The lines of attempts that were begun; None without a journal."""
+        file = self.folder / Part.EXAM / ATTEMPTS
+        return _attempt_lines(file) if file.is_file() else None
+
+
+def _read_part(folder: Path, part: Part) -> StoredPart | str:
+    """A store of the run, or that it is not there. UserError when it is damaged."""
+    if not (folder / part / DATABASE).is_file():
+        return f"{part}/{DATABASE} is not there"
+    with Store.open_read(folder / part) as store:
+        kept = {
+            row.id: Kept(row, attempts, known.outcome, read_notes(store, row.id) if attempts else Notes(tries=0))
+            for row, known in on_record(store, part)
+            for attempts in (store.attempts_of(row.id),)
+        }
+        about = {key: store.get(key) for key in ("agents", "sandbox")}
+        forgotten = frozenset(store.get(FORGOTTEN) or ())
+        return StoredPart({task.id: task.digest for task in store.tasks()}, kept, about, forgotten)
+
+
+def read_json(file: Path) -> dict[str, Any] | None:
+    """An object of a JSON file; None when there is none."""
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _attempt_lines(file: Path) -> list[dict[str, Any]]:
+    found = []
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            data = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(data, dict) and {"attempt", "link", "exam", "incumbent", "candidate", "previous"} <= set(data):
+            found.append(data)
+    return found

@@ -1,0 +1,183 @@
+"""A certificate compared with every rollout that its run folder holds of exams and sealed test, and with the journal of
+attempts: what was made up, changed or left out."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from whet.skills.certificates.certificate import Record
+from whet.skills.certificates.checks.arithmetic import exam_of
+from whet.skills.certificates.checks.check import Check, State, differences, judge, not_checked
+from whet.skills.certificates.checks.folder import Kept, RunFolder, StoredPart, read_json
+from whet.skills.gate.exam import Exam
+from whet.skills.gate.journal import ATTEMPTS
+from whet.skills.measurement import Outcome
+from whet.skills.rollouts.final_test import SEAL, key_of
+from whet.skills.rollouts.runner import Part, rollout_of
+
+
+def check_journal(run: RunFolder) -> Check:
+    """Every attempt was written down before it began, and none that was written down is left out."""
+    name = "journal of attempts"
+    exams = [exam_of(run.certificate, record) for record in run.certificate.records]
+    if run.journal is None:
+        if exams or (isinstance(run.exam, StoredPart) and run.exam.rollouts):
+            return not_checked(name, f"{Part.EXAM}/{ATTEMPTS} is not there")
+        return Check(name, State.OK, "no attempt was begun")
+    written, held = [line["link"] for line in run.journal], [exam.link for exam in exams]
+    wrong = [f"attempt {exam.number} is not in the journal" for exam in exams if exam.link not in written]
+    if not wrong and [link for link in written if link in held] != held:
+        wrong.append("the attempts are not in the order of the journal")
+    wrong += [
+        f"attempt {line['attempt']}, candidate {str(line['candidate'])[:8]}, is in the journal and was left out"
+        for line in run.journal
+        if line["link"] not in held and _was_held(run, line)
+    ]
+    return judge(name, wrong, f"{len(exams)} attempts, each written down before it began")
+
+
+def _was_held(run: RunFolder, line: Mapping[str, Any]) -> bool:
+    """Whether an attempt of the journal has a first position with both scores; without one it came to nothing."""
+    if isinstance(run.exam, str):
+        return True
+    return all(run.exam.outcome(key) is not None for key in _exam_of_line(run, line).keys(0))
+
+
+def _exam_of_line(run: RunFolder, line: Mapping[str, Any]) -> Exam:
+    skills = str(line["incumbent"]), str(line["candidate"])
+    tasks, seed = tuple(run.certificate.tasks), run.certificate.seed.value
+    return Exam(*skills, tasks, seed, int(line["attempt"]), str(line["previous"]))
+
+
+def check_scores(run: RunFolder) -> Check:
+    """Task, skill, score, tries and re-sent calls of every rollout of the certificate."""
+    name = "scores"
+    if isinstance(run.exam, str):
+        return not_checked(name, run.exam)
+    part = run.exam
+    records = run.certificate.all_records
+    wrong = [problem for record in records for problem in _wrong_scores(run, part, record)]
+    positions = sum(len(record.positions) for record in records)
+    return judge(name, wrong, f"{2 * positions} rollouts have the scores, tries and re-sent calls that are stored")
+
+
+def _wrong_scores(run: RunFolder, part: StoredPart, record: Record) -> Iterator[str]:
+    exam, reported = exam_of(run.certificate, record), dict[str, list[int]]()
+    for number, one in enumerate(record.positions):
+        sides = zip(exam.keys(number), (exam.incumbent, exam.candidate), (one.incumbent, one.candidate), strict=True)
+        for arm, (key, skill, claimed) in enumerate(sides):
+            at = f"attempt {record.number}, position {number + 1}, {('old', 'new')[arm]} skill"
+            kept = part.rollouts.get(rollout_of(key))
+            if kept is None:
+                yield f"{at}: its rollout is not in the store"
+                continue
+            for told in kept.notes.reported:
+                reported.setdefault(told, [0, 0])[arm] += 1
+            facts = _facts(one.task, skill, claimed, one.tries[arm], one.resent[arm])
+            row, notes = kept.row, kept.notes
+            stored = _facts(row.task, row.skill, kept.outcome, notes.tries, notes.resent)
+            yield from differences(f"{at}:", facts, stored)
+    if {key: tuple(value) for key, value in reported.items()} != dict(record.reported):
+        yield f"attempt {record.number}: the replies report other models than the certificate says"
+
+
+def _facts(task: str, skill: str, score: Outcome | None, tries: int, resent: int) -> dict[str, object]:
+    return {"task": task, "skill": skill, "score": score, "tries": tries, "calls sent again": resent}
+
+
+def check_left_out(run: RunFolder) -> Check:
+    """Rollouts of exams that are in the store and not in the certificate."""
+    name = "rollouts left out"
+    if isinstance(run.exam, str):
+        return not_checked(name, run.exam)
+    part, wrong = run.exam, list[str]()
+    mentioned, begun = set[str](), set[str]()
+    for record in run.certificate.all_records:
+        exam, taken = exam_of(run.certificate, record), len(record.positions)
+        mentioned |= _ids(exam, range(taken))
+        begun |= _ids(exam, range(taken, taken + len(part.rollouts)))
+        if all(part.outcome(key) is not None for key in exam.keys(taken)):
+            wrong.append(f"attempt {record.number}: position {taken + 1} has both scores and was left out")
+    for line in run.journal or ():
+        if not _was_held(run, line):
+            begun |= _ids(_exam_of_line(run, line), range(len(part.rollouts)))
+    if strange := set(part.rollouts) - mentioned - begun:
+        wrong.append(f"{len(strange)} rollouts of the exam's store belong to no attempt of the certificate")
+    unused = len(set(part.rollouts) & begun - mentioned)
+    rest = f"; {unused} were begun when the budget ended, and count for nothing" if unused else ""
+    return judge(name, wrong, f"none of {len(part.rollouts)}{rest}")
+
+
+def _ids(exam: Exam, positions: range) -> set[str]:
+    return {rollout_of(key) for position in positions for key in exam.keys(position)}
+
+
+def check_tries(run: RunFolder) -> Check:
+    """Whether tries were taken out of the stores, or put aside although they had a score."""
+    name, wrong, counted = "tries", list[str](), 0
+    if isinstance(run.exam, str):
+        return not_checked(name, run.exam)
+    for part, read in ((Part.EXAM, run.exam), (Part.TEST, run.test)):
+        if isinstance(read, str):
+            continue
+        ids = sorted(one.id for kept in read.rollouts.values() for one in kept.attempts)
+        counted += len(ids)
+        if ids != list(range(1, len(ids) + 1)):
+            wrong.append(f"{part}: tries are missing from the store: {len(ids)} are there, numbered up to {max(ids)}")
+        for kept in read.rollouts.values():
+            if [one.number for one in kept.attempts] != list(range(1, len(kept.attempts) + 1)):
+                wrong.append(f"{part}: rollout {kept.row.id} lacks some of its tries")
+            wrong += [f"{part}: rollout {kept.row.id}: {what}" for what in _bad_attempts(kept, read.forgotten)]
+    return judge(name, wrong, f"{counted} tries, none taken out or put aside")
+
+
+def check_test(run: RunFolder) -> Check:
+    """The sealed test, computed again."""
+    name, tested = "sealed test", run.certificate.test
+    seal = _seal(run)
+    if tested is None:
+        # A run that was continued may certify another skill than the one that took the test.
+        held = seal is not None and isinstance(run.test, StoredPart) and _was_tested(run, run.test, seal)
+        return judge(name, ["a test was held, and its result was left out"] if held else [], "none of these skills")
+    if seal is None or isinstance(run.test, str):
+        return not_checked(name, f"{Part.TEST}/{SEAL} is not there" if seal is None else str(run.test))
+    wrong = []
+    if (seal["before"], seal["after"]) != (run.certificate.start, run.certificate.certified):
+        wrong.append("it was sealed for other skills")
+    for side, name_of, outcomes in ((0, "before", tested.before), (1, "after", tested.after)):
+        stored = {task: run.test.outcome(key_of(task, side, seal[name_of])) for task in seal["tasks"]}
+        wrong += differences(f"{name_of}:", outcomes, stored)
+    if others := set(run.test.rollouts) - set(map(rollout_of, _test_keys(seal))):
+        wrong.append(f"{len(others)} rollouts of its store belong to no task of the test")
+    if run.begun is not None:
+        digests = run.begun.get("tasks", {}).get("test", {})
+        wrong += differences("test task", run.test.tasks, digests)
+        wrong += [f"{task} is no test task" for task in seal["tasks"] if task not in digests]
+    return judge(name, wrong, f"{len(tested.before)} tasks, computed again from the store")
+
+
+def _seal(run: RunFolder) -> dict[str, Any] | None:
+    """What was sealed before the test began; None when it is not there."""
+    found = read_json(run.folder / Part.TEST / SEAL)
+    return found if found is not None and {"before", "after", "tasks"} <= set(found) else None
+
+
+def _was_tested(run: RunFolder, part: StoredPart, seal: Mapping[str, Any]) -> bool:
+    """Whether both skills of the certificate took the whole test."""
+    skills = {"before": run.certificate.start, "after": run.certificate.certified}
+    return all(part.outcome(key) is not None for key in _test_keys({**seal, **skills}))
+
+
+def _test_keys(seal: Mapping[str, Any]) -> list[str]:
+    return [key_of(task, side, seal[name]) for task in seal["tasks"] for side, name in enumerate(("before", "after"))]
+
+
+def _bad_attempts(kept: Kept, forgotten: frozenset[int]) -> Iterator[str]:
+    for one in kept.attempts:
+        if one.id in forgotten and one.value is not None:
+            yield "a try that has a score was put aside"
+        if one.result is None:
+            continue
+        score = json.loads(one.result).get("score", {})
+        if (score.get("value"), score.get("cause")) != (one.value, one.cause):
+            yield "its score is not the one of its result"

@@ -1,0 +1,212 @@
+"""A certificate compared with the terms, settings, tasks and skills of its run folder, with the ledger, and with what
+people read of it."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from whet.errors import UserError
+from whet.runs.store.store import Store
+from whet.skill import read_skill
+from whet.skills.certificates.certificate import CERTIFICATE
+from whet.skills.certificates.checks.check import Check, State, differences, judge, not_checked
+from whet.skills.certificates.checks.folder import RunFolder, read_json
+from whet.skills.certificates.text import READABLE, readable
+from whet.skills.documents.history import BEST, SHORTENED, SKILLS, TERMS
+from whet.skills.gate.alpha_ledger import entered
+from whet.skills.gate.seed import SEED, Seed
+from whet.skills.rollouts.runner import Part
+from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH
+
+WITNESS = (
+    "a commitment in the folder of whoever made the run shows that the seed was fixed when the run began, if the "
+    "folder is to be trusted; that no other seed was tried in another folder, only a witness of the commitment can say"
+)
+
+
+def check_terms(run: RunFolder) -> Check:
+    """What was fixed before the first rollout."""
+    name, certificate = "terms of the run", run.certificate
+    if run.begun is None:
+        return not_checked(name, f"{TERMS} or {CERTIFY_TERMS} is not there, or cannot be read")
+    plan = run.begun.get("plan", {})
+    made = certificate.made_with
+    claimed = {
+        "start": certificate.start,
+        "alpha": certificate.alpha,
+        "whet": certificate.whet,
+        "commitment": certificate.commitment,
+        "gate": certificate.gate,
+        "agent": _name(made.get("agent")),
+        "model": _name(made.get("model")),
+        "single": certificate.single,
+    }
+    found = {
+        "start": run.begun.get("skill", run.begun.get("old")),
+        "alpha": plan.get("alpha"),
+        "whet": run.begun.get("whet"),
+        "commitment": run.begun.get("seed"),
+        "gate": plan.get("gate"),
+        "agent": run.begun.get("agent"),
+        "model": run.begun.get("model"),
+        "single": "old" in run.begun,
+    }
+    wrong = [*differences("certificate:", claimed, found), *_wrong_terms(run, plan)]
+    if "new" in run.begun and any(record.candidate != run.begun["new"] for record in certificate.records):
+        wrong.append(f"certificate: the new skill is not {run.begun['new'][:8]}")
+    assert run.terms_file is not None
+    return judge(name, wrong, f"as {run.terms_file.name} says: alpha {certificate.alpha:g}, whet {certificate.whet}")
+
+
+def _wrong_terms(run: RunFolder, plan: Mapping[str, Any]) -> Iterator[str]:
+    for record in run.certificate.records:
+        for key in ("giving_up", "worth"):
+            if getattr(record.terms, key) != plan.get(key):
+                yield f"attempt {record.number}: {key} is {getattr(record.terms, key)}, expected {plan.get(key)}"
+    if run.certificate.shortening is not None:
+        level = run.certificate.shortening.record.terms.level
+        if level != plan.get("removal_level"):
+            yield f"shortening: its level is {level}, expected {plan.get('removal_level')}"
+
+
+def check_settings(run: RunFolder) -> Check:
+    """Agent, model and sandbox: as they were written down, and as the store has them."""
+    name, file = "settings", run.folder / MADE_WITH
+    made = read_json(file) if file.is_file() else None
+    if made is None or isinstance(run.exam, str):
+        return not_checked(name, f"{MADE_WITH} is not there" if made is None else str(run.exam))
+    claimed = run.certificate.made_with
+    wrong = list(differences("made_with:", claimed, made))
+    agent, model = _name(claimed.get("agent")), _name(claimed.get("model"))
+    programs = run.exam.about.get("agents") or {}
+    if programs.get(agent) != (claimed.get("agent") or {}).get("program"):
+        wrong.append(f"agent '{agent}' is not the one that the exam's store was made with")
+    if run.exam.about.get("sandbox") != claimed.get("sandbox"):
+        wrong.append(f"sandbox is {claimed.get('sandbox')}, the store says {run.exam.about.get('sandbox')}")
+    others = {(kept.row.agent, kept.row.model) for kept in run.exam.rollouts.values()} - {(agent, model)}
+    wrong += [f"rollouts of the exam were done by {' on '.join(other)}" for other in sorted(others)]
+    wrong += _other_models(run, str((claimed.get("model") or {}).get("upstream")))
+    return judge(name, wrong, f"{agent} on {model}, in sandbox {claimed.get('sandbox')}")
+
+
+def _other_models(run: RunFolder, upstream: str) -> Iterator[str]:
+    """Names of models in the requests on record that are not the one of the certificate."""
+    with Store.open_read(run.folder / Part.EXAM) as store:
+        asked = {model for one in store.rollouts() for model in _asked_models(store, one.id)}
+    yield from (f"calls of the exam asked for model '{one}', not '{upstream}'" for one in sorted(asked - {upstream}))
+
+
+def check_tasks(run: RunFolder) -> Check:
+    """Digests of the validation tasks."""
+    name, claimed = "tasks", run.certificate.tasks
+    wrong, looked = list[str](), list[str]()
+    if run.begun is not None:
+        tasks = run.begun.get("tasks", {})
+        tasks = tasks if run.certificate.single else tasks.get("validation", {})
+        wrong += differences("task", claimed, tasks)
+        wrong += ["the tasks are not in the order in which the run took them"] if list(tasks) != list(claimed) else []
+        looked.append("the terms")
+    if not isinstance(run.exam, str):
+        wrong += differences("task", claimed, run.exam.tasks)
+        looked.append("the store of the exam")
+    if len(looked) < 2 and not wrong:
+        return not_checked(name, "the terms or the store of the exam are not there")
+    return judge(name, wrong, f"{len(claimed)} digests are those of {' and '.join(looked)}")
+
+
+def check_seed(run: RunFolder) -> Check:
+    """The seed of the folder, and what the terms were committed to."""
+    name, file = "seed in the folder", run.folder / Part.EXAM / SEED
+    data = read_json(file) if file.is_file() else None
+    if data is None or run.begun is None:
+        return not_checked(name, f"{Part.EXAM}/{SEED} or the terms are not there")
+    seed = Seed.model_validate(data) if set(data) == {"value", "drawn"} else None
+    wrong = []
+    if seed != run.certificate.seed:
+        wrong.append(f"{Part.EXAM}/{SEED} holds another seed than the certificate")
+    if run.begun.get("seed") != run.certificate.seed.commitment:
+        wrong.append("the terms of the run are committed to another seed")
+    return judge(name, wrong, f"the one that the terms are committed to; {WITNESS}")
+
+
+def check_skills(run: RunFolder) -> Check:
+    """Every skill that the certificate names."""
+    name, shelf = "skills", run.folder / SKILLS
+    if not shelf.is_dir():
+        return not_checked(name, f"{SKILLS}/ is not there")
+    named = {run.certificate.start, run.certificate.certified}
+    for record in run.certificate.all_records:
+        named |= {record.incumbent, record.candidate}
+    wrong = [f"{SKILLS}/{one[:8]}: {why}" for one in sorted(named) if (why := _wrong_skill(shelf / one, one))]
+    return judge(name, wrong, f"{len(named)} skills have the digests that the certificate names")
+
+
+def check_handed_out(run: RunFolder) -> Check:
+    """What a user takes out of the folder."""
+    name, certificate = "handed-out skills", run.certificate
+    expected = {} if certificate.single else {BEST: certificate.certified}
+    shortening = certificate.shortening
+    if shortening is not None and shortening.record.findings.verdict == "certified":
+        expected[SHORTENED] = shortening.record.candidate
+    if not expected:
+        return Check(name, State.OK, "none")
+    if gone := [place for place in expected if not (run.folder / place).is_dir()]:
+        return not_checked(name, f"{gone[0]}/ is not there")
+    wrong = [f"{place}/: {why}" for place, one in expected.items() if (why := _wrong_skill(run.folder / place, one))]
+    return judge(name, wrong, f"{', '.join(f'{place}/' for place in expected)} is what was certified")
+
+
+def check_readable(run: RunFolder) -> Check:
+    """The page that people read."""
+    name, file = READABLE, run.folder / READABLE
+    if not file.is_file():
+        return not_checked(name, "is not there")
+    same = file.read_text(encoding="utf-8", errors="replace") == readable(run.certificate)
+    return judge(name, [] if same else ["says something else than the certificate"], f"says what {CERTIFICATE} says")
+
+
+def check_ledger(run: RunFolder, env: Mapping[str, str]) -> Check:
+    """What the ledger of this machine says of the run."""
+    name, certificate = "ledger", run.certificate
+    try:
+        found = entered(run.folder, certificate.tasks, env)
+    except ValueError as error:
+        return Check(name, State.FAILED, str(error))
+    if not certificate.records and certificate.used is None:
+        return Check(name, State.OK, "no exam was held, so nothing was counted")
+    if found is None:
+        return not_checked(
+            name, "the ledger of this machine does not know the run: it was made elsewhere, or taken out"
+        )
+    wrong = [] if found == certificate.used else [f"used is '{certificate.used}', the ledger says '{found}'"]
+    return judge(name, wrong, str(found))
+
+
+def _asked_models(store: Store, rollout: str) -> Iterator[str]:
+    for attempt in store.attempts_of(rollout):
+        for exchange in store.each_exchange(attempt.id):
+            if not exchange.attempts:  # it was refused, or answered from the record
+                continue
+            try:
+                body = json.loads(exchange.sent or exchange.request)
+            except ValueError:
+                body = {"model": "(a request that is not JSON)"}
+            if isinstance(body, dict) and isinstance(body.get("model"), str):
+                yield body["model"]
+
+
+def _wrong_skill(place: Path, digest: str) -> str | None:
+    """Why the one skill in a folder is not the one of this digest."""
+    found = list(place.iterdir()) if place.is_dir() else []
+    if len(found) != 1:
+        return "expected one skill in it" if found else "is not there"
+    try:
+        made = read_skill(found[0]).digest
+    except UserError as error:
+        return str(error)
+    return None if made == digest else f"its content has the digest {made[:8]}, not {digest[:8]}"
+
+
+def _name(of: object) -> str:
+    return str(of.get("name")) if isinstance(of, dict) else str(of)

@@ -1,0 +1,72 @@
+"""Signatures of certificates with SSH keys, made and verified by ssh-keygen. A signature says who vouches for a
+certificate; it is the one thing in a run folder that its owner alone cannot make up for somebody else."""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from whet.errors import UserError
+from whet.skills.certificates.checks.check import Check, State, not_checked
+
+NAMESPACE = "whet-certificate"
+"""What a signature is for: one that was made for anything else does not count."""
+PROGRAM = "ssh-keygen"
+_NAME = "signature"
+
+
+def signature_of(certificate: Path) -> Path:
+    """Where the signature of a certificate lies."""
+    return certificate.with_name(f"{certificate.name}.sig")
+
+
+def sign(certificate: Path, key: Path) -> Path:
+    """Sign a certificate with a private key, or with a public one whose private part an agent holds; the signature."""
+    if shutil.which(PROGRAM) is None:
+        raise UserError(f"--sign needs {PROGRAM}; install OpenSSH's client")
+    if not key.is_file():
+        raise UserError(f"--sign is {key}; expected the file of an SSH key")
+    signature_of(certificate).unlink(missing_ok=True)
+    done = _run(["-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(certificate)])
+    if done.returncode:
+        raise UserError(f"--sign is {key}: {PROGRAM} did not sign: {_last(done.stderr)}")
+    return signature_of(certificate)
+
+
+def check_signature(certificate: Path, signers: Path | None) -> list[Check]:
+    """Whether a certificate is signed by one of these signers, a file as sshd's `allowed_signers`; nothing when it is
+    not signed and nobody asks for it."""
+    signature = signature_of(certificate)
+    if not signature.is_file():
+        return [] if signers is None else [Check(_NAME, State.FAILED, f"{signature.name} is not there")]
+    if shutil.which(PROGRAM) is None:
+        return [not_checked(_NAME, f"{PROGRAM} is not installed")]
+    if signers is None:
+        return [_unknown_signer(certificate, signature)]
+    known = _run(["-Y", "find-principals", "-s", str(signature), "-f", str(signers)])
+    if known.returncode:
+        return [Check(_NAME, State.FAILED, f"made by no signer in {signers}")]
+    signer = known.stdout.splitlines()[0].split(",")[0]
+    verify = ["-Y", "verify", "-f", str(signers), "-I", signer, "-n", NAMESPACE, "-s", str(signature)]
+    done = _run(verify, certificate)
+    if done.returncode:
+        return [Check(_NAME, State.FAILED, f"is not one of this certificate: {_last(done.stderr or done.stdout)}")]
+    return [Check(_NAME, State.OK, f"by {signer}")]
+
+
+def _unknown_signer(certificate: Path, signature: Path) -> Check:
+    done = _run(["-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(signature)], certificate)
+    if done.returncode:
+        return Check(_NAME, State.FAILED, f"is not one of this certificate: {_last(done.stderr or done.stdout)}")
+    return not_checked(_NAME, f"{_last(done.stdout)}; whose key that is, --allowed-signers FILE tells")
+
+
+def _run(arguments: Sequence[str], given: Path | None = None) -> subprocess.CompletedProcess[str]:
+    with (given or Path("/dev/null")).open("rb") as stdin:
+        return subprocess.run(
+            [PROGRAM, *arguments], stdin=stdin, capture_output=True, text=True, check=False, errors="replace"
+        )
+
+
+def _last(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no reason was given")

@@ -1,0 +1,228 @@
+"""A certificate as people read it: what is claimed, what it rests on, and what it does not say."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import exp
+from pathlib import Path
+from typing import Any
+
+from whet.skills.certificates.certificate import CERTIFICATE, Certificate, Record
+from whet.skills.gate.exam import PAIR
+from whet.skills.gate.kinds import GateKind
+from whet.skills.measurement import Verdict
+
+READABLE = "certificate.md"
+SCOPE = (
+    "It speaks of these tasks, with this agent, model and sandbox and these judges, and of the score alone: what the "
+    "judges do not see, it does not either."
+)
+TROUBLES = (
+    "In an exam a rollout that fails is not tried again: it counts against the new skill where that is certified, "
+    "and for it where that is given up. A rollout is begun again only when whet itself was stopped, or the model was "
+    "down for both skills: whoever stops a run while a rollout goes badly can steer it, so these are counted. Where "
+    "the skills differ in one of these columns by more than chance explains (Fisher's exact test, 5 %), the verdict is "
+    "withheld."
+)
+E_VALUES = (
+    "An e-value is what became of 1 that was bet on the new skill. Were it no better, this would reach 80 in at most "
+    "one exam of 80, 20 in one of 20, however often one looks. A position is a task of the exam, done with both "
+    "skills. The bounds of the lift hold at the level of the exam, at all times at once."
+)
+HEAD = "| attempt | old skill | new skill | verdict | lift, points | e-value | needed | level | positions | measured |"
+RULE = "|---|---|---|---|---|---|---|---|---|---|"
+
+
+def write_certificate(certificate: Certificate, folder: Path) -> None:
+    """Write it for programs and for people."""
+    (folder / CERTIFICATE).write_text(certificate.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    (folder / READABLE).write_text(readable(certificate), encoding="utf-8")
+
+
+def readable(certificate: Certificate) -> str:
+    """A certificate in Markdown."""
+    parts = (_claim, _exams, _troubles, _shorter, _test, _made_with)
+    return "\n".join(["# Certificate", "", *(line for part in parts for line in part(certificate))])
+
+
+def _claim(certificate: Certificate) -> Iterator[str]:
+    last = certificate.last_certified
+    if certificate.gate is not GateKind.CERTIFY:
+        yield f"**There is no certificate:** the rule '{certificate.gate}' decided in this run, and it proves nothing."
+        yield ""
+        return
+    if last is None:
+        yield from ("**Nothing was certified.** The skill that the run began with stays.", "")
+        return
+    found, level = last.findings, last.terms.level
+    tasks = len(certificate.tasks)
+    yield (
+        f"**Skill `{last.candidate[:8]}` is better than skill `{last.incumbent[:8]}` on these {tasks} validation "
+        f"tasks: its mean score there is higher by at least {found.at_least * 100:.1f} points, at level {level:g}.**"
+    )
+    yield _alpha(certificate)
+    if told := told_models(last.reported):
+        yield told
+    yield from ("", "| | |", "|---|---|")
+    yield f"| lift | {found.at_least * 100:+.1f} to {found.at_most * 100:+.1f} points |"
+    yield f"| measured after the verdict | {_estimate(found.estimate)} |"
+    yield f"| e-value | {_number(exp(min(found.log_evidence, 700)))}, and {_number(1 / level)} was needed |"
+    positions = len(last.positions)
+    yield f"| positions | {positions}; the verdict fell after {found.decided_at} |"
+    yield f"| rollouts | {PAIR * positions}: one of each skill at each position |"
+    yield f"| measured | {found.coverage:.0%} of the positions have both scores |"
+    yield ""
+
+
+def _alpha(certificate: Certificate) -> str:
+    what = "an exam" if certificate.single else "a run"
+    return f"The chance that {what} like this certifies anything that is no better is at most {certificate.alpha:.0%}."
+
+
+def told_verdict(record: Record, tasks: int) -> str:
+    """A verdict in a sentence: of which tasks it speaks, and how often it is wrong."""
+    found, terms = record.findings, record.terms
+    on, between = f"on these {tasks} tasks", f"{found.at_least * 100:+.1f} and {found.at_most * 100:+.1f} points"
+    match found.verdict:
+        case Verdict.CERTIFIED:
+            return (
+                f"certified: {on} the new skill is better, by at least {found.at_least * 100:.1f} points "
+                f"(error at most {terms.level:.3g})"
+            )
+        case Verdict.FUTILE:
+            return (
+                f"futile: {on} a lift of {terms.worth * 100:.0f} points or more is unlikely: where there is one, "
+                f"{terms.giving_up:.0%} of exams say so all the same"
+            )
+        case Verdict.WITHHELD:
+            return f"withheld: {'; '.join(found.withheld)}; what is lost or tried again may have made the difference"
+        case Verdict.UNDECIDED if found.coverage < terms.coverage:
+            return f"undecided: {found.coverage:.0%} of the positions have both scores; {terms.coverage:.0%} are needed"
+        case Verdict.UNDECIDED:
+            return f"undecided: {on} the lift is between {between}, each bound at level {terms.level:g}"
+
+
+def told_models(reported: Mapping[str, tuple[int, int]]) -> str:
+    """That the model changed while an attempt lasted, as its replies say; nothing when it did not."""
+    if len(reported) < 2:
+        return ""
+    each = ", ".join(
+        f"{name} in {old} rollouts of the old skill and {new} of the new" for name, (old, new) in reported.items()
+    )
+    return f"The model reported {len(reported)} names or fingerprints during this attempt: {each}."
+
+
+def told_removal(units: Sequence[str], at_least: float, level: float, certificate: Certificate) -> str:
+    """What was shown of a shorter skill."""
+    rules = "this rule" if len(units) == 1 else f"these {len(units)} rules"
+    worst = max(0.0, -at_least) * 100
+    return (
+        f"Without {rules} the skill scores at most {worst:.1f} points lower on these {len(certificate.tasks)} tasks, "
+        f"at level {level:g}."
+    )
+
+
+def _estimate(estimate: float | None) -> str:
+    """The mean up to the verdict is not told: an exam ends when it is high."""
+    return "nothing" if estimate is None else f"{estimate * 100:+.1f} points"
+
+
+def _exams(certificate: Certificate) -> Iterator[str]:
+    yield from ("## Every exam that was held", "")
+    if not certificate.records:
+        yield from ("None.", "")
+        return
+    yield from (HEAD, RULE, *map(row, certificate.records), "", E_VALUES, "")
+    for record in certificate.records:
+        if record.findings.verdict is not Verdict.CERTIFIED:
+            yield from (f"Attempt {record.number}: {told_verdict(record, len(certificate.tasks))}.", "")
+
+
+def row(record: Record) -> str:
+    """An attempt as a row below HEAD."""
+    found, level = record.findings, record.terms.level
+    cells = (
+        str(record.number),
+        f"`{record.incumbent[:8]}`",
+        f"`{record.candidate[:8]}`",
+        str(found.verdict),
+        f"{found.at_least * 100:+.1f} to {found.at_most * 100:+.1f}",
+        _number(exp(min(found.log_evidence, 700))),
+        _number(1 / level),
+        f"{level:g}",
+        f"{found.decided_at} of {len(record.positions)}",
+        f"{found.coverage:.0%}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _troubles(certificate: Certificate) -> Iterator[str]:
+    """What went wrong with the rollouts of either arm."""
+    told = [line for record in certificate.all_records for line in _arms(record)]
+    yield from ("## Lost, begun again, sent again", "")
+    if not told:
+        yield from ("Nothing: every rollout was scored at its first try, and no model call was sent twice.", "")
+        return
+    yield from (
+        "| attempt | skill | rollouts | lost | begun again | with calls sent again |",
+        "|---|---|---|---|---|---|",
+    )
+    yield from (*told, "", TROUBLES, "")
+
+
+def _arms(record: Record) -> Iterator[str]:
+    found = record.findings
+    for name, arm in (("old", found.incumbent), ("new", found.candidate)):
+        if arm.lost or arm.redone or arm.resent:
+            lost = ", ".join(f"{cause} {count}" for cause, count in arm.lost.items()) or "0"
+            yield f"| {record.number} | {name} | {arm.rollouts} | {lost} | {arm.redone} | {arm.resent} |"
+
+
+def _shorter(certificate: Certificate) -> Iterator[str]:
+    if (found := certificate.shortening) is None:
+        return
+    record = found.record
+    yield from ("## A shorter version", "")
+    if record.findings.verdict is Verdict.CERTIFIED:
+        shown = told_removal(found.units, record.findings.at_least, record.terms.level, certificate)
+        yield f"`{record.candidate}`: {shown}"
+    else:
+        yield f"It was not shown that {len(found.units)} of its rules can be left out: {record.findings.verdict}."
+    yield from ("", *(f"- {unit.splitlines()[0]}" for unit in found.units), "", HEAD, RULE, row(record), "")
+
+
+def _test(certificate: Certificate) -> Iterator[str]:
+    if certificate.test is not None:
+        yield from ("## On tasks that have chosen nothing", "", *certificate.test.table(), "")
+        yield from (f"Difference: {certificate.test}.", "")
+
+
+def _made_with(certificate: Certificate) -> Iterator[str]:
+    yield from ("## What it was made with", "")
+    yield from (f"- {key.replace('_', ' ')}: {_brief(value)}" for key, value in certificate.made_with.items() if value)
+    yield f"- whet {certificate.whet}; score: {certificate.metric}"
+    yield f"- order of tasks: seed {certificate.seed.told}; committed before the first exam: `{certificate.commitment}`"
+    yield f"- skill at the start: `{certificate.start}`"
+    yield f"- skill that is certified: {_certified(certificate)}"
+    yield f"- {len(certificate.tasks)} validation tasks: `{certificate.tasks_digest}`"
+    if certificate.used is not None:
+        yield f"- {certificate.used}, with this one; each may be wrong with a chance of its alpha"
+    yield from ("", f"{SCOPE} `whet certify --check {CERTIFICATE}` computes it again.", "")
+
+
+def _certified(certificate: Certificate) -> str:
+    return "none" if certificate.last_certified is None else f"`{certificate.certified}`"
+
+
+def _brief(value: Any) -> str:
+    """What something is called, and its version if it has one that was chosen."""
+    if not isinstance(value, dict):
+        return str(value)
+    version = value.get("program", {}).get("version")
+    return f"{value['name']} {version}" if version else str(value["name"])
+
+
+def _number(value: float) -> str:
+    """
+    >>> _number(80.0), _number(262345.6), _number(0.03125)
+    ('80', '2.62e+05', '0.0312')
+    """
+    return f"{value:.3g}"

@@ -1,0 +1,156 @@
+"""The edits that make one document of another: exact, each with an anchor that occurs once."""
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from whet.skills.documents.document import Document
+from whet.skills.documents.edits import Edit, Op, apply
+from whet.skills.documents.policy import Policy
+from whet.workspace import CUT
+
+_HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)? @@")
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Lines that are others in the new text."""
+
+    start: int
+    """The first line, by its number in the text as it is now."""
+    end: int
+    new: tuple[str, ...]
+
+    @property
+    def growth(self) -> int:
+        return len(self.new) - (self.end - self.start)
+
+
+def edits_between(old: str, new: str, policy: Policy) -> tuple[Edit, ...]:
+    """Edits that `apply` makes the new text of the old one with, one for each place that differs.
+
+    Where the policy forbids a change, the edit is made all the same: whoever applies it refuses it and says why.
+
+    >>> [edit.op.value for edit in edits_between("# A\\n- b\\n- c\\n", "# A\\n- c\\n- d\\n", Policy())]
+    ['delete', 'insert_after']
+    """
+    if new == old:
+        return ()
+    document = Document(old)
+    begins_block = policy.opens == "learned" and document.learned is None and new.startswith(old.rstrip("\n"))
+    if begins_block or not old[document.body :].strip():
+        return (Edit(op=Op.ADD, text=new[len(old.rstrip("\n")) :].strip("\n")),)
+    edits = _place_by_place(_lines(old), _lines(new), policy)
+    whole = Edit(op=Op.REPLACE, anchor=old[document.body :], text=new[document.body :])
+    # On the way from one text to the other there may be one without any word, and so without an anchor.
+    return edits if _makes(edits, old, new) or not _makes((whole,), old, new) else (whole,)
+
+
+def _place_by_place(lines: list[str], new: Sequence[str], policy: Policy) -> tuple[Edit, ...]:
+    edits = []
+    pieces = _pieces(lines, new)
+    while pieces:
+        piece = pieces.pop(0)
+        wanted = [*lines[: piece.start], *piece.new, *lines[piece.end :]]
+        edits.append(_edit(lines, piece, "".join(wanted), policy))
+        lines = wanted
+        pieces = [_moved(other, piece) for other in pieces]
+    return tuple(edits)
+
+
+def patched(text: str, diff: str) -> str:
+    """A text after a unified diff of it; ValueError when it is cut short or of another text."""
+    if diff.endswith(CUT):
+        raise ValueError("it changes too much to be told as a diff")
+    lines, at = _lines(text), 0
+    result: list[str] = []
+    _, _, *body = _lines(diff)
+    for line in _ends_told(body):
+        hunk = _HUNK.match(line)
+        if hunk:
+            start = int(hunk[1]) - (hunk[2] != "0")
+            result += lines[at:start]
+            at = start
+        elif line[0] == "+":
+            result.append(line[1:])
+        elif lines[at : at + 1] == [line[1:]]:
+            result += [] if line[0] == "-" else [line[1:]]
+            at += 1
+        else:
+            raise ValueError("its diff is of another text")
+    return "".join([*result, *lines[at:]])
+
+
+def _pieces(old: Sequence[str], new: Sequence[str]) -> list[_Piece]:
+    """What differs; what makes the text shorter comes first, so that no step is longer than the longer text."""
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    pieces = [_Piece(a, b, tuple(new[c:d])) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
+    return sorted(pieces, key=lambda piece: sum(map(len, piece.new)) > sum(map(len, old[piece.start : piece.end])))
+
+
+def _moved(other: _Piece, done: _Piece) -> _Piece:
+    """Where a piece is after another one was done."""
+    if other.start < done.end:
+        return other
+    return _Piece(other.start + done.growth, other.end + done.growth, other.new)
+
+
+def _edit(lines: Sequence[str], piece: _Piece, wanted: str, policy: Policy) -> Edit:
+    """The edit that the policy lets be made and that makes exactly the wanted text; else one that makes it."""
+    text = "".join(lines)
+    candidates = list(_candidates(lines, piece))
+    allowed = (edit for edit in candidates if apply(text, [edit], policy).text == wanted)
+    exact = (edit for edit in candidates if _makes((edit,), text, wanted))
+    if (found := next(allowed, None) or next(exact, None)) is not None:
+        return found
+    # Front matter, which no anchor reaches: an edit that is refused for it.
+    around = lines[piece.start : piece.end] or lines[piece.start - 1 : piece.start]
+    return Edit(op=Op.REPLACE, anchor="".join(around), text="".join(piece.new))
+
+
+def _makes(edits: Sequence[Edit], old: str, new: str) -> bool:
+    """Whether edits make exactly one text of another, were all of it open."""
+    return apply(old, edits, Policy(max_chars=max(1, len(old), len(new)))).text == new
+
+
+def _candidates(lines: Sequence[str], piece: _Piece) -> Iterator[Edit]:
+    """Ways to make a change: what says most plainly what is meant first, then with more and more of the text around."""
+    removed, added = "".join(lines[piece.start : piece.end]), "".join(piece.new)
+    if removed and not added:
+        yield Edit(op=Op.DELETE, anchor=removed.rstrip("\n"))
+    if added and not removed and piece.start:
+        yield Edit(op=Op.INSERT_AFTER, anchor=lines[piece.start - 1].rstrip("\n"), text=added.rstrip("\n"))
+    for before, after in ((0, 1), (1, 0), (1, 1)):
+        widened = _until_unique(lines, piece, before, after)
+        if widened is not None:
+            start, end = widened
+            anchor = "".join(lines[start:end])
+            around = "".join(lines[start : piece.start]), "".join(lines[piece.end : end])
+            yield Edit(op=Op.REPLACE, anchor=anchor, text=f"{around[0]}{added}{around[1]}")
+
+
+def _until_unique(lines: Sequence[str], piece: _Piece, before: int, after: int) -> tuple[int, int] | None:
+    """The lines of a piece, with so many more on each side at a time that they occur once."""
+    text = "".join(lines)
+    body = Document(text).body
+    start, end = piece.start, piece.end
+    while True:
+        anchor = "".join(lines[start:end])
+        if anchor.strip() and text.count(anchor, body) == 1:
+            return start, end
+        wider = max(0, start - before), min(len(lines), end + after)
+        if wider == (start, end):
+            return None
+        start, end = wider
+
+
+def _ends_told(diff: Sequence[str]) -> Iterator[str]:
+    """The lines of a diff; one after which the end of the file is told has no end of its own."""
+    for line, following in zip(diff, [*diff[1:], ""], strict=True):
+        if not line.startswith("\\"):
+            yield line.removesuffix("\n") if following.startswith("\\") else line
+
+
+def _lines(text: str) -> list[str]:
+    return re.findall(r"[^\n]*\n|[^\n]+", text)

@@ -1,0 +1,70 @@
+"""What a document says, in units that can be left out: rules of its lists, paragraphs, blocks of code."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import accumulate
+
+from markdown_it import MarkdownIt
+
+from whet.skills.documents.document import Document, Span, closed_up
+from whet.skills.documents.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    text: str
+    span: Span
+    """Its whole lines."""
+    is_heading: bool
+
+
+def units(text: str) -> list[str]:
+    """Each rule of a list and each other block, in their order. Headings and what is protected are none.
+
+    >>> units("# Rules\\n- Be kind.\\n- Say why,\\n  and how.\\n\\nThat is all.\\n")
+    ['- Be kind.', '- Say why,\\n  and how.', 'That is all.']
+    """
+    return [block.text for block in _blocks(text) if not block.is_heading]
+
+
+def added_units(text: str, before: str) -> list[str]:
+    """Those that an earlier version did not have. One that took the place of another is not among them: without it,
+    the other would be missing too."""
+    now, then = units(text), units(before)
+    steps = SequenceMatcher(None, then, now, autojunk=False).get_opcodes()
+    return [unit for tag, _, _, start, end in steps if tag == "insert" for unit in now[start:end]]
+
+
+def without(text: str, unit: str, before: str) -> str:
+    """The document without one of its units. A heading that would stand over nothing goes too, unless an earlier
+    version had it already."""
+    blocks = list(_blocks(text))
+    place = next(number for number, block in enumerate(blocks) if block.text == unit and not block.is_heading)
+    gone = [blocks[place].span]
+    above = blocks[place - 1] if place else None
+    is_last = place + 1 == len(blocks) or blocks[place + 1].is_heading
+    if above and above.is_heading and is_last and above.text not in before.split("\n"):
+        gone.insert(0, above.span)
+    left = text
+    for span in reversed(gone):
+        left = left[: span.start] + left[span.end :]
+    return closed_up(left, text)
+
+
+def _blocks(text: str) -> Iterator[_Block]:
+    document = Document(text)
+    closed = document.closed(Policy())
+    lines = text[document.body :].split("\n")
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=document.body))
+    for token in MarkdownIt().parse("\n".join(lines)):
+        is_rule = token.type == "list_item_open" and token.level == 1
+        is_other = token.level == 0 and token.type not in {"bullet_list_open", "ordered_list_open"}
+        if token.map is None or not (is_rule or is_other):
+            continue
+        first, last = token.map
+        while last > first + 1 and not lines[last - 1].strip():
+            last -= 1
+        span = Span(starts[first], min(starts[last], len(text)))
+        if not any(one.overlaps(span) for one in closed):
+            yield _Block(text[span.start : span.end].strip(), span, token.type == "heading_open")

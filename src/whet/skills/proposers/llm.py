@@ -1,0 +1,154 @@
+"""`llm`: a writer that lets a model reflect on what went wrong, what went well, and what made the difference."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from whet.ids import digest
+from whet.scoring.json_answer import answered_json
+from whet.skills.documents.edits import Edit
+from whet.skills.proposers import prompts
+from whet.skills.proposers.base import Proposal, ProposalContext, ScoredRollout
+from whet.skills.proposers.leak_check import vetted
+
+Message = Mapping[str, str]
+Ask = Callable[[Sequence[Message]], Awaitable[str]]
+"""Asks the writer's own model. It raises NoDraft when the model does not answer."""
+
+BATCH = 8
+"""Trials in one question: of many more at once, a model says less."""
+AT_ONCE = 16
+"""Questions under way together."""
+MOST = 8
+"""Edits that a model may make which is free to choose."""
+
+
+class Reflection(BaseModel):
+    """What a model replies."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    patterns: tuple[str, ...] = ()
+    edits: tuple[Edit, ...]
+    memory: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    source: str
+    """What its edits come from: failure, success, contrast or comparison."""
+    system: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    source: str
+    read: Reflection | None
+    raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class LlmProposer:
+    """Reflects in small batches, vets what comes of it, and merges it when it is more than the budget."""
+
+    ask: Ask
+    trial_chars: int = 12_000
+    """Characters of one trial that the model is shown. A question has up to 12 trials."""
+
+    async def write(self, brief: ProposalContext) -> Proposal:
+        budget = MOST if brief.edits is None else brief.edits
+        questions = list(self._questions(brief)) if budget else []
+        if not questions:
+            return Proposal((), "there is nothing to reflect on" if budget else "no edit is allowed in this step")
+        room = asyncio.Semaphore(AT_ONCE)
+        answers = await asyncio.gather(*(self._answer(one, room) for one in questions))
+        sources = _once(answers)
+        kept, refused = vetted(sources, brief)
+        last = next((answer for answer in answers if answer.read is None), answers[-1])
+        if len(kept) > budget or (brief.edits is None and len({sources[edit] for edit in kept}) > 1):
+            last = await self._answer(_merge([(sources[edit], edit) for edit in kept], brief), room)
+            merged, worse = vetted(last.read.edits if last.read else (), brief)
+            # Without a list that can be read the edits stand in the order of their sources, and the first are taken.
+            kept, refused = merged or kept, [*refused, *worse]
+        return Proposal(tuple(kept[:budget]), _reason(answers), last.raw, tuple(refused), _memory(answers))
+
+    def _questions(self, brief: ProposalContext) -> Iterable[_Question]:
+        known = prompts.what_is_known(brief)
+        if brief.comparison is not None:
+            shown = prompts.shown_comparison(brief.comparison, self.trial_chars)
+            yield _Question("comparison", prompts.COMPARE, f"{known}\n\n{shown}")
+            return
+        pairs = brief.contrasts
+        if pairs:
+            shown = prompts.shown_pairs(pairs, self.trial_chars)
+            yield _Question("contrast", prompts.REFLECT, f"{known}\n\n{prompts.CONTRASTS}\n\n{shown}")
+        paired = {id(trial) for pair in pairs for trial in pair}
+        rest = _shuffled([trial for trial in brief.trials if id(trial) not in paired], len(brief.tried))
+        groups = {
+            "failure": (prompts.FAILURES, [trial for trial in rest if not trial.solved]),
+            "success": (prompts.SUCCESSES, [trial for trial in rest if trial.solved]),
+        }
+        for source, (asked, trials) in groups.items():
+            for start in range(0, len(trials), BATCH):
+                shown = prompts.shown_trials(trials[start : start + BATCH], self.trial_chars)
+                yield _Question(source, prompts.REFLECT, f"{known}\n\n{asked}\n\n{shown}")
+
+    async def _answer(self, question: _Question, room: asyncio.Semaphore) -> _Answer:
+        """A reply in the form asked for; asked once more when it is not, and else none."""
+        messages = [{"role": "system", "content": question.system}, {"role": "user", "content": question.text}]
+        async with room:
+            raw = await self.ask(messages)
+            try:
+                return _Answer(question.source, read(raw), raw)
+            except ValueError as error:
+                said = {"role": "assistant", "content": raw or "-"}
+                raw = await self.ask([*messages, said, {"role": "user", "content": prompts.repair(str(error))}])
+            try:
+                return _Answer(question.source, read(raw), raw)
+            except ValueError:
+                return _Answer(question.source, None, raw)
+
+
+def read(reply: str) -> Reflection:
+    """What a reply proposes; ValueError says in a few words what is wrong with it."""
+    told = answered_json(reply)
+    try:
+        return Reflection.model_validate(told)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the whole"
+        raise ValueError(f"{place}: {first['msg']}") from None
+
+
+def _merge(edits: Sequence[tuple[str, Edit]], brief: ProposalContext) -> _Question:
+    text = f"{prompts.what_is_known(brief)}\n\n{prompts.shown_edits(edits)}"
+    return _Question("merge", prompts.MERGE, text)
+
+
+def _once(answers: Iterable[_Answer]) -> dict[Edit, str]:
+    """Each proposed edit once, whatever reason is given for it, and what it comes from."""
+    found: dict[tuple[str, ...], tuple[Edit, str]] = {}
+    for answer in answers:
+        for edit in answer.read.edits if answer.read else ():
+            found.setdefault((edit.op, edit.anchor, edit.text, edit.to, edit.document), (edit, answer.source))
+    return dict(found.values())
+
+
+def _reason(answers: Sequence[_Answer]) -> str:
+    unread = sum(answer.read is None for answer in answers)
+    notes = [f"{unread} of {len(answers)} replies could not be read"] if unread else []
+    patterns = dict.fromkeys(pattern for one in answers if one.read for pattern in one.read.patterns)
+    return "; ".join([*notes, *patterns])[:2000]
+
+
+def _memory(answers: Sequence[_Answer]) -> str | None:
+    return next((answer.read.memory for answer in answers if answer.read and answer.read.memory), None)
+
+
+def _shuffled(trials: Sequence[ScoredRollout], turn: int) -> list[ScoredRollout]:
+    """In an order that is another one at each turn, and always the same at the same turn."""
+    keys = {index: digest(f"{turn}/{index}/{trial.task}".encode()) for index, trial in enumerate(trials)}
+    return [trials[index] for index in sorted(keys, key=keys.__getitem__)]

@@ -1,0 +1,32 @@
+"""A writer that has no ideas of its own: it proposes the rules of a list, one after the other."""
+
+from pathlib import Path
+
+from whet.errors import UserError
+from whet.skills.documents.edits import Edit, Op
+from whet.skills.proposers.base import Proposal, ProposalContext
+
+
+class RulesFile:
+    """Adds one rule at a time: the first of its list that was not proposed yet."""
+
+    def __init__(self, rules: tuple[str, ...]) -> None:
+        self._rules = rules
+
+    async def write(self, brief: ProposalContext) -> Proposal:
+        """The next rule; nothing when all were proposed."""
+        proposed = {edit.text for tried in brief.tried for edit in (*tried.edits, *(one.edit for one in tried.refused))}
+        rest = [rule for rule in self._rules if rule not in proposed]
+        return Proposal(tuple(Edit(op=Op.ADD, text=rule) for rule in rest[:1]))
+
+
+def read_rules(path: Path) -> RulesFile:
+    """The rules in a text file, one on each line that is not blank."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as a list of rules: {error}") from error
+    rules = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    if not rules:
+        raise UserError(f"{path}: has no rules; expected one on each line")
+    return RulesFile(rules)

@@ -1,0 +1,151 @@
+"""The figures of a report, read from the stores of a run: what was measured of each version, and what it cost."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+from pathlib import Path
+
+from whet.rollout.attempt import Result
+from whet.runs.stats.means import Interval, mean_interval
+from whet.runs.stats.paired import Difference, difference_interval
+from whet.runs.stats.summary import Tally
+from whet.runs.store.store import DATABASE, Store
+from whet.skills.documents.edits import summary
+from whet.skills.documents.history import Versions
+from whet.skills.gate.eprocess import EProcess
+from whet.skills.gate.gate import ExamResult
+from whet.skills.gate.sequential_test import SequentialTest
+from whet.skills.proposers.base import Step
+from whet.skills.report.criteria import CheckRate, check_rates
+from whet.skills.rollouts.runner import Part
+from whet.skills.search.two_tiers import SearchResult
+
+PARTS = {Part.SEARCH: "search", Part.EXAM: "exams", Part.TEST: "test", Part.PROPOSALS: "proposals"}
+"""The stores of a run, and what their spending is called."""
+
+Scores = Mapping[str, Sequence[float]]
+"""By task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A proposal on the training tasks."""
+
+    step: Step
+    interval: Interval | None
+    """None when nothing of it is on record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What the edits of an accepted proposal did on the training tasks, against its parent, by all measurements."""
+
+    version: str
+    edits: tuple[str, ...]
+    difference: Difference | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one part of a run cost."""
+
+    part: str
+    rollouts: int
+    tokens: int | None
+    dollars: float | None
+    """None when it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    """All that plots and tables show beside the verdicts."""
+
+    start: Interval | None
+    """Of the first version on the training tasks."""
+    tried: tuple[Tried, ...]
+    effects: tuple[Effect, ...]
+    costs: tuple[Cost, ...]
+    asked: tuple[CheckRate, ...] = ()
+    """In the sealed test, where one was taken."""
+
+
+def read_report_data(run: Path, done: SearchResult) -> ReportData:
+    """Read what the stores of a run hold."""
+    scores = _scores(run / Part.SEARCH)
+    return ReportData(
+        start=_first(scores.get(done.start, {})),
+        tried=tuple(Tried(step, _first(scores.get(step.candidate, {}))) for step in done.steps),
+        effects=tuple(_effects(Versions(run), done.steps, scores)),
+        costs=tuple(_costs(run)),
+        asked=tuple(check_rates(run / Part.TEST, done.start, done.certified)) if done.certified != done.start else (),
+    )
+
+
+def evidence(attempt: SequentialTest) -> list[tuple[float, float]]:
+    """Logarithms of both processes after each position: that it is better, and that it is not worth it."""
+    better, worse = EProcess(-attempt.terms.margin, above=True), EProcess(attempt.terms.worth, above=False)
+    found = [(0.0, 0.0)]
+    for position in attempt.taken:
+        better.take(position.worst())
+        worse.take(position.best())
+        found.append((better.log, worse.log))
+    return found
+
+
+def by_task(held: ExamResult) -> dict[str, list[float]]:
+    """The differences at the measured positions of each task of an exam, from the best task to the worst."""
+    tasks: dict[str, list[float]] = {}
+    for number, position in enumerate(held.attempt.taken):
+        if position.is_measured:
+            tasks.setdefault(held.exam.task_at(number), []).append(position.worst())
+    return dict(sorted(tasks.items(), key=lambda pair: (-fsum(pair[1]) / len(pair[1]), pair[0])))
+
+
+def _scores(search: Path) -> dict[str, Scores]:
+    """Of each version, the scores of each training task, in the order in which they were measured."""
+    scores: dict[str, dict[str, list[float]]] = {}
+    with Store.open_read(search) as store:
+        for done in sorted(store.results(), key=lambda done: done.rollout.sample):
+            row, value = done.rollout, done.attempt.value
+            if value is not None:
+                scores.setdefault(row.skill, {}).setdefault(row.task, []).append(value)
+    return dict(scores)
+
+
+def _first(scores: Scores) -> Interval | None:
+    """Of the first measurement. It is what the search decided by; later ones are of those alone that did well."""
+    return mean_interval({task: values[:1] for task, values in scores.items()})
+
+
+def _effects(versions: Versions, steps: Sequence[Step], scores: Mapping[str, Scores]) -> Iterator[Effect]:
+    for step in steps:
+        if step.accepted:
+            before, after = scores.get(step.parent, {}), scores.get(step.candidate, {})
+            differences = [_mean(after[task]) - _mean(before[task]) for task in before if task in after]
+            edits = tuple(map(summary, versions.all[step.candidate].edits))
+            yield Effect(step.candidate, edits, difference_interval(differences))
+
+
+def _costs(run: Path) -> Iterator[Cost]:
+    """What attempts cost that came to a result. Those that whet was killed over are left out, so that a report does not
+    depend on how often it was."""
+    for folder, name in PARTS.items():
+        if not (run / folder / DATABASE).is_file():
+            continue
+        whole = Tally()
+        with Store.open_read(run / folder) as store:
+            for _, attempts in store.attempts_by_rollout():
+                whole.planned += 1
+                for attempt in attempts:
+                    if attempt.result is not None:
+                        whole.spend(Result.model_validate_json(attempt.result))
+        if whole.planned:
+            yield Cost(name, whole.planned, _tokens(whole), whole.cost)
+
+
+def _tokens(whole: Tally) -> int | None:
+    return whole.input_tokens + whole.output_tokens if whole.captured else None
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fsum(values) / len(values)

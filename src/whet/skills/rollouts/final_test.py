@@ -1,0 +1,137 @@
+"""The sealed test: tasks that have chosen nothing, done once by the first skill and once by the last."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from math import fsum
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from whet.errors import UserError
+from whet.files import write_atomic
+from whet.ids import digest
+from whet.runs.stats.losses import UNEVEN, uneven
+from whet.runs.stats.means import Interval, passed, wilson
+from whet.runs.stats.paired import difference_interval
+from whet.scoring import Cause
+from whet.skills.gate.sequential_test import Pair
+from whet.skills.measurement import Outcome, Rollouts
+from whet.tasks import Task
+
+SEAL = "seal.json"
+
+
+class UsedError(UserError):
+    """The test tasks were done with another skill before, so they are no test of this one."""
+
+
+class FinalTest(BaseModel):
+    """Both skills on the test tasks, task by task."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    before: dict[str, float | Cause]
+    after: dict[str, float | Cause]
+
+    @property
+    def differences(self) -> list[float]:
+        """On tasks with a score of both."""
+        pairs = ((self.before[task], self.after[task]) for task in self.before)
+        return [
+            after - before for before, after in pairs if not isinstance(before, Cause) and not isinstance(after, Cause)
+        ]
+
+    @property
+    def lost(self) -> tuple[int, int]:
+        """Tasks without a score, before and after."""
+        before, after = (sum(isinstance(one, Cause) for one in side.values()) for side in (self.before, self.after))
+        return before, after
+
+    def extremes(self) -> tuple[list[float], list[float]]:
+        """The differences on all tasks, with what is lost counted against the new skill, and for it."""
+        pairs = [Pair(self.before[task], self.after[task]) for task in self.before]
+        return [pair.worst() for pair in pairs], [pair.best() for pair in pairs]
+
+    def __str__(self) -> str:
+        found = difference_interval(self.differences)
+        if found is None:
+            return f"nothing was measured on {len(self.before)} tasks"
+        wins, losses = (sum(sign * one > 0 for one in self.differences) for sign in (1, -1))
+        return (
+            f"{found.mean * 100:+.1f} points on {found.tasks} tasks, 95 % interval {found.low * 100:+.1f} to "
+            f"{found.high * 100:+.1f}; {wins} better, {found.tasks - wins - losses} alike, {losses} worse"
+            f"{self._told_losses()}"
+        )
+
+    def _told_losses(self) -> str:
+        """What the tasks may change that one side lost: the others alone would hide it."""
+        (before, after), whole = self.lost, len(self.before)
+        if not before and not after:
+            return ""
+        worst, best = (difference_interval(one) for one in self.extremes())
+        assert worst is not None
+        assert best is not None
+        chance = uneven(before, whole, after, whole)
+        told = f"; the two skills lose scores unevenly (p = {chance:.2g}), which may make the difference"
+        return (
+            f"; scores lost: {before} of {whole} before, {after} of {whole} after; with these at 0 and 1 the "
+            f"difference is between {worst.mean * 100:+.1f} and {best.mean * 100:+.1f} points, 95 % interval "
+            f"{worst.low * 100:+.1f} to {best.high * 100:+.1f}{told if chance < UNEVEN else ''}"
+        )
+
+    def table(self) -> list[str]:
+        """Both sides beside each other, in Markdown."""
+        return [
+            "| sealed test | passed, 95 % interval | mean score | missing |",
+            "|---|---|---|---|",
+            f"| before | {_side(self.before)} |",
+            f"| after | {_side(self.after)} |",
+        ]
+
+
+def _side(outcomes: Mapping[str, Outcome]) -> str:
+    scores = [one for one in outcomes.values() if not isinstance(one, Cause)]
+    missing = f"{len(outcomes) - len(scores)} of {len(outcomes)}"
+    if not scores:
+        return f"- | - | {missing}"
+    rate = wilson(sum(map(passed, scores)), len(scores))
+    return f"{_told(rate)} | {fsum(scores) / len(scores):.1%} | {missing}"
+
+
+def _told(rate: Interval) -> str:
+    return f"{round(rate.mean * rate.rollouts)} of {rate.rollouts}, {rate}"
+
+
+def tasks_to_test(tasks: Sequence[Task], seed: int, most: int) -> tuple[Task, ...]:
+    """Test tasks that the budget has room for; which of them chance decides, before anything is run."""
+    return tuple(sorted(tasks, key=lambda task: digest(b"test", str(seed).encode(), task.id.encode()))[:most])
+
+
+def key_of(task: str, side: int, skill: str) -> str:
+    """Of the rollout of a test task by one side: the skill before (0) or after (1)."""
+    return f"test/{task}/{('incumbent', 'candidate')[side]}/{skill}"
+
+
+async def run_final_test(folder: Path, before: str, after: str, tasks: Sequence[str], rollouts: Rollouts) -> FinalTest:
+    """Test two skills. What is tested is sealed first: a test can be completed, but not tried with another skill."""
+    _seal(folder / SEAL, {"before": before, "after": after, "tasks": list(tasks)})
+    outcomes = await asyncio.gather(
+        *(
+            rollouts(task, skill, key_of(task, side, skill))
+            for side, skill in ((0, before), (1, after))
+            for task in tasks
+        )
+    )
+    return FinalTest(before=_by_task(tasks, outcomes[: len(tasks)]), after=_by_task(tasks, outcomes[len(tasks) :]))
+
+
+def _seal(file: Path, seal: Mapping[str, object]) -> None:
+    if not file.is_file():
+        write_atomic(file, json.dumps(seal, indent=1) + "\n")
+    elif json.loads(file.read_bytes()) != seal:
+        raise UsedError(f"{file}: the test was begun with other skills; its tasks have been used")
+
+
+def _by_task(tasks: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
+    return dict(zip(tasks, outcomes, strict=True))

@@ -1,0 +1,441 @@
+"""The lab: skills tried on tasks by real rollouts, each paid for once. What is on record is answered from the record,
+so a run that was killed is simply begun again.
+
+Search, exam, test and proposals each have a store of their own, all of them plain runs.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from whet.agents import AnyAgent
+from whet.agents.cli import CliAgent, program
+from whet.errors import UserError
+from whet.exchange import CallError, Exchange
+from whet.gateway import RETRIED, Model
+from whet.gateway.prices import Price, price_for
+from whet.ids import digest
+from whet.rollout.attempt import Result, Rollout, Workshop
+from whet.runs.config import Config
+from whet.runs.plan import skill_row
+from whet.runs.resources import RunRequest, RunResources, limits_of, open_resources
+from whet.runs.scheduler import (
+    HOPELESS,
+    MAX_ATTEMPTS,
+    Ended,
+    FailureWatch,
+    Stopped,
+    Watch,
+    explain_disk_errors,
+    open_store,
+    until_measured,
+)
+from whet.runs.store.schema import AttemptRow, RolloutRow
+from whet.runs.store.store import DATABASE, Store
+from whet.runs.store.writer import StoreWriter
+from whet.scoring import Cause
+from whet.skill import Skill
+from whet.skills.documents.store import SkillStore
+from whet.skills.gate.exam import other_key
+from whet.skills.measurement import Notes, NotMeasured, Outcome
+from whet.skills.rollouts.budget import Budget, Unit
+from whet.skills.rollouts.spending import BudgetTracker, spent_in, total_spent
+from whet.tasks import Task
+
+FORGOTTEN = "forgotten"
+"""Where a store says which of its failed attempts count for nothing: they ended a run, and were never looked at."""
+_REPORTED = re.compile(rb'"(model|modelVersion|system_fingerprint)"\s*:\s*"([^"\\]{1,200})"')
+"""What a reply says of the model that wrote it, in all dialects. Within a text the quotes would be escaped."""
+
+
+class Part(StrEnum):
+    """What a rollout is for. Each part has a store of its own; whoever proposes skills is shown the first alone."""
+
+    SEARCH = "search"
+    EXAM = "exam"
+    TEST = "test"
+    PROPOSALS = "proposals"
+    """What writers' own models and agents did. It is made where they have any."""
+
+
+def part_of(key: str) -> Part:
+    """
+    >>> part_of("dev/1/task/skill"), part_of("test/0/task/skill"), part_of("1f0c/3/incumbent/0")
+    (<Part.SEARCH: 'search'>, <Part.TEST: 'test'>, <Part.EXAM: 'exam'>)
+    """
+    first = key.partition("/")[0]
+    return {"dev": Part.SEARCH, "audit": Part.SEARCH, "test": Part.TEST}.get(first, Part.EXAM)
+
+
+def tries_of(part: Part) -> int:
+    """How often a rollout is tried when the machinery fails. Where two skills are compared, a failure may depend on the
+    skill: a second try would be a second chance for the one that fails more."""
+    return 1 if part in {Part.EXAM, Part.TEST} else MAX_ATTEMPTS
+
+
+def rollout_of(key: str) -> str:
+    """The id of the rollout that has this key."""
+    return digest(key.encode())[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """What does the tasks."""
+
+    agent: str
+    program: AnyAgent
+    model: Model
+
+
+class RolloutRunner:
+    """Open for the time of one run. It answers a key from its store, or else by a rollout."""
+
+    def __init__(
+        self,
+        bench: RunResources,
+        arm: Arm,
+        tasks: Mapping[str, Task],
+        shelf: SkillStore,
+        books: Mapping[Part, "_PartStore"],
+        workshop: Workshop,
+        concurrency: int,
+        watch: Watch,
+        account: BudgetTracker,
+    ) -> None:
+        self._arm, self._tasks, self._shelf = arm, tasks, shelf
+        self._bench, self._books, self._watch = bench, books, watch
+        self.workshop, self.account = workshop, account
+        self._room = asyncio.Semaphore(min(concurrency, arm.model.concurrency * len(arm.model.urls)))
+        self._hopes = FailureWatch()
+        self._lost: set[str] = set()
+        """Keys whose rollouts were lost in the time of this lab, and that no decision rests on yet."""
+        self._outage: set[str] = set()
+        """Those of them that look like an outage, and what was broken off: nobody looked at what came of it."""
+        self._in_a_row: dict[str, str] = {}
+        """Keys of such since the last that was scored, and their tasks."""
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+        """What comes of the rollout of this key, or came of it. NotMeasured when there is no hope for any.
+        Without a skill, its digest is empty."""
+        part = part_of(key)
+        book = self._books[part]
+        row = book.row(key, task, self._arm, skill)
+        known = book.known.get(row.id)
+        if known is not None and known.outcome is not None:
+            return known.outcome
+        under_way = asyncio.current_task()
+        assert under_way is not None
+        self._under_way.add(under_way)
+        try:
+            async with self._room:
+                self.account.refuse(part)
+                with self.account.at_work(part):
+                    return await self._roll_out(key, book, row, known.failed if known else 0)
+        except BaseException:
+            self._outage.add(key)
+            raise
+        finally:
+            self._under_way.discard(under_way)
+
+    async def _roll_out(self, key: str, book: "_PartStore", row: RolloutRow, failed: int) -> Outcome:
+        skill = self._shelf.get(row.skill) if row.skill else None
+        await book.writer.do(lambda store: _add(store, row, skill))
+        rollout = Rollout(row.id, self._tasks[row.task], self._arm.program, self._arm.model, skill, row.sample)
+        part = part_of(key)
+
+        def ended(event: Ended | Stopped) -> None:
+            if isinstance(event, Ended):
+                self.account.add(part, event.result)
+            self._watch(event)
+
+        result = await until_measured(row, rollout, self.workshop, book.writer, ended, failed, tries_of(part))
+        if result.score.cause is Cause.INTERRUPTED:
+            self.account.refuse(part)
+        outcome = outcome_of(result)
+        book.known[row.id] = _Known(outcome, 0)
+        if isinstance(outcome, Cause):
+            self._lost.add(key)
+        self._learn(row, result)
+        if not isinstance(outcome, Cause):
+            self._in_a_row.clear()
+        elif _is_outage(result, await book.writer.do(lambda store: _last_calls(store, row))):
+            self._outage.add(key)
+            self._in_a_row[key] = row.task
+            self._refuse_outage(result)
+        return outcome
+
+    def _learn(self, row: RolloutRow, result: Result) -> None:
+        try:
+            self._hopes.learn(row, result)
+        except UserError as hopeless:
+            raise NotMeasured(str(hopeless), self._lost) from hopeless
+
+    def _refuse_outage(self, result: Result) -> None:
+        """NotMeasured when model or machine fail task after task: what is lost to that is no verdict on any skill. In
+        an exam a task counts when both skills lost it: what only one of them loses may be its own doing."""
+        tasks = {self._in_a_row[key] for key in both_lost(self._in_a_row)}
+        if len(tasks) >= HOPELESS:
+            in_a_row = f"rollouts on {len(tasks)} tasks in a row were lost"
+            raise NotMeasured(f"{in_a_row}, whatever their skills: {result.score.reason}", self._outage)
+
+    def decided(self) -> None:
+        """A decision rests on all that was measured or lost so far: none of it may be tried again."""
+        self._lost.clear()
+        self._outage.clear()
+        self._in_a_row.clear()
+
+    async def notes(self, key: str) -> Notes:
+        """What is on record of the rollout of a key besides its score."""
+        return await self._books[part_of(key)].writer.do(lambda store: read_notes(store, rollout_of(key)))
+
+    async def rollouts(self) -> int:
+        """How many have come to something, in all parts together. It is read from the record: one may be on it that
+        was broken off while it was written down."""
+        records = [await book.writer.do(partial(on_record, part=part)) for part, book in self._books.items()]
+        return sum(known.outcome is not None for rows in records for _, known in rows)
+
+    async def made_with(self) -> dict[str, Any]:
+        """What both sides of every comparison have in common, in JSON."""
+        agent, model = self._arm.program, self._arm.model
+        version = None
+        if isinstance(agent, CliAgent):
+            version = (await asyncio.to_thread(program, agent.package, agent.version)).version
+        return {
+            "agent": {"name": self._arm.agent, "version": version, "program": agent.model_dump(mode="json")},
+            "model": {
+                "name": model.name,
+                "upstream": model.upstream_name,
+                "dialect": model.dialect,
+                "set": {key: value.decode() for key, value in model.set},
+                "drop": list(model.drop),
+                "max_tokens": model.max_tokens,
+                "allow": sorted({*model.allow, *model.allow_fields, *model.allow_tools, *model.allow_parts}),
+            },
+            "sandbox": self.workshop.sandbox.name,
+            "judge_model": self.workshop.judge_model,
+        }
+
+    def arm(self, agent: str | None, model: str | None) -> Arm:
+        """An agent and a model that were asked for; those under test where one is not named."""
+        agent, model = agent or self._arm.agent, model or self._arm.model.name
+        return Arm(agent, self._bench.agents[agent], self._bench.models[model])
+
+    def recorder(self, part: Part) -> StoreWriter:
+        """Who writes the store of a part."""
+        return self._books[part].writer
+
+    async def forget(self, keys: Iterable[str]) -> None:
+        """Let what was lost be tried again when the run is resumed, and with it all that looks like an outage: it may
+        have ended after what ended the run, or between some that were scored. No decision may rest on it. What one
+        skill alone lost in an exam stays lost."""
+        candidates = [key for key in {*keys, *self._outage} if await self._is_lost(key)]
+        lost: dict[Part, list[str]] = {}
+        for key in both_lost(candidates):
+            lost.setdefault(part_of(key), []).append(rollout_of(key))
+        for part, rollouts in lost.items():
+            await self._books[part].writer.do(partial(_forget, rollouts))
+
+    async def _is_lost(self, key: str) -> bool:
+        """Whether a try of this key failed by itself. One that was broken off did not."""
+        attempts = await self._books[part_of(key)].writer.do(lambda store: store.attempts_of(rollout_of(key)))
+        return any(one.cause not in {None, Cause.INTERRUPTED} for one in attempts)
+
+    async def close(self) -> None:
+        """End what is under way: when a run fails, rollouts may be left that nobody waits for."""
+        left = [task for task in self._under_way if task is not asyncio.current_task()]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+@asynccontextmanager
+async def open_runner(
+    folder: Path,
+    request: RunRequest,
+    parts: Mapping[Part, Sequence[Task]],
+    config: Config,
+    shelf: SkillStore,
+    env: Mapping[str, str],
+    watch: Watch,
+    budget: Budget,
+    begin: Callable[[], None],
+) -> AsyncIterator[RolloutRunner]:
+    """The lab in a run folder, new or again. `parts` are the tasks of each store. The first agent and the first model
+    of the request do the tasks. `begin` is called when all is checked, before anything is written."""
+    tasks = {task.id: task for part in parts.values() for task in part}
+    # A second opinion is a new rollout: no cache may answer it.
+    request = replace(request, cache="off", limits=budget.within(limits_of(request, config)))
+    async with open_resources(request, list(tasks.values()), config, env) as bench, AsyncExitStack() as opened:
+        agent, model = request.agents[0], bench.models[request.models[0]]
+        prices = {name: price_for(one) for name, one in bench.models.items()}
+        _refuse_free(budget, model.name, prices[model.name])
+        about = {
+            "sandbox": bench.sandbox.name,
+            "agents": bench.declared_agents(),
+            "tasks": str(request.tasks.resolve()),
+        }
+        begin()
+        records = {part: _open_part(folder / part, part, given, about) for part, given in parts.items()}
+        before = {str(part): spent_in(folder / part, prices)[0] for part in parts}
+        workshop = await opened.enter_async_context(bench.workshop(total_spent(before.values())))
+        books = {}
+        for part, (rows, known) in records.items():
+            opened.enter_context(explain_disk_errors(folder / part))
+            writer = await opened.enter_async_context(StoreWriter(folder / part))
+            books[part] = _PartStore(writer, rows, known)
+        arm = Arm(agent, bench.agents[agent], model)
+        # Writers spend of what is for the search.
+        account = BudgetTracker(folder, budget, workshop.gateway, before, Part.SEARCH)
+        lab = RolloutRunner(bench, arm, tasks, shelf, books, workshop, request.concurrency, watch, account)
+        opened.push_async_callback(lab.close)
+        try:
+            yield lab
+        except NotMeasured as nothing:
+            await lab.close()
+            await lab.forget(nothing.keys)
+            raise
+
+
+def _refuse_free(budget: Budget, model: str, price: Price | None) -> None:
+    if budget.unit is Unit.DOLLARS and price is not None and not (price.input or price.output):
+        raise UserError(f"--budget is {budget}, but model '{model}' costs nothing; expected rollouts, tokens or hours")
+
+
+def both_lost(keys: Collection[str]) -> list[str]:
+    """Of these keys, all that are of no exam, and those whose counterpart at their position is among them.
+
+    >>> both_lost(["e/1/incumbent/a", "e/1/candidate/b", "e/2/candidate/b", "dev/1/task/a"])
+    ['e/1/incumbent/a', 'e/1/candidate/b', 'dev/1/task/a']
+    """
+    return [key for key in keys if (other := other_key(key)) is None or any(one.startswith(other) for one in keys)]
+
+
+def outcome_of(result: Result) -> Outcome:
+    """What a rollout says of its skill: a score, or why there is none."""
+    if result.score.value is not None:
+        return result.score.value
+    assert result.score.cause is not None
+    return result.score.cause
+
+
+def _is_outage(result: Result, exchanges: Iterable[Exchange]) -> bool:
+    """Whether the box did not open, or the model's endpoint answered nothing at all."""
+    if "agent" not in result.seconds:
+        return True
+    return result.score.cause is Cause.MODEL and all(map(_never_heard, exchanges))
+
+
+def _never_heard(exchange: Exchange) -> bool:
+    """Whether the endpoint was down, for whatever it would have been asked."""
+    overloaded = exchange.error is CallError.STATUS and exchange.status in RETRIED
+    return exchange.error is CallError.REFUSED or overloaded
+
+
+def _has_failed(exchange: Exchange) -> bool:
+    """Whether the endpoint gave no usable reply, though it might to the same request at another time."""
+    if exchange.error is CallError.STATUS:
+        return exchange.status in RETRIED
+    return exchange.error in {CallError.REFUSED, CallError.TIMEOUT, CallError.CUT, CallError.MALFORMED}
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is on record of a rollout."""
+
+    outcome: Outcome | None
+    """None as long as it may be tried again."""
+    failed: int
+    """How often it was tried in vain."""
+
+
+class _PartStore:
+    """The records of one part, and who writes them."""
+
+    def __init__(self, writer: StoreWriter, rows: Collection[RolloutRow], known: dict[str, _Known]) -> None:
+        self.writer, self.known = writer, known
+        self._rows = {row.id: row for row in rows}
+        self._samples: dict[tuple[str, str], int] = {}
+        for row in rows:
+            self._samples[row.task, row.skill] = max(self._samples.get((row.task, row.skill), 0), row.sample + 1)
+
+    def row(self, key: str, task: str, arm: Arm, skill: str) -> RolloutRow:
+        """The line of the plan that this key stands for; a new one is the next sample of its task and skill."""
+        name = rollout_of(key)
+        if name not in self._rows:
+            sample = self._samples.get((task, skill), 0)
+            self._samples[task, skill] = sample + 1
+            self._rows[name] = RolloutRow(name, len(self._rows), task, arm.agent, arm.model.name, skill, sample)
+        row = self._rows[name]
+        assert (row.task, row.skill) == (task, skill), "a key stands for one rollout"
+        return row
+
+
+def _open_part(
+    folder: Path, part: Part, tasks: Sequence[Task], about: Mapping[str, object]
+) -> tuple[list[RolloutRow], dict[str, _Known]]:
+    with open_store(folder, tasks, resume=(folder / DATABASE).is_file(), about=about) as store:
+        rows = on_record(store, part)
+    return [row for row, _ in rows], {row.id: known for row, known in rows}
+
+
+def on_record(store: Store, part: Part) -> list[tuple[RolloutRow, _Known]]:
+    forgotten = set(store.get(FORGOTTEN) or ())
+    return [(row, _on_record(attempts, part, forgotten)) for row, attempts in store.attempts_by_rollout()]
+
+
+def _on_record(attempts: Sequence[AttemptRow], part: Part, forgotten: Collection[int]) -> _Known:
+    """What attempts come to. One that whet itself broke off, or that had no right key, is no try."""
+    tries = [
+        attempt
+        for attempt in attempts
+        if attempt.result is not None
+        and attempt.cause not in {Cause.INTERRUPTED, Cause.AUTH}
+        and attempt.id not in forgotten
+    ]
+    if not tries:
+        return _Known(None, 0)
+    last = tries[-1]
+    if last.cause is not None and last.cause.worth_retrying and len(tries) < tries_of(part):
+        return _Known(None, len(tries))
+    assert last.result is not None
+    return _Known(outcome_of(Result.model_validate_json(last.result)), len(tries))
+
+
+def read_notes(store: Store, rollout: str) -> Notes:
+    attempts = store.attempts_of(rollout)
+    resent, reported = 0, dict[str, None]()
+    for exchange in store.each_exchange(attempts[-1].id):
+        # An agent may send a call again itself when the gateway gives up: that is another draw of the model as well.
+        resent += max(0, exchange.attempts - 1) + _has_failed(exchange)
+        if told := _reported(exchange.response):
+            reported[told] = None
+    return Notes(len(attempts), resent, tuple(reported))
+
+
+def _reported(response: bytes) -> str:
+    """Name and fingerprint of the model, as its reply gives them first."""
+    found: dict[bytes, str] = {}
+    for field, value in _REPORTED.findall(response):
+        found.setdefault(b"fingerprint" if field == b"system_fingerprint" else b"model", value.decode(errors="replace"))
+    return " ".join(found[part] for part in (b"model", b"fingerprint") if part in found)
+
+
+def _add(store: Store, row: RolloutRow, skill: Skill | None) -> None:
+    store.add_skills([skill_row(skill)] if skill else [])
+    store.add_rollouts([row])
+
+
+def _last_calls(store: Store, row: RolloutRow) -> list[Exchange]:
+    return store.exchanges(store.attempts_of(row.id)[-1].id)
+
+
+def _forget(rollouts: Iterable[str], store: Store) -> None:
+    failed = [one.id for rollout in rollouts for one in store.attempts_of(rollout) if one.value is None]
+    store.set(FORGOTTEN, [*(store.get(FORGOTTEN) or ()), *failed])

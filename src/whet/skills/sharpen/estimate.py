@@ -1,0 +1,96 @@
+"""What a run may cost, told before anything is spent: from what is on record of it, or else from what is usual."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from whet.agents import agent_named
+from whet.errors import UserError
+from whet.exchange import Usage
+from whet.gateway import Model, Spent
+from whet.gateway.prices import Price, cost, price_for
+from whet.runs.config import Config, model_config
+from whet.runs.resources import RunRequest
+from whet.runs.store.store import DATABASE
+from whet.skills.rollouts.budget import MARGIN, Budget, Unit, shown
+from whet.skills.rollouts.runner import Part
+from whet.skills.rollouts.spending import spent_in
+
+_ONE_CALL = (Usage(300, 30), Usage(6_000, 2_000)), (1.0, 30.0)
+_MANY_CALLS = (Usage(20_000, 1_000), Usage(1_000_000, 20_000)), (20.0, 600.0)
+"""Tokens and seconds of a rollout, at least and at most, of an agent that asks its model once and of one that works."""
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """What one rollout uses: at least, and at most."""
+
+    least: Spent
+    most: Spent
+    measured: bool
+    """Whether this is on record, and not only what is usual."""
+    priced: bool
+    """Whether the model's price is known."""
+
+    def __str__(self) -> str:
+        return f"a rollout {'took' if self.measured else 'is taken to use'} {self.of(1)}"
+
+    def of(self, least: int, most: int | None = None) -> str:
+        """What so many rollouts use."""
+        told = [self._range(unit, least, most or least) for unit in (Unit.TOKENS, Unit.SECONDS)]
+        money = self._range(Unit.DOLLARS, least, most or least) if self.priced else "unknown dollars"
+        return f"{told[0]}, {money} and {told[1]}"
+
+    def _range(self, unit: Unit, least: int, most: int) -> str:
+        low, high = (
+            shown(Budget(1, unit).of(one) * number, unit) for one, number in ((self.least, least), (self.most, most))
+        )
+        return low if low == high else f"{low} to {high}"
+
+    def rollouts(self, budget: Budget) -> tuple[int, int]:
+        """How many rollouts a budget is good for, at least and at most. UserError when it cannot be told."""
+        if budget.rollouts is not None:
+            return budget.rollouts, budget.rollouts
+        used = budget.of(self.most), budget.of(self.least)
+        if not all(used):
+            raise UserError(f"--budget is {budget}, but the model's price is 0 or unknown; expected another unit")
+        fewest, most = (int(budget.amount / (MARGIN * one)) for one in used)
+        return fewest, most
+
+
+def each_rollout(request: RunRequest, config: Config) -> Each:
+    """What a rollout of a request uses. Seconds are those of the run, where several rollouts run at once."""
+    name = request.models[0]
+    price = _price(name, config)
+    record = request.out / Part.SEARCH
+    if (record / DATABASE).is_file() and (found := _measured(record, name, price)) is not None:
+        return Each(found, found, measured=True, priced=price is not None)
+    usages, seconds = _ONE_CALL if not agent_named(request.agents[0], config.agents).in_box else _MANY_CALLS
+    least, most = (
+        Spent(0, usage, cost(usage, price) if price else 0.0, time / request.concurrency)
+        for usage, time in zip(usages, seconds, strict=True)
+    )
+    return Each(least, most, measured=False, priced=price is not None)
+
+
+def _measured(record: Path, model: str, price: Price | None) -> Spent | None:
+    spent, rollouts = spent_in(record, {model: price})
+    if not rollouts:
+        return None
+    usage = Usage(round(spent.usage.input / rollouts), round(spent.usage.output / rollouts))
+    return Spent(0, usage, spent.cost / rollouts, spent.seconds / rollouts)
+
+
+def _price(name: str, config: Config) -> Price | None:
+    model = model_config(name, config)
+    if model.script is not None or model.local is not None:
+        return Price(0.0, 0.0)
+    return price_for(
+        Model(
+            name=name,
+            url="",
+            upstream_name=model.name or name,
+            key=None,
+            price_input=model.price_input,
+            price_output=model.price_output,
+        )
+    )

@@ -1,0 +1,168 @@
+"""The desk: where a writer's own model or agent works. Its calls go through the gateway of the run, so the same limits
+and the same ledger cover them; every draft is a rollout of the run `proposals`."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+from whet.agents import AgentReport, Stop, agent_named
+from whet.errors import UserError
+from whet.exchange import Exchange
+from whet.rollout.attempt import Result, Rollout, Workshop, judging_cost
+from whet.rollout.model_client import ModelClient
+from whet.runs.config import Config
+from whet.runs.plan import task_rows
+from whet.runs.resources import RunRequest
+from whet.runs.scheduler import store_result, until_measured
+from whet.runs.store.schema import RolloutRow
+from whet.runs.store.store import Store
+from whet.runs.store.writer import StoreWriter
+from whet.sandbox import sandbox_named
+from whet.scoring import Cause, JudgeError, Score
+from whet.skills.proposers.agent import AgentProposer
+from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext
+from whet.skills.proposers.llm import LlmProposer, Message
+from whet.skills.rollouts.runner import Arm, Part, RolloutRunner, rollout_of
+from whet.tasks import Task
+
+GIVEN = "given "
+"""How the names of logs begin that hold the files which an agent was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProposerSpec:
+    """A writer that is a model or an agent, by name. What is None is the same as under test."""
+
+    kind: Literal["llm", "agent"]
+    model: str | None = None
+    agent: str | None = None
+
+    def beside(self, request: RunRequest) -> RunRequest:
+        """The request with all that the writer needs; what is under test stays first."""
+        agents = (*request.agents, self.agent or request.agents[0])
+        models = (*request.models, self.model or request.models[0])
+        return replace(request, agents=tuple(dict.fromkeys(agents)), models=tuple(dict.fromkeys(models)))
+
+    def check(self, request: RunRequest, config: Config) -> None:
+        """UserError when it cannot work, or could see what it must not."""
+        if self.kind == "llm":
+            return
+        name = self.agent or request.agents[0]
+        if not agent_named(name, config.agents).in_box:
+            raise UserError(f"agent '{name}' edits no files, so it cannot propose; name another: --optimizer-agent")
+        if not sandbox_named(request.sandbox).own_root:
+            raise UserError(
+                f"--proposer agent: in sandbox '{request.sandbox}' the agent could read the exams of the run; "
+                "use --sandbox bubblewrap, or --proposer llm"
+            )
+
+    def at_desk(self, lab: RolloutRunner) -> "ProposerRuntime":
+        """The writer, ready to work."""
+        arm, refuse = lab.arm(self.agent, self.model), partial(lab.account.refuse, Part.SEARCH)
+        return ProposerRuntime(self.kind, arm, lab.workshop, lab.recorder(Part.PROPOSALS), refuse)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposerRuntime:
+    """A writer at work."""
+
+    kind: Literal["llm", "agent"]
+    arm: Arm
+    workshop: Workshop
+    recorder: StoreWriter
+    refuse_spent: Callable[[], None]
+    """Raises OutOfBudget when there is no money left for a draft."""
+
+    async def write(self, brief: ProposalContext) -> Proposal:
+        """A draft; NoDraft when the model or the agent did not work."""
+        self.refuse_spent()
+        try:
+            return await (self._reflect(brief) if self.kind == "llm" else self._let_edit(brief))
+        except NoProposal:
+            self.refuse_spent()
+            raise
+
+    async def _reflect(self, brief: ProposalContext) -> Proposal:
+        """A draft of the model's, with all that it was asked on record."""
+        row = await self._planned(Task(id=_name(brief), instruction="Propose edits of the skill."), "llm")
+        started, clock = time.time(), time.monotonic()
+        attempt = await self.recorder.do(lambda store: store.start_attempt(row.id, started))
+
+        async def record(exchange: Exchange) -> None:
+            await self.recorder.do(lambda store: store.add_exchange(attempt, exchange))
+
+        gateway, model = self.workshop.gateway, self.arm.model
+        async with ModelClient(gateway, {model.name: model}, model.name, record, "writer") as referee:
+            draft = await self._reflected(referee, brief)
+        seconds = round(time.monotonic() - clock, 4)
+        result = Result(
+            score=_score(draft, interrupted=gateway.exhausted() is not None),
+            report=_report(draft, seconds),
+            spending=judging_cost(referee),
+            seconds={"agent": seconds},
+        )
+        ended = time.time()
+        await self.recorder.do(lambda store: store_result(store, attempt, result, ended))
+        if isinstance(draft, NoProposal):
+            raise draft
+        return draft
+
+    async def _reflected(self, referee: ModelClient, brief: ProposalContext) -> Proposal | NoProposal:
+        async def ask(messages: Sequence[Message]) -> str:
+            try:
+                # What it says is written down, and may become part of the skill.
+                return self.workshop.redactor.text(await referee.ask(None, messages))
+            except JudgeError as error:
+                raise NoProposal(str(error)) from error
+
+        try:
+            return await LlmProposer(ask).write(brief)
+        except NoProposal as nothing:
+            return nothing
+
+    async def _let_edit(self, brief: ProposalContext) -> Proposal:
+        """A draft of the agent's, with the files that it was given on record."""
+
+        async def attempt(task: Task) -> Result:
+            task = task.model_copy(update={"id": _name(brief)})
+            row = await self._planned(task, self.arm.agent)
+            rollout = Rollout(row.id, task, self.arm.program, self.arm.model, skill=None)
+            result = await until_measured(row, rollout, self.workshop, self.recorder, lambda _: None)
+            await self.recorder.do(lambda store: _keep_given(store, row, task))
+            return result
+
+        return await AgentProposer(attempt).write(brief)
+
+    async def _planned(self, task: Task, agent: str) -> RolloutRow:
+        row = RolloutRow(rollout_of(task.id), 0, task.id, agent, self.arm.model.name, skill="", sample=0)
+
+        def plan(store: Store) -> None:
+            store.add_tasks(task_rows([task]))
+            store.add_rollouts([replace(row, ordinal=len(store.rollouts()))])
+
+        await self.recorder.do(plan)
+        return row
+
+
+def _name(brief: ProposalContext) -> str:
+    return f"draft-{len(brief.tried) + 1:04}"
+
+
+def _score(draft: Proposal | NoProposal, *, interrupted: bool) -> Score:
+    if isinstance(draft, NoProposal):
+        return Score.missing(Cause.INTERRUPTED if interrupted else Cause.MODEL, str(draft))
+    return Score.of(1.0 if draft.edits else 0.0, draft.reason)
+
+
+def _report(draft: Proposal | NoProposal, seconds: float) -> AgentReport:
+    if isinstance(draft, NoProposal):
+        return AgentReport(stop=Stop.CRASHED, exit_code=None, text="", seconds=seconds, error=str(draft))
+    return AgentReport(stop=Stop.FINISHED, exit_code=None, text=draft.raw, seconds=seconds)
+
+
+def _keep_given(store: Store, row: RolloutRow, task: Task) -> None:
+    attempt = store.attempts_of(row.id)[-1].id
+    for path, content in task.files.items():
+        store.add_log(attempt, f"{GIVEN}{path}", content.encode() if isinstance(content, str) else content)

@@ -1,1 +1,0 @@
-"""Writers of skills: what they are given and give back is in `skills.brief`."""

@@ -1,0 +1,318 @@
+"""A certificate can be computed again, and one that was tampered with is found out."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.sharpen_world import HELPFUL, USELESS, Adds, World
+from whet.errors import UserError
+from whet.runs.store.store import Store
+from whet.scoring import Cause
+from whet.skills.certificates.certificate import Certificate, Record, read_certificate, record_of
+from whet.skills.certificates.checks.arithmetic import problems
+from whet.skills.certificates.text import readable
+from whet.skills.gate.exam import Exam
+from whet.skills.gate.gate import ExamResult
+from whet.skills.gate.kinds import GateKind
+from whet.skills.gate.seed import Seed
+from whet.skills.gate.sequential_test import ExamTerms, Pair, level_of, replayed
+from whet.skills.rollouts.runner import rollout_of
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import asyncio
+
+    world = World(tmp_path_factory.mktemp("certified"))
+    asyncio.run(world.sharpen(Adds(USELESS, HELPFUL), 400))
+    return world.out
+
+
+def told(run: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((run / "certificate.json").read_text())
+    return read
+
+
+def test_it_is_computed_again_without_the_run(run: Path) -> None:
+    certificate = read_certificate(run / "certificate.json")
+    assert problems(certificate) == []
+    assert certificate.last_certified is not None
+    assert certificate.last_certified.findings.at_least > 0
+    assert certificate.test is not None
+    assert certificate.test.differences == [1.0 if n % 5 else 0.0 for n in sorted_numbers(certificate)]
+
+
+def sorted_numbers(certificate: Certificate) -> list[int]:
+    assert certificate.test is not None
+    return [int(task.removeprefix("test-")) for task in certificate.test.before]
+
+
+def test_its_positions_are_those_of_the_stored_rollouts(run: Path) -> None:
+    certificate = read_certificate(run / "certificate.json")
+    assert certificate.shortening is None, "it was not asked for"
+    with Store.open_read(run / "exam") as store:
+        values = {row.rollout.id: row.attempt.value for row in store.results()}
+    for record in certificate.records:
+        for number, position in enumerate(record.positions):
+            for arm, skill in (("incumbent", record.incumbent), ("candidate", record.candidate)):
+                rollout = rollout_of(f"{record.exam}/{number}/{arm}/{skill}")
+                assert values.pop(rollout) == getattr(position, arm)
+    assert not values, "nothing was rolled out that is not in the certificate"
+
+
+def better_score(data: dict[str, Any]) -> None:
+    data["records"][0]["positions"][0].update(candidate=0.25)
+
+
+def other_order(data: dict[str, Any]) -> None:
+    positions = data["records"][0]["positions"]
+    other = next(number for number, one in enumerate(positions) if one["task"] != positions[0]["task"])
+    positions[0], positions[other] = positions[other], positions[0]
+
+
+def left_out(data: dict[str, Any]) -> None:
+    del data["records"][0]["positions"][3]
+
+
+def other_level(data: dict[str, Any]) -> None:
+    data["records"][0]["terms"]["level"] = 0.04
+
+
+def other_tasks(data: dict[str, Any]) -> None:
+    data["tasks"].pop(next(iter(data["tasks"])))
+
+
+def other_skill(data: dict[str, Any]) -> None:
+    data["certified"] = "0" * 32
+
+
+def same_pair_again(data: dict[str, Any]) -> None:
+    data["records"].append(data["records"][0])
+
+
+def other_seed(data: dict[str, Any]) -> None:
+    data["seed"]["value"] = "1"
+
+
+def seed_of_the_system(data: dict[str, Any]) -> None:
+    data["seed"] = {"value": "1", "drawn": True}
+    data["commitment"] = Seed(value="1", drawn=True).commitment
+
+
+def no_link(data: dict[str, Any]) -> None:
+    data["records"][0]["previous"] = "0" * 32
+
+
+def fewer_losses(data: dict[str, Any]) -> None:
+    data["records"][0]["findings"]["candidate"]["redone"] = 1
+
+
+def other_number(data: dict[str, Any]) -> None:
+    data["records"][0]["number"] = 2
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        better_score,
+        other_order,
+        left_out,
+        other_level,
+        other_tasks,
+        other_skill,
+        same_pair_again,
+        other_seed,
+        seed_of_the_system,
+        no_link,
+        fewer_losses,
+        other_number,
+    ],
+)
+def test_one_that_was_tampered_with_is_found_out(run: Path, tamper: Callable[[dict[str, Any]], None]) -> None:
+    data = told(run)
+    tamper(data)
+    assert problems(Certificate.model_validate(data))
+
+
+TASKS = {f"task-{n}": "digest" for n in range(10)}
+SEED = Seed.chosen(0)
+
+
+def exam(number: int, incumbent: str, candidate: str, previous: str) -> Exam:
+    return Exam(incumbent, candidate, tuple(TASKS), SEED.value, number, previous)
+
+
+def chained(*given: tuple[str, str, float], margin: float = 0.0) -> list[Record]:
+    """Attempts of candidates that always have this score, where their incumbents have 0.5."""
+    records, link = [], SEED.commitment
+    for number, (incumbent, candidate, score) in enumerate(given, 1):
+        one = exam(number, incumbent, candidate, link)
+        attempt = replayed(ExamTerms(level_of(0.10, number), 60, margin=margin), [Pair(0.5, score)] * 60)
+        records.append(record_of(ExamResult(one, attempt)))
+        link = one.link
+    return records
+
+
+def certificate_of(*records: Record, certified: str, gate: GateKind = GateKind.CERTIFY) -> Certificate:
+    return Certificate(
+        whet="0",
+        start="start",
+        certified=certified,
+        gate=gate,
+        alpha=0.10,
+        seed=SEED,
+        commitment=SEED.commitment,
+        made_with={},
+        tasks=TASKS,
+        records=records,
+    )
+
+
+(GOOD,) = chained(("start", "good", 1.0))
+
+
+def test_attempts_follow_each_other_from_incumbent_to_incumbent() -> None:
+    records = chained(("start", "good", 1.0), ("good", "worse", 0.0), ("good", "better", 1.0))
+    found = certificate_of(*records, certified="better")
+    assert problems(found) == []
+    assert found.last_certified == records[2]
+
+
+TWO = chained(("start", "a", 0.0), ("start", "b", 0.0))
+
+
+@pytest.mark.parametrize(
+    ("records", "certified", "problem"),
+    [
+        (TWO[::-1], "start", "does not follow the attempt before it"),
+        (TWO[1:], "start", "expected attempt 1"),
+        (TWO[:1] * 2, "start", "was held against this skill already"),
+        (chained(("start", "good", 1.0), ("start", "b", 0.0)), "good", "expected an attempt against good"),
+        ([GOOD.model_copy(update={"exam": "0" * 16})], "good", "the exam is not the one of this incumbent"),
+        (chained(("start", "bad", 0.49), margin=0.6), "bad", "its margin is 0.6, not 0"),
+    ],
+)
+def test_attempts_that_no_run_makes_are_found_out(records: list[Record], certified: str, problem: str) -> None:
+    assert any(problem in found for found in problems(certificate_of(*records, certified=certified)))
+
+
+def test_an_attempt_of_which_nothing_followed_cannot_be_left_out_of_the_middle() -> None:
+    first, _, last = chained(("start", "a", 0.0), ("start", "b", 0.0), ("start", "c", 0.0))
+    assert any("does not follow" in found for found in problems(certificate_of(first, last, certified="start")))
+
+
+def test_the_only_attempt_of_a_comparison_has_the_whole_of_alpha() -> None:
+    attempt = replayed(ExamTerms(0.10, 60), [Pair(0.5, 1.0)] * 60)
+    record = record_of(ExamResult(exam(1, "start", "good", SEED.commitment), attempt))
+    whole = certificate_of(record, certified="good")
+    assert problems(whole) == ["attempt 1: its level is 0.1, not 0.05"]
+    assert problems(whole.model_copy(update={"single": True})) == []
+
+
+def test_what_a_classic_rule_decided_is_no_certificate() -> None:
+    (found,) = problems(certificate_of(certified="start", gate=GateKind.STRICT))
+    assert found == "there is no certificate: the rule 'strict' decided, and it proves nothing"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda record: record["positions"][0].update(candidate=5), "positions[0].candidate"),
+        (lambda record: record["terms"].update(level=0), "key 'records[0].terms.level' is 0"),
+        (lambda record: record["terms"].pop("positions"), "key 'records[0].terms.positions' is missing"),
+        (lambda record: record["terms"].update(more=1), "records[0].terms.more"),
+    ],
+)
+def test_what_cannot_be_computed_is_told_in_one_line(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], problem: str
+) -> None:
+    data = certificate_of(GOOD, certified="good").model_dump(mode="json")
+    change(data["records"][0])
+    file = tmp_path / "certificate.json"
+    file.write_text(json.dumps(data))
+    with pytest.raises(UserError) as found:
+        read_certificate(file)
+    assert problem in str(found.value)
+    assert str(found.value).startswith(f"{file}: expected a certificate: ")
+
+
+def test_lost_rollouts_are_told_by_their_cause(run: Path) -> None:
+    data = told(run)
+    data["records"][0]["positions"][-1]["candidate"] = "model"
+    read = Certificate.model_validate(data)
+    assert read.records[0].positions[-1].candidate is Cause.MODEL
+    (wrong,) = problems(read)
+    assert "attempt 1: log_evidence is " in wrong
+    assert "; and " in wrong, "of many problems the first are listed"
+
+
+@pytest.mark.parametrize("text", ['{"kind": "other"}', "", "[]", "null", '{"a": 1}{', "[" * 9999, "\x00"])
+def test_what_is_no_certificate_is_told_in_one_line(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "certificate.json"
+    file.write_text(text)
+    with pytest.raises(UserError, match="expected a certificate"):
+        read_certificate(file)
+
+
+def test_a_key_that_is_there_twice_is_refused(run: Path, tmp_path: Path) -> None:
+    """Programs would take the last, and people read the first."""
+    file = tmp_path / "certificate.json"
+    file.write_text((run / "certificate.json").read_text().replace('"alpha": 0.1', '"alpha": 0.01, "alpha": 0.1', 1))
+    with pytest.raises(UserError, match="expected a certificate: key 'alpha' is there twice"):
+        read_certificate(file)
+
+
+def test_a_file_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"none.json: cannot be read: No such file or directory"):
+        read_certificate(tmp_path / "none.json")
+
+
+def test_people_read_the_bound_the_level_and_what_it_speaks_of(run: Path) -> None:
+    text = (run / "certificate.md").read_text()
+    claim, _, rest = text.partition("## Every exam")
+    for part in (
+        "on these 10 validation tasks",
+        "by at least ",
+        "at level 0.05",
+        "is at most 10%",
+        "| e-value | ",
+        ", and 20 was needed |",
+        "| rollouts | ",
+    ):
+        assert part in claim
+    for part in ("| 1 | `", "| before | ", "Difference: +", "- agent: chat\n- model: m\n- sandbox: bubblewrap\n"):
+        assert part in rest
+    for whole in ("start", "certified"):
+        assert f"`{told(run)[whole]}`" in rest
+    assert "(0 used before) have been used in 1 certification run, cumulative alpha 0.10" in rest
+
+
+def test_where_nothing_was_certified_it_says_so_first(run: Path) -> None:
+    data = told(run)
+    text = readable(Certificate.model_validate({**data, "records": [], "certified": data["start"], "test": None}))
+    assert text.splitlines()[2] == "**Nothing was certified.** The skill that the run began with stays."
+    assert "skill that is certified: none" in text
+
+
+def test_where_a_classic_rule_decided_people_read_that_it_proves_nothing() -> None:
+    text = readable(certificate_of(GOOD, certified="good", gate=GateKind.STRICT))
+    assert text.splitlines()[2].startswith("**There is no certificate:** the rule 'strict' decided in this run")
+    assert "is better than" not in text
+
+
+def test_people_read_rollouts_of_both_sides_versions_and_whatever_large_evidence() -> None:
+    sure = GOOD.model_copy(update={"findings": GOOD.findings.model_copy(update={"log_evidence": 800.0})})
+    agent = {"name": "codex", "version": "1.2", "program": {"version": "1.2"}}
+    made_with = {"agent": agent, "model": {"name": "m"}, "judge_model": None}
+    text = readable(certificate_of(sure, certified="good").model_copy(update={"made_with": made_with}))
+    for line in (
+        "| e-value | 1.01e+304, and 20 was needed |",
+        "| measured after the verdict | +50.0 points |",
+        "| rollouts | 120: one of each skill at each position |",
+        "- agent: codex 1.2\n- model: m\n- whet 0; score: ",
+        "- order of tasks: seed chosen by the user: 0; committed before the first exam: `",
+    ):
+        assert line in text

@@ -1,0 +1,187 @@
+"""Exams: fresh pairs on the same tasks, taken in their order whatever ends first, and never dearer than their purse."""
+
+import asyncio
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from support.known_world import World, skill_of
+from support.many_attempts import verdicts
+from whet.skills.gate.exam import Exam, RolloutBudget, run_exam, tighten
+from whet.skills.gate.sequential_test import ExamTerms, SequentialTest
+from whet.skills.measurement import Notes, Outcome, Verdict
+
+TERMS = ExamTerms(0.0125, 120)
+GOOD = skill_of(f"H{n}" for n in range(6))
+
+
+class Rolled:
+    """Rollouts of the world, which end in any order, failures first; what was asked is kept."""
+
+    def __init__(self, seed: int = 0, disorder: int = 0) -> None:
+        self.world, self.asked = World(seed), Counter[str]()
+        self._random = random.Random(disorder)
+        self._disorder = disorder
+
+    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+        self.asked[key] += 1
+        succeeds = self.world.succeeds(task, skill, key)
+        if self._disorder:
+            for _ in range(self._random.randrange(8) + 8 * succeeds):
+                await asyncio.sleep(0)
+        return float(succeeds)
+
+
+def exam_of(seed: int, number: int = 1, incumbent: str = "", candidate: str = GOOD) -> Exam:
+    return Exam(incumbent, candidate, World().tasks("validation"), str(seed), number, "before")
+
+
+async def held(exam: Exam, rolled: Rolled) -> SequentialTest:
+    attempt = SequentialTest(TERMS)
+    await run_exam(exam, attempt, rolled, RolloutBudget(10_000))
+    return attempt
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_the_order_in_which_rollouts_end_does_not_matter(seed: int) -> None:
+    plain = Rolled(seed)
+    first = await held(exam_of(seed), plain)
+    for disorder in (1, 2):
+        other = Rolled(seed, disorder)
+        assert await held(exam_of(seed), other) == first
+        assert other.asked == plain.asked
+
+
+async def test_rollouts_run_at_once_and_none_is_begun_in_vain() -> None:
+    running, most = 0, 0
+
+    async def counting(task: str, skill: str, key: str) -> Outcome:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return await rolled(task, skill, key)
+
+    for seed in range(3):
+        rolled, attempt = Rolled(seed), SequentialTest(TERMS)
+        await run_exam(exam_of(seed), attempt, counting, RolloutBudget(10_000))
+        assert len(rolled.asked) == 2 * len(attempt.taken)
+    assert most >= 9
+
+
+async def test_both_skills_do_the_same_task_and_no_rollout_serves_two_attempts() -> None:
+    tasks: dict[str, set[str]] = {}
+
+    async def rolled(task: str, skill: str, key: str) -> Outcome:
+        tasks.setdefault(key.split("/incumbent")[0].split("/candidate")[0], set()).add(task)
+        keys.append(key)
+        return 0.0
+
+    keys: list[str] = []
+    for number, candidate in enumerate((skill_of(["N0"]), skill_of(["N1"])), 1):
+        await run_exam(exam_of(1, number, candidate=candidate), SequentialTest(TERMS), rolled, RolloutBudget(10_000))
+    assert {len(some) for some in tasks.values()} == {1}
+    assert len(keys) == len(set(keys)) == 2 * len(tasks), "the incumbent's rollouts are new ones too"
+
+
+async def test_which_of_a_pair_has_the_first_place_does_not_depend_on_its_arm() -> None:
+    first = Counter[str]()
+    room = asyncio.Semaphore(1)
+
+    async def rolled(task: str, skill: str, key: str) -> Outcome:
+        async with room:
+            arm = "candidate" if "/candidate/" in key else "incumbent"
+            if key.split(f"/{arm}/")[0] not in seen:
+                seen.add(key.split(f"/{arm}/")[0])
+                first[arm] += 1
+            return 0.5
+
+    seen: set[str] = set()
+    await run_exam(
+        exam_of(3), SequentialTest(ExamTerms(1e-9, 200, giving_up=1e-9, worth=0.5)), rolled, RolloutBudget(10_000)
+    )
+    assert sum(first.values()) > 30
+    assert 0.25 < first["candidate"] / sum(first.values()) < 0.75
+
+
+async def test_another_seed_incumbent_or_number_is_another_sequence() -> None:
+    fewer_tasks = Exam("", GOOD, World().tasks("validation")[1:], "1", 1, "before")
+    exams = (exam_of(1), exam_of(2), exam_of(1, 2), exam_of(1, incumbent=GOOD, candidate="x"), fewer_tasks)
+    assert len({tuple(exam.task_at(position) for position in range(40)) for exam in exams}) == 5
+    keys = [key for exam in exams for key in exam.keys(0)]
+    assert len(set(keys)) == 5 * 2, "no rollout of one exam is one of another"
+
+
+def test_whoever_knows_the_seed_cannot_look_for_a_candidate_with_a_better_order() -> None:
+    assert len({exam_of(1, candidate=f"candidate {n}").id for n in range(5)}) == 1
+
+
+def test_no_attempt_can_be_left_out_moved_or_given_another_skill_unnoticed() -> None:
+    exam = exam_of(1)
+    others = (exam_of(2), exam_of(1, 2), exam_of(1, incumbent="x"), exam_of(1, candidate="x"))
+    moved = Exam("", GOOD, exam.tasks, "1", 1, "other")
+    assert len({one.link for one in (exam, *others, moved)}) == 6
+
+
+def test_tasks_are_drawn_evenly() -> None:
+    exam = exam_of(3)
+    drawn = Counter(exam.task_at(position) for position in range(6000))
+    assert len(drawn) == 30
+    assert all(130 < times < 280 for times in drawn.values())
+
+
+def test_whoever_sees_how_often_an_exam_asks_each_task_passes_it_without_being_better() -> None:
+    """The reason why the order is secret until the run is over: a candidate that fixes 5 of 30 tasks and breaks 5."""
+    passed = 0
+    for seed in range(400):
+        exam = exam_of(seed)
+        asked = Counter(exam.task_at(position) for position in range(120))
+        by_frequency = sorted(exam.tasks, key=lambda task: asked[task])
+        solved = set(exam.tasks[:15])
+        effect = dict.fromkeys([task for task in by_frequency if task in solved][:5], -1.0)
+        effect |= dict.fromkeys([task for task in by_frequency if task not in solved][-5:], 1.0)
+        seen = [[effect.get(exam.task_at(position), 0.0) for position in range(120)]]
+        passed += int(verdicts(np.array(seen), ExamTerms(0.0125, 120, worth=0.10)).certified.sum())
+    assert passed >= 207, "the reference finds .61"
+
+
+async def test_what_is_on_record_of_both_rollouts_is_kept_with_their_position() -> None:
+    async def notes(key: str) -> Notes:
+        return Notes(tries=2 if "/candidate/" in key else 1, reported=("m",))
+
+    attempt = SequentialTest(TERMS)
+    await run_exam(exam_of(1), attempt, Rolled(1), RolloutBudget(10_000), notes)
+    assert {one.notes for one in attempt.taken} == {(Notes(1, 0, ("m",)), Notes(2, 0, ("m",)))}
+
+
+async def test_after_its_verdict_an_attempt_goes_on_to_its_cap_or_the_end_of_its_purse() -> None:
+    exam, rolled, purse = exam_of(1), Rolled(1), RolloutBudget(5)
+    attempt = await held(exam, rolled)
+    decided = len(attempt.taken)
+    await tighten(exam, attempt, 120, rolled, purse)
+    assert (len(attempt.taken), purse.left) == (decided + 2, 1)
+    await tighten(exam, attempt, 60, rolled, RolloutBudget(10_000))
+    assert len(attempt.taken) == 60
+    assert attempt.verdict is Verdict.CERTIFIED
+
+
+async def test_when_a_rollout_cannot_be_had_later_positions_are_given_up() -> None:
+    given_up = set()
+
+    async def failing(task: str, skill: str, key: str) -> Outcome:
+        if "/0/candidate/" in key:
+            raise LookupError
+        if "/0/" not in key:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                given_up.add(key)
+        return 1.0
+
+    with pytest.raises(LookupError):
+        await run_exam(exam_of(0), SequentialTest(TERMS), failing, RolloutBudget(10_000))
+    assert len(given_up) >= 3
+    assert asyncio.all_tasks() == {asyncio.current_task()}

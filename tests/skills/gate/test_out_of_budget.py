@@ -1,0 +1,102 @@
+"""Where the hard limit of a budget falls into a search or an exam, it ends with what there is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.known_world import World, WorldProposer, skill_of
+from whet.skills.gate.exam import Exam, RolloutBudget, run_exam, tighten
+from whet.skills.gate.plan import GatePlan
+from whet.skills.gate.sequential_test import ExamTerms, SequentialTest, replayed
+from whet.skills.measurement import Outcome, OutOfBudget, Verdict
+from whet.skills.search.two_tiers import SearchResult, search_and_certify
+
+TERMS = ExamTerms(0.0125, 120)
+GOOD = skill_of(f"H{n}" for n in range(6))
+
+
+class Limited:
+    """Rollouts of the world, so many and no more; what was paid is free from then on."""
+
+    def __init__(self, most: int, seed: int = 0) -> None:
+        self.world, self.most, self.known = World(seed), most, set[str]()
+
+    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+        if key not in self.known and len(self.known) >= self.most:
+            raise OutOfBudget
+        self.known.add(key)
+        return float(self.world.succeeds(task, skill, key))
+
+
+def exam() -> Exam:
+    return Exam("", GOOD, World().tasks("validation"), "0", 1, "before")
+
+
+async def held(rollouts: Limited) -> SequentialTest:
+    attempt = SequentialTest(TERMS)
+    await run_exam(exam(), attempt, rollouts, RolloutBudget(10_000))
+    return attempt
+
+
+@given(most=st.integers(0, 200))
+async def test_an_exam_that_is_cut_short_is_undecided_and_the_same_when_it_is_held_again(most: int) -> None:
+    rollouts = Limited(most)
+    whole, attempt = await held(Limited(10_000)), await held(rollouts)
+    assert whole.verdict is Verdict.CERTIFIED
+    assert attempt.taken == whole.taken[: len(attempt.taken)]
+    if len(attempt.taken) < len(whole.taken):
+        assert attempt.verdict is Verdict.UNDECIDED
+        assert len(attempt.taken) <= most // 2
+    if attempt.taken:
+        assert replayed(attempt.terms, attempt.taken) == attempt, "its certificate holds"
+    assert await held(rollouts) == attempt
+
+
+@pytest.mark.parametrize("more", [0, 7, 40])
+async def test_bounds_are_sharpened_as_far_as_the_money_goes(more: int) -> None:
+    rollouts = Limited(10_000)
+    attempt = await held(rollouts)
+    rollouts.most, decided = len(rollouts.known) + more, len(attempt.taken)
+    await tighten(exam(), attempt, 120, rollouts, RolloutBudget(10_000))
+    assert attempt.verdict is Verdict.CERTIFIED
+    assert decided <= len(attempt.taken) <= decided + more // 2
+
+
+async def test_bounds_rest_on_no_position_behind_one_that_was_not_paid() -> None:
+    rollouts = Limited(10_000)
+    attempt = await held(rollouts)
+    decided = len(attempt.taken)
+
+    async def one_fails(task: str, skill: str, key: str) -> Outcome:
+        if f"/{decided + 2}/" in key:
+            raise OutOfBudget
+        return await rollouts(task, skill, key)
+
+    await tighten(exam(), attempt, 120, one_fails, RolloutBudget(10_000))
+    assert len(attempt.taken) == decided + 2, "their order is that of the exam"
+
+
+class Proposals:
+    def __init__(self) -> None:
+        self._proposer = WorldProposer("rich", 1)
+
+    async def propose(self, parent: str, steps: object, pay: object, section: object = None) -> str | None:
+        return self._proposer.propose(parent)
+
+
+async def test_a_search_that_is_out_of_money_ends_and_its_leader_is_still_held_before_the_exam() -> None:
+    class SearchIsLimited(Limited):
+        async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+            self.most = 10_000 if not key.startswith("dev/") else 400
+            return await super().__call__(task, skill, key)
+
+    async def run(rollouts: Limited) -> SearchResult:
+        world = rollouts.world
+        tasks = world.tasks("train"), world.tasks("validation")
+        return await search_and_certify("", *tasks, GatePlan(3000, 1), Proposals(), rollouts)
+
+    rollouts = SearchIsLimited(0, seed=1)
+    found = await run(rollouts)
+    assert len(found.steps) < 400 / 30
+    assert [held.candidate for held in found.held][-1:] == [found.leader]
+    assert await run(rollouts) == found

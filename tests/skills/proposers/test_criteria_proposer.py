@@ -1,0 +1,337 @@
+"""`criteria` turns what judges ask in vain into plain rules: most frequent first, with an example, no answer copied."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.judging_world import ScriptedReferee, checks_in, judgement, said_of
+from support.writers_world import SKILL, brief, failing_trials, trial
+from whet.scoring import Call, Score
+from whet.skills.documents.edits import Edit, Op, Refused, apply
+from whet.skills.documents.policy import Policy
+from whet.skills.proposers.base import Proposal, ProposalContext, ScoredRollout, Tried
+from whet.skills.proposers.criteria.checks import Criterion, failing
+from whet.skills.proposers.criteria.proposer import CriteriaProposer
+from whet.skills.proposers.criteria.regex import shape_of
+from whet.skills.proposers.criteria.wording import told, wording
+from whet.skills.proposers.expected import expected_of
+from whet.tasks import Task
+from whet.tasks.checks import AnyCheck, tags
+from whet.tasks.judges import KINDS
+from whet.workspace import Change
+
+PERU = "\n\nQuestion: What is the capital of Peru?\nAnswer: "
+LIMA = "The capital of Peru is Lima"
+
+
+async def written(brief: ProposalContext) -> Proposal:
+    return await CriteriaProposer().write(brief)
+
+
+async def rule_for(*checks: dict[str, Any], tasks: int = 2) -> str:
+    """What is written when these checks fail."""
+    draft = await written(brief(*failing_trials(*checks, tasks=tasks)))
+    return draft.edits[0].text if draft.edits else ""
+
+
+OPERATORS: list[tuple[dict[str, Any], str, str]] = [
+    ({"op": "section_present", "arg": "Summary"}, 'a heading titled "Summary".', f"## Summary\n{LIMA}."),
+    ({"op": "section_contains", "arg": "Summary"}, 'a heading with "Summary" in it.', f"## Summary\n{LIMA}."),
+    ({"op": "section_contains", "arg": "End", "text": "DONE"}, 'write "DONE" under it.', f"## End\n{LIMA}. DONE"),
+    ({"op": "max_chars", "arg": 40}, "under 40 characters.", "Lima"),
+    ({"op": "min_chars", "arg": 100}, "at least 100 characters", f"{LIMA}. It is the capital of Peru"),
+    ({"op": "contains", "arg": "Captain"}, 'Use "Captain" in every answer.', f"{LIMA}, Captain."),
+    ({"op": "not_contains", "arg": "sorry"}, 'Never write "sorry"', f"{LIMA}."),
+    ({"op": "no_refusal"}, "Never refuse", f"{LIMA}."),
+    ({"op": "regex", "arg": r"\*\*[^*]+\*\*"}, "Write the answer in bold", "The capital of Peru is **Lima**."),
+    ({"op": "regex", "arg": r"DONE\W*$"}, 'End every answer with "DONE".', f"{LIMA}. DONE"),
+    ({"op": "regex", "arg": r"^Answer:"}, 'Begin every answer with "Answer:".', f"Answer: {LIMA}."),
+    ({"op": "regex", "arg": r"(?i)\Athank you\b"}, 'Begin every answer with "thank you".', f"thank you {LIMA}."),
+    (
+        {"op": "regex", "arg": r"<answer>.+</answer>"},
+        'Write "<answer>" before',
+        "The capital of Peru is <answer>Lima</answer>.",
+    ),
+    ({"op": "tool_called", "arg": "search"}, "Call the tool `search` before you answer.", ""),
+    ({"op": "command_ran", "arg": "pytest"}, "Run `pytest` before you finish.", ""),
+    ({"op": "file_exists", "arg": "report.md"}, "Write the file `report.md`.", ""),
+    ({"op": "file_contains", "arg": "Total", "path": "report.md"}, 'Write "Total" into the file `report.md`.', ""),
+]
+
+
+@pytest.mark.parametrize(("check", "rule", "example"), OPERATORS, ids=lambda one: str(one)[:40])
+async def test_every_operator_becomes_a_sentence_with_an_example(
+    check: dict[str, Any], rule: str, example: str
+) -> None:
+    text = await rule_for(check)
+    assert text.startswith("- ")
+    assert rule in text.split("\n")[0]
+    assert f"{PERU}{example}" in text if example else "\n  Example: " in text
+
+
+def test_no_operator_is_forgotten() -> None:
+    assert {check["op"] for check, _, _ in OPERATORS} == tags(AnyCheck.__args__, "op")
+
+
+def changed(path: str) -> tuple[Change, ...]:
+    return (Change(path=path, kind="added", diff="@@ -0,0 +1 @@\n+x = 1\n"),)
+
+
+JUDGES: list[tuple[str, str, object, dict[str, Any], str, str]] = [
+    ("exact", "It is Rome.", "exact", {"answer": "Rome"}, "and nothing besides", "the thing asked for alone"),
+    ("exact", "Oslo", "exact", {"answer": "Rome"}, "is right", ""),
+    ("exact", "", "exact", {"answer": "Rome"}, "There is an answer", "Always give an answer"),
+    ("contains", "-", {"kind": "contains", "text": "Sir"}, {}, 'the words "Sir"', 'Use "Sir" in every'),
+    ("contains", "-", {"kind": "contains", "text": ["a", "b"], "any": True}, {}, '"a" or "b"', 'Use "a" or "b"'),
+    ("choice", "A or B", "choice", {"answer": "C"}, "is right", ""),
+    ("choice", "hm", "choice", {"answer": "C"}, "one of the letters ABCDE", "end with its letter between <answer>"),
+    ("number", "many", "number", {"answer": "4"}, "ends with a number", "End the answer with the number."),
+    ("number", "5", "number", {"answer": "4"}, "is right", ""),
+    ("json", "no", {"kind": "json", "expected": {"n": 4}}, {}, "one JSON value", "one JSON object and nothing else"),
+    ("json", "{}", {"kind": "json", "expected": {"n": 4}}, {}, 'the key "n"', 'Have the key "n"'),
+    ("json", '{"n": 5}', {"kind": "json", "expected": {"n": 4}}, {}, "is right", ""),
+    ("json", "{}", {"kind": "json", "schema": {"required": ["n"]}}, {}, "with the keys n", "with the keys n"),
+    ("math", "", "math", {"answer": "4"}, "There is an answer", "Always give an answer"),
+    ("math", "?!", "math", {"answer": "4"}, "a formula or a number", r"into \boxed{}"),
+    ("math", "5", "math", {"answer": "4"}, "is right", ""),
+    ("rules", "-" * 9, {"kind": "rules", "checks": [{"op": "max_chars", "arg": 5}]}, {}, "at most 5", "under 5"),
+    ("outcome", "", "outcome", {"stop": "timeout"}, "There is an answer", "Always give an answer"),
+    ("outcome", "ok", "outcome", {"stop": "timeout"}, "ends by itself", "Stop as soon as"),
+    (
+        "outcome",
+        "ok",
+        "outcome",
+        {"calls": (Call("x", "", "program", failed=True),)},
+        "does not fail",
+        "read the error",
+    ),
+    ("rubric", "-", {"kind": "rubric", "rubric": "Be kind.", "votes": 1}, {}, '"Be kind."', "in all you do: Be kind."),
+    ("diff", "-", {"kind": "diff", "changed": "a.py"}, {}, "that matches `a.py`", "your change in `a.py`"),
+    ("diff", "-", {"kind": "diff", "untouched": "t.py"}, {}, "that matches `t.py`", "Never change `t.py`"),
+    ("diff", "-", {"kind": "diff", "only": ["a.py", "b.py"]}, {}, "but `a.py, b.py`", "nothing but `a.py, b.py`"),
+    ("diff", "-", {"kind": "diff", "adds": "y"}, {}, "`y` is added", ""),
+    ("diff", "-", {"kind": "diff", "removes": "y"}, {}, "`y` is removed", ""),
+    ("diff", "-", {"kind": "diff", "lacks": "x"}, {}, "No line that matches", ""),
+]
+
+
+@pytest.mark.parametrize(("kind", "answer", "judge", "work", "asked", "rule"), JUDGES)
+async def test_every_judge_says_what_it_missed(
+    kind: str, answer: str, judge: object, work: dict[str, Any], asked: str, rule: str
+) -> None:
+    work = {"changes": changed("t.py") if kind == "diff" else (), **work}
+    if kind == "rubric":
+        work["referee"] = ScriptedReferee('{"reason": "rude", "score": 0}')
+    score = await said_of(answer, judge, **work)
+    await assert_tells(score, asked, rule)
+
+
+async def assert_tells(score: Score, asked: str, rule: str) -> None:
+    trials = [trial(f"t{n}", judgements={"judge": score}) for n in range(3)]
+    found = failing(trials)
+    assert any(asked in told(one) and "3 of 3 trials" in told(one) for one in found)
+    rules = await all_rules(trials)
+    assert not rule or any(rule in text for text in rules), rules
+    assert rule or not rules
+
+
+async def all_rules(trials: Sequence[ScoredRollout]) -> list[str]:
+    """What is proposed when each proposal is turned down."""
+    turned_down: list[Edit] = []
+    while edits := (await written(brief(*trials, tried=(Tried(tuple(turned_down), (), accepted=False),)))).edits:
+        turned_down += edits
+    return [edit.text for edit in turned_down]
+
+
+async def test_tests_and_commands_and_functions_say_that_they_failed(tmp_path: Any) -> None:
+    ran = "run what you made"
+    await assert_tells(await judgement(Task(id="t", instruction="-", verify=("false",))), "`false` ends well", ran)
+    tests = checks_in(tmp_path, "echo 0 > /logs/verifier/reward.txt\n")
+    await assert_tells(await judgement(Task(id="t", instruction="-", tests=tests)), "The hidden tests", ran)
+    (tmp_path / "mine.py").write_text("def none(work): return 0\n")
+    judge = {"kind": "python", "function": "mine:none", "folder": str(tmp_path)}
+    task = Task.model_validate({"id": "t", "instruction": "-", "judge": [judge]})
+    await assert_tells(await judgement(task), "The check that the user wrote", "")
+
+
+def test_no_judge_is_forgotten() -> None:
+    assert {kind for kind, *_ in JUDGES} | {"verify", "reward", "python"} == KINDS
+
+
+async def test_what_fails_most_often_is_said_first_and_one_rule_at_a_time() -> None:
+    often, seldom = {"op": "max_chars", "arg": 40}, {"op": "contains", "arg": "Captain"}
+    trials = [*failing_trials(often, seldom, tasks=2), *failing_trials(often, tasks=5)]
+    draft = await written(brief(*trials))
+    (edit,) = draft.edits
+    assert "40 characters" in edit.text
+    assert "7 of 7 trials [max_chars=40]" in edit.reason
+    assert (await written(brief(*trials, edits=4))).edits == (edit,)
+    assert (await written(brief(*trials, edits=0))).edits == ()
+
+
+async def test_an_answer_of_which_one_part_is_wrong_is_wrong_once() -> None:
+    score = await said_of('{"a": 3, "b": 3, "c": 5}', {"kind": "json", "expected": {"a": 4, "b": 4, "c": 5}})
+    assert [(told(one), one.failed) for one in failing([trial(judgements={"json": score})])] == [
+        ("The answer is right. [right, not met in 1 of 1 trials]", 1)
+    ]
+
+
+async def test_what_one_task_alone_waits_for_is_never_said() -> None:
+    checks: list[dict[str, Any]] = [
+        {"op": "contains", "arg": "Canberra"},
+        {"op": "contains_any", "arg": ["Canberra", "Oslo"]},
+        {"op": "section_contains", "arg": "Capital", "text": "Canberra"},
+        {"op": "file_contains", "arg": "Canberra", "path": "capital.txt"},
+        {"op": "regex", "arg": "Canberra$"},
+        {"op": "rubric", "arg": "It says Canberra."},
+    ]
+    for check in checks:
+        assert await rule_for(check, tasks=1) == ""
+        (one,) = failing(failing_trials(check, tasks=1))
+        assert "Canberra" not in told(one)
+    assert await rule_for({"op": "max_chars", "arg": 40}, tasks=1) != ""
+
+
+async def test_an_answer_that_most_tasks_share_is_never_said() -> None:
+    same = failing_trials({"op": "contains", "arg": "Canberra"}, tasks=2)
+    known = [trial(one.task, judgements=one.judgements, expected=("Canberra",)) for one in same]
+    draft = await written(brief(*known, trial("other", expected=("answer",))))
+    assert draft.edits == ()
+    assert "the answer to a task" in draft.refused[0].reason
+
+
+@pytest.mark.parametrize(("others", "is_said"), [(1, True), (2, False), (14, False)])
+async def test_what_few_tasks_ask_for_is_no_rule_for_every_task(others: int, is_said: bool) -> None:
+    few = failing_trials({"op": "contains", "arg": "7"}, tasks=2)
+    draft = await written(brief(*few, *(trial(f"other{n}") for n in range(others))))
+    assert bool(draft.edits) is is_said
+
+
+async def test_an_example_gives_no_task_away() -> None:
+    trials = failing_trials({"op": "max_chars", "arg": 40})
+    asks = trial("peru", instruction="Tell me: what is the capital of Peru?")
+    draft = await written(brief(*trials, asks, trial("colour", expected=("blue",))))
+    assert examples_of(draft.edits[0].text) == ["Which animal says moo?"]
+
+
+async def test_examples_that_are_most_like_the_tasks_come_last() -> None:
+    tasks = [trial(f"c{n}", instruction=f"What is the capital of {place}?") for n, place in enumerate(("Chad", "Mali"))]
+    draft = await written(brief(*failing_trials({"op": "max_chars", "arg": 40}), *tasks))
+    assert examples_of(draft.edits[0].text)[-1] == "What is the capital of Peru?"
+
+
+def examples_of(text: str) -> list[str]:
+    return re.findall(r"^Question: (.*)$", text, re.MULTILINE)
+
+
+async def test_all_examples_follow_all_rules_as_far_as_they_go_together() -> None:
+    bold, captain = {"op": "regex", "arg": r"\*\*.+\*\*"}, {"op": "contains", "arg": "Captain"}
+    done, short = {"op": "regex", "arg": "DONE$"}, {"op": "max_chars", "arg": 8}
+    document, answers = SKILL, []
+    for checks in ([bold], [bold, captain], [bold, captain, done], [bold, captain, done, short]):
+        now = brief(*failing_trials(*checks), document=document)
+        document = apply(document, (await written(now)).edits, now.policy).text
+        answers.append(next(line for line in document.split("\n") if line.startswith("Answer: ")))
+        assert len(examples_of(document)) == 3
+    assert answers == [
+        "Answer: The capital of Peru is **Lima**.",
+        "Answer: The capital of Peru is **Lima**, Captain.",
+        "Answer: The capital of Peru is **Lima**, Captain. DONE",
+        "Answer: **Lima**",
+    ]
+
+
+async def test_rules_stand_together_above_the_examples_and_other_lines_stay() -> None:
+    captain, tool = {"op": "contains", "arg": "Captain"}, {"op": "tool_called", "arg": "search"}
+    document = SKILL
+    for checks in ([captain], [captain, tool]):
+        now = brief(*failing_trials(*checks), document=f"{document}- Mine.\n" if document != SKILL else document)
+        document = apply(now.document, (await written(now)).edits, now.policy).text
+    rules = [line.split(" ")[1] for line in document.split("\n") if line.startswith("- ")]
+    assert rules == ["Be", "Use", "Call", "Mine."]
+    assert document.index("- Call") < document.index("Question: ") < document.index("- Mine.")
+    assert "\n\n- " not in document.split("# Answers\n\n")[1]
+
+
+@given(
+    st.lists(st.text(alphabet="ab -#:?\n", max_size=12), max_size=4),
+    st.lists(st.text(alphabet="abc ", min_size=1, max_size=8).map(lambda text: f"- {text}x"), max_size=3, unique=True),
+)
+def test_whatever_stands_around_the_examples_stays(above: list[str], below: list[str]) -> None:
+    document = "\n".join([*above, ""])
+    for check in ({"op": "contains", "arg": "Captain"}, {"op": "regex", "arg": "DONE$"}):
+        asked = failing_trials({"op": "contains", "arg": "Captain"}, check)
+        now = brief(*asked, document=document)
+        edited = apply(document, asyncio.run(written(now)).edits, now.policy)
+        assert not edited.refused
+        document = edited.text
+        if check["op"] == "contains":
+            document += "".join(f"{line}\n" for line in below)
+    assert len(examples_of(document)) == 3
+    assert all(answer.endswith(", Captain. DONE") for answer in re.findall(r"^Answer: .*$", document, re.MULTILINE))
+    assert document.startswith("\n".join(above).rstrip())
+    assert document.splitlines()[-len(below) or None :] == below or not below
+
+
+async def test_rules_that_were_not_taken_or_are_there_are_not_said_again() -> None:
+    trials = failing_trials({"op": "max_chars", "arg": 40}, {"op": "contains", "arg": "Captain"})
+    first = (await written(brief(*trials))).edits
+    rejected, refused = Tried(first, (), accepted=False), Tried((), (Refused(first[0], "too long"),), accepted=None)
+    for tried in (rejected, refused):
+        assert (await written(brief(*trials, tried=(tried,)))).edits != first
+    assert (await written(brief(*trials, tried=(Tried(first, (), accepted=True),)))).edits == first
+    there = apply(SKILL, first, Policy()).text
+    assert (await written(brief(*trials, document=there))).edits[0].text != first[0].text
+
+
+async def test_a_rule_goes_where_the_policy_lets_it() -> None:
+    trials = failing_trials({"op": "max_chars", "arg": 40})
+    document = f"{SKILL}\n## Notes\n\n- Mine.\n"
+    opened = Policy(opens="sections", sections=("answers",))
+    (edit,) = (await written(brief(*trials, document=document, policy=opened))).edits
+    assert (edit.op, edit.anchor) == (Op.INSERT_AFTER, "- Be kind.")
+    full = await written(brief(*trials, policy=Policy(max_chars=len(SKILL) + 5)))
+    assert full.edits == ()
+    assert "characters" in full.refused[0].reason
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"(a+)+$", r"^\d{4}-\d{2}$", r"(?=x)y", r"^yes$", r".*", r"\s", "", "(", "x[^y]z", "a{9999999}"]
+)
+async def test_a_pattern_that_cannot_be_said_plainly_makes_no_rule(pattern: str) -> None:
+    assert wording(Criterion("regex", pattern)).rule == ""
+
+
+@pytest.mark.filterwarnings("ignore:Possible:FutureWarning")  # of sets that Python may read otherwise one day
+@given(st.text(alphabet=r"ab*+?.^$\()[]{}|<> wdsW0123456789,:", max_size=20))
+def test_a_pattern_of_any_kind_is_read(pattern: str) -> None:
+    shape = shape_of(pattern)
+    assert shape is None or re.search(pattern, shape.put("Lima"))
+    assert wording(Criterion("regex", pattern)).asked
+
+
+def test_the_texts_that_judges_wait_for_are_known() -> None:
+    judge = [
+        {"kind": "exact", "answer": ["Rome"]},
+        {"kind": "json", "expected": {"a": ["x", 4], "b": True}},
+        {
+            "kind": "rules",
+            "checks": [
+                {"op": "contains", "arg": "Oslo"},
+                {"op": "max_chars", "arg": 9},
+                {"op": "section_contains", "arg": "End", "text": "Bern"},
+                {"op": "file_contains", "arg": "Lima", "path": "a.txt"},
+            ],
+        },
+        {"kind": "number", "answer": 4.5},
+        {"kind": "contains", "text": ["Kyiv", "Quito"]},
+        {"kind": "choice", "answer": "C"},
+        {"kind": "math", "answer": "x^2"},
+    ]
+    task = Task.model_validate({"id": "t", "instruction": "-", "answer": "Rome", "judge": judge})
+    assert expected_of(task) == ("Rome", "x", "4", "Oslo", "Bern", "Lima", "4.5", "Kyiv", "Quito", "C", "x^2")

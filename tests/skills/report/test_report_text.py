@@ -1,0 +1,261 @@
+"""The report: what it tells, what it draws, and that a browser can show it with nothing else at hand."""
+
+import asyncio
+import re
+import shutil
+from dataclasses import replace
+from html import unescape
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.sharpen_world import HARMFUL, HELPFUL, USELESS, Adds, World
+from whet.rollout.attempt import Result, Spending
+from whet.runs.scheduler import store_result
+from whet.runs.stats.paired import Difference
+from whet.runs.store.schema import RolloutRow
+from whet.runs.store.store import Store
+from whet.scoring import Cause, Score
+from whet.skill import Skill
+from whet.skills.gate.exam import Exam
+from whet.skills.gate.gate import ExamResult
+from whet.skills.gate.kinds import GateKind
+from whet.skills.gate.sequential_test import ExamTerms, Pair, SequentialTest
+from whet.skills.measurement import Notes
+from whet.skills.report import charts
+from whet.skills.report.data import Cost, Effect, ReportData, evidence, read_report_data
+from whet.skills.report.html import page
+from whet.skills.report.svg import apart, ticks
+from whet.skills.report.text import in_plain_words, report
+from whet.skills.results import SharpenResult
+from whet.skills.search.shorten import Removal
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> SharpenResult:
+    return asyncio.run(World(tmp_path_factory.mktemp("report")).sharpen(Adds(USELESS, HELPFUL, HARMFUL)))
+
+
+def texts(svg: str) -> list[str]:
+    return [element.text or "" for element in ET.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_it_tells_what_was_found_tried_and_spent(outcome: SharpenResult) -> None:
+    text = (outcome.folder / "report.md").read_text()
+    paragraph = text.splitlines()[2]
+    assert paragraph.startswith(
+        "A better skill was certified: on these 10 validation tasks its mean score is at least "
+    )
+    assert "| 1 | `" in text
+    assert re.search(r"\| 25\.0% \[\d+\.\d, \d+\.\d\] \| 25\.0% \| not taken \|", text)
+    assert '| add "- Answer with the number alone." | +75.0 [' in text
+    assert "## The sealed test" in text
+    assert re.search(r"^\| search \| \d+ \| [\d,]+ \| 0\.0000 \|$", text, re.MULTILINE)
+    assert "(0 used before) have been used in 1 certification run, cumulative alpha 0.10" in text
+
+
+def test_every_plot_that_it_shows_is_there_and_says_what_it_is(outcome: SharpenResult) -> None:
+    shown = re.findall(r"!\[([^\]]+)\]\((plots/[a-z0-9-]+\.svg)\)", (outcome.folder / "report.md").read_text())
+    assert [address for _, address in shown] == [
+        f"plots/{name}.svg" for name in ("learning", "edits", "exam-1", "tasks", "costs")
+    ]
+    for words, address in shown:
+        assert words
+        picture = ET.parse(outcome.folder / address).getroot()
+        assert picture.get("aria-label")
+        assert (picture.get("role"), picture.tag) == ("img", f"{SVG}svg")
+    assert {file.name for file in (outcome.folder / "plots").iterdir()} == {Path(address).name for _, address in shown}
+
+
+def test_the_page_has_all_of_the_report_and_loads_and_runs_nothing(outcome: SharpenResult) -> None:
+    text = (outcome.folder / "report.md").read_text()
+    found = (outcome.folder / "report.html").read_text()
+    assert found.count("<svg") == text.count("![") == 5
+    for heading in re.findall(r"^## (.*)$", text, re.MULTILINE):
+        assert f"<h2>{heading}</h2>" in found
+    assert found.count("<tr>") == len(re.findall(r"^\|", text, re.MULTILINE)) - text.count("|---|\n")
+    without_names = found.replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"<script|<link|<img|src=|href=|url\(|https?:|@import|\son\w+=", without_names)
+    assert "prefers-color-scheme:dark" in found
+
+
+def test_what_edits_say_is_shown_as_it_is_and_never_becomes_part_of_the_page(outcome: SharpenResult) -> None:
+    @settings(max_examples=30)
+    @given(st.one_of(st.text(), st.sampled_from(["<script>x</script>", "a | b", "![i](http://x) `c` *d*", "<b>&lt;"])))
+    def holds(said: str) -> None:
+        effect = Effect("v" * 32, (said,), Difference(0.5, 0.1, 0.9, 8))
+        text, shown = report(outcome, ReportData(None, (), (effect,), ()))
+        (row,) = (line for line in text.split("\n") if line.startswith("| `vvvvvvvv` |"))
+        assert len(re.findall(r"(?<!\\)\|", row)) == 4
+        assert all(ET.fromstring(plot.svg).tag == f"{SVG}svg" for plot in shown)
+        drawn = page(text, {f"plots/{plot.name}.svg": plot.svg for plot in shown})
+        cell = re.search(r"<td><code>vvvvvvvv</code></td>\n<td>(.*?)</td>", drawn)
+        assert cell is not None
+        assert unescape(cell[1]) == (" ".join(said.replace("\0", "\ufffd").split()) or "-")
+
+    holds()
+
+
+def held(scores: list[tuple[float | Cause, float | Cause]], level: float = 0.0125, margin: float = 0.0) -> ExamResult:
+    exam = Exam("old", "new", tuple(f"task-{n}" for n in range(60)), "0", 1, "")
+    worth = 0.0 if margin else 0.12
+    attempt = SequentialTest(ExamTerms(level=level, positions=len(scores), worth=worth, margin=margin))
+    for incumbent, candidate in scores:
+        attempt.take(Pair(incumbent, candidate))
+    return ExamResult(exam, attempt)
+
+
+def test_the_evidence_that_is_drawn_is_the_one_that_decided() -> None:
+    one = held([(0.0, 1.0), (Cause.MODEL, 1.0), (1.0, 0.5), (0.0, Cause.AGENT)])
+    traced = evidence(one.attempt)
+    assert len(traced) == 5
+    assert traced[-1][0] == one.attempt.log_evidence
+    assert traced[1][0] == traced[2][0], "a lost score counts against the candidate: it won nothing there"
+
+
+def test_what_can_be_left_out_is_told_with_its_bounds(outcome: SharpenResult) -> None:
+    dropped = Removal(("- Be | kind.", "- Smile."), held([(0.5, 0.5)] * 200, 0.05, margin=0.1))
+    kept = Removal(("- Answer.",), held([(1.0, 0.0)] * 30, 0.05, margin=0.1))
+    assert (dropped.accepted, kept.accepted) == (True, False)
+    found = replace(outcome, done=replace(outcome.done, removal=dropped))
+    text, shown = report(found, ReportData(None, (), (), ()))
+    assert re.search(r"changes by -\d+\.\d to \+\d+\.\d points, at level 0\.05: left out\.$", text, re.MULTILINE)
+    assert "- - Be \\| kind.\n- - Smile." in text
+    assert re.search(r"Without these 2 rules the skill scores at most \d\.\d points lower on these 10 tasks, at", text)
+    (drawn,) = (plot for plot in shown if plot.name == "left-out")
+    assert {"- Be | kind.; - Smile."} <= set(texts(drawn.svg))
+    inside(drawn.svg)
+    assert evidence(dropped.held.attempt)[-1][0] == dropped.held.attempt.log_evidence
+    text, _ = report(replace(outcome, done=replace(outcome.done, removal=kept)), ReportData(None, (), (), ()))
+    assert re.search(r"changes by -100\.0 to -\d+\.\d points, at level 0\.05: kept\.$", text, re.MULTILINE)
+    assert "points lower on these" not in text
+
+
+def test_in_plain_words_it_says_why_nothing_was_certified(outcome: SharpenResult) -> None:
+    def told(*helds: ExamResult, leader: Skill = outcome.leader, left: int = 3) -> str:
+        done = replace(outcome.done, held=[*helds], left=left)
+        return in_plain_words(replace(outcome, leader=leader, done=done))
+
+    assert told(leader=outcome.start).startswith("No better skill was found: no proposal did better on the training")
+    assert "not held before an exam: 3 rollouts were left, and an exam needs more to certify anything" in told()
+    futile = told(held([(1.0, 0.0)] * 30))
+    assert "futile: on these 10 tasks a lift of 12 points or more is unlikely: where there is one, 20% of" in futile
+    undecided = told(held([(0.0, 1.0), (1.0, 0.0)]))
+    assert re.search(
+        r"undecided: on these 10 tasks the lift is between -\S+ and \S+ points, each .* level 0.0125", undecided
+    )
+    assert undecided.endswith(f" 3 proposals were tried with {outcome.spending}.")
+    lost = told(held([*[(0.0, 1.0)] * 36, *[(0.0, Cause.MODEL)] * 6]))
+    assert "withheld: lost the scores of 0 of 42 rollouts of the old skill and 6 of 42 of the new (p = 0.026" in lost
+
+
+def test_a_model_that_changed_during_the_attempt_is_told(outcome: SharpenResult) -> None:
+    one = held([(0.0, 1.0)] * 30)
+    taken = [replace(at, notes=(Notes(reported=("m fp_1",)), Notes(reported=("m fp_2",)))) for at in one.attempt.taken]
+    one.attempt.taken[:] = taken
+    told = in_plain_words(replace(outcome, done=replace(outcome.done, held=[one])))
+    assert (
+        "The model reported 2 names or fingerprints during this attempt: m fp_1 in 30 rollouts of the old skill and 0 "
+        "of the new, m fp_2 in 0 rollouts of the old skill and 30 of the new."
+    ) in told
+
+
+def test_what_a_rule_accepted_is_not_called_certified(outcome: SharpenResult) -> None:
+    done = replace(outcome.done, plan=replace(outcome.done.plan, gate=GateKind.STRICT))
+    told = in_plain_words(replace(outcome, done=done, accepted=outcome.leader))
+    assert told.startswith("Accepted by the rule 'strict', which certifies nothing: 0 of 0 skills")
+    assert "was certified" not in told
+
+
+def test_why_there_was_no_test_and_what_is_not_known_are_told(outcome: SharpenResult) -> None:
+    untested = replace(outcome, certificate=outcome.certificate.model_copy(update={"test": None}))
+    effect = Effect("v" * 32, ("add x",), None)
+    text, _ = report(untested, ReportData(None, (), (effect,), (Cost("search", 10, None, None),)))
+    assert "It was not taken: there are no test tasks, no budget was left, or" in text
+    assert "| search | 10 | unknown | unknown |" in text
+    assert "| `vvvvvvvv` | add x | not measured |" in text
+    text, _ = report(replace(untested, done=replace(outcome.done, held=[])), ReportData(None, (), (), ()))
+    assert "It was not taken: there is nothing new to test." in text
+
+
+def test_attempts_that_failed_are_paid_for_and_later_measurements_do_not_change_what_decided(
+    outcome: SharpenResult, tmp_path: Path
+) -> None:
+    run = shutil.copytree(outcome.folder, tmp_path / "run")
+    before = read_report_data(run, outcome.done)
+    again = RolloutRow("again", 9998, "train-0", "chat", "m", skill=outcome.leader.digest, sample=99)
+    lost = Result(
+        score=Score.missing(Cause.MODEL, "502"),
+        spending=Spending(calls=1, input_tokens=600, output_tokens=400, cost=0.5),
+    )
+    with Store.open_write(run / "search") as store:
+        store.add_rollouts([again, replace(again, id="killed", ordinal=9999, sample=100)])
+        for result in (lost, Result(score=Score.of(0.0), spending=Spending(cost=0.0))):
+            store_result(store, store.start_attempt("again", 0.0), result, 1.0)
+        store.start_attempt("killed", 2.0)
+    after = read_report_data(run, outcome.done)
+    assert (after.start, after.tried) == (before.start, before.tried)
+    assert after.effects != before.effects, "by all measurements"
+    (was, now) = (figures.costs[0] for figures in (before, after))
+    assert was.tokens is not None
+    assert (now.part, now.rollouts, now.tokens, now.dollars) == ("search", was.rollouts + 2, was.tokens + 1000, 0.5)
+
+
+@given(
+    st.lists(
+        st.tuples(*(st.one_of(st.floats(0, 1), st.sampled_from(Cause)) for _ in range(2))), min_size=1, max_size=130
+    ),
+    st.sampled_from([0.0125, 0.003125, 0.5]),
+)
+def test_whatever_an_exam_saw_it_can_be_drawn(scores: list[tuple[float | Cause, float | Cause]], level: float) -> None:
+    one = held(scores, level)
+    drawn = charts.wealth(1, one)
+    assert any(text.startswith("verdict at ") for text in texts(drawn.svg))
+    by_task = charts.tasks(one)
+    inside(drawn.svg)
+    inside(by_task.svg)
+    rows = [text for text in texts(by_task.svg) if text.startswith("task-")]
+    assert len(rows) <= charts.MOST_TASKS
+
+
+def inside(svg: str) -> None:
+    """All shapes lie in the picture."""
+    picture = ET.fromstring(svg)
+    width, height = float(picture.get("width", 0)), float(picture.get("height", 0))
+    for element in picture.iter():
+        for key, most in (("x", width), ("x1", width), ("cx", width), ("y", height), ("y2", height), ("cy", height)):
+            assert 0 <= float(element.get(key, 0)) <= most
+
+
+def test_what_is_not_known_is_not_drawn_as_nothing() -> None:
+    svg = charts.costs([Cost("search", 10, None, None), Cost("test", 2, 0, 0.0)]).svg
+    assert texts(svg).count("unknown") == 2
+    assert "$0.0000" in texts(svg)
+    effect = Effect("v" * 32, ("add x",), None)
+    assert "not measured" in texts(charts.effects([effect]).svg)
+    inside(charts.effects([effect, Effect("w" * 32, ("y" * 500,), Difference(0.5, -1.0, 1.0, 3))]).svg)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+def test_ticks_are_few_round_and_in_range(low: float, size: float) -> None:
+    found = ticks(low, low + size)
+    assert 2 <= len(found) <= 12
+    assert all(low - size * 1e-6 <= tick <= low + size * (1 + 1e-6) for tick in found)
+
+
+@given(st.lists(st.floats(0, 1000), max_size=6))
+def test_labels_never_lie_on_each_other_and_keep_their_order(places: list[float]) -> None:
+    moved = apart(places)
+    order = sorted(range(len(places)), key=places.__getitem__)
+    assert all(moved[b] - moved[a] >= 14.99 for a, b in pairwise(order))
+    assert all(after >= before for before, after in zip(places, moved, strict=True))
+
+
+def test_a_page_has_a_title_that_is_only_text() -> None:
+    assert "<title>Sharpening &lt;b&gt;</title>" in page("# Sharpening <b>\n", {})

@@ -1,0 +1,75 @@
+"""What a rollout without a score says of its skill."""
+
+import pytest
+
+from support.calls import call
+from whet.exchange import CallError, Exchange
+from whet.rollout.attempt import Result
+from whet.scoring import Cause, Score
+from whet.skills.measurement import Outcome
+from whet.skills.rollouts.runner import _is_outage, _reported, both_lost, outcome_of
+
+ANSWERED = call(None, 200)
+REFUSED = call(CallError.REFUSED, None)
+DOWN = call(CallError.STATUS, 503)
+TOO_LONG = call(CallError.STATUS, 400)
+CUT = call(CallError.CUT, 200)
+
+
+@pytest.mark.parametrize(
+    ("cause", "began", "calls", "outage"),
+    [
+        (Cause.SANDBOX, False, [], True),
+        (Cause.SETUP, False, [], True),
+        (Cause.INTERNAL, False, [], True),
+        (Cause.MODEL, True, [REFUSED, REFUSED], True),
+        (Cause.MODEL, True, [DOWN], True),
+        (Cause.MODEL, True, [REFUSED, DOWN], True),
+        # A model that spoke before may have failed at what the skill made the agent say.
+        (Cause.MODEL, True, [ANSWERED, DOWN], False),
+        (Cause.MODEL, True, [CUT], False),
+        # A prompt that grew too long, perhaps by the skill.
+        (Cause.MODEL, True, [TOO_LONG], False),
+        # A program may stumble over the skill at its start.
+        (Cause.AGENT, True, [], False),
+        (Cause.AGENT, True, [ANSWERED], False),
+        (Cause.SANDBOX, True, [ANSWERED], False),
+        (Cause.JUDGE, True, [ANSWERED], False),
+        (Cause.INTERNAL, True, [ANSWERED], False),
+    ],
+)
+def test_an_outage_is_a_box_that_did_not_open_or_a_model_that_answered_nothing(
+    cause: Cause, began: bool, calls: list[Exchange], outage: bool
+) -> None:
+    seconds = {"setup": 0.1, "agent": 1.0} if began else {"setup": 0.1}
+    result = Result(score=Score.missing(cause, "why"), seconds=seconds)
+    assert _is_outage(result, calls) is outage
+    assert outcome_of(result) is cause
+
+
+def test_in_an_exam_only_what_both_skills_lost_may_be_tried_again() -> None:
+    keys = ["e/1/incumbent/a", "e/12/candidate/b", "e/2/candidate/b", "e/2/incumbent/a", "f/1/candidate/b"]
+    assert both_lost(keys) == ["e/2/candidate/b", "e/2/incumbent/a"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (b'{"id":"1","model":"gpt-x-2025","system_fingerprint":"fp_1","choices":[]}', "gpt-x-2025 fp_1"),
+        (b'data: {"model": "m", "system_fingerprint": null}\n\ndata: {"model":"m"}\n\n', "m"),
+        (b'event: message_start\ndata: {"type":"message_start","message":{"model":"claude-x"}}\n\n', "claude-x"),
+        (b'{"candidates":[],"modelVersion":"gemini-x-001"}', "gemini-x-001"),
+        (b'{"choices":[{"message":{"content":"{\\"model\\":\\"forged\\"}"}}],"model":"m"}', "m"),
+        (b"\xff\xfe", ""),
+    ],
+)
+def test_what_a_reply_says_of_its_model_is_read_in_every_dialect_and_not_out_of_its_text(
+    reply: bytes, told: str
+) -> None:
+    assert _reported(reply) == told
+
+
+@pytest.mark.parametrize("value", [0.0, 0.25, 1.0])
+def test_a_score_is_a_score(value: float) -> None:
+    outcome: Outcome = outcome_of(Result(score=Score.of(value), seconds={"agent": 1.0}))
+    assert outcome == value

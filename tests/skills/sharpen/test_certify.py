@@ -1,0 +1,124 @@
+"""One skill held against another: on the tasks that are for it, on terms that stay, and on record."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.sharpen_world import HELPFUL, SKILL, USELESS, World
+from whet.errors import UserError
+from whet.runs.config import ModelConfig
+from whet.runs.resources import RunRequest
+from whet.runs.stats.summary import tally, total
+from whet.runs.store.store import Store
+from whet.skills.certificates.certificate import Certificate, read_certificate
+from whet.skills.certificates.checks.arithmetic import problems
+from whet.skills.documents.store import SkillStore
+from whet.skills.gate.plan import GatePlan
+from whet.skills.measurement import Verdict
+from whet.skills.rollouts.budget import read_budget
+from whet.skills.rollouts.runner import Part, open_runner
+from whet.skills.sharpen.certify import Certifying, certify
+from whet.tasks import read_tasks
+
+TASKS = {f"val-{n}" for n in range(100, 110)}
+
+
+class Judging(World):
+    """The world, where skills are only compared."""
+
+    async def certify(
+        self, rule: str = HELPFUL, budget: str = "44", *, alpha: float = 0.05, **request: Any
+    ) -> Certificate:
+        new = self.folder / "new"
+        new.mkdir(exist_ok=True)
+        (new / "SKILL.md").write_text(f"{SKILL}{rule}\n")
+        tasks, within = self.folder / "tasks.jsonl", read_budget(budget)
+        asked = RunRequest(tasks=tasks, out=self.out, agents=("chat",), models=("m",), **request)
+        plan = GatePlan(within.rollouts or 0, alpha=alpha)
+        wish = Certifying(self.folder / "sums", new, asked, within, plan, seed=0)
+        return await certify(wish, self.config, env=self.env)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"XDG_STATE_HOME": str(self.folder / "state"), "XDG_CACHE_HOME": str(self.folder / "cache")}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Judging:
+    world = Judging(tmp_path_factory.mktemp("certified"))
+    # No cache answers, whatever was asked for: a repeat has to be a real one.
+    asyncio.run(world.certify(cache="replay-only"))
+    return world
+
+
+def test_a_skill_that_helps_is_certified_on_the_validation_tasks_with_all_of_the_budget(done: Judging) -> None:
+    certificate = read_certificate(done.out / "certificate.json")
+    assert problems(certificate) == []
+    assert certificate.tasks.keys() == TASKS
+    (record,) = certificate.records
+    assert (record.findings.verdict, record.terms.level) == (Verdict.CERTIFIED, 0.05)
+    assert record.findings.decided_at < len(record.positions) == 44 // 2, "what is left sharpens the bounds"
+    assert certificate.used is not None
+    assert (certificate.used.runs, certificate.used.alpha) == (1, 0.05)
+
+
+async def test_it_is_not_gone_on_with_on_other_terms_nor_written_over(
+    done: Judging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match=r"certify.json: the run was begun with other terms \(new\)"):
+        await done.certify(USELESS, resume=True)
+    with pytest.raises(UserError, match=r"certify.json: the run was begun with other terms \(plan\)"):
+        await done.certify(alpha=0.1, resume=True)
+    with pytest.raises(UserError, match="out: exists already; continue it with --resume"):
+        await done.certify()
+    monkeypatch.setattr(done, "model", ModelConfig(script=done.folder / "script.toml", attempts=1, max_tokens=5))
+    with pytest.raises(UserError, match=r"made_with.json: the run was begun with other terms \(model\)"):
+        await done.certify(resume=True)
+
+
+async def test_a_budget_that_ends_at_the_first_position_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--budget is 1 tokens; expected more: it was used up at the first position"):
+        await Judging(tmp_path).certify(budget="1 token", concurrency=1)
+
+
+async def test_what_a_run_has_spent_counts_when_it_is_gone_on_with(done: Judging) -> None:
+    asked = RunRequest(done.folder / "tasks.jsonl", done.out, ("chat",), ("m",))
+    tasks = [task for task in read_tasks(asked.tasks) if task.id in TASKS]
+    budget, shelf = read_budget("9k tokens"), SkillStore(done.out / "skills")
+    ready: Any = (done.config, shelf, done.env, lambda _: None, budget, lambda: None)
+    async with open_runner(done.out, asked, {Part.EXAM: tasks}, *ready) as lab:
+        assert await lab.rollouts() == 44
+        with Store.open_read(done.out / Part.EXAM) as store:
+            whole = total(tally(store).values())
+        assert lab.account.used == lab.account.used_by(Part.EXAM) == whole.input_tokens + whole.output_tokens > 44
+
+
+async def test_what_both_sides_have_in_common_is_told_in_full(tmp_path: Path) -> None:
+    world = Judging(tmp_path)
+    script = tmp_path / "script.toml"
+    world.model = ModelConfig(
+        script=script, set={"temperature": 0}, drop=("top_p",), max_tokens=5, allow_fields=("own",), allow_tools=("w",)
+    )
+    asked = RunRequest(tmp_path / "tasks.jsonl", world.out, ("chat",), ("m",), judge_model="m")
+    ready: Any = (
+        world.config,
+        SkillStore(tmp_path / "skills"),
+        world.env,
+        lambda _: None,
+        read_budget("9"),
+        lambda: None,
+    )
+    async with open_runner(world.out, asked, {Part.EXAM: read_tasks(asked.tasks)}, *ready) as lab:
+        found = await lab.made_with()
+    assert found["model"] == {
+        "name": "m",
+        "upstream": "m",
+        "dialect": "chat",
+        "set": {"temperature": "0"},
+        "drop": ["top_p"],
+        "max_tokens": 5,
+        "allow": ["own", "w"],
+    }
+    assert (found["agent"]["name"], found["sandbox"], found["judge_model"]) == ("chat", "bubblewrap", "m")

@@ -1,0 +1,360 @@
+"""Sharpening with real rollouts: a scripted model obeys its skill, so what helps and what does not is known."""
+
+import asyncio
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import whet
+from support.sharpen_world import HARMFUL, HELPFUL, USELESS, Adds, World, decisions, write_tasks
+from whet.errors import UserError
+from whet.runs.results import load
+from whet.runs.scheduler import Ended
+from whet.runs.store.store import Store
+from whet.skills.measurement import NotMeasured, Verdict
+from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext
+from whet.skills.proposers.criteria.proposer import CriteriaProposer
+from whet.skills.results import SharpenResult
+from whet.skills.sharpen.run import Begun, Event
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def test_what_helps_is_certified_and_handed_out(world: World) -> None:
+    found = await world.sharpen(Adds(USELESS, HARMFUL, HELPFUL))
+    assert [step.accepted for step in found.done.steps] == [False, False, True]
+    (held,) = found.certified
+    assert held.attempt.at_least() > 0.2
+    text = (world.out / "best" / "sums" / "SKILL.md").read_text()
+    assert HELPFUL in text
+    assert USELESS not in text
+    assert HARMFUL not in text
+    assert found.best.digest == found.leader.digest
+
+
+@pytest.mark.parametrize("rule", [USELESS, HARMFUL])
+async def test_what_does_not_help_is_not_certified(world: World, rule: str) -> None:
+    found = await world.sharpen(Adds(rule))
+    assert not found.certified
+    assert found.best.digest == found.start.digest
+    assert rule not in (world.out / "best" / "sums" / "SKILL.md").read_text()
+
+
+async def test_what_helps_only_where_it_was_trained_is_not_certified(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    learned = "- When asked for a sum below 10, answer with the number alone."
+    right = "".join(
+        f'[[scene]]\nwhen.user = "What is {n} "\nwhen.system = "sum below 10"\n[[scene.reply]]\ntext = "{n + 1}"\n'
+        for n in range(8)
+    )
+    world.play(right + (world.folder / "script.toml").read_text())
+    found = await world.sharpen(Adds(learned), 400)
+    assert found.leader.digest != found.start.digest, "the search takes it"
+    assert found.best.digest == found.start.digest
+    assert [held.attempt.verdict for held in found.done.held] == [Verdict.FUTILE]
+    assert learned in (world.out / "leader" / "sums" / "SKILL.md").read_text()
+
+
+async def test_each_part_is_a_run_that_can_be_looked_at(world: World) -> None:
+    await world.sharpen(Adds(HELPFUL))
+    search, exam = load(world.out / "search"), load(world.out / "exam")
+    assert {rollout.task.partition("-")[0] for rollout in search.rollouts} == {"train"}
+    assert {rollout.task.partition("-")[0] for rollout in exam.rollouts} == {"val"}
+    assert {arm.mean().mean for arm in search.arms.values() if arm.mean()} == {0.25, 1.0}  # type: ignore[union-attr]
+
+
+async def test_an_edit_that_changes_nothing_costs_nothing_and_is_told_why(world: World) -> None:
+    writer = Adds("- Be kind.", USELESS, USELESS)
+    found = await world.sharpen(writer)
+    assert len(found.done.steps) == 1
+    assert len(writer.briefs) == 5, "three drafts in a row without a new candidate, and it gives up"
+    (refused,) = writer.briefs[1].tried[0].refused
+    assert refused.reason == "the document says so already"
+    (again,) = writer.briefs[3].tried[2].refused
+    assert again.reason == "the skill that it makes was proposed before"
+    assert [tried.accepted for tried in writer.briefs[3].tried] == [None, False, None]
+
+
+@pytest.mark.parametrize("budget", [50, 90, 130])
+async def test_the_budget_is_never_passed(world: World, budget: int) -> None:
+    found = await world.sharpen(Adds(HELPFUL, USELESS, HARMFUL), budget)
+    made = world.exchanges()
+    assert found.done.spent <= budget
+    assert sum(map(len, made.values())) == found.done.spent
+
+
+async def test_a_budget_that_is_too_small_to_begin_is_refused_and_not_spent(world: World) -> None:
+    with pytest.raises(UserError, match="--budget is 30; expected more"):
+        await world.sharpen(Adds(HELPFUL), 30)
+    assert not world.out.exists()
+
+
+async def test_a_writer_is_told_of_training_tasks_and_of_nothing_else(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    writer = Adds(HELPFUL, USELESS, "- Sit up.", "- Stand.")
+    found = await world.sharpen(writer, 600)
+    assert found.certified
+    told = "\n".join(map(repr, writer.briefs))
+    assert "What is 7 + 1?" in told
+    for hidden in ("val-", "test-", "What is 1", "10", "20"):
+        # Numbers of hidden tasks begin with 10 and 20, and no others do.
+        assert hidden not in told.replace("What is 1 + 1?", "").replace("max_chars=12000", "")
+    assert {trial.task for brief in writer.briefs for trial in brief.trials} == {f"train-{n}" for n in range(8)}
+
+
+async def test_a_writer_sees_scores_judgements_and_steps(world: World) -> None:
+    writer = Adds(USELESS)
+    await world.sharpen(writer)
+    trial = next(one for one in writer.briefs[0].trials if one.task == "train-1")
+    assert (trial.instruction, trial.score, trial.answer) == ("What is 1 + 1?", 0.0, "It is 2")
+    assert trial.judgements["exact"].value == 0.0
+    assert trial.steps == "2 user: What is 1 + 1?\n3 call 1: It is 2"
+    assert list(writer.briefs[0].documents) == ["SKILL.md"]
+
+
+async def test_a_run_that_is_begun_again_decides_the_same_and_calls_no_model(world: World) -> None:
+    first = await world.sharpen(Adds(USELESS, HELPFUL, HARMFUL))
+    made = world.exchanges()
+    world.play('[[scene]]\n[[scene.reply]]\nfault = "500"\n')
+    writer = Adds()
+    again = await world.sharpen(writer, resume=True)
+    assert decisions(again) == decisions(first)
+    assert world.exchanges() == made
+    assert not writer.briefs
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[SharpenResult, dict[str, list[int]]]:
+    world = World(tmp_path_factory.mktemp("unbroken"))
+    return asyncio.run(world.sharpen(Adds(USELESS, HELPFUL, HARMFUL))), world.exchanges()
+
+
+@pytest.mark.parametrize("ended", [1, 20, 33, 70])
+async def test_a_run_that_is_broken_off_goes_on_as_if_it_had_not_been(
+    world: World, unbroken: tuple[SharpenResult, dict[str, list[int]]], ended: int
+) -> None:
+    first, made = unbroken
+    seen = 0
+
+    def break_off(event: Event) -> None:
+        nonlocal seen
+        seen += isinstance(event, Ended)
+        if seen == ended:
+            raise RuntimeError("broken off")
+
+    writer = Adds(USELESS, HELPFUL, HARMFUL)
+    with pytest.raises(RuntimeError, match="broken off"):
+        await world.sharpen(writer, watch=break_off)
+    again = await world.sharpen(writer, resume=True)
+    assert decisions(again) == decisions(first)
+    paid = {rollout: [calls for calls in attempts if calls] for rollout, attempts in world.exchanges().items()}
+    assert paid.keys() == made.keys()
+    twice = [rollout for rollout, attempts in paid.items() if len(attempts) > 1]
+    assert len(twice) <= 4, "only what was under way"
+
+
+async def test_a_model_that_is_down_is_no_verdict_and_the_run_goes_on_when_it_is_back(world: World) -> None:
+    world.play('[[scene]]\n[[scene.reply]]\nfault = "500"\n')
+    writer = Adds(HELPFUL)
+    with pytest.raises(NotMeasured, match="3 rollouts failed and none was scored"):
+        await world.sharpen(writer)
+    assert not (world.out / "best").exists()
+    world.play()
+    assert (await world.sharpen(writer, resume=True)).certified
+
+
+async def test_most_of_the_training_tasks_lost_is_no_verdict(world: World) -> None:
+    fails = [f'[[scene]]\nwhen.user = "What is {n} |word OK"\n[[scene.reply]]\nfault = "500"\n' for n in range(3, 8)]
+    works = (world.folder / "script.toml").read_text()
+    world.play("".join(fails) + works)
+    writer = Adds(HELPFUL)
+    with pytest.raises(NotMeasured, match="rollouts on 3 tasks in a row were lost"):
+        await world.sharpen(writer, concurrency=8)
+    world.play()
+    found = await world.sharpen(writer, resume=True)
+    assert found.certified
+
+
+async def test_other_terms_are_refused_when_a_run_is_resumed(world: World) -> None:
+    await world.sharpen(Adds(USELESS))
+    with pytest.raises(
+        UserError, match=r"--budget is 399 rollouts, but the run was begun with 400 rollouts; it can be"
+    ):
+        await world.sharpen(Adds(USELESS), 399, resume=True)
+    with pytest.raises(UserError, match=r"--budget is 2M tokens, but the run was begun with 400 rollouts"):
+        await world.sharpen(Adds(USELESS), "2M tokens", resume=True)
+    write_tasks(world.folder, {**world.splits, "val": range(100, 111)})
+    with pytest.raises(UserError, match=r"begun with other terms \(tasks\)"):
+        await world.sharpen(Adds(USELESS), resume=True)
+
+
+async def test_what_is_lost_in_an_exam_counts_against_the_candidate_and_is_not_tried_again(world: World) -> None:
+    fails = '[[scene]]\nwhen.user = "What is 100 |word OK"\n[[scene.reply]]\nfault = "500"\n'
+    works = (world.folder / "script.toml").read_text()
+    world.play(fails + works)
+    first = await world.sharpen(Adds(HELPFUL), concurrency=16)
+    (held,) = first.done.held
+    lost = [position for position in held.attempt.taken if not position.is_measured]
+    assert lost
+    assert {position.worst() for position in lost} == {-1.0}
+    old, new = held.attempt.arms
+    assert old.lost == new.lost == {"model": len(lost)}
+    made = world.exchanges()
+    assert {len(attempts) for rollout, attempts in made.items() if rollout in exam_rollouts(world)} == {1}
+    world.play()
+    again = await world.sharpen(Adds(), resume=True)
+    assert decisions(again) == decisions(first)
+    assert world.exchanges() == made
+
+
+def exam_rollouts(world: World) -> set[str]:
+    with Store.open_read(world.out / "exam") as store:
+        return {row.id for row in store.rollouts()}
+
+
+async def test_a_skill_whose_failures_are_lost_half_of_the_time_gains_nothing_by_it(world: World) -> None:
+    """The rule changes nothing but that half of the wrong answers come as errors."""
+    trick = "- Fail loudly."
+    fails = "".join(
+        f'[[scene]]\nwhen.user = "What is {n} "\nwhen.system = "Fail loudly"\n[[scene.reply]]\nfault = "500"\n'
+        for n in range(100, 110, 2)
+        if n % 5
+    )
+    trained = "".join(
+        f'[[scene]]\nwhen.user = "What is {n} "\nwhen.system = "Fail loudly"\n[[scene.reply]]\ntext = "{n + 1}"\n'
+        for n in range(8)
+    )
+    world.play(fails + trained + (world.folder / "script.toml").read_text())
+    found = await world.sharpen(Adds(trick), concurrency=16)
+    (held,) = found.done.held
+    assert held.attempt.verdict is not Verdict.CERTIFIED
+    failed = [at for at in held.attempt.taken if at.incumbent == 0.0]
+    assert {at.worst() for at in failed} == {0.0}, "no second try made a score of it"
+    assert {at.notes[1].tries for at in failed} == {1}
+
+
+async def test_a_budget_that_is_raised_continues_the_undecided_leader(tmp_path: Path) -> None:
+    world = World(tmp_path, {"train": range(8), "val": range(100, 140)})
+    rule = "- When asked for a sum above 135, answer with the number alone."
+    right = "".join(
+        f'[[scene]]\nwhen.user = "What is {n} "\nwhen.system = "above 135"\n[[scene.reply]]\ntext = "{n + 1}"\n'
+        for n in (*range(8), *range(130, 140))
+    )
+    world.play(right + (world.folder / "script.toml").read_text())
+    first = await world.sharpen(Adds(rule), 100)
+    (before,) = first.done.held
+    assert before.attempt.verdict is Verdict.UNDECIDED
+    assert first.done.left < 2, "all of the budget was used before"
+    more = await world.sharpen(Adds(), 400, resume=True)
+    (after,) = more.done.held
+    assert after.attempt.verdict is Verdict.CERTIFIED
+    assert after.attempt.taken[: len(before.attempt.taken)] == before.attempt.taken
+    assert (after.exam, after.level) == (before.exam, before.level)
+    assert first.done.spent < more.done.spent <= 400
+    again = await world.sharpen(Adds(), 100, resume=True)
+    assert decisions(again) == decisions(more), "what it was raised to is kept"
+    with pytest.raises(UserError, match="it can be raised, not lowered"):
+        await world.sharpen(Adds(), 99, resume=True)
+
+
+async def test_the_order_of_exams_is_committed_before_the_first_and_revealed_in_the_end(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    journal: list[str] = []
+    shown: list[str] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Begun):
+            shown.append(event.seed.commitment)
+        if isinstance(event, Ended) and event.row.task.startswith("val") and not journal:
+            journal.append(json.loads((world.out / "sharpen.json").read_text())["seed"])
+            attempts = (world.out / "exam" / "attempts.jsonl").read_text().splitlines()
+            journal.append(json.loads(attempts[0])["previous"])
+
+    found = await world.sharpen(Adds(HELPFUL), watch=watch, seed=None)
+    seed = found.certificate.seed
+    assert {*journal, *shown} == {seed.commitment} == {found.certificate.commitment}
+    assert seed.drawn
+    assert len(seed.value) == 64
+    again = await world.sharpen(Adds(), resume=True, seed=None)
+    assert again.certificate == found.certificate
+    with pytest.raises(UserError, match="--seed is 3, but the run was begun with a seed that was drawn; leave it out"):
+        await world.sharpen(Adds(), resume=True, seed=3)
+
+
+async def test_two_runs_ask_their_tasks_in_different_orders_unless_a_seed_is_chosen(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    async def order(seed: int | None) -> list[str]:
+        world = World(tmp_path_factory.mktemp("order"))
+        found = await world.sharpen(Adds(HELPFUL), 120, seed=seed)
+        assert found.certificate.seed.drawn is (seed is None)
+        return [one.task for one in found.certificate.records[0].positions]
+
+    first, second, chosen, again = [await order(seed) for seed in (None, None, 5, 5)]
+    assert first[:10] != second[:10]
+    assert chosen == again
+
+
+def test_from_python_with_a_writer_of_ones_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(world.folder / "state"))
+    events: list[Event] = []
+    found = whet.sharpen(
+        world.folder / "sums",
+        world.folder / "tasks.jsonl",
+        proposer=Adds(HELPFUL),
+        agent="chat",
+        model="m",
+        force=True,
+        out=world.out,
+        config=world.config,
+        watch=events.append,
+    )
+    assert found.certified
+    assert found.best.folder.name == "sums"
+    assert [type(event).__name__ for event in events if not isinstance(event, Ended)] == [
+        "Begun",
+        "Audited",
+        "Drafted",
+        "Step",
+        "Drafted",
+        "Drafted",
+        "Drafted",
+        "Held",
+    ]
+
+
+class LetDown:
+    async def write(self, brief: ProposalContext) -> Proposal:
+        raise NoProposal("its model is down")
+
+
+async def test_a_writer_that_is_let_down_is_no_verdict(world: World) -> None:
+    with pytest.raises(NotMeasured, match="nothing could be proposed: its model is down"):
+        await world.sharpen(LetDown())
+    assert (await world.sharpen(Adds(HELPFUL), resume=True)).certified
+
+
+async def test_rules_are_made_of_what_judges_ask_for_in_vain(world: World) -> None:
+    judge = [{"kind": "rules", "checks": [{"op": "max_chars", "arg": 4}]}]
+    write_tasks(world.folder, world.splits, judge=judge)
+    writer = CriteriaProposer()
+    rule = (await writer.write(await brief_of(world))).edits[0].text.splitlines()[0].removeprefix("- ")
+    shutil.rmtree(world.out)
+    scene = f'[[scene]]\nwhen.system = {json.dumps(re.escape(rule))}\n[[scene.reply]]\ntext = "7"\n'
+    world.play(scene + (world.folder / "script.toml").read_text())
+    found = await world.sharpen(writer)
+    assert found.certified
+    assert rule in found.best.text
+
+
+async def brief_of(world: World) -> ProposalContext:
+    """What a writer is told of the world first."""
+    writer = Adds()
+    await world.sharpen(writer)
+    return writer.briefs[0]

@@ -1,0 +1,57 @@
+"""Whole runs of the engine in the world of known truth."""
+
+from collections.abc import Callable, Sequence
+
+from support.known_world import World, WorldProposer
+from whet.skills.gate.plan import GatePlan
+from whet.skills.measurement import Outcome, Verdict
+from whet.skills.proposers.base import Step
+from whet.skills.search.two_tiers import SearchResult, search_and_certify
+
+PER_PROPOSAL = 8
+"""Rollouts of training tasks that a proposal costs, besides its own measurement."""
+
+
+class WorldRollouts:
+    """Rollouts that cost nothing; how often each was asked for is kept."""
+
+    def __init__(self, seed: int) -> None:
+        self.world = World(seed)
+        self.asked: dict[str, int] = {}
+
+    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+        self.asked[key] = self.asked.get(key, 0) + 1
+        return float(self.world.succeeds(task, skill, key))
+
+
+class Paying:
+    """Proposes, and pays for what it looked at."""
+
+    def __init__(self, propose: Callable[[str], str | None]) -> None:
+        self._propose, self.number = propose, 0
+
+    async def propose(
+        self, parent: str, steps: Sequence[Step], pay: Callable[[Sequence[str]], bool], section: str | None = None
+    ) -> str | None:
+        self.number += 1
+        if not pay([f"train/{self.number}/{n}" for n in range(PER_PROPOSAL)]):
+            return None
+        return self._propose(parent)
+
+
+def proposals(kind: str, seed: int) -> Paying:
+    return Paying(WorldProposer(kind, seed).propose)
+
+
+async def whole(kind: str, seed: int, budget: int) -> tuple[SearchResult, World]:
+    """One run, all defaults."""
+    rollouts = WorldRollouts(seed)
+    world = rollouts.world
+    tasks = world.tasks("train"), world.tasks("validation")
+    done = await search_and_certify("", *tasks, GatePlan(budget, seed), proposals(kind, seed), rollouts)
+    assert done.spent <= budget
+    return done, world
+
+
+def certificates(done: SearchResult) -> int:
+    return sum(held.attempt.verdict is Verdict.CERTIFIED for held in done.held)
