@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from whet.gateway import Limits
     from whet.runs.config import Config
+    from whet.runs.options import RunOptions
     from whet.skills.rollouts.budget import Budget
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
