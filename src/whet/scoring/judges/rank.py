@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from whet.plain_text import read_json
 from whet.scoring.judge import JudgeError, Work
-from whet.scoring.rubric import referee_of, shown
+from whet.scoring.judges.rubric import referee_of, shown
 from whet.scoring.score import Score
 from whet.tasks.judges import Rank
 from whet.untrusted_text import fenced

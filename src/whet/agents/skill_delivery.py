@@ -1,5 +1,6 @@
-"""How a skill reaches an agent: where its program looks for skills, in what it always reads, or before the task."""
+"""How a skill reaches an agent, and whether the agent read it."""
 
+import re
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -10,6 +11,10 @@ from whet.skill import SKILL_FILE, Skill
 SkillAt = Literal["native", "system", "instruction"]
 SKILLS = ".agents/skills"
 """Folder of the home that most agents search for skills."""
+_FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
+_DESCRIPTION = re.compile(r"^description:\s*(.+)$", re.MULTILINE)
+_PLAIN = re.compile(r"[A-Za-z0-9 ,.;:()_-]{12,}")
+"""Text that is written the same way in every JSON, in prompts and in the output of tools."""
 
 
 class Delivered(BaseModel):
@@ -45,3 +50,29 @@ def with_skill(skill: Skill, instruction: str) -> str:
     '# Skill: tidy\\n\\nTidy up.\\n\\n# Task\\n\\nSort the list.'
     """
     return f"# Skill: {skill.name}\n\n{skill.whole.strip()}\n\n# Task\n\n{instruction}"
+
+
+class SkillSightings:
+    """Looks for a skill in requests. None where the skill has no words to look for."""
+
+    def __init__(self, skill: Skill) -> None:
+        front = _FRONT_MATTER.match(skill.text)
+        described = _DESCRIPTION.search(front[1]) if front else None
+        self._body = _mark(skill.text[front.end() :] if front else skill.text)
+        # What is always in sight has no description that is shown before it is read.
+        self._shown = _mark(described[1]) if described else self._body
+        self.shown: bool | None = None if self._shown is None else False
+        self.read: bool | None = None if self._body is None else False
+
+    def look(self, request: bytes) -> None:
+        """Look at what a model is sent."""
+        if self.read is False and self._body is not None and self._body in request:
+            self.read = self.shown = True
+        if self.shown is False and self._shown is not None and self._shown in request:
+            self.shown = True
+
+
+def _mark(text: str) -> bytes | None:
+    """The longest stretch of plain words in a text."""
+    stretches = [stretch.strip() for stretch in _PLAIN.findall(text)]
+    return max(stretches, key=len).encode() if stretches else None

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from whet.scoring.answers import final, normalise
-from whet.scoring.isolated import PROGRAMS, isolated, read_answer
+from whet.scoring.isolation.run import PROGRAMS, isolated, read_answer
 from whet.scoring.judge import JudgeError, Work
-from whet.scoring.rubric import rubric
+from whet.scoring.judges.rubric import rubric
 from whet.scoring.score import Score
 from whet.tasks.judges import Math
 

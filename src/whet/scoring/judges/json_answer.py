@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from whet.plain_text import read_json, tagged
-from whet.scoring.isolated import isolated
+from whet.scoring.isolation.run import isolated
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.score import Score
 from whet.tasks.judges import Json

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from whet.ids import digest
-from whet.sandbox.files import opened
+from whet.sandbox.disk.files import opened
 from whet.workspace import Entry, Snapshot
 
 NAMES = 300_000

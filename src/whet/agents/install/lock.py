@@ -12,11 +12,11 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from whet.agents.packages import Package
+from whet.agents.install.packages import Package
 from whet.errors import UserError
 from whet.installers import PIP_OPTIONS, last_line, pip_program, reason_of_pip, run_fetcher
 
-LOCKS: Traversable = files("whet.agents").joinpath("locks")
+LOCKS: Traversable = files("whet.agents.install").joinpath("locks")
 
 NPM_OPTIONS = (
     "--json",

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from pathspec import GitIgnoreSpec
 
+from whet.scoring.isolation.search import search, undecided
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.score import Score
-from whet.scoring.searches import search, undecided
 from whet.tasks.judges import Diff
 from whet.workspace import CUT, Change
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from whet.scoring.isolated import PROGRAMS, TAIL, read_answer
+from whet.scoring.isolation.run import PROGRAMS, TAIL, read_answer
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.score import Score
 from whet.tasks.judges import PythonFunction

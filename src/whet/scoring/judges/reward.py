@@ -11,8 +11,8 @@ from typing import Any
 
 from whet.box import Box, RefusedVerdict
 from whet.scoring.judge import JudgeError, Work
+from whet.scoring.judges.verify import command_result
 from whet.scoring.score import Score
-from whet.scoring.verify import command_result
 from whet.tasks.judges import Reward
 
 FOLDER = "/logs/verifier"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from whet.box import SandboxError
 from whet.plain_text import read_json
 from whet.scoring.answers import has_words, is_refusal
+from whet.scoring.isolation.search import search, undecided
 from whet.scoring.judge import Call, JudgeError, Work
 from whet.scoring.score import Score
-from whet.scoring.searches import search, undecided
 from whet.tasks.checks import AnyCheck, FileCheck, FileWords, Length, Matches, NoRefusal, Section, Words
 from whet.tasks.judges import Rules
 

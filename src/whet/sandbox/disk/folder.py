@@ -17,8 +17,8 @@ from pathlib import Path
 from whet.box import SandboxError
 from whet.errors import UserError
 from whet.ids import new_name
-from whet.sandbox.files import copy_tree
-from whet.sandbox.storage import Disk, Usage
+from whet.sandbox.disk.files import copy_tree
+from whet.sandbox.disk.storage import Disk, Usage
 
 
 @dataclass(frozen=True, slots=True)

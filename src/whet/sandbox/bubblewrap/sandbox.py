@@ -20,11 +20,11 @@ from typing import Protocol
 
 from whet.box import Box, SandboxError, Serve
 from whet.errors import UserError
-from whet.sandbox.folder import MARK, BoxFolder, box_folder, box_users
+from whet.sandbox.bubblewrap.keyring import Starter
+from whet.sandbox.bubblewrap.seccomp import filter_program
+from whet.sandbox.disk.folder import MARK, BoxFolder, box_folder, box_users
 from whet.sandbox.hostbox import HostBox, at_most
-from whet.sandbox.keyring import Starter
 from whet.sandbox.process import ProcessEnd, TreeProcess, stdin_file
-from whet.sandbox.seccomp import filter_program
 from whet.sandbox.view import PROGRAMS, View
 from whet.tasks.task import WORKDIR, Limits
 
@@ -270,7 +270,7 @@ def _root_arguments(folder: BoxFolder) -> tuple[list[str], str]:
         options += ["--ro-bind", str(support / name), f"/etc/{name}"]
     for name in HOST_ETC:
         options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    _write_public(support / "launcher.py", files("whet.sandbox").joinpath("launcher.py").read_text())
+    _write_public(support / "launcher.py", files("whet.sandbox.bubblewrap").joinpath("launcher.py").read_text())
     options += ["--ro-bind", str(support / "launcher.py"), LAUNCHER]
     options += ["--dev", "/dev", "--size", str(256 << 20), "--tmpfs", "/dev/shm", "--proc", "/proc"]  # noqa: S108
     _write_public(support / "empty", "")

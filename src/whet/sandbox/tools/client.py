@@ -1,6 +1,6 @@
 """Runs inside the box: carries one call of a program that the task offers out to the host, and its answer back.
 
-Started as `python3 -I -S tool_client.py [--wait] NAME ARGV...`, with the host's socket beside it. A call goes out as
+Started as `python3 -I -S client.py [--wait] NAME ARGV...`, with the host's socket beside it. A call goes out as
 two lengths of 4 bytes, the words of the command, each with a NUL behind it, and the standard input. The answer comes
 back as an exit code of 1 byte, two lengths of 8 bytes, standard output and standard error. It imports little, to
 start fast.

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from whet.agents.fetch import box_python, fetch
-from whet.agents.packages import CACHE, Package
+from whet.agents.install.lock import box_python, fetch
+from whet.agents.install.packages import CACHE, Package
 from whet.errors import UserError
 from whet.paths import cache_folder, locked
 
@@ -75,7 +75,7 @@ def all_installed(package: Package) -> list[Installed]:
 def install(package: Package, version: str | None = None) -> Installed:
     """Install a version, by default the pinned one, unless it is there. It blocks; UserError when it cannot.
 
-    >>> from whet.agents.packages import PACKAGES
+    >>> from whet.agents.install.packages import PACKAGES
     >>> install(PACKAGES["pi"]).version  # doctest: +SKIP
     '0.73.1'
     """

@@ -1,6 +1,6 @@
 """Programs that a task offers in a box, answered on the host, where the agent can neither forge nor forget a call.
 
-A program in the box is two lines of shell that run `tool_client.py`, which speaks to a Unix socket of the host.
+A program in the box is two lines of shell that run `client.py`, which speaks to a Unix socket of the host.
 The agent may speak to the socket itself: a well-formed call is a call, and anything else is hung up on.
 """
 
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from whet.box import Answer, SandboxError, ToolAnswer, ToolUse
-from whet.sandbox.folder import BoxFolder
-from whet.sandbox.tool_client import LIMIT, SOCKET, WAIT
+from whet.sandbox.disk.folder import BoxFolder
+from whet.sandbox.tools.client import LIMIT, SOCKET, WAIT
 
 CONNECTIONS = 64
 """Calls under way at once; the next ones wait in the kernel's queue."""
@@ -41,7 +41,7 @@ class Tools:
         for path in (self.path, self.path / "bin"):
             path.mkdir()
             path.chmod(0o755)
-        _write(self.path / "client.py", files("whet.sandbox").joinpath("tool_client.py").read_text(), 0o644)
+        _write(self.path / "client.py", files("whet.sandbox.tools").joinpath("client.py").read_text(), 0o644)
         self._answers: dict[str, Answer] = {}
         self._attached: set[str] = set()
         self._free = asyncio.Semaphore(CONNECTIONS)

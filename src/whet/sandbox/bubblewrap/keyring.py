@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import IO
 
 from whet.box import SandboxError
+from whet.sandbox.bubblewrap.seccomp import MACHINES, REFUSED
 from whet.sandbox.process import spawn
-from whet.sandbox.seccomp import MACHINES, REFUSED
 
 JOIN_SESSION_KEYRING = 1
 NO_KEYRINGS = frozenset({errno.ENOSYS, errno.EPERM})

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from whet.box import EscapeError, SandboxError
-from whet.sandbox.storage import Usage
+from whet.sandbox.disk.storage import Usage
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

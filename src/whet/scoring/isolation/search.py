@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Sequence
 
-from whet.scoring.isolated import isolated
+from whet.scoring.isolation.run import isolated
 from whet.scoring.judge import JudgeError
 
 SEARCH_SEC = 10.0
