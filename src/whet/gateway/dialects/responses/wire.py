@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from whet.gateway.dialects.neutral import Image, Json, Part, Refusal, Text, Thinking, Tool, ToolCall
+from whet.gateway.dialects import neutral as n
 
 BETWEEN_THOUGHTS = "\n\n"
 """Parts the pieces of one thought, which the dialect keeps apart."""
@@ -21,7 +21,7 @@ _TOOL_FIELDS = frozenset(
 """What a tool may have that is carried, or means nothing once every tool is shown to the model."""
 
 
-def decoded(document: bytes) -> Json:
+def decoded(document: bytes) -> n.Json:
     """The JSON object in these bytes. ValueError when there is none."""
     try:
         return msgspec.json.decode(document, type=dict[str, Any])
@@ -34,7 +34,7 @@ def string(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def read_item(item: Any, side: Literal["input", "output"], lost: list[str]) -> tuple[Part, ...]:
+def read_item(item: Any, side: Literal["input", "output"], lost: list[str]) -> tuple[n.Part, ...]:
     """What an item of the assistant says: a message, a thought or a call. An id that is missing is left empty."""
     match item:
         case {"type": "message"}:
@@ -54,9 +54,9 @@ def read_item(item: Any, side: Literal["input", "output"], lost: list[str]) -> t
     return ()
 
 
-def _read_call(item: Json, name: str, arguments: Any, *, custom: bool) -> ToolCall:
+def _read_call(item: n.Json, name: str, arguments: Any, *, custom: bool) -> n.ToolCall:
     call_id = string(item.get("call_id")) or string(item.get("id"))
-    return ToolCall(call_id, name, _text_of(arguments), custom, string(item.get("namespace")) or None)
+    return n.ToolCall(call_id, name, _text_of(arguments), custom, string(item.get("namespace")) or None)
 
 
 def _text_of(arguments: Any) -> str:
@@ -65,7 +65,7 @@ def _text_of(arguments: Any) -> str:
     return msgspec.json.encode(arguments).decode()
 
 
-def _read_thinking(item: Json, lost: list[str]) -> tuple[Part, ...]:
+def _read_thinking(item: n.Json, lost: list[str]) -> tuple[n.Part, ...]:
     pieces = [piece for key in ("summary", "content") if isinstance(item.get(key), list) for piece in item[key]]
     texts = (string(piece.get("text")) for piece in pieces if isinstance(piece, dict))
     text = BETWEEN_THOUGHTS.join(text for text in texts if text)
@@ -74,25 +74,25 @@ def _read_thinking(item: Json, lost: list[str]) -> tuple[Part, ...]:
         lost.append("reasoning that only the provider has")
         return ()
     own = token if not token.startswith(_FORGED) else ""
-    return (Thinking(text, own or None, hidden=bool(own and not text)),)
+    return (n.Thinking(text, own or None, hidden=bool(own and not text)),)
 
 
-def read_content(content: Any, lost: list[str]) -> tuple[Part, ...]:
+def read_content(content: Any, lost: list[str]) -> tuple[n.Part, ...]:
     """The content of a message or of a tool's output: a string, or a list of parts."""
     if isinstance(content, str):
-        return (Text(content),) if content else ()
+        return (n.Text(content),) if content else ()
     parts = (_read_part(part, lost) for part in content) if isinstance(content, list) else ()
     return tuple(part for part in parts if part is not None)
 
 
-def _read_part(part: Any, lost: list[str]) -> Part | None:
+def _read_part(part: Any, lost: list[str]) -> n.Part | None:
     match part:
         case {"type": "input_text" | "output_text" | "text", "text": str(text)}:
-            return Text(text)
+            return n.Text(text)
         case {"type": "refusal", "refusal": str(text)}:
-            return Refusal(text)
+            return n.Refusal(text)
         case {"type": "input_image", "image_url": str(url) | {"url": str(url)}} if inline := _INLINE_IMAGE.match(url):
-            return Image(inline[1], inline[2])
+            return n.Image(inline[1], inline[2])
         case {"type": "input_image"}:
             lost.append("image that is not inline")
         case {"type": str(kind)}:
@@ -102,50 +102,50 @@ def _read_part(part: Any, lost: list[str]) -> Part | None:
     return None
 
 
-def written_call(call: ToolCall) -> Json:
+def written_call(call: n.ToolCall) -> n.Json:
     """The call without what only a reply has: its item's id and status."""
     kind, key = ("custom_tool_call", "input") if call.custom else ("function_call", "arguments")
     namespace = {"namespace": call.namespace} if call.namespace else {}
     return {"type": kind, "call_id": call.id, "name": call.name, key: call.arguments, **namespace}
 
 
-def written_thoughts(text: str) -> list[Json]:
+def written_thoughts(text: str) -> list[n.Json]:
     """The text of a thought as the summary of a reasoning item."""
-    return [written_part(Thinking(text))] if text else []
+    return [written_part(n.Thinking(text))] if text else []
 
 
-def written_item(part: Part, status: str) -> Json:
+def written_item(part: n.Part, status: str) -> n.Json:
     """A part of a reply as the item that a client gets, but for its id."""
     match part:
-        case Text() | Refusal():
+        case n.Text() | n.Refusal():
             return {"type": "message", "status": status, "role": "assistant", "content": [written_part(part)]}
-        case Thinking(text, token):
+        case n.Thinking(text, token):
             # Clients drop, or refuse to send back, reasoning that has no cipher.
             cipher = token or _FORGED + blake2b(text.encode(), digest_size=16).hexdigest()
             return {"type": "reasoning", "summary": written_thoughts(text), "encrypted_content": cipher}
-        case ToolCall():
+        case n.ToolCall():
             return {"status": status, **written_call(part)}
     raise ValueError(f"a reply holds no {type(part).__name__}")
 
 
-def written_part(part: Text | Refusal | Thinking) -> Json:
+def written_part(part: n.Text | n.Refusal | n.Thinking) -> n.Json:
     """What an item of the assistant holds, as its stream announces it."""
     match part:
-        case Text(text):
+        case n.Text(text):
             return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-        case Refusal(text):
+        case n.Refusal(text):
             return {"type": "refusal", "refusal": text}
-        case Thinking(text):
+        case n.Thinking(text):
             return {"type": "summary_text", "text": text}
 
 
-def read_tools(declared: Iterable[Any], lost: list[str], namespace: str | None = None) -> Iterator[Tool]:
+def read_tools(declared: Iterable[Any], lost: list[str], namespace: str | None = None) -> Iterator[n.Tool]:
     """The tools that the client runs; those that the provider runs are lost."""
     for tool in declared:
         match tool:
             case {"type": "function", "name": str(name)}:
                 parameters = tool.get("parameters")
-                yield Tool(
+                yield n.Tool(
                     name,
                     string(tool.get("description")),
                     parameters if isinstance(parameters, dict) else dict(_ANY_OBJECT),
@@ -154,7 +154,7 @@ def read_tools(declared: Iterable[Any], lost: list[str], namespace: str | None =
                 )
             case {"type": "custom", "name": str(name)}:
                 grammar = tool.get("format")
-                yield Tool(
+                yield n.Tool(
                     name,
                     string(tool.get("description")),
                     custom=True,
@@ -174,10 +174,10 @@ def read_tools(declared: Iterable[Any], lost: list[str], namespace: str | None =
         lost += [f"{field} of tool {name}" for field, value in tool.items() if field not in _TOOL_FIELDS and value]
 
 
-def written_tools(tools: Iterable[Tool]) -> list[Json]:
+def written_tools(tools: Iterable[n.Tool]) -> list[n.Json]:
     """Tools as a request declares them, those of one namespace together."""
-    written: list[Json] = []
-    spaces: dict[str, list[Json]] = {}
+    written: list[n.Json] = []
+    spaces: dict[str, list[n.Json]] = {}
     for tool in tools:
         if tool.namespace is None:
             written.append(_written_tool(tool))
@@ -189,7 +189,7 @@ def written_tools(tools: Iterable[Tool]) -> list[Json]:
     return written
 
 
-def _written_tool(tool: Tool) -> Json:
+def _written_tool(tool: n.Tool) -> n.Json:
     if tool.custom:
         grammar = {} if tool.grammar is None else {"format": tool.grammar}
         return {"type": "custom", "name": tool.name, "description": tool.description, **grammar}
@@ -203,7 +203,7 @@ def _written_tool(tool: Tool) -> Json:
     }
 
 
-def by_flat_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+def by_flat_name(tools: Iterable[n.Tool]) -> dict[str, n.Tool]:
     """The tools by the names they have in a dialect without namespaces."""
     return {
         tool.name if tool.namespace is None else f"{tool.namespace}__{tool.name}": tool
@@ -211,17 +211,17 @@ def by_flat_name(tools: Iterable[Tool]) -> dict[str, Tool]:
     }
 
 
-def as_declared(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
+def as_declared(call: n.ToolCall, tools: Mapping[str, n.Tool]) -> n.ToolCall:
     """The call by the name and in the kind of its tool, which a model of another dialect was told differently.
 
-    >>> as_declared(ToolCall("1", "patch", '{"input": "+a"}'), by_flat_name([Tool("patch", custom=True)])).arguments
+    >>> as_declared(n.ToolCall("1", "patch", '{"input": "+a"}'), by_flat_name([n.Tool("patch", custom=True)])).arguments
     '+a'
     """
     tool = tools.get(call.name if call.namespace is None else f"{call.namespace}__{call.name}")
     if tool is None:
         return call
     arguments = _unwrapped(call.arguments) if tool.custom and not call.custom else call.arguments
-    return ToolCall(call.id, tool.name, arguments, tool.custom or call.custom, tool.namespace, call.token)
+    return n.ToolCall(call.id, tool.name, arguments, tool.custom or call.custom, tool.namespace, call.token)
 
 
 def _unwrapped(arguments: str) -> str:

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from whet.gateway.dialects.neutral import Image, Json, Part, Refusal, Role, Text, Thinking, ToolCall, ToolResult
+from whet.gateway.dialects import neutral as n
 
 _INLINE = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
-_FITTING: dict[Role, tuple[type, ...]] = {
-    "system": (Text,),
-    "user": (Text, Image, ToolResult),
-    "assistant": (Text, Refusal, Thinking, ToolCall),
+_FITTING: dict[n.Role, tuple[type, ...]] = {
+    "system": (n.Text,),
+    "user": (n.Text, n.Image, n.ToolResult),
+    "assistant": (n.Text, n.Refusal, n.Thinking, n.ToolCall),
 }
 
 
@@ -85,14 +85,14 @@ class WireMessage(msgspec.Struct):
     images: Any = None
 
 
-def compact(value: Json) -> str:
+def compact(value: n.Json) -> str:
     """The JSON text of a value, without spaces."""
     return msgspec.json.encode(value).decode()
 
 
-def fitting(role: Role, parts: Iterable[Part], lost: list[str]) -> list[Part]:
+def fitting(role: n.Role, parts: Iterable[n.Part], lost: list[str]) -> list[n.Part]:
     """The parts that a message of this role can have."""
-    fits: list[Part] = []
+    fits: list[n.Part] = []
     for part in parts:
         if isinstance(part, _FITTING[role]):
             fits.append(part)
@@ -101,13 +101,13 @@ def fitting(role: Role, parts: Iterable[Part], lost: list[str]) -> list[Part]:
     return fits
 
 
-def read_speech(message: WireMessage, lost: list[str]) -> list[Part]:
+def read_speech(message: WireMessage, lost: list[str]) -> list[n.Part]:
     """What an assistant thinks and says in this message, its tool calls apart."""
     lost += [key for key in ("audio", "function_call", "images") if getattr(message, key)]
     thought = _thought(message, lost)
-    parts: list[Part] = [Thinking(thought)] if thought else []
+    parts: list[n.Part] = [n.Thinking(thought)] if thought else []
     parts += fitting("assistant", read_content(message.content, lost), lost)
-    return [*parts, Refusal(message.refusal)] if message.refusal else parts
+    return [*parts, n.Refusal(message.refusal)] if message.refusal else parts
 
 
 def _thought(message: WireMessage, lost: list[str]) -> str:
@@ -118,68 +118,70 @@ def _thought(message: WireMessage, lost: list[str]) -> str:
     return message.reasoning_content or message.reasoning or "".join(texts)
 
 
-def read_content(content: str | Iterable[Block | str] | None, lost: list[str]) -> list[Text | Image | Refusal]:
+def read_content(content: str | Iterable[Block | str] | None, lost: list[str]) -> list[n.Text | n.Image | n.Refusal]:
     """The parts of a message's content; what is empty is left out."""
     if isinstance(content, str):
-        return [Text(content)] if content else []
-    parts = (Text(block) if isinstance(block, str) else _block_part(block, lost) for block in content or ())
-    return [part for part in parts if part is not None and (isinstance(part, Image) or part.text)]
+        return [n.Text(content)] if content else []
+    parts = (n.Text(block) if isinstance(block, str) else _block_part(block, lost) for block in content or ())
+    return [part for part in parts if part is not None and (isinstance(part, n.Image) or part.text)]
 
 
-def _block_part(block: Block, lost: list[str]) -> Text | Image | Refusal | None:
+def _block_part(block: Block, lost: list[str]) -> n.Text | n.Image | n.Refusal | None:
     match block.type:
         case "text":
-            return Text(block.text or "")
+            return n.Text(block.text or "")
         case "refusal":
-            return Refusal(block.refusal or "")
+            return n.Refusal(block.refusal or "")
         case "image_url":
             url = block.image_url.url if isinstance(block.image_url, ImageUrl) else block.image_url or ""
             if inline := _INLINE.fullmatch(url):
-                return Image(inline[1], inline[2])
+                return n.Image(inline[1], inline[2])
             lost.append("image_url that is not inline")
         case kind:
             lost.append(f"content {kind}")
     return None
 
 
-def read_calls(message: WireMessage, lost: list[str]) -> list[ToolCall]:
+def read_calls(message: WireMessage, lost: list[str]) -> list[n.ToolCall]:
     """The tool calls of a whole message."""
     found = [call for call in message.tool_calls or () if call is not None]
     lost += ["tool call without a name" for call in found if not call.name]
-    return [ToolCall(call.id or "", call.name, call.arguments, call.custom is not None) for call in found if call.name]
+    return [
+        n.ToolCall(call.id or "", call.name, call.arguments, call.custom is not None) for call in found if call.name
+    ]
 
 
-def write_content(parts: Sequence[Text | Image]) -> str | list[Json]:
+def write_content(parts: Sequence[n.Text | n.Image]) -> str | list[n.Json]:
     """Parts as the content of a message. A single text goes as a string: that is what every server takes."""
     if not parts:
         return ""
-    if len(parts) == 1 and isinstance(parts[0], Text):
+    if len(parts) == 1 and isinstance(parts[0], n.Text):
         return parts[0].text
     return [_block(part) for part in parts]
 
 
-def _block(part: Text | Image) -> Json:
-    if isinstance(part, Text):
+def _block(part: n.Text | n.Image) -> n.Json:
+    if isinstance(part, n.Text):
         return {"type": "text", "text": part.text}
     return {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{part.data}"}}
 
 
-def write_assistant(parts: Sequence[Part], content: str | list[Json], calls: list[Json]) -> Json:
+def write_assistant(parts: Sequence[n.Part], content: str | list[n.Json], calls: list[n.Json]) -> n.Json:
     """An assistant's message with this content and these calls; thinking and refusal are taken from the parts."""
-    message: Json = {"role": "assistant", "content": content or (None if calls else "")}
-    if refusal := "".join(part.text for part in parts if isinstance(part, Refusal)):
+    message: n.Json = {"role": "assistant", "content": content or (None if calls else "")}
+    if refusal := "".join(part.text for part in parts if isinstance(part, n.Refusal)):
         message |= {"content": content or None, "refusal": refusal}
-    if thought := "".join(part.text for part in parts if isinstance(part, Thinking)):
+    if thought := "".join(part.text for part in parts if isinstance(part, n.Thinking)):
         message["reasoning_content"] = thought
     return message | ({"tool_calls": calls} if calls else {})
 
 
-def function_call(call_id: str, name: str, arguments: str) -> Json:
+def function_call(call_id: str, name: str, arguments: str) -> n.Json:
     """A call of a function."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def custom_call(call_id: str, name: str, text: str) -> Json:
+def custom_call(call_id: str, name: str, text: str) -> n.Json:
     """A call of a tool that takes raw text."""
     return {"id": call_id, "type": "custom", "custom": {"name": name, "input": text}}
 

@@ -8,19 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from whet.gateway.dialects.neutral import (
-    CallBegin,
-    Image,
-    Json,
-    Part,
-    Refusal,
-    Role,
-    Text,
-    Thinking,
-    Tool,
-    ToolCall,
-    ToolResult,
-)
+from whet.gateway.dialects import neutral as n
 
 T = TypeVar("T")
 Fields = TypeVar("Fields", bound=msgspec.Struct)
@@ -49,10 +37,10 @@ QUIET = frozenset(
 )
 """Fields that tell the model nothing. They are left out without a word."""
 
-MAY_HOLD: dict[Role, tuple[type[Part], ...]] = {
-    "system": (Text,),
-    "user": (Text, Image, ToolResult),
-    "assistant": (Text, Refusal, Thinking, ToolCall),
+MAY_HOLD: dict[n.Role, tuple[type[n.Part], ...]] = {
+    "system": (n.Text,),
+    "user": (n.Text, n.Image, n.ToolResult),
+    "assistant": (n.Text, n.Refusal, n.Thinking, n.ToolCall),
 }
 """What a message of each role is made of."""
 
@@ -86,7 +74,7 @@ class Lost:
         """Note that this was lost."""
         self._names[what] = None
 
-    def name_fields(self, given: Json, known: Collection[str], where: str = "") -> None:
+    def name_fields(self, given: n.Json, known: Collection[str], where: str = "") -> None:
         """Note the fields that say something to the model and are not known."""
         for key, value in given.items():
             if value and key not in known and key not in QUIET:
@@ -97,7 +85,7 @@ class Lost:
         return tuple(self._names)
 
 
-def read_fields(given: Json, kind: type[Fields], lost: Lost, where: str = "") -> Fields:
+def read_fields(given: n.Json, kind: type[Fields], lost: Lost, where: str = "") -> Fields:
     """An object of the wire as this struct; what it holds besides is noted as lost."""
     lost.name_fields(given, kind.__struct_fields__, where)
     return msgspec.convert(given, kind)
@@ -156,7 +144,7 @@ class _ToolUse(msgspec.Struct):
 
 class _ToolResult(msgspec.Struct):
     tool_use_id: str | None = None
-    content: str | list[Json | str] | None = None
+    content: str | list[n.Json | str] | None = None
     is_error: bool | None = None
 
 
@@ -167,32 +155,32 @@ class BlockReader:
         self._lost = lost
         self._ids = ids
 
-    def parts(self, content: str | list[Json | str] | None) -> tuple[Part, ...]:
+    def parts(self, content: str | list[n.Json | str] | None) -> tuple[n.Part, ...]:
         """The parts of a content, which may be a plain string."""
         blocks = [content] if isinstance(content, str) else content or []
         return tuple(part for block in blocks if (part := self.part(block)) is not None)
 
-    def part(self, block: Json | str) -> Part | None:
+    def part(self, block: n.Json | str) -> n.Part | None:
         """The part that a block says; None when it says nothing, or nothing that can be carried."""
         if isinstance(block, str):
-            return Text(block) if block else None
+            return n.Text(block) if block else None
         match block.get("type"):
             case "text" | None:
                 text = self._read(block, _Text).text
-                return Text(text) if text else None
+                return n.Text(text) if text else None
             case "image":
                 return self._image(self._read(block, _Image).source)
             case "thinking":
                 thought = self._read(block, _Thinking)
                 token = given_token(thought.signature)
-                return Thinking(thought.thinking, token) if thought.thinking or token else None
+                return n.Thinking(thought.thinking, token) if thought.thinking or token else None
             case "redacted_thinking":
                 token = given_token(self._read(block, _RedactedThinking).data)
-                return Thinking("", token, hidden=True) if token else None
+                return n.Thinking("", token, hidden=True) if token else None
             case "tool_use":
                 call = self._read(block, _ToolUse)
                 arguments = dump({} if call.input is None else call.input).decode()
-                return ToolCall(self._ids.of_call(call.id), call.name, arguments)
+                return n.ToolCall(self._ids.of_call(call.id), call.name, arguments)
             case "tool_result":
                 return self._result(self._read(block, _ToolResult))
             case str(kind):
@@ -200,47 +188,47 @@ class BlockReader:
                 return None
         raise ValueError("the type of a content block is not text")
 
-    def _read(self, block: Json, kind: type[Fields]) -> Fields:
+    def _read(self, block: n.Json, kind: type[Fields]) -> Fields:
         return read_fields(block, kind, self._lost, block.get("type") or "text")
 
-    def _image(self, source: _Source) -> Image | None:
+    def _image(self, source: _Source) -> n.Image | None:
         if source.type == "base64":
-            return Image(source.media_type, source.data)
+            return n.Image(source.media_type, source.data)
         self._lost.name(f"image by {source.type}")
         return None
 
-    def _result(self, result: _ToolResult) -> ToolResult:
+    def _result(self, result: _ToolResult) -> n.ToolResult:
         call_id = self._ids.of_result(result.tool_use_id)
         held = []
         for part in self.parts(result.content):
-            if isinstance(part, Text | Image):
+            if isinstance(part, n.Text | n.Image):
                 held.append(part)
             else:
                 self._lost.name(f"{kind_of(part)} in a tool result")
-        return ToolResult(call_id, tuple(held), is_error=result.is_error or False)
+        return n.ToolResult(call_id, tuple(held), is_error=result.is_error or False)
 
 
-def block(part: Part, lost: Lost) -> Json | None:
+def block(part: n.Part, lost: Lost) -> n.Json | None:
     """The block that says this part; None when it says nothing."""
     match part:
-        case Text(text) | Refusal(text):
+        case n.Text(text) | n.Refusal(text):
             return {"type": "text", "text": text} if text else None
-        case Image(media_type, data):
+        case n.Image(media_type, data):
             return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
-        case Thinking(_, token, True):
+        case n.Thinking(_, token, True):
             return {"type": "redacted_thinking", "data": token} if token else None
-        case Thinking(text, token):
+        case n.Thinking(text, token):
             said = text or token
             return {"type": "thinking", "thinking": text, "signature": token or signature(text)} if said else None
-        case ToolCall():
+        case n.ToolCall():
             return {"type": "tool_use", "id": part.id, "name": wire_name(part), "input": _input(part, lost)}
-        case ToolResult():
+        case n.ToolResult():
             content = [written for held in part.parts if (written := block(held, lost))]
             result = {"type": "tool_result", "tool_use_id": part.call_id, "content": content, "is_error": part.is_error}
             return {key: value for key, value in result.items() if value}
 
 
-def fitting(role: Role, parts: Iterable[Part], lost: Lost) -> list[Part]:
+def fitting(role: n.Role, parts: Iterable[n.Part], lost: Lost) -> list[n.Part]:
     """The parts that a message of this role may hold."""
     fit = []
     for part in parts:
@@ -251,17 +239,17 @@ def fitting(role: Role, parts: Iterable[Part], lost: Lost) -> list[Part]:
     return fit
 
 
-def results_first(parts: Iterable[Part]) -> tuple[Part, ...]:
+def results_first(parts: Iterable[n.Part]) -> tuple[n.Part, ...]:
     """Results must directly follow their calls."""
-    return tuple(sorted(parts, key=lambda part: not isinstance(part, ToolResult)))
+    return tuple(sorted(parts, key=lambda part: not isinstance(part, n.ToolResult)))
 
 
-def wire_name(tool: Tool | ToolCall | CallBegin) -> str:
+def wire_name(tool: n.Tool | n.ToolCall | n.CallBegin) -> str:
     """The name of a tool or of a call to it, in a dialect that has no namespaces."""
     return f"{tool.namespace}__{tool.name}" if tool.namespace else tool.name
 
 
-def kind_of(part: Part) -> str:
+def kind_of(part: n.Part) -> str:
     """What a part is, in words."""
     return str(part.__struct_config__.tag).replace("_", " ")
 
@@ -276,11 +264,11 @@ def given_token(token: str | None) -> str | None:
     return token if token and not token.startswith(_OWN_TOKEN) else None
 
 
-def _input(call: ToolCall, lost: Lost) -> Json:
+def _input(call: n.ToolCall, lost: Lost) -> n.Json:
     if call.custom:
         return {"input": call.arguments}
     try:
-        return load(call.arguments or "{}", Json)
+        return load(call.arguments or "{}", n.Json)
     except ValueError:
         lost.name(f"arguments of {call.name} that are not a JSON object")
         return {"arguments": call.arguments}
