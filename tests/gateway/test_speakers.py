@@ -84,7 +84,7 @@ def test_what_headers_call_a_sub_agent_is_told_apart_by_its_conversation() -> No
     more = other.replace(b"}]", b'},{"role":"assistant","content":"ok"},{"role":"user","content":"go on"}]', 1)
     third = TOOLS.replace(b"Fix it.", b"Read it.")
     found = [speaker(sub, body, threads, number) for number, body in enumerate((other, third), 1)]
-    threads.ended(1, None)
+    threads.end(1, None)
     found.append(speaker({"x-initiator": "agent"}, more, threads, 3))
     assert [(one.kind, one.thread) for one in found] == [(Kind.SUB, "sub-1"), (Kind.SUB, "sub-2"), (Kind.SUB, "sub-1")]
     assert found[2].evidence == "x-initiator: agent, and continues call 1"

@@ -221,20 +221,15 @@ class _Progress:
     flags: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def watching(self, record: Recorder) -> Recorder:
-        """A recorder that looks at what it records."""
-
-        async def look_and_record(exchange: Exchange) -> None:
-            if self.sightings is not None:
-                self.sightings.look(exchange.request)
-            self.canaries.look(exchange.request, exchange.response)
-            if self.wants_calls:
-                self.calls += calls_asked(exchange)
-            if exchange.speaker is not None and exchange.speaker.kind is Kind.MAIN:
-                self.last_words = exchange
-            await record(exchange)
-
-        return look_and_record
+    def observe(self, exchange: Exchange) -> None:
+        """Look at one model call of the agent."""
+        if self.sightings is not None:
+            self.sightings.look(exchange.request)
+        self.canaries.look(exchange.request, exchange.response)
+        if self.wants_calls:
+            self.calls += calls_asked(exchange)
+        if exchange.speaker is not None and exchange.speaker.kind is Kind.MAIN:
+            self.last_words = exchange
 
     def note(self, blamed: Blamed) -> None:
         """Flag a rollout that is judged in spite of a failure, and count what it cost to find that out."""
@@ -291,7 +286,7 @@ async def attempt(
         score=score,
         judgements=progress.judgements,
         report=progress.report,
-        limit=str(ended_by) if progress.session and (ended_by := progress.session.ended_by) else None,
+        limit=str(ended_by) if progress.session and (ended_by := progress.session.limits.ended_by) else None,
         skill=SkillSeen(shown=seen.shown, read=seen.read) if (seen := progress.sightings) else None,
         changes=progress.changes,
         unseen=progress.unseen,
@@ -339,11 +334,11 @@ async def _attempt(
         model = replace(rollout.model, allow=rollout.model.allow | frozenset(task.allow))
         if rollout.skill is not None and rollout.captured:
             progress.sightings = SkillSightings(rollout.skill)
-        watched = progress.watching(record)
         progress.retelling = retelling = Retelling(rollout.prefix) if rollout.prefix else None
         progress.session = session = workshop.gateway.open_session(
-            rollout.id, model, watched, limits, rollout.sample, retelling
+            rollout.id, model, record, limits, rollout.sample, retelling
         )
+        session.on_exchange(progress.observe)
         try:
             with progress.phase("agent"):
                 url = await (box.connect(session.serve) if rollout.agent.in_box else session.listen())
@@ -352,7 +347,7 @@ async def _attempt(
                 report, broken = await _run_agent(rollout.agent, assignment, session)
         finally:
             await session.close()
-        if session.answered:
+        if session.totals.answered:
             workshop.keys.accept(rollout.model.name)
         stop = stop_reason(report, session, must_call=rollout.agent.needs_model and rollout.captured)
         if stop in {Stop.FINISHED, Stop.CRASHED} and progress.model_declined:
@@ -372,7 +367,7 @@ async def _attempt(
             *((DIVERGED,) if retelling and retelling.diverged and retelling.live_from else ()),
         )
         failure = broken or failure_of(report, session, retelling)
-        if session.ended_with_run and workshop.rollouts >= SHARED and session.used_most:
+        if session.limits.ended_with_run and workshop.rollouts >= SHARED and session.limits.used_most:
             failure, progress.flags = None, (*progress.flags, DRAINED)
         if failure is not None and blame is not None and failure.cause in BLAMED:
             blamed = await blame.decide(failure, session, record_judge)
@@ -447,7 +442,7 @@ async def run_within_limits(agent: Agent, assignment: Assignment, session: Sessi
     """Run an agent to its end, or until the session says that it must end."""
     started = time.monotonic()
     running = asyncio.ensure_future(agent.run(assignment))
-    over = asyncio.ensure_future(session.over(assignment.box.has_started_since))
+    over = asyncio.ensure_future(session.limits.wait_until_over(assignment.box.has_started_since))
     try:
         await asyncio.wait([running, over], return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
@@ -470,7 +465,7 @@ async def _run_agent(agent: Agent, assignment: Assignment, session: Session) -> 
     try:
         return await run_within_limits(agent, assignment, session), None
     except Exception as error:
-        if not session.answered or isinstance(error, UserError):
+        if not session.totals.answered or isinstance(error, UserError):
             raise
         report = AgentReport(stop=Stop.CRASHED, exit_code=None, text="", seconds=time.monotonic() - started)
         if isinstance(error, SandboxError):
@@ -486,13 +481,13 @@ def spending_of(session: Session | None, model: Model) -> Spending:
     if session is None:
         return Spending()
     return Spending(
-        calls=session.calls,
-        speakers=dict(session.speakers),
-        input_tokens=session.usage.input,
-        output_tokens=session.usage.output,
-        from_record=session.from_record,
-        uncounted_calls=session.calls_without_usage,
-        cost=None if session.calls_without_usage else cost_of(session.charged, model),
+        calls=session.totals.calls,
+        speakers=dict(session.totals.speakers),
+        input_tokens=session.totals.usage.input,
+        output_tokens=session.totals.usage.output,
+        from_record=session.totals.from_record,
+        uncounted_calls=session.totals.calls_without_usage,
+        cost=None if session.totals.calls_without_usage else cost_of(session.totals.charged, model),
     )
 
 

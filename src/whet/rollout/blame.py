@@ -47,7 +47,7 @@ class Blame:
 
     async def decide(self, failure: Score, session: Session, record: Recorder) -> Blamed:
         """Whether the failure that has ended a try is the rollout's own."""
-        heard = session.answered > 0
+        heard = session.totals.answered > 0
         if failure.cause not in ENDPOINT:
             self._tries.append(_Try(up=False, heard=heard))
             final = self.is_last or not (failure.cause and failure.cause.worth_retrying)
@@ -60,7 +60,7 @@ class Blame:
         elif failure.cause is Cause.AUTH and asked.health is Health.REFUSED:
             self._keys.refuse(self._model.name, self._rollout)
         own = (all(one.up for one in self._tries) or self._all_heard) if self.is_last else False
-        details = {**failure.details, "endpoint": asked.health, "answered": session.answered}
+        details = {**failure.details, "endpoint": asked.health, "answered": session.totals.answered}
         told = failure.model_copy(update={"details": details})
         return Blamed(own or (up and failure.cause is Cause.AUTH), told, asked.session)
 

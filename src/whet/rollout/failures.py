@@ -9,20 +9,20 @@ from whet.trace.replay.session import Retelling
 
 def failure_of(report: AgentReport, session: Session, retelling: Retelling | None = None) -> Score | None:
     """A missing score when the agent was let down, None when its work can be judged."""
-    if session.ended_with_run:
-        return Score.missing(Cause.INTERRUPTED, f"the run was stopped by limit {session.ended_by}")
+    if session.limits.ended_with_run:
+        return Score.missing(Cause.INTERRUPTED, f"the run was stopped by limit {session.limits.ended_by}")
     if _key_refused(session):
         return Score.missing(Cause.AUTH, "the model's endpoint refused the key")
     if retelling is not None and (fell_short := retelling.fell_short()) is not None:
         return Score.missing(Cause.DIVERGED, fell_short)
-    if session.cache_missed:
+    if session.totals.cache_missed:
         return Score.missing(Cause.CACHE, "a reply is not in the cache, and --cache replay-only asks no model")
     if _model_failed(session):
-        status = f" {session.last_status}" if session.last_error is CallError.STATUS else ""
-        return Score.missing(Cause.MODEL, f"the last model call failed: {session.last_error}{status}")
-    if session.calls and not session.answered and report.stop is Stop.TIMEOUT:
+        status = f" {session.totals.last_status}" if session.totals.last_error is CallError.STATUS else ""
+        return Score.missing(Cause.MODEL, f"the last model call failed: {session.totals.last_error}{status}")
+    if session.totals.calls and not session.totals.answered and report.stop is Stop.TIMEOUT:
         return Score.missing(Cause.MODEL, "the model answered no call in the agent's time")
-    if session.calls == 0 and report.stop in {Stop.CRASHED, Stop.NO_MODEL_CALL}:
+    if session.totals.calls == 0 and report.stop in {Stop.CRASHED, Stop.NO_MODEL_CALL}:
         last_words = report.error or report.stderr.strip()[-500:] or f"exit code {report.exit_code}"
         return Score.missing(Cause.AGENT, f"the agent ended before any model call was seen: {last_words}")
     if report.stop is Stop.FAILED:
@@ -32,25 +32,25 @@ def failure_of(report: AgentReport, session: Session, retelling: Retelling | Non
 
 def stop_reason(report: AgentReport, session: Session, *, must_call: bool) -> Stop:
     """Why the agent's part ended: what the gateway knows goes before what its program says."""
-    if session.ended_by is not None:
-        return Stop.IDLE if session.ended_by.limit == "idle_sec" else Stop.LIMIT
+    if session.limits.ended_by is not None:
+        return Stop.IDLE if session.limits.ended_by.limit == "idle_sec" else Stop.LIMIT
     if _key_refused(session):
         return Stop.AUTH
-    if must_call and session.calls == 0:
+    if must_call and session.totals.calls == 0:
         return Stop.NO_MODEL_CALL
     return report.stop
 
 
 def _key_refused(session: Session) -> bool:
     """Whether a refused key was what ended the agent's work. An agent that was answered afterwards did not mind."""
-    return session.last_error is CallError.AUTH or (session.auth_failed and not session.answered)
+    return session.totals.last_error is CallError.AUTH or (session.totals.auth_failed and not session.totals.answered)
 
 
 def _model_failed(session: Session) -> bool:
     """Whether the model's failure was what ended the agent's work."""
-    if session.last_error is CallError.STATUS:
+    if session.totals.last_error is CallError.STATUS:
         # A 400 in the middle is the agent's doing, such as a prompt that grew too long. When no call ever went
         # well it is the set-up's, such as a model's name that the endpoint does not know.
-        return session.last_status in RETRIED or session.answered == 0
+        return session.totals.last_status in RETRIED or session.totals.answered == 0
     broken = {CallError.CUT, CallError.MALFORMED, CallError.TOO_LARGE}
-    return session.last_error in {CallError.REFUSED, CallError.TIMEOUT} | broken
+    return session.totals.last_error in {CallError.REFUSED, CallError.TIMEOUT} | broken

@@ -67,7 +67,7 @@ class Thread:
     system: int = 0
     """Hash of the system text."""
     under_way: set[int] = field(default_factory=set)
-    answer: "Answer | None" = None
+    answer: "ThreadAnswer | None" = None
     """To its last call, if it may call tools; None while that is under way, or when there was none."""
     compacted: int | None = None
     """The call that asked for a summary of it, if its next one may begin anew."""
@@ -79,7 +79,7 @@ def may_call_tools(response: bytes) -> bool:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ThreadAnswer:
     """A reply of a model. It is read only when it may tell who speaks."""
 
     dialect: str
@@ -174,7 +174,7 @@ class Threads:
         self._remembered.fits(-self._held)
         self._held = 0
 
-    def ended(self, index: int, answer: Answer | None) -> None:
+    def end(self, index: int, answer: ThreadAnswer | None) -> None:
         """A call has ended, with this answer if it went well and may call tools: other answers tell nothing."""
         thread = self._speaking.pop(index, None)
         if thread is None:
@@ -406,7 +406,7 @@ def _both(told_by: str, why: str) -> str:
     return ", and ".join(filter(None, (told_by, why)))
 
 
-def _holds(body: bytes, answer: Answer | None) -> bool:
+def _holds(body: bytes, answer: ThreadAnswer | None) -> bool:
     return answer is not None and any(tool.id and tool.id.encode() in body for tool in answer.tool_calls)
 
 
