@@ -211,7 +211,7 @@ async def test_a_growing_conversation_reserves_what_was_counted_and_not_a_token_
 
     spending = Spending(lambda: (7000, 5))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("whet.gateway.session.Allowance", Noting)
+        patch.setattr("whet.gateway.limits.Allowance", Noting)
         async with serving(spending) as url, session_for(url) as w:
             session = w.gateway.open_session("limited", model(url), w.records, Limits(total_tokens=10**6))
             limited = World(w.gateway, session, await session.listen(), w.records, w.http)

@@ -3,7 +3,7 @@
 import pytest
 
 from whet.exchange import Headers, Kind, Speaker
-from whet.gateway.attribution.headers import NOTHING, told
+from whet.gateway.attribution.headers import NOTHING, read_headers
 from whet.gateway.attribution.threads import Threads
 
 TOOLS = b'{"messages": [{"role": "user", "content": "Fix it."}], "tools": [{"name": "bash"}]}'
@@ -67,7 +67,7 @@ def test_a_header_that_cannot_be_read_tells_nothing(metadata: str) -> None:
 
 @pytest.mark.parametrize("headers", [(), (("user-agent", "OpenAI/JS"), ("x-rlm-role", "root"))])
 def test_headers_that_say_nothing_are_not_guessed_at(headers: Headers) -> None:
-    assert told(headers) is NOTHING
+    assert read_headers(headers) is NOTHING
 
 
 def test_a_title_that_is_asked_for_first_does_not_take_the_threads_place() -> None:

@@ -298,7 +298,7 @@ def test_marks_for_the_providers_cache_may_move(monkeypatch: pytest.MonkeyPatch)
         turns += [{"role": "assistant", "content": "ok"}, {"role": "user", "content": f"go on {number} é"}]
         if number == 6:
             # From now on the bytes alone must tell.
-            monkeypatch.setattr("whet.gateway.attribution.threads.read", None)
+            monkeypatch.setattr("whet.gateway.attribution.threads.read_conversation", None)
 
 
 def test_another_message_in_the_place_of_a_marked_one_is_not_taken_for_it() -> None:
