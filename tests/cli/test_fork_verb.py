@@ -12,7 +12,7 @@ import pytest
 from support.whet_program import Project, events, new_project, said_to_user, until_begun
 from support.whet_program import project_fixture as project_fixture
 from whet.exchange import EXACT, RECORDED, Exchange
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.store.store import Store
 
 STEPS = ["echo one > one", "date; cat one", "echo wrong > answer"]

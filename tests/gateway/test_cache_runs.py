@@ -9,7 +9,7 @@ import pytest
 
 from whet.errors import UserError
 from whet.exchange import Exchange
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.config import Config, ModelConfig
 from whet.runs.reply_cache import CacheUse, open_cache
 from whet.runs.resources import RunRequest

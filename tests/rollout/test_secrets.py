@@ -13,7 +13,7 @@ import zstandard
 from support.rollout_world import attempted, processes_with, python, scripted_model, shell
 from whet.agents.command import CommandAgent
 from whet.errors import UserError
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.config import Config, ModelConfig
 from whet.runs.resources import RunRequest
 from whet.runs.run import Event, run

@@ -7,7 +7,7 @@ import pytest
 from support.run_world import perform, questions, scripted, values, write_rows
 from whet.errors import UserError
 from whet.redact import secrets_in
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.config import Config, ModelConfig
 from whet.runs.resources import RunRequest
 from whet.runs.run import Started, run

@@ -108,7 +108,7 @@ def _as_json(forked: "Forked") -> str:
 
 def _tell_outcome(forked: "Forked") -> None:
     from whet.cli.tables import replay_told
-    from whet.rollout.attempt import Result
+    from whet.rollout.result import Result
     from whet.runs.store.store import Store
 
     with Store.open_read(forked.request.out) as store:

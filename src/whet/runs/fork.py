@@ -12,7 +12,7 @@ from typing import Any, Literal
 from whet.agents import agent_named
 from whet.errors import UserError
 from whet.gateway import Limits
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs import run as runs
 from whet.runs.config import Config
 from whet.runs.resources import RunRequest

@@ -9,7 +9,7 @@ from support.rollout_world import attempted, shell
 from support.sharpen_world import HELPFUL, SKILL, World
 from support.writers_world import trial
 from whet.errors import UserError
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.resources import RunRequest
 from whet.runs.results import load
 from whet.skill import read_skill

@@ -8,7 +8,7 @@ from support.rollout_world import attempted, shell
 from support.writers_world import SKILL, brief, failing_trials, trial
 from whet.agents import Agent
 from whet.agents.loop import LoopAgent
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.scoring import Cause, Score
 from whet.skills.documents.diff import edits_between, patched
 from whet.skills.documents.document import END_LEARNED, LEARNED, Document

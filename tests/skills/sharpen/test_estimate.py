@@ -9,7 +9,7 @@ from support.calls import call
 from whet.errors import UserError
 from whet.exchange import Usage
 from whet.gateway.prices import Price
-from whet.rollout.attempt import Result, Spending
+from whet.rollout.result import Result, Spending
 from whet.runs.config import Config, ModelConfig
 from whet.runs.resources import RunRequest
 from whet.runs.store.schema import RolloutRow, TaskRow
