@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from support.whet_program import Project, said_to_user
-from support.whet_program import project_fixture as project_fixture
 from whet.agents.installs import Record, install
 from whet.agents.packages import PACKAGES, Package
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from support.whet_program import Project
-from support.whet_program import project_fixture as project_fixture
 from whet.agents.installs import install
 from whet.agents.packages import PACKAGES
 from whet.runs.store.store import Store
