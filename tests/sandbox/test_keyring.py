@@ -12,9 +12,10 @@ import pytest
 
 from support.box_helpers import new_marker, run_python
 from whet.box import Box, SandboxError
-from whet.sandbox import keyring, sandbox_named, seccomp
-from whet.sandbox.keyring import join_new_keyring
-from whet.sandbox.seccomp import REFUSED
+from whet.sandbox import sandbox_named
+from whet.sandbox.bubblewrap import keyring, seccomp
+from whet.sandbox.bubblewrap.keyring import join_new_keyring
+from whet.sandbox.bubblewrap.seccomp import REFUSED
 from whet.tasks.task import Limits
 
 ADD, KEYCTL = (REFUSED[name][0 if platform.machine() == "x86_64" else 1] or 0 for name in ("add_key", "keyctl"))

@@ -15,7 +15,7 @@ from support.box_helpers import run_python
 from whet.box import Box
 from whet.errors import UserError
 from whet.sandbox import sandbox_named
-from whet.sandbox.seccomp import (
+from whet.sandbox.bubblewrap.seccomp import (
     ABSENT,
     ALLOW,
     CHECKED,
