@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from support.whet_program import Project
-from support.whet_program import project_fixture as project_fixture
 from whet.agents.install.packages import PACKAGES
 from whet.agents.install.run import install
 from whet.runs.store.store import Store

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from whet.exchange import CallError, Exchange, Kind, Speaker
 from whet.gateway.buffers.memory import Memory
-from whet.gateway.call import Request
+from whet.gateway.calls.call import Request
 from whet.gateway.dialects import TokenCounter
 from whet.gateway.guards import guard_request
 from whet.gateway.guards.overrides import apply_changes, changed, declared_name
