@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from whet.agents import Agent, AgentReport, Assignment, Endpoint, Stop
-from whet.agents.sightings import SkillSightings
+from whet.agents.skill_delivery import SkillSightings
 from whet.agents.tools import LoggedUse, offer_tools
 from whet.box import Box, SandboxError
 from whet.errors import UserError

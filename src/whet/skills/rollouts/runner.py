@@ -24,8 +24,9 @@ from whet.ids import digest
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
 from whet.runs.config import Config
+from whet.runs.options import RunOptions
 from whet.runs.plan import skill_row
-from whet.runs.resources import RunRequest, limits_of, open_resources
+from whet.runs.resources import limits_of, open_resources
 from whet.runs.scheduler import (
     HOPELESS,
     MAX_ATTEMPTS,
@@ -258,7 +259,7 @@ class RolloutRunner:
 @asynccontextmanager
 async def open_runner(
     folder: Path,
-    request: RunRequest,
+    request: RunOptions,
     parts: Mapping[Part, Sequence[Task]],
     config: Config,
     shelf: SkillStore,
