@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from whet.files import write_atomic
 from whet.skills.documents.edits import Edit, Refused
 from whet.skills.documents.history import History
 from whet.skills.documents.policy import Policy
@@ -146,9 +147,7 @@ class ProposerDriver:
         except NoProposal as nothing:
             raise NotMeasured(f"nothing could be proposed: {nothing}") from nothing
         file.parent.mkdir(parents=True, exist_ok=True)
-        apart = file.with_suffix(".part")
-        apart.write_bytes(_DRAFT.dump_json(draft, indent=1))
-        apart.replace(file)
+        write_atomic(file, _DRAFT.dump_json(draft, indent=1))
         return draft
 
     def _brief(self, question: _Question) -> ProposalContext:
