@@ -147,7 +147,7 @@ class ProposerDriver:
         except NoProposal as nothing:
             raise NotMeasured(f"the proposer failed: {nothing}") from nothing
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, _PROPOSAL.dump_json(proposal, indent=1).decode())
+        write_atomic(file, _PROPOSAL.dump_json(proposal, indent=1))
         return proposal
 
     def _read_context(self, query: _Query) -> ProposalContext:
