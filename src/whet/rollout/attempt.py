@@ -28,7 +28,7 @@ from whet.rollout.endpoint import Keys
 from whet.rollout.evidence import calls_asked, calls_logged
 from whet.rollout.failures import failure_of, stop_reason
 from whet.rollout.model_client import ModelClient
-from whet.scoring import NO_VERDICT, Call, Cause, Judge, Score, Work, combine, judges_of
+from whet.scoring import NO_VERDICT, Call, Cause, Score, TaskJudge, Work, combine, judges_of
 from whet.scoring.leaks import Canaries
 from whet.skill import Skill
 from whet.tasks import Limits as TaskLimits
@@ -322,7 +322,7 @@ async def _attempt(
     workshop: Workshop,
     record: Recorder,
     record_judge: Recorder,
-    judges: Sequence[Judge],
+    judges: Sequence[TaskJudge],
     progress: _Progress,
     blame: Blame | None,
 ) -> Score:
@@ -402,7 +402,7 @@ async def _judge(
     rollout: Rollout,
     workshop: Workshop,
     record: Recorder,
-    judges: Sequence[Judge],
+    judges: Sequence[TaskJudge],
     work: Work,
     progress: _Progress,
 ) -> None:

@@ -12,11 +12,12 @@ from whet.scoring.contains import contains
 from whet.scoring.diff import diff
 from whet.scoring.exact import exact
 from whet.scoring.json_answer import json_answer
-from whet.scoring.judge import Call, GroupJudge, JudgeError, Referee, Work
+from whet.scoring.judge import Call, GroupJudge, Judge, JudgeError, Referee, Work
 from whet.scoring.mathematics import mathematics
 from whet.scoring.number import number
 from whet.scoring.outcome import outcome
 from whet.scoring.python_function import python_function
+from whet.scoring.python_object import python_object
 from whet.scoring.rank import RankJudge
 from whet.scoring.reward import reward
 from whet.scoring.rubric import rubric
@@ -37,6 +38,7 @@ __all__ = [
     "RankJudge",
     "Referee",
     "Score",
+    "TaskJudge",
     "Work",
     "combine",
     "judges_of",
@@ -56,11 +58,12 @@ _JUDGES: Mapping[type[AnyJudge], Callable[[Any, Work], Awaitable[Score]]] = {
     specs.PythonFunction: python_function,
     specs.Diff: diff,
     specs.Outcome: outcome,
+    specs.PythonJudge: python_object,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class TaskJudge:
     """One judge of a task."""
 
     name: str
@@ -93,7 +96,7 @@ def _graded(score: Score, threshold: float | None) -> Score:
     return score.model_copy(update={"value": value, "details": {**score.details, "soft": soft, "hard": hard}})
 
 
-def judges_of(task: Task) -> list[Judge]:
+def judges_of(task: Task) -> list[TaskJudge]:
     """The judges of a task: its tests and verify commands, and those that it names.
 
     >>> [judge.name for judge in judges_of(Task(id="sum", instruction="1 + 1?", answer="2"))]
@@ -113,7 +116,7 @@ def judges_of(task: Task) -> list[Judge]:
     return named_apart([*implied, *named])
 
 
-def named_apart(given: list[AnyJudge]) -> list[Judge]:
+def named_apart(given: list[AnyJudge]) -> list[TaskJudge]:
     """Judges with different names: their own, or their kind with a number when there are several of it."""
     taken = {spec.name for spec in given if spec.name is not None}
     result = []
@@ -122,7 +125,7 @@ def named_apart(given: list[AnyJudge]) -> list[Judge]:
             free for free in (spec.kind, *(f"{spec.kind}-{n}" for n in range(2, len(given) + 2))) if free not in taken
         )
         taken.add(name)
-        result.append(Judge(name, spec))
+        result.append(TaskJudge(name, spec))
     return result
 
 

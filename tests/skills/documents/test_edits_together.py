@@ -41,7 +41,9 @@ async def test_a_model_may_put_its_rule_into_either_document_and_the_agent_reads
         f"[[scene]]\nwhen.user = '{HELPFUL}'\n[[scene.reply]]\ntext = '{{\"edits\": []}}'\n"
         f"[[scene]]\n[[scene.reply]]\ntext = '{json.dumps({'edits': [wrong, rule]})}'\n"
     )
-    asked = RunOptions(world.folder / "tasks.jsonl", world.out, ("chat",), ("m",), sandbox="local")
+    asked = RunOptions(
+        tasks=world.folder / "tasks.jsonl", out=world.out, agents=("chat",), models=("m",), sandbox="local"
+    )
     wish = SharpenRequest(
         world.folder / "sums",
         asked,
