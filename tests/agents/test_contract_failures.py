@@ -15,7 +15,7 @@ from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.run import run
 from whet.runs.scheduler import Ended
-from whet.sandbox.folder import MARK
+from whet.sandbox.disk.folder import MARK
 from whet.scoring import Cause
 from whet.testing import Fault, Reply, call, say
 
