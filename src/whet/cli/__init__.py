@@ -123,5 +123,9 @@ def _with_flags(message: str, words: Sequence[str]) -> str:
 
     verb = next((word for word in words if word in VERBS), None)
     parameters = getattr(load_verb(verb), "params", []) if verb else []
-    flags = {one.name: one.opts[0] for one in parameters if one.opts and one.opts[0].startswith("-")}
+    flags = {
+        one.name: one.opts[0]
+        for one in parameters
+        if one.opts[0].startswith("--") and not one.opts[0].startswith("--no-")
+    }
     return with_flags(message, flags)
