@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from whet.skill import FRONT_MATTER
+from whet.skill import front_matter
 from whet.skills.documents.policy import Policy
 
 PROTECT, END_PROTECT = "<!-- whet:protect -->", "<!-- whet:end protect -->"
@@ -49,8 +49,7 @@ class Document:
     @cached_property
     def body(self) -> int:
         """Where the front matter ends."""
-        found = FRONT_MATTER.match(self.text)
-        return found.end() if found else 0
+        return len(front_matter(self.text))
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
