@@ -6,7 +6,7 @@ import pytest
 
 from support.writers_world import SKILL, brief, failing_trials
 from whet.errors import UserError
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
 from whet.skills.proposers.base import Proposal, ProposalContext, Tried
 from whet.skills.sharpen.named import read_proposer
 from whet.skills.sharpen.proposer_runtime import ProposerSpec

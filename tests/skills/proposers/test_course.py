@@ -11,7 +11,7 @@ from support.sharpen_world import HELPFUL, Adds, World
 from support.writers_world import trial
 from whet.errors import UserError
 from whet.skill import read_skill
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
 from whet.skills.proposers.base import Proposal, ProposalContext
 from whet.skills.proposers.course import Course, Pace, compared
 from whet.skills.proposers.schedule import Schedule
@@ -106,7 +106,7 @@ def test_policies_and_preferences_are_named_as_users_do(tmp_path: Path) -> None:
 
 
 def test_a_section_that_the_skill_does_not_have_is_told() -> None:
-    skill = read_skill(Path(__file__).parents[2] / "examples/sharpen/short-answers")
+    skill = read_skill(Path(__file__).parents[3] / "examples/sharpen/short-answers")
     refuse_unknown_sections(read_policy("sections=answers"), skill)
     with pytest.raises(UserError, match=r"section 'Answer', which is not in short-answers; did you mean 'Answers'\?"):
         refuse_unknown_sections(read_policy("sections=Answer"), skill)

@@ -14,8 +14,8 @@ from whet.gateway import Gateway, Model
 from whet.redact import Redactor
 from whet.rollout.model_client import ModelClient
 from whet.scoring import JudgeError, Score
-from whet.skills.documents.edits import Edit, Op, Refused, apply
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
+from whet.skills.documents.edits import Edit, Op, RefusedEdit, apply_edits
 from whet.skills.proposers import prompts
 from whet.skills.proposers.base import Comparison, NoProposal, Proposal, ProposalContext, Tried
 from whet.skills.proposers.leak_check import vetted
@@ -63,7 +63,7 @@ def solved(task: str, **fields: Any) -> Any:
 
 async def test_the_model_is_told_all_that_it_needs() -> None:
     before = Tried((Edit(op=Op.ADD, text="- Sing."),), (), accepted=False)
-    refused = Tried((), (Refused(Edit(op=Op.DELETE, anchor="e"), "the anchor 'e' occurs 9 times"),), accepted=None)
+    refused = Tried((), (RefusedEdit(Edit(op=Op.DELETE, anchor="e"), "the anchor 'e' occurs 9 times"),), accepted=None)
     given = brief(
         *failing_trials({"op": "max_chars", "arg": 40}, tasks=2),
         trial("t9", instruction="Answer in French. Where?", steps="1. bash: date", answer="Ici."),
@@ -385,7 +385,7 @@ async def test_it_works_through_the_gateway_with_a_real_server() -> None:
 
             given = brief(trial())
             draft = await LlmProposer(ask).write(given)
-    assert apply(given.document, draft.edits, given.policy).text == f"{SKILL}- Read the file first.\n"
+    assert apply_edits({"": given.document}, draft.edits, given.policy).text == f"{SKILL}- Read the file first.\n"
     assert len(scripted.requests) == 2
 
 

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from whet.scoring import Score
 from whet.scoring.score import ROUNDING
-from whet.skills.documents.edits import Edit, Refused
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
+from whet.skills.documents.edits import Edit, RefusedEdit
 
 PAIRS = 6
 """Tasks with mixed outcomes that are worth a look at once."""
@@ -41,7 +41,7 @@ class Tried:
     """An earlier set of edits, and whether the search took it."""
 
     edits: tuple[Edit, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedEdit, ...]
     accepted: bool | None
     """None when nothing is measured: none of the edits could be applied, or it is under way."""
 
@@ -140,7 +140,7 @@ class Proposal:
     reason: str = ""
     raw: str = ""
     """Its last word as it came, for diagnosis."""
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedEdit, ...] = ()
     """What it had in mind, and was not let."""
     memory: str | None = None
     """What it wants to have told in its next briefs; None leaves its memory as it is."""

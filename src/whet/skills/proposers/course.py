@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whet.ids import digest
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
 from whet.skills.proposers.base import Comparison, ScoredRollout
 from whet.skills.proposers.schedule import Schedule, edits_at
 

@@ -10,11 +10,10 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from whet.skills.documents.edits import Edit, Refused
+from whet.skills.documents.document import Policy
+from whet.skills.documents.edits import Edit, RefusedEdit, apply_edits
 from whet.skills.documents.history import History
-from whet.skills.documents.policy import Policy
 from whet.skills.documents.store import SkillStore, editable
-from whet.skills.documents.together import apply_together
 from whet.skills.measurement import NotMeasured
 from whet.skills.proposers.base import (
     Comparison,
@@ -43,7 +42,7 @@ class ProposalMade:
     number: int
     draft: Proposal
     applied: tuple[Edit, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedEdit, ...]
     candidate: str | None
 
 
@@ -119,13 +118,13 @@ class ProposerDriver:
 
     def _make(self, draft: Proposal, question: _Question) -> ProposalMade:
         parent, most = self._shelf.get(question.parent), question.edits
-        done = apply_together(editable(parent), draft.edits[:most], question.policy)
+        done = apply_edits(editable(parent), draft.edits[:most], question.policy)
         applied, refused = done.applied, [*draft.refused, *done.refused]
         if most is not None:
-            refused += [Refused(edit, f"at most {most} edits at once") for edit in draft.edits[most:]]
-        candidate = self._shelf.edited(parent, *done.texts.values()).digest if applied else None
+            refused += [RefusedEdit(edit, f"at most {most} edits at once") for edit in draft.edits[most:]]
+        candidate = self._shelf.store_edited(parent, *done.texts.values()).digest if applied else None
         if candidate is not None and self._is_known(candidate, question):
-            refused += [Refused(edit, "the skill that it makes was proposed before") for edit in applied]
+            refused += [RefusedEdit(edit, "the skill that it makes was proposed before") for edit in applied]
             applied, candidate = (), None
         if candidate is not None:
             self._history.record_version(candidate, parent.digest, applied, draft.reason)

@@ -5,8 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from whet.scoring.answers import has_words, normalise, words
-from whet.skills.documents.edits import Edit, Refused
-from whet.skills.documents.together import apply_together
+from whet.skills.documents.edits import Edit, RefusedEdit, apply_edits
 from whet.skills.proposers.base import ProposalContext, ScoredRollout
 
 RUN = 6
@@ -24,19 +23,21 @@ _JUDGES = re.compile(
 )
 
 
-def vetted(edits: Iterable[Edit], brief: ProposalContext, *, in_turn: bool = False) -> tuple[list[Edit], list[Refused]]:
+def vetted(
+    edits: Iterable[Edit], brief: ProposalContext, *, in_turn: bool = False
+) -> tuple[list[Edit], list[RefusedEdit]]:
     """The edits that may be proposed, and those that may not, with the reason.
 
     Each is for the document as it is; `in_turn`, for what those before it have made of it.
     """
     kept: list[Edit] = []
-    refused: list[Refused] = []
+    refused: list[RefusedEdit] = []
     shown, texts = _Shown(brief), brief.editable
     for edit in edits:
         reason = shown.refusal(edit)
-        done = apply_together(texts, [edit], brief.policy)
+        done = apply_edits(texts, [edit], brief.policy)
         if reason is not None or done.refused:
-            refused.append(Refused(edit, reason or done.refused[0].reason))
+            refused.append(RefusedEdit(edit, reason or done.refused[0].reason))
             continue
         kept.append(edit)
         texts = dict(done.texts) if in_turn else texts
