@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from whet.runs.config import Config, ModelConfig
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.run import Event, Started, run
 from whet.runs.scheduler import Ended
 
@@ -43,7 +43,7 @@ def measure(rollouts: int, concurrency: int) -> list[float]:
         folder = Path(scratch)
         rows = [{"id": f"empty-{n}", "instruction": "Do nothing.", "verify": ["true"]} for n in range(rollouts)]
         (folder / "tasks.jsonl").write_text("\n".join(map(json.dumps, rows)))
-        request = RunRequest(
+        request = RunOptions(
             tasks=folder / "tasks.jsonl",
             out=folder / "run",
             agents=("command:true",),

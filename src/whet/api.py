@@ -13,7 +13,7 @@ from whet.errors import UserError
 from whet.gateway import Limits
 from whet.ids import new_name
 from whet.runs.config import Config, find_config, read_config
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.results import StoredRun, load
 from whet.runs.run import Event
 from whet.runs.run import run as run_request
@@ -222,12 +222,12 @@ def requested(
     home: Literal["fresh", "own"] | None = None,
     judge_model: str | None = None,
     limits: Limits | None = None,
-) -> RunRequest:
+) -> RunOptions:
     """What to run: what is given, and else what whet.toml says."""
     defaults = config.defaults
     if resume and out is None:
         raise UserError("--resume needs --out: the folder of the run to continue")
-    return RunRequest(
+    return RunOptions(
         tasks=tasks,
         out=out or new_folder(),
         agents=_named("agent", agents, defaults.agent),

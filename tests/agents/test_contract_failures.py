@@ -12,10 +12,10 @@ from support.contract_world import CLI_NAMES, NAMES, WRITE_RIGHT, Done, named, r
 from whet.agents import CliAgent, Stop
 from whet.errors import UserError
 from whet.runs.config import Config
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.run import run
 from whet.runs.scheduler import Ended
-from whet.sandbox.folder import MARK
+from whet.sandbox.disk.folder import MARK
 from whet.scoring import Cause
 from whet.testing import Fault, Reply, call, say
 
@@ -41,7 +41,7 @@ async def test_a_refused_key_ends_the_run_with_one_line(name: str, tmp_path: Pat
     rows.write_text("".join(f'{{"id": "t{n}", "instruction": "Write it.", "verify": ["true"]}}\n' for n in range(3)))
     (tmp_path / "script.toml").write_text(REFUSING)
     ended: list[Ended] = []
-    request = RunRequest(rows, tmp_path / "run", (name,), (f"scripted:{tmp_path}/script.toml",), concurrency=1)
+    request = RunOptions(rows, tmp_path / "run", (name,), (f"scripted:{tmp_path}/script.toml",), concurrency=1)
     with pytest.raises(UserError, match=r"refused the key; nothing more was run$") as told:
         await run(request, Config(), lambda event: ended.append(event) if isinstance(event, Ended) else None, {})
     assert "\n" not in str(told.value)

@@ -22,7 +22,7 @@ from support.contract_world import (
 )
 from support.recordings import ERRAND, check_conversations, check_errand
 from whet.agents import agent_named
-from whet.agents.delivery import Delivered
+from whet.agents.skill_delivery import Delivered
 from whet.exchange import EXACT, Kind
 from whet.rollout.attempt import SkillSeen
 from whet.skill import read_skill

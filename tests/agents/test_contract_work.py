@@ -18,7 +18,7 @@ from support.contract_world import NAMES, SKILL, Done, hidden_tests, named, roll
 from support.recordings import check_conversations
 from whet.agents import AgentReport, AnyAgent, CliAgent, Stop
 from whet.agents.command import CommandAgent
-from whet.agents.installs import installed
+from whet.agents.install.run import installed
 from whet.testing import call, say
 from whet.trace.conversations.graph import build
 

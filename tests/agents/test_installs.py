@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from whet.agents import fetch
-from whet.agents.installs import Installed, all_installed, install, installed, installs_root, node_program, on_path
-from whet.agents.packages import CACHE, PACKAGES, Package
+from whet.agents.install import lock
+from whet.agents.install.packages import CACHE, PACKAGES, Package
+from whet.agents.install.run import Installed, all_installed, install, installed, installs_root, node_program, on_path
 from whet.errors import UserError
 
 QWEN = PACKAGES["qwen"]
@@ -187,7 +187,7 @@ def test_a_package_whose_hash_is_not_that_of_the_lock_is_refused_by_name(
     entry["integrity"] = "sha512-" + "A" * 86 + "=="
     (tmp_path / "qwen").mkdir()
     (tmp_path / "qwen" / "package-lock.json").write_text(json.dumps(lock))
-    monkeypatch.setattr(fetch, "LOCKS", tmp_path)
+    monkeypatch.setattr(lock, "LOCKS", tmp_path)
     assert refused(QWEN) == (
         f"qwen {QWEN.version} cannot be installed: @qwen-code/qwen-code does not have the hash that its lock says"
     )
@@ -199,7 +199,7 @@ def test_a_wheel_whose_hash_is_not_that_of_the_lock_is_refused_by_name(
 ) -> None:
     (tmp_path / MINI.agent).mkdir()
     (tmp_path / MINI.agent / "requirements.txt").write_text(f"zipp==4.1.2 --hash=sha256:{'0' * 64}\n")
-    monkeypatch.setattr(fetch, "LOCKS", tmp_path)
+    monkeypatch.setattr(lock, "LOCKS", tmp_path)
     assert refused(MINI).endswith("cannot be installed: zipp==4.1.2 does not have the hash that its lock says")
     assert left(root) == []
 
@@ -211,7 +211,7 @@ def test_what_npm_took_beyond_the_lock_is_removed_or_refused(tmp_path: Path) -> 
 
     def hold(told: dict[str, dict[str, object]]) -> int:
         (tmp_path / "node_modules/.package-lock.json").write_text(json.dumps({"packages": told}))
-        return fetch._hold_to_lock(QWEN, tmp_path, locked)
+        return lock._hold_to_lock(QWEN, tmp_path, locked)
 
     assert hold({**locked, "node_modules/@x/a-win": other_platform}) == 1
     assert not (tmp_path / "node_modules/@x/a-win").exists()
@@ -282,7 +282,7 @@ def test_a_program_that_does_not_start_here_is_no_install(root: Path, monkeypatc
         _script(program, "echo Illegal instruction >&2; exit 132")
         return "nothing"
 
-    monkeypatch.setattr("whet.agents.installs.fetch", fetch_other)
+    monkeypatch.setattr("whet.agents.install.run.fetch", fetch_other)
     assert refused(PACKAGES["codex"]).endswith("does not start here: Illegal instruction")
     assert left(root) == []
 
@@ -298,7 +298,7 @@ def test_the_first_build_that_starts_is_used_and_the_others_are_removed(
             _script(folder / program, text)
         return "nothing"
 
-    monkeypatch.setattr("whet.agents.installs.fetch", fetch_both)
+    monkeypatch.setattr("whet.agents.install.run.fetch", fetch_both)
     found = install(package)
     assert found.program == package.programs[1]
     assert not (found.folder / package.programs[0]).exists()
@@ -310,10 +310,10 @@ def test_an_install_for_another_python_is_made_anew(root: Path, monkeypatch: pyt
         _script(folder / "bin" / "mini", f"echo {version}")
         return "nothing"
 
-    monkeypatch.setattr("whet.agents.installs.fetch", fetch_small)
+    monkeypatch.setattr("whet.agents.install.run.fetch", fetch_small)
     found = install(MINI)
     (found.folder / "old").touch()
-    monkeypatch.setattr("whet.agents.installs.box_python", lambda: "/usr/bin/python3.99")
+    monkeypatch.setattr("whet.agents.install.run.box_python", lambda: "/usr/bin/python3.99")
     assert installed(MINI) is None
     assert install(MINI) == found
     assert _record(found)["python"] == "/usr/bin/python3.99"
@@ -434,7 +434,7 @@ def test_the_document_names_the_pinned_versions() -> None:
 
 def _lock(package: Package) -> Path:
     name = "package-lock.json" if package.source == "npm" else "requirements.txt"
-    return Path(str(fetch.LOCKS)) / package.agent / name
+    return Path(str(lock.LOCKS)) / package.agent / name
 
 
 def _record(found: Installed) -> dict[str, str]:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from support.whet_program import Project, said_to_user
-from support.whet_program import project_fixture as project_fixture
-from whet.agents.installs import Record, install
-from whet.agents.packages import PACKAGES, Package
+from whet.agents.install.packages import PACKAGES, Package
+from whet.agents.install.run import Record, install
 
 NOWHERE = {"npm_config_registry": "http://127.0.0.1:9", "npm_config_fetch_retries": "0"}
 

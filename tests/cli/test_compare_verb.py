@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from support.whet_program import Project, events, said_to_user
-from support.whet_program import project_fixture as project_fixture
 from whet.exchange import Exchange
 from whet.rollout.attempt import Result, Spending
 from whet.runs.store.schema import RolloutRow, SkillRow, TaskRow

@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.whet_program import Project
-from support.whet_program import project_fixture as project_fixture
 from whet.cli import app, main
 from whet.cli.output import VisibleStream, visible
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from support.whet_program import Project, events, new_project, said_to_user, until_begun
-from support.whet_program import project_fixture as project_fixture
 from whet.exchange import EXACT, RECORDED, Exchange
 from whet.rollout.attempt import Result
 from whet.runs.store.store import Store

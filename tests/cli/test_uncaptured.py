@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from support.whet_program import Project
-from support.whet_program import project_fixture as project_fixture
-from whet.agents.installs import install
-from whet.agents.packages import PACKAGES
+from whet.agents.install.packages import PACKAGES
+from whet.agents.install.run import install
 from whet.runs.store.store import Store
 from whet.testing import Scene, Script, ScriptedModel, call, say
 

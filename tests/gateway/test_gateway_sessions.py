@@ -29,8 +29,8 @@ from support.gateway_world import (
     world,
 )
 from whet.exchange import CallError, Usage
-from whet.gateway import call as call_module
-from whet.gateway.call import Request
+from whet.gateway.calls import call as call_module
+from whet.gateway.calls.call import Request
 from whet.gateway.dialects import chat
 
 SECRET_HEADERS = {"authorization", "x-api-key", "x-goog-api-key", "cookie", "proxy-authorization", "set-cookie"}

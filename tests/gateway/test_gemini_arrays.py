@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from support.gateway_world import Handler, event, read_to_break, read_until, session_for, stream, world
-from whet.gateway import call
+from whet.gateway.calls import call
 from whet.testing import Scene, Script, ScriptedModel, say
 
 PATH = "/v1beta/models/tiny:streamGenerateContent"

@@ -38,8 +38,8 @@ def read(metrics: Metrics, in_flight: int = 0) -> dict[str, Metric]:
 
 
 def values(family: Metric) -> dict[tuple[str, ...], float]:
-    """The samples of a family that has no other suffix, by their labels."""
-    return {tuple(sample.labels.values()): sample.value for sample in family.samples}
+    """The samples of a family that has no other suffix, by their labels in the order of their names."""
+    return {tuple(sample.labels[name] for name in sorted(sample.labels)): sample.value for sample in family.samples}
 
 
 def test_calls_are_counted_by_dialect_status_error_and_kind() -> None:
@@ -53,9 +53,9 @@ def test_calls_are_counted_by_dialect_status_error_and_kind() -> None:
     ):
         metrics.count(seen)
     assert values(read(metrics)["whet_calls"]) == {
-        ("chat", "200", "", "unknown"): 2,
-        ("chat", "200", "", "sub"): 1,
-        ("gemini", "", "refused", "unknown"): 1,
+        ("chat", "", "unknown", "200"): 2,
+        ("chat", "", "sub", "200"): 1,
+        ("gemini", "refused", "unknown", ""): 1,
     }
 
 

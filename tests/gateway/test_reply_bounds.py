@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from support.gateway_world import BODY, STREAM, UNARY, World, delta, session_for, until, world
 from whet.errors import UserError
 from whet.exchange import CallError
-from whet.gateway import call as call_module
 from whet.gateway.buffers.decompress import decoder
 from whet.gateway.buffers.memory import BODIES, COPIES, Memory, TooLargeError, check_decoded_size
 from whet.gateway.buffers.spool import Spool, SpoolRoom
+from whet.gateway.calls import call as call_module
 from whet.gateway.sse import EventFramer
 from whet.gateway.upstream import client
 

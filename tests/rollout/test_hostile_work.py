@@ -8,7 +8,7 @@ import pytest
 
 from support.rollout_world import LIMITS, assert_no_credit, attempted, checked_by, processes_with, python, shell
 from whet.rollout.attempt import PLANTED_REWARD
-from whet.scoring.reward import TWO_REWARDS
+from whet.scoring.judges.reward import TWO_REWARDS
 from whet.tasks import Task, read_tasks
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "tasks"

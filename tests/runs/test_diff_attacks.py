@@ -49,7 +49,7 @@ async def test_honest_work_passes_with_binaries_and_large_files_beside_it(tmp_pa
 
 
 async def test_a_cut_snapshot_gives_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whet.sandbox.snapshot.NAMES", 50)
+    monkeypatch.setattr("whet.sandbox.disk.snapshot.NAMES", 50)
     result = await changed_by(tmp_path, "touch {1..99}; echo bad >> deep/er/config.ini", UNTOUCHED)
     assert result.score.cause is Cause.JUDGE
     assert "not looked at as a whole: there are more than 50 names" in result.score.reason

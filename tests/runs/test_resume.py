@@ -9,7 +9,7 @@ from support.run_world import perform, questions, scripted, values
 from whet.errors import UserError
 from whet.exchange import Exchange, Usage
 from whet.runs.config import Config
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.run import Event, Started, run
 from whet.runs.scheduler import Ended
 from whet.runs.stats.summary import tally
@@ -37,7 +37,7 @@ async def test_a_cancelled_run_goes_on_where_it_was(tmp_path: Path) -> None:
             if len(ended) == 2:
                 two_done.set()
 
-    request = RunRequest(tasks, tmp_path / "run", ("chat",), ("m",), concurrency=2)
+    request = RunOptions(tasks, tmp_path / "run", ("chat",), ("m",), concurrency=2)
     running = asyncio.create_task(run(request, Config(models=model), watch, {}))
     await two_done.wait()
     running.cancel()

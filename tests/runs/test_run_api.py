@@ -9,7 +9,7 @@ from whet.errors import UserError
 from whet.redact import secrets_in
 from whet.rollout.attempt import Result
 from whet.runs.config import Config, ModelConfig
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.run import Started, run
 from whet.runs.scheduler import Ended
 from whet.runs.store.store import Store
@@ -60,7 +60,7 @@ async def test_keys_and_secrets_of_the_environment_are_never_written(tmp_path: P
     )
     async with ScriptedModel(script, key=key) as model:
         config = Config(models={"m": ModelConfig(url=model.url, key_env="KEY")})
-        request = RunRequest(tasks, tmp_path / "run", ("chat",), ("m",))
+        request = RunOptions(tasks, tmp_path / "run", ("chat",), ("m",))
         seen: list[object] = []
         await run(request, config, seen.append, env={"KEY": key, "GITHUB_TOKEN": token})
     with Store.open_read(tmp_path / "run") as store:

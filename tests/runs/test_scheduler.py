@@ -17,7 +17,7 @@ from whet.exchange import Recorder
 from whet.rollout.attempt import Result, Rollout, Workshop
 from whet.runs import scheduler
 from whet.runs.config import Config
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.run import run
 from whet.runs.scheduler import MAX_ATTEMPTS, Ended, Queue
 from whet.runs.store.schema import RolloutRow
@@ -179,7 +179,7 @@ async def test_memory_does_not_grow_with_the_rollouts(tmp_path: Path, monkeypatc
     tasks, model = questions(tmp_path, *(f"q{n}" for n in range(200))), scripted(tmp_path, {"": RIGHT})
     tracemalloc.start()
     try:
-        await run(RunRequest(tasks, tmp_path / "run", ("chat",), ("m",)), Config(models=model), count)
+        await run(RunOptions(tasks, tmp_path / "run", ("chat",), ("m",)), Config(models=model), count)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from support.box_helpers import host_folder, host_workdir, logs_of, names_in, run_python, until_written
 from whet.box import Box, EscapeError, Sandbox, SandboxError
-from whet.sandbox.files import copy_tree
+from whet.sandbox.disk.files import copy_tree
 from whet.tasks.task import Limits
 
 SECRET = b"the host's own"

@@ -11,7 +11,7 @@ import pytest
 from support.box_helpers import carriers, host_workdir, new_marker, until
 from whet.box import Sandbox
 from whet.sandbox import sandbox_named
-from whet.sandbox.storage import Disk, Usage
+from whet.sandbox.disk.storage import Disk, Usage
 from whet.tasks.task import Limits
 
 

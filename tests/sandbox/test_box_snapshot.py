@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from support.box_helpers import host_workdir, open_descriptors, run_python, until_written
 from whet.box import Box
-from whet.sandbox import snapshot
-from whet.sandbox.snapshot import snapshot_of
+from whet.sandbox.disk import snapshot
+from whet.sandbox.disk.snapshot import snapshot_of
 from whet.workspace import changes
 
 SECRET = b"the host's own\n"

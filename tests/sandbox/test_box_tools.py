@@ -11,8 +11,9 @@ import uvloop
 
 from support.box_helpers import FETCH, host_folder, model_port, open_descriptors, run_python, until
 from whet.box import Box, Sandbox, SandboxError, ToolAnswer, ToolUse
-from whet.sandbox import sandbox_named, tools
-from whet.sandbox.tool_client import LIMIT
+from whet.sandbox import sandbox_named
+from whet.sandbox.tools import server
+from whet.sandbox.tools.client import LIMIT
 from whet.tasks.task import Limits
 
 
@@ -203,7 +204,7 @@ print(talk((5).to_bytes(4, "big") + (16 << 20).to_bytes(4, "big") + b"tool\\0", 
 async def test_connections_that_say_nothing_are_ended_and_calls_wait_for_that(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tools, "TALK_SEC", 0.5)
+    monkeypatch.setattr(server, "TALK_SEC", 0.5)
     log = Log()
     await box.offer("tool", log)
     code = """
@@ -236,16 +237,16 @@ for host in held:
 print({host.recv(17) for host in held} == {bytes(17)})
 """
     assert await run_python(box, TALK + code) == "True\n"
-    assert 2 <= most <= tools.CONNECTIONS
+    assert 2 <= most <= server.CONNECTIONS
 
 
-async def test_the_agent_cannot_change_a_program_nor_take_its_socket_away(sealed_off: Box) -> None:
+async def test_the_agent_cannot_change_a_program_nor_take_its_socket_away(sealed_box: Box) -> None:
     log = Log()
-    await sealed_off.offer("tool", log)
+    await sealed_box.offer("tool", log)
     folder = "$(dirname $(dirname $(command -v tool)))"
     for attempt in ("echo > bin/tool", "rm bin/tool", "rm socket", "mv socket x", "touch bin/new", "echo > client.py"):
-        assert "Read-only" in await shell(sealed_off, f"cd {folder} && {attempt}")
-    assert (await sealed_off.exec(["tool", "x"])).stdout.data == b"x|"
+        assert "Read-only" in await shell(sealed_box, f"cd {folder} && {attempt}")
+    assert (await sealed_box.exec(["tool", "x"])).stdout.data == b"x|"
 
 
 async def test_nothing_of_a_program_is_among_the_files_of_the_agent(box: Box) -> None:

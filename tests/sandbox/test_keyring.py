@@ -12,9 +12,10 @@ import pytest
 
 from support.box_helpers import new_marker, run_python
 from whet.box import Box, SandboxError
-from whet.sandbox import keyring, sandbox_named, seccomp
-from whet.sandbox.keyring import join_new_keyring
-from whet.sandbox.seccomp import REFUSED
+from whet.sandbox import sandbox_named
+from whet.sandbox.bubblewrap import keyring, seccomp
+from whet.sandbox.bubblewrap.keyring import join_new_keyring
+from whet.sandbox.bubblewrap.seccomp import REFUSED
 from whet.tasks.task import Limits
 
 ADD, KEYCTL = (REFUSED[name][0 if platform.machine() == "x86_64" else 1] or 0 for name in ("add_key", "keyctl"))
@@ -109,7 +110,7 @@ async def test_without_the_filter_boxes_still_share_no_keyring(monkeypatch: pyte
 
 
 async def test_a_box_without_a_keyring_of_its_own_starts_nothing(
-    sealed_off: Box, monkeypatch: pytest.MonkeyPatch
+    sealed_box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_room() -> None:
         raise SandboxError("a box could not get a session keyring of its own: Disk quota exceeded")
@@ -117,4 +118,4 @@ async def test_a_box_without_a_keyring_of_its_own_starts_nothing(
     monkeypatch.setattr(keyring, "join_new_keyring", no_room)
     for _ in range(2):
         with pytest.raises(SandboxError, match="session keyring"):
-            await sealed_off.exec(["true"])
+            await sealed_box.exec(["true"])

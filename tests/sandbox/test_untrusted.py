@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from support.box_helpers import carriers, host_folder, host_workdir, logs_of, new_marker, until, until_written
 from whet.box import Box, Sandbox, SandboxError
-from whet.sandbox import sandbox_named, untrusted
+from whet.sandbox import sandbox_named
 from whet.sandbox.process import TreeProcess
-from whet.sandbox.untrusted import OUTPUT, Refused, parse_call
+from whet.sandbox.tools import untrusted
+from whet.sandbox.tools.untrusted import OUTPUT, Refused, parse_call
 from whet.tasks.task import Limits
 
 

@@ -15,7 +15,7 @@ import pytest
 from support.box_helpers import TREE, carriers, host_folder, new_marker, until
 from whet.box import Box, Sandbox
 from whet.sandbox import remove_stale
-from whet.sandbox.folder import boxes_root
+from whet.sandbox.disk.folder import boxes_root
 from whet.tasks.task import Limits
 
 WHET = """

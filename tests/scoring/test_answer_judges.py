@@ -14,7 +14,7 @@ from support.judging_world import ScriptedReferee, judged, said_of
 from whet.plain_text import tagged
 from whet.scoring import Cause
 from whet.scoring.answers import has_words, is_refusal, normalise
-from whet.scoring.number import final_number
+from whet.scoring.judges.number import final_number
 from whet.tasks import Limits, Task
 
 

@@ -56,7 +56,7 @@ SLOW = "a" * 40 + "!"
 
 
 async def test_a_pattern_that_takes_too_long_on_an_answer_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whet.scoring.searches.SEARCH_SEC", 2.0)
+    monkeypatch.setattr("whet.scoring.isolation.search.SEARCH_SEC", 2.0)
     checks = [{"op": "regex", "arg": "^(a+)+$"}, {"op": "regex", "arg": "!"}, {"op": "max_chars", "arg": 99}]
     score = await said_of(SLOW, {"kind": "rules", "checks": checks})
     assert score.value == pytest.approx(2 / 3)
@@ -66,7 +66,7 @@ async def test_a_pattern_that_takes_too_long_on_an_answer_fails_alone(monkeypatc
 
 
 async def test_a_pattern_of_a_schema_that_takes_too_long_scores_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["whet.scoring.json_answer"], "SCHEMA_SEC", 2.0)
+    monkeypatch.setattr(sys.modules["whet.scoring.judges.json_answer"], "SCHEMA_SEC", 2.0)
     schema = {"type": ["string", "null"], "pattern": "^(a+)+$"}
     score = await said_of(f'"{SLOW}"', {"kind": "json", "schema": schema})
     assert_scored_zero(score)

@@ -8,7 +8,7 @@ import pytest
 
 from support.judging_world import ScriptedReferee, said_of
 from whet.scoring import Cause, RankJudge, Work
-from whet.scoring.rubric import read_vote
+from whet.scoring.judges.rubric import read_vote
 from whet.tasks import Task
 from whet.tasks.judges import Rank
 from whet.untrusted_text import fenced

@@ -6,7 +6,7 @@ import pytest
 
 from support.judging_world import checks_in, judged, judgement
 from whet.scoring import Cause, Score
-from whet.scoring.reward import TWO_REWARDS
+from whet.scoring.judges.reward import TWO_REWARDS
 from whet.tasks import Limits, Task
 
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from support.judging_world import judged, said_of
 from whet.scoring import Call, Cause
-from whet.scoring.rules import sections
+from whet.scoring.judges.rules import sections
 from whet.tasks import Task, read_tasks
 from whet.validation_errors import explain
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from whet.gateway import Session
-from whet.sandbox import bubblewrap
+from whet.sandbox.bubblewrap import sandbox
 
 SIOCGSKNS = 0x894C
 """Asks a socket for its network namespace; linux/sockios.h."""
@@ -78,7 +78,7 @@ def watched_networks() -> Iterator[Watch]:
         patch.setattr(Session, "serve", serve_watched)
         # A box knows no names but its own, so that a look-up would go unseen. This one asks for them, at port 53 of
         # its loopback, where nobody answers.
-        patch.setitem(bubblewrap.ETC, "nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n")
+        patch.setitem(sandbox.ETC, "nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n")
         try:
             yield watch
         finally:

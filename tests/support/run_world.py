@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.runs.config import Config, ModelConfig
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.run import Event, run
 from whet.runs.store.store import Store
 from whet.testing import Fault, Reply
@@ -55,7 +55,7 @@ async def perform(tasks: Path, config: Mapping[str, ModelConfig], **request: Any
     """Run the chat agent, or others, through the API; all events."""
     seen: list[Event] = []
     wanted = {"agents": ("chat",), "models": tuple(config), "out": tasks.parent / "run", **request}
-    await run(RunRequest(tasks=tasks, **wanted), Config(models=dict(config)), seen.append, env={})
+    await run(RunOptions(tasks=tasks, **wanted), Config(models=dict(config)), seen.append, env={})
     return seen
 
 

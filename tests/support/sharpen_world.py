@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.runs.config import Config, ModelConfig
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.store.store import Store
 from whet.skills.documents.edits import Edit, Op
 from whet.skills.gate.plan import GatePlan
@@ -118,7 +118,7 @@ class World:
         **request: Any,
     ) -> SharpenResult:
         tasks = self.folder / "tasks.jsonl"
-        asked = RunRequest(tasks=tasks, out=self.out, agents=("chat",), models=("m",), resume=resume, **request)
+        asked = RunOptions(tasks=tasks, out=self.out, agents=("chat",), models=("m",), resume=resume, **request)
         within = read_budget(str(budget))
         plan = GatePlan(within.rollouts or 0)
         wish = SharpenRequest(

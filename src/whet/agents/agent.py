@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from whet.agents.delivery import Delivered
+from whet.agents.skill_delivery import Delivered
 from whet.box import Box, Finished
 from whet.skill import Skill
 from whet.tasks.task import Task

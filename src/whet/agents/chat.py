@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from whet.agents.agent import AgentReport, Assignment, Stop
 from whet.agents.answers import ask_for_answer, tagged_answer
 from whet.agents.attachments import Image, attachments
-from whet.agents.delivery import Delivered
+from whet.agents.skill_delivery import Delivered
 from whet.plain_text import plain_text
 
 

@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from whet.agents.agent import AgentReport, Assignment, Endpoint, Started, Stop, stop_of
 from whet.agents.answers import ask_for_answer, tagged_answer
 from whet.agents.attachments import Image, attachments, list_attachments
-from whet.agents.delivery import Delivered, SkillAt, place_memory, place_skill, with_skill
-from whet.agents.installs import Installed, installed, node_program, on_path
-from whet.agents.packages import PACKAGES, Package
+from whet.agents.install.packages import PACKAGES, Package
+from whet.agents.install.run import Installed, installed, node_program, on_path
+from whet.agents.skill_delivery import Delivered, SkillAt, place_memory, place_skill, with_skill
 from whet.box import Box, Finished, SandboxError
 from whet.errors import UserError
 from whet.plain_text import read_json

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from whet.agents.agent import AgentReport, Assignment, openai_env, report_of
 from whet.agents.attachments import attachments, list_attachments
-from whet.agents.delivery import place_skill
+from whet.agents.skill_delivery import place_skill
 from whet.tasks import resolve_env
 from whet.tasks.task import Env
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
-from whet.agents.packages import CACHE
+from whet.agents.install.packages import CACHE
 
 
 class Copilot(CliAgent):

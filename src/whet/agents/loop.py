@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from whet.agents.agent import AgentReport, Assignment, openai_env, report_of
 from whet.agents.attachments import attachments, list_attachments
-from whet.agents.delivery import Delivered, place_skill
+from whet.agents.skill_delivery import Delivered, place_skill
 
 
 class LoopAgent(BaseModel):

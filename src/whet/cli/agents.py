@@ -12,7 +12,7 @@ from whet.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from whet.agents import AnyCli
-    from whet.agents.packages import Package
+    from whet.agents.install.packages import Package
 
 INSTALLS_AT_ONCE = 2
 
@@ -24,7 +24,7 @@ def agents(context: typer.Context) -> None:
     """The CLIs that whet can run: version, dialect, whether they are installed."""
     if context.invoked_subcommand is not None:
         return
-    from whet.agents.packages import PACKAGES
+    from whet.agents.install.packages import PACKAGES
     from whet.cli.tables import plain_table, terminal
 
     table = plain_table("agent", "version", "dialect", "installed", "size", "works here")
@@ -90,7 +90,7 @@ async def _check_all(agents: "list[AnyCli]", sandbox: str) -> list[str]:
 
 def _rows(package: "Package") -> list[tuple[str, ...]]:
     """The managed installs of an agent. Without the pinned one, also what PATH has, or that there is none."""
-    from whet.agents.installs import all_installed, on_path
+    from whet.agents.install.run import all_installed, on_path
 
     managed = all_installed(package)
     rows = [
@@ -114,7 +114,7 @@ def _works(agent: str, version: str) -> str:
 
 
 def _chosen(names: list[str], every: bool) -> "list[Package]":
-    from whet.agents.packages import PACKAGES
+    from whet.agents.install.packages import PACKAGES
 
     if every == bool(names):
         raise UserError(f"expected names of agents or --all; {did_you_mean('', PACKAGES)}")
@@ -142,8 +142,8 @@ async def _install_all(packages: "list[Package]", version: str | None) -> list[s
 
 
 def _install_one(package: "Package", version: str | None) -> None:
-    from whet.agents.installs import install as make
-    from whet.agents.installs import installed
+    from whet.agents.install.run import install as make
+    from whet.agents.install.run import installed
 
     name = f"{package.agent} {version or package.version}"
     if found := installed(package, version):
@@ -157,6 +157,6 @@ def _install_one(package: "Package", version: str | None) -> None:
 
 
 def _megabytes(folder: Path) -> str:
-    from whet.sandbox.storage import disk_usage
+    from whet.sandbox.disk.storage import disk_usage
 
     return f"{disk_usage(folder) / 1e6:.0f} MB"

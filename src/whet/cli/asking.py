@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from whet.gateway import Limits
     from whet.runs.config import Config
-    from whet.runs.resources import RunRequest
+    from whet.runs.options import RunOptions
     from whet.skills.rollouts.budget import Budget
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -32,7 +32,7 @@ def asked(
     out: Path | None,
     resume: bool,
     limits: "Limits | None" = None,
-) -> "tuple[RunRequest, Config]":
+) -> "tuple[RunOptions, Config]":
     """The options of one agent on one model, completed by whet.toml."""
     from whet.api import requested
     from whet.cli.run import warn_of_sandbox

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from whet.runs.resources import RunRequest
+    from whet.runs.options import RunOptions
 
 
 class Capture(StrEnum):
@@ -107,7 +107,7 @@ def names(option: str, given: list[str] | None) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in names))
 
 
-def warn_of_sandbox(request: "RunRequest") -> None:
+def warn_of_sandbox(request: "RunOptions") -> None:
     """Say loudly that nothing is isolated, if it is so."""
     if request.sandbox == "local":
         typer.echo("sandbox 'local' isolates nothing: agents run as you, with your files and network", err=True)

@@ -16,6 +16,7 @@ from whet.gateway.loop_watchdog import watched
 from whet.gateway.model import Model
 from whet.gateway.replay.cache import ReplyCache
 from whet.gateway.replay.recording import Recording
+from whet.gateway.server import http_server
 from whet.gateway.session import Session
 from whet.gateway.upstream.client import Upstream
 from whet.redact import Redactor
@@ -100,6 +101,7 @@ class Gateway:
             cache,
             sample,
             recording,
+            http_server,
         )
         self._sessions.add(session)
         return session

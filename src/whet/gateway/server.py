@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from aiohttp import HttpVersion11, web
@@ -18,7 +18,7 @@ from whet.gateway.buffers.decompress import decoder
 from whet.gateway.buffers.memory import BODY_LIMIT, LARGE, Memory, TooLargeError, check_decoded_size
 from whet.gateway.buffers.reply_buffer import ReplyBuffer
 from whet.gateway.buffers.spool import Spool
-from whet.gateway.call import JSON, Call, Request
+from whet.gateway.calls.call import JSON, Call, Request
 from whet.gateway.dialects import (
     Dialect,
     by_route,
@@ -29,9 +29,7 @@ from whet.gateway.dialects import (
     without_version,
 )
 from whet.gateway.limits import LimitError
-
-if TYPE_CHECKING:
-    from whet.gateway.session import Session
+from whet.gateway.session import Session
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +41,7 @@ _ANONYMOUS = {"Server": ""}
 _PATH_SECRET = re.compile(r"^/s/([^/]*)")
 
 
-def http_server(session: "Session") -> web.Server:
+def http_server(session: Session) -> web.Server:
     """The server that answers for this session only."""
     return _Server(
         functools.partial(_answer, session),
@@ -56,7 +54,7 @@ def http_server(session: "Session") -> web.Server:
     )
 
 
-async def _answer(session: "Session", request: web.BaseRequest) -> web.StreamResponse:
+async def _answer(session: Session, request: web.BaseRequest) -> web.StreamResponse:
     prefix = _PATH_SECRET.match(request.path)
     path = request.path.removeprefix(prefix[0]) if prefix else request.path
     route = without_version(path)
@@ -85,7 +83,7 @@ async def _answer(session: "Session", request: web.BaseRequest) -> web.StreamRes
         return await _deliver(delivery, request)
 
 
-async def _call(session: "Session", request: web.BaseRequest, asked: Request, route: str) -> Call | web.Response:
+async def _call(session: Session, request: web.BaseRequest, asked: Request, route: str) -> Call | web.Response:
     """The call that a request makes, or the answer to one that makes none. Nothing here outlives it but the call."""
     try:
         spool = await _body(session.memory, request)
@@ -123,19 +121,19 @@ async def _call(session: "Session", request: web.BaseRequest, asked: Request, ro
             hold.release()
 
 
-def _has_closed(session: "Session") -> bool:
+def _has_closed(session: Session) -> bool:
     """Whether the session was closed while a request waited."""
     return session.closed
 
 
-async def _reject_unread(session: "Session", asked: Request, status: int, message: str) -> web.Response:
+async def _reject_unread(session: Session, asked: Request, status: int, message: str) -> web.Response:
     """Answer a request whose body cannot be had. The record says so, without the body."""
     if session.closed:
         return _error(status, message, asked.dialect)
     return _reply(status, await session.reject(asked, status, message))
 
 
-def _serves(session: "Session", dialect: Dialect, route: str) -> bool:
+def _serves(session: Session, dialect: Dialect, route: str) -> bool:
     """Whether a POST to this route is a call."""
     return dialect.owns(route) or (responses.compacts(route) and session.model.dialect == responses.NAME)
 

@@ -10,13 +10,15 @@ from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+from aiohttp import web
+
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange, Recorder, Usage
 from whet.gateway.attribution.threads import Answer, Threads, may_call_tools
 from whet.gateway.buffers.memory import LARGE, Memory
-from whet.gateway.call import Call, NotRecordedError, Request
 from whet.gateway.call_bounds import BYTES_PER_TOKEN, estimate_unsaid
-from whet.gateway.count_tokens import TOKEN_COUNT, counted_by_model
+from whet.gateway.calls.call import Call, NotRecordedError, Request
+from whet.gateway.calls.count_tokens import TOKEN_COUNT, counted_by_model
 from whet.gateway.dialects import TokenCounter
 from whet.gateway.guards.screened import ScreenedRequests
 from whet.gateway.limits import Allowance, LimitError, Meter, Reached, room_for_call
@@ -24,7 +26,6 @@ from whet.gateway.model import Model
 from whet.gateway.prices import WITHOUT_TOKENS, cost, price_for
 from whet.gateway.replay.cache import Replay, ReplyCache
 from whet.gateway.replay.recording import Recording
-from whet.gateway.server import http_server
 from whet.gateway.upstream.client import Upstream
 from whet.ids import new_secret
 from whet.redact import Redactor
@@ -54,6 +55,7 @@ class Session:
         cache: ReplyCache | None,
         sample: int,
         recording: Recording | None,
+        http_server: "Callable[[Session], web.Server]",
     ) -> None:
         self.id = session_id
         self.model = model

@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from whet.gateway.dialects import DIALECTS, Dialect, gemini, responses, without_version
-from whet.gateway.dialects.gemini.array_stream import InArray
+from whet.gateway.dialects.gemini.array_stream import ARRAY_HEADERS, ArrayWriter
 from whet.gateway.dialects.lenient import decode, decode_by
 from whet.gateway.dialects.neutral import End, Event, Message, disassemble
 from whet.gateway.guards import guard_request, read_strictly, refuse_references
@@ -77,7 +77,7 @@ def choose_translation(front: Dialect, path: str, asked: Judging, model: Model) 
         events = _in_events(front, path, asked, model)
     except RecursionError as error:
         raise ValueError("The JSON of the request nests too deeply.") from error
-    return InArray(events) if front is DIALECTS["gemini"] and gemini.stream_as_array(path) else events
+    return ArrayTranslation(events) if front is DIALECTS["gemini"] and gemini.stream_as_array(path) else events
 
 
 def _in_events(front: Dialect, path: str, asked: Judging, model: Model) -> Translation:
@@ -210,6 +210,46 @@ class Captured(Translated):
         if not self.streams:
             return super().whole(response)
         return self._rendered(list(disassemble(self._back.read_reply(response))))[0]
+
+
+class ArrayTranslation:
+    """A translation whose agent wants the stream as one JSON array. Everything else is done by the inner one."""
+
+    translated = True
+    streams = True
+    stream_headers, keep_alive = ARRAY_HEADERS, b"\n"
+
+    def __init__(self, events: Translation) -> None:
+        self.body, self.path = events.body, events.path
+        self._events = events
+        self._array = ArrayWriter()
+        self._ended = False
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self._events.warnings
+
+    def feed(self, event: bytes) -> tuple[bytes, bool]:
+        data, ends = self._events.feed(event)
+        self._ended = self._ended or ends
+        return self._array.events(data), ends
+
+    def finish(self, rest: bytes) -> tuple[bytes, bool]:
+        data, ends = self._events.finish(rest)
+        self._ended = self._ended or ends
+        # A reply that broke off is not closed as if it was complete.
+        return self._array.events(data) + (self._array.end() if self._ended else b""), ends
+
+    def whole(self, response: bytes) -> bytes:
+        reply = self._events.whole(response)
+        # A model that does not stream sends the one document that would have been the only event.
+        return (self._array.events(reply) or self._array.element(reply)) + self._array.end()
+
+    def error(self, status: int, response: bytes) -> bytes:
+        return self._events.error(status, response)
+
+    def error_event(self, message: str) -> bytes:
+        return self._array.error(message)
 
 
 def _is_object(data: bytes) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from whet.agents import Agent, AgentReport, Assignment, Endpoint, Stop
-from whet.agents.sightings import SkillSightings
+from whet.agents.skill_delivery import SkillSightings
 from whet.agents.tools import LoggedUse, offer_tools
 from whet.box import Box, Sandbox, SandboxError
 from whet.errors import UserError

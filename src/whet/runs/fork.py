@@ -15,7 +15,7 @@ from whet.gateway import Limits
 from whet.rollout.attempt import Result
 from whet.runs import run as runs
 from whet.runs.config import Config
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.run import FORK, TASKS, Origin
 from whet.runs.stats.summary import rollout_named
 from whet.runs.store.schema import AttemptRow, RolloutRow
@@ -52,7 +52,7 @@ class Fork:
 class Forked:
     """A fork that can be run: all that it needs is there."""
 
-    request: RunRequest
+    request: RunOptions
     origin: Origin
     score: float | None
     """Of the rollout that it is a fork of."""
@@ -77,7 +77,7 @@ def plan_fork(fork: Fork, config: Config) -> Forked:
     lines = frozenset() if now == row.skill else _lines(texts.get(row.skill, ""), skill.text if skill else "")
     prefix = Prefix(exchanges, fork.at, lines, fork.live_if_diverged)
     about = {"run": str(fork.run.resolve()), "rollout": row.id, "attempt": attempt.number, "at": fork.at}
-    request = RunRequest(
+    request = RunOptions(
         tasks=tasks or Path(),
         out=fork.out,
         agents=(row.agent,),

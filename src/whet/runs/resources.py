@@ -5,10 +5,8 @@ import os
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Literal
 
 from whet.agents import AnyAgent, CliAgent, agent_named
 from whet.box import Sandbox
@@ -19,39 +17,16 @@ from whet.gateway.replay.cache import ReplyCache
 from whet.redact import Redactor, is_secret, mask, secrets_in
 from whet.rollout.attempt import Workshop
 from whet.runs.config import Config, judge_model_configs, model_config, model_secrets, never_called, open_models
+from whet.runs.options import RunOptions
 from whet.runs.plan import check_tasks
 from whet.runs.reply_cache import CacheUse, cache_use, open_cache
-from whet.sandbox import DEFAULT, remove_stale, sandbox_named
+from whet.sandbox import remove_stale, sandbox_named
 from whet.scoring.leaks import refuse_denied
 from whet.tasks import Task
 
 OWN = "own"
 """Stands for whatever model an agent is logged in to."""
 OWN_MODEL = Model(name=OWN, url="http://127.0.0.1:9", upstream_name=OWN, key=None)
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """What to run, as a user names it."""
-
-    tasks: Path
-    out: Path
-    agents: tuple[str, ...]
-    models: tuple[str, ...]
-    skills: tuple[Path | None, ...] = (None,)
-    samples: int = 1
-    concurrency: int = 4
-    sandbox: str = DEFAULT
-    resume: bool = False
-    cache: str = CacheUse.OFF
-    capture: bool = True
-    """Whether agents call the models through the gateway, or, unseen, what they are logged in to."""
-    home: Literal["fresh", "own"] | None = None
-    """What settings agents start with; None is as they are declared."""
-    judge_model: str | None = None
-    """Which model judges ask, where a task names none."""
-    limits: Limits = field(default_factory=Limits)
-    """Of the whole run. What is None here is as whet.toml says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +65,7 @@ class RunResources:
 
 @asynccontextmanager
 async def open_resources(
-    request: RunRequest, tasks: Sequence[Task], config: Config, env: Mapping[str, str] = os.environ
+    request: RunOptions, tasks: Sequence[Task], config: Config, env: Mapping[str, str] = os.environ
 ) -> AsyncIterator[RunResources]:
     """Check all that is requested, then open the models. UserError before anything is spent."""
     sandbox = sandbox_named(request.sandbox)
@@ -130,7 +105,7 @@ async def open_resources(
         )
 
 
-def limits_of(request: RunRequest, config: Config) -> Limits:
+def limits_of(request: RunOptions, config: Config) -> Limits:
     """What the request says, and else whet.toml."""
     given = {name: value for name, value in asdict(request.limits).items() if value is not None}
     return Limits(**config.limits.model_dump() | given)
@@ -146,7 +121,7 @@ def _check_prices(limits: Limits, models: Iterable[Model]) -> None:
             )
 
 
-def _agent(name: str, request: RunRequest, config: Config) -> AnyAgent:
+def _agent(name: str, request: RunOptions, config: Config) -> AnyAgent:
     """The agent of this name, as the request wants it; UserError when it cannot run here."""
     agent = agent_named(name, config.agents)
     if not isinstance(agent, CliAgent):
@@ -158,7 +133,7 @@ def _agent(name: str, request: RunRequest, config: Config) -> AnyAgent:
     return agent if request.home is None else agent.model_copy(update={"home": request.home})
 
 
-def _check_capture(request: RunRequest) -> None:
+def _check_capture(request: RunOptions) -> None:
     if request.capture:
         return
     if request.sandbox != "local":

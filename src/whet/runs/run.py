@@ -8,8 +8,9 @@ from typing import Any
 
 from whet.errors import UserError
 from whet.runs.config import Config
+from whet.runs.options import RunOptions
 from whet.runs.plan import Plan
-from whet.runs.resources import RunRequest, open_resources
+from whet.runs.resources import open_resources
 from whet.runs.scheduler import ArmStopped, Ended, Stopped, open_run, run_plan
 from whet.runs.stats.summary import Arm, Tally, spent, tally
 from whet.runs.store.store import Store
@@ -55,7 +56,7 @@ Watch = Callable[[Event], None]
 
 
 async def run(
-    request: RunRequest,
+    request: RunOptions,
     config: Config,
     watch: Watch,
     env: Mapping[str, str] = os.environ,
@@ -93,7 +94,7 @@ async def run(
             await run_plan(request.out, plan, pending, shared, request.concurrency, watch)
 
 
-def _read_skills(request: RunRequest) -> list[Skill | None]:
+def _read_skills(request: RunOptions) -> list[Skill | None]:
     skills: dict[str, Skill | None] = {}
     for path in request.skills:
         skill = read_skill(path) if path else None
@@ -103,7 +104,7 @@ def _read_skills(request: RunRequest) -> list[Skill | None]:
     return list(skills.values())
 
 
-def _declared(now: dict[str, object], request: RunRequest) -> dict[str, object]:
+def _declared(now: dict[str, object], request: RunOptions) -> dict[str, object]:
     """The agents as they are declared, with those that the run had before. UserError when one has changed since."""
     if not request.resume:
         return now

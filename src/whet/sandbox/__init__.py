@@ -1,9 +1,12 @@
-"""Places to run commands in. One contract (`whet.box`), two kinds: bubblewrap, and local, which isolates nothing."""
+"""Places to run commands in: `bubblewrap`, and `local`, which isolates nothing.
+
+Read `whet/box.py` first: the contract of both. `hostbox.py` is what both share.
+"""
 
 from whet.box import Sandbox
 from whet.errors import UserError, did_you_mean
-from whet.sandbox.bubblewrap import Bubblewrap
-from whet.sandbox.folder import remove_stale
+from whet.sandbox.bubblewrap.sandbox import Bubblewrap
+from whet.sandbox.disk.folder import remove_stale
 from whet.sandbox.local import Local
 
 DEFAULT = "bubblewrap"

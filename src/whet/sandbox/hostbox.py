@@ -30,13 +30,13 @@ from whet.box import (
     ToolAnswer,
     ToolUse,
 )
-from whet.sandbox.files import copy_tree, read_inside, write_inside
-from whet.sandbox.folder import BoxFolder, remove_tree
+from whet.sandbox.disk.files import copy_tree, read_inside, write_inside
+from whet.sandbox.disk.folder import BoxFolder, remove_tree
+from whet.sandbox.disk.snapshot import snapshot_of
+from whet.sandbox.disk.storage import Usage, guard_storage, usage_of
 from whet.sandbox.process import TreeProcess
-from whet.sandbox.snapshot import snapshot_of
-from whet.sandbox.storage import Usage, guard_storage, usage_of
-from whet.sandbox.tools import Tools
-from whet.sandbox.untrusted import OUTPUT, Refused, UntrustedCall, answer_of, parse_call, refusal
+from whet.sandbox.tools.server import Tools
+from whet.sandbox.tools.untrusted import OUTPUT, Refused, UntrustedCall, answer_of, parse_call, refusal
 from whet.sandbox.verdict import VerifierFolder
 from whet.sandbox.view import PROGRAMS, View, hand_over, names_in, remove_links
 from whet.tasks.task import Limits

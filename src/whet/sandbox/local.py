@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from whet.box import Box, SandboxError, Serve
-from whet.sandbox.folder import MARK, BoxFolder, Users, box_folder, kill_marked
+from whet.sandbox.disk.folder import MARK, BoxFolder, Users, box_folder, kill_marked
 from whet.sandbox.hostbox import HostBox
 from whet.sandbox.process import TreeProcess, spawn, stdin_file
 from whet.sandbox.view import View

@@ -10,7 +10,7 @@ from support.sharpen_world import HELPFUL, SKILL, World
 from support.writers_world import trial
 from whet.errors import UserError
 from whet.rollout.attempt import Result
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.results import load
 from whet.skill import read_skill
 from whet.skills.documents.document import Policy
@@ -40,7 +40,7 @@ async def test_a_model_may_put_its_rule_into_either_document_and_the_agent_reads
         f"[[scene]]\nwhen.user = '{HELPFUL}'\n[[scene.reply]]\ntext = '{{\"edits\": []}}'\n"
         f"[[scene]]\n[[scene.reply]]\ntext = '{json.dumps({'edits': [wrong, rule]})}'\n"
     )
-    asked = RunRequest(world.folder / "tasks.jsonl", world.out, ("chat",), ("m",), sandbox="local")
+    asked = RunOptions(world.folder / "tasks.jsonl", world.out, ("chat",), ("m",), sandbox="local")
     wish = SharpenRequest(
         world.folder / "sums",
         asked,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.sharpen_world import World
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.store.store import Store
 from whet.skills.gate.plan import GatePlan
 from whet.skills.proposers import driver
@@ -86,7 +86,7 @@ async def sharpened(world: World, writer: ProposerSpec) -> SharpenResult:
     """A run in which an exam is held and certifies while proposals are still being made."""
     (world.folder / "optimizer.toml").write_text(reflecting() if writer is LLM else editing())
     sandbox = "local" if writer is LLM else "bubblewrap"  # the one that opens faster, where no agent looks around
-    asked = RunRequest(world.folder / "tasks.jsonl", world.out, ("chat",), ("m",), sandbox=sandbox)
+    asked = RunOptions(world.folder / "tasks.jsonl", world.out, ("chat",), ("m",), sandbox=sandbox)
     plan = GatePlan(220, certify_share=0.65, accepted_before_attempt=1)
     wish = SharpenRequest(world.folder / "sums", asked, read_budget("220"), plan, writer.kind, force=True)
     return await sharpen_skill(wish, writer, world.config, env={})

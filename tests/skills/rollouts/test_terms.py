@@ -7,12 +7,12 @@ import pytest
 
 from whet.errors import UserError
 from whet.files import write_atomic
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.skills.gate.plan import GatePlan
 from whet.skills.rollouts.budget import Budget
 from whet.skills.rollouts.terms import common_terms, fix_terms, found_once
 
-REQUEST = RunRequest(Path("tasks"), Path("out"), ("chat",), ("m",))
+REQUEST = RunOptions(Path("tasks"), Path("out"), ("chat",), ("m",))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_terms_that_changed_are_named(tmp_path: Path, now: dict[str, object], ch
     ],
 )
 def test_all_that_decisions_rest_on_is_a_term(
-    request_: RunRequest, budget: Budget, plan: GatePlan, changed: str | None
+    request_: RunOptions, budget: Budget, plan: GatePlan, changed: str | None
 ) -> None:
     before, now = common_terms(REQUEST, Budget(9), GatePlan(9)), common_terms(request_, budget, plan)
     assert [key for key in before if before[key] != now[key]] == ([changed] if changed else [])

@@ -9,7 +9,7 @@ import pytest
 from support.sharpen_world import HELPFUL, SKILL, USELESS, World
 from whet.errors import UserError
 from whet.runs.config import ModelConfig
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.stats.summary import tally, total
 from whet.runs.store.store import Store
 from whet.skills.certificates.certificate import Certificate, read_certificate
@@ -35,7 +35,7 @@ class Judging(World):
         new.mkdir(exist_ok=True)
         (new / "SKILL.md").write_text(f"{SKILL}{rule}\n")
         tasks, within = self.folder / "tasks.jsonl", read_budget(budget)
-        asked = RunRequest(tasks=tasks, out=self.out, agents=("chat",), models=("m",), **request)
+        asked = RunOptions(tasks=tasks, out=self.out, agents=("chat",), models=("m",), **request)
         plan = GatePlan(within.rollouts or 0, alpha=alpha)
         wish = Certifying(self.folder / "sums", new, asked, within, plan, seed=0)
         return await certify(wish, self.config, env=self.env)
@@ -84,7 +84,7 @@ async def test_a_budget_that_ends_at_the_first_position_is_an_error(tmp_path: Pa
 
 
 async def test_what_a_run_has_spent_counts_when_it_is_gone_on_with(done: Judging) -> None:
-    asked = RunRequest(done.folder / "tasks.jsonl", done.out, ("chat",), ("m",))
+    asked = RunOptions(done.folder / "tasks.jsonl", done.out, ("chat",), ("m",))
     tasks = [task for task in read_tasks(asked.tasks) if task.id in TASKS]
     budget, shelf = read_budget("9k tokens"), SkillStore(done.out / "skills")
     ready: Any = (done.config, shelf, done.env, lambda _: None, budget, lambda: None)
@@ -101,7 +101,7 @@ async def test_what_both_sides_have_in_common_is_told_in_full(tmp_path: Path) ->
     world.model = ModelConfig(
         script=script, set={"temperature": 0}, drop=("top_p",), max_tokens=5, allow_fields=("own",), allow_tools=("w",)
     )
-    asked = RunRequest(tmp_path / "tasks.jsonl", world.out, ("chat",), ("m",), judge_model="m")
+    asked = RunOptions(tmp_path / "tasks.jsonl", world.out, ("chat",), ("m",), judge_model="m")
     ready: Any = (
         world.config,
         SkillStore(tmp_path / "skills"),

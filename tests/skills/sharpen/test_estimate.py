@@ -11,7 +11,7 @@ from whet.exchange import Usage
 from whet.gateway.prices import Price
 from whet.rollout.attempt import Result, Spending
 from whet.runs.config import Config, ModelConfig
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
 from whet.scoring import Score
@@ -24,7 +24,7 @@ UNPRICED = ModelConfig(url="http://127.0.0.1:9")
 
 
 def each(folder: Path, model: ModelConfig, agent: str = "chat", concurrency: int = 1) -> Each:
-    request = RunRequest(Path("tasks"), folder, (agent,), ("m",), concurrency=concurrency)
+    request = RunOptions(Path("tasks"), folder, (agent,), ("m",), concurrency=concurrency)
     return each_rollout(request, Config(models={"m": model}))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from whet.gateway.dialects.gemini.fields import camel
+from whet.gateway.dialects.gemini.wire import camel
 from whet.gateway.guards import chat, gemini, messages, responses
 from whet.gateway.guards.checks import (
     WITHHELD,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from whet.gateway.dialects.gemini.fields import camel
+from whet.gateway.dialects.gemini.wire import camel
 from whet.gateway.model import Model
 
 WITHHELD = object()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from whet.gateway.dialects.gemini.fields import camel
+from whet.gateway.dialects.gemini.wire import camel
 from whet.gateway.guards.checks import (
     WITHHELD,
     Check,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from whet.gateway.dialects.gemini.fields import camel
+from whet.gateway.dialects.gemini.wire import camel
 from whet.gateway.guards.strict_json import read_value, split_object
 from whet.gateway.model import Model
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from whet.agents import AnyCli
-from whet.agents.installs import installs_root
+from whet.agents.install.run import installs_root
 from whet.box import Sandbox
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model

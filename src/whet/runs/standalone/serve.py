@@ -14,8 +14,7 @@ from typing import Protocol
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway
-from whet.gateway.metrics import Metrics
-from whet.gateway.metrics_server import operator_server
+from whet.gateway.metrics import Metrics, operator_server
 from whet.gateway.prices import cost_of, price_for
 from whet.redact import Redactor, secrets_in
 from whet.rollout.attempt import Result, Spending, spending_of

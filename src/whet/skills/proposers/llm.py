@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from whet.ids import digest
-from whet.scoring.json_answer import answered_json
+from whet.scoring.judges.json_answer import answered_json
 from whet.skills.documents.edits import Edit
 from whet.skills.proposers import prompts
 from whet.skills.proposers.base import Proposal, ProposalContext, ScoredRollout

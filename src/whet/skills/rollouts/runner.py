@@ -23,8 +23,9 @@ from whet.gateway.prices import Price, price_for
 from whet.ids import digest
 from whet.rollout.attempt import Result, Rollout, Workshop
 from whet.runs.config import Config
+from whet.runs.options import RunOptions
 from whet.runs.plan import skill_row
-from whet.runs.resources import RunRequest, RunResources, limits_of, open_resources
+from whet.runs.resources import RunResources, limits_of, open_resources
 from whet.runs.scheduler import (
     HOPELESS,
     MAX_ATTEMPTS,
@@ -258,7 +259,7 @@ class RolloutRunner:
 @asynccontextmanager
 async def open_runner(
     folder: Path,
-    request: RunRequest,
+    request: RunOptions,
     parts: Mapping[Part, Sequence[Task]],
     config: Config,
     shelf: SkillStore,

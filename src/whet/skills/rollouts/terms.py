@@ -7,7 +7,7 @@ from pathlib import Path
 
 from whet.errors import UserError
 from whet.files import write_atomic
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.skills.gate.plan import GatePlan
 from whet.skills.rollouts.budget import Budget, Unit
 from whet.version import __version__
@@ -19,7 +19,7 @@ RAISED = "raised.json"
 """The largest budget that a run was resumed with, where it is more than it was begun with."""
 
 
-def common_terms(request: RunRequest, budget: Budget, plan: GatePlan) -> dict[str, object]:
+def common_terms(request: RunOptions, budget: Budget, plan: GatePlan) -> dict[str, object]:
     """What decisions of any kind rest on."""
     return {
         "whet": __version__,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from whet.errors import UserError
 from whet.runs.config import Config
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.scheduler import Ended, Stopped, refuse_existing
 from whet.skill import Skill, read_skill
 from whet.skills.certificates.certificate import Certificate, record_of
@@ -34,7 +34,7 @@ class Certifying:
 
     old: Path
     new: Path
-    request: RunRequest
+    request: RunOptions
     budget: Budget
     plan: GatePlan
     """For one attempt, which all of its alpha goes to."""

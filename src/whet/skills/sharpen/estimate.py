@@ -9,7 +9,7 @@ from whet.exchange import Usage
 from whet.gateway import Model, Spent
 from whet.gateway.prices import Price, cost, price_for
 from whet.runs.config import Config, model_config
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.store.store import DATABASE
 from whet.skills.rollouts.budget import MARGIN, Budget, Unit, shown
 from whet.skills.rollouts.runner import Part
@@ -57,7 +57,7 @@ class Each:
         return fewest, most
 
 
-def each_rollout(request: RunRequest, config: Config) -> Each:
+def each_rollout(request: RunOptions, config: Config) -> Each:
     """What a rollout of a request uses. Seconds are those of the run, where several rollouts run at once."""
     name = request.models[0]
     price = _price(name, config)

@@ -13,8 +13,8 @@ from whet.exchange import Exchange
 from whet.rollout.attempt import Result, Rollout, Workshop, judging_cost
 from whet.rollout.model_client import ModelClient
 from whet.runs.config import Config
+from whet.runs.options import RunOptions
 from whet.runs.plan import task_rows
-from whet.runs.resources import RunRequest
 from whet.runs.scheduler import store_result, until_measured
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
@@ -39,13 +39,13 @@ class ProposerSpec:
     model: str | None = None
     agent: str | None = None
 
-    def beside(self, request: RunRequest) -> RunRequest:
+    def beside(self, request: RunOptions) -> RunOptions:
         """The request with all that the writer needs; what is under test stays first."""
         agents = (*request.agents, self.agent or request.agents[0])
         models = (*request.models, self.model or request.models[0])
         return replace(request, agents=tuple(dict.fromkeys(agents)), models=tuple(dict.fromkeys(models)))
 
-    def check(self, request: RunRequest, config: Config) -> None:
+    def check(self, request: RunOptions, config: Config) -> None:
         """UserError when it cannot work, or could see what it must not."""
         if self.kind == "llm":
             return

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.runs.config import Config
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.scheduler import Ended, Stopped, refuse_existing
 from whet.skill import Skill, read_skill
 from whet.skills.certificates.certificate import Certificate, record_of, shortening_of
@@ -51,7 +51,7 @@ class SharpenRequest:
     """What to sharpen, on what, and within which bounds."""
 
     skill: Path
-    request: RunRequest
+    request: RunOptions
     """Tasks, agent and model; where the run goes."""
     budget: Budget
     """Of all that the run uses."""

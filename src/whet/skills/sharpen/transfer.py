@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from whet.runs.config import Config
-from whet.runs.resources import RunRequest
+from whet.runs.options import RunOptions
 from whet.runs.run import Watch, run
 from whet.runs.stats.compare import Comparison, Verdict, compare_skills
 from whet.skill import Skill, read_skill
@@ -41,7 +41,7 @@ class Lifts:
 async def transfer(
     skill: Path,
     against: Path | None,
-    request: RunRequest,
+    request: RunOptions,
     config: Config,
     watch: Watch,
     env: Mapping[str, str] = os.environ,

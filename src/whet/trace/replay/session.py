@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from whet.exchange import CallError, Exchange, Kind, Speaker
-from whet.gateway.count_tokens import TOKEN_COUNT
+from whet.gateway.calls.count_tokens import TOKEN_COUNT
 from whet.gateway.replay.recording import RecordedReply
 from whet.gateway.upstream.client import RETRIED
 from whet.trace.conversations.slices import read_whole

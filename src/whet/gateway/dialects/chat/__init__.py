@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from whet.gateway.dialects.chat.reply import is_reply, read_reply, usage, write_reply
-from whet.gateway.dialects.chat.request import read_request, wants_stream
-from whet.gateway.dialects.chat.request_writer import write_request
+from whet.gateway.dialects.chat.request import read_request, wants_stream, write_request
 from whet.gateway.dialects.chat.stream import EventReader, EventWriter
 
 __all__ = [

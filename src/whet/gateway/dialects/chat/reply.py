@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from whet.exchange import Usage
-from whet.gateway.dialects.chat.message import (
+from whet.gateway.dialects import neutral as n
+from whet.gateway.dialects.chat.wire import (
     WireMessage,
     custom_call,
     function_call,
@@ -17,17 +18,16 @@ from whet.gateway.dialects.chat.message import (
     write_assistant,
 )
 from whet.gateway.dialects.lenient import decode, decode_by, stated_usage
-from whet.gateway.dialects.neutral import Json, Part, Refusal, Reply, Request, Stop, Text, ToolCall
 from whet.gateway.sse import data_lines, data_lines_from_end
 
 _STOPS = {
-    "stop": Stop.END,
-    "length": Stop.LENGTH,
-    "tool_calls": Stop.TOOLS,
-    "function_call": Stop.TOOLS,
-    "content_filter": Stop.REFUSED,
+    "stop": n.Stop.END,
+    "length": n.Stop.LENGTH,
+    "tool_calls": n.Stop.TOOLS,
+    "function_call": n.Stop.TOOLS,
+    "content_filter": n.Stop.REFUSED,
 }
-_FINISH_REASONS = {Stop.LENGTH: "length", Stop.TOOLS: "tool_calls", Stop.REFUSED: "content_filter"}
+_FINISH_REASONS = {n.Stop.LENGTH: "length", n.Stop.TOOLS: "tool_calls", n.Stop.REFUSED: "content_filter"}
 _ID_PREFIX = "chatcmpl-"
 
 
@@ -121,7 +121,7 @@ def _choices(envelopes: Iterable[_Envelope]) -> list[dict[str, Any]]:
     return [choice for choice in choices if isinstance(choice, dict) and choice.get("index", 0) == 0]
 
 
-def read_reply(body: bytes) -> Reply:
+def read_reply(body: bytes) -> n.Reply:
     """What the model answered. ValueError when it is no chat reply.
 
     >>> read_reply(b'{"choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]}').parts
@@ -135,72 +135,72 @@ def read_reply(body: bytes) -> Reply:
         raise ValueError("not a chat reply: no choices")
     choice = wire.choices[0]
     lost: list[str] = []
-    parts: tuple[Part, ...] = (*read_speech(choice.message, lost), *read_calls(choice.message, lost))
+    parts: tuple[n.Part, ...] = (*read_speech(choice.message, lost), *read_calls(choice.message, lost))
     stop = read_stop(
         choice.finish_reason,
-        called=any(isinstance(part, ToolCall) for part in parts),
-        declined=any(isinstance(part, Refusal) for part in parts),
+        called=any(isinstance(part, n.ToolCall) for part in parts),
+        declined=any(isinstance(part, n.Refusal) for part in parts),
     )
-    return Reply(wire.id or "", wire.model or "", parts, stop, read_usage(wire.usage), tuple(dict.fromkeys(lost)))
+    return n.Reply(wire.id or "", wire.model or "", parts, stop, read_usage(wire.usage), tuple(dict.fromkeys(lost)))
 
 
-def read_stop(finish: str | None, *, called: bool, declined: bool) -> Stop:
+def read_stop(finish: str | None, *, called: bool, declined: bool) -> n.Stop:
     """Why the model stopped. Many servers say `stop` of a reply with tool calls, and all of a refusal in words."""
-    stop = _STOPS.get(finish or "", Stop.END)
-    if stop is not Stop.END:
+    stop = _STOPS.get(finish or "", n.Stop.END)
+    if stop is not n.Stop.END:
         return stop
     if called:
-        return Stop.TOOLS
-    return Stop.REFUSED if declined else Stop.END
+        return n.Stop.TOOLS
+    return n.Stop.REFUSED if declined else n.Stop.END
 
 
-def write_reply(reply: Reply, request: Request) -> bytes:
+def write_reply(reply: n.Reply, request: n.Request) -> bytes:
     """The reply as the agent that made the request reads it."""
-    called = [part for part in reply.parts if isinstance(part, ToolCall)]
-    texts = [part.text for part in reply.parts if isinstance(part, Text)]
+    called = [part for part in reply.parts if isinstance(part, n.ToolCall)]
+    texts = [part.text for part in reply.parts if isinstance(part, n.Text)]
     custom = custom_names(request)
-    message: Json = {"refusal": None} | write_assistant(
+    message: n.Json = {"refusal": None} | write_assistant(
         reply.parts,
         "".join(texts),
         [write_call(call, call_id(call.id, number, request), custom) for number, call in enumerate(called)],
     )
     finish = finish_reason(reply.stop, declined=message["refusal"] is not None)
-    body: Json = head("chat.completion", reply.id, request) | {
+    body: n.Json = head("chat.completion", reply.id, request) | {
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}]
     }
     return msgspec.json.encode(body | ({"usage": write_usage(reply.usage)} if reply.usage else {}))
 
 
-def write_call(call: ToolCall, given_id: str, custom: frozenset[str]) -> Json:
+def write_call(call: n.ToolCall, given_id: str, custom: frozenset[str]) -> n.Json:
     """A call as the agent expects it: of raw text for its custom tools, of JSON for all others."""
     if call.name in custom:
         return custom_call(given_id, call.name, call.arguments if call.custom else unwrapped(call.arguments))
     return function_call(given_id, call.name, wrapped(call.arguments) if call.custom else call.arguments or "{}")
 
 
-def custom_names(request: Request) -> frozenset[str]:
+def custom_names(request: n.Request) -> frozenset[str]:
     """The tools of the request that take raw text."""
     return frozenset(tool.name for tool in request.tools if tool.custom)
 
 
-def call_id(stated: str, number: int, request: Request) -> str:
+def call_id(stated: str, number: int, request: n.Request) -> str:
     """The id of the reply's call with this number. Where the model gave none, its place in the conversation does."""
     return stated or f"call_{len(request.messages)}_{number}"
 
 
-def head(kind: str, reply_id: str, request: Request) -> Json:
+def head(kind: str, reply_id: str, request: n.Request) -> n.Json:
     """What every reply and every chunk begins with."""
     own = reply_id or str(len(request.messages))
     full = own if own.startswith(_ID_PREFIX) else _ID_PREFIX + own
     return {"id": full, "object": kind, "created": 0, "model": request.model}
 
 
-def finish_reason(stop: Stop, *, declined: bool) -> str:
+def finish_reason(stop: n.Stop, *, declined: bool) -> str:
     """The stop in the words of chat. A refusal in words ends like any answer."""
     return "stop" if declined else _FINISH_REASONS.get(stop, "stop")
 
 
-def write_usage(tokens: Usage) -> Json:
+def write_usage(tokens: Usage) -> n.Json:
     """The usage with its details, which clients read unasked."""
     return {
         "prompt_tokens": tokens.input,

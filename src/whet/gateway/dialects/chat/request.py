@@ -1,23 +1,22 @@
-"""A request in chat completions, read into the neutral form."""
+"""Requests in chat completions: read from agents, and written for models."""
 
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, count, groupby
 from typing import Any
 
 import msgspec
 
-from whet.gateway.dialects.chat.message import WireMessage, fitting, read_calls, read_content, read_speech
-from whet.gateway.dialects.neutral import (
-    Format,
-    Json,
-    Message,
-    Refusal,
-    Request,
-    Role,
-    Sampling,
-    Tool,
-    ToolChoice,
-    ToolResult,
+from whet.gateway.dialects import neutral as n
+from whet.gateway.dialects.chat.wire import (
+    WireMessage,
+    fitting,
+    function_call,
+    read_calls,
+    read_content,
+    read_speech,
+    wrapped,
+    write_assistant,
+    write_content,
 )
 
 MEANS_NOTHING_TO_THE_MODEL = frozenset(
@@ -107,7 +106,7 @@ def wants_stream(body: bytes, path: str) -> bool:  # noqa: ARG001 - the contract
         return False
 
 
-def read_request(body: bytes, path: str) -> Request:  # noqa: ARG001 - the contract of all dialects
+def read_request(body: bytes, path: str) -> n.Request:  # noqa: ARG001 - the contract of all dialects
     """What the request asks for. ValueError when it is no chat request.
 
     >>> read_request(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}', "").messages
@@ -121,7 +120,7 @@ def read_request(body: bytes, path: str) -> Request:  # noqa: ARG001 - the contr
     if wire.n not in {None, 1}:
         raise ValueError("n must be 1: a call gives one reply")
     lost = _unknown(document)
-    return Request(
+    return n.Request(
         model=wire.model,
         messages=tuple(_read_messages(wire.messages, lost)),
         tools=tuple(_read_tools(wire.tools or (), lost)),
@@ -134,13 +133,13 @@ def read_request(body: bytes, path: str) -> Request:  # noqa: ARG001 - the contr
     )
 
 
-def _unknown(document: Json) -> list[str]:
+def _unknown(document: n.Json) -> list[str]:
     """The fields that ask for something that has no place in the neutral form."""
     known = MEANS_NOTHING_TO_THE_MODEL.union(_Request.__struct_fields__)
     return [key for key, value in document.items() if key not in known and value not in (None, False, [], {})]
 
 
-def _read_messages(messages: Iterable[WireMessage], lost: list[str]) -> Iterator[Message]:
+def _read_messages(messages: Iterable[WireMessage], lost: list[str]) -> Iterator[n.Message]:
     custom: set[str] = set()
     for role, group in groupby(messages, key=lambda message: message.role):
         match role:
@@ -152,47 +151,47 @@ def _read_messages(messages: Iterable[WireMessage], lost: list[str]) -> Iterator
                 for message in group:
                     called = read_calls(message, lost)
                     custom.update(call.id for call in called if call.custom)
-                    yield Message("assistant", (*read_speech(message, lost), *called))
+                    yield n.Message("assistant", (*read_speech(message, lost), *called))
             case "tool":
-                yield Message("user", tuple(_read_result(message, custom, lost) for message in group))
+                yield n.Message("user", tuple(_read_result(message, custom, lost) for message in group))
             case _:
                 lost.append(f"message role {role}")
 
 
-def _read_plain(role: Role, message: WireMessage, lost: list[str]) -> Message:
-    return Message(role, tuple(fitting(role, read_content(message.content, lost), lost)))
+def _read_plain(role: n.Role, message: WireMessage, lost: list[str]) -> n.Message:
+    return n.Message(role, tuple(fitting(role, read_content(message.content, lost), lost)))
 
 
-def _read_result(message: WireMessage, custom: set[str], lost: list[str]) -> ToolResult:
+def _read_result(message: WireMessage, custom: set[str], lost: list[str]) -> n.ToolResult:
     call_id = message.tool_call_id or ""
-    parts = tuple(part for part in read_content(message.content, lost) if not isinstance(part, Refusal))
-    return ToolResult(call_id, parts, message.name, custom=call_id in custom)
+    parts = tuple(part for part in read_content(message.content, lost) if not isinstance(part, n.Refusal))
+    return n.ToolResult(call_id, parts, message.name, custom=call_id in custom)
 
 
-def _read_tools(tools: Iterable[_Tool], lost: list[str]) -> Iterator[Tool]:
+def _read_tools(tools: Iterable[_Tool], lost: list[str]) -> Iterator[n.Tool]:
     for tool in tools:
         if tool.type == "function" and (function := tool.function):
-            yield Tool(function.name, function.description or "", function.parameters, strict=function.strict)
+            yield n.Tool(function.name, function.description or "", function.parameters, strict=function.strict)
         elif tool.type == "custom" and (custom := tool.custom):
-            yield Tool(custom.name, custom.description or "", custom=True, grammar=custom.format)
+            yield n.Tool(custom.name, custom.description or "", custom=True, grammar=custom.format)
         else:
             lost.append(f"tool {tool.type}")
 
 
-def _read_tool_choice(choice: _ToolChoice | str | None, lost: list[str]) -> ToolChoice | None:
+def _read_tool_choice(choice: _ToolChoice | str | None, lost: list[str]) -> n.ToolChoice | None:
     match choice:
         case None:
             return None
         case "auto" | "none" | "required":
-            return ToolChoice(choice)
+            return n.ToolChoice(choice)
         case _ToolChoice(function=_Named(name)) | _ToolChoice(custom=_Named(name)):
-            return ToolChoice("tool", name)
+            return n.ToolChoice("tool", name)
     lost.append(f"tool_choice {choice if isinstance(choice, str) else choice.type}")
     return None
 
 
-def _read_sampling(wire: _Request) -> Sampling:
-    return Sampling(
+def _read_sampling(wire: _Request) -> n.Sampling:
+    return n.Sampling(
         max_tokens=wire.max_tokens if wire.max_completion_tokens is None else wire.max_completion_tokens,
         temperature=wire.temperature,
         top_p=wire.top_p,
@@ -205,12 +204,184 @@ def _read_sampling(wire: _Request) -> Sampling:
     )
 
 
-def _read_format(stated: _Format | None, lost: list[str]) -> Format | None:
+def _read_format(stated: _Format | None, lost: list[str]) -> n.Format | None:
     if stated is None or stated.type == "text":
         return None
     if stated.type == "json_object":
-        return Format()
+        return n.Format()
     if stated.type == "json_schema" and (schema := stated.json_schema):
-        return Format(schema.schema, schema.name, schema.strict)
+        return n.Format(schema.schema, schema.name, schema.strict)
     lost.append(f"response_format {stated.type}")
     return None
+
+
+EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh"})
+"""The words for effort that servers of this dialect know."""
+
+_RAW_TEXT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+
+
+def write_request(request: n.Request) -> tuple[bytes, tuple[str, ...]]:
+    """The body for a model's endpoint, and what of the request it cannot say."""
+    lost: list[str] = []
+    body: n.Json = {"model": request.model, "messages": list(_write_messages(request.messages, lost))}
+    if request.tools:
+        # Without tools, servers refuse the fields that speak of them.
+        body["tools"] = [_write_tool(tool) for tool in request.tools]
+        body["tool_choice"] = _write_tool_choice(request.tool_choice, request.tools)
+        body["parallel_tool_calls"] = request.parallel_tools
+    body |= _write_sampling(request.sampling, lost)
+    body["response_format"] = _write_format(request.format)
+    if request.stream:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    stated = {key: value for key, value in body.items() if value is not None}
+    return msgspec.json.encode(stated), tuple(dict.fromkeys(lost))
+
+
+def _write_messages(messages: Iterable[n.Message], lost: list[str]) -> Iterator[n.Json]:
+    ids = _CallIds()
+    for role, group in groupby(messages, key=lambda message: message.role):
+        turn = [fitting(role, message.parts, lost) for message in group]
+        match role:
+            case "system":
+                yield from (
+                    {"role": "system", "content": write_content(_shown_parts(parts))} for parts in turn if parts
+                )
+            case "user":
+                yield from _write_user(turn, ids)
+            case "assistant":
+                # All calls of a turn must be in one message: their results follow it.
+                yield _write_assistant_turn([part for parts in turn for part in parts], ids, lost)
+
+
+def _shown_parts(parts: Iterable[n.Part]) -> list[n.Text | n.Image]:
+    return [part for part in parts if isinstance(part, n.Text | n.Image)]
+
+
+def _write_user(turn: Sequence[Sequence[n.Part]], ids: "_CallIds") -> Iterator[n.Json]:
+    """Tool results come first. They are text only, so their images follow in a message of the user."""
+    results = [part for parts in turn for part in parts if isinstance(part, n.ToolResult)]
+    for result in results:
+        yield {"role": "tool", "tool_call_id": ids.answered(result), "content": write_content(_result_texts(result))}
+    if images := [part for result in results for part in result.parts if isinstance(part, n.Image)]:
+        yield {"role": "user", "content": write_content(images)}
+    for parts in turn:
+        if (shown := _shown_parts(parts)) or not parts:
+            yield {"role": "user", "content": write_content(shown)}
+
+
+def _result_texts(result: n.ToolResult) -> list[n.Text]:
+    texts = [part for part in result.parts if isinstance(part, n.Text)]
+    if not texts and result.parts:
+        texts = [n.Text("The image follows.")]
+    if not result.is_error:
+        return texts
+    first = texts[0].text if texts else ""
+    return [n.Text(f"Error: {first}"), *texts[1:]]
+
+
+def _write_assistant_turn(parts: Sequence[n.Part], ids: "_CallIds", lost: list[str]) -> n.Json:
+    ids.next_turn()
+    lost += ["hidden thinking" for part in parts if isinstance(part, n.Thinking) and part.hidden]
+    calls = [_write_call(part, ids) for part in parts if isinstance(part, n.ToolCall)]
+    return write_assistant(parts, write_content(_shown_parts(parts)), calls)
+
+
+def _write_call(call: n.ToolCall, ids: "_CallIds") -> n.Json:
+    arguments = wrapped(call.arguments) if call.custom else call.arguments or "{}"
+    return function_call(ids.made(call), _flat_name(call.name, call.namespace), arguments)
+
+
+class _CallIds:
+    """Gives every call of the conversation an id of its own, and its result the same one.
+
+    Agents leave ids out, or use one again in a later turn; endpoints refuse both.
+    """
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+        self._open: list[tuple[n.ToolCall, str]] = []
+
+    def next_turn(self) -> None:
+        """The assistant speaks again: what follows answers its new calls."""
+        self._open = []
+
+    def made(self, call: n.ToolCall) -> str:
+        """The id for a call."""
+        numbered = (f"{call.id or 'call'}_{number}" for number in count(len(self._given)))
+        candidates = chain([call.id], numbered) if call.id else numbered
+        unique = next(candidate for candidate in candidates if candidate not in self._given)
+        self._given.add(unique)
+        self._open.append((call, unique))
+        return unique
+
+    def answered(self, result: n.ToolResult) -> str:
+        """The id of the call that this is the result of. Without an id, the tool's name or the order must do."""
+        for number, (call, given) in enumerate(self._open):
+            if call.id == result.call_id and (call.id or result.name in {None, call.name}):
+                del self._open[number]
+                return given
+        return result.call_id or "call_unknown"
+
+
+def _flat_name(name: str, namespace: str | None) -> str:
+    return f"{namespace}__{name}" if namespace else name
+
+
+def _write_tool(tool: n.Tool) -> n.Json:
+    description, parameters = tool.description, tool.parameters
+    if tool.custom:
+        description, parameters = _custom_description(tool), _RAW_TEXT
+    stated = {"description": description or None, "parameters": parameters, "strict": tool.strict}
+    function = {"name": _flat_name(tool.name, tool.namespace)} | {
+        key: value for key, value in stated.items() if value is not None
+    }
+    return {"type": "function", "function": function}
+
+
+def _custom_description(tool: n.Tool) -> str:
+    """A function cannot have a grammar, so the model is told of it."""
+    if not tool.grammar:
+        return tool.description
+    nested = tool.grammar.get("grammar")
+    definition = (nested if isinstance(nested, dict) else tool.grammar).get("definition")
+    return (
+        f"{tool.description}\n\nThe input must follow this grammar:\n{definition}" if definition else tool.description
+    )
+
+
+def _write_tool_choice(choice: n.ToolChoice | None, tools: Sequence[n.Tool]) -> str | n.Json | None:
+    if choice is None:
+        return None
+    if choice.mode != "tool":
+        return choice.mode
+    names = (_flat_name(tool.name, tool.namespace) for tool in tools if choice.name == tool.name)
+    name = next(names, None)
+    # A tool that no endpoint can be told of was left out of the request; nothing can be forced then.
+    return {"type": "function", "function": {"name": name}} if name else "auto"
+
+
+def _write_sampling(sampling: n.Sampling, lost: list[str]) -> n.Json:
+    if sampling.top_k is not None:
+        lost.append("top_k")
+    if sampling.effort is not None and sampling.effort not in EFFORTS:
+        lost.append(f"effort {sampling.effort}")
+    return {
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "stop": sampling.stop or None,
+        "seed": sampling.seed,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "reasoning_effort": sampling.effort if sampling.effort in EFFORTS else None,
+    }
+
+
+def _write_format(stated: n.Format | None) -> n.Json | None:
+    if stated is None:
+        return None
+    if stated.schema is None:
+        return {"type": "json_object"}
+    strict = {} if stated.strict is None else {"strict": stated.strict}
+    return {"type": "json_schema", "json_schema": {"name": stated.name, "schema": stated.schema} | strict}

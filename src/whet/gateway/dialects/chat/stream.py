@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from whet.exchange import Usage
-from whet.gateway.dialects.chat.message import Call, WireMessage, function_call, read_speech
+from whet.gateway.dialects import neutral as n
 from whet.gateway.dialects.chat.reply import (
     call_id,
     custom_names,
@@ -16,24 +16,8 @@ from whet.gateway.dialects.chat.reply import (
     write_call,
     write_usage,
 )
+from whet.gateway.dialects.chat.wire import Call, WireMessage, function_call, read_speech
 from whet.gateway.dialects.lenient import decode
-from whet.gateway.dialects.neutral import (
-    Begin,
-    CallBegin,
-    CallDelta,
-    Delta,
-    End,
-    Event,
-    Json,
-    Refusal,
-    RefusalDelta,
-    Request,
-    Text,
-    TextDelta,
-    Thinking,
-    ThinkingDelta,
-    ToolCall,
-)
 from whet.gateway.sse import data_lines
 
 
@@ -64,23 +48,23 @@ class EventReader:
         self._usage: Usage | None = None
         self._declined = False
         self._calls = _Calls()
-        self._after_calls: list[Delta] = []
+        self._after_calls: list[n.Delta] = []
         self._lost: list[str] = []
 
-    def read(self, event: bytes) -> list[Event]:
+    def read(self, event: bytes) -> list[n.Event]:
         """What this event tells. ValueError when it cannot be read, or says that the model failed."""
         lines = (line.strip() for line in data_lines(event))
         return [told for line in lines if line and line != b"[DONE]" for told in self._read_chunk(line)]
 
-    def end(self) -> list[Event]:
+    def end(self) -> list[n.Event]:
         """What is still to be told when the stream has ended. ValueError when it was cut."""
         if self._finish is None:
             raise ValueError("the reply ended before its finish reason")
         waiting = self._calls.rest(self._lost)
         stop = read_stop(self._finish, called=self._calls.any, declined=self._declined)
-        return [*waiting, *self._after_calls, End(stop, self._usage, tuple(dict.fromkeys(self._lost)))]
+        return [*waiting, *self._after_calls, n.End(stop, self._usage, tuple(dict.fromkeys(self._lost)))]
 
-    def _read_chunk(self, data: bytes) -> list[Event]:
+    def _read_chunk(self, data: bytes) -> list[n.Event]:
         try:
             chunk = decode(data, _Chunk)
         except ValueError as error:
@@ -88,27 +72,27 @@ class EventReader:
         if chunk.error:
             raise ValueError(f"the model's endpoint reported an error: {_words(chunk.error)}")
         self._usage = read_usage(chunk.usage) or self._usage
-        events: list[Event] = []
+        events: list[n.Event] = []
         if chunk.choices and not self._begun:
             self._begun = True
-            events.append(Begin(chunk.id or "", chunk.model or ""))
+            events.append(n.Begin(chunk.id or "", chunk.model or ""))
         for choice in chunk.choices or ():
             if choice.index == 0:
                 events += self._read_delta(choice.delta or WireMessage())
                 self._finish = choice.finish_reason or self._finish
         return events
 
-    def _read_delta(self, delta: WireMessage) -> list[Delta]:
-        said: list[Delta] = []
+    def _read_delta(self, delta: WireMessage) -> list[n.Delta]:
+        said: list[n.Delta] = []
         for part in read_speech(delta, self._lost):
             match part:
-                case Thinking(text):
-                    said.append(ThinkingDelta(text))
-                case Text(text):
-                    said.append(TextDelta(text))
-                case Refusal(text):
+                case n.Thinking(text):
+                    said.append(n.ThinkingDelta(text))
+                case n.Text(text):
+                    said.append(n.TextDelta(text))
+                case n.Refusal(text):
                     self._declined = True
-                    said.append(RefusalDelta(text))
+                    said.append(n.RefusalDelta(text))
         if self._calls.any:
             self._after_calls += said
             said = []
@@ -142,12 +126,12 @@ class _GrowingCall:
         if piece := fragment.arguments:
             self._pieces.append(piece)
 
-    def tell(self) -> list[Delta]:
+    def tell(self) -> list[n.Delta]:
         """What has not been told of the call; nothing before its name is known."""
         if not self.name:
             return []
-        begin = [] if self._begun else [CallBegin(self.id, self.name, self._custom)]
-        arguments = [CallDelta("".join(self._pieces))] if self._pieces else []
+        begin = [] if self._begun else [n.CallBegin(self.id, self.name, self._custom)]
+        arguments = [n.CallDelta("".join(self._pieces))] if self._pieces else []
         self._begun, self._pieces = True, []
         return [*begin, *arguments]
 
@@ -165,13 +149,13 @@ class _Calls:
         """Whether there is a call that can be told."""
         return any(call.name for call in self._calls)
 
-    def take(self, fragment: Call) -> list[Delta]:
+    def take(self, fragment: Call) -> list[n.Delta]:
         """What can be told now that this fragment is here."""
         call = self._call_of(fragment)
         call.take(fragment)
         return call.tell() if call is self._calls[0] else []
 
-    def rest(self, lost: list[str]) -> list[Delta]:
+    def rest(self, lost: list[str]) -> list[n.Delta]:
         """What waited for the end, in the order of the calls' indexes."""
         lost += ["tool call without a name" for call in self._calls if not call.name]
         return [delta for call in sorted(self._calls, key=lambda call: call.order) for delta in call.tell()]
@@ -191,42 +175,42 @@ class _Calls:
 class EventWriter:
     """Writes the events of a reply for the agent that made the request. What ends the reply comes with End only."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: n.Request) -> None:
         self._request = request
         self._custom = custom_names(request)
-        self._head: Json = {}
+        self._head: n.Json = {}
         self._calls = 0
-        self._open: CallBegin | None = None
+        self._open: n.CallBegin | None = None
         self._arguments: list[str] = []
         self._declined = False
 
-    def write(self, event: Event) -> bytes:
+    def write(self, event: n.Event) -> bytes:
         """The chunks that tell this event."""
-        if isinstance(event, CallDelta):
+        if isinstance(event, n.CallDelta):
             return self._continue_call(event.arguments)
         return self._close_call() + self._write(event)
 
-    def _write(self, event: Event) -> bytes:
+    def _write(self, event: n.Event) -> bytes:
         match event:
-            case Begin(reply_id):
+            case n.Begin(reply_id):
                 self._head = head("chat.completion.chunk", reply_id, self._request)
                 return self._delta({"role": "assistant", "content": ""})
-            case TextDelta(text) if text:
+            case n.TextDelta(text) if text:
                 return self._delta({"content": text})
-            case ThinkingDelta(text) if text:
+            case n.ThinkingDelta(text) if text:
                 return self._delta({"reasoning_content": text})
-            case RefusalDelta(text) if text:
+            case n.RefusalDelta(text) if text:
                 self._declined = True
                 return self._delta({"refusal": text})
-            case CallBegin():
+            case n.CallBegin():
                 return self._begin_call(event)
-            case End(stop, usage):
+            case n.End(stop, usage):
                 finish = self._chunk([_choice({}, finish_reason(stop, declined=self._declined))])
                 tokens = self._chunk([], usage=write_usage(usage)) if usage else b""
                 return finish + tokens + b"data: [DONE]\n\n"
         return b""
 
-    def _begin_call(self, begin: CallBegin) -> bytes:
+    def _begin_call(self, begin: n.CallBegin) -> bytes:
         self._open, self._arguments = begin, []
         self._calls += 1
         if self._is_raw(begin):
@@ -248,26 +232,26 @@ class EventWriter:
         if begin is None:
             return b""
         if self._is_raw(begin):
-            call = ToolCall(begin.id, begin.name, "".join(self._arguments), begin.custom)
+            call = n.ToolCall(begin.id, begin.name, "".join(self._arguments), begin.custom)
             return self._call(write_call(call, self._call_id(begin), self._custom))
         return b"" if self._arguments else self._call({"function": {"arguments": "{}"}})
 
-    def _is_raw(self, begin: CallBegin) -> bool:
+    def _is_raw(self, begin: n.CallBegin) -> bool:
         """Whether raw text must be put into JSON or taken out of it, which needs the arguments whole."""
         return begin.custom or begin.name in self._custom
 
-    def _call_id(self, begin: CallBegin) -> str:
+    def _call_id(self, begin: n.CallBegin) -> str:
         return call_id(begin.id, self._calls - 1, self._request)
 
-    def _call(self, fragment: Json) -> bytes:
+    def _call(self, fragment: n.Json) -> bytes:
         return self._delta({"tool_calls": [{"index": self._calls - 1} | fragment]})
 
-    def _delta(self, delta: Json) -> bytes:
+    def _delta(self, delta: n.Json) -> bytes:
         return self._chunk([_choice(delta, None)])
 
-    def _chunk(self, choices: list[Json], **more: Json) -> bytes:
+    def _chunk(self, choices: list[n.Json], **more: n.Json) -> bytes:
         return b"data: " + msgspec.json.encode(self._head | {"choices": choices} | more) + b"\n\n"
 
 
-def _choice(delta: Json, finish: str | None) -> Json:
+def _choice(delta: n.Json, finish: str | None) -> n.Json:
     return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}

@@ -9,10 +9,10 @@ from urllib.parse import quote
 import msgspec
 
 from whet.gateway.dialects.gemini import reply
-from whet.gateway.dialects.gemini.paths import COUNT, STREAM, UNARY, target
 from whet.gateway.dialects.gemini.reply import is_reply, read_reply, usage, write_reply
-from whet.gateway.dialects.gemini.request import count_reply, read_request, write_request
+from whet.gateway.dialects.gemini.request import count_reply, read_request, wants_stream, write_request
 from whet.gateway.dialects.gemini.stream import EventReader, EventWriter
+from whet.gateway.dialects.gemini.wire import COUNT, STREAM, UNARY, target
 from whet.gateway.sse import data_lines
 
 __all__ = [
@@ -70,11 +70,6 @@ def owns(path: str) -> bool:
 def counts_tokens(path: str) -> bool:
     """Whether a POST to this path asks for a count of tokens."""
     return _method(path) == COUNT
-
-
-def wants_stream(body: bytes, path: str) -> bool:  # noqa: ARG001 - here the path says it, not the body
-    """Whether the answer is to be streamed."""
-    return _method(path) == STREAM
 
 
 def stream_as_array(path: str) -> bool:

@@ -6,30 +6,20 @@ from typing import Any
 import msgspec
 
 from whet.exchange import Usage
-from whet.gateway.dialects.gemini.fields import a_list, a_string, an_object, bounded, fields, others
-from whet.gateway.dialects.gemini.parts import made_token, read_part, write_call, write_said
-from whet.gateway.dialects.lenient import decode, stated_usage
-from whet.gateway.dialects.neutral import (
-    Begin,
-    CallBegin,
-    CallDelta,
-    Delta,
-    End,
-    Event,
-    Json,
-    Part,
-    Refusal,
-    RefusalDelta,
-    Reply,
-    Request,
-    Stop,
-    Text,
-    TextDelta,
-    Thinking,
-    ThinkingDelta,
-    ToolCall,
-    assemble,
+from whet.gateway.dialects import neutral as n
+from whet.gateway.dialects.gemini.wire import (
+    a_list,
+    a_string,
+    an_object,
+    bounded,
+    fields,
+    made_token,
+    others,
+    read_part,
+    write_call,
+    write_said,
 )
+from whet.gateway.dialects.lenient import decode, stated_usage
 from whet.gateway.sse import data_lines, data_lines_from_end
 from whet.ids import digest
 
@@ -108,38 +98,38 @@ def usage(response: bytes, streamed: bool) -> Usage | None:
 
 
 @bounded()
-def read_reply(body: bytes) -> Reply:
+def read_reply(body: bytes) -> n.Reply:
     """The reply in this body. ValueError when it is none, or has no end."""
     reader = ChunkReader()
-    return assemble([*reader.read(decode(body, Any)), reader.end()])
+    return n.assemble([*reader.read(decode(body, Any)), reader.end()])
 
 
-def write_reply(reply: Reply, request: Request) -> bytes:
+def write_reply(reply: n.Reply, request: n.Request) -> bytes:
     """The reply as the body of an answer to this request."""
-    parts: list[Json] = []
+    parts: list[n.Json] = []
     for part in reply.parts:
         parts += write_reply_part(part, reply.id, len(parts))
-    return msgspec.json.encode(chunk(reply.id, request.model, parts, End(reply.stop, reply.usage)))
+    return msgspec.json.encode(chunk(reply.id, request.model, parts, n.End(reply.stop, reply.usage)))
 
 
-def write_reply_part(part: Part, reply_id: str, position: int) -> list[Json]:
+def write_reply_part(part: n.Part, reply_id: str, position: int) -> list[n.Json]:
     """The part of the dialect for this part of a reply."""
     match part:
-        case Text() | Refusal() | Thinking():
+        case n.Text() | n.Refusal() | n.Thinking():
             return write_said(part)
-        case ToolCall():
+        case n.ToolCall():
             call_id = part.id or _call_id(reply_id, position)
             return [write_call(part, call_id, made_token(reply_id, call_id, part.name), [])]
         case _:
             raise ValueError(f"a reply holds no {type(part).__name__}")
 
 
-def chunk(reply_id: str, model: str, parts: list[Json], end: End | None = None) -> Json:
+def chunk(reply_id: str, model: str, parts: list[n.Json], end: n.End | None = None) -> n.Json:
     """These parts as one document of a reply, which is the last one when the end is given."""
-    candidate: Json = {"content": {"parts": parts, "role": "model"}, "index": 0}
-    document: Json = {"candidates": [candidate], "modelVersion": model, "responseId": reply_id or "response"}
+    candidate: n.Json = {"content": {"parts": parts, "role": "model"}, "index": 0}
+    document: n.Json = {"candidates": [candidate], "modelVersion": model, "responseId": reply_id or "response"}
     if end is not None:
-        candidate["finishReason"] = {Stop.LENGTH: "MAX_TOKENS", Stop.REFUSED: "SAFETY"}.get(end.stop, "STOP")
+        candidate["finishReason"] = {n.Stop.LENGTH: "MAX_TOKENS", n.Stop.REFUSED: "SAFETY"}.get(end.stop, "STOP")
         document |= _write_usage(end.usage) if end.usage else {}
     return document
 
@@ -155,30 +145,30 @@ class ChunkReader:
         self._usage: Usage | None = None
         self._lost: list[str] = []
 
-    def read(self, raw: Any) -> list[Event]:
+    def read(self, raw: Any) -> list[n.Event]:
         """What the next document adds."""
         document = fields(raw, "the reply")
         if "error" in document:
             raise ValueError(f"the model failed: {_error_message(document['error'])}")
         self._usage = _read_usage(document.get("usageMetadata")) or self._usage
-        events: list[Event] = []
+        events: list[n.Event] = []
         if self._id is None:
             self._id = a_string(document.get("responseId", ""), "responseId")
-            events.append(Begin(self._id, a_string(document.get("modelVersion", ""), "modelVersion"), self._usage))
+            events.append(n.Begin(self._id, a_string(document.get("modelVersion", ""), "modelVersion"), self._usage))
         for candidate in a_list(document.get("candidates", [])):
             events += self._read_candidate(fields(candidate, "a candidate"))
         events += self._read_feedback(fields(document.get("promptFeedback", {}), "promptFeedback"))
         return events
 
-    def end(self) -> End:
+    def end(self) -> n.End:
         """The end, when no document follows. ValueError when none of them said why the reply ends."""
         if self._finish is None and not self._blocked:
             raise ValueError("the reply has no finishReason")
         if not self._blocked and self._finish not in _UNDERSTOOD:
             self._lost.append(f"finishReason {self._finish}")
-        return End(self._stop(), self._usage, tuple(dict.fromkeys(self._lost)))
+        return n.End(self._stop(), self._usage, tuple(dict.fromkeys(self._lost)))
 
-    def _read_candidate(self, candidate: Json) -> Iterator[Delta]:
+    def _read_candidate(self, candidate: n.Json) -> Iterator[n.Delta]:
         if candidate.get("index", 0) != 0:
             self._lost.append("more than one candidate")
             return
@@ -190,32 +180,32 @@ class ChunkReader:
             for part in read_part(raw, self._lost):
                 yield from self._deltas(part)
 
-    def _deltas(self, part: Part) -> Iterator[Delta]:
+    def _deltas(self, part: n.Part) -> Iterator[n.Delta]:
         match part:
-            case Text(text):
-                yield TextDelta(text)
-            case Thinking(text, token, hidden):
-                yield ThinkingDelta(text, token, hidden)
-            case ToolCall():
+            case n.Text(text):
+                yield n.TextDelta(text)
+            case n.Thinking(text, token, hidden):
+                yield n.ThinkingDelta(text, token, hidden)
+            case n.ToolCall():
                 call_id = part.id or _call_id(self._id or "", self._calls)
                 self._calls += 1
-                yield CallBegin(call_id, part.name, token=part.token)
-                yield CallDelta(part.arguments)
+                yield n.CallBegin(call_id, part.name, token=part.token)
+                yield n.CallDelta(part.arguments)
             case _:
                 self._lost.append(f"{type(part).__name__.lower()} in the reply")
 
-    def _read_feedback(self, feedback: Json) -> Iterator[Delta]:
+    def _read_feedback(self, feedback: n.Json) -> Iterator[n.Delta]:
         if feedback.get("blockReason"):
             self._blocked = True
             if message := a_string(feedback.get("blockReasonMessage", ""), "blockReasonMessage"):
-                yield RefusalDelta(message)
+                yield n.RefusalDelta(message)
 
-    def _stop(self) -> Stop:
+    def _stop(self) -> n.Stop:
         if self._blocked or self._finish in _DECLINED:
-            return Stop.REFUSED
+            return n.Stop.REFUSED
         if self._finish == "MAX_TOKENS":
-            return Stop.LENGTH
-        return Stop.TOOLS if self._calls else Stop.END
+            return n.Stop.LENGTH
+        return n.Stop.TOOLS if self._calls else n.Stop.END
 
 
 def _envelope(document: bytes) -> _Envelope | None:
@@ -257,7 +247,7 @@ def _read_usage(raw: Any) -> Usage | None:
     )
 
 
-def _write_usage(usage: Usage) -> Json:
+def _write_usage(usage: Usage) -> n.Json:
     counts = {
         "promptTokenCount": usage.input,
         "candidatesTokenCount": max(0, usage.output - usage.reasoning),

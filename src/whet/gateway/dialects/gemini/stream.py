@@ -4,26 +4,10 @@ from typing import Any
 
 import msgspec
 
-from whet.gateway.dialects.gemini.fields import bounded
+from whet.gateway.dialects import neutral as n
 from whet.gateway.dialects.gemini.reply import ChunkReader, chunk, write_reply_part
+from whet.gateway.dialects.gemini.wire import bounded
 from whet.gateway.dialects.lenient import decode
-from whet.gateway.dialects.neutral import (
-    Begin,
-    CallBegin,
-    CallDelta,
-    End,
-    Event,
-    Json,
-    Part,
-    Refusal,
-    RefusalDelta,
-    Request,
-    Text,
-    TextDelta,
-    Thinking,
-    ThinkingDelta,
-    ToolCall,
-)
 from whet.gateway.sse import data_lines
 
 _LINE_ENDS = ((b"\xc2\x85", rb"\u0085"), (b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x80\xa9", rb"\u2029"))
@@ -37,12 +21,12 @@ class EventReader:
         self._chunks = ChunkReader()
 
     @bounded()
-    def read(self, event: bytes) -> list[Event]:
+    def read(self, event: bytes) -> list[n.Event]:
         """What this event adds. ValueError when it cannot be read, or tells of an error."""
         data = b"\n".join(data_lines(event))
         return self._chunks.read(decode(data, Any)) if data.strip() else []
 
-    def end(self) -> list[Event]:
+    def end(self) -> list[n.Event]:
         """What is due when nothing follows. ValueError when the reply was cut."""
         return [self._chunks.end()]
 
@@ -50,50 +34,50 @@ class EventReader:
 class EventWriter:
     """Writes a stream event by event. A call goes out whole, when what follows it is known."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: n.Request) -> None:
         self._model = request.model
         self._id = ""
-        self._call: CallBegin | None = None
+        self._call: n.CallBegin | None = None
         self._arguments: list[str] = []
         self._written = 0
 
-    def write(self, event: Event) -> bytes:
+    def write(self, event: n.Event) -> bytes:
         """The events that are due now, if any."""
         match event:
-            case CallDelta(arguments):
+            case n.CallDelta(arguments):
                 self._arguments.append(arguments)
                 return b""
-            case Begin(reply_id):
+            case n.Begin(reply_id):
                 self._id = reply_id
                 return b""
-            case End():
+            case n.End():
                 # An empty text, as the provider sends it: clients do not look into a candidate without parts.
                 return self._event(self._take_call() or [{"text": ""}], event)
         parts = self._take_call()
         match event:
-            case CallBegin():
+            case n.CallBegin():
                 self._call = event
-            case TextDelta(text):
-                parts += self._parts(Text(text))
-            case RefusalDelta(text):
-                parts += self._parts(Refusal(text))
-            case ThinkingDelta(text, token, hidden):
-                parts += self._parts(Thinking(text, token, hidden))
+            case n.TextDelta(text):
+                parts += self._parts(n.Text(text))
+            case n.RefusalDelta(text):
+                parts += self._parts(n.Refusal(text))
+            case n.ThinkingDelta(text, token, hidden):
+                parts += self._parts(n.Thinking(text, token, hidden))
         return self._event(parts) if parts else b""
 
-    def _take_call(self) -> list[Json]:
+    def _take_call(self) -> list[n.Json]:
         if self._call is None:
             return []
         begin, arguments = self._call, "".join(self._arguments)
         self._call, self._arguments = None, []
-        return self._parts(ToolCall(begin.id, begin.name, arguments, begin.custom, begin.namespace, begin.token))
+        return self._parts(n.ToolCall(begin.id, begin.name, arguments, begin.custom, begin.namespace, begin.token))
 
-    def _parts(self, part: Part) -> list[Json]:
+    def _parts(self, part: n.Part) -> list[n.Json]:
         parts = write_reply_part(part, self._id, self._written)
         self._written += len(parts)
         return parts
 
-    def _event(self, parts: list[Json], end: End | None = None) -> bytes:
+    def _event(self, parts: list[n.Json], end: n.End | None = None) -> bytes:
         data = msgspec.json.encode(chunk(self._id, self._model, parts, end))
         for character, escaped in _LINE_ENDS:
             data = data.replace(character, escaped)

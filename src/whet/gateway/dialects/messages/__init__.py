@@ -7,11 +7,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from whet.gateway.dialects.messages.blocks import dump
 from whet.gateway.dialects.messages.reply import is_reply, read_reply, usage, write_reply
-from whet.gateway.dialects.messages.request import count_reply, read_request, wants_stream
-from whet.gateway.dialects.messages.request_body import write_request
+from whet.gateway.dialects.messages.request import count_reply, read_request, wants_stream, write_request
 from whet.gateway.dialects.messages.stream import EventReader, EventWriter
+from whet.gateway.dialects.messages.wire import dump
 
 __all__ = [
     "DEFAULT_HEADERS",

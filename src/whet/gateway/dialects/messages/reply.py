@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 
 from whet.exchange import Usage
+from whet.gateway.dialects import neutral as n
 from whet.gateway.dialects.lenient import decode, stated_usage
-from whet.gateway.dialects.messages.blocks import (
+from whet.gateway.dialects.messages.wire import (
     UNFIT_FOR_ID,
     BlockReader,
     CallIds,
@@ -16,34 +17,33 @@ from whet.gateway.dialects.messages.blocks import (
     dump,
     read_fields,
 )
-from whet.gateway.dialects.neutral import Json, Refusal, Reply, Request, Stop, ToolCall
 from whet.gateway.sse import data_lines, data_lines_from_end
 
 _STOPS = {
-    "end_turn": Stop.END,
-    "max_tokens": Stop.LENGTH,
-    "model_context_window_exceeded": Stop.LENGTH,
-    "pause_turn": Stop.PAUSED,
-    "refusal": Stop.REFUSED,
-    "stop_sequence": Stop.SEQUENCE,
-    "tool_use": Stop.TOOLS,
+    "end_turn": n.Stop.END,
+    "max_tokens": n.Stop.LENGTH,
+    "model_context_window_exceeded": n.Stop.LENGTH,
+    "pause_turn": n.Stop.PAUSED,
+    "refusal": n.Stop.REFUSED,
+    "stop_sequence": n.Stop.SEQUENCE,
+    "tool_use": n.Stop.TOOLS,
 }
 _REASONS = {
-    Stop.END: "end_turn",
-    Stop.LENGTH: "max_tokens",
-    Stop.TOOLS: "tool_use",
-    Stop.SEQUENCE: "stop_sequence",
-    Stop.REFUSED: "refusal",
-    Stop.PAUSED: "pause_turn",
+    n.Stop.END: "end_turn",
+    n.Stop.LENGTH: "max_tokens",
+    n.Stop.TOOLS: "tool_use",
+    n.Stop.SEQUENCE: "stop_sequence",
+    n.Stop.REFUSED: "refusal",
+    n.Stop.PAUSED: "pause_turn",
 }
 
 
 class _Reply(msgspec.Struct):
-    content: list[Json | str]
+    content: list[n.Json | str]
     stop_reason: str
     id: str = ""
     model: str = ""
-    stop_details: Json | None = None
+    stop_details: n.Json | None = None
     usage: Any = None
 
 
@@ -56,9 +56,9 @@ class _Stated(msgspec.Struct):
     usage: Any = None
 
 
-def read_reply(body: bytes) -> Reply:
+def read_reply(body: bytes) -> n.Reply:
     """The reply in neutral form. ValueError when it is none."""
-    document = decode(body, Json)
+    document = decode(body, n.Json)
     if document.get("type") == "error":
         raise ValueError(f"the model answered with an error: {error_message(document.get('error'))}")
     lost = Lost()
@@ -66,28 +66,28 @@ def read_reply(body: bytes) -> Reply:
     parts = BlockReader(lost, reply_ids(reply.id)).parts(reply.content)
     stop = stop_of(reply.stop_reason, lost)
     declined = explanation(reply.stop_details)
-    return Reply(
+    return n.Reply(
         reply.id,
         reply.model,
-        (*parts, Refusal(declined)) if declined else parts,
+        (*parts, n.Refusal(declined)) if declined else parts,
         stop,
         usage_of(reply.usage),
         lost.names(),
     )
 
 
-def write_reply(reply: Reply, request: Request) -> bytes:
+def write_reply(reply: n.Reply, request: n.Request) -> bytes:
     """The neutral reply as the body that answers this request."""
     ids = reply_ids(reply.id)
     parts = [
-        msgspec.structs.replace(part, id=ids.of_call(part.id)) if isinstance(part, ToolCall) else part
+        msgspec.structs.replace(part, id=ids.of_call(part.id)) if isinstance(part, n.ToolCall) else part
         for part in reply.parts
     ]
     content = [written for part in parts if (written := block(part, Lost()))]
     return dump(envelope(reply.id, request, content) | ending(reply.stop, request) | {"usage": wire_usage(reply.usage)})
 
 
-def envelope(reply_id: str, request: Request, content: list[Json]) -> Json:
+def envelope(reply_id: str, request: n.Request, content: list[n.Json]) -> n.Json:
     """What every reply says of itself, whole or at the start of a stream."""
     return {
         "id": message_id(reply_id),
@@ -98,10 +98,10 @@ def envelope(reply_id: str, request: Request, content: list[Json]) -> Json:
     }
 
 
-def ending(stop: Stop, request: Request) -> Json:
+def ending(stop: n.Stop, request: n.Request) -> n.Json:
     """Why the model stopped. Which stop sequence it met is known only when there is just one."""
     sequences = request.sampling.stop
-    met = sequences[0] if stop is Stop.SEQUENCE and len(sequences) == 1 else None
+    met = sequences[0] if stop is n.Stop.SEQUENCE and len(sequences) == 1 else None
     return {"stop_reason": _REASONS[stop], "stop_sequence": met}
 
 
@@ -115,14 +115,14 @@ def reply_ids(reply_id: str) -> CallIds:
     return CallIds(f"toolu_{message_id(reply_id).removeprefix('msg_')}_")
 
 
-def stop_of(reason: str, lost: Lost) -> Stop:
+def stop_of(reason: str, lost: Lost) -> n.Stop:
     """The neutral word for a stop reason."""
     if reason not in _STOPS:
         lost.name(f"stop reason {reason}")
-    return _STOPS.get(reason, Stop.END)
+    return _STOPS.get(reason, n.Stop.END)
 
 
-def explanation(stop_details: Json | None) -> str:
+def explanation(stop_details: n.Json | None) -> str:
     """The words of a refusal that is explained outside of the content."""
     words = (stop_details or {}).get("explanation")
     return words if isinstance(words, str) else ""
@@ -154,13 +154,13 @@ def usage(response: bytes, streamed: bool) -> Usage | None:
     Usage(input=9, output=3, cache_read=7, cache_write=0, reasoning=0)
     """
     documents = list(data_lines_from_end(response, b'"usage"')) if streamed else [response]
-    known: Json = {}
+    known: n.Json = {}
     for stated in _stated_usages(reversed(documents)):
         known = later_usage(known, stated)
     return usage_of(known)
 
 
-def later_usage(known: Json, stated: Json | None) -> Json:
+def later_usage(known: n.Json, stated: n.Json | None) -> n.Json:
     """What is known of the usage after a further statement. The numbers are totals, and those left out still hold."""
     return known | {key: value for key, value in (stated or {}).items() if value is not None}
 
@@ -185,7 +185,7 @@ def usage_of(stated: Any) -> Usage | None:
     )
 
 
-def wire_usage(usage: Usage | None) -> Json:
+def wire_usage(usage: Usage | None) -> n.Json:
     """Usage in the arithmetic of the wire, with all the fields that clients look into."""
     usage = usage or Usage()
     return {
@@ -199,7 +199,7 @@ def wire_usage(usage: Usage | None) -> Json:
     }
 
 
-def _stated_usages(documents: Iterable[bytes]) -> Iterable[Json]:
+def _stated_usages(documents: Iterable[bytes]) -> Iterable[n.Json]:
     for document in documents:
         try:
             stated = decode(document, _Stated)

@@ -6,8 +6,8 @@ from typing import Any, Literal
 import msgspec
 
 from whet.exchange import Usage
+from whet.gateway.dialects import neutral as n
 from whet.gateway.dialects.lenient import decode
-from whet.gateway.dialects.messages.blocks import BlockReader, Lost, dump, given_token, signature, wire_name
 from whet.gateway.dialects.messages.reply import (
     ending,
     envelope,
@@ -19,29 +19,14 @@ from whet.gateway.dialects.messages.reply import (
     usage_of,
     wire_usage,
 )
-from whet.gateway.dialects.neutral import (
-    Begin,
-    CallBegin,
-    CallDelta,
-    End,
-    Event,
-    Json,
-    RefusalDelta,
-    Request,
-    Stop,
-    Text,
-    TextDelta,
-    Thinking,
-    ThinkingDelta,
-    ToolCall,
-)
+from whet.gateway.dialects.messages.wire import BlockReader, Lost, dump, given_token, signature, wire_name
 from whet.gateway.sse import data_lines
 
 
 class _Message(msgspec.Struct):
     id: str = ""
     model: str = ""
-    usage: Json | None = None
+    usage: n.Json | None = None
 
 
 class _Delta(msgspec.Struct):
@@ -51,7 +36,7 @@ class _Delta(msgspec.Struct):
     signature: str = ""
     partial_json: str = ""
     stop_reason: str | None = None
-    stop_details: Json | None = None
+    stop_details: n.Json | None = None
 
 
 class _Document(msgspec.Struct):
@@ -59,9 +44,9 @@ class _Document(msgspec.Struct):
 
     type: str
     message: _Message | None = None
-    content_block: Json | None = None
+    content_block: n.Json | None = None
     delta: _Delta | None = None
-    usage: Json | None = None
+    usage: n.Json | None = None
     error: Any = None
 
 
@@ -72,24 +57,24 @@ class EventReader:
         self._lost = Lost()
         self._blocks: BlockReader | None = None
         """There is one from message_start on."""
-        self._usage: Json = {}
+        self._usage: n.Json = {}
         self._call_open = False
         self._arguments: str | None = None
         """What the open call said at its start; it holds if no pieces follow."""
-        self._stop: Stop | None = None
+        self._stop: n.Stop | None = None
         self._ended = False
 
-    def read(self, event: bytes) -> list[Event]:
+    def read(self, event: bytes) -> list[n.Event]:
         """What a whole event of the stream tells. ValueError when it is not one of this dialect, or tells an error."""
         if self._ended:
             return []
         return [told for line in data_lines(event) for told in self._tell(decode(line, _Document))]
 
-    def end(self) -> list[Event]:
+    def end(self) -> list[n.Event]:
         """What is due when the stream has ended. ValueError when the reply had not."""
         return [] if self._ended else list(self._end())
 
-    def _tell(self, document: _Document) -> Iterator[Event]:
+    def _tell(self, document: _Document) -> Iterator[n.Event]:
         match document.type:
             case "ping":
                 pass
@@ -114,63 +99,63 @@ class EventReader:
             case kind:
                 self._lost.name(f"event {kind}")
 
-    def _begin(self, message: _Message) -> Begin:
+    def _begin(self, message: _Message) -> n.Begin:
         if self._blocks is not None:
             raise ValueError("the stream begins twice")
         self._blocks = BlockReader(self._lost, reply_ids(message.id))
         self._usage = message.usage or {}
-        return Begin(message.id, message.model, usage_of(self._usage))
+        return n.Begin(message.id, message.model, usage_of(self._usage))
 
-    def _start_block(self, blocks: BlockReader, block: Json) -> Iterator[Event]:
+    def _start_block(self, blocks: BlockReader, block: n.Json) -> Iterator[n.Event]:
         match blocks.part(block):
-            case Text(text):
-                yield TextDelta(text)
-            case Thinking(text, token, hidden):
-                yield ThinkingDelta(text, token, hidden)
-            case ToolCall(call_id, name, arguments):
+            case n.Text(text):
+                yield n.TextDelta(text)
+            case n.Thinking(text, token, hidden):
+                yield n.ThinkingDelta(text, token, hidden)
+            case n.ToolCall(call_id, name, arguments):
                 self._call_open, self._arguments = True, arguments
-                yield CallBegin(call_id, name)
+                yield n.CallBegin(call_id, name)
 
-    def _grow_block(self, delta: _Delta) -> Iterator[Event]:
+    def _grow_block(self, delta: _Delta) -> Iterator[n.Event]:
         match delta.type:
             case "text_delta" if delta.text:
-                yield TextDelta(delta.text)
+                yield n.TextDelta(delta.text)
             case "thinking_delta" if delta.thinking:
-                yield ThinkingDelta(delta.thinking)
+                yield n.ThinkingDelta(delta.thinking)
             case "signature_delta":
                 if token := given_token(delta.signature):
-                    yield ThinkingDelta(token=token)
+                    yield n.ThinkingDelta(token=token)
             case "input_json_delta" if delta.partial_json and self._call_open:
                 self._arguments = None
-                yield CallDelta(delta.partial_json)
+                yield n.CallDelta(delta.partial_json)
             case "text_delta" | "thinking_delta" | "input_json_delta":
                 pass
             case kind:
                 self._lost.name(f"delta {kind}")
 
-    def _close_call(self) -> Iterator[Event]:
+    def _close_call(self) -> Iterator[n.Event]:
         if self._call_open and self._arguments is not None:
-            yield CallDelta(self._arguments)
+            yield n.CallDelta(self._arguments)
         self._call_open = False
 
-    def _finish(self, delta: _Delta, usage: Json | None) -> Iterator[Event]:
+    def _finish(self, delta: _Delta, usage: n.Json | None) -> Iterator[n.Event]:
         self._usage = later_usage(self._usage, usage)
         if delta.stop_reason:
             self._stop = stop_of(delta.stop_reason, self._lost)
         if declined := explanation(delta.stop_details):
-            yield RefusalDelta(declined)
+            yield n.RefusalDelta(declined)
 
-    def _end(self) -> Iterator[Event]:
+    def _end(self) -> Iterator[n.Event]:
         if self._stop is None:
             raise ValueError("the stream ends before the model said why it stopped")
         self._ended = True
-        yield End(self._stop, usage_of(self._usage), self._lost.names())
+        yield n.End(self._stop, usage_of(self._usage), self._lost.names())
 
 
 class EventWriter:
     """Writes the events of one reply to this request. A block ends when another begins, or with the reply."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: n.Request) -> None:
         self._request = request
         self._ids = reply_ids("")
         self._blocks = 0
@@ -179,28 +164,28 @@ class EventWriter:
         """The pieces of the open thinking, for its signature."""
         self._usage: Usage | None = None
 
-    def write(self, event: Event) -> bytes:
+    def write(self, event: n.Event) -> bytes:
         """The event as whole events of the wire; none when it says nothing. The last ones are those of End."""
         return b"".join(_sse(document) for document in self._documents(event))
 
-    def _documents(self, event: Event) -> Iterator[Json]:
+    def _documents(self, event: n.Event) -> Iterator[n.Json]:
         match event:
-            case Begin():
+            case n.Begin():
                 yield self._message_start(event)
-            case TextDelta(text) | RefusalDelta(text):
+            case n.TextDelta(text) | n.RefusalDelta(text):
                 yield from self._text(text)
-            case ThinkingDelta(_, token, True):
+            case n.ThinkingDelta(_, token, True):
                 yield from self._hidden_thinking(token)
-            case ThinkingDelta(text, token):
+            case n.ThinkingDelta(text, token):
                 yield from self._thinking(text, token)
-            case CallBegin():
+            case n.CallBegin():
                 yield from self._call(event)
-            case CallDelta(arguments):
+            case n.CallDelta(arguments):
                 # A custom tool's text becomes, piece by piece, the string in an object.
                 yield from self._pieces_of_input(
                     _inside_string(arguments) if self._open == "custom call" else arguments
                 )
-            case End():
+            case n.End():
                 yield from self._close()
                 yield {
                     "type": "message_delta",
@@ -209,20 +194,20 @@ class EventWriter:
                 }
                 yield {"type": "message_stop"}
 
-    def _message_start(self, begin: Begin) -> Json:
+    def _message_start(self, begin: n.Begin) -> n.Json:
         self._ids = reply_ids(begin.id)
         self._usage = begin.usage
         unfinished = {"stop_reason": None, "stop_sequence": None, "usage": wire_usage(begin.usage)}
         return {"type": "message_start", "message": envelope(begin.id, self._request, []) | unfinished}
 
-    def _text(self, text: str) -> Iterator[Json]:
+    def _text(self, text: str) -> Iterator[n.Json]:
         if text:
             if self._open != "text":
                 yield from self._start({"type": "text", "text": ""})
                 self._open = "text"
             yield self._delta({"type": "text_delta", "text": text})
 
-    def _thinking(self, text: str, token: str | None) -> Iterator[Json]:
+    def _thinking(self, text: str, token: str | None) -> Iterator[n.Json]:
         if (text or token) and self._open != "thinking":
             yield from self._start({"type": "thinking", "thinking": "", "signature": ""})
             self._open = "thinking"
@@ -232,12 +217,12 @@ class EventWriter:
         if token:
             yield from self._close(token)
 
-    def _hidden_thinking(self, token: str | None) -> Iterator[Json]:
+    def _hidden_thinking(self, token: str | None) -> Iterator[n.Json]:
         if token:
             yield from self._start({"type": "redacted_thinking", "data": token})
             yield self._stop()
 
-    def _call(self, call: CallBegin) -> Iterator[Json]:
+    def _call(self, call: n.CallBegin) -> Iterator[n.Json]:
         name, call_id = wire_name(call), self._ids.of_call(call.id)
         yield from self._start({"type": "tool_use", "id": call_id, "name": name, "input": {}})
         self._open = "call"
@@ -245,11 +230,11 @@ class EventWriter:
             self._open = "custom call"
             yield from self._pieces_of_input('{"input":"')
 
-    def _pieces_of_input(self, piece: str) -> Iterator[Json]:
+    def _pieces_of_input(self, piece: str) -> Iterator[n.Json]:
         if piece:
             yield self._delta({"type": "input_json_delta", "partial_json": piece})
 
-    def _close(self, token: str | None = None) -> Iterator[Json]:
+    def _close(self, token: str | None = None) -> Iterator[n.Json]:
         if self._open is None:
             return
         if self._open == "thinking":
@@ -260,19 +245,19 @@ class EventWriter:
         self._open = None
         yield self._stop()
 
-    def _start(self, block: Json) -> Iterator[Json]:
+    def _start(self, block: n.Json) -> Iterator[n.Json]:
         yield from self._close()
         yield {"type": "content_block_start", "index": self._blocks, "content_block": block}
         self._blocks += 1
 
-    def _delta(self, delta: Json) -> Json:
+    def _delta(self, delta: n.Json) -> n.Json:
         return {"type": "content_block_delta", "index": self._blocks - 1, "delta": delta}
 
-    def _stop(self) -> Json:
+    def _stop(self) -> n.Json:
         return {"type": "content_block_stop", "index": self._blocks - 1}
 
 
-def _sse(document: Json) -> bytes:
+def _sse(document: n.Json) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (document["type"].encode(), dump(document))
 
 

@@ -1,19 +1,15 @@
 """OpenAI Responses: what the gateway looks for on the wire, and the way into the neutral form and out of it."""
 
 import re
-from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from whet.exchange import Usage
+from whet.gateway.dialects import neutral as n
 from whet.gateway.dialects.chat import model_card, model_list
-from whet.gateway.dialects.lenient import decode
-from whet.gateway.dialects.neutral import Request
-from whet.gateway.dialects.responses.reply import envelope, read_reply, read_usage, write_reply
-from whet.gateway.dialects.responses.request import read_request, write_request
+from whet.gateway.dialects.responses.reply import envelope, is_reply, read_reply, usage, write_reply
+from whet.gateway.dialects.responses.request import read_request, wants_stream, write_request
 from whet.gateway.dialects.responses.stream import EventReader, EventWriter
-from whet.gateway.sse import data_lines, data_lines_from_end
 
 __all__ = [
     "DEFAULT_HEADERS",
@@ -39,8 +35,6 @@ __all__ = [
     "write_request",
 ]
 
-_T = TypeVar("_T")
-
 NAME = "responses"
 DEFAULT_HEADERS: dict[str, str] = {}
 
@@ -58,20 +52,6 @@ _ERRORS = {
     404: ("invalid_request_error", "model_not_found"),
     429: ("requests", "rate_limit_exceeded"),
 }
-
-
-class _Asked(msgspec.Struct):
-    stream: bool | None = None
-
-
-class _Response(msgspec.Struct):
-    output: list[msgspec.Raw] | None = None
-    usage: Any = None
-
-
-class _StreamEvent(msgspec.Struct):
-    type: str
-    response: _Response | None = None
 
 
 def owns(path: str) -> bool:
@@ -98,12 +78,6 @@ def credentials(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def wants_stream(body: bytes, path: str) -> bool:  # noqa: ARG001 - the contract of all dialects
-    """Whether the request asks for its reply as a stream."""
-    asked = _decoded(body, _Asked)
-    return asked is not None and asked.stream is True
-
-
 def finishes(event: bytes) -> bool:
     """Whether the event carries the whole response."""
     if not any(name in event for name in _TERMINAL_NAMES):
@@ -117,45 +91,6 @@ def is_last(event: bytes) -> bool:
     return finishes(event)
 
 
-def is_reply(response: bytes, streamed: bool) -> bool:
-    """Whether all of the response can be read, and there is output in it, or at least its beginning."""
-    if not streamed:
-        whole = _decoded(response, _Response)
-        return whole is not None and whole.output is not None
-    begun = False
-    for line in data_lines(response):
-        if line.strip() != b"[DONE]":
-            event = _decoded(line, _StreamEvent)
-            if event is None:
-                return False
-            begun = begun or event.type.startswith("response.")
-    return begun
-
-
-def usage(response: bytes, streamed: bool) -> Usage | None:
-    """The tokens that the response says were used; None when it does not say.
-
-    >>> usage(b'{"output": [], "usage": {"input_tokens": 9, "output_tokens": 2}}', streamed=False)
-    Usage(input=9, output=2, cache_read=0, cache_write=0, reasoning=0)
-    """
-    if not streamed:
-        return _usage(_decoded(response, _Response))
-    events = (_decoded(line, _StreamEvent) for line in data_lines_from_end(response, b'"usage"'))
-    stated = (_usage(event.response) for event in events if event is not None)
-    return next((tokens for tokens in stated if tokens is not None), None)
-
-
-def _usage(response: _Response | None) -> Usage | None:
-    return None if response is None else read_usage(response.usage)
-
-
-def _decoded(document: bytes, kind: type[_T]) -> _T | None:
-    try:
-        return decode(document, kind)
-    except ValueError:
-        return None
-
-
 def error_body(status: int, message: str) -> bytes:
     """An error as the body of a reply."""
     kind, code = _ERRORS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
@@ -164,7 +99,7 @@ def error_body(status: int, message: str) -> bytes:
 
 def error_event(message: str) -> bytes:
     """An error inside a stream that has begun."""
-    failed = envelope(Request("", ()), "resp_failed") | {
+    failed = envelope(n.Request("", ()), "resp_failed") | {
         "status": "failed",
         "error": {"code": "server_error", "message": message},
     }

@@ -1,23 +1,14 @@
 """Replies of the Responses API: reading what a model answered, and telling it to an agent."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from whet.exchange import Usage
+from whet.gateway.dialects import neutral as n
 from whet.gateway.dialects.lenient import decode, stated_usage
-from whet.gateway.dialects.neutral import (
-    Json,
-    Part,
-    Refusal,
-    Reply,
-    Request,
-    Stop,
-    ToolCall,
-    assemble,
-    disassemble,
-)
-from whet.gateway.dialects.responses.items import (
+from whet.gateway.dialects.responses.request import written_choice, written_text
+from whet.gateway.dialects.responses.wire import (
     as_declared,
     by_flat_name,
     read_item,
@@ -25,38 +16,88 @@ from whet.gateway.dialects.responses.items import (
     written_item,
     written_tools,
 )
-from whet.gateway.dialects.responses.request import written_choice, written_text
+from whet.gateway.sse import data_lines, data_lines_from_end
 
+_T = TypeVar("_T")
 _ID = "resp_"
-_CUT_SHORT = {"max_output_tokens": Stop.LENGTH, "content_filter": Stop.REFUSED}
+_CUT_SHORT = {"max_output_tokens": n.Stop.LENGTH, "content_filter": n.Stop.REFUSED}
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 
 
-def read_reply(body: bytes) -> Reply:
+class _Response(msgspec.Struct):
+    output: list[msgspec.Raw] | None = None
+    usage: Any = None
+
+
+class _StreamEvent(msgspec.Struct):
+    type: str
+    response: _Response | None = None
+
+
+def is_reply(response: bytes, streamed: bool) -> bool:
+    """Whether all of the response can be read, and there is output in it, or at least its beginning."""
+    if not streamed:
+        whole = _decoded(response, _Response)
+        return whole is not None and whole.output is not None
+    begun = False
+    for line in data_lines(response):
+        if line.strip() != b"[DONE]":
+            event = _decoded(line, _StreamEvent)
+            if event is None:
+                return False
+            begun = begun or event.type.startswith("response.")
+    return begun
+
+
+def usage(response: bytes, streamed: bool) -> Usage | None:
+    """The tokens that the response says were used; None when it does not say.
+
+    >>> usage(b'{"output": [], "usage": {"input_tokens": 9, "output_tokens": 2}}', streamed=False)
+    Usage(input=9, output=2, cache_read=0, cache_write=0, reasoning=0)
+    """
+    if not streamed:
+        return _usage(_decoded(response, _Response))
+    events = (_decoded(line, _StreamEvent) for line in data_lines_from_end(response, b'"usage"'))
+    stated = (_usage(event.response) for event in events if event is not None)
+    return next((tokens for tokens in stated if tokens is not None), None)
+
+
+def _usage(response: _Response | None) -> Usage | None:
+    return None if response is None else read_usage(response.usage)
+
+
+def _decoded(document: bytes, kind: type[_T]) -> _T | None:
+    try:
+        return decode(document, kind)
+    except ValueError:
+        return None
+
+
+def read_reply(body: bytes) -> n.Reply:
     """What the model answered. ValueError when it did not, or failed."""
-    response = decode(body, Json)
+    response = decode(body, n.Json)
     output = response.get("output")
     if not isinstance(output, list):
         raise ValueError("not a reply: no output")
     lost: list[str] = []
     parts = tuple(part for item in output for part in read_item(item, "output", lost))
-    whole = Reply(
+    whole = n.Reply(
         id=string(response.get("id")),
         model=string(response.get("model")),
         parts=parts,
         stop=read_stop(
             response,
-            called=any(isinstance(part, ToolCall) for part in parts),
-            refused=any(isinstance(part, Refusal) for part in parts),
+            called=any(isinstance(part, n.ToolCall) for part in parts),
+            refused=any(isinstance(part, n.Refusal) for part in parts),
         ),
         usage=read_usage(response.get("usage")),
         lost=tuple(dict.fromkeys(lost)),
     )
     # Pieces of one kind become one part, as they do in a stream, where nothing tells them apart.
-    return assemble(disassemble(whole))
+    return n.assemble(n.disassemble(whole))
 
 
-def read_stop(response: Json, *, called: bool, refused: bool) -> Stop:
+def read_stop(response: n.Json, *, called: bool, refused: bool) -> n.Stop:
     """Why a response ended that called a tool or refused, or neither. ValueError when it failed, or has not ended."""
     match response:
         case {"status": "failed"} | {"error": {}}:
@@ -64,10 +105,10 @@ def read_stop(response: Json, *, called: bool, refused: bool) -> Stop:
         case {"status": "incomplete"}:
             details = response.get("incomplete_details")
             reason = string(details.get("reason")) if isinstance(details, dict) else ""
-            return _CUT_SHORT.get(reason, Stop.LENGTH)
+            return _CUT_SHORT.get(reason, n.Stop.LENGTH)
         case {"status": str(status)} if status != "completed":
             raise ValueError(f"the reply is not complete: {status}")
-    return Stop.TOOLS if called else Stop.REFUSED if refused else Stop.END
+    return n.Stop.TOOLS if called else n.Stop.REFUSED if refused else n.Stop.END
 
 
 def failure(error: Any) -> str:
@@ -89,17 +130,17 @@ def read_usage(usage: Any) -> Usage | None:
     )
 
 
-def _detail(usage: Json, details: str, name: str) -> Any:
+def _detail(usage: n.Json, details: str, name: str) -> Any:
     # Servers send null for the details as a whole, and for each of them.
     named = usage.get(details)
     return named.get(name) if isinstance(named, dict) else None
 
 
-def write_reply(reply: Reply, request: Request) -> bytes:
+def write_reply(reply: n.Reply, request: n.Request) -> bytes:
     """The reply for an agent that asked this."""
     response_id = written_id(reply.id, request)
     tools = by_flat_name(request.tools)
-    parts = [as_declared(part, tools) if isinstance(part, ToolCall) else part for part in reply.parts]
+    parts = [as_declared(part, tools) if isinstance(part, n.ToolCall) else part for part in reply.parts]
     last = len(parts) - 1
     output = [
         with_id(part, response_id, index, status=last_status(reply.stop) if index == last else "completed")
@@ -108,41 +149,41 @@ def write_reply(reply: Reply, request: Request) -> bytes:
     return msgspec.json.encode(ended(request, response_id, output, reply.stop, reply.usage))
 
 
-def written_id(reply_id: str, request: Request) -> str:
+def written_id(reply_id: str, request: n.Request) -> str:
     """The id of a response; one that has none is known by how far its conversation had come."""
     if reply_id.startswith(_ID):
         return reply_id
     return _ID + (reply_id or str(len(request.messages)))
 
 
-def with_id(part: Part, response_id: str, index: int, status: str) -> Json:
+def with_id(part: n.Part, response_id: str, index: int, status: str) -> n.Json:
     """The part as the item at this place of the output."""
     place = f"{response_id.removeprefix(_ID)}_{index}"
-    if isinstance(part, ToolCall) and not part.id:
+    if isinstance(part, n.ToolCall) and not part.id:
         part = msgspec.structs.replace(part, id=f"call_{place}")
     item = written_item(part, status)
     return {"id": f"{_PREFIXES[item['type']]}_{place}", **item}
 
 
-def last_status(stop: Stop) -> str:
+def last_status(stop: n.Stop) -> str:
     """How the last item of a reply ended: what was cut off in the middle must not be acted on."""
-    return "incomplete" if stop is Stop.LENGTH else "completed"
+    return "incomplete" if stop is n.Stop.LENGTH else "completed"
 
 
-def ended(request: Request, response_id: str, output: list[Json], stop: Stop, usage: Usage | None) -> Json:
+def ended(request: n.Request, response_id: str, output: list[n.Json], stop: n.Stop, usage: Usage | None) -> n.Json:
     """The response at its end."""
     refused_in_words = any(
         part["type"] == "refusal" for item in output if item["type"] == "message" for part in item["content"]
     )
     response = envelope(request, response_id) | {"output": output, "usage": _written_usage(usage or Usage())}
-    if stop is Stop.LENGTH:
+    if stop is n.Stop.LENGTH:
         return response | {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
-    if stop is Stop.REFUSED and not refused_in_words:
+    if stop is n.Stop.REFUSED and not refused_in_words:
         return response | {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
     return response | {"status": "completed"}
 
 
-def envelope(request: Request, response_id: str) -> Json:
+def envelope(request: n.Request, response_id: str) -> n.Json:
     """The response at its beginning, with all that clients expect of it."""
     return {
         "id": response_id,
@@ -171,7 +212,7 @@ def envelope(request: Request, response_id: str) -> Json:
     }
 
 
-def _written_usage(usage: Usage) -> Json:
+def _written_usage(usage: Usage) -> n.Json:
     # Clients count on every one of these, also when the model did not say.
     return {
         "input_tokens": usage.input,

@@ -18,6 +18,7 @@ from whet.skills.gate.alpha_ledger import entered
 from whet.skills.gate.seed import SEED, Seed
 from whet.skills.rollouts.runner import Part
 from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH
+from whet.version import __version__
 
 WITNESS = (
     "a commitment in the folder of whoever made the run shows that the seed was fixed when the run began, if the "
@@ -163,6 +164,8 @@ def check_readable(run: RunFolder) -> Check:
     if not file.is_file():
         return not_checked(name, "is not there")
     same = file.read_text(encoding="utf-8", errors="replace") == readable(run.certificate)
+    if not same and run.certificate.whet != __version__:
+        return not_checked(name, f"was written by whet {run.certificate.whet}, which words it differently")
     return judge(name, [] if same else ["says something else than the certificate"], f"says what {CERTIFICATE} says")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whet.scoring.answers import has_words, words
-from whet.scoring.rules import text_passes
+from whet.scoring.judges.rules import text_passes
 from whet.skills.documents.document import TextSpan
 from whet.skills.proposers.base import ScoredRollout
 from whet.skills.proposers.criteria.checks import Criterion

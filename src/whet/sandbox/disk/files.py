@@ -1,0 +1,192 @@
+"""Reading and writing files that an untrusted program can rearrange at any moment.
+
+A path is resolved first and must stay inside its root; then it is opened one name at a time without following
+links, so a link that is swapped in between the two steps is refused and never followed.
+"""
+
+import contextlib
+import errno
+import math
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from whet.box import EscapeError, SandboxError
+from whet.sandbox.disk.storage import Usage
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+UNLIMITED = Usage(math.inf, math.inf)
+
+MAX_DEPTH = 100
+"""How deep folders may be nested to be copied: a walk holds a descriptor for each level, and whet has only so many."""
+
+
+def read_inside(root: Path, relative: str, limit: int) -> bytes:
+    """The content of a regular file below root."""
+    # O_NONBLOCK: a named pipe in the file's place must not hold us up.
+    with _translated(relative, keep=FileNotFoundError), _located(root, relative) as (parent, name):
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+        with os.fdopen(fd, "rb") as file:
+            info = os.fstat(fd)
+            if not stat.S_ISREG(info.st_mode):
+                raise SandboxError(f"{relative} is not a regular file")
+            data = file.read(limit + 1)
+            if len(data) > limit:
+                raise SandboxError(f"{relative} is larger than {limit} bytes")
+            return data
+
+
+def write_inside(root: Path, relative: str, data: bytes, mode: int, owner: int | None) -> None:
+    """Write a file below root; missing folders are made. What was at its place is replaced, never written through."""
+    with (
+        _translated(relative),
+        _located(root, relative, create=True, owner=owner) as (parent, name),
+        _created(name, mode, parent, owner) as file,
+    ):
+        file.write(data)
+
+
+def copy_tree(
+    source: Path, target: Path, owner: int | None, *, inside: str = ".", below: str = ".", limit: Usage = UNLIMITED
+) -> Usage:
+    """Copy a folder inside source into one below target: files with their permissions, links as links, nothing else.
+
+    No link is followed on either side, and holes in files stay holes. Returns what was copied. Stops with an error
+    before it has copied more than the limit.
+    """
+    copied = Usage()
+    with _translated(inside), opened(source, inside) as top:
+        for folder, folders, files, here in os.fwalk(".", onerror=_fail, dir_fd=top):
+            if folder.count(os.sep) > MAX_DEPTH:
+                raise SandboxError(f"{inside}: folders nested more than {MAX_DEPTH} deep")
+            with opened(target, os.path.join(below, folder), create=True, owner=owner) as there:  # noqa: PTH118
+                for name in [*folders, *files]:
+                    copied += Usage(files=1)
+                    if copied.files > limit.files:
+                        raise SandboxError(f"{inside}: more than {limit.files:.0f} files")
+                    info = os.stat(name, dir_fd=here, follow_symlinks=False)
+                    if stat.S_ISLNK(info.st_mode):
+                        _unlink(name, there)
+                        os.symlink(os.readlink(name, dir_fd=here), name, dir_fd=there)
+                        if name in folders:
+                            folders.remove(name)  # or the walk would open what it leads to
+                    elif stat.S_ISREG(info.st_mode):
+                        room = limit.size - copied.size
+                        size = _copy_file(name, info, here, there, owner, room)
+                        if size is None:
+                            raise SandboxError(f"{inside}: more than {limit.size:.0f} bytes of files")
+                        copied += Usage(size)
+    return copied
+
+
+def _fail(error: OSError) -> None:
+    raise error
+
+
+@contextlib.contextmanager
+def _located(root: Path, relative: str, *, create: bool = False, owner: int | None = None) -> Iterator[tuple[int, str]]:
+    """The opened folder that holds a file, and the name of the file in it."""
+    folder, name = os.path.split(_resolve(root, relative))
+    with opened(root, folder, create=create, owner=owner) as parent:
+        yield parent, name
+
+
+def _resolve(root: Path, relative: str) -> str:
+    base = os.path.realpath(root)
+    real = os.path.realpath(os.path.join(base, relative))  # noqa: PTH118 - strings are what os.open takes
+    if not real.startswith(base + os.sep):
+        raise EscapeError(f"{relative} leaves the box")
+    return os.path.relpath(real, base)
+
+
+@contextlib.contextmanager
+def opened(root: Path, relative: str, *, create: bool = False, owner: int | None = None) -> Iterator[int]:
+    """A folder below root, opened name by name."""
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in Path(relative).parts:
+            if create:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, 0o755, dir_fd=fd)
+                    if owner is not None:
+                        os.chown(name, owner, owner, dir_fd=fd, follow_symlinks=False)
+            deeper = os.open(name, _DIRECTORY, dir_fd=fd)
+            os.close(fd)
+            fd = deeper
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _created(name: str, mode: int, parent: int, owner: int | None) -> Iterator[IO[bytes]]:
+    _unlink(name, parent)
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=parent)
+    with os.fdopen(fd, "wb") as file:
+        if owner is not None:
+            os.fchown(fd, owner, owner)
+        os.fchmod(fd, mode)
+        yield file
+
+
+def _copy_file(name: str, info: os.stat_result, here: int, there: int, owner: int | None, room: float) -> int | None:
+    """Copy a file. Returns how many bytes of data it has, without its holes; None when there is no room for them."""
+    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
+    mode = stat.S_IMODE(info.st_mode) & 0o777
+    with os.fdopen(fd, "rb", buffering=0) as source, _created(name, mode, there, owner) as copy:
+        size = _copy_data(source.fileno(), copy.fileno(), room)
+        # Tools tell by the time whether a file has changed; one that seems new may hide a change within its second.
+        os.utime(copy.fileno(), ns=(info.st_atime_ns, info.st_mtime_ns))
+        return size
+
+
+def _copy_data(source: int, target: int, room: float) -> int | None:
+    """Copy what a file holds, as far as it reaches now: one that grows meanwhile does not hold us up."""
+    copied, at, end = 0, 0, os.fstat(source).st_size
+    while at < end and (at := _next_data(source, at, end)) < end:
+        hole = min(os.lseek(source, at, os.SEEK_HOLE), end)
+        copied += hole - at
+        if copied > room:
+            return None
+        os.lseek(target, at, os.SEEK_SET)
+        while at < hole and (sent := os.sendfile(target, source, at, hole - at)):
+            at += sent
+        if at < hole:
+            break  # it was cut short meanwhile
+    os.ftruncate(target, end)
+    return copied
+
+
+def _next_data(source: int, start: int, end: int) -> int:
+    """Where the next data begins; the end when nothing but a hole follows."""
+    try:
+        return os.lseek(source, start, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return end
+        raise
+
+
+def _unlink(name: str, parent: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=parent)
+
+
+@contextlib.contextmanager
+def _translated(what: str, *, keep: type[OSError] | tuple[()] = ()) -> Iterator[None]:
+    """Failures as a box gives them; those to keep go on as they are."""
+    try:
+        yield
+    except keep:
+        raise
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENOTDIR}:
+            raise EscapeError(f"{what}: a link or file stands where a folder was expected") from error
+        raise SandboxError(f"{what}: {error.strerror}") from error
+    except ValueError as error:
+        raise SandboxError(f"{what!a} cannot be the name of a file: {error}") from error
+    except RecursionError as error:
+        raise SandboxError(f"{what}: too many links to follow") from error

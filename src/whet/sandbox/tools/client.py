@@ -1,0 +1,128 @@
+"""Runs inside the box: carries one call of a program that the task offers out to the host, and its answer back.
+
+Started as `python3 -I -S client.py [--wait] NAME ARGV...`, with the host's socket beside it. A call goes out as
+two lengths of 4 bytes, the words of the command, each with a NUL behind it, and the standard input. The answer comes
+back as an exit code of 1 byte, two lengths of 8 bytes, standard output and standard error. It imports little, to
+start fast.
+"""
+
+import _socket
+import os
+import select
+import stat
+import sys
+import time
+
+SOCKET = "socket"
+LIMIT = 16 << 20
+"""Bytes that a call may have: its words and its standard input together."""
+SILENCE_SEC = 2.0
+PIPE_SEC = 600.0
+UNAVAILABLE = 69
+WAIT = "--wait"
+"""Option in front of the name: a silent pipe on standard input is waited for."""
+
+
+class CallError(Exception):
+    """The call could not be made; the message is for whoever made it."""
+
+
+def called(name: str, argv: list[str], silence: float) -> tuple[int, bytes, bytes]:
+    """Have the host answer a call: the exit code, standard output and standard error."""
+    words = b"".join(os.fsencode(word) + b"\0" for word in (name, *argv))
+    given = standard_input(name, LIMIT - len(words), silence)
+    # The path of a socket may have 107 bytes, and where the box lies may be longer.
+    os.chdir(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to import
+    host = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        host.connect(SOCKET)
+        host.sendall(len(words).to_bytes(4, "big") + len(given).to_bytes(4, "big") + words + given)
+        head = exactly(host, 17)
+        stdout, stderr = (exactly(host, int.from_bytes(size, "big")) for size in (head[1:9], head[9:]))
+        return head[0], stdout, stderr
+    except OSError as error:
+        raise CallError(f"not available: {error.strerror or error}") from None
+
+
+def exactly(host: _socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        part = host.recv(min(size - len(data), 1 << 20))
+        if not part:
+            raise CallError("not available: no answer came")
+        data += part
+    return bytes(data)
+
+
+def standard_input(name: str, room: int, silence: float) -> bytes:
+    """What there is to read, of a file or of a pipe that ends; a program must not hang on one that never does."""
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:
+        return b""
+    if stat.S_ISREG(mode):
+        data = file_rest(room)
+    elif stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        data = pipe_rest(name, room, silence)
+    else:
+        data = b""
+    if len(data) > room:
+        raise CallError(f"more than {LIMIT} bytes of arguments and standard input")
+    return data
+
+
+def file_rest(room: int) -> bytes:
+    # Read in passing: the lines of `while read line; do PROGRAM; done < FILE` are still there for the loop.
+    start = os.lseek(0, 0, os.SEEK_CUR)
+    data = bytearray()
+    while len(data) <= room and (part := os.pread(0, 1 << 20, start + len(data))):
+        data += part
+    return bytes(data)
+
+
+def pipe_rest(name: str, room: int, silence: float) -> bytes:
+    # A pipe that was merely inherited stays open and silent; one that is meant for us speaks, and ends.
+    if not select.select([0], [], [], silence)[0]:
+        sys.stderr.write(f"{name}: standard input was silent for {silence:g} s and is taken for empty\n")
+        return b""
+    data = bytearray()
+    deadline = time.monotonic() + PIPE_SEC
+    while len(data) <= room:
+        if not select.select([0], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            raise CallError("standard input does not end")
+        part = os.read(0, 1 << 20)
+        if not part:
+            break
+        data += part
+    return bytes(data)
+
+
+def main(name: str, argv: list[str], silence: float = SILENCE_SEC) -> int:
+    try:
+        code, output, errors = called(name, argv, silence)
+    except CallError as error:
+        sys.stderr.write(f"{name}: {error}\n")
+        return UNAVAILABLE
+    return write_all(1, output, name) or write_all(2, errors, name) or code
+
+
+def write_all(stream: int, data: bytes, name: str) -> int:
+    """Write to a stream; the exit code when that fails, else 0."""
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(stream, rest) :]
+        except BrokenPipeError:
+            return 141  # as a shell names the end of a program that nobody reads any more
+        except OSError as error:
+            if stream == 2:
+                break  # nowhere to say it
+            sys.stderr.write(f"{name}: standard output: {error.strerror}\n")
+            return 74
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == WAIT:
+        sys.exit(main(sys.argv[2], sys.argv[3:], PIPE_SEC))
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

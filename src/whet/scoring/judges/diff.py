@@ -1,0 +1,62 @@
+"""`diff`: what changed in the working directory, by path and by line. Hard is all that is asked, soft the share."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from pathspec import GitIgnoreSpec
+
+from whet.scoring.isolation.search import search, undecided
+from whet.scoring.judge import JudgeError, Work
+from whet.scoring.score import Score
+from whet.tasks.judges import Diff
+from whet.workspace import CUT, Change
+
+
+async def diff(spec: Diff, work: Work) -> Score:
+    if work.unseen is not None:
+        raise JudgeError(f"the working directory was not looked at as a whole: {work.unseen}")
+    changes = work.changes if work.diffs is None else await asyncio.to_thread(work.diffs)
+    results = [*_path_results(spec, [change.path for change in changes])]
+    added, removed = _lines(changes, "+"), _lines(changes, "-")
+    wanted = [("adds", pattern, added, True) for pattern in spec.adds]
+    wanted += [("removes", pattern, removed, True) for pattern in spec.removes]
+    wanted += [("lacks", pattern, added, False) for pattern in spec.lacks]
+    found = await search([(pattern, text) for _, pattern, text, _ in wanted], by_line=True)
+    for (ask, pattern, _, expected), was_found in zip(wanted, found, strict=True):
+        if was_found is False and (unknown := _unknown(changes)):
+            raise JudgeError(f"{ask} {pattern!r}: the diff of {unknown} is not on record, so it is not known")
+        results.append((ask, pattern, was_found is expected))
+    failed = [f"{ask} {asked!r}" for ask, asked, good in results if not good]
+    reason = f"{len(results) - len(failed)} of {len(results)} asked of the changes" + (
+        f"; not: {failed[0]}" if failed else ""
+    )
+    checks = [{"op": ask, "arg": asked, "passed": good} for ask, asked, good in results]
+    return Score.of(1 - len(failed) / len(results), reason, checks=checks, **undecided(found))
+
+
+def _path_results(spec: Diff, paths: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
+    for glob in spec.changed:
+        yield "changed", glob, any(map(GitIgnoreSpec.from_lines([glob]).match_file, paths))
+    for glob in spec.untouched:
+        yield "untouched", glob, not any(map(GitIgnoreSpec.from_lines([glob]).match_file, paths))
+    if spec.only:
+        yield "only", ", ".join(spec.only), all(map(GitIgnoreSpec.from_lines(spec.only).match_file, paths))
+
+
+def _lines(changes: Sequence[Change], sign: str) -> str:
+    """What was added or removed, without the sign and without the heads of the diffs."""
+    lines = (line for change in changes for line in _body(change))
+    return "\n".join(line[1:] for line in lines if line.startswith(sign))
+
+
+def _body(change: Change) -> Iterator[str]:
+    started = False
+    for line in (change.diff or "").split("\n"):
+        started = started or line.startswith("@@")
+        if started and not line.startswith("@@"):
+            yield line
+
+
+def _unknown(changes: Sequence[Change]) -> str | None:
+    """The first file of which it is not known, or not wholly, what changed."""
+    return next((change.path for change in changes if change.diff is None or change.diff.endswith(CUT)), None)

@@ -1,0 +1,56 @@
+"""`math`: the answer is the same mathematical object as the expected one, found out in a process of its own."""
+
+import json
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from whet.scoring.answers import final, normalise
+from whet.scoring.isolation.run import PROGRAMS, isolated, read_answer
+from whet.scoring.judge import JudgeError, Work
+from whet.scoring.judges.rubric import rubric
+from whet.scoring.score import Score
+from whet.tasks.judges import Math
+
+CONTROL_SEC = 20.0
+"""How long the expected answer may take to be compared with itself."""
+
+
+async def mathematics(spec: Math, work: Work) -> Score:
+    expected, said = spec.answer or work.task.answer or "", final(work.answer)
+    if not said.strip():
+        return Score.of(0, "nothing was answered", checks=[{"op": "answered", "passed": False}])
+    if normalise(said) == normalise(expected):
+        return Score.of(1, "the answer matches", by="text", checks=[{"op": "right", "passed": True}])
+    try:
+        found = await _compare(spec, work, expected, said, spec.seconds)
+    except JudgeError as error:
+        if spec.fallback is not None:
+            score = await rubric(spec.fallback, work)
+            return score.model_copy(update={"details": {**score.details, "fallback": str(error)}})
+        # The expected answer, compared with itself, shows whether the failure lies in the answer.
+        await _compare(spec, work, expected, expected, max(spec.seconds, CONTROL_SEC))
+        checks = [{"op": "mathematics", "passed": False}]
+        return Score.undecided(f"the answer could not be compared: {error}", checks=checks, **error.details)
+    given = found["given"]
+    reason = f"the answer {'equals' if found['same'] else 'is not'} {found['expected']}"
+    checks = [{"op": "right" if given else "mathematics", "passed": bool(found["same"])}]
+    reason = reason if given else "the answer holds no mathematics"
+    return Score.of(float(found["same"]), reason, by="math", checks=checks, **found)
+
+
+async def _compare(spec: Math, work: Work, expected: str, answer: str, seconds: float) -> Any:
+    request = {"expected": expected, "answer": answer}
+    return await (_in_box(work, request, seconds) if spec.where == "box" else isolated("math", request, seconds))
+
+
+async def _in_box(work: Work, request: dict[str, Any], seconds: float) -> Any:
+    box = work.sealed_box
+    # Pure Python all of it, so that the box's own interpreter can run it.
+    packages = await box.show(Path(sysconfig.get_path("purelib")), "math-packages")
+    data = json.dumps({**request, "path": [packages]}).encode()
+    argv = [box.python, "-I", "-c", PROGRAMS.read_text(), "math"]
+    done = await box.exec(argv, env=work.env, stdin=data, timeout=seconds)
+    if done.timed_out:
+        raise JudgeError(f"it did not end within {seconds:g} seconds")
+    return read_answer(done.stdout.data, done.exit_code, done.stderr.text[-4000:])

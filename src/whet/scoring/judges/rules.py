@@ -1,0 +1,178 @@
+"""`rules`: checks of the answer, of the tools that were called and of files. Hard is all of them, soft the share."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from whet.box import SandboxError
+from whet.plain_text import read_json
+from whet.scoring.answers import has_words, is_refusal
+from whet.scoring.isolation.search import search, undecided
+from whet.scoring.judge import Call, JudgeError, Work
+from whet.scoring.score import Score
+from whet.tasks.checks import AnyCheck, FileCheck, FileWords, Length, Matches, NoRefusal, Section, Words
+from whet.tasks.judges import Rules
+
+FILE_LIMIT = 16 << 20
+_FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
+_HEADING = re.compile(r"^ {0,3}(#{1,6})(?=[ \t]|$)")
+_COMMAND_KEYS = frozenset({"command", "cmd", "commands", "script", "code"})
+
+
+async def rules(spec: Rules, work: Work) -> Score:
+    found = await search(_searches(spec.checks, work))
+    matched = iter(found)
+    results = []
+    for check in spec.checks:
+        good = next(matched) if isinstance(check, Matches) else await _passes(check, work)
+        stalled = {"problem": "its pattern took too long on this text"} if good is None else {}
+        passed = _known(check, good is True, work)
+        results.append({**check.model_dump(exclude_none=True), "passed": passed, **stalled})
+    failed = [result for result in results if not result["passed"]]
+    named = ", ".join(f"{result['op']}={result['arg']}" if "arg" in result else result["op"] for result in failed)
+    reason = f"{len(results) - len(failed)} of {len(results)} checks passed" + (
+        f"; failed: {named[:300]}" if named else ""
+    )
+    return Score.of(1 - len(failed) / len(results), reason, checks=results, **undecided(found))
+
+
+def _known(check: AnyCheck, good: bool, work: Work) -> bool:
+    """What is not on record is not known to be absent."""
+    if not good and check.op in {"tool_called", "command_ran"} and not work.captured:
+        unknown = f"{check.op}={check.arg}: the agent's calls were not captured, so it is not known"
+        raise JudgeError(unknown, unrelated=True)
+    return good
+
+
+async def _passes(check: AnyCheck, work: Work) -> bool:
+    match check:
+        case FileCheck(arg=path):
+            return await _file(work, path) is not None
+        case FileWords(path=path, arg=text):
+            content = await _file(work, path)
+            return content is not None and has_words(content.decode(errors="replace"), text)
+        case Words(op="tool_called", arg=name):
+            return any(call.name.casefold() == name.casefold() for call in work.calls)
+    # A text that is not there has no form and no content: silence passes no check of it.
+    return bool(work.answer.strip()) and text_passes(check, work.answer)
+
+
+def text_passes(check: AnyCheck, text: str) -> bool:
+    """Whether a text passes a check that asks for nothing but the text."""
+    match check:
+        case Section(op="section_present", arg=name):
+            return any(_is_heading(line, name) for line in _lines(text))
+        case Section(arg=name, text=wanted):
+            return any(
+                name.casefold() in section.title.casefold() and (wanted is None or has_words(section.text, wanted))
+                for section in sections(text)
+            )
+        case Length(op="max_chars", arg=bound):
+            return len(text) <= bound
+        case Length(arg=bound):
+            return len(text) >= bound
+        case Words(op="contains", arg=phrase):
+            return has_words(text, phrase)
+        case Words(op="not_contains", arg=phrase):
+            return not has_words(text, phrase)
+        case NoRefusal():
+            return not is_refusal(text)
+    raise AssertionError(check)
+
+
+def _searches(checks: Sequence[AnyCheck], work: Work) -> list[tuple[str, str]]:
+    """Pattern and text of each check that is one; of silence nothing is asked."""
+    commands = "\n".join(command for call in work.calls for command in commands_of(call))
+    never = r"(?!)"
+    return [
+        (check.arg, commands)
+        if check.op == "command_ran"
+        else (check.arg if work.answer.strip() else never, work.answer)
+        for check in checks
+        if isinstance(check, Matches)
+    ]
+
+
+def commands_of(call: Call) -> Iterator[str]:
+    """The command lines of a call.
+
+    >>> list(commands_of(Call("bash", '{"command": "ls -l", "timeout": 5}', "model")))
+    ['ls -l']
+    """
+    if call.by == "program":
+        yield f"{call.name} {call.arguments}".rstrip()
+        return
+    try:
+        given = read_json(call.arguments)
+    except ValueError:
+        yield call.arguments  # a tool that takes text as it is
+        return
+    for key, value in given.items() if isinstance(given, dict) else ():
+        if key in _COMMAND_KEYS:
+            yield value if isinstance(value, str) else " ".join(map(str, value)) if isinstance(value, list) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class SectionText:
+    title: str
+    text: str
+
+
+def sections(text: str) -> list[SectionText]:
+    """The sections of a Markdown text: each heading with all that stands under it, smaller headings too."""
+    lines = list(_lines(text))
+    open_ones: list[tuple[int, int, str]] = []
+    found: list[tuple[int, SectionText]] = []
+    for index in range(len(lines) + 1):
+        heading = _heading(lines[index]) if index < len(lines) else (0, "")
+        if heading is None:
+            continue
+        while open_ones and open_ones[-1][1] >= heading[0]:
+            start, _, title = open_ones.pop()
+            found.append((start, SectionText(title, "\n".join(lines[start + 1 : index]))))
+        open_ones.append((index, *heading))
+    return [section for _, section in sorted(found, key=lambda one: one[0])]
+
+
+def _heading(line: str) -> tuple[int, str] | None:
+    """Level and title of a heading; None for other lines."""
+    mark = _HEADING.match(line)
+    if mark is None:
+        return None
+    title = line[mark.end() :].strip()
+    bare = title.rstrip("#")
+    return len(mark[1]), bare.rstrip() if not bare or bare[-1].isspace() else title
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a text; in a block of code, where `#` is no heading, they are indented."""
+    fence = ""
+    for line in text.splitlines():
+        mark = _FENCE.match(line)
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and mark[1].startswith(fence) and not line[mark.end() :].strip():
+            fence = ""
+        yield f"    {line}" if fence else line
+
+
+def _is_heading(line: str, name: str) -> bool:
+    """Whether a line is a heading that ends with this name, a bold line with it, or begins with it and a colon."""
+    name, folded = name.casefold().strip(), line.casefold()
+    heading = _heading(folded)
+    if heading is not None:
+        title = heading[1].rstrip(" \t:*_")
+        before = title.removesuffix(name)
+        return title.endswith(name) and not re.search(r"\w\Z", before)
+    bold = re.fullmatch(r"\s{0,3}\*\*(.+?)\*\*:?\s*", folded)
+    if bold is not None:
+        return has_words(bold[1], name)
+    return not line.startswith("    ") and folded.lstrip().startswith(f"{name}:")
+
+
+async def _file(work: Work, path: str) -> bytes | None:
+    try:
+        return await work.sealed_box.read_file(path, FILE_LIMIT)
+    except (FileNotFoundError, SandboxError):
+        # A folder, a link that leads out, a file beyond all bounds: the agent left no file that the task means.
+        return None
