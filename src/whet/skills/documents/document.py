@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from whet.skill import FRONT_MATTER
+from whet.skill import front_matter
 
 PROTECT, END_PROTECT = "<!-- whet:protect -->", "<!-- whet:end protect -->"
 """Edits never change text between these marks."""
@@ -72,8 +72,7 @@ class Document:
     @cached_property
     def body(self) -> int:
         """Index of the first character after the front matter."""
-        found = FRONT_MATTER.match(self.text)
-        return found.end() if found else 0
+        return len(front_matter(self.text))
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from whet.files import write_atomic
 from whet.skills.documents.document import Policy
 from whet.skills.documents.edits import Edit, RefusedEdit, apply_edits
 from whet.skills.documents.history import History
@@ -145,9 +146,7 @@ class ProposerDriver:
         except NoProposal as nothing:
             raise NotMeasured(f"nothing could be proposed: {nothing}") from nothing
         file.parent.mkdir(parents=True, exist_ok=True)
-        apart = file.with_suffix(".part")
-        apart.write_bytes(_DRAFT.dump_json(draft, indent=1))
-        apart.replace(file)
+        write_atomic(file, _DRAFT.dump_json(draft, indent=1))
         return draft
 
     def _brief(self, question: _Question) -> ProposalContext:
