@@ -21,11 +21,10 @@ from whet.sandbox import DEFAULT
 from whet.skills.gate.kinds import GateKind, SearchKind
 from whet.skills.gate.plan import AUTO, GatePlan
 from whet.skills.proposers.base import Proposer
-from whet.skills.proposers.course import Course
-from whet.skills.proposers.schedule import Schedule
+from whet.skills.proposers.schedule import Schedule, ScheduleOptions
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import read_budget
-from whet.skills.sharpen.named import read_policy, read_proposer
+from whet.skills.sharpen.options import read_policy, read_proposer
 from whet.skills.sharpen.run import Event as SharpeningEvent
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 from whet.skills.sharpen.transfer import Lifts
@@ -157,7 +156,7 @@ def sharpen(
         name,
         read_policy(policy),
         preferences,
-        Course(Schedule(schedule), epochs, batch),
+        ScheduleOptions(Schedule(schedule), epochs, batch),
         Path(also) if also is not None else None,
         known_good=Path(known_good) if known_good is not None else None,
         seed=seed,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from support.proposers_world import rollout
 from support.rollout_world import attempted, shell
 from support.sharpen_world import HELPFUL, SKILL, World
-from support.writers_world import trial
 from whet.errors import UserError
 from whet.rollout.attempt import Result
 from whet.runs.options import RunOptions
@@ -72,12 +72,12 @@ async def test_an_agent_edits_both_as_files() -> None:
         return (await attempted(task, shell(f"cat skill/AGENTS.md; {edits}"))).result
 
     documents = {"SKILL.md": SKILL, "AGENTS.md": HOUSE, "more.md": "More.\n"}
-    given = ProposalContext(documents, (trial(),), (), Policy(), edits=4, also="AGENTS.md")
-    draft = await AgentProposer(attempt).write(given)
-    assert [(edit.document, edit.text) for edit in draft.edits] == [("", "- One."), ("AGENTS.md", "- Two.")]
-    assert "- Be honest." in draft.raw
-    assert draft.reason == "changes of other files were not taken: skill/more.md"
-    done = apply_edits(given.editable, draft.edits, Policy())
+    given = ProposalContext(documents, (rollout(),), (), Policy(), max_edits=4, second_document="AGENTS.md")
+    proposal = await AgentProposer(attempt).propose(given)
+    assert [(edit.document, edit.text) for edit in proposal.edits] == [("", "- One."), ("AGENTS.md", "- Two.")]
+    assert "- Be honest." in proposal.raw
+    assert proposal.reason == "changes of other files were not taken: skill/more.md"
+    done = apply_edits(given.editable, proposal.edits, Policy())
     assert done.texts == {"SKILL.md": f"{SKILL}- One.\n", "AGENTS.md": f"{HOUSE}- Two.\n"}
 
 

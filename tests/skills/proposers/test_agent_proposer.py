@@ -4,8 +4,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from support.proposers_world import SKILL, context, failing_rollouts, rollout
 from support.rollout_world import attempted, shell
-from support.writers_world import SKILL, brief, failing_trials, trial
 from whet.agents import Agent
 from whet.agents.loop import LoopAgent
 from whet.rollout.attempt import Result
@@ -14,7 +14,7 @@ from whet.skills.documents.diff import apply_diff, edits_between
 from whet.skills.documents.document import END_LEARNED, LEARNED, Document, Policy
 from whet.skills.documents.edits import Edit, Op, apply_edits
 from whet.skills.proposers.agent import AgentProposer
-from whet.skills.proposers.base import Comparison, NoProposal, Proposal, ProposalContext, Tried
+from whet.skills.proposers.base import NoProposal, PastProposal, Proposal, ProposalContext, VersionComparison
 from whet.tasks import Task
 from whet.testing import Reply, call, say
 from whet.workspace import CUT, Entry, Snapshot, changes
@@ -28,48 +28,50 @@ async def drafted(given: ProposalContext, agent: Agent, *replies: Reply) -> Prop
     async def attempt(task: Task) -> Result:
         return (await attempted(task, agent, *replies)).result
 
-    return await AgentProposer(attempt).write(given)
+    return await AgentProposer(attempt).propose(given)
 
 
 async def test_a_model_in_a_loop_edits_the_skill_in_its_box() -> None:
-    given = brief(*failing_trials({"op": "max_chars", "arg": 40}), edits=2)
+    given = context(*failing_rollouts({"op": "max_chars", "arg": 40}), edits=2)
     replies = (
         call("bash", command="cat RULES.md failing.md skill/SKILL.md; ls traces/*"),
         call("bash", command="echo '- Keep answers under 40 characters.' >> skill/SKILL.md"),
         say("I added a rule."),
     )
-    draft = await drafted(given, LoopAgent(), *replies)
-    assert draft.raw == "I added a rule."
-    (edit,) = draft.edits
+    proposal = await drafted(given, LoopAgent(), *replies)
+    assert proposal.raw == "I added a rule."
+    (edit,) = proposal.edits
     assert (edit.op, edit.anchor, edit.text) == (
         Op.INSERT_AFTER,
         "- Be kind.",
         "- Keep answers under 40 characters.",
     )
-    assert apply_edits({"": SKILL}, draft.edits, Policy()).text == f"{SKILL}- Keep answers under 40 characters.\n"
+    assert apply_edits({"": SKILL}, proposal.edits, Policy()).text == f"{SKILL}- Keep answers under 40 characters.\n"
 
 
 async def test_the_agent_keeps_a_note_and_sees_tasks_that_went_both_ways_side_by_side() -> None:
-    given = brief(trial("mixed", answer="bad one"), trial("mixed", score=1.0, answer="good one"), memory="Be short.\n")
-    draft = await drafted(given, shell("cat NOTE.md contrasts.md; echo 'Examples help.' >> NOTE.md"))
-    assert draft.memory == "Be short.\nExamples help.\n"
-    assert draft.edits == ()
-    assert draft.raw.index("Be short.") < draft.raw.index("good one") < draft.raw.index("bad one")
+    given = context(
+        rollout("mixed", answer="bad one"), rollout("mixed", score=1.0, answer="good one"), memory="Be short.\n"
+    )
+    proposal = await drafted(given, shell("cat NOTE.md contrasts.md; echo 'Examples help.' >> NOTE.md"))
+    assert proposal.memory == "Be short.\nExamples help.\n"
+    assert proposal.edits == ()
+    assert proposal.raw.index("Be short.") < proposal.raw.index("good one") < proposal.raw.index("bad one")
     assert (await drafted(given, shell("rm NOTE.md"))).memory is None
 
 
 async def test_all_that_the_agent_may_know_lies_before_it() -> None:
-    given = brief(
-        trial("../../bad name", steps="1. bash: half \ud83d"),
-        trial("good", score=1.0),
-        *failing_trials({"op": "max_chars", "arg": 40}, tasks=1),
+    given = context(
+        rollout("../../bad name", steps="1. bash: half \ud83d"),
+        rollout("good", score=1.0),
+        *failing_rollouts({"op": "max_chars", "arg": 40}, tasks=1),
         edits=3,
         preferences="We write en-GB.",
-        tried=(Tried((Edit(op=Op.ADD, text="- Sing."),), (), accepted=False),),
-        comparison=Comparison("- Old.\n", ((trial("up"), trial("up", score=1.0)),)),
+        past=(PastProposal((Edit(op=Op.ADD, text="- Sing."),), (), accepted=False),),
+        comparison=VersionComparison("- Old.\n", ((rollout("up"), rollout("up", score=1.0)),)),
     )
     look = "find . -type f | sort; cat RULES.md tried.md failing.md comparison.md traces/*/*"
-    draft = await drafted(given, shell(look))
+    proposal = await drafted(given, shell(look))
     for part in (
         "./skill/SKILL.md",
         "./traces/failed/001--bad-name.md",
@@ -82,8 +84,8 @@ async def test_all_that_the_agent_may_know_lies_before_it() -> None:
         "1. bash: half ?",
         "Improved: 1 tasks",
     ):
-        assert part in draft.raw
-    assert draft.edits == ()
+        assert part in proposal.raw
+    assert proposal.edits == ()
 
 
 @pytest.mark.parametrize(
@@ -97,30 +99,32 @@ async def test_all_that_the_agent_may_know_lies_before_it() -> None:
     ],
 )
 async def test_protection_and_budget_hold_for_agents_too(script: str, reason: str) -> None:
-    draft = await drafted(brief(trial(expected=("Canberra",))), shell(script))
-    assert [reason in refused.reason for refused in draft.refused] == [True]
-    assert len(draft.edits) == int(reason == "only 1 places")
+    proposal = await drafted(context(rollout(expected=("Canberra",))), shell(script))
+    assert [reason in refused.reason for refused in proposal.refused] == [True]
+    assert len(proposal.edits) == int(reason == "only 1 places")
 
 
 async def test_an_agent_that_may_choose_changes_as_many_places_as_it_likes_and_keeps_a_short_note() -> None:
     edit = "sed -i 's/- Be kind./- Be rude./; 1,/^#/s/^#/- First.\\n#/' skill/SKILL.md"
-    draft = await drafted(brief(trial(), edits=None), shell(f"{edit}; yes 0123456789 | head -n 900 > NOTE.md"))
-    assert len(draft.edits) == 2
-    assert draft.memory is not None
-    assert len(draft.memory) == 4000
+    proposal = await drafted(context(rollout(), edits=None), shell(f"{edit}; yes 0123456789 | head -n 900 > NOTE.md"))
+    assert len(proposal.edits) == 2
+    assert proposal.memory is not None
+    assert len(proposal.memory) == 4000
 
 
 @pytest.mark.parametrize("script", ["rm skill/SKILL.md", "yes 0123456789 | head -n 90000 > skill/SKILL.md"])
 async def test_a_document_that_is_gone_or_far_too_long_is_no_proposal(script: str) -> None:
-    draft = await drafted(brief(trial()), shell(script))
-    assert draft.edits == ()
-    assert draft.reason.startswith("what the agent wrote cannot be taken")
+    proposal = await drafted(context(rollout()), shell(script))
+    assert proposal.edits == ()
+    assert proposal.reason.startswith("what the agent wrote cannot be taken")
 
 
 async def test_other_files_are_not_taken_and_it_says_so() -> None:
-    draft = await drafted(brief(trial()), shell("echo x > skill/helper.sh; echo '- Look twice.' >> skill/SKILL.md"))
-    assert [edit.text for edit in draft.edits] == ["- Look twice."]
-    assert draft.reason == "changes of other files were not taken: skill/helper.sh"
+    proposal = await drafted(
+        context(rollout()), shell("echo x > skill/helper.sh; echo '- Look twice.' >> skill/SKILL.md")
+    )
+    assert [edit.text for edit in proposal.edits] == ["- Look twice."]
+    assert proposal.reason == "changes of other files were not taken: skill/helper.sh"
 
 
 async def test_an_agent_that_was_let_down_is_no_writer_without_ideas() -> None:
@@ -128,8 +132,8 @@ async def test_an_agent_that_was_let_down_is_no_writer_without_ideas() -> None:
         return Result(score=Score.missing(Cause.MODEL, "502 five times"))
 
     with pytest.raises(NoProposal, match="502 five times"):
-        await AgentProposer(attempt).write(brief(trial()))
-    assert (await AgentProposer(attempt).write(brief(trial(), edits=0))).edits == ()
+        await AgentProposer(attempt).propose(context(rollout()))
+    assert (await AgentProposer(attempt).propose(context(rollout(), edits=0))).edits == ()
 
 
 LINES = st.lists(st.sampled_from(["", "# A", "- a", "- b", "- a b", "a", "  b", "```", "-- c", "++ d"]), max_size=12)

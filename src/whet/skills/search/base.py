@@ -12,7 +12,7 @@ from whet.scoring import Cause
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import Measured, Rollouts, mean, refuse_lost, search_key
-from whet.skills.proposers.base import Step
+from whet.skills.proposers.base import SearchStep
 
 
 class CandidateSource(Protocol):
@@ -21,7 +21,7 @@ class CandidateSource(Protocol):
     async def propose(
         self,
         parent: str,
-        steps: Sequence[Step],
+        steps: Sequence[SearchStep],
         pay: Callable[[Sequence[str]], bool],
         section: str | None = None,
     ) -> str | None:
@@ -40,7 +40,7 @@ class Search(Protocol):
         """The best so far."""
         ...
 
-    async def round(self) -> list[Step]:
+    async def round(self) -> list[SearchStep]:
         """The next proposals, measured; empty when there are none, or they cannot be paid."""
         ...
 
@@ -124,9 +124,9 @@ class Lead:
             self.outcomes, self._rejections = outcomes, 0
         return dev.purse.left >= dev.size
 
-    def judge(self, parent: str, candidate: str, outcomes: Measured) -> Step:
+    def judge(self, parent: str, candidate: str, outcomes: Measured) -> SearchStep:
         """Whether a candidate that was tried on all dev tasks leads from now on."""
-        step = Step(parent, candidate, mean(outcomes), self.bar)
+        step = SearchStep(parent, candidate, mean(outcomes), self.bar)
         if step.accepted:
             self.skill, self.outcomes, self._rejections = candidate, outcomes, 0
         else:

@@ -1,7 +1,7 @@
 """The ratchet: try one proposal after the other, and keep each one that scores higher than the leader."""
 
 from whet.skills.gate.plan import GatePlan
-from whet.skills.proposers.base import Step
+from whet.skills.proposers.base import SearchStep
 from whet.skills.search.base import CandidateSource, Lead, TrainTasks
 
 
@@ -10,13 +10,13 @@ class Ratchet:
 
     def __init__(self, start: str, dev: TrainTasks, plan: GatePlan, proposer: CandidateSource) -> None:
         self._lead, self._dev, self._proposer = Lead(start, plan), dev, proposer
-        self._steps: list[Step] = []
+        self._steps: list[SearchStep] = []
 
     @property
     def leader(self) -> str:
         return self._lead.skill
 
-    async def round(self) -> list[Step]:
+    async def round(self) -> list[SearchStep]:
         """One proposal."""
         if not await self._lead.settle(self._dev):
             return []

@@ -17,7 +17,7 @@ from whet.skills.gate.gate import ExamResult, Gate
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest
 from whet.skills.measurement import ReadNotes, Rollouts, Verdict
-from whet.skills.proposers.base import Step
+from whet.skills.proposers.base import SearchStep
 
 if TYPE_CHECKING:
     from whet.skills.search.two_tiers import SearchResult
@@ -82,7 +82,7 @@ def _suspects(done: "SearchResult", texts: SkillTexts, margin: float) -> list[Un
     return suspects
 
 
-def effects_of(steps: Sequence[Step], texts: SkillTexts) -> dict[Unit, float]:
+def effects_of(steps: Sequence[SearchStep], texts: SkillTexts) -> dict[Unit, float]:
     """What the search found of each unit alone, on training tasks."""
     found: dict[Unit, list[float]] = {}
     for step in steps:

@@ -56,11 +56,11 @@ _BARE = {"bare_answer", "json", "json_schema", "max_chars"}
 """What leaves no room for a sentence."""
 
 
-def samples_for(criterion: Criterion, trials: Sequence[ScoredRollout]) -> list[Sample]:
+def samples_for(criterion: Criterion, rollouts: Sequence[ScoredRollout]) -> list[Sample]:
     """The questions that give no task away, those that are like the fewest tasks first."""
     samples = (_OF_KIND[criterion.op],) if criterion.op in _OF_KIND else _SAMPLES
-    apart = [one for one in samples if not any(_gives_away(one, trial) for trial in trials)]
-    asked = [{*words(trial.instruction)} - _ASKING for trial in trials]
+    apart = [one for one in samples if not any(_gives_away(one, rollout) for rollout in rollouts)]
+    asked = [{*words(rollout.instruction)} - _ASKING for rollout in rollouts]
     return sorted(apart, key=lambda one: sum(not task.isdisjoint(words(one.question)) for task in asked))
 
 
@@ -154,8 +154,8 @@ def _holds(criterion: Criterion, answer: str) -> bool:
     return True
 
 
-def _gives_away(sample: Sample, trial: ScoredRollout) -> bool:
+def _gives_away(sample: Sample, rollout: ScoredRollout) -> bool:
     said = f"{sample.question} {sample.answer}"
-    return sample.question.casefold() in trial.instruction.casefold() or any(
-        has_words(expected, sample.answer) or has_words(said, expected) for expected in trial.expected
+    return sample.question.casefold() in rollout.instruction.casefold() or any(
+        has_words(expected, sample.answer) or has_words(said, expected) for expected in rollout.expected
     )
