@@ -60,7 +60,7 @@ async def test_keys_and_secrets_of_the_environment_are_never_written(tmp_path: P
     )
     async with ScriptedModel(script, key=key) as model:
         config = Config(models={"m": ModelConfig(url=model.url, key_env="KEY")})
-        request = RunOptions(tasks, tmp_path / "run", ("chat",), ("m",))
+        request = RunOptions(tasks=tasks, out=tmp_path / "run", agents=("chat",), models=("m",))
         seen: list[object] = []
         await run(request, config, seen.append, env={"KEY": key, "GITHUB_TOKEN": token})
     with Store.open_read(tmp_path / "run") as store:

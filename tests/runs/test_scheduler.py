@@ -180,7 +180,9 @@ async def test_memory_does_not_grow_with_the_rollouts(tmp_path: Path, monkeypatc
     tasks, model = questions(tmp_path, *(f"q{n}" for n in range(200))), scripted(tmp_path, {"": RIGHT})
     tracemalloc.start()
     try:
-        await run(RunOptions(tasks, tmp_path / "run", ("chat",), ("m",)), Config(models=model), count)
+        await run(
+            RunOptions(tasks=tasks, out=tmp_path / "run", agents=("chat",), models=("m",)), Config(models=model), count
+        )
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -10,7 +10,7 @@ from whet.gateway.dialects.neutral import ToolCall
 from whet.rollout.model_client import ModelClient
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Flag, Rollout, Spending, session_spending
-from whet.scoring import NO_VERDICT, Call, Judge, Score, Work
+from whet.scoring import NO_VERDICT, Call, Score, TaskJudge, Work
 from whet.trace.conversations.replies import reply_of
 
 
@@ -27,7 +27,7 @@ class Judgement:
 
 async def judge_work(
     work: Work,
-    judges: Sequence[Judge],
+    judges: Sequence[TaskJudge],
     rollout: Rollout,
     resources: RunResources,
     record: Recorder,

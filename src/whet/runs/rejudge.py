@@ -30,7 +30,7 @@ from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
 from whet.runs.verdicts import settle_anew
 from whet.sandbox import DEFAULT, sandbox_named
-from whet.scoring import NO_VERDICT, Cause, Judge, RankJudge, Score, Work, combine, judges_of
+from whet.scoring import NO_VERDICT, Cause, RankJudge, Score, TaskJudge, Work, combine, judges_of
 from whet.tasks import Task, read_tasks, resolve_env
 from whet.tasks.judges import AnyJudge, Judges, Rank, located
 from whet.validation_errors import explain, user_error
@@ -190,7 +190,7 @@ class _Judging:
         return Judged(case.row, before.score, result.score, tuple(kept))
 
     @asynccontextmanager
-    async def _box_for(self, judges: Sequence[Judge]) -> AsyncIterator[Box | None]:
+    async def _box_for(self, judges: Sequence[TaskJudge]) -> AsyncIterator[Box | None]:
         """An empty sealed box, when a judge runs something but does not look at what the agent left."""
         if not any(_runs_in_empty_box(judge.spec) for judge in judges):
             yield None
@@ -226,7 +226,7 @@ def _sandbox_of(run: Path) -> str:
         return store.get("sandbox") or DEFAULT
 
 
-def _of_then(judge: Judge, before: Result) -> Score:
+def _of_then(judge: TaskJudge, before: Result) -> Score:
     """What a judge said that needs the box, which is gone."""
     said = before.judgements.get(judge.name)
     if said is not None:

@@ -39,7 +39,7 @@ async def open_resources(
     refuse_denied(tasks, [path for path in request.skills if path], config.denied)
     judge_model = request.judge_model or config.defaults.judge_model
     judge_configs = judge_model_configs((judge for task in tasks for judge in task.judge), judge_model, config)
-    model_configs = {name: model_config(name, config) for name in request.models} if request.capture else {}
+    model_configs = {name: model_config(name, config) for name in request.models} if request.record else {}
     use = cache_use(request.cache)
     if use is CacheUse.REPLAY_ONLY:
         model_configs = {name: never_called(model, env) for name, model in model_configs.items()}
@@ -62,7 +62,7 @@ async def open_resources(
                 redactor,
                 env,
                 agents=agents,
-                models={name: opened[name] for name in model_configs} if request.capture else {OWN: OWN_MODEL},
+                models={name: opened[name] for name in model_configs} if request.record else {OWN: OWN_MODEL},
                 judge_models={name: opened[name] for name in judge_configs},
                 judge_model=judge_model,
                 idle_sec=config.defaults.idle_sec,
@@ -89,23 +89,29 @@ def _agent(name: str, request: RunOptions, config: Config) -> AnyAgent:
     """The agent of this name, as the request wants it; UserError when it cannot run here."""
     agent = agent_named(name, config.agents)
     if not isinstance(agent, CliAgent):
-        for option, wish in (("--home", request.home == "own"), ("--capture off", not request.capture)):
-            if wish:
-                raise UserError(f"agent '{name}' has neither settings nor a login of its own; it runs without {option}")
+        for option, is_set in (("`user_config`", request.user_config), ("`record=False`", not request.record)):
+            if is_set:
+                raise UserError(f"agent '{name}' has no settings and no login of its own; run it without {option}")
         return agent
     agent.check()
-    return agent if request.home is None else agent.model_copy(update={"home": request.home})
+    if request.user_config is None:
+        return agent
+    return agent.model_copy(update={"home": "own" if request.user_config else "fresh"})
 
 
 def _check_capture(request: RunOptions) -> None:
-    if request.capture:
+    if request.record:
         return
     if request.sandbox != "local":
         raise UserError(
-            f"--capture off needs the network, which sandbox '{request.sandbox}' does not have; use --sandbox local"
+            f"`record=False` needs the network, which sandbox '{request.sandbox}' does not have; "
+            "set `sandbox` to 'local'"
         )
     if request.models:
-        raise UserError(f"--model is '{','.join(request.models)}', but with --capture off agents call their own models")
+        raise UserError(
+            f"`model` is '{','.join(request.models)}', but with `record=False` agents call the model that they are "
+            "logged in to"
+        )
 
 
 def _refuse_secret_names(agents: Iterable[str], redactor: Redactor) -> None:

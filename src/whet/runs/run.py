@@ -74,7 +74,7 @@ async def run(
             resources.models,
             skills,
             request.samples,
-            request.capture,
+            request.record,
             origin.prefix if origin else None,
             origin.name if origin else "",
         )
@@ -82,7 +82,7 @@ async def run(
             "version": __version__,
             "sandbox": resources.sandbox.name,
             "agents": _declared(resources.declared_agents(), request),
-            TASKS: str(request.tasks.resolve()),
+            TASKS: request.tasks_path,
             FORK: origin.about if origin else None,
         }
         pending = open_run(request.out, plan, resume=request.resume, about=about)

@@ -15,7 +15,7 @@ from whet.runs.checks.tasks import attempt_with
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
-from whet.scoring import NO_VERDICT, Cause, Judge, Score, combine, judges_of
+from whet.scoring import NO_VERDICT, Cause, Score, TaskJudge, combine, judges_of
 from whet.tasks import Task
 
 UNDECIDED = frozenset({Cause.JUDGE, Cause.SANDBOX, Cause.INTERNAL})
@@ -38,7 +38,7 @@ class Settled:
     result: Result
 
 
-def settle(result: Result, judges: Sequence[Judge], deciding: Collection[str]) -> Result:
+def settle(result: Result, judges: Sequence[TaskJudge], deciding: Collection[str]) -> Result:
     """A result with 0 for each judge that came to no verdict on it, though it decides elsewhere. It stays as it is when
     its score would still be missing."""
     if result.score.value is not None:

@@ -12,9 +12,9 @@ from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
 from whet.skill import read_skill
+from whet.skills.documents.document import Policy
 from whet.skills.documents.edits import Edit, Op
 from whet.skills.documents.history import History
-from whet.skills.documents.policy import Policy
 from whet.skills.documents.store import SkillStore
 from whet.skills.proposers.base import Proposal, ProposalContext
 from whet.skills.proposers.driver import ProposalMade, ProposerDriver

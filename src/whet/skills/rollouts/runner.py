@@ -8,7 +8,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from whet.rollout.result import Result, Rollout
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.plan import skill_row
+from whet.runs.reply_cache import CacheUse
 from whet.runs.resources import limits_of, open_resources
 from whet.runs.scheduler import (
     HOPELESS,
@@ -272,7 +273,8 @@ async def open_runner(
     of the request do the tasks. `begin` is called when all is checked, before anything is written."""
     tasks = {task.id: task for part in parts.values() for task in part}
     # A second opinion is a new rollout: no cache may answer it.
-    request = replace(request, cache="off", limits=budget.within(limits_of(request, config)))
+    limits = budget.within(limits_of(request, config))
+    request = request.model_copy(update={"cache": CacheUse.OFF, "limits": limits})
     async with open_resources(request, list(tasks.values()), config, env) as resources, AsyncExitStack() as opened:
         agent, model = request.agents[0], resources.models[request.models[0]]
         prices = {name: price_for(one) for name, one in resources.models.items()}
@@ -280,7 +282,7 @@ async def open_runner(
         about = {
             "sandbox": resources.sandbox.name,
             "agents": resources.declared_agents(),
-            "tasks": str(request.tasks.resolve()),
+            "tasks": request.tasks_path,
         }
         begin()
         records = {part: _open_part(folder / part, part, given, about) for part, given in parts.items()}

@@ -45,7 +45,8 @@ class ProposerSpec:
         """The request with all that the writer needs; what is under test stays first."""
         agents = (*request.agents, self.agent or request.agents[0])
         models = (*request.models, self.model or request.models[0])
-        return replace(request, agents=tuple(dict.fromkeys(agents)), models=tuple(dict.fromkeys(models)))
+        both = {"agents": tuple(dict.fromkeys(agents)), "models": tuple(dict.fromkeys(models))}
+        return request.model_copy(update=both)
 
     def check(self, request: RunOptions, config: Config) -> None:
         """UserError when it cannot work, or could see what it must not."""
