@@ -4,7 +4,7 @@ Read `agent.py` first: the protocol, what an agent is given and what it reports.
 command-line agents, `registry.py` finds agents by name, `install/` installs their programs.
 """
 
-from whet.agents.agent import Agent, AgentReport, Assignment, Endpoint, Stop
+from whet.agents.agent import Agent, AgentReport, Assignment, ModelEndpoint, StopReason
 from whet.agents.cli import CliAgent
 from whet.agents.registry import CLIS, AnyAgent, AnyCli, agent_named
 
@@ -16,7 +16,7 @@ __all__ = [
     "AnyCli",
     "Assignment",
     "CliAgent",
-    "Endpoint",
-    "Stop",
+    "ModelEndpoint",
+    "StopReason",
     "agent_named",
 ]

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from whet.agents import Agent, AgentReport, Assignment, Endpoint, Stop
+from whet.agents import Agent, AgentReport, Assignment, ModelEndpoint, StopReason
 from whet.agents.skill_delivery import SkillSightings
 from whet.agents.tools import LoggedUse, offer_tools
 from whet.box import Box, Sandbox, SandboxError
@@ -28,13 +28,12 @@ from whet.rollout.endpoint import Keys
 from whet.rollout.evidence import calls_asked, calls_logged
 from whet.rollout.failures import failure_of, stop_reason
 from whet.rollout.model_client import ModelClient
-from whet.scoring import NO_VERDICT, Call, Cause, Judge, Score, Work, combine, judges_of
+from whet.scoring import NO_VERDICT, Cause, Judge, Score, ToolUse, Work, combine, judges_of
 from whet.scoring.leaks import Canaries
 from whet.skill import Skill
-from whet.tasks import Limits as TaskLimits
-from whet.tasks import Task, resolve_env
+from whet.tasks import Task, TaskLimits, resolve_env
 from whet.trace.conversations.replies import reply_of
-from whet.trace.replay.session import Prefix, Retelling
+from whet.trace.replay.session import Prefix, ReplaySession
 from whet.workspace import CHANGES_LIMIT, Change, changes
 
 GATEWAY_LIMITS = {"turns", "input_tokens", "output_tokens", "total_tokens", "cost", "idle_sec", "concurrency"}
@@ -209,8 +208,8 @@ class _Progress:
     judgements: dict[str, Score] = field(default_factory=dict)
     report: AgentReport | None = None
     session: Session | None = None
-    retelling: Retelling | None = None
-    calls: list[Call] = field(default_factory=list)
+    retelling: ReplaySession | None = None
+    calls: list[ToolUse] = field(default_factory=list)
     judging: Spending | None = None
     sightings: SkillSightings | None = None
     last_words: Exchange | None = None
@@ -340,14 +339,14 @@ async def _attempt(
         if rollout.skill is not None and rollout.captured:
             progress.sightings = SkillSightings(rollout.skill)
         watched = progress.watching(record)
-        progress.retelling = retelling = Retelling(rollout.prefix) if rollout.prefix else None
+        progress.retelling = retelling = ReplaySession(rollout.prefix) if rollout.prefix else None
         progress.session = session = workshop.gateway.open_session(
             rollout.id, model, watched, limits, rollout.sample, retelling
         )
         try:
             with progress.phase("agent"):
                 url = await (box.connect(session.serve) if rollout.agent.in_box else session.listen())
-                endpoint = Endpoint(url, session.secret, session.model_name) if rollout.captured else None
+                endpoint = ModelEndpoint(url, session.secret, session.model_name) if rollout.captured else None
                 assignment = Assignment(task, box, endpoint, rollout.skill, env, workshop.host_env)
                 report, broken = await _run_agent(rollout.agent, assignment, session)
         finally:
@@ -355,8 +354,8 @@ async def _attempt(
         if session.answered:
             workshop.keys.accept(rollout.model.name)
         stop = stop_reason(report, session, must_call=rollout.agent.needs_model and rollout.captured)
-        if stop in {Stop.FINISHED, Stop.CRASHED} and progress.model_declined:
-            stop = Stop.REFUSED
+        if stop in {StopReason.FINISHED, StopReason.CRASHED} and progress.model_declined:
+            stop = StopReason.REFUSED
         progress.report = report = report.model_copy(update={"stop": stop})
         planted = await box.seal(show_logs=task.agent_logs)
         after = await box.snapshot()
@@ -457,7 +456,7 @@ async def run_within_limits(agent: Agent, assignment: Assignment, session: Sessi
             await asyncio.wait([running], timeout=ENDING_SEC)
         if running.done():
             return running.result()
-        return AgentReport(stop=Stop.LIMIT, exit_code=None, text="", seconds=time.monotonic() - started)
+        return AgentReport(stop=StopReason.LIMIT, exit_code=None, text="", seconds=time.monotonic() - started)
     finally:
         for task in (running, over):
             task.cancel()
@@ -472,7 +471,7 @@ async def _run_agent(agent: Agent, assignment: Assignment, session: Session) -> 
     except Exception as error:
         if not session.answered or isinstance(error, UserError):
             raise
-        report = AgentReport(stop=Stop.CRASHED, exit_code=None, text="", seconds=time.monotonic() - started)
+        report = AgentReport(stop=StopReason.CRASHED, exit_code=None, text="", seconds=time.monotonic() - started)
         if isinstance(error, SandboxError):
             return report, Score.missing(Cause.SANDBOX, str(error))
         return report, Score.missing(Cause.INTERNAL, repr(error), traceback=traceback.format_exc())
@@ -496,7 +495,7 @@ def spending_of(session: Session | None, model: Model) -> Spending:
     )
 
 
-def _replay(prefix: Prefix | None, retelling: Retelling | None) -> Replay | None:
+def _replay(prefix: Prefix | None, retelling: ReplaySession | None) -> Replay | None:
     if prefix is None or retelling is None:
         return None
     return Replay(

@@ -6,20 +6,20 @@ from collections.abc import Iterable
 from whet.agents.tools import LoggedUse
 from whet.exchange import Exchange
 from whet.gateway.dialects.neutral import ToolCall
-from whet.scoring import Call
+from whet.scoring import ToolUse
 from whet.trace.conversations.replies import reply_of
 
 
-def calls_asked(exchange: Exchange) -> list[Call]:
+def calls_asked(exchange: Exchange) -> list[ToolUse]:
     """The tool calls of a reply that the agent was given."""
     reply = reply_of(exchange) if exchange.status == 200 else None
     return [
-        Call(part.name, part.arguments, "model")
+        ToolUse(part.name, part.arguments, "model")
         for part in (reply.parts if reply else ())
         if isinstance(part, ToolCall)
     ]
 
 
-def calls_logged(uses: Iterable[LoggedUse]) -> list[Call]:
+def calls_logged(uses: Iterable[LoggedUse]) -> list[ToolUse]:
     """The calls of the task's own programs."""
-    return [Call(use.name, shlex.join(use.argv), "program", failed=use.exit_code != 0) for use in uses]
+    return [ToolUse(use.name, shlex.join(use.argv), "program", failed=use.exit_code != 0) for use in uses]
