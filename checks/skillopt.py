@@ -25,7 +25,7 @@ from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest
 from whet.skills.measurement import Outcome, Verdict
-from whet.skills.proposers.base import Step
+from whet.skills.proposers.base import SearchStep
 from whet.skills.search.two_tiers import SearchResult, search_and_certify
 
 HARMFUL = MockBackend.RULE_TEXT["__harmful__"]
@@ -144,7 +144,7 @@ class MockWorld:
         return float(self._replayed[key].hard)
 
     async def propose(
-        self, parent: str, steps: Sequence[Step], pay: Callable[[Sequence[str]], bool], section: str | None = None
+        self, parent: str, steps: Sequence[SearchStep], pay: Callable[[Sequence[str]], bool], section: str | None = None
     ) -> str | None:
         """What SkillOpt's reflection says of the failures that the search has seen; it needs no rollouts of its own."""
         failures = [(task, found) for task, found in self._trained[parent] if found.hard < 1]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from support.known_world import World, WorldProposer
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import Outcome, Verdict
-from whet.skills.proposers.base import Step
+from whet.skills.proposers.base import SearchStep
 from whet.skills.search.two_tiers import SearchResult, search_and_certify
 
 PER_PROPOSAL = 8
@@ -31,7 +31,7 @@ class Paying:
         self._propose, self.number = propose, 0
 
     async def propose(
-        self, parent: str, steps: Sequence[Step], pay: Callable[[Sequence[str]], bool], section: str | None = None
+        self, parent: str, steps: Sequence[SearchStep], pay: Callable[[Sequence[str]], bool], section: str | None = None
     ) -> str | None:
         self.number += 1
         if not pay([f"train/{self.number}/{n}" for n in range(PER_PROPOSAL)]):

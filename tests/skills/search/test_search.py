@@ -7,15 +7,16 @@ import pytest
 
 from support.known_world import World, sentence
 from whet.scoring import Cause
-from whet.skills.documents.texts import PlainTexts
+from whet.skills.documents.store import PlainTexts
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.kinds import SearchKind
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import NotMeasured, Outcome, Verdict
-from whet.skills.proposers.base import Step
-from whet.skills.search.base import Ratchet, TrainTasks
+from whet.skills.proposers.base import SearchStep
+from whet.skills.search.base import TrainTasks
 from whet.skills.search.pareto import Member, Pareto, weights
 from whet.skills.search.race import Race, cost
+from whet.skills.search.ratchet import Ratchet
 from whet.skills.search.two_tiers import SearchResult, search_and_certify
 
 TASKS = tuple(f"t{n}" for n in range(9))
@@ -45,7 +46,7 @@ class Lists:
         self.sections: list[str | None] = []
 
     async def propose(
-        self, parent: str, steps: Sequence[Step], pay: Callable[[Sequence[str]], bool], section: str | None = None
+        self, parent: str, steps: Sequence[SearchStep], pay: Callable[[Sequence[str]], bool], section: str | None = None
     ) -> str | None:
         self.parents.append(parent)
         self.sections.append(section)
@@ -125,7 +126,7 @@ class Pays(Lists):
         self.left, self.told = left, list[int]()
 
     async def propose(
-        self, parent: str, steps: Sequence[Step], pay: Callable[[Sequence[str]], bool], section: str | None = None
+        self, parent: str, steps: Sequence[SearchStep], pay: Callable[[Sequence[str]], bool], section: str | None = None
     ) -> str | None:
         if not self.told:
             assert pay([f"own/{n}" for n in range(91 - self.left)])
@@ -284,7 +285,11 @@ async def test_a_parent_may_be_one_that_does_not_lead() -> None:
 async def test_a_section_of_which_nothing_is_made_leaves_its_turn_to_the_next() -> None:
     class OnlyB(Lists):
         async def propose(
-            self, parent: str, steps: Sequence[Step], pay: Callable[[Sequence[str]], bool], section: str | None = None
+            self,
+            parent: str,
+            steps: Sequence[SearchStep],
+            pay: Callable[[Sequence[str]], bool],
+            section: str | None = None,
         ) -> str | None:
             return await super().propose(parent, steps, pay, section) if section == "B" else None
 
@@ -313,7 +318,7 @@ class Sections:
         self._number = seed
 
     async def propose(
-        self, parent: str, steps: Sequence[Step], pay: Callable[[Sequence[str]], bool], section: str | None = None
+        self, parent: str, steps: Sequence[SearchStep], pay: Callable[[Sequence[str]], bool], section: str | None = None
     ) -> str | None:
         self._number += 1
         rule = ("N0", "H0", "H1", "G0", "N1", "H2", "H3", "B0", "H4", "G1")[self._number * 7 % 10]

@@ -15,8 +15,8 @@ from whet.runs.scheduler import Ended, Stopped, refuse_existing
 from whet.skill import Skill, read_skill
 from whet.skills.certificates.certificate import Certificate, record_of, shortening_of
 from whet.skills.certificates.text import write_certificate
-from whet.skills.documents.history import ACCEPTED, BEST, LEADER, SHORTENED, SKILLS, TERMS, Examined, History
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
+from whet.skills.documents.history import ACCEPTED, BEST, LEADER, SHORTENED, SKILLS, TERMS, ExamSummary, History
 from whet.skills.documents.store import SkillStore, copy_skill
 from whet.skills.gate.alpha_ledger import LedgerEntry, enter, uses
 from whet.skills.gate.gate import ExamResult
@@ -26,9 +26,9 @@ from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.plan import MANY, GatePlan
 from whet.skills.gate.seed import Seed, fixed_seed
 from whet.skills.measurement import OutOfBudget, Verdict
-from whet.skills.proposers.base import Proposer, Step
-from whet.skills.proposers.course import Course, Guidance, Pace
+from whet.skills.proposers.base import Proposer, SearchStep
 from whet.skills.proposers.driver import ProposalMade, ProposerDriver
+from whet.skills.proposers.schedule import ProposalSchedule, ScheduleOptions
 from whet.skills.report.text import write_report
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import Budget, Unit, shown
@@ -39,7 +39,7 @@ from whet.skills.rollouts.terms import MADE_WITH, common_terms, fix_terms, raise
 from whet.skills.search.shorten import Removal
 from whet.skills.search.two_tiers import SearchResult, search_and_certify
 from whet.skills.sharpen.budget_split import BudgetSplit
-from whet.skills.sharpen.named import refuse_unknown_sections
+from whet.skills.sharpen.options import refuse_unknown_sections
 from whet.skills.sharpen.preparing import Audited, Preparing, prepare, refuse_if_hopeless
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
 from whet.tasks import Task, read_tasks
@@ -61,7 +61,7 @@ class SharpenRequest:
     """What the writer is called."""
     policy: Policy = field(default_factory=Policy)
     preferences: str = ""
-    course: Course = field(default_factory=Course)
+    course: ScheduleOptions = field(default_factory=ScheduleOptions)
     also: Path | None = None
     """A document that agents always read, to be sharpened together with the skill."""
     known_good: Path | None = None
@@ -86,7 +86,7 @@ class Begun:
     """Of the order of exams. Only its commitment may be shown."""
 
 
-Event = Begun | Audited | ProposalMade | Step | ExamResult | Compared | Removal | Ended | Stopped
+Event = Begun | Audited | ProposalMade | SearchStep | ExamResult | Compared | Removal | Ended | Stopped
 Watch = Callable[[Event], None]
 
 
@@ -157,7 +157,7 @@ async def _opened(
         watch(Begun(folder, start, splits, now, uses(folder, validation, env), seed))
 
     parts = {Part.SEARCH: splits.train, Part.EXAM: splits.validation, Part.TEST: splits.test}
-    request = replace(wish.request, skills=(wish.skill,))
+    request = wish.request.model_copy(update={"skills": (wish.skill,)})
     if hired:
         parts[Part.PROPOSALS] = ()
         request = hired.beside(request)
@@ -192,13 +192,13 @@ async def _search_and_certify(
     history = History(folder, start.digest, wish.proposer)
     train = {task.id: task for task in splits.train}
     search, drafts = folder / Part.SEARCH, folder / "drafts"
-    pace = Pace(wish.course, plan.proposals(len(train)), plan.seed)
-    guidance = Guidance(wish.policy, pace, wish.preferences)
-    proposing = ProposerDriver(writer, shelf, search, train, drafts, history, guidance, watch)
+    steps = plan.proposals(len(train))
+    schedule = ProposalSchedule(wish.course, steps, plan.seed, wish.policy, wish.preferences)
+    proposing = ProposerDriver(writer, shelf, search, train, drafts, history, schedule, watch)
 
-    def pass_on(event: Step | ExamResult | Compared | Removal) -> None:
+    def pass_on(event: SearchStep | ExamResult | Compared | Removal) -> None:
         match event:
-            case Step(parent, candidate, mean, bar):
+            case SearchStep(parent, candidate, mean, bar):
                 history.record_measurement(candidate, parent, mean=mean, bar=bar, accepted=event.accepted)
             case ExamResult():
                 history.record_exam(event.candidate, examined(event))
@@ -238,12 +238,12 @@ async def _search_and_certify(
     return done
 
 
-def examined(held: ExamResult) -> Examined:
+def examined(held: ExamResult) -> ExamSummary:
     """An exam as the history of a skill keeps it."""
     attempt = held.attempt
     assert attempt.verdict is not None
     assert attempt.decided_at is not None
-    return Examined(
+    return ExamSummary(
         exam=held.exam.id,
         number=held.exam.number,
         incumbent=held.exam.incumbent,
