@@ -15,8 +15,8 @@ from whet.runs.scheduler import Ended, Stopped, refuse_existing
 from whet.skill import Skill, read_skill
 from whet.skills.certificates.certificate import Certificate, record_of, shortening_of
 from whet.skills.certificates.text import write_certificate
-from whet.skills.documents.history import ACCEPTED, BEST, LEADER, SHORTENED, SKILLS, TERMS, Examined, History
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
+from whet.skills.documents.history import ACCEPTED, BEST, LEADER, SHORTENED, SKILLS, TERMS, ExamSummary, History
 from whet.skills.documents.store import SkillStore, copy_skill
 from whet.skills.gate.alpha_ledger import LedgerEntry, enter, uses
 from whet.skills.gate.gate import ExamResult
@@ -157,7 +157,7 @@ async def _opened(
         watch(Begun(folder, start, splits, now, uses(folder, validation, env), seed))
 
     parts = {Part.SEARCH: splits.train, Part.EXAM: splits.validation, Part.TEST: splits.test}
-    request = replace(wish.request, skills=(wish.skill,))
+    request = wish.request.model_copy(update={"skills": (wish.skill,)})
     if hired:
         parts[Part.PROPOSALS] = ()
         request = hired.beside(request)
@@ -238,12 +238,12 @@ async def _search_and_certify(
     return done
 
 
-def examined(held: ExamResult) -> Examined:
+def examined(held: ExamResult) -> ExamSummary:
     """An exam as the history of a skill keeps it."""
     attempt = held.attempt
     assert attempt.verdict is not None
     assert attempt.decided_at is not None
-    return Examined(
+    return ExamSummary(
         exam=held.exam.id,
         number=held.exam.number,
         incumbent=held.exam.incumbent,
