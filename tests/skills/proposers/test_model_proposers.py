@@ -84,7 +84,7 @@ async def test_an_agent_edits_the_skill_knows_its_files_and_sees_nothing_of_the_
         assert hidden not in seen.replace(str(world.out), "")
 
 
-@pytest.mark.parametrize("writer", [LLM, AGENT])
+@pytest.mark.parametrize("proposer", [LLM, AGENT])
 async def test_a_writer_whose_model_is_down_is_no_verdict_and_what_it_wrote_is_not_asked_for_again(
     world: World, proposer: ProposerSpec
 ) -> None:
