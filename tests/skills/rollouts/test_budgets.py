@@ -202,7 +202,7 @@ async def test_a_search_that_uses_more_than_the_audit_foretold_ends_and_its_lead
 
 
 async def test_a_budget_that_the_audit_uses_up_is_an_error(world: World) -> None:
-    with pytest.raises(UserError, match="expected more: all of it was used up by the audit"):
+    with pytest.raises(UserError, match="expected more: the audit used all of it"):
         await world.sharpen(Adds(HELPFUL), "100 tokens")
 
 
