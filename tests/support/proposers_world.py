@@ -3,7 +3,7 @@
 from typing import Any
 
 from whet.scoring import Score
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
 from whet.skills.proposers.base import ProposalContext, ScoredRollout
 
 SKILL = "---\nname: qa\ndescription: Answers questions.\n---\n\n# Answers\n\n- Be kind.\n"

@@ -8,12 +8,11 @@ from support.proposers_world import SKILL, context, failing_rollouts, rollout
 from support.rollout_world import attempted, shell
 from whet.agents import Agent
 from whet.agents.loop import LoopAgent
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.scoring import Cause, Score
-from whet.skills.documents.diff import edits_between, patched
-from whet.skills.documents.document import END_LEARNED, LEARNED, Document
-from whet.skills.documents.edits import Edit, Op, apply
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.diff import apply_diff, edits_between
+from whet.skills.documents.document import END_LEARNED, LEARNED, Document, Policy
+from whet.skills.documents.edits import Edit, Op, apply_edits
 from whet.skills.proposers.agent import AgentProposer
 from whet.skills.proposers.base import NoProposal, PastProposal, Proposal, ProposalContext, VersionComparison
 from whet.tasks import Task
@@ -47,7 +46,7 @@ async def test_a_model_in_a_loop_edits_the_skill_in_its_box() -> None:
         "- Be kind.",
         "- Keep answers under 40 characters.",
     )
-    assert apply(SKILL, proposal.edits, Policy()).text == f"{SKILL}- Keep answers under 40 characters.\n"
+    assert apply_edits({"": SKILL}, proposal.edits, Policy()).text == f"{SKILL}- Keep answers under 40 characters.\n"
 
 
 async def test_the_agent_keeps_a_note_and_sees_tasks_that_went_both_ways_side_by_side() -> None:
@@ -96,7 +95,7 @@ async def test_all_that_the_agent_may_know_lies_before_it() -> None:
         ("echo '- The grader likes it short.' >> skill/SKILL.md", "how the work is judged"),
         ("echo '- Say Canberra.' >> skill/SKILL.md", "the answer to a task"),
         ("sed -i 's/- Be kind./- Be rude./; 1,/^#/s/^#/- First.\\n#/' skill/SKILL.md", "only 1 places"),
-        (f"echo '{LEARNED}' >> skill/SKILL.md", "a mark of whet's own"),
+        (f"echo '{LEARNED}' >> skill/SKILL.md", "a mark that only whet may write"),
     ],
 )
 async def test_protection_and_budget_hold_for_agents_too(script: str, reason: str) -> None:
@@ -146,7 +145,7 @@ FRONT = st.sampled_from(["", "---\nname: a\n---\n"])
 def test_the_edits_make_exactly_the_text_that_was_written(front: str, old: str, new: str) -> None:
     assume(old.strip())
     edits = edits_between(front + old, front + new, OPEN)
-    done = apply(front + old, edits, OPEN)
+    done = apply_edits({"": front + old}, edits, OPEN)
     assert not done.refused
     assert done.text == front + new
     assert bool(edits) == (old != new)
@@ -157,8 +156,8 @@ def test_a_change_beside_what_is_protected_does_not_touch_it(above: str, old: st
     head, tail = f"# Mine\n{above}\n{LEARNED}\n", f"\n{END_LEARNED}\n{below}"
     policy = Policy(opens="learned", max_chars=100_000)
     before, after = f"{head}- first\n{old}\n- last{tail}", f"{head}- first\n{new}\n- last{tail}"
-    done = apply(before, edits_between(before, after, policy), policy)
-    inside = Document(done.text).learned
+    done = apply_edits({"": before}, edits_between(before, after, policy), policy)
+    inside = Document(done.text).learned_block
     assert inside is not None
     assert done.text[: inside.start] == head.rstrip("\n")
     if not done.refused:
@@ -167,13 +166,13 @@ def test_a_change_beside_what_is_protected_does_not_touch_it(above: str, old: st
 
 def test_a_text_that_has_no_word_on_the_way_is_replaced_as_a_whole() -> None:
     (edit,) = edits_between("# A\n\n", "\n\n", OPEN)
-    assert apply("# A\n\n", [edit], OPEN).text == "\n\n"
+    assert apply_edits({"": "# A\n\n"}, [edit], OPEN).text == "\n\n"
 
 
 def test_an_empty_document_is_begun() -> None:
     front = "---\nname: a\n---\n"
     for old, begun in (("", "# New\n"), (front, f"{front}\n# New\n"), (f"{front}\n", f"{front}\n# New\n")):
-        assert apply(old, edits_between(old, f"{old}# New\n", OPEN), OPEN).text == begun
+        assert apply_edits({"": old}, edits_between(old, f"{old}# New\n", OPEN), OPEN).text == begun
         assert edits_between(old, old, OPEN) == ()
 
 
@@ -184,25 +183,25 @@ def test_a_diff_is_read_as_it_was_made(old: str, new: str) -> None:
 
     for change in changes(snapshot(old), snapshot(new)):
         assert change.diff is not None
-        assert patched(old, change.diff) == new
+        assert apply_diff(old, change.diff) == new
 
 
 def test_lines_at_the_end_begin_the_learned_block() -> None:
     policy = Policy(opens="learned")
     edits = edits_between(SKILL, f"{SKILL}\n- New.\n", policy)
-    assert apply(SKILL, edits, policy).text == f"{SKILL}\n{LEARNED}\n- New.\n{END_LEARNED}\n"
+    assert apply_edits({"": SKILL}, edits, policy).text == f"{SKILL}\n{LEARNED}\n- New.\n{END_LEARNED}\n"
 
 
 def test_a_diff_of_another_text_is_refused() -> None:
     diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-one\n+two\n"
-    assert patched("one\n", diff) == "two\n"
-    with pytest.raises(ValueError, match="another text"):
-        patched("three\n", diff)
-    with pytest.raises(ValueError, match="changes too much"):
-        patched("one\n", diff + CUT)
+    assert apply_diff("one\n", diff) == "two\n"
+    with pytest.raises(ValueError, match="does not match"):
+        apply_diff("three\n", diff)
+    with pytest.raises(ValueError, match="too large for a diff"):
+        apply_diff("one\n", diff + CUT)
 
 
 def test_a_shorter_text_is_made_before_a_longer_one() -> None:
     old, new = "# A\n- one\n- keep\n" + "- long" * 9 + "\n", "# A\n- one\n" + "- new" * 9 + "\n- keep\n"
     policy = Policy(max_chars=len(old))
-    assert apply(old, edits_between(old, new, policy), policy).text == new
+    assert apply_edits({"": old}, edits_between(old, new, policy), policy).text == new

@@ -6,7 +6,7 @@ import pytest
 
 from support.proposers_world import SKILL, context, failing_rollouts
 from whet.errors import UserError
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
 from whet.skills.proposers.base import PastProposal, Proposal, ProposalContext
 from whet.skills.sharpen.options import read_proposer
 from whet.skills.sharpen.proposer_runtime import ProposerSpec

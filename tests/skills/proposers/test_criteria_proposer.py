@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support.judging_world import ScriptedReferee, checks_in, judgement, said_of
 from support.proposers_world import SKILL, context, failing_rollouts, rollout
 from whet.scoring import Call, Score
-from whet.skills.documents.edits import Edit, Op, Refused, apply
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
+from whet.skills.documents.edits import Edit, Op, RefusedEdit, apply_edits
 from whet.skills.proposers.base import PastProposal, Proposal, ProposalContext, ScoredRollout
 from whet.skills.proposers.criteria.checks import Criterion, failing
 from whet.skills.proposers.criteria.proposer import CriteriaProposer
@@ -239,7 +239,7 @@ async def test_all_examples_follow_all_rules_as_far_as_they_go_together() -> Non
     document, answers = SKILL, []
     for checks in ([bold], [bold, captain], [bold, captain, done], [bold, captain, done, short]):
         now = context(*failing_rollouts(*checks), document=document)
-        document = apply(document, (await written(now)).edits, now.policy).text
+        document = apply_edits({"": document}, (await written(now)).edits, now.policy).text
         answers.append(next(line for line in document.split("\n") if line.startswith("Answer: ")))
         assert len(examples_of(document)) == 3
     assert answers == [
@@ -255,7 +255,7 @@ async def test_rules_stand_together_above_the_examples_and_other_lines_stay() ->
     document = SKILL
     for checks in ([captain], [captain, tool]):
         now = context(*failing_rollouts(*checks), document=f"{document}- Mine.\n" if document != SKILL else document)
-        document = apply(now.document, (await written(now)).edits, now.policy).text
+        document = apply_edits({"": now.document}, (await written(now)).edits, now.policy).text
     rules = [line.split(" ")[1] for line in document.split("\n") if line.startswith("- ")]
     assert rules == ["Be", "Use", "Call", "Mine."]
     assert document.index("- Call") < document.index("Question: ") < document.index("- Mine.")
@@ -271,7 +271,7 @@ def test_whatever_stands_around_the_examples_stays(above: list[str], below: list
     for check in ({"op": "contains", "arg": "Captain"}, {"op": "regex", "arg": "DONE$"}):
         asked = failing_rollouts({"op": "contains", "arg": "Captain"}, check)
         now = context(*asked, document=document)
-        edited = apply(document, asyncio.run(written(now)).edits, now.policy)
+        edited = apply_edits({"": document}, asyncio.run(written(now)).edits, now.policy)
         assert not edited.refused
         document = edited.text
         if check["op"] == "contains":
@@ -287,12 +287,12 @@ async def test_rules_that_were_not_taken_or_are_there_are_not_said_again() -> No
     first = (await written(context(*rollouts))).edits
     rejected, refused = (
         PastProposal(first, (), accepted=False),
-        PastProposal((), (Refused(first[0], "too long"),), accepted=None),
+        PastProposal((), (RefusedEdit(first[0], "too long"),), accepted=None),
     )
     for past in (rejected, refused):
         assert (await written(context(*rollouts, past=(past,)))).edits != first
     assert (await written(context(*rollouts, past=(PastProposal(first, (), accepted=True),)))).edits == first
-    there = apply(SKILL, first, Policy()).text
+    there = apply_edits({"": SKILL}, first, Policy()).text
     assert (await written(context(*rollouts, document=there))).edits[0].text != first[0].text
 
 

@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from whet.agents import AgentReport, Stop
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.plan import task_rows
 from whet.runs.scheduler import store_result
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
 from whet.skill import read_skill
+from whet.skills.documents.document import Policy
 from whet.skills.documents.edits import Edit, Op
 from whet.skills.documents.history import History
-from whet.skills.documents.policy import Policy
 from whet.skills.documents.store import SkillStore
 from whet.skills.proposers.base import Proposal, ProposalContext
 from whet.skills.proposers.driver import ProposalMade, ProposerDriver

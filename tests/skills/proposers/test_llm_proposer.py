@@ -14,8 +14,8 @@ from whet.gateway import Gateway, Model
 from whet.redact import Redactor
 from whet.rollout.model_client import ModelClient
 from whet.scoring import JudgeError, Score
-from whet.skills.documents.edits import Edit, Op, Refused, apply
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
+from whet.skills.documents.edits import Edit, Op, RefusedEdit, apply_edits
 from whet.skills.proposers import prompts
 from whet.skills.proposers.base import NoProposal, PastProposal, Proposal, ProposalContext, VersionComparison
 from whet.skills.proposers.leak_check import check_edits
@@ -64,7 +64,7 @@ def solved(task: str, **fields: Any) -> Any:
 async def test_the_model_is_told_all_that_it_needs() -> None:
     before = PastProposal((Edit(op=Op.ADD, text="- Sing."),), (), accepted=False)
     refused = PastProposal(
-        (), (Refused(Edit(op=Op.DELETE, anchor="e"), "the anchor 'e' occurs 9 times"),), accepted=None
+        (), (RefusedEdit(Edit(op=Op.DELETE, anchor="e"), "the anchor 'e' occurs 9 times"),), accepted=None
     )
     given = context(
         *failing_rollouts({"op": "max_chars", "arg": 40}, tasks=2),
@@ -393,7 +393,7 @@ async def test_it_works_through_the_gateway_with_a_real_server() -> None:
 
             given = context(rollout())
             proposal = await LlmProposer(ask).propose(given)
-    assert apply(given.document, proposal.edits, given.policy).text == f"{SKILL}- Read the file first.\n"
+    assert apply_edits({"": given.document}, proposal.edits, given.policy).text == f"{SKILL}- Read the file first.\n"
     assert len(scripted.requests) == 2
 
 

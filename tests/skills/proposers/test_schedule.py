@@ -11,7 +11,7 @@ from support.proposers_world import rollout
 from support.sharpen_world import HELPFUL, Adds, World
 from whet.errors import UserError
 from whet.skill import read_skill
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
 from whet.skills.proposers.base import Proposal, ProposalContext, compare_versions
 from whet.skills.proposers.schedule import ProposalSchedule, Schedule, ScheduleOptions
 from whet.skills.sharpen.options import read_policy, read_preferences, read_proposer, refuse_unknown_sections

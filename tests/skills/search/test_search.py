@@ -7,15 +7,16 @@ import pytest
 
 from support.known_world import World, sentence
 from whet.scoring import Cause
-from whet.skills.documents.texts import PlainTexts
+from whet.skills.documents.store import PlainTexts
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.kinds import SearchKind
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import NotMeasured, Outcome, Verdict
 from whet.skills.proposers.base import SearchStep
-from whet.skills.search.base import Ratchet, TrainTasks
+from whet.skills.search.base import TrainTasks
 from whet.skills.search.pareto import Member, Pareto, weights
 from whet.skills.search.race import Race, cost
+from whet.skills.search.ratchet import Ratchet
 from whet.skills.search.two_tiers import SearchResult, search_and_certify
 
 TASKS = tuple(f"t{n}" for n in range(9))

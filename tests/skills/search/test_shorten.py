@@ -16,7 +16,7 @@ from support.known_world import World, sentence
 from whet.skills.certificates.certificate import Certificate, record_of, shortening_of
 from whet.skills.certificates.checks.arithmetic import problems
 from whet.skills.certificates.text import readable
-from whet.skills.documents.texts import PlainTexts, SkillTexts
+from whet.skills.documents.store import PlainTexts, SkillTexts
 from whet.skills.gate.eprocess import log_e_value
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.gate import Gate

@@ -4,9 +4,9 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from whet.rollout.attempt import Result
-from whet.skills.documents.diff import edits_between, patched
-from whet.skills.documents.edits import Edit, Refused
+from whet.rollout.result import Result
+from whet.skills.documents.diff import apply_diff, edits_between
+from whet.skills.documents.edits import Edit, RefusedEdit
 from whet.skills.proposers import prompts
 from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext, ScoredRollout
 from whet.skills.proposers.leak_check import check_edits
@@ -86,7 +86,7 @@ def _left(path: str, text: str, result: Result) -> str:
         return text
     if change.kind == "removed" or change.diff is None:
         raise ValueError(f"{path} is gone, or is no short text")
-    return patched(text, change.diff)
+    return apply_diff(text, change.diff)
 
 
 def _note(result: Result, context: ProposalContext) -> str | None:
@@ -98,12 +98,12 @@ def _note(result: Result, context: ProposalContext) -> str | None:
     return None if note == context.memory else note[:NOTE_CHARS]
 
 
-def _within(edits: Sequence[Edit], budget: int | None) -> tuple[Sequence[Edit], list[Refused]]:
+def _within(edits: Sequence[Edit], budget: int | None) -> tuple[Sequence[Edit], list[RefusedEdit]]:
     """The first edits of as many as may be, and the others, refused."""
     if budget is None:
         return edits, []
     reason = f"only {budget} places of the document may be changed at once; choose those that matter most"
-    return edits[:budget], [Refused(edit, reason) for edit in edits[budget:]]
+    return edits[:budget], [RefusedEdit(edit, reason) for edit in edits[budget:]]
 
 
 def _others(result: Result, context: ProposalContext) -> str:

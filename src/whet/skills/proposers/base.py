@@ -7,8 +7,8 @@ from typing import Protocol
 
 from whet.scoring import Score
 from whet.scoring.score import ROUNDING
-from whet.skills.documents.edits import Edit, Refused
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
+from whet.skills.documents.edits import Edit, RefusedEdit
 
 PAIRS = 6
 """At most this many tasks with mixed outcomes are shown at once."""
@@ -45,7 +45,7 @@ class PastProposal:
     """The edits of an earlier proposal, and whether the search accepted them."""
 
     edits: tuple[Edit, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedEdit, ...]
     accepted: bool | None
     """None when it was not measured: no edit could be applied, or the measurement is not finished."""
 
@@ -149,7 +149,7 @@ class Proposal:
     reason: str = ""
     raw: str = ""
     """The last reply of the model or agent, for diagnosis."""
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedEdit, ...] = ()
     """Edits that were made and not allowed, with the reason."""
     memory: str | None = None
     """The proposer's new note to itself; None keeps the old one."""

@@ -11,11 +11,10 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from whet.files import write_atomic
-from whet.skills.documents.edits import Edit, Refused
+from whet.skills.documents.document import Policy
+from whet.skills.documents.edits import Edit, RefusedEdit, apply_edits
 from whet.skills.documents.history import History
-from whet.skills.documents.policy import Policy
 from whet.skills.documents.store import SkillStore, editable
-from whet.skills.documents.together import apply_together
 from whet.skills.measurement import NotMeasured
 from whet.skills.proposers.base import (
     NoProposal,
@@ -45,7 +44,7 @@ class ProposalMade:
     number: int
     proposal: Proposal
     applied: tuple[Edit, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedEdit, ...]
     candidate: str | None
 
 
@@ -120,13 +119,13 @@ class ProposerDriver:
 
     def _apply(self, proposal: Proposal, query: _Query) -> ProposalMade:
         parent, most = self._skills.get(query.parent), query.max_edits
-        done = apply_together(editable(parent), proposal.edits[:most], query.policy)
+        done = apply_edits(editable(parent), proposal.edits[:most], query.policy)
         applied, refused = done.applied, [*proposal.refused, *done.refused]
         if most is not None:
-            refused += [Refused(edit, f"at most {most} edits at once") for edit in proposal.edits[most:]]
-        candidate = self._skills.edited(parent, *done.texts.values()).digest if applied else None
+            refused += [RefusedEdit(edit, f"at most {most} edits at once") for edit in proposal.edits[most:]]
+        candidate = self._skills.store_edited(parent, *done.texts.values()).digest if applied else None
         if candidate is not None and self._is_known(candidate, query):
-            refused += [Refused(edit, "the skill that it makes was proposed before") for edit in applied]
+            refused += [RefusedEdit(edit, "the skill that it makes was proposed before") for edit in applied]
             applied, candidate = (), None
         if candidate is not None:
             self._history.record_version(candidate, parent.digest, applied, proposal.reason)

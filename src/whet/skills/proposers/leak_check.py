@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from whet.scoring.answers import has_words, normalise, words
-from whet.skills.documents.edits import Edit, Refused
-from whet.skills.documents.together import apply_together
+from whet.skills.documents.edits import Edit, RefusedEdit, apply_edits
 from whet.skills.proposers.base import ProposalContext, ScoredRollout
 from whet.tasks import Task
 from whet.tasks.checks import FileWords, Section, Words
@@ -30,19 +29,19 @@ _JUDGES = re.compile(
 
 def check_edits(
     edits: Iterable[Edit], context: ProposalContext, *, in_turn: bool = False
-) -> tuple[list[Edit], list[Refused]]:
+) -> tuple[list[Edit], list[RefusedEdit]]:
     """Split edits into those that are allowed and those that are refused, with the reason.
 
     Each edit applies to the document as it is; with `in_turn`, to the document after the edits before it.
     """
     kept: list[Edit] = []
-    refused: list[Refused] = []
+    refused: list[RefusedEdit] = []
     check, texts = _LeakCheck(context), context.editable
     for edit in edits:
         reason = check.refusal(edit)
-        done = apply_together(texts, [edit], context.policy)
+        done = apply_edits(texts, [edit], context.policy)
         if reason is not None or done.refused:
-            refused.append(Refused(edit, reason or done.refused[0].reason))
+            refused.append(RefusedEdit(edit, reason or done.refused[0].reason))
             continue
         kept.append(edit)
         texts = dict(done.texts) if in_turn else texts

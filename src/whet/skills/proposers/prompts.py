@@ -5,8 +5,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from whet.skills.documents.document import Policy
 from whet.skills.documents.edits import Edit
-from whet.skills.documents.policy import Policy
 from whet.skills.proposers.base import PastProposal, ProposalContext, ScoredRollout, VersionComparison
 from whet.skills.proposers.criteria.checks import failing
 from whet.skills.proposers.criteria.wording import told

@@ -6,7 +6,7 @@ from enum import StrEnum
 from math import cos, floor, pi
 
 from whet.ids import digest
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
 from whet.skills.proposers.base import ScoredRollout
 
 MOST, LEAST = 4, 2

@@ -1,6 +1,6 @@
-"""The search on training tasks: what proposals are held up to, what it is told of them, and the plain ratchet.
+"""What all searches on training tasks share: the protocols, the measurement of a skill, and the leader.
 
-It is greedy, and often fooled. Nothing that it finds counts before the exam has certified it.
+A search is greedy, and noise often misleads it. Nothing that it finds counts before an exam has certified it.
 """
 
 import asyncio
@@ -132,26 +132,3 @@ class Lead:
         else:
             self._rejections += 1
         return step
-
-
-class Ratchet:
-    """One proposal after the other: it leads when its mean is above the bar, and its mean is the next bar."""
-
-    def __init__(self, start: str, dev: TrainTasks, plan: GatePlan, proposer: CandidateSource) -> None:
-        self._lead, self._dev, self._proposer = Lead(start, plan), dev, proposer
-        self._steps: list[SearchStep] = []
-
-    @property
-    def leader(self) -> str:
-        return self._lead.skill
-
-    async def round(self) -> list[SearchStep]:
-        """One proposal."""
-        if not await self._lead.settle(self._dev):
-            return []
-        parent = self.leader
-        candidate = await self._proposer.propose(parent, self._steps, self._dev.purse.pay)
-        if candidate is None or (outcomes := await self._dev.measure(candidate)) is None:
-            return []
-        self._steps.append(self._lead.judge(parent, candidate, outcomes))
-        return self._steps[-1:]

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from whet.skills.documents.merge import all_merged, section_titles
-from whet.skills.documents.texts import SkillTexts
+from whet.skills.documents.merge import merge_documents, section_titles
+from whet.skills.documents.store import SkillTexts
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import Measured, mean
 from whet.skills.proposers.base import SearchStep
@@ -95,7 +95,7 @@ class Pareto:
     def _merged(self, one: str, other: str) -> str | None:
         line = self._pool[other].line
         ancestor = next(skill for skill in self._pool[one].line if skill in line)
-        documents = all_merged(*(self._texts.documents(skill) for skill in (ancestor, one, other)))
+        documents = merge_documents(*(self._texts.documents(skill) for skill in (ancestor, one, other)))
         return None if documents is None else self._texts.with_documents(one, documents)
 
 

@@ -7,7 +7,7 @@ killed is begun again from the start: it takes the same decisions, and pays for 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from whet.skills.documents.texts import PlainTexts, SkillTexts
+from whet.skills.documents.store import PlainTexts, SkillTexts
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.gate import ExamJournal, ExamResult, Gate
 from whet.skills.gate.heuristics import ClassicGate, Compared
@@ -16,9 +16,10 @@ from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.seed import Seed
 from whet.skills.measurement import OutOfBudget, ReadNotes, Rollouts, Verdict, no_notes
 from whet.skills.proposers.base import SearchStep
-from whet.skills.search.base import CandidateSource, Ratchet, Search, TrainTasks
+from whet.skills.search.base import CandidateSource, Search, TrainTasks
 from whet.skills.search.pareto import Pareto
 from whet.skills.search.race import Race
+from whet.skills.search.ratchet import Ratchet
 from whet.skills.search.shorten import Removal, shorten
 
 

@@ -81,7 +81,7 @@ class CertifyRun:
             )
 
     async def run(self) -> Certificate:
-        options = replace(self.request.run, skills=(self.request.old, self.request.new))
+        options = self.request.run.model_copy(update={"skills": (self.request.old, self.request.new)})
         parts = {Part.EXAM: self.tasks}
         async with open_runner(
             self.folder, options, parts, self.config, self.skills, self.env, self.watch, self.budget, self._begin

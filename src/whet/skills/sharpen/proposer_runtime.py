@@ -10,8 +10,10 @@ from typing import Literal
 from whet.agents import AgentReport, Stop, agent_named
 from whet.errors import UserError
 from whet.exchange import Exchange
-from whet.rollout.attempt import Result, Rollout, Workshop, judging_cost
+from whet.rollout.judging import client_spending
 from whet.rollout.model_client import ModelClient
+from whet.rollout.resources import RunResources
+from whet.rollout.result import Result, Rollout
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.plan import task_rows
@@ -43,7 +45,8 @@ class ProposerSpec:
         """The options with the model and agent of the proposer added; those under test stay first."""
         agents = (*options.agents, self.agent or options.agents[0])
         models = (*options.models, self.model or options.models[0])
-        return replace(options, agents=tuple(dict.fromkeys(agents)), models=tuple(dict.fromkeys(models)))
+        both = {"agents": tuple(dict.fromkeys(agents)), "models": tuple(dict.fromkeys(models))}
+        return options.model_copy(update=both)
 
     def check(self, options: RunOptions, config: Config) -> None:
         """UserError when the proposer cannot edit files, or could read the exams."""
@@ -63,7 +66,7 @@ class ProposerSpec:
     def open(self, runner: RolloutRunner) -> "ProposerRuntime":
         """The proposer, ready to work in a run."""
         arm, refuse = runner.arm(self.agent, self.model), partial(runner.account.refuse, Part.SEARCH)
-        return ProposerRuntime(self.kind, arm, runner.workshop, runner.recorder(Part.PROPOSALS), refuse)
+        return ProposerRuntime(self.kind, arm, runner.resources, runner.recorder(Part.PROPOSALS), refuse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class ProposerRuntime:
 
     kind: Literal["llm", "agent"]
     arm: Arm
-    workshop: Workshop
+    resources: RunResources
     recorder: StoreWriter
     refuse_spent: Callable[[], None]
     """Raises OutOfBudget when no budget is left for a proposal."""
@@ -95,14 +98,14 @@ class ProposerRuntime:
         async def record(exchange: Exchange) -> None:
             await self.recorder.do(lambda store: store.add_exchange(attempt, exchange))
 
-        gateway, model = self.workshop.gateway, self.arm.model
+        gateway, model = self.resources.gateway, self.arm.model
         async with ModelClient(gateway, {model.name: model}, model.name, record, "writer") as client:
             proposal = await self._ask_model(client, context)
         seconds = round(time.monotonic() - clock, 4)
         result = Result(
             score=_score(proposal, interrupted=gateway.exhausted() is not None),
             report=_report(proposal, seconds),
-            spending=judging_cost(client),
+            spending=client_spending(client),
             seconds={"agent": seconds},
         )
         ended = time.time()
@@ -115,7 +118,7 @@ class ProposerRuntime:
         async def ask(messages: Sequence[ChatMessage]) -> str:
             try:
                 # The reply is stored, and may become part of the skill.
-                return self.workshop.redactor.text(await client.ask(None, messages))
+                return self.resources.redactor.text(await client.ask(None, messages))
             except JudgeError as error:
                 raise NoProposal(str(error)) from error
 
@@ -131,7 +134,7 @@ class ProposerRuntime:
             task = task.model_copy(update={"id": _name(context)})
             row = await self._add_row(task, self.arm.agent)
             rollout = Rollout(row.id, task, self.arm.program, self.arm.model, skill=None)
-            result = await until_measured(row, rollout, self.workshop, self.recorder, lambda _: None)
+            result = await until_measured(row, rollout, self.resources, self.recorder, lambda _: None)
             await self.recorder.do(lambda store: _keep_given(store, row, task))
             return result
 

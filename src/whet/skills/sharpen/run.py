@@ -18,8 +18,8 @@ from whet.runs.store.store import Store
 from whet.skill import read_skill
 from whet.skills.certificates.certificate import Certificate, record_of, shortening_of
 from whet.skills.certificates.text import write_certificate
-from whet.skills.documents.history import ACCEPTED, BEST, LEADER, SHORTENED, SKILLS, TERMS, Examined, History
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
+from whet.skills.documents.history import ACCEPTED, BEST, LEADER, SHORTENED, SKILLS, TERMS, ExamSummary, History
 from whet.skills.documents.store import SkillStore, copy_skill
 from whet.skills.gate.alpha_ledger import enter, uses
 from whet.skills.gate.gate import ExamResult
@@ -152,7 +152,7 @@ class SharpenRun:
         """Open the stores and the gateway of the run."""
         splits, options = self.splits, self.request.run
         parts = {Part.SEARCH: splits.train, Part.EXAM: splits.validation, Part.TEST: splits.test}
-        options = replace(options, skills=(self.request.skill,))
+        options = options.model_copy(update={"skills": (self.request.skill,)})
         if isinstance(self.proposer, ProposerSpec):
             parts[Part.PROPOSALS] = ()
             options = self.proposer.add_to(options)
@@ -331,12 +331,12 @@ class SharpenRun:
                 copy_skill(skill, self.folder / name)
 
 
-def summarise_exam(held: ExamResult) -> Examined:
+def summarise_exam(held: ExamResult) -> ExamSummary:
     """An exam as the history of a skill stores it."""
     attempt = held.attempt
     assert attempt.verdict is not None
     assert attempt.decided_at is not None
-    return Examined(
+    return ExamSummary(
         exam=held.exam.id,
         number=held.exam.number,
         incumbent=held.exam.incumbent,

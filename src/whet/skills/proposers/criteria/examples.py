@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from whet.scoring.answers import has_words, words
 from whet.scoring.judges.rules import text_passes
-from whet.skills.documents.document import Span
+from whet.skills.documents.document import TextSpan
 from whet.skills.proposers.base import ScoredRollout
 from whet.skills.proposers.criteria.checks import Criterion
 from whet.skills.proposers.criteria.regex import shape_of
@@ -64,11 +64,11 @@ def samples_for(criterion: Criterion, rollouts: Sequence[ScoredRollout]) -> list
     return sorted(apart, key=lambda one: sum(not task.isdisjoint(words(one.question)) for task in asked))
 
 
-def examples_in(text: str) -> Span | None:
+def examples_in(text: str) -> TextSpan | None:
     """Where the examples of a document stand, one after the other, if it has any of these questions."""
     known = "|".join(re.escape(one.question) for one in (*_SAMPLES, *_OF_KIND.values()))
     found = re.search(rf"(?:^{ASKED}(?:{known})\n{ANSWERED}.*(?:\n(?!- ).+)*\n{{0,2}})+", text, re.MULTILINE)
-    return Span(found.start(), found.start() + len(found[0].rstrip())) if found else None
+    return TextSpan(found.start(), found.start() + len(found[0].rstrip())) if found else None
 
 
 def example(criterion: Criterion, said_already: Sequence[Criterion], sample: Sample) -> str | None:
