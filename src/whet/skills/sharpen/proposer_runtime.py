@@ -21,10 +21,11 @@ from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
 from whet.sandbox import sandbox_named
 from whet.scoring import Cause, JudgeError, Score
+from whet.skills.measurement import RolloutKey, RunPart
 from whet.skills.proposers.agent import AgentProposer
 from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext
 from whet.skills.proposers.llm import ChatMessage, LlmProposer
-from whet.skills.rollouts.runner import Arm, Part, RolloutRunner, rollout_of
+from whet.skills.rollouts.runner import Arm, RolloutRunner
 from whet.tasks import Task
 
 GIVEN = "given "
@@ -60,8 +61,8 @@ class ProposerSpec:
 
     def at_desk(self, lab: RolloutRunner) -> "ProposerRuntime":
         """The writer, ready to work."""
-        arm, refuse = lab.arm(self.agent, self.model), partial(lab.account.refuse, Part.SEARCH)
-        return ProposerRuntime(self.kind, arm, lab.workshop, lab.recorder(Part.PROPOSALS), refuse)
+        arm, refuse = lab.arm(self.agent, self.model), partial(lab.account.refuse, RunPart.SEARCH)
+        return ProposerRuntime(self.kind, arm, lab.workshop, lab.recorder(RunPart.PROPOSALS), refuse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,9 @@ class ProposerRuntime:
         return await AgentProposer(attempt).propose(context)
 
     async def _planned(self, task: Task, agent: str) -> RolloutRow:
-        row = RolloutRow(rollout_of(task.id), 0, task.id, agent, self.arm.model.name, skill="", sample=0)
+        row = RolloutRow(
+            RolloutKey.proposal(task.id).rollout_id, 0, task.id, agent, self.arm.model.name, skill="", sample=0
+        )
 
         def plan(store: Store) -> None:
             store.add_tasks(task_rows([task]))

@@ -25,7 +25,7 @@ from whet.skills.gate.journal import ExamJournalFile
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.plan import MANY, GatePlan
 from whet.skills.gate.seed import Seed, fixed_seed
-from whet.skills.measurement import OutOfBudget, Verdict
+from whet.skills.measurement import OutOfBudget, RunPart, Verdict
 from whet.skills.proposers.base import Proposer, SearchStep
 from whet.skills.proposers.driver import ProposalMade, ProposerDriver
 from whet.skills.proposers.schedule import ProposalSchedule, ScheduleOptions
@@ -33,7 +33,7 @@ from whet.skills.report.text import write_report
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import Budget, Unit, shown
 from whet.skills.rollouts.final_test import FinalTest, UsedError, run_final_test
-from whet.skills.rollouts.runner import Part, RolloutRunner, open_runner
+from whet.skills.rollouts.runner import RolloutRunner, open_runner
 from whet.skills.rollouts.splits import Splits, split_tasks
 from whet.skills.rollouts.terms import MADE_WITH, common_terms, fix_terms, raised_budget, write_raised
 from whet.skills.search.shorten import Removal
@@ -118,9 +118,9 @@ async def sharpen_skill(
         if certifies and not wish.force:
             refuse_if_hopeless(wanted, shares, audited)
         pen = writer.at_desk(lab) if isinstance(writer, ProposerSpec) else writer
-        seed = fixed_seed(folder / Part.EXAM, wish.seed)
+        seed = fixed_seed(folder / RunPart.EXAM, wish.seed)
         # A run without an exam uses no validation task up.
-        journal = ExamJournalFile(folder / Part.EXAM, lambda: enter(folder, validation, wish.plan.alpha, env))
+        journal = ExamJournalFile(folder / RunPart.EXAM, lambda: enter(folder, validation, wish.plan.alpha, env))
         done = await _search_and_certify(wish, shares, pen, start, wanted.splits, shelf, lab, watch, seed, now, journal)
         tested = await _test(folder, done, shares.test, lab)
         # Where a hard stop fell, not all that the purses paid for was rolled out.
@@ -150,16 +150,16 @@ async def _opened(
     def begin() -> None:
         for skill in (start, *([read_skill(wish.known_good)] if wish.known_good else [])):
             shelf.keep(skill)
-        seed = fixed_seed(folder / Part.EXAM, wish.seed)
+        seed = fixed_seed(folder / RunPart.EXAM, wish.seed)
         fix_terms(folder / TERMS, _terms(wish, hired, start, wanted, seed))
         write_raised(folder / TERMS, wish.budget, now)
         validation = {task.id: task.digest for task in splits.validation}
         watch(Begun(folder, start, splits, now, uses(folder, validation, env), seed))
 
-    parts = {Part.SEARCH: splits.train, Part.EXAM: splits.validation, Part.TEST: splits.test}
+    parts = {RunPart.SEARCH: splits.train, RunPart.EXAM: splits.validation, RunPart.TEST: splits.test}
     request = replace(wish.request, skills=(wish.skill,))
     if hired:
-        parts[Part.PROPOSALS] = ()
+        parts[RunPart.PROPOSALS] = ()
         request = hired.beside(request)
     async with open_runner(folder, request, parts, config, shelf, env, watch, now, begin) as lab:
         yield lab
@@ -191,7 +191,7 @@ async def _search_and_certify(
     folder, plan = wish.request.out, shares.plan
     history = History(folder, start.digest, wish.proposer)
     train = {task.id: task for task in splits.train}
-    search, drafts = folder / Part.SEARCH, folder / "drafts"
+    search, drafts = folder / RunPart.SEARCH, folder / "drafts"
     steps = plan.proposals(len(train))
     schedule = ProposalSchedule(wish.course, steps, plan.seed, wish.policy, wish.preferences)
     proposing = ProposerDriver(writer, shelf, search, train, drafts, history, schedule, watch)
@@ -216,7 +216,7 @@ async def _search_and_certify(
     def close_search() -> int:
         """Let exams use all that is left but for the sealed test. What a budget was raised by comes now: everything
         up to here was planned without it."""
-        lab.account.close(Part.SEARCH, Part.EXAM, shares.test_share * wish.budget.amount)
+        lab.account.close(RunPart.SEARCH, RunPart.EXAM, shares.test_share * wish.budget.amount)
         return MANY if now.rollouts is None else now.rollouts - shares.rollouts
 
     done = await search_and_certify(
@@ -262,7 +262,7 @@ async def _test(folder: Path, done: SearchResult, tasks: Sequence[Task], lab: Ro
     if done.final == done.start or not tasks:
         return None
     try:
-        tested = await run_final_test(folder / Part.TEST, done.start, done.final, [task.id for task in tasks], lab)
+        tested = await run_final_test(folder / RunPart.TEST, done.start, done.final, [task.id for task in tasks], lab)
     except (OutOfBudget, UsedError):
         return None
     done.spent += len(tested.before) + len(tested.after)
