@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from whet.cli import main
 from whet.errors import UserError
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.store.store import Store
 
 REPOSITORY = Path(__file__).parents[2]

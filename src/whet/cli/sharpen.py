@@ -114,8 +114,8 @@ def sharpen(
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen."""
     from whet.cli.asking import asked, counted, resumable
     from whet.cli.estimate import print_estimate
-    from whet.cli.loop import run_async
     from whet.cli.tables import terminal
+    from whet.event_loop import run_coroutine
     from whet.gateway import Limits
     from whet.skills.gate.plan import AUTO, GatePlan
     from whet.skills.proposers.schedule import ScheduleOptions
@@ -163,7 +163,7 @@ def sharpen(
             count(event)
             _tell(console, event)
 
-        outcome = run_async(sharpen_skill(wish, writer, config, watch))
+        outcome = run_coroutine(sharpen_skill(wish, writer, config, watch))
     _conclude(console, outcome)
 
 

@@ -9,7 +9,7 @@ from support.proposers_world import rollout
 from support.rollout_world import attempted, shell
 from support.sharpen_world import HELPFUL, SKILL, World
 from whet.errors import UserError
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.options import RunOptions
 from whet.runs.results import load
 from whet.skill import read_skill
@@ -40,7 +40,9 @@ async def test_a_model_may_put_its_rule_into_either_document_and_the_agent_reads
         f"[[scene]]\nwhen.user = '{HELPFUL}'\n[[scene.reply]]\ntext = '{{\"edits\": []}}'\n"
         f"[[scene]]\n[[scene.reply]]\ntext = '{json.dumps({'edits': [wrong, rule]})}'\n"
     )
-    asked = RunOptions(world.folder / "tasks.jsonl", world.out, ("chat",), ("m",), sandbox="local")
+    asked = RunOptions(
+        tasks=world.folder / "tasks.jsonl", out=world.out, agents=("chat",), models=("m",), sandbox="local"
+    )
     wish = SharpenRequest(
         world.folder / "sums",
         asked,

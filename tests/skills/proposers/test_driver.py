@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.agents import AgentReport, Stop
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.plan import task_rows
 from whet.runs.scheduler import store_result
 from whet.runs.store.schema import RolloutRow

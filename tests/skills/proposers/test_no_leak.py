@@ -86,7 +86,9 @@ async def sharpened(world: World, proposer: ProposerSpec) -> SharpenResult:
     """A run in which an exam is held and certifies while proposals are still being made."""
     (world.folder / "optimizer.toml").write_text(reflecting() if proposer is LLM else editing())
     sandbox = "local" if proposer is LLM else "bubblewrap"  # the one that opens faster, where no agent looks around
-    asked = RunOptions(world.folder / "tasks.jsonl", world.out, ("chat",), ("m",), sandbox=sandbox)
+    asked = RunOptions(
+        tasks=world.folder / "tasks.jsonl", out=world.out, agents=("chat",), models=("m",), sandbox=sandbox
+    )
     plan = GatePlan(220, certify_share=0.65, accepted_before_attempt=1)
     wish = SharpenRequest(world.folder / "sums", asked, read_budget("220"), plan, proposer.kind, force=True)
     return await sharpen_skill(wish, proposer, world.config, env={})

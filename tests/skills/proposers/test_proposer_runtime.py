@@ -11,7 +11,7 @@ from support.proposers_world import context, rollout
 from whet.agents import agent_named
 from whet.gateway import Gateway, Limits, Model
 from whet.redact import Redactor
-from whet.rollout.attempt import Workshop
+from whet.rollout.resources import RunResources
 from whet.runs.results import load
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
@@ -41,8 +41,8 @@ async def desk(
         StoreWriter(folder) as recorder,
     ):
         arm = Arm("chat", agent_named("chat", {}), Model("writer", scripted.url, "tiny", key=None, attempts=1))
-        workshop = Workshop(sandbox_named("local"), gateway, redactor, {})
-        yield ProposerRuntime("llm", arm, workshop, recorder, refuse_spent), scripted
+        resources = RunResources(sandbox_named("local"), gateway, redactor, {})
+        yield ProposerRuntime("llm", arm, resources, recorder, refuse_spent), scripted
 
 
 async def test_a_secret_that_a_model_says_is_neither_kept_nor_proposed(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.sharpen_world import HELPFUL, USELESS, Adds, World, decisions
 from whet.errors import UserError
 from whet.gateway import Limits, Reached, Spent
-from whet.rollout.attempt import Result, Spending
+from whet.rollout.result import Result, Spending
 from whet.runs.config import ModelConfig
 from whet.runs.stats.summary import tally, total
 from whet.runs.store.store import Store

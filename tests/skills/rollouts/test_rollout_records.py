@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from whet.exchange import CallError, Exchange
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.scheduler import MAX_ATTEMPTS
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store

@@ -4,7 +4,7 @@ import pytest
 
 from support.calls import call
 from whet.exchange import CallError, Exchange
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.scoring import Cause, Score
 from whet.skills.measurement import Outcome, RolloutKey, Side
 from whet.skills.rollouts.runner import _is_outage, _reported, drop_half_pairs, outcome_of

@@ -84,7 +84,7 @@ async def test_a_budget_that_ends_at_the_first_position_is_an_error(tmp_path: Pa
 
 
 async def test_what_a_run_has_spent_counts_when_it_is_gone_on_with(done: Judging) -> None:
-    asked = RunOptions(done.folder / "tasks.jsonl", done.out, ("chat",), ("m",))
+    asked = RunOptions(tasks=done.folder / "tasks.jsonl", out=done.out, agents=("chat",), models=("m",))
     tasks = [task for task in read_tasks(asked.tasks) if task.id in TASKS]
     budget, shelf = read_budget("9k tokens"), SkillStore(done.out / "skills")
     ready: Any = (done.config, shelf, done.env, lambda _: None, budget, lambda: None)
@@ -101,7 +101,7 @@ async def test_what_both_sides_have_in_common_is_told_in_full(tmp_path: Path) ->
     world.model = ModelConfig(
         script=script, set={"temperature": 0}, drop=("top_p",), max_tokens=5, allow_fields=("own",), allow_tools=("w",)
     )
-    asked = RunOptions(tmp_path / "tasks.jsonl", world.out, ("chat",), ("m",), judge_model="m")
+    asked = RunOptions(tasks=tmp_path / "tasks.jsonl", out=world.out, agents=("chat",), models=("m",), judge_model="m")
     ready: Any = (
         world.config,
         SkillStore(tmp_path / "skills"),

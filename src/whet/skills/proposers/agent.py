@@ -4,7 +4,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.skills.documents.diff import apply_diff, edits_between
 from whet.skills.documents.edits import Edit, RefusedEdit
 from whet.skills.proposers import prompts

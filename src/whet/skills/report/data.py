@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import fsum
 from pathlib import Path
 
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.stats.means import Interval, mean_interval
 from whet.runs.stats.paired import Difference, difference_interval
 from whet.runs.stats.summary import Tally

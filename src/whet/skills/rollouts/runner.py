@@ -8,7 +8,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,13 @@ from whet.errors import UserError
 from whet.exchange import CallError, Exchange
 from whet.gateway import RETRIED, Model
 from whet.gateway.prices import Price, price_for
-from whet.rollout.attempt import Result, Rollout, Workshop
+from whet.rollout.resources import RunResources
+from whet.rollout.result import Result, Rollout
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.plan import skill_row
-from whet.runs.resources import RunResources, limits_of, open_resources
+from whet.runs.reply_cache import CacheUse
+from whet.runs.resources import limits_of, open_resources
 from whet.runs.scheduler import (
     HOPELESS,
     MAX_ATTEMPTS,
@@ -72,19 +74,18 @@ class RolloutRunner:
 
     def __init__(
         self,
-        bench: RunResources,
         arm: Arm,
         tasks: Mapping[str, Task],
         shelf: SkillStore,
         books: Mapping[RunPart, "_PartStore"],
-        workshop: Workshop,
+        resources: RunResources,
         concurrency: int,
         watch: Watch,
         account: BudgetTracker,
     ) -> None:
         self._arm, self._tasks, self._shelf = arm, tasks, shelf
-        self._bench, self._books, self._watch = bench, books, watch
-        self.workshop, self.account = workshop, account
+        self._books, self._watch = books, watch
+        self.resources, self.account = resources, account
         self._room = asyncio.Semaphore(min(concurrency, arm.model.concurrency * len(arm.model.urls)))
         self._hopes = FailureWatch()
         self._lost: set[RolloutKey] = set()
@@ -129,7 +130,7 @@ class RolloutRunner:
                 self.account.add(part, event.result)
             self._watch(event)
 
-        result = await until_measured(row, rollout, self.workshop, book.writer, ended, failed, tries_of(part))
+        result = await until_measured(row, rollout, self.resources, book.writer, ended, failed, tries_of(part))
         if result.score.cause is Cause.INTERRUPTED:
             self.account.refuse(part)
         outcome = outcome_of(result)
@@ -192,14 +193,14 @@ class RolloutRunner:
                 "max_tokens": model.max_tokens,
                 "allow": sorted({*model.allow, *model.allow_fields, *model.allow_tools, *model.allow_parts}),
             },
-            "sandbox": self.workshop.sandbox.name,
-            "judge_model": self.workshop.judge_model,
+            "sandbox": self.resources.sandbox.name,
+            "judge_model": self.resources.judge_model,
         }
 
     def arm(self, agent: str | None, model: str | None) -> Arm:
         """An agent and a model that were asked for; those under test where one is not named."""
         agent, model = agent or self._arm.agent, model or self._arm.model.name
-        return Arm(agent, self._bench.agents[agent], self._bench.models[model])
+        return Arm(agent, self.resources.agents[agent], self.resources.models[model])
 
     def recorder(self, part: RunPart) -> StoreWriter:
         """Who writes the store of a part."""
@@ -245,29 +246,30 @@ async def open_runner(
     of the request do the tasks. `begin` is called when all is checked, before anything is written."""
     tasks = {task.id: task for part in parts.values() for task in part}
     # A second opinion is a new rollout: no cache may answer it.
-    request = replace(request, cache="off", limits=budget.within(limits_of(request, config)))
-    async with open_resources(request, list(tasks.values()), config, env) as bench, AsyncExitStack() as opened:
-        agent, model = request.agents[0], bench.models[request.models[0]]
-        prices = {name: price_for(one) for name, one in bench.models.items()}
+    limits = budget.within(limits_of(request, config))
+    request = request.model_copy(update={"cache": CacheUse.OFF, "limits": limits})
+    async with open_resources(request, list(tasks.values()), config, env) as resources, AsyncExitStack() as opened:
+        agent, model = request.agents[0], resources.models[request.models[0]]
+        prices = {name: price_for(one) for name, one in resources.models.items()}
         _refuse_free(budget, model.name, prices[model.name])
         about = {
-            "sandbox": bench.sandbox.name,
-            "agents": bench.declared_agents(),
-            "tasks": str(request.tasks.resolve()),
+            "sandbox": resources.sandbox.name,
+            "agents": resources.declared_agents(),
+            "tasks": request.tasks_path,
         }
         begin()
         records = {part: _open_part(folder / part, part, given, about) for part, given in parts.items()}
         before = {str(part): spent_in(folder / part, prices)[0] for part in parts}
-        workshop = await opened.enter_async_context(bench.workshop(total_spent(before.values())))
+        resources.gateway.add_spent(total_spent(before.values()))
         books = {}
         for part, (rows, known) in records.items():
             opened.enter_context(explain_disk_errors(folder / part))
             writer = await opened.enter_async_context(StoreWriter(folder / part))
             books[part] = _PartStore(writer, rows, known)
-        arm = Arm(agent, bench.agents[agent], model)
+        arm = Arm(agent, resources.agents[agent], model)
         # Writers spend of what is for the search.
-        account = BudgetTracker(folder, budget, workshop.gateway, before, RunPart.SEARCH)
-        lab = RolloutRunner(bench, arm, tasks, shelf, books, workshop, request.concurrency, watch, account)
+        account = BudgetTracker(folder, budget, resources.gateway, before, RunPart.SEARCH)
+        lab = RolloutRunner(arm, tasks, shelf, books, resources, request.concurrency, watch, account)
         opened.push_async_callback(lab.close)
         try:
             yield lab

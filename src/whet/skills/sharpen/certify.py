@@ -74,7 +74,7 @@ async def certify(
         write_raised(folder / CERTIFY_TERMS, first, now)
         watch(seed)
 
-    request = replace(wish.request, skills=(wish.old, wish.new))
+    request = wish.request.model_copy(update={"skills": (wish.old, wish.new)})
     async with open_runner(folder, request, {RunPart.EXAM: tasks}, config, shelf, env, watch, now, begin) as lab:
         seed = fixed_seed(folder / RunPart.EXAM, wish.seed)
         made_with = await lab.made_with()

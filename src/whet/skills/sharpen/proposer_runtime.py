@@ -10,8 +10,10 @@ from typing import Literal
 from whet.agents import AgentReport, Stop, agent_named
 from whet.errors import UserError
 from whet.exchange import Exchange
-from whet.rollout.attempt import Result, Rollout, Workshop, judging_cost
+from whet.rollout.judging import client_spending
 from whet.rollout.model_client import ModelClient
+from whet.rollout.resources import RunResources
+from whet.rollout.result import Result, Rollout
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.plan import task_rows
@@ -44,7 +46,8 @@ class ProposerSpec:
         """The request with all that the writer needs; what is under test stays first."""
         agents = (*request.agents, self.agent or request.agents[0])
         models = (*request.models, self.model or request.models[0])
-        return replace(request, agents=tuple(dict.fromkeys(agents)), models=tuple(dict.fromkeys(models)))
+        both = {"agents": tuple(dict.fromkeys(agents)), "models": tuple(dict.fromkeys(models))}
+        return request.model_copy(update=both)
 
     def check(self, request: RunOptions, config: Config) -> None:
         """UserError when it cannot work, or could see what it must not."""
@@ -62,7 +65,7 @@ class ProposerSpec:
     def at_desk(self, lab: RolloutRunner) -> "ProposerRuntime":
         """The writer, ready to work."""
         arm, refuse = lab.arm(self.agent, self.model), partial(lab.account.refuse, RunPart.SEARCH)
-        return ProposerRuntime(self.kind, arm, lab.workshop, lab.recorder(RunPart.PROPOSALS), refuse)
+        return ProposerRuntime(self.kind, arm, lab.resources, lab.recorder(RunPart.PROPOSALS), refuse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class ProposerRuntime:
 
     kind: Literal["llm", "agent"]
     arm: Arm
-    workshop: Workshop
+    resources: RunResources
     recorder: StoreWriter
     refuse_spent: Callable[[], None]
     """Raises OutOfBudget when there is no money left for a draft."""
@@ -94,14 +97,14 @@ class ProposerRuntime:
         async def record(exchange: Exchange) -> None:
             await self.recorder.do(lambda store: store.add_exchange(attempt, exchange))
 
-        gateway, model = self.workshop.gateway, self.arm.model
+        gateway, model = self.resources.gateway, self.arm.model
         async with ModelClient(gateway, {model.name: model}, model.name, record, "writer") as referee:
             proposal = await self._reflected(referee, context)
         seconds = round(time.monotonic() - clock, 4)
         result = Result(
             score=_score(proposal, interrupted=gateway.exhausted() is not None),
             report=_report(proposal, seconds),
-            spending=judging_cost(referee),
+            spending=client_spending(referee),
             seconds={"agent": seconds},
         )
         ended = time.time()
@@ -114,7 +117,7 @@ class ProposerRuntime:
         async def ask(messages: Sequence[ChatMessage]) -> str:
             try:
                 # What it says is written down, and may become part of the skill.
-                return self.workshop.redactor.text(await referee.ask(None, messages))
+                return self.resources.redactor.text(await referee.ask(None, messages))
             except JudgeError as error:
                 raise NoProposal(str(error)) from error
 
@@ -130,7 +133,7 @@ class ProposerRuntime:
             task = task.model_copy(update={"id": _name(context)})
             row = await self._planned(task, self.arm.agent)
             rollout = Rollout(row.id, task, self.arm.program, self.arm.model, skill=None)
-            result = await until_measured(row, rollout, self.workshop, self.recorder, lambda _: None)
+            result = await until_measured(row, rollout, self.resources, self.recorder, lambda _: None)
             await self.recorder.do(lambda store: _keep_given(store, row, task))
             return result
 

@@ -157,7 +157,7 @@ async def _opened(
         watch(Begun(folder, start, splits, now, uses(folder, validation, env), seed))
 
     parts = {RunPart.SEARCH: splits.train, RunPart.EXAM: splits.validation, RunPart.TEST: splits.test}
-    request = replace(wish.request, skills=(wish.skill,))
+    request = wish.request.model_copy(update={"skills": (wish.skill,)})
     if hired:
         parts[RunPart.PROPOSALS] = ()
         request = hired.beside(request)
