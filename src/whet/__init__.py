@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from whet.errors import UserError
     from whet.exchange import Exchange
     from whet.gateway import Limits
-    from whet.rollout.attempt import Result
+    from whet.rollout.result import Result
     from whet.runs.config import Config, read_config
     from whet.runs.results import StoredRollout, StoredRun, load
     from whet.runs.stats.compare import Comparison, compare_arms, compare_runs
@@ -53,7 +53,7 @@ _HOMES = {
     "whet.errors": {"UserError"},
     "whet.exchange": {"Exchange"},
     "whet.gateway": {"Limits"},
-    "whet.rollout.attempt": {"Result"},
+    "whet.rollout.result": {"Result"},
     "whet.runs.stats.compare": {"Comparison", "compare_arms", "compare_runs"},
     "whet.runs.config": {"Config", "read_config"},
     "whet.runs.results": {"StoredRollout", "StoredRun", "load"},

@@ -41,7 +41,9 @@ async def test_a_refused_key_ends_the_run_with_one_line(name: str, tmp_path: Pat
     rows.write_text("".join(f'{{"id": "t{n}", "instruction": "Write it.", "verify": ["true"]}}\n' for n in range(3)))
     (tmp_path / "script.toml").write_text(REFUSING)
     ended: list[Ended] = []
-    request = RunOptions(rows, tmp_path / "run", (name,), (f"scripted:{tmp_path}/script.toml",), concurrency=1)
+    request = RunOptions(
+        tasks=rows, out=tmp_path / "run", agents=(name,), models=(f"scripted:{tmp_path}/script.toml",), concurrency=1
+    )
     with pytest.raises(UserError, match=r"refused the key; nothing more was run$") as told:
         await run(request, Config(), lambda event: ended.append(event) if isinstance(event, Ended) else None, {})
     assert "\n" not in str(told.value)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from support.whet_program import Project, said_to_user
-from support.whet_program import project_fixture as project_fixture
 from whet.agents.install.packages import PACKAGES, Package
 from whet.agents.install.run import Record, install
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from support.whet_program import Project, events, new_project, said_to_user, until_begun
-from support.whet_program import project_fixture as project_fixture
 from whet.exchange import EXACT, RECORDED, Exchange
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.store.store import Store
 
 STEPS = ["echo one > one", "date; cat one", "echo wrong > answer"]
@@ -198,7 +197,7 @@ def test_what_was_not_captured_cannot_be_forked(project: Project) -> None:
         result = json.loads(attempt.result or b"")
         result["spending"]["captured"] = False
         store.replace_result(attempt.id, json.dumps(result).encode(), value=attempt.value, cause=None)
-    assert said_to_user(recorded.fork(1)).endswith("was run with --capture off; no call of it is on record")
+    assert said_to_user(recorded.fork(1)).endswith("was run without a record; there is no call to replay")
 
 
 def test_a_fork_that_was_killed_goes_on(tmp_path: Path) -> None:

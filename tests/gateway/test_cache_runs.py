@@ -9,7 +9,7 @@ import pytest
 
 from whet.errors import UserError
 from whet.exchange import Exchange
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.config import Config, ModelConfig
 from whet.runs.options import RunOptions
 from whet.runs.reply_cache import CacheUse, open_cache
@@ -31,7 +31,7 @@ def tasks(folder: Path) -> Path:
 
 async def perform(folder: Path, name: str, model: ModelConfig, cache: str, **request: Any) -> Path:
     """Run the loop agent; the run's folder."""
-    wanted = RunOptions(tasks(folder), folder / name, ("loop",), ("m",), cache=cache, **request)
+    wanted = RunOptions(tasks=tasks(folder), out=folder / name, agents=("loop",), models=("m",), cache=cache, **request)
     await run(wanted, Config(models={"m": model}), lambda _: None, env={"XDG_CACHE_HOME": str(folder / "home")})
     return wanted.out
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from support.models_world import smollm2_fixture as smollm2_fixture
 from support.whet_program import Project, said_to_user
-from support.whet_program import project_fixture as project_fixture
 from whet.exchange import EXACT
 from whet.models import Pulled
 

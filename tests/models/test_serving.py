@@ -10,7 +10,6 @@ import pytest
 
 from support.models_world import smollm2_fixture as smollm2_fixture
 from support.whet_program import Project, said_to_user, until
-from support.whet_program import project_fixture as project_fixture
 from whet.errors import UserError
 from whet.models import Engine, Pulled, pull, served
 from whet.runs.config import Config, ModelConfig, judge_model_configs, model_config, never_called, open_models

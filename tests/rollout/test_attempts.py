@@ -14,7 +14,9 @@ from whet.gateway import Gateway, Model
 from whet.gateway import Limits as GatewayLimits
 from whet.gateway import session as session_module
 from whet.redact import Redactor
-from whet.rollout.attempt import Rollout, Workshop, attempt
+from whet.rollout.attempt import attempt
+from whet.rollout.resources import RunResources
+from whet.rollout.result import Rollout
 from whet.sandbox import sandbox_named
 from whet.scoring import Cause
 from whet.tasks import Limits, Task
@@ -171,9 +173,9 @@ async def test_an_attempt_that_cannot_be_recorded_stops_the_run() -> None:
         Gateway(Redactor([])) as gateway,
     ):
         model = Model(name="small", url=scripted.url, upstream_name="tiny", key=None)
-        workshop = Workshop(sandbox_named("bubblewrap"), gateway, Redactor([]), {})
+        resources = RunResources(sandbox_named("bubblewrap"), gateway, Redactor([]), {})
         with pytest.raises(OSError, match="disk full"):
-            await attempt(Rollout("r", WRITE, ChatAgent(), model, None), workshop, full)
+            await attempt(Rollout("r", WRITE, ChatAgent(), model, None), resources, full)
 
 
 async def test_an_agent_out_of_time_is_judged_by_what_it_left() -> None:
@@ -287,8 +289,8 @@ async def test_an_agent_that_the_runs_limit_cut_short_has_no_score() -> None:
         Gateway(Redactor([]), GatewayLimits(turns=1)) as gateway,
     ):
         model = Model(name="small", url=scripted.url, upstream_name="tiny", key=None)
-        workshop = Workshop(sandbox_named("bubblewrap"), gateway, Redactor([]), {})
-        result = await attempt(Rollout("r", WRITE, LoopAgent(), model, None), workshop, record)
+        resources = RunResources(sandbox_named("bubblewrap"), gateway, Redactor([]), {})
+        result = await attempt(Rollout("r", WRITE, LoopAgent(), model, None), resources, record)
     assert (result.score.value, result.score.cause) == (None, Cause.INTERRUPTED)
     assert result.score.reason == "the run was stopped by limit turns: 1 of 1"
 

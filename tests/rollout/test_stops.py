@@ -10,7 +10,9 @@ from whet.agents.loop import LoopAgent
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
 from whet.redact import Redactor
-from whet.rollout.attempt import Rollout, Workshop, attempt
+from whet.rollout.attempt import attempt
+from whet.rollout.resources import RunResources
+from whet.rollout.result import Rollout
 from whet.sandbox import sandbox_named
 from whet.tasks import Limits, Task
 from whet.tasks.task import Tool
@@ -47,9 +49,9 @@ async def test_a_model_that_declines_is_told_apart_from_one_that_answers() -> No
         pass
 
     async with serving(declines) as url, Gateway(Redactor([])) as gateway:
-        workshop = Workshop(sandbox_named("bubblewrap"), gateway, Redactor([]), {})
+        resources = RunResources(sandbox_named("bubblewrap"), gateway, Redactor([]), {})
         model = Model(name="small", url=url, upstream_name="tiny", key=None, attempts=1)
-        result = await attempt(Rollout("r", WRITE, ChatAgent(), model, None), workshop, ignore)
+        result = await attempt(Rollout("r", WRITE, ChatAgent(), model, None), resources, ignore)
     assert result.report is not None
     assert (result.report.stop, result.score.value) == (Stop.REFUSED, 0)
 

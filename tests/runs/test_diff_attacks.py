@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from support.run_world import perform, scripted, write_rows
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.store.store import Store
 from whet.scoring import Cause
 from whet.testing import Reply

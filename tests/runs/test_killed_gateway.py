@@ -11,7 +11,6 @@ from aiohttp import web
 
 from support.gateway_world import serving, stream
 from support.whet_program import Project, events, until
-from support.whet_program import project_fixture as project_fixture
 from whet.exchange import Exchange
 from whet.gateway.dialects import DIALECTS
 from whet.runs.store.store import Store

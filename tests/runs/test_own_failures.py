@@ -12,9 +12,9 @@ from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Limits, Model
 from whet.redact import Redactor
-from whet.rollout.attempt import Result
-from whet.rollout.blame import Blame
 from whet.rollout.endpoint import Keys
+from whet.rollout.failures import Blame
+from whet.rollout.result import Result
 from whet.runs.run import Event
 from whet.runs.scheduler import STOPPED_ARMS, ArmStopped, Ended
 from whet.runs.store.store import Store

@@ -107,7 +107,7 @@ def test_what_is_not_given_is_as_whet_toml_says(tmp_path: Path, monkeypatch: pyt
     [
         (lambda folder: whet.load(folder / "none"), r"none: .*"),
         (lambda folder: whet.run(folder / "none.jsonl", agent="chat", model="m"), r".*none\.jsonl.*"),
-        (lambda folder: whet.run(folder, model="m"), r"--agent is missing; .*"),
+        (lambda folder: whet.run(folder, model="m"), r"`agent` is missing; .*"),
     ],
 )
 def test_mistakes_are_told_in_one_line(

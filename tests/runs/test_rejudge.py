@@ -10,7 +10,7 @@ from support.run_world import fails, outage, perform, scripted, values, write_ro
 from whet.agents import AgentReport
 from whet.agents.tools import LoggedUse
 from whet.errors import UserError
-from whet.rollout.attempt import Result, Spending
+from whet.rollout.result import Result, Spending
 from whet.runs.config import Config, ModelConfig
 from whet.runs.plan import public
 from whet.runs.rejudge import Judged, Rejudge, rejudge

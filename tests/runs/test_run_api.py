@@ -7,7 +7,7 @@ import pytest
 from support.run_world import perform, questions, scripted, values, write_rows
 from whet.errors import UserError
 from whet.redact import secrets_in
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.config import Config, ModelConfig
 from whet.runs.options import RunOptions
 from whet.runs.run import Started, run
@@ -60,7 +60,7 @@ async def test_keys_and_secrets_of_the_environment_are_never_written(tmp_path: P
     )
     async with ScriptedModel(script, key=key) as model:
         config = Config(models={"m": ModelConfig(url=model.url, key_env="KEY")})
-        request = RunOptions(tasks, tmp_path / "run", ("chat",), ("m",))
+        request = RunOptions(tasks=tasks, out=tmp_path / "run", agents=("chat",), models=("m",))
         seen: list[object] = []
         await run(request, config, seen.append, env={"KEY": key, "GITHUB_TOKEN": token})
     with Store.open_read(tmp_path / "run") as store:

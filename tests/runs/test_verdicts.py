@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from support.run_world import perform, scripted
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.run import Event
 from whet.runs.scheduler import Ended
 from whet.runs.stats.summary import tally

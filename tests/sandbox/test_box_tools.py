@@ -240,13 +240,13 @@ print({host.recv(17) for host in held} == {bytes(17)})
     assert 2 <= most <= server.CONNECTIONS
 
 
-async def test_the_agent_cannot_change_a_program_nor_take_its_socket_away(sealed_off: Box) -> None:
+async def test_the_agent_cannot_change_a_program_nor_take_its_socket_away(sealed_box: Box) -> None:
     log = Log()
-    await sealed_off.offer("tool", log)
+    await sealed_box.offer("tool", log)
     folder = "$(dirname $(dirname $(command -v tool)))"
     for attempt in ("echo > bin/tool", "rm bin/tool", "rm socket", "mv socket x", "touch bin/new", "echo > client.py"):
-        assert "Read-only" in await shell(sealed_off, f"cd {folder} && {attempt}")
-    assert (await sealed_off.exec(["tool", "x"])).stdout.data == b"x|"
+        assert "Read-only" in await shell(sealed_box, f"cd {folder} && {attempt}")
+    assert (await sealed_box.exec(["tool", "x"])).stdout.data == b"x|"
 
 
 async def test_nothing_of_a_program_is_among_the_files_of_the_agent(box: Box) -> None:

@@ -110,7 +110,7 @@ async def test_without_the_filter_boxes_still_share_no_keyring(monkeypatch: pyte
 
 
 async def test_a_box_without_a_keyring_of_its_own_starts_nothing(
-    sealed_off: Box, monkeypatch: pytest.MonkeyPatch
+    sealed_box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_room() -> None:
         raise SandboxError("a box could not get a session keyring of its own: Disk quota exceeded")
@@ -118,4 +118,4 @@ async def test_a_box_without_a_keyring_of_its_own_starts_nothing(
     monkeypatch.setattr(keyring, "join_new_keyring", no_room)
     for _ in range(2):
         with pytest.raises(SandboxError, match="session keyring"):
-            await sealed_off.exec(["true"])
+            await sealed_box.exec(["true"])

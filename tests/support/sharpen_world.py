@@ -11,11 +11,11 @@ from whet.runs.options import RunOptions
 from whet.runs.store.store import Store
 from whet.skills.documents.edits import Edit, Op
 from whet.skills.gate.plan import GatePlan
+from whet.skills.measurement import RunPart
 from whet.skills.proposers.base import Proposal, ProposalContext, Proposer
-from whet.skills.proposers.course import Course
+from whet.skills.proposers.schedule import ScheduleOptions
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import read_budget
-from whet.skills.rollouts.runner import Part
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
 from whet.skills.sharpen.run import Event, SharpenRequest, sharpen_skill
 
@@ -57,7 +57,7 @@ def write_script(folder: Path, numbers: range, delay: float = 0.0) -> Path:
 
 SEED = 0
 """Of the order of exams, so that runs can be compared."""
-TASKS_DONE = (Part.SEARCH, Part.EXAM, Part.TEST)
+TASKS_DONE = (RunPart.SEARCH, RunPart.EXAM, RunPart.TEST)
 SPLITS = {"train": range(8), "val": range(100, 110), "test": range(200, 206)}
 
 
@@ -66,10 +66,10 @@ class Adds:
 
     def __init__(self, *rules: str) -> None:
         self._rules = list(rules)
-        self.briefs: list[ProposalContext] = []
+        self.contexts: list[ProposalContext] = []
 
-    async def write(self, brief: ProposalContext) -> Proposal:
-        self.briefs.append(brief)
+    async def propose(self, context: ProposalContext) -> Proposal:
+        self.contexts.append(context)
         return Proposal((Edit(op=Op.ADD, text=self._rules.pop(0)),)) if self._rules else Proposal(())
 
 
@@ -108,12 +108,12 @@ class World:
 
     async def sharpen(
         self,
-        writer: Proposer | ProposerSpec,
+        proposer: Proposer | ProposerSpec,
         budget: int | str = 400,
         *,
         resume: bool = False,
         watch: Callable[[Event], None] = lambda _: None,
-        course: Course | None = None,
+        course: ScheduleOptions | None = None,
         seed: int | None = SEED,
         **request: Any,
     ) -> SharpenResult:
@@ -122,9 +122,11 @@ class World:
         within = read_budget(str(budget))
         plan = GatePlan(within.rollouts or 0)
         wish = SharpenRequest(
-            self.folder / "sums", asked, within, plan, "adds", course=course or Course(), seed=seed, force=True
+            self.folder / "sums", asked, within, plan, "adds", course=course or ScheduleOptions(), seed=seed, force=True
         )
-        return await sharpen_skill(wish, writer, self.config, watch, env={"XDG_STATE_HOME": str(self.folder / "state")})
+        return await sharpen_skill(
+            wish, proposer, self.config, watch, env={"XDG_STATE_HOME": str(self.folder / "state")}
+        )
 
     def exchanges(self) -> dict[str, list[int]]:
         """Model calls of each rollout of a task, attempt by attempt, over all stores."""

@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import pytest
-
 from whet.cli import main
 from whet.errors import UserError
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.store.store import Store
 
 REPOSITORY = Path(__file__).parents[2]
@@ -138,12 +136,6 @@ def new_project(path: Path) -> Iterator[Project]:
         until(lambda: not project.processes(), seconds=10)
     finally:
         shutil.rmtree(tmp)
-
-
-@pytest.fixture(name="project")
-def project_fixture(tmp_path: Path) -> Iterator[Project]:
-    with new_project(tmp_path) as project:
-        yield project
 
 
 def _exit_code(program: Callable[[], None]) -> int:

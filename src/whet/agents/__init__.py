@@ -6,17 +6,21 @@ command-line agents, `registry.py` finds agents by name, `install/` installs the
 
 from whet.agents.agent import Agent, AgentReport, Assignment, Endpoint, Stop
 from whet.agents.cli import CliAgent
-from whet.agents.registry import CLIS, AnyAgent, AnyCli, agent_named
+from whet.agents.python import AgentFunction, PythonAgent
+from whet.agents.registry import CLIS, AnyAgent, AnyCli, DeclaredAgent, agent_named
 
 __all__ = [
     "CLIS",
     "Agent",
+    "AgentFunction",
     "AgentReport",
     "AnyAgent",
     "AnyCli",
     "Assignment",
     "CliAgent",
+    "DeclaredAgent",
     "Endpoint",
+    "PythonAgent",
     "Stop",
     "agent_named",
 ]

@@ -42,12 +42,12 @@ def install(
     version: Annotated[str | None, typer.Option(help="Of a single agent: another version than the pinned one.")] = None,
 ) -> None:
     """Install CLIs, every file checked against the hashes that whet ships."""
-    from whet.cli.loop import run_async
+    from whet.event_loop import run_coroutine
 
     packages = _chosen(names or [], every)
     if version is not None and len(packages) != 1:
         raise UserError(f"--version is '{version}' for {len(packages)} agents; expected a single agent with it")
-    failed = run_async(_install_all(packages, version))
+    failed = run_coroutine(_install_all(packages, version))
     if failed:
         typer.echo(f"not installed: {', '.join(failed)}", err=True)
         raise typer.Exit(1)
@@ -61,13 +61,13 @@ def check(
 ) -> None:
     """Prove that CLIs work here: each does a small task in the sandbox, with a scripted model, offline."""
     from whet.agents import CLIS
-    from whet.cli.loop import run_async
+    from whet.event_loop import run_coroutine
 
     chosen = {package.agent for package in _chosen(names or [], every)}
     agents = [agent for agent in CLIS if agent.kind in chosen]
     for agent in agents:
         agent.check()
-    failed = run_async(_check_all(agents, sandbox))
+    failed = run_coroutine(_check_all(agents, sandbox))
     if failed:
         typer.echo(f"not working here: {', '.join(failed)}", err=True)
         raise typer.Exit(1)

@@ -46,9 +46,9 @@ def certify(
     """Hold one skill against another, task by task, and stop as soon as the answer is clear."""
     from whet.cli.asking import asked, counted, resumable
     from whet.cli.certify_check import check_certificate
-    from whet.cli.loop import run_async
     from whet.cli.tables import terminal
     from whet.errors import UserError
+    from whet.event_loop import run_coroutine
     from whet.skills.certificates.certificate import CERTIFICATE
     from whet.skills.certificates.checks.signature import sign as sign_certificate
     from whet.skills.gate.plan import GatePlan
@@ -83,7 +83,7 @@ def certify(
                 )
             count(event)
 
-        certificate = run_async(run_certify(wish, config, watch))
+        certificate = run_coroutine(run_certify(wish, config, watch))
     _tell(certificate, request.out)
     if sign is not None:
         typer.echo(f"signed: {sign_certificate(request.out / CERTIFICATE, sign)}")

@@ -59,21 +59,21 @@ def serve(
     context: Annotated[int, typer.Option(help="Tokens that a conversation may have.", min=1)] = 8192,
 ) -> None:
     """Serve a model until you stop it: chat completions that tell their tokens, and llama.cpp's other routes."""
-    from whet.cli.loop import run_async
+    from whet.event_loop import run_coroutine
     from whet.models import Engine, find_model
 
-    run_async(_serve(Engine(find_model(name), slots, context), port))
+    run_coroutine(_serve(Engine(find_model(name), slots, context), port))
 
 
 @app.command("check")
 def check(name: Name) -> None:
     """Prove that a model works here, and that the tokens it tells are exact and reproducible."""
-    from whet.cli.loop import run_async
     from whet.cli.tables import plain_table, terminal
+    from whet.event_loop import run_coroutine
     from whet.models import find_model
     from whet.runs.checks.models import check_model
 
-    done = run_async(check_model(find_model(name)))
+    done = run_coroutine(check_model(find_model(name)))
     table = plain_table(name, "works" if done.passed else "does not work")
     table.add_row("weights", "as they were pulled")
     table.add_row("start", f"{done.start_sec:.1f} s")

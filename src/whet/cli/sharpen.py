@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from whet.skills.gate.gate import ExamResult
     from whet.skills.gate.heuristics import Compared
-    from whet.skills.proposers.base import Step
+    from whet.skills.proposers.base import SearchStep
     from whet.skills.proposers.driver import ProposalMade
     from whet.skills.results import SharpenResult
     from whet.skills.search.shorten import Removal
@@ -114,13 +114,13 @@ def sharpen(
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen."""
     from whet.cli.asking import asked, counted, resumable
     from whet.cli.estimate import print_estimate
-    from whet.cli.loop import run_async
     from whet.cli.tables import terminal
+    from whet.event_loop import run_coroutine
     from whet.gateway import Limits
     from whet.skills.gate.plan import AUTO, GatePlan
-    from whet.skills.proposers.course import Course
+    from whet.skills.proposers.schedule import ScheduleOptions
     from whet.skills.rollouts.budget import read_budget
-    from whet.skills.sharpen.named import read_policy, read_preferences, read_proposer
+    from whet.skills.sharpen.options import read_policy, read_preferences, read_proposer
     from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 
     within = read_budget(budget)
@@ -146,7 +146,7 @@ def sharpen(
         proposer,
         read_policy(policy),
         read_preferences(preferences),
-        Course(schedule, epochs, batch),
+        ScheduleOptions(schedule, epochs, batch),
         also,
         known_good,
         seed=seed,
@@ -163,14 +163,14 @@ def sharpen(
             count(event)
             _tell(console, event)
 
-        outcome = run_async(sharpen_skill(wish, writer, config, watch))
+        outcome = run_coroutine(sharpen_skill(wish, writer, config, watch))
     _conclude(console, outcome)
 
 
 def _tell(console: "Console", event: "Event") -> None:
     from whet.skills.gate.gate import ExamResult
     from whet.skills.gate.heuristics import Compared
-    from whet.skills.proposers.base import Step
+    from whet.skills.proposers.base import SearchStep
     from whet.skills.proposers.driver import ProposalMade
     from whet.skills.search.shorten import Removal
     from whet.skills.sharpen.preparing import Audited
@@ -186,9 +186,9 @@ def _tell(console: "Console", event: "Event") -> None:
         case Audited():
             _tell_audit(console, event)
         case ProposalMade(candidate=None):
-            if event.refused or event.draft.reason:
+            if event.refused or event.proposal.reason:
                 console.print(_nothing_line(event), soft_wrap=True)
-        case Step():
+        case SearchStep():
             console.print(_step_line(event), soft_wrap=True)
         case ExamResult():
             console.print(_held_line(event), soft_wrap=True)
@@ -229,11 +229,11 @@ def _tell_audit(console: "Console", audited: "Audited") -> None:
 def _nothing_line(drafted: "ProposalMade") -> str:
     """Why nothing was tried, for whoever wonders whether the proposer or the rules for it are to blame."""
     refused = drafted.refused
-    why = f"{len(refused)} refused, the first because {refused[0].reason}" if refused else drafted.draft.reason
+    why = f"{len(refused)} refused, the first because {refused[0].reason}" if refused else drafted.proposal.reason
     return f"  draft {drafted.number}: no new skill; {why[:300]}"
 
 
-def _step_line(step: "Step") -> str:
+def _step_line(step: "SearchStep") -> str:
     taken = "leads now" if step.accepted else "fell behind" if step.dropped else "not taken"
     return f"  tried {step.candidate[:8]}: {step.mean:.1%} on training tasks, to beat {step.bar:.1%}: {taken}"
 

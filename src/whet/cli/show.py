@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from whet.rollout.attempt import Result, Spending
+    from whet.rollout.result import Result, Spending
     from whet.runs.store.schema import AttemptRow, RolloutRow
     from whet.runs.store.store import Store
     from whet.trace.steps.steps import Step
@@ -72,7 +72,7 @@ def _show_run(console: "Console", store: "Store") -> None:
     from rich.text import Text
 
     from whet.cli.tables import plain_table, summary_table, thousands
-    from whet.rollout.attempt import Result
+    from whet.rollout.result import Result
     from whet.runs.scheduler import STOPPED, STOPPED_ARMS
     from whet.runs.stats.summary import skill_names, tally
 
@@ -121,7 +121,7 @@ def _show_summaries(console: "Console", store: "Store") -> None:
 
 
 def _summary(store: "Store", attempt: "AttemptRow") -> "Summary":
-    from whet.rollout.attempt import Result
+    from whet.rollout.result import Result
     from whet.trace.steps.summary import summary
 
     result = Result.model_validate_json(attempt.result) if attempt.result else None
@@ -156,7 +156,7 @@ def _speakers(spent: "Spending") -> str:
 def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: int | None, budget: int | None) -> None:
     from rich.text import Text
 
-    from whet.rollout.attempt import Result
+    from whet.rollout.result import Result
     from whet.runs.run import FORK
     from whet.runs.stats.summary import skill_names
     from whet.trace.conversations.graph import build

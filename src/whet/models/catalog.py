@@ -12,7 +12,7 @@ from types import MappingProxyType
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from whet.errors import UserError, did_you_mean
-from whet.paths import cache_folder
+from whet.paths import install_folder
 
 WEIGHTS = "model.gguf"
 RECORD = "pulled.json"
@@ -75,7 +75,7 @@ class Pulled:
 
 def models_root() -> Path:
     """The folder that holds all pulled models."""
-    return cache_folder("models")
+    return install_folder("models")
 
 
 def pulled(name: str) -> Pulled | None:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Protocol
 
 from whet.errors import UserError
+from whet.files import write_atomic
 from whet.installers import PIP_OPTIONS, pip_program, reason_of_pip, run_fetcher
 from whet.models.catalog import KNOWN, NAME, PART, RECORD, WEIGHTS, Known, Pulled, Record, models_root, pulled
 from whet.models.hub import read_hub_name
-from whet.paths import locked
+from whet.paths import lock_folder
 
 MAGIC = b"GGUF"
 
@@ -55,7 +56,7 @@ def pull(what: str, name: str | None = None, progress: Progress | None = None) -
     home = models_root() / wanted
     try:
         home.mkdir(parents=True, exist_ok=True)
-        with locked(home):
+        with lock_folder(home):
             return _already_here(source, wanted) or _pull(source, wanted, home, progress or _untold)
     except OSError as error:
         raise UserError(
@@ -104,9 +105,7 @@ def _pull(source: Source, name: str, home: Path, progress: Progress) -> Pulled:
     record = Record(source=source.text, sha256=sha256, size=part.stat().st_size)
     (home / RECORD).unlink(missing_ok=True)
     part.replace(home / WEIGHTS)
-    written = home / f"{PART}record"
-    written.write_text(record.model_dump_json(indent=2))
-    written.replace(home / RECORD)
+    write_atomic(home / RECORD, record.model_dump_json(indent=2))
     _sweep(home)
     return Pulled(name, home / WEIGHTS, record.source, sha256, record.size)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import fmean, pstdev
 
 from whet.ids import digest
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.store.schema import AttemptRow, RolloutRow
 from whet.runs.store.store import Store
 from whet.trace.training.episode import Episode

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from whet.agents import agent_named
 from whet.errors import UserError
 from whet.gateway import Limits
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs import run as runs
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
@@ -68,7 +68,7 @@ def plan_fork(fork: Fork, config: Config) -> Forked:
         place, sandbox = store.get(TASKS), store.get("sandbox")
         digest = next(task.digest for task in store.tasks() if task.id == row.task)
         texts = {skill.digest: skill.body.decode() for skill in store.skills()}
-    home = _home(fork.run, row, declared, config)
+    user_config = _user_config(fork.run, row, declared, config)
     _check_at(fork, row, len(main_calls(exchanges)))
     tasks = fork.tasks or (Path(place) if place else None)
     task = _task(fork, row, tasks, digest)
@@ -87,7 +87,7 @@ def plan_fork(fork: Fork, config: Config) -> Forked:
         concurrency=fork.concurrency,
         sandbox=sandbox,
         resume=fork.resume,
-        home=home,
+        user_config=user_config,
         judge_model=fork.judge_model,
         limits=fork.limits,
     )
@@ -116,18 +116,19 @@ def _last_attempt(run: Path, row: RolloutRow, attempts: list[AttemptRow]) -> Att
         raise UserError(f"{run}: rollout '{row.id}' has not been run to an end; there is nothing to replay")
     result = Result.model_validate_json(ended[-1].result) if ended[-1].result else None
     if result is not None and not result.spending.captured:
-        raise UserError(f"{run}: rollout '{row.id}' was run with --capture off; no call of it is on record")
+        raise UserError(f"{run}: rollout '{row.id}' was run without a record; there is no call to replay")
     return ended[-1]
 
 
-def _home(run: Path, row: RolloutRow, declared: Mapping[str, Any] | None, config: Config) -> Any:
-    """With what settings the agent began. UserError when it is not the agent of then."""
+def _user_config(run: Path, row: RolloutRow, declared: Mapping[str, Any] | None, config: Config) -> bool | None:
+    """Whether the agent started with the user's settings. UserError when the agent has changed since."""
     if declared is None:
         raise UserError(f"{run}: rollout '{row.id}' is no work of an agent that could do it again")
     now = agent_named(row.agent, config.agents).model_dump(mode="json")
     if {**now, "home": None} != {**declared, "home": None}:
         raise UserError(f"agent '{row.agent}' is not what it was in {run}; a fork needs it as it was")
-    return declared.get("home")
+    home = declared.get("home")
+    return None if home is None else home == "own"
 
 
 def _check_at(fork: Fork, row: RolloutRow, calls: int) -> None:

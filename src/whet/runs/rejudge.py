@@ -17,9 +17,9 @@ from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Limits
 from whet.redact import Redactor, secrets_in
-from whet.rollout.attempt import SELF_JUDGED, Result, judging_cost, redacted, result_body
-from whet.rollout.evidence import calls_asked, calls_logged
+from whet.rollout.judging import client_spending, logged_calls, requested_calls
 from whet.rollout.model_client import ModelClient
+from whet.rollout.result import Flag, Result, encode_result, redact_result
 from whet.runs.config import Config, judge_model_configs, model_secrets, never_called, open_models
 from whet.runs.plan import public
 from whet.runs.reply_cache import CacheUse, cache_use, open_cache
@@ -30,7 +30,7 @@ from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
 from whet.runs.verdicts import settle_anew
 from whet.sandbox import DEFAULT, sandbox_named
-from whet.scoring import NO_VERDICT, Cause, Judge, RankJudge, Score, Work, combine, judges_of
+from whet.scoring import NO_VERDICT, Cause, RankJudge, Score, TaskJudge, Work, combine, judges_of
 from whet.tasks import Task, read_tasks, resolve_env
 from whet.tasks.judges import AnyJudge, Judges, Rank, located
 from whet.validation_errors import explain, user_error
@@ -173,7 +173,7 @@ class _Judging:
             weights[RankJudge(spec).name] = spec.weight
         judgements |= ranked
         score = combine(judgements, weights)
-        cost = judging_cost(self._referee) if self._referee.sessions else None
+        cost = client_spending(self._referee) if self._referee.sessions else None
         result = before.model_copy(
             update={
                 "score": score,
@@ -183,14 +183,14 @@ class _Judging:
                 "flags": self._flags(judgements, ranked, ranks, kept),
             }
         )
-        result = redacted(result, redactor)
-        body = result_body(result)
+        result = redact_result(result, redactor)
+        body = encode_result(result)
         value, cause = result.score.value, result.score.cause
         await self._writer.do(lambda store: store.replace_result(case.attempt.id, body, value=value, cause=cause))
         return Judged(case.row, before.score, result.score, tuple(kept))
 
     @asynccontextmanager
-    async def _box_for(self, judges: Sequence[Judge]) -> AsyncIterator[Box | None]:
+    async def _box_for(self, judges: Sequence[TaskJudge]) -> AsyncIterator[Box | None]:
         """An empty sealed box, when a judge runs something but does not look at what the agent left."""
         if not any(_runs_in_empty_box(judge.spec) for judge in judges):
             yield None
@@ -211,10 +211,10 @@ class _Judging:
         row, before = self.case.row, self.case.result
         ranked_by = {spec.model or self._default for spec in ranks if ranked[RankJudge(spec).name].value is not None}
         by_itself = before.spending.captured and row.model in {*self._referee.sessions, *ranked_by}
-        others = tuple(flag for flag in before.flags if flag not in {SELF_JUDGED, NO_VERDICT})
-        by_itself = by_itself or bool(kept and SELF_JUDGED in before.flags)
+        others = tuple(flag for flag in before.flags if flag not in {Flag.SELF_JUDGED, NO_VERDICT})
+        by_itself = by_itself or bool(kept and Flag.SELF_JUDGED in before.flags)
         undecided = any(score.is_undecided for score in judgements.values())
-        return (*others, *((SELF_JUDGED,) if by_itself else ()), *((NO_VERDICT,) if undecided else ()))
+        return (*others, *((Flag.SELF_JUDGED,) if by_itself else ()), *((NO_VERDICT,) if undecided else ()))
 
 
 def _runs_in_empty_box(judge: AnyJudge) -> bool:
@@ -226,7 +226,7 @@ def _sandbox_of(run: Path) -> str:
         return store.get("sandbox") or DEFAULT
 
 
-def _of_then(judge: Judge, before: Result) -> Score:
+def _of_then(judge: TaskJudge, before: Result) -> Score:
     """What a judge said that needs the box, which is gone."""
     said = before.judgements.get(judge.name)
     if said is not None:
@@ -276,14 +276,14 @@ def _work(task: Task, result: Result, store: Store, attempt: int, env: Mapping[s
     assert result.report is not None
     asks_for_calls = any(judge.needs_calls for judge in task.judge)
     exchanges = store.each_exchange(attempt) if asks_for_calls else ()
-    asked = [call for exchange in exchanges for call in calls_asked(exchange)]
+    asked = [call for exchange in exchanges for call in requested_calls(exchange)]
     return Work(
         task,
         None,
         result.report.text,
         resolve_env({**task.env, **task.verify_env}, env, task.origin),
         structured=result.report.answer,
-        calls=(*asked, *calls_logged(result.tool_uses)),
+        calls=(*asked, *logged_calls(result.tool_uses)),
         captured=result.spending.captured,
         changes=result.changes,
         unseen=result.unseen,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from whet.errors import UserError
 from whet.exchange import Exchange
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.episodes import episodes
 from whet.runs.stats.summary import Arm, Tally, UnevenArms, skill_names, tally, uneven_losses
 from whet.runs.store.schema import RolloutRow

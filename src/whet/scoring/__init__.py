@@ -4,10 +4,10 @@ Read `score.py` and `judge.py` first: what a score is, and what every judge rece
 judge; `task_judges.py` selects the judges of a task and combines their scores.
 """
 
-from whet.scoring.judge import Call, GroupJudge, JudgeError, Referee, Work
+from whet.scoring.judge import Call, GroupJudge, Judge, JudgeError, Referee, Work
 from whet.scoring.judges.rank import RankJudge
 from whet.scoring.score import NO_VERDICT, Cause, Score
-from whet.scoring.task_judges import Judge, combine, judges_of
+from whet.scoring.task_judges import TaskJudge, combine, judges_of
 
 __all__ = [
     "NO_VERDICT",
@@ -19,6 +19,7 @@ __all__ = [
     "RankJudge",
     "Referee",
     "Score",
+    "TaskJudge",
     "Work",
     "combine",
     "judges_of",

@@ -42,6 +42,14 @@ class Call:
     """None when it is not known."""
 
 
+class Judge(Protocol):
+    """Scores finished work. A user's own judge is an object with this method, or a function like it."""
+
+    async def judge(self, work: "Work") -> Score:
+        """A number in [0, 1] with its reason, or missing with a cause. JudgeError when it comes to no verdict."""
+        ...
+
+
 class Referee(Protocol):
     """Asks the judges' own models, through the gateway."""
 

@@ -287,7 +287,22 @@ class Outcome(JudgeSpec):
         return True
 
 
-AnyJudge = (
+class PythonJudge(JudgeSpec):
+    """A judge that a Python program passes as an object. It judges in this process; a run stores only its name."""
+
+    kind: Literal["python-object"] = "python-object"
+    judge: Any = Field(exclude=True, repr=False)
+
+    @property
+    def needs_box(self) -> bool:
+        return True
+
+    @property
+    def needs_calls(self) -> bool:
+        return True
+
+
+DeclaredJudge = (
     Reward
     | Verify
     | Exact
@@ -302,7 +317,9 @@ AnyJudge = (
     | Diff
     | Outcome
 )
-KINDS = frozenset(tags(AnyJudge.__args__, "kind"))
+"""A judge as a task declares it."""
+AnyJudge = DeclaredJudge | PythonJudge
+KINDS = frozenset(tags(DeclaredJudge.__args__, "kind"))
 GROUP_KINDS = frozenset({"rank"})
 
 
@@ -338,7 +355,7 @@ def _told_apart(judges: tuple[JudgeSpec, ...]) -> tuple[JudgeSpec, ...]:
     return judges
 
 
-OneJudge = Annotated[AnyJudge, Field(discriminator="kind"), BeforeValidator(_known_kind)]
+OneJudge = Annotated[DeclaredJudge, Field(discriminator="kind"), BeforeValidator(_known_kind)]
 Judges = Annotated[tuple[OneJudge, ...], BeforeValidator(_one_or_many), AfterValidator(_told_apart)]
 """A judge by its name, as a table, or a list of these."""
 

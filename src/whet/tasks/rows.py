@@ -127,6 +127,13 @@ def _attachment(name: Any, folder: Path) -> Path | None:
     return path if inside and path.is_file() else None
 
 
+def with_digest(task: Task) -> Task:
+    """A task that was made in Python, with what a reader of files adds."""
+    if task.digest:
+        return task
+    return task.model_copy(update={"digest": _digest(task, task.judge), "origin": task.origin or f"task '{task.id}'"})
+
+
 def _digest(task: Task, judges: Iterable[AnyJudge]) -> str:
     """Digest of what the row says, of the files it attaches, and of the functions that judge it. Its name and its place
     do not count."""

@@ -53,12 +53,12 @@ async def test_what_a_model_proposes_is_certified_and_all_that_it_was_asked_is_k
     found = await world.sharpen(LLM)
     assert found.certified
     assert HELPFUL in found.best.text
-    drafts = load(world.out / "proposals")
-    assert [(one.task, one.agent, one.model) for one in drafts.rollouts][:2] == [
+    proposals = load(world.out / "proposals")
+    assert [(one.task, one.agent, one.model) for one in proposals.rollouts][:2] == [
         ("draft-0001", "llm", "o"),
         ("draft-0002", "llm", "o"),
     ]
-    first = drafts.rollouts[0]
+    first = proposals.rollouts[0]
     assert first.score is not None
     assert first.score.value == 1
     asked = b"".join(call.request for call in first.exchanges)
@@ -86,21 +86,21 @@ async def test_an_agent_edits_the_skill_knows_its_files_and_sees_nothing_of_the_
 
 @pytest.mark.parametrize("writer", [LLM, AGENT])
 async def test_a_writer_whose_model_is_down_is_no_verdict_and_what_it_wrote_is_not_asked_for_again(
-    world: World, writer: ProposerSpec
+    world: World, proposer: ProposerSpec
 ) -> None:
     writes(world, BROKEN)
     with pytest.raises(NotMeasured, match=r"nothing could be proposed: .*500"):
-        await world.sharpen(writer, FEW)
+        await world.sharpen(proposer, FEW)
     assert not (world.out / "best").exists()
     failed = load(world.out / "proposals").rollouts[0]
     assert failed.score is not None
     assert failed.score.cause == "model"
-    (reflecting if writer is LLM else editing)(world, HELPFUL)
-    found = await world.sharpen(writer, FEW, resume=True)
+    (reflecting if proposer is LLM else editing)(world, HELPFUL)
+    found = await world.sharpen(proposer, FEW, resume=True)
     assert HELPFUL in found.leader.text
     made = exchanges(world.out / "proposals")
     writes(world, BROKEN)
-    again = await world.sharpen(writer, FEW, resume=True)
+    again = await world.sharpen(proposer, FEW, resume=True)
     assert decisions(again) == decisions(found)
     assert exchanges(world.out / "proposals") == made
 

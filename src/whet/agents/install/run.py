@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from whet.agents.install.lock import box_python, fetch
 from whet.agents.install.packages import CACHE, Package
 from whet.errors import UserError
-from whet.paths import cache_folder, locked
+from whet.paths import install_folder, lock_folder
 
 RECORD = "installed.json"
 MAKING = ".making-"
@@ -58,7 +58,7 @@ class Record(BaseModel):
 
 def installs_root() -> Path:
     """The folder that holds all managed installs."""
-    return cache_folder("agents")
+    return install_folder("agents")
 
 
 def installed(package: Package, version: str | None = None) -> Installed | None:
@@ -88,7 +88,7 @@ def install(package: Package, version: str | None = None) -> Installed:
     home = installs_root() / package.agent
     try:
         _make_folder(home)
-        with locked(home):
+        with lock_folder(home):
             return installed(package, wanted) or _install(package, wanted, home)
     except OSError as error:
         raise UserError(

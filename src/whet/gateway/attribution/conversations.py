@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from whet.gateway.dialects.same_message import is_thought, wire_form
+
 FIELDS = {"chat": "messages", "messages": "messages", "responses": "input", "gemini": "contents"}
 """Where a request has its conversation, by dialect."""
 _ARRAYS = ("messages", "input", "contents")
@@ -24,15 +26,6 @@ SLACK = 1 << 16
 MARKED = 6
 """Among so many of the last messages, programs move their marks for the provider's cache about."""
 
-_PASSING = frozenset(
-    {
-        *("cache_control", "annotations", "index", "status"),
-        *("reasoning", "reasoning_content", "reasoning_details"),
-        *("signature", "thoughtSignature", "thought_signature"),
-    }
-)
-"""Keys of a message that come and go while it stays the same message."""
-_THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 _SCHEMA = re.compile(rb'"(?:json_schema|response_?json_?schema|response_?schema)"', re.IGNORECASE)
 
 _MARK = b'"cache_control"'
@@ -198,40 +191,10 @@ def _chained(known: tuple[bytes, ...], messages: Sequence[Any]) -> tuple[bytes, 
 
 
 def _link(before: bytes, message: Any) -> bytes:
-    if _is_thought(message):
+    if is_thought(message):
         return before
-    plain = msgspec.json.encode(_plain(message), order="sorted")
+    plain = msgspec.json.encode(wire_form(message), order="sorted")
     return hashlib.blake2b(before + plain, digest_size=16).digest()
-
-
-def _plain(value: Any, key: str = "") -> Any:
-    """A message without all that may change while it stays the same."""
-    match value:
-        case dict():
-            kept = {name: _plain(item, name) for name, item in value.items() if name not in _PASSING}
-            return {name: item for name, item in kept.items() if item not in (None, "", [], {})}
-        case list():
-            items = [_plain(item) for item in value if not _is_thought(item)]
-            match items:
-                case [{"text": str(text), **others}] if others.keys() <= {"type"}:
-                    return text
-            return items
-        case str() if key == "arguments":
-            try:
-                return json.loads(value)
-            except ValueError:
-                return value
-        case _:
-            return value
-
-
-def _is_thought(item: Any) -> bool:
-    match item:
-        case {"type": str(kind)} if kind in _THOUGHTS:
-            return True
-        case {"thought": True}:
-            return True
-    return False
 
 
 def _is_system(message: Any) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from whet.errors import UserError
 from whet.exchange import Usage
 from whet.gateway import Spent
-from whet.rollout.attempt import Result, Spending
+from whet.rollout.result import Result, Spending
 from whet.runs.stats.losses import MANY, UNEVEN, uneven
 from whet.runs.stats.means import Interval, PassPoint, mean_interval, pass_curve, passed
 from whet.runs.store.schema import RolloutRow

@@ -5,7 +5,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.store.schema import DamagedError
 from whet.runs.store.store import Store
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.stats.means import Interval, wilson
 from whet.runs.store.store import Store
 from whet.skills.proposers.criteria.checks import Criterion, checks_of

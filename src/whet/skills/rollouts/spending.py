@@ -16,7 +16,7 @@ from whet.exchange import Usage
 from whet.files import write_atomic
 from whet.gateway import Gateway, Spent
 from whet.gateway.prices import Price, cost
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.store.store import Store
 from whet.skills.measurement import OutOfBudget
 from whet.skills.rollouts.budget import Budget, Unit, shown

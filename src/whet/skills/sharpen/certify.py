@@ -20,9 +20,9 @@ from whet.skills.gate.journal import ExamJournalFile
 from whet.skills.gate.plan import MANY, GatePlan
 from whet.skills.gate.seed import Seed, fixed_seed
 from whet.skills.gate.sequential_test import SequentialTest
-from whet.skills.measurement import Verdict
+from whet.skills.measurement import RunPart, Verdict
 from whet.skills.rollouts.budget import Budget
-from whet.skills.rollouts.runner import Part, RolloutRunner, open_runner
+from whet.skills.rollouts.runner import RolloutRunner, open_runner
 from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH, common_terms, fix_terms, raised_budget, write_raised
 from whet.tasks import Task, read_tasks
 from whet.version import __version__
@@ -69,19 +69,19 @@ async def certify(
     def begin() -> None:
         shelf.keep(old)
         shelf.keep(new)
-        seed = fixed_seed(folder / Part.EXAM, wish.seed)
+        seed = fixed_seed(folder / RunPart.EXAM, wish.seed)
         fix_terms(folder / CERTIFY_TERMS, _terms(wish, old, new, digests, seed))
         write_raised(folder / CERTIFY_TERMS, first, now)
         watch(seed)
 
-    request = replace(wish.request, skills=(wish.old, wish.new))
-    async with open_runner(folder, request, {Part.EXAM: tasks}, config, shelf, env, watch, now, begin) as lab:
-        seed = fixed_seed(folder / Part.EXAM, wish.seed)
+    request = wish.request.model_copy(update={"skills": (wish.old, wish.new)})
+    async with open_runner(folder, request, {RunPart.EXAM: tasks}, config, shelf, env, watch, now, begin) as lab:
+        seed = fixed_seed(folder / RunPart.EXAM, wish.seed)
         made_with = await lab.made_with()
         fix_terms(folder / MADE_WITH, made_with)
         used = enter(folder, digests, plan.alpha, env)
         exam = Exam(old.digest, new.digest, tuple(digests), seed.value, 1, seed.commitment)
-        ExamJournalFile(folder / Part.EXAM).opened(exam)
+        ExamJournalFile(folder / RunPart.EXAM).opened(exam)
         held = await _held(exam, now, plan, lab)
         certificate = Certificate(
             whet=__version__,

@@ -8,10 +8,10 @@ from whet.errors import UserError
 from whet.runs.stats.summary import tally, total
 from whet.runs.store.store import Store
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import OutOfBudget
+from whet.skills.measurement import OutOfBudget, RunPart
 from whet.skills.rollouts.audit import Audit, audit, detectable_lift, is_hopeless, refuse_hopeless
 from whet.skills.rollouts.budget import Budget, Unit, shown
-from whet.skills.rollouts.runner import Part, RolloutRunner
+from whet.skills.rollouts.runner import RolloutRunner
 from whet.skills.rollouts.splits import Splits
 from whet.skills.rollouts.terms import found_once
 from whet.skills.sharpen.budget_split import BudgetSplit, enough, refuse_too_few, split_budget
@@ -85,10 +85,10 @@ async def prepare(wanted: Preparing, start: str, lab: RolloutRunner, folder: Pat
         folder / ROLLOUTS, lambda: wanted.budget.in_rollouts(lab.account.used, found.rollouts)
     )
     shares = wanted.shares(rollouts)
-    lab.account.divide({Part.SEARCH: shares.search_share, Part.EXAM: shares.exam_share}, wanted.budget.amount)
+    lab.account.divide({RunPart.SEARCH: shares.search_share, RunPart.EXAM: shares.exam_share}, wanted.budget.amount)
     variance = found.cautious_variance
     lift = detectable_lift(variance, shares.plan)
-    seconds, cost = await asyncio.to_thread(_each, folder / Part.SEARCH)
+    seconds, cost = await asyncio.to_thread(_each, folder / RunPart.SEARCH)
     return shares, Audited(found, lift, wanted.table(variance, rollouts), seconds, cost, rollouts)
 
 

@@ -15,8 +15,8 @@ from whet.runs.scheduler import Ended, Stopped, refuse_existing
 from whet.skill import Skill, read_skill
 from whet.skills.certificates.certificate import Certificate, record_of, shortening_of
 from whet.skills.certificates.text import write_certificate
-from whet.skills.documents.history import ACCEPTED, BEST, LEADER, SHORTENED, SKILLS, TERMS, Examined, History
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
+from whet.skills.documents.history import ACCEPTED, BEST, LEADER, SHORTENED, SKILLS, TERMS, ExamSummary, History
 from whet.skills.documents.store import SkillStore, copy_skill
 from whet.skills.gate.alpha_ledger import LedgerEntry, enter, uses
 from whet.skills.gate.gate import ExamResult
@@ -25,21 +25,21 @@ from whet.skills.gate.journal import ExamJournalFile
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.plan import MANY, GatePlan
 from whet.skills.gate.seed import Seed, fixed_seed
-from whet.skills.measurement import OutOfBudget, Verdict
-from whet.skills.proposers.base import Proposer, Step
-from whet.skills.proposers.course import Course, Guidance, Pace
+from whet.skills.measurement import OutOfBudget, RunPart, Verdict
+from whet.skills.proposers.base import Proposer, SearchStep
 from whet.skills.proposers.driver import ProposalMade, ProposerDriver
+from whet.skills.proposers.schedule import ProposalSchedule, ScheduleOptions
 from whet.skills.report.text import write_report
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import Budget, Unit, shown
 from whet.skills.rollouts.final_test import FinalTest, UsedError, run_final_test
-from whet.skills.rollouts.runner import Part, RolloutRunner, open_runner
+from whet.skills.rollouts.runner import RolloutRunner, open_runner
 from whet.skills.rollouts.splits import Splits, split_tasks
 from whet.skills.rollouts.terms import MADE_WITH, common_terms, fix_terms, raised_budget, write_raised
 from whet.skills.search.shorten import Removal
 from whet.skills.search.two_tiers import SearchResult, search_and_certify
 from whet.skills.sharpen.budget_split import BudgetSplit
-from whet.skills.sharpen.named import refuse_unknown_sections
+from whet.skills.sharpen.options import refuse_unknown_sections
 from whet.skills.sharpen.preparing import Audited, Preparing, prepare, refuse_if_hopeless
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
 from whet.tasks import Task, read_tasks
@@ -61,7 +61,7 @@ class SharpenRequest:
     """What the writer is called."""
     policy: Policy = field(default_factory=Policy)
     preferences: str = ""
-    course: Course = field(default_factory=Course)
+    course: ScheduleOptions = field(default_factory=ScheduleOptions)
     also: Path | None = None
     """A document that agents always read, to be sharpened together with the skill."""
     known_good: Path | None = None
@@ -86,7 +86,7 @@ class Begun:
     """Of the order of exams. Only its commitment may be shown."""
 
 
-Event = Begun | Audited | ProposalMade | Step | ExamResult | Compared | Removal | Ended | Stopped
+Event = Begun | Audited | ProposalMade | SearchStep | ExamResult | Compared | Removal | Ended | Stopped
 Watch = Callable[[Event], None]
 
 
@@ -118,9 +118,9 @@ async def sharpen_skill(
         if certifies and not wish.force:
             refuse_if_hopeless(wanted, shares, audited)
         pen = writer.at_desk(lab) if isinstance(writer, ProposerSpec) else writer
-        seed = fixed_seed(folder / Part.EXAM, wish.seed)
+        seed = fixed_seed(folder / RunPart.EXAM, wish.seed)
         # A run without an exam uses no validation task up.
-        journal = ExamJournalFile(folder / Part.EXAM, lambda: enter(folder, validation, wish.plan.alpha, env))
+        journal = ExamJournalFile(folder / RunPart.EXAM, lambda: enter(folder, validation, wish.plan.alpha, env))
         done = await _search_and_certify(wish, shares, pen, start, wanted.splits, shelf, lab, watch, seed, now, journal)
         tested = await _test(folder, done, shares.test, lab)
         # Where a hard stop fell, not all that the purses paid for was rolled out.
@@ -150,16 +150,16 @@ async def _opened(
     def begin() -> None:
         for skill in (start, *([read_skill(wish.known_good)] if wish.known_good else [])):
             shelf.keep(skill)
-        seed = fixed_seed(folder / Part.EXAM, wish.seed)
+        seed = fixed_seed(folder / RunPart.EXAM, wish.seed)
         fix_terms(folder / TERMS, _terms(wish, hired, start, wanted, seed))
         write_raised(folder / TERMS, wish.budget, now)
         validation = {task.id: task.digest for task in splits.validation}
         watch(Begun(folder, start, splits, now, uses(folder, validation, env), seed))
 
-    parts = {Part.SEARCH: splits.train, Part.EXAM: splits.validation, Part.TEST: splits.test}
-    request = replace(wish.request, skills=(wish.skill,))
+    parts = {RunPart.SEARCH: splits.train, RunPart.EXAM: splits.validation, RunPart.TEST: splits.test}
+    request = wish.request.model_copy(update={"skills": (wish.skill,)})
     if hired:
-        parts[Part.PROPOSALS] = ()
+        parts[RunPart.PROPOSALS] = ()
         request = hired.beside(request)
     async with open_runner(folder, request, parts, config, shelf, env, watch, now, begin) as lab:
         yield lab
@@ -191,14 +191,14 @@ async def _search_and_certify(
     folder, plan = wish.request.out, shares.plan
     history = History(folder, start.digest, wish.proposer)
     train = {task.id: task for task in splits.train}
-    search, drafts = folder / Part.SEARCH, folder / "drafts"
-    pace = Pace(wish.course, plan.proposals(len(train)), plan.seed)
-    guidance = Guidance(wish.policy, pace, wish.preferences)
-    proposing = ProposerDriver(writer, shelf, search, train, drafts, history, guidance, watch)
+    search, drafts = folder / RunPart.SEARCH, folder / "drafts"
+    steps = plan.proposals(len(train))
+    schedule = ProposalSchedule(wish.course, steps, plan.seed, wish.policy, wish.preferences)
+    proposing = ProposerDriver(writer, shelf, search, train, drafts, history, schedule, watch)
 
-    def pass_on(event: Step | ExamResult | Compared | Removal) -> None:
+    def pass_on(event: SearchStep | ExamResult | Compared | Removal) -> None:
         match event:
-            case Step(parent, candidate, mean, bar):
+            case SearchStep(parent, candidate, mean, bar):
                 history.record_measurement(candidate, parent, mean=mean, bar=bar, accepted=event.accepted)
             case ExamResult():
                 history.record_exam(event.candidate, examined(event))
@@ -216,7 +216,7 @@ async def _search_and_certify(
     def close_search() -> int:
         """Let exams use all that is left but for the sealed test. What a budget was raised by comes now: everything
         up to here was planned without it."""
-        lab.account.close(Part.SEARCH, Part.EXAM, shares.test_share * wish.budget.amount)
+        lab.account.close(RunPart.SEARCH, RunPart.EXAM, shares.test_share * wish.budget.amount)
         return MANY if now.rollouts is None else now.rollouts - shares.rollouts
 
     done = await search_and_certify(
@@ -238,12 +238,12 @@ async def _search_and_certify(
     return done
 
 
-def examined(held: ExamResult) -> Examined:
+def examined(held: ExamResult) -> ExamSummary:
     """An exam as the history of a skill keeps it."""
     attempt = held.attempt
     assert attempt.verdict is not None
     assert attempt.decided_at is not None
-    return Examined(
+    return ExamSummary(
         exam=held.exam.id,
         number=held.exam.number,
         incumbent=held.exam.incumbent,
@@ -262,7 +262,7 @@ async def _test(folder: Path, done: SearchResult, tasks: Sequence[Task], lab: Ro
     if done.final == done.start or not tasks:
         return None
     try:
-        tested = await run_final_test(folder / Part.TEST, done.start, done.final, [task.id for task in tasks], lab)
+        tested = await run_final_test(folder / RunPart.TEST, done.start, done.final, [task.id for task in tasks], lab)
     except (OutOfBudget, UsedError):
         return None
     done.spent += len(tested.before) + len(tested.after)

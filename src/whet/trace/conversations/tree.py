@@ -1,20 +1,17 @@
 """The messages of a rollout, each stored once: requests are read, only as far as they are new, into paths of nodes."""
 
 import hashlib
-import json
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import groupby, takewhile
-from typing import Any
+from itertools import takewhile
 
 import msgspec
 
 from whet.exchange import Exchange
 from whet.gateway.dialects.neutral import (
     Format,
-    Image,
     Message,
     Part,
     Refusal,
@@ -27,6 +24,7 @@ from whet.gateway.dialects.neutral import (
     ToolChoice,
     ToolResult,
 )
+from whet.gateway.dialects.same_message import neutral_form
 from whet.gateway.guards.strict_json import replace_lone_surrogates
 from whet.prefix_cache import PrefixCache
 from whet.trace.conversations.replies import reply_of
@@ -246,7 +244,7 @@ class Messages:
     def _node(self, parent: int | None, message: Message, source: Source) -> int:
         """The node of a message behind another one; a new one when there is none."""
         before = self._links[parent] if parent is not None else b""
-        link = hashlib.blake2b(before + msgspec.json.encode(_plain(message)), digest_size=16).digest()
+        link = hashlib.blake2b(before + msgspec.json.encode(neutral_form(message)), digest_size=16).digest()
         if link not in self._by_link:
             depth = self.nodes[parent].depth + 1 if parent is not None else 0
             self._by_link[link] = len(self.nodes)
@@ -278,35 +276,6 @@ def path(nodes: Sequence[Node], node: int | None, known: Collection[int] = ()) -
 
 def _source(exchange: Exchange, place: tuple[int, int]) -> Source:
     return Source(exchange.index, "request", *place)
-
-
-def _plain(message: Message) -> list[Any]:
-    """A message without all that may change while it stays the same: thinking, ids, the form of arguments."""
-    return [message.role, *_plain_parts(message.parts)]
-
-
-def _plain_parts(parts: Sequence[Part]) -> Iterator[Any]:
-    for kind, together in groupby(parts, key=type):
-        if kind in {Text, Refusal}:
-            words = "\n".join(part.text for part in together if isinstance(part, Text | Refusal)).strip()
-            if words:
-                yield words
-            continue
-        for part in together:
-            match part:
-                case Image(media_type, data):
-                    yield ["image", media_type, data]
-                case ToolCall(_, name, arguments):
-                    yield ["call", name, _parsed(arguments)]
-                case ToolResult(_, inner):
-                    yield ["result", *_plain_parts(inner)]
-
-
-def _parsed(arguments: str) -> Any:
-    try:
-        return msgspec.json.encode(json.loads(arguments or "{}"), order="sorted").decode()
-    except (ValueError, RecursionError, OverflowError):
-        return arguments
 
 
 def _calls(messages: Iterable[Message]) -> list[ToolCall]:

@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.proposers_world import rollout
 from support.sharpen_world import HELPFUL, Adds, World
-from support.writers_world import trial
 from whet.errors import UserError
 from whet.skill import read_skill
-from whet.skills.documents.policy import Policy
-from whet.skills.proposers.base import Proposal, ProposalContext
-from whet.skills.proposers.course import Course, Pace, compared
-from whet.skills.proposers.schedule import Schedule
-from whet.skills.sharpen.named import read_policy, read_preferences, read_proposer, refuse_unknown_sections
+from whet.skills.documents.document import Policy
+from whet.skills.proposers.base import Proposal, ProposalContext, compare_versions
+from whet.skills.proposers.schedule import ProposalSchedule, Schedule, ScheduleOptions
+from whet.skills.sharpen.options import read_policy, read_preferences, read_proposer, refuse_unknown_sections
 
 NUMBERS = st.integers(1, 30)
 
@@ -24,27 +23,30 @@ NUMBERS = st.integers(1, 30)
 def test_batches_are_whole_and_an_epoch_shows_every_task_that_it_has_room_for(
     tasks: int, batch: int, epochs: int, steps: int, seed: int
 ) -> None:
-    pace = Pace(Course(Schedule.COSINE, epochs, batch), steps, seed)
-    trials = [trial(f"t{n}") for n in range(tasks) for _ in range(2)]
-    shown = [pace.shown(trials, step) for step in range(1, pace.epoch_steps + 1)]
+    schedule = ProposalSchedule(ScheduleOptions(Schedule.COSINE, epochs, batch), steps, seed)
+    rollouts = [rollout(f"t{n}") for n in range(tasks) for _ in range(2)]
+    shown = [schedule.select_batch(rollouts, step) for step in range(1, schedule.epoch_steps + 1)]
     for some in shown:
         assert len({one.task for one in some}) == min(batch, tasks)
         assert len(some) == 2 * min(batch, tasks), "all trials of a task are shown together"
-        assert list(some) == [one for one in trials if one.task in {other.task for other in some}]
+        assert list(some) == [one for one in rollouts if one.task in {other.task for other in some}]
     seen = {one.task for some in shown for one in some}
-    assert len(seen) == min(tasks, batch * pace.epoch_steps)
+    assert len(seen) == min(tasks, batch * schedule.epoch_steps)
 
 
 def test_every_epoch_deals_the_tasks_out_in_another_order() -> None:
-    pace = Pace(Course(batch=2), 12, seed=0)
-    trials = [trial(f"t{n}") for n in range(9)]
-    first = [pace.shown(trials, step) for step in (1, 2, 3)]
-    assert first != [pace.shown(trials, step) for step in (4, 5, 6)]
-    assert first == [pace.shown(trials, step) for step in (1, 2, 3)]
+    schedule = ProposalSchedule(ScheduleOptions(batch=2), 12, seed=0)
+    rollouts = [rollout(f"t{n}") for n in range(9)]
+    first = [schedule.select_batch(rollouts, step) for step in (1, 2, 3)]
+    assert first != [schedule.select_batch(rollouts, step) for step in (4, 5, 6)]
+    assert first == [schedule.select_batch(rollouts, step) for step in (1, 2, 3)]
 
 
 def test_the_budget_of_edits_follows_the_schedule() -> None:
-    budgets = {kind: [Pace(Course(kind), 8, 0).edits(step) for step in range(1, 10)] for kind in Schedule}
+    budgets = {
+        kind: [ProposalSchedule(ScheduleOptions(kind), 8, 0).max_edits(step) for step in range(1, 10)]
+        for kind in Schedule
+    }
     assert budgets == {
         Schedule.CONSTANT: [4] * 9,
         Schedule.LINEAR: [4, 4, 3, 3, 3, 3, 2, 2, 2],
@@ -56,36 +58,36 @@ def test_the_budget_of_edits_follows_the_schedule() -> None:
 class Notes(Adds):
     """Adds rules, and writes itself a note whenever it looks back."""
 
-    async def write(self, brief: ProposalContext) -> Proposal:
-        draft = await super().write(brief)
-        return replace(draft, memory=f"note {len(brief.tried)}") if brief.comparison else draft
+    async def propose(self, context: ProposalContext) -> Proposal:
+        proposal = await super().propose(context)
+        return replace(proposal, memory=f"note {len(context.past)}") if context.comparison else proposal
 
 
 async def test_after_an_epoch_the_writer_looks_back_once_and_keeps_its_note(tmp_path: Path) -> None:
     world = World(tmp_path)
-    writer = Notes("- Sit.", HELPFUL, "- Stand.", "- Be kind.", "- Walk.", "- Run.", "- Rest.", "- Eat.")
-    await world.sharpen(writer, 130, course=Course(batch=3))
-    (first,) = (number for number, brief in enumerate(writer.briefs) if brief.comparison)
+    proposer = Notes("- Sit.", HELPFUL, "- Stand.", "- Be kind.", "- Walk.", "- Run.", "- Rest.", "- Eat.")
+    await world.sharpen(proposer, 130, course=ScheduleOptions(batch=3))
+    (first,) = (number for number, context in enumerate(proposer.contexts) if context.comparison)
     assert first == 3, "after three steps, and later no more: the skill did not change"
-    back = writer.briefs[first].comparison
+    back = proposer.contexts[first].comparison
     assert back is not None
     assert HELPFUL not in back.earlier
-    assert HELPFUL in writer.briefs[first].document
+    assert HELPFUL in proposer.contexts[first].document
     assert len(back.pairs) == 8, "all training tasks, whatever the batch"
     assert len(back.improved) == 6
     assert len(back.stable) == 2
     assert not back.regressed
-    assert [brief.memory for brief in writer.briefs][first : first + 3] == ["", "note 3", "note 3"]
-    assert writer.briefs[first + 1].comparison is None, (
+    assert [context.memory for context in proposer.contexts][first : first + 3] == ["", "note 3", "note 3"]
+    assert proposer.contexts[first + 1].comparison is None, (
         "the look back changed nothing, so the next draft is a plain one"
     )
-    assert {len({one.task for one in brief.trials}) for brief in writer.briefs} == {3}
+    assert {len({one.task for one in context.rollouts}) for context in proposer.contexts} == {3}
 
 
 def test_a_task_that_was_done_several_times_is_compared_by_its_last_trials() -> None:
-    then = [trial("a", answer="1"), trial("b"), trial("a", answer="2")]
-    now = [trial("c"), trial("a", answer="3"), trial("a", answer="4")]
-    ((before, after),) = compared("# Old\n", then, now).pairs
+    then = [rollout("a", answer="1"), rollout("b"), rollout("a", answer="2")]
+    now = [rollout("c"), rollout("a", answer="3"), rollout("a", answer="4")]
+    ((before, after),) = compare_versions("# Old\n", then, now).pairs
     assert (before.answer, after.answer) == ("2", "4")
 
 
@@ -106,7 +108,7 @@ def test_policies_and_preferences_are_named_as_users_do(tmp_path: Path) -> None:
 
 
 def test_a_section_that_the_skill_does_not_have_is_told() -> None:
-    skill = read_skill(Path(__file__).parents[2] / "examples/sharpen/short-answers")
+    skill = read_skill(Path(__file__).parents[3] / "examples/sharpen/short-answers")
     refuse_unknown_sections(read_policy("sections=answers"), skill)
     with pytest.raises(UserError, match=r"section 'Answer', which is not in short-answers; did you mean 'Answers'\?"):
         refuse_unknown_sections(read_policy("sections=Answer"), skill)

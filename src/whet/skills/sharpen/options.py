@@ -5,8 +5,7 @@ from pathlib import Path
 
 from whet.errors import UserError, did_you_mean
 from whet.skill import Skill
-from whet.skills.documents.document import Document
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Document, Policy
 from whet.skills.proposers.base import Proposer
 from whet.skills.proposers.chain import ProposerChain
 from whet.skills.proposers.criteria.proposer import CriteriaProposer
