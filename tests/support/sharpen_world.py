@@ -11,11 +11,11 @@ from whet.runs.options import RunOptions
 from whet.runs.store.store import Store
 from whet.skills.documents.edits import Edit, Op
 from whet.skills.gate.plan import GatePlan
+from whet.skills.measurement import RunPart
 from whet.skills.proposers.base import Proposal, ProposalContext, Proposer
 from whet.skills.proposers.schedule import ScheduleOptions
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import read_budget
-from whet.skills.rollouts.runner import Part
 from whet.skills.sharpen.events import SharpenEvent
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
@@ -58,7 +58,7 @@ def write_script(folder: Path, numbers: range, delay: float = 0.0) -> Path:
 
 SEED = 0
 """Of the order of exams, so that runs can be compared."""
-TASKS_DONE = (Part.SEARCH, Part.EXAM, Part.TEST)
+TASKS_DONE = (RunPart.SEARCH, RunPart.EXAM, RunPart.TEST)
 SPLITS = {"train": range(8), "val": range(100, 110), "test": range(200, 206)}
 
 

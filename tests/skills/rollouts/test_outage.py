@@ -12,8 +12,7 @@ from whet.skill import read_skill
 from whet.skills.gate.exam import Exam
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.seed import Seed
-from whet.skills.measurement import NotMeasured
-from whet.skills.rollouts.runner import Part
+from whet.skills.measurement import NotMeasured, RunPart
 from whet.skills.sharpen.events import SharpenEvent
 
 
@@ -37,7 +36,7 @@ async def test_an_exam_in_which_the_model_dies_is_resumed_when_it_is_back(
     with pytest.raises(NotMeasured, match=r"rollouts on \d tasks in a row were lost, whatever their skills"):
         await world.sharpen(Adds(HELPFUL), watch=note)
     assert not (world.out / "certificate.json").exists()
-    assert {row for row in scored if row in exchanges(world.out / Part.EXAM)}, "some of the exam was scored"
+    assert {row for row in scored if row in exchanges(world.out / RunPart.EXAM)}, "some of the exam was scored"
     before = {rollout: calls for rollout, calls in world.exchanges().items() if rollout in scored}
     world.play()
     found = await world.sharpen(Adds(), resume=True)

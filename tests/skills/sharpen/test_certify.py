@@ -16,9 +16,9 @@ from whet.skills.certificates.certificate import Certificate, read_certificate
 from whet.skills.certificates.checks.arithmetic import problems
 from whet.skills.documents.store import SkillStore
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import Verdict
+from whet.skills.measurement import RunPart, Verdict
 from whet.skills.rollouts.budget import read_budget
-from whet.skills.rollouts.runner import Part, open_runner
+from whet.skills.rollouts.runner import open_runner
 from whet.skills.sharpen.certify import CertifyRequest, certify
 from whet.tasks import read_tasks
 
@@ -88,11 +88,11 @@ async def test_what_a_run_has_spent_counts_when_it_is_gone_on_with(done: Judging
     tasks = [task for task in read_tasks(asked.tasks) if task.id in TASKS]
     budget, shelf = read_budget("9k tokens"), SkillStore(done.out / "skills")
     ready: Any = (done.config, shelf, done.env, lambda _: None, budget, lambda: None)
-    async with open_runner(done.out, asked, {Part.EXAM: tasks}, *ready) as lab:
+    async with open_runner(done.out, asked, {RunPart.EXAM: tasks}, *ready) as lab:
         assert await lab.rollouts() == 44
-        with Store.open_read(done.out / Part.EXAM) as store:
+        with Store.open_read(done.out / RunPart.EXAM) as store:
             whole = total(tally(store).values())
-        assert lab.account.used == lab.account.used_by(Part.EXAM) == whole.input_tokens + whole.output_tokens > 44
+        assert lab.account.used == lab.account.used_by(RunPart.EXAM) == whole.input_tokens + whole.output_tokens > 44
 
 
 async def test_what_both_sides_have_in_common_is_told_in_full(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ async def test_what_both_sides_have_in_common_is_told_in_full(tmp_path: Path) ->
         read_budget("9"),
         lambda: None,
     )
-    async with open_runner(world.out, asked, {Part.EXAM: read_tasks(asked.tasks)}, *ready) as lab:
+    async with open_runner(world.out, asked, {RunPart.EXAM: read_tasks(asked.tasks)}, *ready) as lab:
         found = await lab.made_with()
     assert found["model"] == {
         "name": "m",

@@ -21,9 +21,9 @@ from whet.skills.gate.journal import ExamJournalFile
 from whet.skills.gate.plan import MANY, GatePlan
 from whet.skills.gate.seed import Seed, fixed_seed
 from whet.skills.gate.sequential_test import SequentialTest
-from whet.skills.measurement import Verdict
+from whet.skills.measurement import RunPart, Verdict
 from whet.skills.rollouts.budget import Budget
-from whet.skills.rollouts.runner import Part, RolloutRunner, open_runner
+from whet.skills.rollouts.runner import RolloutRunner, open_runner
 from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH, common_terms, fix_terms, raised_budget, write_raised
 from whet.tasks import Task, read_tasks
 from whet.version import __version__
@@ -82,7 +82,7 @@ class CertifyRun:
 
     async def run(self) -> Certificate:
         options = self.request.run.model_copy(update={"skills": (self.request.old, self.request.new)})
-        parts = {Part.EXAM: self.tasks}
+        parts = {RunPart.EXAM: self.tasks}
         async with open_runner(
             self.folder, options, parts, self.config, self.skills, self.env, self.watch, self.budget, self._begin
         ) as runner:
@@ -98,7 +98,7 @@ class CertifyRun:
         """Write the terms of the exam. Called once it is certain that the run can be opened."""
         self.skills.keep(self.old)
         self.skills.keep(self.new)
-        self.seed = fixed_seed(self.folder / Part.EXAM, self.request.seed)
+        self.seed = fixed_seed(self.folder / RunPart.EXAM, self.request.seed)
         terms = {
             "old": self.old.digest,
             "new": self.new.digest,
@@ -114,7 +114,7 @@ class CertifyRun:
         """Run the exam until it has a verdict; then use what is left to narrow the bounds of a certificate."""
         seed = self.seed
         exam = Exam(self.old.digest, self.new.digest, tuple(self.digests), seed.value, 1, seed.commitment)
-        ExamJournalFile(self.folder / Part.EXAM).opened(exam)
+        ExamJournalFile(self.folder / RunPart.EXAM).opened(exam)
         # A budget in another unit ends the exam when it is used up.
         rollouts = RolloutBudget(self.budget.rollouts or MANY)
         test = SequentialTest(self.plan.terms(self.plan.alpha, rollouts.positions))

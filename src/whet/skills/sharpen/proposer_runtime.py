@@ -23,10 +23,11 @@ from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
 from whet.sandbox import sandbox_named
 from whet.scoring import Cause, JudgeError, Score
+from whet.skills.measurement import RolloutKey, RunPart
 from whet.skills.proposers.agent import AgentProposer
 from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext
 from whet.skills.proposers.llm import ChatMessage, LlmProposer
-from whet.skills.rollouts.runner import Arm, Part, RolloutRunner, rollout_of
+from whet.skills.rollouts.runner import Arm, RolloutRunner
 from whet.tasks import Task
 
 GIVEN = "given "
@@ -65,8 +66,8 @@ class ProposerSpec:
 
     def open(self, runner: RolloutRunner) -> "ProposerRuntime":
         """The proposer, ready to work in a run."""
-        arm, refuse = runner.arm(self.agent, self.model), partial(runner.account.refuse, Part.SEARCH)
-        return ProposerRuntime(self.kind, arm, runner.resources, runner.recorder(Part.PROPOSALS), refuse)
+        arm, refuse = runner.arm(self.agent, self.model), partial(runner.account.refuse, RunPart.SEARCH)
+        return ProposerRuntime(self.kind, arm, runner.resources, runner.recorder(RunPart.PROPOSALS), refuse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,9 @@ class ProposerRuntime:
         return await AgentProposer(attempt).propose(context)
 
     async def _add_row(self, task: Task, agent: str) -> RolloutRow:
-        row = RolloutRow(rollout_of(task.id), 0, task.id, agent, self.arm.model.name, skill="", sample=0)
+        row = RolloutRow(
+            RolloutKey.proposal(task.id).rollout_id, 0, task.id, agent, self.arm.model.name, skill="", sample=0
+        )
 
         def plan(store: Store) -> None:
             store.add_tasks(task_rows([task]))

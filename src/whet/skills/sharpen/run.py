@@ -28,7 +28,7 @@ from whet.skills.gate.journal import ExamJournalFile
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.plan import MANY, GatePlan
 from whet.skills.gate.seed import fixed_seed
-from whet.skills.measurement import OutOfBudget, Verdict
+from whet.skills.measurement import OutOfBudget, RunPart, Verdict
 from whet.skills.proposers.base import Proposer, SearchStep
 from whet.skills.proposers.driver import ProposerDriver
 from whet.skills.proposers.schedule import ProposalSchedule, ScheduleOptions
@@ -37,7 +37,7 @@ from whet.skills.results import SharpenResult
 from whet.skills.rollouts.audit import audit, detectable_lift
 from whet.skills.rollouts.budget import Budget, Unit, shown
 from whet.skills.rollouts.final_test import FinalTest, UsedError, run_final_test
-from whet.skills.rollouts.runner import Part, RolloutRunner, open_runner
+from whet.skills.rollouts.runner import RolloutRunner, open_runner
 from whet.skills.rollouts.splits import split_tasks
 from whet.skills.rollouts.terms import MADE_WITH, common_terms, fix_terms, found_once, raised_budget, write_raised
 from whet.skills.search.shorten import Removal
@@ -151,10 +151,10 @@ class SharpenRun:
     async def _open(self) -> AsyncIterator[None]:
         """Open the stores and the gateway of the run."""
         splits, options = self.splits, self.request.run
-        parts = {Part.SEARCH: splits.train, Part.EXAM: splits.validation, Part.TEST: splits.test}
+        parts = {RunPart.SEARCH: splits.train, RunPart.EXAM: splits.validation, RunPart.TEST: splits.test}
         options = options.model_copy(update={"skills": (self.request.skill,)})
         if isinstance(self.proposer, ProposerSpec):
-            parts[Part.PROPOSALS] = ()
+            parts[RunPart.PROPOSALS] = ()
             options = self.proposer.add_to(options)
         async with open_runner(
             self.folder, options, parts, self.config, self.skills, self.env, self.watch, self.budget, self._begin
@@ -168,7 +168,7 @@ class SharpenRun:
         known_good = [read_skill(self.request.known_good)] if self.request.known_good else []
         for skill in (self.start, *known_good):
             self.skills.keep(skill)
-        self.seed = fixed_seed(self.folder / Part.EXAM, self.request.seed)
+        self.seed = fixed_seed(self.folder / RunPart.EXAM, self.request.seed)
         fix_terms(self.folder / TERMS, self._terms())
         write_raised(self.folder / TERMS, self.request.budget, self.budget)
         used = uses(self.folder, self.validation, self.env)
@@ -203,10 +203,10 @@ class SharpenRun:
             self.folder / ROLLOUTS, lambda: budget.in_rollouts(account.used, found.rollouts)
         )
         self.split = self.splitter.split(rollouts)
-        account.divide({Part.SEARCH: self.split.search_share, Part.EXAM: self.split.exam_share}, budget.amount)
+        account.divide({RunPart.SEARCH: self.split.search_share, RunPart.EXAM: self.split.exam_share}, budget.amount)
         variance = found.cautious_variance
         lift, table = detectable_lift(variance, self.split.plan), self.splitter.lift_table(variance, rollouts)
-        seconds, cost = await asyncio.to_thread(_mean_use, self.folder / Part.SEARCH)
+        seconds, cost = await asyncio.to_thread(_mean_use, self.folder / RunPart.SEARCH)
         self.audited = AuditFinished(found, lift, table, seconds, cost, rollouts)
         self.watch(self.audited)
         if self.request.plan.gate is GateKind.CERTIFY and not self.request.force:
@@ -228,7 +228,7 @@ class SharpenRun:
             self.skills,
             self.seed,
             # A run without an exam does not use the validation tasks.
-            ExamJournalFile(self.folder / Part.EXAM, self._enter_ledger),
+            ExamJournalFile(self.folder / RunPart.EXAM, self._enter_ledger),
             self.runner.notes,
             self._close_search,
         )
@@ -243,7 +243,7 @@ class SharpenRun:
         schedule = ProposalSchedule(
             request.schedule, plan.proposals(len(tasks)), plan.seed, request.policy, request.preferences
         )
-        search, drafts = self.folder / Part.SEARCH, self.folder / "drafts"
+        search, drafts = self.folder / RunPart.SEARCH, self.folder / "drafts"
         return ProposerDriver(proposer, self.skills, search, tasks, drafts, self.history, schedule, self.watch)
 
     def _record(self, event: SearchStep | ExamResult | Compared | Removal) -> None:
@@ -267,7 +267,7 @@ class SharpenRun:
         """Let exams use everything that is left except for the final test. Returns the rollouts that the budget was
         raised by: everything up to here was planned without them."""
         kept = self.split.test_share * self.request.budget.amount
-        self.runner.account.close(Part.SEARCH, Part.EXAM, kept)
+        self.runner.account.close(RunPart.SEARCH, RunPart.EXAM, kept)
         return MANY if self.budget.rollouts is None else self.budget.rollouts - self.split.rollouts
 
     def _enter_ledger(self) -> Any:
@@ -280,7 +280,7 @@ class SharpenRun:
         if found.final == found.start or not tasks:
             return None
         try:
-            tested = await run_final_test(self.folder / Part.TEST, found.start, found.final, tasks, self.runner)
+            tested = await run_final_test(self.folder / RunPart.TEST, found.start, found.final, tasks, self.runner)
         except (OutOfBudget, UsedError):
             return None
         found.spent += len(tested.before) + len(tested.after)
