@@ -1,6 +1,5 @@
 """Proposing: what a writer is told, what of its drafts becomes a candidate, and what is not asked for twice."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +77,7 @@ class World:
             store_result(store, store.start_attempt(f"r{sample}", 0.0), result, 1.0)
 
 
-def _pays(_: Sequence[str]) -> bool:
+def _pays(_: object) -> bool:
     return True
 
 
