@@ -21,8 +21,8 @@ from whet.skills.proposers.base import Proposer
 from whet.skills.proposers.schedule import Schedule, ScheduleOptions
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import read_budget
+from whet.skills.sharpen.events import SharpenEvent
 from whet.skills.sharpen.options import read_policy, read_proposer
-from whet.skills.sharpen.run import Event as SharpeningEvent
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 from whet.skills.sharpen.transfer import Lifts
 from whet.skills.sharpen.transfer import transfer as transfer_skill
@@ -151,7 +151,7 @@ def sharpen(
     judge_model: str | None = None,
     limits: Limits | None = None,
     config: Config | None = None,
-    watch: Callable[[SharpeningEvent], None] = lambda _: None,
+    watch: Callable[[SharpenEvent], None] = lambda _: None,
 ) -> SharpenResult:
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen.
 

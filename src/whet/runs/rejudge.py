@@ -32,7 +32,7 @@ from whet.runs.verdicts import settle_anew
 from whet.sandbox import DEFAULT, sandbox_named
 from whet.scoring import NO_VERDICT, Cause, RankJudge, Score, TaskJudge, Work, combine, judges_of
 from whet.tasks import Task, read_tasks, resolve_env
-from whet.tasks.judges import AnyJudge, Judges, Rank, located
+from whet.tasks.judges import AnyJudge, Judges, RankSpec, locate_modules
 from whet.validation_errors import explain, user_error
 
 _JUDGED_BY = {"judge", "verify", "verify_env", "answer_schema", "tests", "omitted", "canary", "agent_logs"}
@@ -46,7 +46,7 @@ class JudgeFile(BaseModel):
 
     judge: Judges = ()
     """In place of those that the tasks name."""
-    rank: tuple[Rank, ...] = ()
+    rank: tuple[RankSpec, ...] = ()
     """Judges that see all samples of a task together."""
 
     @model_validator(mode="before")
@@ -156,7 +156,9 @@ class _Judging:
     async def _record(self, exchange: Exchange) -> None:
         await self._writer.do(lambda store: store.add_log(self.case.attempt, *encode_judge_call(exchange)))
 
-    async def judge(self, work: Work, ranked: Mapping[str, Score], ranks: Sequence[Rank], redactor: Redactor) -> Judged:
+    async def judge(
+        self, work: Work, ranked: Mapping[str, Score], ranks: Sequence[RankSpec], redactor: Redactor
+    ) -> Judged:
         """Judge, and store."""
         case, before = self.case, self.case.result
         judges = judges_of(work.task)
@@ -204,7 +206,7 @@ class _Judging:
         self,
         judgements: Mapping[str, Score],
         ranked: Mapping[str, Score],
-        ranks: Sequence[Rank],
+        ranks: Sequence[RankSpec],
         kept: Sequence[str],
     ) -> tuple[str, ...]:
         """The flags of the rollout, with those that depend on its judges found anew."""
@@ -234,7 +236,7 @@ def _of_then(judge: TaskJudge, before: Result) -> Score:
     return Score.missing(Cause.JUDGE, "it needs the box, which is gone; run the rollout again", unrelated=True)
 
 
-async def _ranks(ranks: Sequence[Rank], cases: Sequence[_Case], works: Sequence[Work]) -> list[dict[str, Score]]:
+async def _ranks(ranks: Sequence[RankSpec], cases: Sequence[_Case], works: Sequence[Work]) -> list[dict[str, Score]]:
     """What the judges say that see all samples of a task, for each of them."""
     said: list[dict[str, Score]] = [{} for _ in cases]
     for judge in map(RankJudge, ranks):
@@ -304,7 +306,7 @@ def read_judges(file: Path) -> JudgeFile:
         raise UserError(f"{file}: {error}; expected TOML, or JSON in a file of that ending") from error
     if not given.judge and not given.rank:
         raise UserError(f"{file}: names no judge; expected [[judge]] or [[rank]]")
-    return given.model_copy(update={"judge": located(given.judge, file.parent)})
+    return given.model_copy(update={"judge": locate_modules(given.judge, file.parent)})
 
 
 def with_judges(task: Task, judges: Judges) -> Task:

@@ -18,7 +18,7 @@ from whet.skills.measurement import NotMeasured, Verdict
 from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext
 from whet.skills.proposers.criteria.proposer import CriteriaProposer
 from whet.skills.results import SharpenResult
-from whet.skills.sharpen.run import Begun, Event
+from whet.skills.sharpen.events import SharpenEvent, SharpenStarted
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ async def test_a_run_that_is_broken_off_goes_on_as_if_it_had_not_been(
     first, made = unbroken
     seen = 0
 
-    def break_off(event: Event) -> None:
+    def break_off(event: SharpenEvent) -> None:
         nonlocal seen
         seen += isinstance(event, Ended)
         if seen == ended:
@@ -270,8 +270,8 @@ async def test_the_order_of_exams_is_committed_before_the_first_and_revealed_in_
     journal: list[str] = []
     shown: list[str] = []
 
-    def watch(event: Event) -> None:
-        if isinstance(event, Begun):
+    def watch(event: SharpenEvent) -> None:
+        if isinstance(event, SharpenStarted):
             shown.append(event.seed.commitment)
         if isinstance(event, Ended) and event.row.task.startswith("val") and not journal:
             journal.append(json.loads((world.out / "sharpen.json").read_text())["seed"])
@@ -305,7 +305,7 @@ async def test_two_runs_ask_their_tasks_in_different_orders_unless_a_seed_is_cho
 
 def test_from_python_with_a_writer_of_ones_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(world.folder / "state"))
-    events: list[Event] = []
+    events: list[SharpenEvent] = []
     found = whet.sharpen(
         world.folder / "sums",
         world.folder / "tasks.jsonl",
@@ -320,8 +320,8 @@ def test_from_python_with_a_writer_of_ones_own(world: World, monkeypatch: pytest
     assert found.certified
     assert found.best.folder.name == "sums"
     assert [type(event).__name__ for event in events if not isinstance(event, Ended)] == [
-        "Begun",
-        "Audited",
+        "SharpenStarted",
+        "AuditFinished",
         "Drafted",
         "Step",
         "Drafted",
