@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.trace_world import SYSTEM, answered, asked, calls, exchange, said
-from whet.agents import AgentReport, Stop
+from whet.agents import AgentReport, StopReason
 from whet.errors import UserError
 from whet.gateway.dialects.neutral import Text
 from whet.rollout.result import Result, Spending, encode_result
@@ -33,7 +33,7 @@ def new_run(folder: Path, *tasks: str) -> Store:
 
 
 def add_attempt(store: Store, rollout: str, score: Score, calls: int = 2) -> int:
-    report = AgentReport(stop=Stop.FINISHED, exit_code=0, text="3", seconds=1.0)
+    report = AgentReport(stop=StopReason.FINISHED, exit_code=0, text="3", seconds=1.0)
     spending = Spending(calls=calls, input_tokens=7, output_tokens=3, cost=0.5)
     result = Result(
         score=score, judgements={"exact": score}, report=report, spending=spending, flags=("canary",), seconds={"a": 2}
