@@ -3,8 +3,8 @@
 from pathlib import Path
 
 
-def write_atomic(file: Path, text: str) -> None:
-    """Write a file all at once: whoever is killed leaves the old one or the new one."""
-    apart = file.with_suffix(".part")
-    apart.write_text(text, encoding="utf-8")
-    apart.replace(file)
+def write_atomic(file: Path, content: str | bytes) -> None:
+    """Write a file in one step: a process that is killed leaves the old content or the new."""
+    part = file.with_suffix(".part")
+    part.write_bytes(content.encode() if isinstance(content, str) else content)
+    part.replace(file)

@@ -1,25 +1,49 @@
-"""The folders that whet keeps between runs, for what was fetched once; and the lock that lets only one whet make it."""
+"""The folders that whet keeps between runs, and the lock that lets one process at a time write to one of them."""
 
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 
-def cache_folder(kind: str) -> Path:
-    """The folder that holds everything of a kind, such as `agents`; WHET_AGENTS names another one."""
+def install_folder(kind: str) -> Path:
+    """The folder of everything installed of one kind, such as `agents`; the variable WHET_AGENTS overrides it."""
     if chosen := os.environ.get(f"WHET_{kind.upper()}"):
         return Path(chosen).absolute()
     if os.getuid() == 0:
-        # Not below the home: boxes of root run as another user, who could not pass through it.
+        # Not below root's home: boxes that root opens run as another user, who cannot enter it.
         return Path("/var/cache/whet", kind)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "whet" / kind
+    return user_cache(os.environ) / kind
+
+
+def user_cache(env: Mapping[str, str]) -> Path:
+    """The user's cache folder.
+
+    >>> str(user_cache({"XDG_CACHE_HOME": "/var/cache/me"}))
+    '/var/cache/me/whet'
+    """
+    return _user_folder(env, "XDG_CACHE_HOME", Path.home() / ".cache")
+
+
+def user_state(env: Mapping[str, str]) -> Path:
+    """The folder of what whet must remember for this user.
+
+    >>> str(user_state({"XDG_STATE_HOME": "/var/state/me"}))
+    '/var/state/me/whet'
+    """
+    return _user_folder(env, "XDG_STATE_HOME", Path.home() / ".local" / "state")
+
+
+def _user_folder(env: Mapping[str, str], variable: str, default: Path) -> Path:
+    # The XDG specification says to ignore a relative path.
+    named = Path(env.get(variable, ""))
+    return (named if named.is_absolute() else default) / "whet"
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Wait until nobody else makes something in this folder, and keep others waiting. It blocks."""
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock. It blocks until no other process holds it."""
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -66,7 +66,7 @@ def _layout(body: bytes, known_opening: int | None) -> Layout:
     opening, longest = 0, 0
     for key, value, (start, end) in split_fields(body):
         if key in CONVERSATION_KEYS and body.startswith(b"[", start):
-            messages = _spans(body, start, _BEFORE_ELEMENT, _ARRAY.decode(value))
+            messages = [span for _, span in split_elements(body, start, value)]
             if not messages:
                 continue
             known = messages[0][0] == known_opening
@@ -90,6 +90,12 @@ def split_fields(body: bytes) -> Iterable[tuple[str, msgspec.Raw, Span]]:
     if spans and not _END_OF_OBJECT.fullmatch(body, spans[-1][1]):
         raise ValueError("duplicate keys")
     return zip(values.keys(), values.values(), spans, strict=True)
+
+
+def split_elements(body: bytes, start: int, array: bytes | msgspec.Raw) -> list[tuple[msgspec.Raw, Span]]:
+    """The elements of the array that begins at `start`, undecoded, and where they lie."""
+    elements = _ARRAY.decode(array)
+    return list(zip(elements, _spans(body, start, _BEFORE_ELEMENT, elements), strict=True))
 
 
 def _message_edges(messages: Sequence[Span], edge: int) -> list[int]:

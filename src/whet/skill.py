@@ -10,7 +10,7 @@ from whet.errors import UserError
 from whet.ids import digest
 
 SKILL_FILE = "SKILL.md"
-FRONT_MATTER = re.compile(r"\A---\n.*?^---[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n.*?^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE | re.DOTALL)
 MEMORY_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """Names of documents that agents always read. One of them in a skill's folder goes with the skill."""
 MOST_BYTES = 256 << 20
@@ -46,9 +46,21 @@ class Skill:
 
     @property
     def body(self) -> str:
-        """What it says, with what goes with it. The front matter only tells when to load it."""
-        found = FRONT_MATTER.match(self.text)
-        return self.whole[len(found[0]) :] if found else self.whole
+        """The text without its front matter, which only says when to load the skill; with the memory document."""
+        return self.whole[len(front_matter(self.text)) :]
+
+
+def front_matter(text: str) -> str:
+    """The front matter at the start of a document, with the lines that enclose it; empty when there is none.
+
+    A pattern and not a YAML parser, because edits need the exact place where it ends, and because agents accept front
+    matter that is not valid YAML, such as a description with a colon in it.
+
+    >>> front_matter("---\\r\\nname: tidy\\r\\n---\\r\\nTidy up.")
+    '---\\r\\nname: tidy\\r\\n---\\r\\n'
+    """
+    found = _FRONT_MATTER.match(text)
+    return found[0] if found else ""
 
 
 def read_skill(path: Path, also: Path | None = None) -> Skill:

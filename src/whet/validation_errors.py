@@ -47,6 +47,15 @@ def explain(error: ValidationError, where: str, model: type[BaseModel]) -> list[
     return [f"{where}: {_problem(detail, model)}" for detail in error.errors(include_url=False)]
 
 
+def explain_options(error: ValidationError, model: type[BaseModel]) -> list[str]:
+    """One line for each thing that is wrong with options. It names an option in backquotes, as all errors do."""
+    problems = (_problem(detail, model) for detail in error.errors(include_url=False))
+    return [
+        re.sub(r"^(unknown )?key '(\w+)'", lambda m: f"unknown option '{m[2]}'" if m[1] else f"`{m[2]}`", one)
+        for one in problems
+    ]
+
+
 def key_path(parts: Sequence[int | str]) -> str:
     """A key as a user would write it.
 

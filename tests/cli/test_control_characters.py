@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.whet_program import Project
-from support.whet_program import project_fixture as project_fixture
-from whet.cli import app, main
+from whet.cli import VERBS, load_verb, main
 from whet.cli.output import VisibleStream, visible
 
 HOSTILE = (
@@ -186,15 +185,11 @@ def test_a_run_and_all_that_is_shown_of_it(hostile: Project) -> None:
 
 
 def verbs() -> list[list[str]]:
-    single = [[command.name or ""] for command in app.registered_commands]
-    grouped = [
-        [group.name or "", command.name or ""]
-        for group in app.registered_groups
-        if group.typer_instance
-        for command in group.typer_instance.registered_commands
-    ]
+    groups = {verb: getattr(load_verb(verb), "commands", {}) for verb in VERBS}
+    single = [[verb] for verb, commands in groups.items() if not commands]
+    grouped = [[verb, command] for verb, commands in groups.items() for command in commands]
     # `scripted` runs until it is ended.
-    return [one for one in single + grouped if all(one) and one != ["scripted"]]
+    return [one for one in single + grouped if one != ["scripted"]]
 
 
 @pytest.mark.parametrize("verb", verbs(), ids=" ".join)

@@ -20,7 +20,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from support.whet_program import REPOSITORY, Project, said_to_user
-from support.whet_program import project_fixture as project_fixture
 from whet.gateway.client_recipes import RECIPES
 
 SCRIPT = '[[scene]]\n[[scene.reply]]\ntext = "Forty-seven."\n'

@@ -3,7 +3,6 @@
 import json
 
 from support.whet_program import Project
-from support.whet_program import project_fixture as project_fixture
 from whet.runs.store.store import Store
 
 MODEL = "[models.nowhere]\nurl = 'http://127.0.0.1:9'\nattempts = 1\n"

@@ -19,7 +19,6 @@ from support.whet_program import (
     until,
     until_begun,
 )
-from support.whet_program import project_fixture as project_fixture
 from whet.runs.store.store import Store
 from whet.scoring import Cause
 

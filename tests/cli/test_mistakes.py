@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 
 from support.whet_program import Project, records, said_to_user, until_begun
-from support.whet_program import project_fixture as project_fixture
 
 GOOD = '{"id": "a", "instruction": "Do a.", "verify": ["test -f a"]}\n'
 HARBOR = {

@@ -9,7 +9,6 @@ import urllib.request
 import pytest
 
 from support.whet_program import EXAMPLES, Project, events, until, until_begun
-from support.whet_program import project_fixture as project_fixture
 
 TEST = "if [ -f done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from support.whet_program import Project, events, said_to_user
-from support.whet_program import project_fixture as project_fixture
 from whet.cli.tables import _pass_notes
 from whet.runs.stats.summary import Tally
 

@@ -3,7 +3,6 @@
 import json
 
 from support.whet_program import Project
-from support.whet_program import project_fixture as project_fixture
 
 
 def test_a_run_is_judged_again_from_its_store(project: Project) -> None:

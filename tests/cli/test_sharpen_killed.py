@@ -41,7 +41,7 @@ SPLITS = {"train": range(4), "val": range(100, 105), "test": range(200, 203)}
 def processes() -> ForkServerContext:
     """Where whet is started as a process of its own, without a second for its imports each time."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["whet.api", "whet.cli", "whet.skills.sharpen.run", "whet.skills.sharpen.named"])
+    context.set_forkserver_preload(["whet.api", "whet.cli", "whet.skills.sharpen.run", "whet.skills.sharpen.options"])
     return context
 
 

@@ -3,7 +3,6 @@
 import json
 
 from support.whet_program import Project, said_to_user
-from support.whet_program import project_fixture as project_fixture
 from whet.agents.install.packages import PACKAGES
 from whet.agents.install.run import install
 from whet.runs.store.store import Store

@@ -1,4 +1,4 @@
-"""`whet run --capture off` and `--home own`: agents with settings and a login of their own, and no call on record."""
+"""`whet run --no-record` and `--user-config`: agents with settings and a login of their own, and no call on record."""
 
 import asyncio
 import json
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from support.whet_program import Project
-from support.whet_program import project_fixture as project_fixture
 from whet.agents.install.packages import PACKAGES
 from whet.agents.install.run import install
 from whet.runs.store.store import Store
@@ -38,7 +37,7 @@ async def test_an_agent_works_with_its_own_login_and_only_its_transcript_is_kept
         settings.parent.mkdir(parents=True)
         settings.write_text(CONFIG.format(url=scripted.url))
         own = replace(project, env={"HOME": str(tmp_path / "home")})
-        words = "run t.jsonl --agent codex --capture off --home own --sandbox local --out run"
+        words = "run t.jsonl --agent codex --no-record --user-config --sandbox local --out run"
         done = await asyncio.to_thread(own.run, *words.split())
     assert done.returncode == 0, done.stderr
     assert "not-captured in 1 rollout" in done.stdout
@@ -56,10 +55,10 @@ async def test_an_agent_works_with_its_own_login_and_only_its_transcript_is_kept
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ("--agent codex --capture off", "--capture off needs the network, which sandbox 'bubblewrap' does not have; "),
-        ("--agent loop --capture off --sandbox local", "agent 'loop' has neither settings nor a login of its own; "),
-        ("--agent loop --home own --model scripted:s.toml", "agent 'loop' has neither settings nor a login of its own"),
-        ("--agent codex --capture off --sandbox local --model big", "--model is 'big', but with --capture off agents "),
+        ("--agent codex --no-record", "--no-record needs the network, which sandbox 'bubblewrap' does not have; "),
+        ("--agent loop --no-record --sandbox local", "agent 'loop' has no settings and no login of its own; "),
+        ("--agent loop --user-config --model scripted:s.toml", "agent 'loop' has no settings and no login of its own"),
+        ("--agent codex --no-record --sandbox local --model big", "--model is 'big', but with --no-record agents "),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(project: Project, options: str, line: str) -> None:

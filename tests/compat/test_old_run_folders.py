@@ -13,7 +13,6 @@ import pytest
 
 import whet
 from support.whet_program import Project
-from support.whet_program import project_fixture as project_fixture
 
 ARCHIVE = Path(__file__).with_name("whet-0.1.0.tar.xz")
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from support.run_world import read_results
 from whet.errors import UserError
 from whet.exchange import Exchange
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.config import Config, ModelConfig
 from whet.runs.options import RunOptions
 from whet.runs.reply_cache import CacheUse, open_cache
@@ -31,18 +32,14 @@ def tasks(folder: Path) -> Path:
 
 async def perform(folder: Path, name: str, model: ModelConfig, cache: str, **request: Any) -> Path:
     """Run the loop agent; the run's folder."""
-    wanted = RunOptions(tasks(folder), folder / name, ("loop",), ("m",), cache=cache, **request)
+    wanted = RunOptions(tasks=tasks(folder), out=folder / name, agents=("loop",), models=("m",), cache=cache, **request)
     await run(wanted, Config(models={"m": model}), lambda _: None, env={"XDG_CACHE_HOME": str(folder / "home")})
     return wanted.out
 
 
 def results(run_folder: Path) -> dict[str, Result]:
     """The last attempt at every rollout."""
-    with Store.open_read(run_folder) as store:
-        return {
-            row.id: Result.model_validate_json(attempts[-1].result or b"")
-            for row, attempts in store.attempts_by_rollout()
-        }
+    return {row.id: result for row, result in read_results(run_folder)}
 
 
 def exchanges(run_folder: Path) -> dict[str, list[Exchange]]:

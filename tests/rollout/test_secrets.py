@@ -4,16 +4,16 @@ import asyncio
 import json
 import logging
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import zstandard
 
 from support.rollout_world import attempted, processes_with, python, scripted_model, shell
+from support.run_world import read_results
 from whet.agents.command import CommandAgent
 from whet.errors import UserError
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.config import Config, ModelConfig
 from whet.runs.options import RunOptions
 from whet.runs.run import Event, run
@@ -70,7 +70,9 @@ async def test_a_key_is_nowhere_in_a_run_whose_agent_looked_for_it(
     # It answers late, so that the agent can be looked at while it waits.
     async with scripted_model(Reply(text="Nothing to see.", delay=0.4)) as scripted:
         config = Config(models={"small": ModelConfig(url=scripted.url, key_env="PROVIDER_KEY")})
-        request = RunOptions(snooped_tasks, out, agents=("command:python3 attachments/snoop.py",), models=("small",))
+        request = RunOptions(
+            tasks=snooped_tasks, out=out, agents=("command:python3 attachments/snoop.py",), models=("small",)
+        )
         running = asyncio.create_task(run(request, config, ended.append))
         async with asyncio.timeout(20):
             while not scripted.requests:  # noqa: ASYNC110 - the scripted model has no event to wait for
@@ -159,12 +161,14 @@ async def test_no_record_holds_a_piece_of_a_key_that_was_cut(tmp_path: Path) -> 
             "noisy": CommandAgent(argv=("python3", "-c", f"{script}; {noise}")),
         }
         config = Config(models={"small": ModelConfig(url=scripted.url, key_env="PROVIDER_KEY")}, agents=agents)
-        request = RunOptions(tmp_path / "tasks.jsonl", tmp_path / "run", agents=tuple(agents), models=("small",))
+        request = RunOptions(
+            tasks=tmp_path / "tasks.jsonl", out=tmp_path / "run", agents=tuple(agents), models=("small",)
+        )
         await run(request, config, lambda _: None, {"PROVIDER_KEY": KEY})
     with Store.open_read(tmp_path / "run") as store:
         attempts = [row.attempt for row in store.results()]
-        reasons = [Result.model_validate_json(attempt.result or b"").score.reason for attempt in attempts]
         logs = [data for attempt in attempts for data in store.logs(attempt.id).values()]
+    reasons = [result.score.reason for _, result in read_results(tmp_path / "run")]
     assert reasons == [f"the answer is '{'x' * 60}[redacted]'"] * 2
     words = [word for data in logs for word in data.replace(b"[redacted]", b" ").split()]
     assert max(len(word) for word in words if not word.startswith(b"xxx")) < 12
@@ -178,10 +182,10 @@ async def test_a_key_in_the_command_line_of_a_declared_agent_is_masked(tmp_path:
         words = ("solve", KEY, "--api-key", other, f"Authorization: Bearer {third}")
         agent = CommandAgent(argv=("sh", "-c", 'echo "$@"; printenv MINE', *words), env={"MINE": "${GITHUB_TOKEN}"})
         config = Config(models={"small": ModelConfig(url=scripted.url, key_env="PROVIDER_KEY")}, agents={"mine": agent})
-        request = RunOptions(tmp_path / "tasks.jsonl", tmp_path / "run", agents=("mine",), models=("small",))
+        request = RunOptions(tasks=tmp_path / "tasks.jsonl", out=tmp_path / "run", agents=("mine",), models=("small",))
         env = {"PROVIDER_KEY": KEY, "GITHUB_TOKEN": OTHER_KEY}
         for again in (False, True):
-            await run(replace(request, resume=again), config, lambda _: None, env)
+            await run(request.model_copy(update={"resume": again}), config, lambda _: None, env)
     with Store.open_read(tmp_path / "run") as store:
         declared = store.get("agents")["mine"]
         (row,) = store.results()
@@ -197,7 +201,9 @@ async def test_a_key_in_the_command_line_of_a_declared_agent_is_masked(tmp_path:
 async def test_an_agent_whose_name_would_hold_a_secret_is_refused(tmp_path: Path, words: str) -> None:
     (tmp_path / "tasks.jsonl").write_text(json.dumps({"id": "t", "instruction": "-", "verify": ["true"]}) + "\n")
     config = Config(models={"small": ModelConfig(url="http://127.0.0.1:9", key_env="PROVIDER_KEY")})
-    request = RunOptions(tmp_path / "tasks.jsonl", tmp_path / "run", agents=(f"command:{words}",), models=("small",))
+    request = RunOptions(
+        tasks=tmp_path / "tasks.jsonl", out=tmp_path / "run", agents=(f"command:{words}",), models=("small",)
+    )
     with pytest.raises(UserError, match=r"a secret is in its command line; declare the agent in whet.toml") as refused:
         await run(request, config, lambda _: None, {"PROVIDER_KEY": KEY})
     assert "[redacted]" in str(refused.value)

@@ -9,7 +9,7 @@ import pytest
 
 from support.run_world import write_rows
 from whet.errors import UserError
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.select_tasks import Band, filter_tasks
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store

@@ -37,7 +37,7 @@ async def test_a_cancelled_run_goes_on_where_it_was(tmp_path: Path) -> None:
             if len(ended) == 2:
                 two_done.set()
 
-    request = RunOptions(tasks, tmp_path / "run", ("chat",), ("m",), concurrency=2)
+    request = RunOptions(tasks=tasks, out=tmp_path / "run", agents=("chat",), models=("m",), concurrency=2)
     running = asyncio.create_task(run(request, Config(models=model), watch, {}))
     await two_done.wait()
     running.cancel()

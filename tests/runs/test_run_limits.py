@@ -76,7 +76,9 @@ async def test_limits_come_from_the_config_unless_the_request_says_otherwise(tmp
     config = Config(models=scripted(tmp_path, RIGHT), limits=RunLimits(turns=1))
     tasks = questions(tmp_path, *"abc")
     for name, limits, done in (("one", Limits(), 1), ("two", Limits(turns=2), 2)):
-        request = RunOptions(tasks, tmp_path / name, ("chat",), ("m",), concurrency=1, limits=limits)
+        request = RunOptions(
+            tasks=tasks, out=tmp_path / name, agents=("chat",), models=("m",), concurrency=1, limits=limits
+        )
         await run(request, config, lambda _: None, env={})
         assert len(values(tmp_path / name)) == done
 
@@ -91,7 +93,7 @@ async def test_a_limit_on_cost_needs_a_price(tmp_path: Path) -> None:
 async def test_an_idle_agent_is_ended_when_the_defaults_say_so(tmp_path: Path) -> None:
     settings = {"models": scripted(tmp_path, RIGHT), "defaults": {"idle_sec": 0.3}}
     agents = ("command:sh -c 'sleep 30'",)
-    request = RunOptions(questions(tmp_path, "a"), tmp_path / "run", agents, ("m",))
+    request = RunOptions(tasks=questions(tmp_path, "a"), out=tmp_path / "run", agents=agents, models=("m",))
     seen: list[Event] = []
     await run(request, Config.model_validate(settings), seen.append, env={})
     (ended,) = (event for event in seen if isinstance(event, Ended))

@@ -59,20 +59,20 @@ async def test_the_agents_logs_are_shown_to_a_judge_that_asks_for_them(box: Box)
     assert (await box.exec(["find", f"{logs}/artifacts"])).stdout.text == f"{logs}/artifacts\n"
 
 
-async def test_the_agents_logs_cannot_be_written_by_the_judge(sealed_off: Box) -> None:
-    await sealed_off.seal(show_logs=True)
+async def test_the_agents_logs_cannot_be_written_by_the_judge(sealed_box: Box) -> None:
+    await sealed_box.seal(show_logs=True)
     for attempt in ("touch /logs/agent/x", "ln /logs/agent/log.txt /logs/verifier/reward.txt"):
-        assert (await sealed_off.exec(["sh", "-c", attempt])).exit_code != 0
+        assert (await sealed_box.exec(["sh", "-c", attempt])).exit_code != 0
 
 
 @pytest.mark.parametrize("folder", [".", "/tmp", "/home/agent", "/home/judge", "/logs", "/logs/agent", "/run/scratch"])
-async def test_nothing_can_be_linked_or_moved_into_the_verifiers_folder(sealed_off: Box, folder: str) -> None:
-    await sealed_off.seal()
+async def test_nothing_can_be_linked_or_moved_into_the_verifiers_folder(sealed_box: Box, folder: str) -> None:
+    await sealed_box.seal()
     rename = "import os, sys\ntry: os.rename('one', '/logs/verifier/reward.txt')\nexcept OSError as e: print(e.errno)"
-    await sealed_off.exec(["sh", "-c", f"cd {folder} && echo 1 > one"])
-    linked = await sealed_off.exec(["ln", f"{folder}/one", "/logs/verifier/reward.txt"])
+    await sealed_box.exec(["sh", "-c", f"cd {folder} && echo 1 > one"])
+    linked = await sealed_box.exec(["ln", f"{folder}/one", "/logs/verifier/reward.txt"])
     assert "Invalid cross-device link" in linked.stderr.text
-    moved = await sealed_off.exec(["python3", "-c", rename], cwd=None if folder == "." else folder)
+    moved = await sealed_box.exec(["python3", "-c", rename], cwd=None if folder == "." else folder)
     assert moved.stdout.text == f"{errno.EXDEV}\n"
 
 
@@ -140,17 +140,17 @@ async def test_a_verdict_is_read_when_every_process_is_dead(box: Box) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only boxes of root run as other users")
-async def test_agent_judge_and_work_are_three_users_of_the_host(sealed_off: Box) -> None:
+async def test_agent_judge_and_work_are_three_users_of_the_host(sealed_box: Box) -> None:
     def owners() -> set[int]:
         return {path.lstat().st_uid for path in (work, *work.iterdir())}
 
-    work, verifier = host_workdir(sealed_off), host_folder(sealed_off) / "logs" / "verifier"
-    await sealed_off.exec(["touch", "a", "b"])
+    work, verifier = host_workdir(sealed_box), host_folder(sealed_box) / "logs" / "verifier"
+    await sealed_box.exec(["touch", "a", "b"])
     (agent,) = owners()
-    await sealed_off.seal()
+    await sealed_box.seal()
     (judge,) = owners()
     assert verifier.stat().st_uid == judge
-    running = await sealed_off.start(["whet-untrusted", "sh", "-c", "touch begun; sleep 600"])
+    running = await sealed_box.start(["whet-untrusted", "sh", "-c", "touch begun; sleep 600"])
     await until(lambda: (work / "begun").exists())
     (third,) = owners()
     assert len({0, os.getuid(), agent, judge, third}) == 4
@@ -198,47 +198,47 @@ async def test_programs_that_the_agent_planted_are_not_what_the_judge_runs(box: 
         assert planted not in path
 
 
-async def test_the_model_port_is_gone_when_the_box_is_sealed(sealed_off: Box) -> None:
-    async with model_port(sealed_off) as url:
-        assert await run_python(sealed_off, FETCH, url) == "model\n"
-        await sealed_off.seal()
-        done = await sealed_off.exec([sealed_off.python, "-c", FETCH, url], timeout=10)
+async def test_the_model_port_is_gone_when_the_box_is_sealed(sealed_box: Box) -> None:
+    async with model_port(sealed_box) as url:
+        assert await run_python(sealed_box, FETCH, url) == "model\n"
+        await sealed_box.seal()
+        done = await sealed_box.exec([sealed_box.python, "-c", FETCH, url], timeout=10)
         assert "refused" in done.stderr.text
 
 
-async def test_tests_are_shown_read_only_and_only_from_then_on(sealed_off: Box, tmp_path: Path) -> None:
+async def test_tests_are_shown_read_only_and_only_from_then_on(sealed_box: Box, tmp_path: Path) -> None:
     source = tmp_path / "tests"
     (source / "deep").mkdir(parents=True)
     (source / "test.sh").write_text("#!/bin/sh\necho judged\n")
     (source / "test.sh").chmod(0o700)
     (source / "deep" / "expected").write_bytes(b"\0\xff")
     (source / "deep" / "expected").chmod(0o600)
-    assert (await sealed_off.exec(["ls", "/tests"])).exit_code != 0
-    await sealed_off.seal()
-    await sealed_off.mount(source, "/tests")
-    assert (await sealed_off.exec(["/tests/test.sh"])).stdout.data == b"judged\n"
-    assert (await sealed_off.exec(["cat", "/tests/deep/expected"])).stdout.data == b"\0\xff"
+    assert (await sealed_box.exec(["ls", "/tests"])).exit_code != 0
+    await sealed_box.seal()
+    await sealed_box.mount(source, "/tests")
+    assert (await sealed_box.exec(["/tests/test.sh"])).stdout.data == b"judged\n"
+    assert (await sealed_box.exec(["cat", "/tests/deep/expected"])).stdout.data == b"\0\xff"
     for attempt in ("echo x > /tests/test.sh", "rm /tests/test.sh", "touch /tests/new", "chmod 777 /tests"):
-        done = await sealed_off.exec(["sh", "-c", attempt])
+        done = await sealed_box.exec(["sh", "-c", attempt])
         assert done.exit_code != 0
         assert "Read-only" in done.stderr.text
     assert (source / "test.sh").read_text() == "#!/bin/sh\necho judged\n"
     assert (source / "test.sh").stat().st_mode & 0o777 == 0o700
 
 
-async def test_a_mount_shows_the_folder_as_it_was(sealed_off: Box, tmp_path: Path) -> None:
+async def test_a_mount_shows_the_folder_as_it_was(sealed_box: Box, tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(b"first")
-    await sealed_off.mount(tmp_path, "/data")
+    await sealed_box.mount(tmp_path, "/data")
     (tmp_path / "data").write_bytes(b"second")
-    assert (await sealed_off.exec(["cat", "/data/data"])).stdout.data == b"first"
+    assert (await sealed_box.exec(["cat", "/data/data"])).stdout.data == b"first"
 
 
-async def test_a_mount_leaves_out_what_is_omitted(sealed_off: Box, tmp_path: Path) -> None:
+async def test_a_mount_leaves_out_what_is_omitted(sealed_box: Box, tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     for name in ("shown", "deep/hidden"):
         (tmp_path / name).write_text(name)
-    await sealed_off.mount(tmp_path, "/data", ["deep/hidden"])
-    done = await sealed_off.exec(["find", "/data", "-type", "f"])
+    await sealed_box.mount(tmp_path, "/data", ["deep/hidden"])
+    done = await sealed_box.exec(["find", "/data", "-type", "f"])
     assert done.stdout.text == "/data/shown\n"
     assert (tmp_path / "deep/hidden").exists()
 

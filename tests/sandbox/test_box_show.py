@@ -37,18 +37,18 @@ async def test_it_is_the_folder_itself_and_no_copy(box: Box, programs: Path) -> 
     assert (await box.exec(["cat", f"{path}/new"])).stdout.data == b"later"
 
 
-async def test_what_is_shown_cannot_be_changed_from_the_box(sealed_off: Box, programs: Path) -> None:
-    path = await sealed_off.show(programs / "one", "one")
+async def test_what_is_shown_cannot_be_changed_from_the_box(sealed_box: Box, programs: Path) -> None:
+    path = await sealed_box.show(programs / "one", "one")
     for attempt in ("echo x > bin/hello", "rm bin/hello", "touch new", "chmod 777 .", "mv bin other"):
-        done = await sealed_off.exec(["sh", "-c", f"cd {path} && {attempt}"])
+        done = await sealed_box.exec(["sh", "-c", f"cd {path} && {attempt}"])
         assert "Read-only" in done.stderr.text, attempt
     assert (programs / "one" / "bin" / "hello").read_text() == "#!/bin/sh\necho one\n"
 
 
-async def test_nothing_beside_it_is_shown(sealed_off: Box, programs: Path) -> None:
-    path = await sealed_off.show(programs / "one", "one")
-    assert (await sealed_off.exec(["ls", f"{path}/.."])).stdout.data == b"one\n"
-    assert (await sealed_off.exec(["ls", str(programs)])).exit_code != 0
+async def test_nothing_beside_it_is_shown(sealed_box: Box, programs: Path) -> None:
+    path = await sealed_box.show(programs / "one", "one")
+    assert (await sealed_box.exec(["ls", f"{path}/.."])).stdout.data == b"one\n"
+    assert (await sealed_box.exec(["ls", str(programs)])).exit_code != 0
 
 
 async def test_it_is_there_for_the_judge_too(box: Box, programs: Path) -> None:
@@ -68,13 +68,13 @@ async def test_a_link_shows_what_it_leads_to(box: Box, programs: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only boxes of root run as another user")
-async def test_a_folder_that_root_alone_can_enter_is_refused_with_what_to_do(sealed_off: Box, programs: Path) -> None:
+async def test_a_folder_that_root_alone_can_enter_is_refused_with_what_to_do(sealed_box: Box, programs: Path) -> None:
     shutil.copytree(programs / "one", programs / "private" / "one")
     (programs / "private").chmod(0o700)
     with pytest.raises(SandboxError, match=f"chmod o\\+x {programs}/private"):
-        await sealed_off.show(programs / "private" / "one", "one")
+        await sealed_box.show(programs / "private" / "one", "one")
 
 
-async def test_a_folder_that_is_not_there_is_named(sealed_off: Box, programs: Path) -> None:
+async def test_a_folder_that_is_not_there_is_named(sealed_box: Box, programs: Path) -> None:
     with pytest.raises(SandboxError, match="nowhere"):
-        await sealed_off.show(programs / "nowhere", "one")
+        await sealed_box.show(programs / "nowhere", "one")

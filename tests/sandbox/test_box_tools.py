@@ -14,7 +14,7 @@ from whet.box import Box, Sandbox, SandboxError, ToolAnswer, ToolUse
 from whet.sandbox import sandbox_named
 from whet.sandbox.tools import server
 from whet.sandbox.tools.client import LIMIT
-from whet.tasks.task import Limits
+from whet.tasks.task import TaskLimits
 
 
 class Log:
@@ -240,13 +240,13 @@ print({host.recv(17) for host in held} == {bytes(17)})
     assert 2 <= most <= server.CONNECTIONS
 
 
-async def test_the_agent_cannot_change_a_program_nor_take_its_socket_away(sealed_off: Box) -> None:
+async def test_the_agent_cannot_change_a_program_nor_take_its_socket_away(sealed_box: Box) -> None:
     log = Log()
-    await sealed_off.offer("tool", log)
+    await sealed_box.offer("tool", log)
     folder = "$(dirname $(dirname $(command -v tool)))"
     for attempt in ("echo > bin/tool", "rm bin/tool", "rm socket", "mv socket x", "touch bin/new", "echo > client.py"):
-        assert "Read-only" in await shell(sealed_off, f"cd {folder} && {attempt}")
-    assert (await sealed_off.exec(["tool", "x"])).stdout.data == b"x|"
+        assert "Read-only" in await shell(sealed_box, f"cd {folder} && {attempt}")
+    assert (await sealed_box.exec(["tool", "x"])).stdout.data == b"x|"
 
 
 async def test_nothing_of_a_program_is_among_the_files_of_the_agent(box: Box) -> None:
@@ -311,7 +311,7 @@ def test_an_exit_code_that_no_program_has_is_refused(code: int) -> None:
 
 async def test_a_closed_box_leaves_no_socket_and_no_descriptor(sandbox: Sandbox) -> None:
     async def open_and_close() -> Path:
-        async with sandbox.open(Limits()) as box:
+        async with sandbox.open(TaskLimits()) as box:
             await box.offer("tool", Log())
             assert (await box.exec(["tool"])).exit_code == 0
             assert (host_folder(box) / "tools" / "socket").exists()
@@ -330,14 +330,14 @@ async def test_a_box_may_lie_deeper_than_a_sockets_path_reaches(
     deep = tmp_path / ("x" * 120)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    async with sandbox_named("local").open(Limits()) as box:
+    async with sandbox_named("local").open(TaskLimits()) as box:
         await box.offer("tool", Log())
         assert (await box.exec(["tool", "x"])).stdout.data == b"x|"
 
 
 def test_calls_are_answered_on_the_loop_that_whet_runs_on(sandbox: Sandbox) -> None:
     async def main() -> None:
-        async with sandbox.open(Limits()) as box:
+        async with sandbox.open(TaskLimits()) as box:
             log = Log()
             await box.offer("tool", log)
             assert (await box.exec(["tool"], stdin=b"x" * 1_000_000)).stdout.total == 1_000_001

@@ -12,7 +12,7 @@ from support.box_helpers import FETCH, carriers, model_port, new_marker, run_pyt
 from whet.box import Box, Sandbox, SandboxError
 from whet.errors import UserError
 from whet.sandbox import sandbox_named
-from whet.tasks.task import Limits
+from whet.tasks.task import TaskLimits
 
 
 async def test_a_process_in_the_box_reaches_the_model_port(box: Box) -> None:
@@ -59,14 +59,14 @@ print(json.dumps({
 """
 
 
-async def test_nothing_but_the_model_port_can_be_reached(sealed_off: Box) -> None:
+async def test_nothing_but_the_model_port_can_be_reached(sealed_box: Box) -> None:
     abstract = new_marker()
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_UNIX) as unix:
         unix.bind("\0" + abstract)
         unix.listen()
-        async with model_port(sealed_off):
+        async with model_port(sealed_box):
             port = str(listener.getsockname()[1])
-            seen = json.loads(await run_python(sealed_off, DIAL, port, abstract))
+            seen = json.loads(await run_python(sealed_box, DIAL, port, abstract))
     assert seen.pop("localhost") == "127.0.0.1"
     assert seen.pop("name") == "not found"
     assert seen.pop("interfaces") == ["lo"]
@@ -76,32 +76,32 @@ async def test_nothing_but_the_model_port_can_be_reached(sealed_off: Box) -> Non
     assert seen["192.0.2.1"][0] == "Network is unreachable"
 
 
-async def test_the_root_is_read_only_and_made_for_the_box(sealed_off: Box) -> None:
-    listing = (await sealed_off.exec(["ls", "-A", "/"])).stdout.text.split()
+async def test_the_root_is_read_only_and_made_for_the_box(sealed_box: Box) -> None:
+    listing = (await sealed_box.exec(["ls", "-A", "/"])).stdout.text.split()
     assert {"sys", "root", "mnt", "srv", "boot"}.isdisjoint(listing)
     for path in ("/new", "/usr/new", "/etc/new", "/home/new", "/dev/new", "/run/new", "/var/new"):
-        done = await sealed_off.exec(["touch", path])
+        done = await sealed_box.exec(["touch", path])
         assert "Read-only file system" in done.stderr.text, path
-    assert (await sealed_off.exec(["sh", "-c", "echo x >> /etc/passwd"])).exit_code != 0
-    assert (await sealed_off.exec(["ls", "/home"])).stdout.data == b"agent\n"
+    assert (await sealed_box.exec(["sh", "-c", "echo x >> /etc/passwd"])).exit_code != 0
+    assert (await sealed_box.exec(["ls", "/home"])).stdout.data == b"agent\n"
 
 
-async def test_the_box_has_a_name_and_a_user_of_its_own(sealed_off: Box) -> None:
+async def test_the_box_has_a_name_and_a_user_of_its_own(sealed_box: Box) -> None:
     code = "import getpass, os, socket; print(socket.gethostname(), os.getuid(), getpass.getuser())"
-    assert await run_python(sealed_off, code) == "box 1000 agent\n"
+    assert await run_python(sealed_box, code) == "box 1000 agent\n"
 
 
-async def test_a_box_has_no_privileges(sealed_off: Box) -> None:
-    status = (await sealed_off.exec(["cat", "/proc/self/status"])).stdout.text
+async def test_a_box_has_no_privileges(sealed_box: Box) -> None:
+    status = (await sealed_box.exec(["cat", "/proc/self/status"])).stdout.text
     fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     assert fields["CapEff"] == "0000000000000000"
     assert fields["NoNewPrivs"] == "1"
 
 
-async def test_processes_of_the_host_are_not_visible(sealed_off: Box) -> None:
-    done = await sealed_off.exec(["sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"])
+async def test_processes_of_the_host_are_not_visible(sealed_box: Box) -> None:
+    done = await sealed_box.exec(["sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"])
     assert "pytest" not in done.stdout.text
-    pids = (await sealed_off.exec(["sh", "-c", "echo /proc/[0-9]*"])).stdout.text.split()
+    pids = (await sealed_box.exec(["sh", "-c", "echo /proc/[0-9]*"])).stdout.text.split()
     assert len(pids) <= 3
 
 
@@ -129,23 +129,23 @@ print(found)
 """
 
 
-async def test_secrets_of_the_host_are_nowhere_in_the_box(sealed_off: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secrets_of_the_host_are_nowhere_in_the_box(sealed_box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     canary = new_marker()
     monkeypatch.setenv("WHET_TEST_KEY", canary)
     with tempfile.NamedTemporaryFile(dir=Path.home(), prefix=".whet-test-") as file:
         file.write(canary.encode())
         file.flush()
-        async with model_port(sealed_off):
-            assert await run_python(sealed_off, HUNT, stdin=canary.encode()) == "[]\n"
-            assert (await sealed_off.exec(["cat", file.name])).exit_code != 0
-            assert (await sealed_off.exec(["ls", "-A", tempfile.gettempdir()])).stdout.data == b""
-            assert "WHET_TEST_KEY" not in (await sealed_off.exec(["env"])).stdout.text
+        async with model_port(sealed_box):
+            assert await run_python(sealed_box, HUNT, stdin=canary.encode()) == "[]\n"
+            assert (await sealed_box.exec(["cat", file.name])).exit_code != 0
+            assert (await sealed_box.exec(["ls", "-A", tempfile.gettempdir()])).stdout.data == b""
+            assert "WHET_TEST_KEY" not in (await sealed_box.exec(["env"])).stdout.text
 
 
-async def test_the_hunt_for_secrets_finds_what_is_there(sealed_off: Box) -> None:
+async def test_the_hunt_for_secrets_finds_what_is_there(sealed_box: Box) -> None:
     canary = new_marker()
-    await sealed_off.write_file("deep/in/it", canary.encode())
-    assert "/workspace/deep/in/it" in await run_python(sealed_off, HUNT, stdin=canary.encode())
+    await sealed_box.write_file("deep/in/it", canary.encode())
+    assert "/workspace/deep/in/it" in await run_python(sealed_box, HUNT, stdin=canary.encode())
 
 
 async def test_variables_of_a_command_are_in_no_command_line_of_the_host(box: Box) -> None:
@@ -164,7 +164,7 @@ async def test_variables_of_a_command_are_in_no_command_line_of_the_host(box: Bo
 async def test_two_boxes_see_nothing_of_each_other() -> None:
     sandbox = sandbox_named("bubblewrap")
     marker = new_marker()
-    async with sandbox.open(Limits()) as one, sandbox.open(Limits()) as other:
+    async with sandbox.open(TaskLimits()) as one, sandbox.open(TaskLimits()) as other:
         await one.write_file("mine", b"one")
         await one.write_file("/tmp/mine", b"one")
         sleeper = await one.start(["sh", "-c", "sleep 60; :"], env={"MARKER": marker})
@@ -178,7 +178,7 @@ async def test_two_boxes_see_nothing_of_each_other() -> None:
 
 
 async def test_a_working_directory_elsewhere_is_made(tmp_path: Path) -> None:
-    async with sandbox_named("bubblewrap").open(Limits(), workdir="/srv/app/src") as box:
+    async with sandbox_named("bubblewrap").open(TaskLimits(), workdir="/srv/app/src") as box:
         await box.write_file("a", b"x")
         assert (await box.exec(["sh", "-c", "pwd; cat a"])).stdout.text == "/srv/app/src\nx"
 
@@ -186,7 +186,7 @@ async def test_a_working_directory_elsewhere_is_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workdir", ["/usr/src", "/etc", "/proc/x", "/dev", "/tmp", "/logs", "/run"])
 async def test_a_working_directory_that_the_box_needs_itself_is_refused(workdir: str) -> None:
     with pytest.raises(SandboxError, match=workdir):
-        async with sandbox_named("bubblewrap").open(Limits(), workdir=workdir):
+        async with sandbox_named("bubblewrap").open(TaskLimits(), workdir=workdir):
             pass
 
 
@@ -197,6 +197,6 @@ async def test_check_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 async def test_only_a_box_with_a_root_of_its_own_promises_one(sandbox: Sandbox) -> None:
-    async with sandbox.open(Limits()) as box:
+    async with sandbox.open(TaskLimits()) as box:
         done = await box.exec(["ls", "-d", "/logs/verifier"])
     assert sandbox.own_root == (done.exit_code == 0)

@@ -162,12 +162,12 @@ async def outcomes(box: Box, calls: list[tuple[int, list[int]]]) -> list[str]:
     return [errorcode.get(code, "") for code in json.loads(printed)]
 
 
-async def test_listed_calls_are_refused_in_a_box(sealed_off: Box) -> None:
+async def test_listed_calls_are_refused_in_a_box(sealed_box: Box) -> None:
     here = platform.machine()
     listed = {**REFUSED, **ABSENT}
     names = [name for name, numbers in listed.items() if numbers[MACHINES[here].column] is not None]
     # A bad address or descriptor: without the filter most of them would answer EFAULT, EBADF or EINVAL.
-    seen = await outcomes(sealed_off, [(number(here, name), [-1, -1, -1, -1, -1]) for name in names])
+    seen = await outcomes(sealed_box, [(number(here, name), [-1, -1, -1, -1, -1]) for name in names])
     assert dict(zip(names, seen, strict=True)) == {name: "EPERM" if name in REFUSED else "ENOSYS" for name in names}
 
 
@@ -184,21 +184,21 @@ FAMILIES = {
 }
 
 
-async def test_other_socket_families_are_refused_in_a_box(sealed_off: Box) -> None:
+async def test_other_socket_families_are_refused_in_a_box(sealed_box: Box) -> None:
     call = number(platform.machine(), "socket")
-    seen = await outcomes(sealed_off, [(call, [family, kind, 0]) for family in FAMILIES.values() for kind in (1, 2, 3)])
+    seen = await outcomes(sealed_box, [(call, [family, kind, 0]) for family in FAMILIES.values() for kind in (1, 2, 3)])
     assert set(seen) == {"EAFNOSUPPORT"}
     allowed = [(1, 1, 0), (2, 1, 0), (2, 2, 17), (10, 1, 6), (16, 3, 0)]
-    assert await outcomes(sealed_off, [(call, list(one)) for one in allowed]) == [""] * len(allowed)
+    assert await outcomes(sealed_box, [(call, list(one)) for one in allowed]) == [""] * len(allowed)
     refused = [(16, 3, 9), (16, 3, 15), (2, 1, 132), (2, 1, 262)]  # audit, uevents; SCTP, MPTCP
-    assert await outcomes(sealed_off, [(call, list(one)) for one in refused]) == ["EPROTONOSUPPORT"] * len(refused)
+    assert await outcomes(sealed_box, [(call, list(one)) for one in refused]) == ["EPROTONOSUPPORT"] * len(refused)
 
 
-async def test_no_namespace_can_be_made_in_a_box(sealed_off: Box) -> None:
+async def test_no_namespace_can_be_made_in_a_box(sealed_box: Box) -> None:
     for kind in ("--user", "--map-root-user", "--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup", "--time"):
-        done = await sealed_off.exec(["unshare", kind, "true"], timeout=10)
+        done = await sealed_box.exec(["unshare", kind, "true"], timeout=10)
         assert "Operation not permitted" in done.stderr.text, kind
-    done = await sealed_off.exec(["nsenter", "--target", "1", "--net", "true"], timeout=10)
+    done = await sealed_box.exec(["nsenter", "--target", "1", "--net", "true"], timeout=10)
     assert done.exit_code != 0
 
 
@@ -216,8 +216,8 @@ print(call(getpid_32), call(getpid_x32), call(getpid) > 0)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the machine code is for x86_64")
-async def test_calls_of_32_bits_are_absent_in_a_box(sealed_off: Box) -> None:
-    assert await run_python(sealed_off, X32) == f"-{ENOSYS} -{ENOSYS} True\n"
+async def test_calls_of_32_bits_are_absent_in_a_box(sealed_box: Box) -> None:
+    assert await run_python(sealed_box, X32) == f"-{ENOSYS} -{ENOSYS} True\n"
 
 
 STUFF = """
@@ -233,11 +233,11 @@ print(len(termios.tcgetattr(child)))
 """
 
 
-async def test_no_terminal_can_be_typed_into(sealed_off: Box) -> None:
-    assert await run_python(sealed_off, STUFF) == "Operation not permitted\n" * 3 + "7\n"
+async def test_no_terminal_can_be_typed_into(sealed_box: Box) -> None:
+    assert await run_python(sealed_box, STUFF) == "Operation not permitted\n" * 3 + "7\n"
 
 
-async def test_a_debugger_sees_its_own_children(sealed_off: Box) -> None:
+async def test_a_debugger_sees_its_own_children(sealed_box: Box) -> None:
     # PTRACE_TRACEME, and a parent that reads the memory of its child.
     code = """
 import ctypes, os, signal
@@ -252,17 +252,17 @@ print(os.WIFSTOPPED(status))
 libc.ptrace(7, child, 0, 0)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    assert await run_python(sealed_off, code) == "True\n7\n"
+    assert await run_python(sealed_box, code) == "True\n7\n"
 
 
-async def test_runtimes_work_under_the_filter(sealed_off: Box) -> None:
+async def test_runtimes_work_under_the_filter(sealed_box: Box) -> None:
     code = """
 import concurrent.futures, multiprocessing, socket, sqlite3, subprocess, threading
 with concurrent.futures.ProcessPoolExecutor(2) as pool:
     print(sum(pool.map(abs, range(-5, 5))))
 print(subprocess.run(["echo", "child"], capture_output=True).stdout, socket.if_nameindex()[0][1])
 """
-    assert await run_python(sealed_off, code) == "25\nb'child\\n' lo\n"
+    assert await run_python(sealed_box, code) == "25\nb'child\\n' lo\n"
 
 
 async def test_check_names_a_processor_that_has_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,19 +4,23 @@ Read `agent.py` first: the protocol, what an agent is given and what it reports.
 command-line agents, `registry.py` finds agents by name, `install/` installs their programs.
 """
 
-from whet.agents.agent import Agent, AgentReport, Assignment, Endpoint, Stop
+from whet.agents.agent import Agent, AgentReport, Assignment, ModelEndpoint, StopReason
 from whet.agents.cli import CliAgent
-from whet.agents.registry import CLIS, AnyAgent, AnyCli, agent_named
+from whet.agents.python import AgentFunction, PythonAgent
+from whet.agents.registry import CLIS, AnyAgent, AnyCli, DeclaredAgent, agent_named
 
 __all__ = [
     "CLIS",
     "Agent",
+    "AgentFunction",
     "AgentReport",
     "AnyAgent",
     "AnyCli",
     "Assignment",
     "CliAgent",
-    "Endpoint",
-    "Stop",
+    "DeclaredAgent",
+    "ModelEndpoint",
+    "PythonAgent",
+    "StopReason",
     "agent_named",
 ]

@@ -17,14 +17,16 @@ from whet.agents.mini import MiniSweAgent
 from whet.agents.opencode import OpenCode
 from whet.agents.oracle import NopAgent, OracleAgent
 from whet.agents.pi import Pi
+from whet.agents.python import PythonAgent
 from whet.agents.qwen import Qwen
 from whet.errors import UserError, did_you_mean
 
 AnyCli = OpenCode | ClaudeCode | Codex | Copilot | Gemini | Qwen | Pi | MiniSweAgent
-AnyAgent = Annotated[
+DeclaredAgent = Annotated[
     ChatAgent | LoopAgent | CommandAgent | OracleAgent | NopAgent | AnyCli, Field(discriminator="kind")
 ]
 """An agent as a config file declares it."""
+AnyAgent = ChatAgent | LoopAgent | CommandAgent | OracleAgent | NopAgent | AnyCli | PythonAgent
 
 CLIS: tuple[AnyCli, ...] = (
     OpenCode(),

@@ -6,12 +6,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from whet.box import Box
-from whet.skill import SKILL_FILE, Skill
+from whet.skill import SKILL_FILE, Skill, front_matter
 
 SkillAt = Literal["native", "system", "instruction"]
 SKILLS = ".agents/skills"
 """Folder of the home that most agents search for skills."""
-_FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 _DESCRIPTION = re.compile(r"^description:\s*(.+)$", re.MULTILINE)
 _PLAIN = re.compile(r"[A-Za-z0-9 ,.;:()_-]{12,}")
 """Text that is written the same way in every JSON, in prompts and in the output of tools."""
@@ -56,9 +55,9 @@ class SkillSightings:
     """Looks for a skill in requests. None where the skill has no words to look for."""
 
     def __init__(self, skill: Skill) -> None:
-        front = _FRONT_MATTER.match(skill.text)
-        described = _DESCRIPTION.search(front[1]) if front else None
-        self._body = _mark(skill.text[front.end() :] if front else skill.text)
+        front = front_matter(skill.text)
+        described = _DESCRIPTION.search(front)
+        self._body = _mark(skill.text[len(front) :])
         # What is always in sight has no description that is shown before it is read.
         self._shown = _mark(described[1]) if described else self._body
         self.shown: bool | None = None if self._shown is None else False

@@ -3,57 +3,87 @@
 import os
 import sys
 import traceback
-from typing import Annotated
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from whet.cli import (
-    agents,
-    certify,
-    clean,
-    compare,
-    export,
-    fork,
-    gateway,
-    models,
-    rejudge,
-    run,
-    runs,
-    scripted,
-    sharpen,
-    show,
-    skill,
-    tasks,
-    transfer,
-)
 from whet.cli.output import visible_output
 from whet.errors import UserError
 from whet.redact import Redactor, secrets_in
 from whet.version import __version__
 
+VERBS = (
+    *("run", "runs", "show", "fork", "compare", "rejudge", "sharpen", "certify", "transfer", "skill", "export"),
+    *("tasks", "agents", "gateway", "models", "scripted", "clean"),
+)
+"""Each is a module of this package, with a function of its name, or an `app` of several commands."""
+
+RENAMED = {
+    "--to": "--format",
+    "--also": "--memory-file",
+    "--estimate": "--dry-run",
+    "--optimizer-model": "--proposer-model",
+    "--optimizer-agent": "--proposer-agent",
+    "--home": "--user-config",
+    "--capture": "--no-record",
+}
+"""Flags of earlier versions, and what they are called now."""
+
+
+class PlainOption(TyperOption):
+    """An option whose help says nothing of its type where that is clear, so that an 80 column terminal has room."""
+
+    def display_type_rich(self, ctx: Any) -> str | None:
+        shown = super().display_type_rich(ctx)
+        return None if shown is None or shown == "<bool>" or "|" in shown else shown.replace("<list[str]>", "<a,b>")
+
+
+class Verb(TyperCommand):
+    """A command that knows the flags of earlier versions."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        known = {flag for parameter in self.params for flag in parameter.opts}
+        for flag in (word.partition("=")[0] for word in args):
+            if flag not in known and RENAMED.get(flag) in known:
+                raise UserError(f"{flag} is now {RENAMED[flag]}")
+        return super().parse_args(ctx, args)
+
+
+class Verbs(TyperGroup):
+    """All verbs. The module of one is loaded when it is used: `whet --version` must not wait for others."""
+
+    def list_commands(self, _: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, _: Any, cmd_name: str) -> Any:
+        return load_verb(cmd_name) if cmd_name in VERBS else None
+
+
+def load_verb(name: str) -> Any:
+    """The command of a verb, or the group of its commands."""
+    module = import_module(f"whet.cli.{name}")
+    if (group := getattr(module, "app", None)) is None:
+        group = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        group.command(name, cls=Verb)(getattr(module, name))
+    found = typer.main.get_command(group)
+    found.name = name
+    for command in (found, *getattr(found, "commands", {}).values()):
+        for parameter in command.params:
+            if type(parameter) is TyperOption:
+                parameter.__class__ = PlainOption
+    return found
+
+
 app = typer.Typer(
     name="whet",
+    cls=Verbs,
     help="Run real coding agents on tasks in a sealed sandbox, record every model call, score the work.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command("run")(run.run)
-app.command("runs")(runs.runs)
-app.command("show")(show.show)
-app.command("fork")(fork.fork)
-app.command("compare")(compare.compare)
-app.command("rejudge")(rejudge.rejudge)
-app.command("sharpen")(sharpen.sharpen)
-app.command("certify")(certify.certify)
-app.command("transfer")(transfer.transfer)
-app.add_typer(skill.app, name="skill")
-app.command("export")(export.export)
-app.add_typer(tasks.app, name="tasks")
-app.add_typer(agents.app, name="agents")
-app.add_typer(gateway.app, name="gateway")
-app.add_typer(models.app, name="models")
-app.command("scripted")(scripted.scripted)
-app.command("clean")(clean.clean)
 
 
 def _print_version(asked: bool) -> None:
@@ -72,15 +102,30 @@ def _whet(
 
 
 def main() -> None:
-    """Run the command line. What the user got wrong is one line and exit code 2, never a traceback."""
+    """Run the command line. A mistake of the user is one line and exit code 2, never a traceback."""
     with visible_output():
         try:
             app()
         except UserError as error:
-            typer.echo(f"whet: {Redactor(secrets_in(os.environ)).text(str(error))}", err=True)
+            message = Redactor(secrets_in(os.environ)).text(str(error))
+            typer.echo(f"whet: {_with_flags(message, sys.argv[1:])}", err=True)
             sys.exit(2)
         except KeyboardInterrupt:
             sys.exit(130)
         except Exception:  # noqa: BLE001 - a defect: as Python would print it, but for control characters
             traceback.print_exc()
             sys.exit(1)
+
+
+def _with_flags(message: str, words: Sequence[str]) -> str:
+    """The message of an error, with the flags of the verb in place of the names of its options."""
+    from whet.cli.options import with_flags
+
+    verb = next((word for word in words if word in VERBS), None)
+    parameters = getattr(load_verb(verb), "params", []) if verb else []
+    flags = {
+        one.name: one.opts[0]
+        for one in parameters
+        if one.opts[0].startswith("--") and not one.opts[0].startswith("--no-")
+    }
+    return with_flags(message, flags)

@@ -42,12 +42,12 @@ def install(
     version: Annotated[str | None, typer.Option(help="Of a single agent: another version than the pinned one.")] = None,
 ) -> None:
     """Install CLIs, every file checked against the hashes that whet ships."""
-    from whet.cli.loop import run_async
+    from whet.event_loop import run_coroutine
 
     packages = _chosen(names or [], every)
     if version is not None and len(packages) != 1:
         raise UserError(f"--version is '{version}' for {len(packages)} agents; expected a single agent with it")
-    failed = run_async(_install_all(packages, version))
+    failed = run_coroutine(_install_all(packages, version))
     if failed:
         typer.echo(f"not installed: {', '.join(failed)}", err=True)
         raise typer.Exit(1)
@@ -61,13 +61,13 @@ def check(
 ) -> None:
     """Prove that CLIs work here: each does a small task in the sandbox, with a scripted model, offline."""
     from whet.agents import CLIS
-    from whet.cli.loop import run_async
+    from whet.event_loop import run_coroutine
 
     chosen = {package.agent for package in _chosen(names or [], every)}
     agents = [agent for agent in CLIS if agent.kind in chosen]
     for agent in agents:
         agent.check()
-    failed = run_async(_check_all(agents, sandbox))
+    failed = run_coroutine(_check_all(agents, sandbox))
     if failed:
         typer.echo(f"not working here: {', '.join(failed)}", err=True)
         raise typer.Exit(1)
@@ -90,9 +90,9 @@ async def _check_all(agents: "list[AnyCli]", sandbox: str) -> list[str]:
 
 def _rows(package: "Package") -> list[tuple[str, ...]]:
     """The managed installs of an agent. Without the pinned one, also what PATH has, or that there is none."""
-    from whet.agents.install.run import all_installed, on_path
+    from whet.agents.install.run import find_installs, on_path
 
-    managed = all_installed(package)
+    managed = find_installs(package)
     rows = [
         (found.version, "managed" if found.pinned else "managed, not pinned", _megabytes(found.folder))
         for found in managed
@@ -142,11 +142,11 @@ async def _install_all(packages: "list[Package]", version: str | None) -> list[s
 
 
 def _install_one(package: "Package", version: str | None) -> None:
+    from whet.agents.install.run import find_install
     from whet.agents.install.run import install as make
-    from whet.agents.install.run import installed
 
     name = f"{package.agent} {version or package.version}"
-    if found := installed(package, version):
+    if found := find_install(package, version):
         typer.echo(f"{name}: already installed, {_megabytes(found.folder)}")
         return
     typer.echo(f"{name}: installing")

@@ -46,15 +46,15 @@ def certify(
     """Hold one skill against another, task by task, and stop as soon as the answer is clear."""
     from whet.cli.asking import asked, counted, resumable
     from whet.cli.certify_check import check_certificate
-    from whet.cli.loop import run_async
     from whet.cli.tables import terminal
     from whet.errors import UserError
+    from whet.event_loop import run_coroutine
     from whet.skills.certificates.certificate import CERTIFICATE
     from whet.skills.certificates.checks.signature import sign as sign_certificate
     from whet.skills.gate.plan import GatePlan
     from whet.skills.gate.seed import Seed
     from whet.skills.rollouts.budget import read_budget
-    from whet.skills.sharpen.certify import Certifying
+    from whet.skills.sharpen.certify import CertifyRequest
     from whet.skills.sharpen.certify import certify as run_certify
 
     if check is not None:
@@ -73,7 +73,7 @@ def certify(
         out=out,
         resume=resume,
     )
-    wish = Certifying(old, new, request, within, GatePlan(within.rollouts or 0, seed or 0, alpha), seed)
+    wish = CertifyRequest(old, new, request, within, GatePlan(within.rollouts or 0, seed or 0, alpha), seed)
     with resumable(request.out), counted(terminal(), within) as count:
 
         def watch(event: object) -> None:
@@ -83,7 +83,7 @@ def certify(
                 )
             count(event)
 
-        certificate = run_async(run_certify(wish, config, watch))
+        certificate = run_coroutine(run_certify(wish, config, watch))
     _tell(certificate, request.out)
     if sign is not None:
         typer.echo(f"signed: {sign_certificate(request.out / CERTIFICATE, sign)}")

@@ -44,15 +44,15 @@ def fork(
     as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON lines.")] = False,
 ) -> None:
     """Do a rollout again with its recorded replies up to a call, then go on with a live model: what if, from there?"""
-    from whet.api import new_folder
-    from whet.cli.loop import run_async
     from whet.cli.progress import watcher
     from whet.cli.run import resume_command, warn_of_sandbox
     from whet.errors import UserError
+    from whet.event_loop import run_coroutine
     from whet.gateway import Limits
     from whet.runs.config import find_config, read_config
     from whet.runs.fork import Fork, plan_fork
     from whet.runs.fork import fork as run_fork
+    from whet.runs.options import new_folder
     from whet.runs.run import Event, Started
 
     if resume and out is None:
@@ -83,7 +83,7 @@ def fork(
             watch.on(event)
 
         try:
-            run_async(run_fork(forked, config, on))
+            run_coroutine(run_fork(forked, config, on))
         except KeyboardInterrupt:
             watch.stopped()
             raise
@@ -108,16 +108,15 @@ def _as_json(forked: "Forked") -> str:
 
 def _tell_outcome(forked: "Forked") -> None:
     from whet.cli.tables import replay_told
-    from whet.rollout.attempt import Result
+    from whet.runs.results import ResultReader
     from whet.runs.store.store import Store
 
     with Store.open_read(forked.request.out) as store:
-        last = [(row, attempts[-1]) for row, attempts in store.attempts_by_rollout() if attempts]
+        results = [(one.row, one.last.result) for one in ResultReader(store) if one.last]
     typer.echo("")
-    for row, attempt in last:
-        if attempt.result is None:
+    for row, result in results:
+        if result is None:
             continue
-        result = Result.model_validate_json(attempt.result)
         scores = f"{_shown(forked.score)} -> {_shown(result.score.value)}"
         told = replay_told(result) if result.replay else result.score.reason
         typer.echo(f"{row.id}  score {scores}  {told}")

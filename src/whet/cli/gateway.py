@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from whet.exchange import Exchange
-    from whet.rollout.attempt import Spending
+    from whet.rollout.result import Spending
     from whet.runs.standalone.registry import RunningGateway
 
 app = typer.Typer(invoke_without_command=True)
@@ -30,11 +30,11 @@ def gateway(
     """Record any client's model calls: point it at the gateway, and watch them arrive."""
     if context.invoked_subcommand is not None:
         return
-    from whet.api import new_folder
-    from whet.cli.loop import run_async
     from whet.cli.tables import terminal
     from whet.errors import UserError
+    from whet.event_loop import run_coroutine
     from whet.runs.config import find_config, read_config
+    from whet.runs.options import new_folder
     from whet.runs.reply_cache import cache_use
     from whet.runs.standalone.serve import Request, stand_alone
 
@@ -43,7 +43,7 @@ def gateway(
     if name is None:
         raise UserError("--model is missing; expected it here, or 'model' under [defaults] in whet.toml")
     request = Request(name, out or new_folder(), port, metrics_port, cache_use(cache))
-    run_async(stand_alone(request, config, LiveView(terminal(), request.out)))
+    run_coroutine(stand_alone(request, config, LiveView(terminal(), request.out)))
 
 
 @app.command("env")

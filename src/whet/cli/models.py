@@ -8,7 +8,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from whet.models.pull import Progress
+    from whet.models.pull import PullProgress
     from whet.models.serving import Engine
 
 Name = Annotated[str, typer.Argument(help="As `whet models list` names it.")]
@@ -25,9 +25,9 @@ def models() -> None:
 def show_list() -> None:
     """The models that are here, and those that whet knows how to get."""
     from whet.cli.tables import plain_table, terminal
-    from whet.models import KNOWN, all_pulled
+    from whet.models import KNOWN, list_pulled
 
-    here = {model.name: model for model in all_pulled()}
+    here = {model.name: model for model in list_pulled()}
     table = plain_table("model", "size", "sha256", "pulled", "from", "file")
     for name in sorted({*here, *KNOWN}):
         if model := here.get(name):
@@ -59,21 +59,21 @@ def serve(
     context: Annotated[int, typer.Option(help="Tokens that a conversation may have.", min=1)] = 8192,
 ) -> None:
     """Serve a model until you stop it: chat completions that tell their tokens, and llama.cpp's other routes."""
-    from whet.cli.loop import run_async
+    from whet.event_loop import run_coroutine
     from whet.models import Engine, find_model
 
-    run_async(_serve(Engine(find_model(name), slots, context), port))
+    run_coroutine(_serve(Engine(find_model(name), slots, context), port))
 
 
 @app.command("check")
 def check(name: Name) -> None:
     """Prove that a model works here, and that the tokens it tells are exact and reproducible."""
-    from whet.cli.loop import run_async
     from whet.cli.tables import plain_table, terminal
+    from whet.event_loop import run_coroutine
     from whet.models import find_model
     from whet.runs.checks.models import check_model
 
-    done = run_async(check_model(find_model(name)))
+    done = run_coroutine(check_model(find_model(name)))
     table = plain_table(name, "works" if done.passed else "does not work")
     table.add_row("weights", "as they were pulled")
     table.add_row("start", f"{done.start_sec:.1f} s")
@@ -98,7 +98,7 @@ async def _serve(engine: "Engine", port: int) -> None:
 
 
 @contextmanager
-def _progress(what: str) -> "Iterator[Progress]":
+def _progress(what: str) -> "Iterator[PullProgress]":
     """A bar on a terminal, nothing elsewhere."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 

@@ -3,10 +3,10 @@
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -24,31 +24,21 @@ from whet.runs.verdicts import Settled
 REFRESH_PER_SECOND = 4
 
 
-class Watcher(Protocol):
-    def on(self, event: Event) -> None: ...
-
-    def stopped(self) -> None:
-        """The run was stopped before its end."""
-        ...
-
-
 @contextmanager
-def watcher(*, as_json: bool, resume: str) -> Iterator[Watcher]:
+def watcher(*, as_json: bool, resume: str) -> "Iterator[Progress | JsonLines]":
     """The right way to watch, for as long as the run lasts; then the summary. `resume` is the command to continue."""
     console = terminal()
-    if as_json:
-        lines = JsonLines(console, resume)
-        yield lines
-        lines.summary()
-        return
-    progress = Progress(console, resume)
-    if not console.is_terminal:
-        yield progress
-    else:
-        with Live(progress, console=console, refresh_per_second=REFRESH_PER_SECOND, transient=True) as live:
-            progress.live = live
-            yield progress
-    progress.summary()
+    shown = JsonLines(console, resume) if as_json else Progress(console, resume)
+    with ExitStack() as opened:
+        if isinstance(shown, Progress) and console.is_terminal:
+            display = Live(shown, console=console, refresh_per_second=REFRESH_PER_SECOND, transient=True)
+            shown.live = opened.enter_context(display)
+        try:
+            yield shown
+        except KeyboardInterrupt:
+            shown.stopped()
+            raise
+    shown.summary()
 
 
 class Progress:

@@ -25,7 +25,7 @@ def rejudge(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per rollout.")] = False,
 ) -> None:
     """Judge a stored run again, without running agents. What was said before is kept."""
-    from whet.cli.loop import run_async
+    from whet.event_loop import run_coroutine
     from whet.gateway import Limits
     from whet.runs.config import find_config, read_config
     from whet.runs.rejudge import Rejudge
@@ -38,7 +38,7 @@ def rejudge(
         seen.append(judged)
         typer.echo(_as_json(judged) if as_json else _as_line(judged))
 
-    run_async(judge_again(request, read_config(find_config(Path.cwd())), watch))
+    run_coroutine(judge_again(request, read_config(find_config(Path.cwd())), watch))
     if not as_json:
         typer.echo(_summary(seen))
 

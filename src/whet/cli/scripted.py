@@ -12,9 +12,9 @@ def scripted(
     key: Annotated[str | None, typer.Option(help="Key that callers must present.")] = None,
 ) -> None:
     """Serve a scripted model until you stop it: chat completions, responses, messages and gemini."""
-    from whet.cli.loop import run_async
+    from whet.event_loop import run_coroutine
     from whet.testing import read_script, serve
 
     play = read_script(script)
     typer.echo(f"{script} answers at http://127.0.0.1:{port}/v1 (Ctrl-C ends it)")
-    run_async(serve(play, port, key))
+    run_coroutine(serve(play, port, key))

@@ -13,12 +13,11 @@ if TYPE_CHECKING:
 
     from whet.skills.gate.gate import ExamResult
     from whet.skills.gate.heuristics import Compared
-    from whet.skills.proposers.base import Step
+    from whet.skills.proposers.base import SearchStep
     from whet.skills.proposers.driver import ProposalMade
     from whet.skills.results import SharpenResult
     from whet.skills.search.shorten import Removal
-    from whet.skills.sharpen.preparing import Audited
-    from whet.skills.sharpen.run import Event
+    from whet.skills.sharpen.events import AuditFinished, SharpenEvent
 
 
 def sharpen(
@@ -114,13 +113,13 @@ def sharpen(
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen."""
     from whet.cli.asking import asked, counted, resumable
     from whet.cli.estimate import print_estimate
-    from whet.cli.loop import run_async
     from whet.cli.tables import terminal
+    from whet.event_loop import run_coroutine
     from whet.gateway import Limits
     from whet.skills.gate.plan import AUTO, GatePlan
-    from whet.skills.proposers.course import Course
+    from whet.skills.proposers.schedule import ScheduleOptions
     from whet.skills.rollouts.budget import read_budget
-    from whet.skills.sharpen.named import read_policy, read_preferences, read_proposer
+    from whet.skills.sharpen.options import read_policy, read_preferences, read_proposer
     from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 
     within = read_budget(budget)
@@ -146,7 +145,7 @@ def sharpen(
         proposer,
         read_policy(policy),
         read_preferences(preferences),
-        Course(schedule, epochs, batch),
+        ScheduleOptions(schedule, epochs, batch),
         also,
         known_good,
         seed=seed,
@@ -159,36 +158,35 @@ def sharpen(
 
     with resumable(request.out), counted(console, within) as count:
 
-        def watch(event: "Event") -> None:
+        def watch(event: "SharpenEvent") -> None:
             count(event)
             _tell(console, event)
 
-        outcome = run_async(sharpen_skill(wish, writer, config, watch))
+        outcome = run_coroutine(sharpen_skill(wish, writer, config, watch))
     _conclude(console, outcome)
 
 
-def _tell(console: "Console", event: "Event") -> None:
+def _tell(console: "Console", event: "SharpenEvent") -> None:
     from whet.skills.gate.gate import ExamResult
     from whet.skills.gate.heuristics import Compared
-    from whet.skills.proposers.base import Step
+    from whet.skills.proposers.base import SearchStep
     from whet.skills.proposers.driver import ProposalMade
     from whet.skills.search.shorten import Removal
-    from whet.skills.sharpen.preparing import Audited
-    from whet.skills.sharpen.run import Begun
+    from whet.skills.sharpen.events import AuditFinished, SharpenStarted
 
     match event:
-        case Begun(folder, skill, splits, budget, used, seed):
+        case SharpenStarted(folder, skill, splits, budget, used, seed):
             console.print(f"skill {skill.name}; {splits}; at most {budget}; {folder}", soft_wrap=True)
             how = "drawn" if seed.drawn else "chosen"
             console.print(f"  order of exams: seed {how}, committed as {seed.commitment}", soft_wrap=True)
             if used.runs:
                 console.print(f"  {used}", soft_wrap=True)
-        case Audited():
+        case AuditFinished():
             _tell_audit(console, event)
         case ProposalMade(candidate=None):
-            if event.refused or event.draft.reason:
+            if event.refused or event.proposal.reason:
                 console.print(_nothing_line(event), soft_wrap=True)
-        case Step():
+        case SearchStep():
             console.print(_step_line(event), soft_wrap=True)
         case ExamResult():
             console.print(_held_line(event), soft_wrap=True)
@@ -198,7 +196,7 @@ def _tell(console: "Console", event: "Event") -> None:
             console.print(_removal_line(event), soft_wrap=True)
 
 
-def _tell_audit(console: "Console", audited: "Audited") -> None:
+def _tell_audit(console: "Console", audited: "AuditFinished") -> None:
     from whet.cli.estimate import shown_lifts
     from whet.cli.tables import money
     from whet.skills.rollouts.audit import WARNED
@@ -229,11 +227,11 @@ def _tell_audit(console: "Console", audited: "Audited") -> None:
 def _nothing_line(drafted: "ProposalMade") -> str:
     """Why nothing was tried, for whoever wonders whether the proposer or the rules for it are to blame."""
     refused = drafted.refused
-    why = f"{len(refused)} refused, the first because {refused[0].reason}" if refused else drafted.draft.reason
+    why = f"{len(refused)} refused, the first because {refused[0].reason}" if refused else drafted.proposal.reason
     return f"  draft {drafted.number}: no new skill; {why[:300]}"
 
 
-def _step_line(step: "Step") -> str:
+def _step_line(step: "SearchStep") -> str:
     taken = "leads now" if step.accepted else "fell behind" if step.dropped else "not taken"
     return f"  tried {step.candidate[:8]}: {step.mean:.1%} on training tasks, to beat {step.bar:.1%}: {taken}"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from whet.skills.documents.history import Examined, Version, Versions
+    from whet.skills.documents.history import ExamSummary, Version, Versions
 
 app = typer.Typer(help="Versions of a skill: what was changed, and what came of it.", no_args_is_help=True)
 
@@ -106,7 +106,7 @@ def _measured(version: "Version") -> str:
     return f"{found.mean:.1%} {'>' if found.accepted else '≤'} {found.bar:.1%}" if found else ""
 
 
-def _verdict(found: "Examined") -> str:
+def _verdict(found: "ExamSummary") -> str:
     if not found.margin:
         return str(found.verdict)
     return {"certified": "not needed", "futile": "needed"}.get(found.verdict, str(found.verdict))

@@ -27,7 +27,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per task.")] = False,
 ) -> None:
     """Validate tasks and prove each: its solution must score 1, and doing nothing must not."""
-    from whet.cli.loop import run_async
+    from whet.event_loop import run_coroutine
     from whet.runs.checks.tasks import Verdict
     from whet.runs.checks.tasks import check as prove
     from whet.runs.config import find_config, read_config
@@ -44,7 +44,7 @@ def check(
                 good = good and found.verdict is not Verdict.BROKEN
         return good
 
-    if not run_async(run()):
+    if not run_coroutine(run()):
         raise typer.Exit(1)
 
 

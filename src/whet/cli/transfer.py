@@ -32,10 +32,11 @@ def transfer(
 ) -> None:
     """Run every agent on every model with a skill and without it, and say where it helps."""
     from whet.api import requested
-    from whet.cli.loop import run_async
+    from whet.cli.options import split_names
     from whet.cli.progress import watcher
-    from whet.cli.run import names, resume_command, warn_of_sandbox
+    from whet.cli.run import resume_command, warn_of_sandbox
     from whet.cli.tables import terminal
+    from whet.event_loop import run_coroutine
     from whet.gateway import Limits
     from whet.runs.config import find_config, read_config
     from whet.skills.sharpen.transfer import READABLE, assurances, doubts
@@ -45,8 +46,8 @@ def transfer(
     request = requested(
         tasks,
         config,
-        agents=names("agents", agents),
-        models=names("models", models),
+        agents=split_names("--agents", agents or ()),
+        models=split_names("--models", models or ()),
         samples=samples,
         concurrency=concurrency,
         sandbox=sandbox,
@@ -58,7 +59,7 @@ def transfer(
     warn_of_sandbox(request)
     with watcher(as_json=False, resume=resume_command(sys.argv[1:], request.out)) as watch:
         try:
-            lifts = run_async(run_transfer(skill, against, request, config, watch.on))
+            lifts = run_coroutine(run_transfer(skill, against, request, config, watch.on))
         except KeyboardInterrupt:
             watch.stopped()
             raise

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from whet.agents import AnyAgent
+from whet.agents import DeclaredAgent
 from whet.errors import UserError, did_you_mean
 from whet.gateway import Model
 from whet.gateway.model import Auth, Capture
@@ -176,7 +176,7 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     models: dict[str, ModelConfig] = Field(default_factory=dict)
-    agents: dict[str, AnyAgent] = Field(default_factory=dict)
+    agents: dict[str, DeclaredAgent] = Field(default_factory=dict)
     defaults: Defaults = Defaults()
     limits: RunLimits = RunLimits()
     denied: tuple[Path, ...] = ()
@@ -186,6 +186,11 @@ class Config(BaseModel):
 def find_config(start: Path) -> Path | None:
     """The whet.toml of this folder or the nearest one above."""
     return next((folder / FILE for folder in [start, *start.parents] if (folder / FILE).is_file()), None)
+
+
+def project_config() -> Config:
+    """The content of the whet.toml of the working directory or the nearest one above."""
+    return read_config(find_config(Path.cwd()))
 
 
 def read_config(path: Path | None) -> Config:

@@ -1,33 +1,115 @@
-"""What to run, as a user names it: one options model that the command line and the Python API both build."""
+"""The options of the verbs that make and read runs. The command line and the Python API build the same objects.
 
-from dataclasses import dataclass, field
+An option's docstring is also its help on the command line. Errors name an option in backquotes, such as `out`; the
+command line prints its flag instead.
+"""
+
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Self
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from whet.errors import UserError
 from whet.gateway import Limits
+from whet.ids import new_name
+from whet.runs.config import Config
 from whet.runs.reply_cache import CacheUse
 from whet.sandbox import DEFAULT
+from whet.tasks import Task
+from whet.validation_errors import explain_options, user_error
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What to run, as a user names it."""
+def new_folder() -> Path:
+    """The folder of a run for which the user names none."""
+    return Path("runs", f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{new_name()[:4]}")
 
-    tasks: Path
-    out: Path
-    agents: tuple[str, ...]
-    models: tuple[str, ...]
-    skills: tuple[Path | None, ...] = (None,)
-    samples: int = 1
-    concurrency: int = 4
+
+class Options(BaseModel):
+    """What all options models share. A wrong option is a UserError that names it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, **given: Any) -> None:
+            try:
+                super().__init__(**given)
+            except ValidationError as error:
+                raise user_error(explain_options(error, type(self))) from error
+
+    def given(self) -> dict[str, Any]:
+        """The options that were set, by their names."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
+
+
+class RolloutOptions(Options):
+    """The options of every verb that runs agents."""
+
+    tasks: Path | tuple[Task, ...] = ()
+    """Task folder, .jsonl or .parquet file, or a folder of these."""
+    concurrency: int = Field(default=4, ge=1)
+    """Rollouts that run at the same time."""
     sandbox: str = DEFAULT
-    resume: bool = False
-    cache: str = CacheUse.OFF
-    capture: bool = True
-    """Whether agents call the models through the gateway, or, unseen, what they are logged in to."""
-    home: Literal["fresh", "own"] | None = None
-    """What settings agents start with; None is as they are declared."""
+    """bubblewrap, or local (no isolation)."""
     judge_model: str | None = None
-    """Which model judges ask, where a task names none."""
-    limits: Limits = field(default_factory=Limits)
-    """Of the whole run. What is None here is as whet.toml says."""
+    """Model that judges call if the task names none. Do not use the model under test."""
+    out: Path = Field(default_factory=new_folder)
+    """Run folder (default: a new folder under runs/)."""
+    resume: bool = False
+    """Continue the run in `out`. Finished rollouts are not repeated."""
+    limits: Limits = Limits()
+    """Limits of the whole run. A limit that is None here is as whet.toml says."""
+
+    @model_validator(mode="after")
+    def _resume_needs_out(self) -> Self:
+        if self.resume and "out" not in self.model_fields_set:
+            raise ValueError("`resume` needs `out`: the folder of the run to continue")
+        return self
+
+    @property
+    def tasks_path(self) -> str | None:
+        """Where the tasks lie; None for tasks that were made in Python."""
+        return str(self.tasks.resolve()) if isinstance(self.tasks, Path) else None
+
+    def complete(self, config: Config) -> Self:
+        """The same options, with the defaults of whet.toml where an option is not set."""
+        found = {name: getattr(config.defaults, name) for name in ("concurrency", "sandbox")}
+        return self.fill(found)
+
+    def fill(self, defaults: dict[str, Any]) -> Self:
+        """The same options, with these values where an option is not set. None leaves an option as it is."""
+        found = {name: value for name, value in defaults.items() if value is not None}
+        return self.model_copy(update={**found, **self.given()})
+
+
+class RunOptions(RolloutOptions):
+    """Which agents, models and skills to run on which tasks, and how."""
+
+    agents: tuple[str, ...] = ()
+    """Agent, or several: a,b. 'command:ARGV' runs any program."""
+    models: tuple[str, ...] = ()
+    """Model of whet.toml, or several: a,b. 'local/NAME' serves a local model."""
+    skills: tuple[Path | None, ...] = (None,)
+    """Skill folder, or several: a,b. 'none' is an arm without a skill."""
+    samples: int = Field(default=1, ge=1)
+    """Rollouts per task."""
+    cache: CacheUse = CacheUse.OFF
+    """Recorded replies: off, read, write (read and add), or replay-only (no network)."""
+    record: bool = True
+    """Record every model call. False: agents call the model that they are logged in to."""
+    user_config: bool | None = None
+    """Start agents with a copy of your own settings (default: with none)."""
+
+    def complete(self, config: Config) -> Self:
+        defaults = config.defaults
+        agents = self.agents or _required("agent", defaults.agent)
+        models = self.models or (_required("model", defaults.model) if self.record else ())
+        whole = super().complete(config).fill({"samples": defaults.samples})
+        return whole.model_copy(update={"agents": agents, "models": models})
+
+
+def _required(option: str, default: str | None) -> tuple[str, ...]:
+    if not default:
+        raise UserError(f"`{option}` is missing; expected it here, or '{option}' under [defaults] in whet.toml")
+    return (default,)

@@ -14,6 +14,7 @@ import zstandard
 
 from whet.errors import UserError
 from whet.gateway.replay.cache import CachedReply
+from whet.paths import user_cache
 
 FILE = "cache.db"
 VERSION = 1
@@ -49,8 +50,7 @@ def cache_file(env: Mapping[str, str]) -> Path:
     >>> str(cache_file({"XDG_CACHE_HOME": "/var/cache/me"}))
     '/var/cache/me/whet/cache.db'
     """
-    named = Path(env.get("XDG_CACHE_HOME", ""))
-    return (named if named.is_absolute() else Path.home() / ".cache") / "whet" / FILE
+    return user_cache(env) / FILE
 
 
 @asynccontextmanager

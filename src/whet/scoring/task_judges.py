@@ -17,6 +17,7 @@ from whet.scoring.judges.mathematics import mathematics
 from whet.scoring.judges.number import number
 from whet.scoring.judges.outcome import outcome
 from whet.scoring.judges.python_function import python_function
+from whet.scoring.judges.python_object import python_object
 from whet.scoring.judges.reward import reward
 from whet.scoring.judges.rubric import rubric
 from whet.scoring.judges.rules import rules
@@ -27,24 +28,25 @@ from whet.tasks.judges import AnyJudge
 from whet.tasks.task import Task
 
 _JUDGES: Mapping[type[AnyJudge], Callable[[Any, Work], Awaitable[Score]]] = {
-    specs.Reward: reward,
-    specs.Verify: verify,
-    specs.Exact: exact,
-    specs.Contains: contains,
-    specs.Choice: choice,
-    specs.Number: number,
-    specs.Json: json_answer,
-    specs.Rules: rules,
-    specs.Math: mathematics,
-    specs.Rubric: rubric,
-    specs.PythonFunction: python_function,
-    specs.Diff: diff,
-    specs.Outcome: outcome,
+    specs.RewardSpec: reward,
+    specs.VerifySpec: verify,
+    specs.ExactSpec: exact,
+    specs.ContainsSpec: contains,
+    specs.ChoiceSpec: choice,
+    specs.NumberSpec: number,
+    specs.JsonSpec: json_answer,
+    specs.RulesSpec: rules,
+    specs.MathSpec: mathematics,
+    specs.RubricSpec: rubric,
+    specs.PythonSpec: python_function,
+    specs.DiffSpec: diff,
+    specs.OutcomeSpec: outcome,
+    specs.PythonJudge: python_object,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class TaskJudge:
     """One judge of a task."""
 
     name: str
@@ -77,7 +79,7 @@ def _graded(score: Score, threshold: float | None) -> Score:
     return score.model_copy(update={"value": value, "details": {**score.details, "soft": soft, "hard": hard}})
 
 
-def judges_of(task: Task) -> list[Judge]:
+def judges_of(task: Task) -> list[TaskJudge]:
     """The judges of a task: its tests and verify commands, and those that it names.
 
     >>> [judge.name for judge in judges_of(Task(id="sum", instruction="1 + 1?", answer="2"))]
@@ -87,17 +89,17 @@ def judges_of(task: Task) -> list[Judge]:
     kinds = {spec.kind for spec in named}
     implied: list[AnyJudge] = []
     if task.tests is not None and "reward" not in kinds:
-        implied.append(specs.Reward(kind="reward"))
+        implied.append(specs.RewardSpec(kind="reward"))
     if task.verify and "verify" not in kinds:
-        implied.append(specs.Verify(kind="verify"))
+        implied.append(specs.VerifySpec(kind="verify"))
     if task.answer is not None and not named:
-        named.append(specs.Exact(kind="exact"))
+        named.append(specs.ExactSpec(kind="exact"))
     if not implied and not named:
         raise UserError(f"{task.origin}: nothing to judge by; expected tests, 'verify', 'answer' or 'judge'")
     return _name_judges([*implied, *named])
 
 
-def _name_judges(given: list[AnyJudge]) -> list[Judge]:
+def _name_judges(given: list[AnyJudge]) -> list[TaskJudge]:
     """Give each judge a name of its own: the one in its spec, or its kind, numbered when there are several."""
     taken = {spec.name for spec in given if spec.name is not None}
     result = []
@@ -106,7 +108,7 @@ def _name_judges(given: list[AnyJudge]) -> list[Judge]:
             free for free in (spec.kind, *(f"{spec.kind}-{n}" for n in range(2, len(given) + 2))) if free not in taken
         )
         taken.add(name)
-        result.append(Judge(name, spec))
+        result.append(TaskJudge(name, spec))
     return result
 
 

@@ -5,19 +5,28 @@ from pathlib import Path
 
 from whet.errors import UserError
 from whet.tasks.harbor import read_harbor
-from whet.tasks.rows import read_rows
+from whet.tasks.rows import read_rows, with_digest
 from whet.tasks.task import Task
 from whet.validation_errors import user_error
 
 _LOOKED_FOR = "a task folder (with task.toml), a .jsonl or .parquet file, or a folder of these"
 
 
-def read_tasks(path: Path) -> list[Task]:
+def read_tasks(source: Path | str | Sequence[Task]) -> list[Task]:
     """The tasks of a Harbor folder, of a rows file, or of a folder that holds either.
+
+    Tasks that were made in Python get the digest that they would have in a file.
 
     >>> read_tasks(Path("examples/questions.jsonl"))[0].split  # doctest: +SKIP
     'train'
     """
+    if not isinstance(source, Path | str):
+        made = [with_digest(task) for task in source]
+        if not made:
+            raise UserError("`tasks` is missing; expected a path, or a list of tasks")
+        _refuse_equal_ids(made)
+        return made
+    path = Path(source)
     try:
         tasks = [task for source in _sources(path) for task in _read(source)]
     except OSError as error:

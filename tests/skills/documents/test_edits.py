@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.skills.documents.document import END_LEARNED, END_PROTECT, LEARNED, PROTECT, Document
-from whet.skills.documents.edits import Edit, Op, apply
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import END_LEARNED, END_PROTECT, LEARNED, PROTECT, Document, Policy
+from whet.skills.documents.edits import Edit, Op, apply_edits
 
 SKILL = """---
 name: tidy
@@ -33,13 +32,13 @@ def edit(op: str, **fields: str) -> Edit:
 
 
 def changed(given: Edit, text: str = SKILL, **policy: object) -> str:
-    done = apply(text, [given], Policy.model_validate(policy))
+    done = apply_edits({"": text}, [given], Policy.model_validate(policy))
     assert done.applied == (given,), done.refused
     return done.text
 
 
 def refusal(given: Edit, text: str = SKILL, **policy: object) -> str:
-    done = apply(text, [given], Policy.model_validate(policy))
+    done = apply_edits({"": text}, [given], Policy.model_validate(policy))
     assert done.text == text
     (refused,) = done.refused
     return refused.reason
@@ -66,16 +65,16 @@ def test_lines_are_not_joined_and_gaps_of_the_author_stay() -> None:
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        (edit("replace", anchor="Say", text="Tell"), "occurs 2 times; take more of the text around it"),
+        (edit("replace", anchor="Say", text="Tell"), "occurs 2 times; include more of the surrounding text"),
         (edit("replace", anchor="Sing.", text="Tell"), "is not in the document"),
         (edit("delete", anchor="e"), "occurs"),
-        (edit("delete"), "names no anchor"),
+        (edit("delete"), "it has no anchor"),
         (edit("add", text=" \n"), "no text"),
-        (edit("add", text="-  say WHY."), "says so already"),
-        (edit("replace", anchor="Be kind.", text="Be kind."), "changes nothing"),
+        (edit("add", text="-  say WHY."), "already contains this text"),
+        (edit("replace", anchor="Be kind.", text="Be kind."), "does not change the document"),
         (edit("move", anchor="Say why", to="Say why"), "into itself"),
         (edit("replace", anchor="Tidies up.", text="Does all."), "is not in the document"),
-        (edit("add", text=f"{PROTECT} mine"), "a mark of whet's own"),
+        (edit("add", text=f"{PROTECT} mine"), "a mark that only whet may write"),
     ],
 )
 def test_an_edit_that_cannot_apply_is_refused_with_the_reason(given: Edit, reason: str) -> None:
@@ -116,7 +115,7 @@ def test_only_the_learned_block_is_open_where_the_policy_says_so() -> None:
 
 def test_only_named_sections_are_open_where_the_policy_says_so() -> None:
     def rules(given: Edit) -> str:
-        done = apply(SKILL, [given], Policy(opens="sections", sections=("rules",)))
+        done = apply_edits({"": SKILL}, [given], Policy(opens="sections", sections=("rules",)))
         return done.refused[0].reason if done.refused else done.text
 
     assert "- Say how." in rules(edit("replace", anchor="Say why.", text="Say how."))
@@ -127,7 +126,7 @@ def test_only_named_sections_are_open_where_the_policy_says_so() -> None:
 
 
 def test_a_document_has_its_size_and_one_that_is_too_long_may_shrink() -> None:
-    assert "at most 100 may be" in refusal(edit("add", text="- " + "x" * 50), max_chars=100)
+    assert "the limit is 100" in refusal(edit("add", text="- " + "x" * 50), max_chars=100)
     assert len(changed(edit("delete", anchor="Nothing yet."), max_chars=10)) < len(SKILL)
 
 
@@ -149,7 +148,7 @@ some_edits = st.lists(st.builds(Edit, op=st.sampled_from(Op), anchor=anchors, te
 def test_no_edits_ever_change_what_is_protected(before: str, after: str, edits: list[Edit], opens: str) -> None:
     guarded = f"{PROTECT}\nkeep me\n{END_PROTECT}"
     text = f"---\nname: x\n---\n{before}\n{guarded}\n{after}"
-    done = apply(text, edits, Policy.model_validate({"opens": opens}))
+    done = apply_edits({"": text}, edits, Policy.model_validate({"opens": opens}))
     assert done.text.startswith("---\nname: x\n---\n")
     assert done.text.count(guarded) == 1
     assert len(done.applied) + len(done.refused) == len(edits)
@@ -170,11 +169,11 @@ def test_what_is_added_goes_to_the_section_that_is_open() -> None:
         ("One", "# One\n- a\n- c\n\n# Two\n- b\n"),
         ("two", "# One\n- a\n\n# Two\n- b\n- c\n"),
     ):
-        assert apply(text, [rule], Policy(opens="sections", sections=(title,))).text == expected
-    assert apply(text, [rule], Policy(opens="sections", sections=("Two", "One"))).text.endswith("- b\n- c\n"), (
-        "the last"
-    )
-    (refused,) = apply(text, [rule], Policy(opens="sections", sections=("Three",))).refused
+        assert apply_edits({"": text}, [rule], Policy(opens="sections", sections=(title,))).text == expected
+    assert apply_edits({"": text}, [rule], Policy(opens="sections", sections=("Two", "One"))).text.endswith(
+        "- b\n- c\n"
+    ), "the last"
+    (refused,) = apply_edits({"": text}, [rule], Policy(opens="sections", sections=("Three",))).refused
     assert refused.reason == "the document has no section 'Three'"
 
 

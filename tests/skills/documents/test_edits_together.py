@@ -5,18 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from support.proposers_world import rollout
 from support.rollout_world import attempted, shell
 from support.sharpen_world import HELPFUL, SKILL, World
-from support.writers_world import trial
 from whet.errors import UserError
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.options import RunOptions
-from whet.runs.results import load
+from whet.runs.stored_run import load
 from whet.skill import read_skill
-from whet.skills.documents.edits import Edit, Op
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
+from whet.skills.documents.edits import Edit, Op, apply_edits
 from whet.skills.documents.store import SkillStore
-from whet.skills.documents.together import apply_together
 from whet.skills.gate.plan import GatePlan
 from whet.skills.proposers.agent import AgentProposer
 from whet.skills.proposers.base import ProposalContext
@@ -41,7 +40,9 @@ async def test_a_model_may_put_its_rule_into_either_document_and_the_agent_reads
         f"[[scene]]\nwhen.user = '{HELPFUL}'\n[[scene.reply]]\ntext = '{{\"edits\": []}}'\n"
         f"[[scene]]\n[[scene.reply]]\ntext = '{json.dumps({'edits': [wrong, rule]})}'\n"
     )
-    asked = RunOptions(world.folder / "tasks.jsonl", world.out, ("chat",), ("m",), sandbox="local")
+    asked = RunOptions(
+        tasks=world.folder / "tasks.jsonl", out=world.out, agents=("chat",), models=("m",), sandbox="local"
+    )
     wish = SharpenRequest(
         world.folder / "sums",
         asked,
@@ -58,11 +59,11 @@ async def test_a_model_may_put_its_rule_into_either_document_and_the_agent_reads
     assert (world.out / "leader/sums/CLAUDE.md").read_text() == found.leader.memory.text
     assert (world.out / "best/sums/CLAUDE.md").read_text() == (found.best.memory.text if found.best.memory else "")
     assert (world.folder / "CLAUDE.md").read_text() == HOUSE
-    question = load(world.out / "proposals").rollouts[0].exchanges[0].request.decode()
+    question = load(world.out / "proposals").rollouts[0].exchanges()[0].request.decode()
     assert "Be honest." in question
     assert "which the agent always reads" in question
     assert (
-        "there is no document 'README.md' to edit; there are SKILL.md, CLAUDE.md"
+        "there is no document 'README.md'; expected one of SKILL.md, CLAUDE.md"
         in (world.out / "drafts/0001.json").read_text()
     )
 
@@ -73,12 +74,12 @@ async def test_an_agent_edits_both_as_files() -> None:
         return (await attempted(task, shell(f"cat skill/AGENTS.md; {edits}"))).result
 
     documents = {"SKILL.md": SKILL, "AGENTS.md": HOUSE, "more.md": "More.\n"}
-    given = ProposalContext(documents, (trial(),), (), Policy(), edits=4, also="AGENTS.md")
-    draft = await AgentProposer(attempt).write(given)
-    assert [(edit.document, edit.text) for edit in draft.edits] == [("", "- One."), ("AGENTS.md", "- Two.")]
-    assert "- Be honest." in draft.raw
-    assert draft.reason == "changes of other files were not taken: skill/more.md"
-    done = apply_together(given.editable, draft.edits, Policy())
+    given = ProposalContext(documents, (rollout(),), (), Policy(), max_edits=4, second_document="AGENTS.md")
+    proposal = await AgentProposer(attempt).propose(given)
+    assert [(edit.document, edit.text) for edit in proposal.edits] == [("", "- One."), ("AGENTS.md", "- Two.")]
+    assert "- Be honest." in proposal.raw
+    assert proposal.reason == "changes of other files were not taken: skill/more.md"
+    done = apply_edits(given.editable, proposal.edits, Policy())
     assert done.texts == {"SKILL.md": f"{SKILL}- One.\n", "AGENTS.md": f"{HOUSE}- Two.\n"}
 
 
@@ -91,7 +92,7 @@ def test_a_pair_on_the_shelf_is_the_same_as_the_pair_that_was_given(world: World
     assert kept.digest != alone.digest == shelf.keep(alone).digest
     assert pair.whole == f"{SKILL}\n{HOUSE}"
     assert pair.body == f"# Rules\n- Be kind.\n\n{HOUSE}", "without the front matter"
-    changed = shelf.edited(kept, SKILL, "# Other\n")
+    changed = shelf.store_edited(kept, SKILL, "# Other\n")
     assert changed.memory is not None
     assert (changed.text, changed.memory.text) == (SKILL, "# Other\n")
 
@@ -126,6 +127,6 @@ def test_an_edit_is_for_the_first_document_unless_it_names_another() -> None:
         Edit(op=Op.ADD, text="- B.", document="M.md"),
         Edit(op=Op.DELETE, anchor="- B."),
     ]
-    done = apply_together({"S.md": "# S\n", "M.md": "# M\n"}, edits, Policy())
+    done = apply_edits({"S.md": "# S\n", "M.md": "# M\n"}, edits, Policy())
     assert done.texts == {"S.md": "# S\n- A.\n", "M.md": "# M\n- B.\n"}
     assert [one.reason for one in done.refused] == ["the anchor '- B.' is not in the document"]

@@ -17,7 +17,8 @@ from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.sequential_test import ExamTerms, Pair, SequentialTest
 from whet.skills.measurement import Verdict
 from whet.skills.results import SharpenResult
-from whet.skills.sharpen.run import Event, examined
+from whet.skills.sharpen.events import SharpenEvent
+from whet.skills.sharpen.run import summarise_exam
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def test_versions_keep_their_first_author_all_their_exams_and_the_order_in_which
     for number in (1, 2):
         exam, attempt = Exam("f0", "a1", ("t",), "0", number, ""), SequentialTest(ExamTerms(0.05, positions=1))
         attempt.take(Pair(0.0, 1.0))
-        history.record_exam("a1", examined(ExamResult(exam, attempt)))
+        history.record_exam("a1", summarise_exam(ExamResult(exam, attempt)))
     (tmp_path / "best" / "s").mkdir(parents=True)
     (tmp_path / "best" / "s" / "SKILL.md").write_text("Of another run.")
     versions = Versions(tmp_path)
@@ -79,7 +80,7 @@ def test_versions_keep_their_first_author_all_their_exams_and_the_order_in_which
     assert (versions["a1"].parent, versions["a1"].reason) == ("f0", "first")
     assert [exam.number for exam in versions["a1"].exams] == [1, 2]
     assert versions.names == {"start": "f0"}
-    with pytest.raises(UserError, match="begins with 'a'; 2 of them do"):
+    with pytest.raises(UserError, match="begins with 'a'; 2 match"):
         versions["a"]
 
 
@@ -90,7 +91,7 @@ def test_a_run_that_was_broken_off_has_versions_and_no_best_and_ends_with_the_sa
     world = World(tmp_path)
     steps = 0
 
-    def break_off(event: Event) -> None:
+    def break_off(event: SharpenEvent) -> None:
         nonlocal steps
         steps += type(event).__name__ == "Step"
         if steps == 2:
@@ -101,7 +102,7 @@ def test_a_run_that_was_broken_off_has_versions_and_no_best_and_ends_with_the_sa
         asyncio.run(world.sharpen(writer, watch=break_off))
     versions = Versions(world.out)
     assert len(versions.all) == 3
-    with pytest.raises(UserError, match="has no version that is called best; expected"):
+    with pytest.raises(UserError, match="no version named 'best': this run did not"):
         versions["best"]
     asyncio.run(world.sharpen(writer, resume=True))
     assert files(world) == files(whole)
@@ -127,6 +128,6 @@ def test_what_differs_is_told_file_by_file(tmp_path: Path) -> None:
     assert [line for line in told if line[:3] not in {"---", "+++", "@@ "}] == [
         "-Be kind.",
         "+Be brief.",
-        "logo.png: differs, and is no text",
+        "logo.png: differs (not a text file)",
         "+More.",
     ]

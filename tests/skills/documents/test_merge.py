@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.skills.documents.merge import all_merged, merged, section_titles
+from whet.skills.documents.merge import merge_documents, merge_texts, section_titles
 
 FRONT = "---\nname: s\n---\n"
 BASE = {"": "Be kind.\n", "# A": "- a\n", "## B": "- b\n", "# C": "- c\n"}
@@ -23,14 +23,14 @@ def test_changes_of_different_sections_are_both_kept(data: st.DataObject) -> Non
     theirs = data.draw(st.sets(st.sampled_from(sorted(BASE.keys() - mine)), min_size=1))
     other = {**BASE, **{heading: f"{BASE[heading]}- theirs {data.draw(bodies)}\n" for heading in theirs}}
     both = {**BASE, **{heading: one[heading] for heading in mine}, **{heading: other[heading] for heading in theirs}}
-    assert merged(written(BASE), written(one), written(other)) == written(both)
-    assert merged(written(BASE), written(other), written(one)) == written(both)
+    assert merge_texts(written(BASE), written(one), written(other)) == written(both)
+    assert merge_texts(written(BASE), written(other), written(one)) == written(both)
 
 
 @given(st.sampled_from(sorted(BASE)))
 def test_two_changes_of_one_section_are_not_merged(heading: str) -> None:
     one, other = ({**BASE, heading: f"- {who}\n"} for who in ("mine", "theirs"))
-    assert merged(written(BASE), written(one), written(other)) is None
+    assert merge_texts(written(BASE), written(one), written(other)) is None
 
 
 def test_documents_are_merged_each_by_itself_and_one_conflict_is_enough() -> None:
@@ -40,9 +40,9 @@ def test_documents_are_merged_each_by_itself_and_one_conflict_is_enough() -> Non
     before = {"SKILL.md": written(BASE), "AGENTS.md": written(BASE)}
     one, other = before | {"SKILL.md": changed("# A")}, {"SKILL.md": changed("# C"), "AGENTS.md": changed("# A")}
     both = {"SKILL.md": changed("# A", "# C"), "AGENTS.md": changed("# A")}
-    assert all_merged(before, one, other) == all_merged(before, other, one) == both
-    assert all_merged(before, both, other) == both, "what both changed alike is no conflict"
-    assert all_merged(before, {**one, "AGENTS.md": written({**BASE, "# A": "- mine\n"})}, other) is None
+    assert merge_documents(before, one, other) == merge_documents(before, other, one) == both
+    assert merge_documents(before, both, other) == both, "what both changed alike is no conflict"
+    assert merge_documents(before, {**one, "AGENTS.md": written({**BASE, "# A": "- mine\n"})}, other) is None
 
 
 def test_what_one_of_them_added_or_took_away_is_kept() -> None:
@@ -50,13 +50,13 @@ def test_what_one_of_them_added_or_took_away_is_kept() -> None:
     other = written({heading: body for heading, body in BASE.items() if heading != "## B"})
     both = {**BASE, "# D": "- d\n"}
     del both["## B"]
-    assert merged(written(BASE), one, other) == written(both)
-    assert merged(written(BASE), other, one) == written(both)
+    assert merge_texts(written(BASE), one, other) == written(both)
+    assert merge_texts(written(BASE), other, one) == written(both)
 
 
 def test_a_new_section_stands_behind_the_one_that_it_followed() -> None:
     other = written({"": "Be kind.\n", "# A": "- a\n", "# New": "- n\n", "## B": "- b\n", "# C": "- c\n"})
-    both = merged(written(BASE), written({**BASE, "# C": "- c!\n"}), other)
+    both = merge_texts(written(BASE), written({**BASE, "# C": "- c!\n"}), other)
     assert both is not None
     assert section_titles(both) == ("", "A", "New", "B", "C")
 
@@ -64,9 +64,11 @@ def test_a_new_section_stands_behind_the_one_that_it_followed() -> None:
 @pytest.mark.parametrize("other", [BASE, {**BASE, "# A": "- mine\n"}])
 def test_nothing_is_merged_with_itself_or_with_its_ancestor(other: dict[str, str]) -> None:
     one = written({**BASE, "# A": "- mine\n"})
-    assert merged(written(BASE), one, written(other)) is None
+    assert merge_texts(written(BASE), one, written(other)) is None
 
 
 def test_sections_of_one_title_are_told_apart_and_lines_are_not_joined() -> None:
     base = "# A\n- 1\n# A\n- 2"
-    assert merged(base, "# A\n- 1!\n# A\n- 2", "# A\n- 1\n# A\n- 2\n# B\n- 3\n") == "# A\n- 1!\n# A\n- 2\n# B\n- 3\n"
+    assert (
+        merge_texts(base, "# A\n- 1!\n# A\n- 2", "# A\n- 1\n# A\n- 2\n# B\n- 3\n") == "# A\n- 1!\n# A\n- 2\n# B\n- 3\n"
+    )

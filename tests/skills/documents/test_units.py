@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.skills.documents.units import added_units, units, without
+from whet.skills.documents.units import find_added_units, remove_unit, units
 
 START = "---\nname: s\ndescription: d\n---\n# Rules\n\nBe kind.\n\n- Say why.\n\n## Notes\n\n- None.\n"
 RULES = ("- Be brief.", "- Be brief. Always.", "- Show:\n  ```sh\n  # a line\n  ```", "1. First this.", "Plain text.")
@@ -18,9 +18,9 @@ def with_rules(*rules: str) -> str:
 @given(st.lists(st.sampled_from(RULES[:3]), unique=True, min_size=1))
 def test_what_was_added_is_found_and_without_all_of_it_the_document_is_as_it_was(rules: list[str]) -> None:
     text = with_rules(*rules)
-    assert added_units(text, START) == rules
+    assert find_added_units(text, START) == rules
     for rule in rules:
-        text = without(text, rule, START)
+        text = remove_unit(text, rule, START)
     assert text == START
 
 
@@ -35,31 +35,31 @@ def test_units_are_rules_paragraphs_and_blocks() -> None:
 
 
 def test_what_took_the_place_of_something_is_not_counted_as_added() -> None:
-    assert added_units(START.replace("- Say why.", "- Say how."), START) == []
+    assert find_added_units(START.replace("- Say why.", "- Say how."), START) == []
 
 
 def test_gaps_of_the_author_stay() -> None:
     code = "```\na\n\n\n\nb\n```\n"
-    assert without(f"{code}\n- Be kind.\n- Be brief.\n", "- Be brief.", "") == f"{code}\n- Be kind.\n"
+    assert remove_unit(f"{code}\n- Be kind.\n- Be brief.\n", "- Be brief.", "") == f"{code}\n- Be kind.\n"
 
 
 def test_a_heading_that_came_along_goes_too_and_others_stay() -> None:
     text = f"{START}\n## Learned\n\n- Be brief.\n"
-    assert without(text, "- Be brief.", START) == f"{START}\n"
-    assert "## Notes" in without(text, "- None.", START)
+    assert remove_unit(text, "- Be brief.", START) == f"{START}\n"
+    assert "## Notes" in remove_unit(text, "- None.", START)
     two = f"{text}- Be clear.\n"
-    assert "## Learned" in without(two, "- Be brief.", START)
+    assert "## Learned" in remove_unit(two, "- Be brief.", START)
 
 
 @pytest.mark.parametrize("mark", ["protect", "learned"])
 def test_protected_text_is_no_unit_and_marks_stay(mark: str) -> None:
     text = f"{START}\n<!-- whet:{mark} -->\n- Be brief.\n<!-- whet:end {mark} -->\n"
-    assert added_units(text, START) == ([] if mark == "protect" else ["- Be brief."])
+    assert find_added_units(text, START) == ([] if mark == "protect" else ["- Be brief."])
     if mark == "learned":
-        assert without(text, "- Be brief.", START).count("<!-- whet") == 2
+        assert remove_unit(text, "- Be brief.", START).count("<!-- whet") == 2
 
 
 @given(st.text(alphabet="ab-#1. `\n>~\t", max_size=60))
 def test_any_text_is_taken_apart_and_each_unit_can_go(text: str) -> None:
     for unit in units(text):
-        assert len(without(text, unit, "")) < len(text) + 1
+        assert len(remove_unit(text, unit, "")) < len(text) + 1

@@ -4,18 +4,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from support.proposers_world import SKILL, context, failing_rollouts, rollout
 from support.rollout_world import attempted, shell
-from support.writers_world import SKILL, brief, failing_trials, trial
 from whet.agents import Agent
 from whet.agents.loop import LoopAgent
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.scoring import Cause, Score
-from whet.skills.documents.diff import edits_between, patched
-from whet.skills.documents.document import END_LEARNED, LEARNED, Document
-from whet.skills.documents.edits import Edit, Op, apply
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.diff import apply_diff, edits_between
+from whet.skills.documents.document import END_LEARNED, LEARNED, Document, Policy
+from whet.skills.documents.edits import Edit, Op, apply_edits
 from whet.skills.proposers.agent import AgentProposer
-from whet.skills.proposers.base import Comparison, NoProposal, Proposal, ProposalContext, Tried
+from whet.skills.proposers.base import NoProposal, PastProposal, Proposal, ProposalContext, VersionComparison
 from whet.tasks import Task
 from whet.testing import Reply, call, say
 from whet.workspace import CUT, Entry, Snapshot, changes
@@ -29,48 +28,50 @@ async def drafted(given: ProposalContext, agent: Agent, *replies: Reply) -> Prop
     async def attempt(task: Task) -> Result:
         return (await attempted(task, agent, *replies)).result
 
-    return await AgentProposer(attempt).write(given)
+    return await AgentProposer(attempt).propose(given)
 
 
 async def test_a_model_in_a_loop_edits_the_skill_in_its_box() -> None:
-    given = brief(*failing_trials({"op": "max_chars", "arg": 40}), edits=2)
+    given = context(*failing_rollouts({"op": "max_chars", "arg": 40}), edits=2)
     replies = (
         call("bash", command="cat RULES.md failing.md skill/SKILL.md; ls traces/*"),
         call("bash", command="echo '- Keep answers under 40 characters.' >> skill/SKILL.md"),
         say("I added a rule."),
     )
-    draft = await drafted(given, LoopAgent(), *replies)
-    assert draft.raw == "I added a rule."
-    (edit,) = draft.edits
+    proposal = await drafted(given, LoopAgent(), *replies)
+    assert proposal.raw == "I added a rule."
+    (edit,) = proposal.edits
     assert (edit.op, edit.anchor, edit.text) == (
         Op.INSERT_AFTER,
         "- Be kind.",
         "- Keep answers under 40 characters.",
     )
-    assert apply(SKILL, draft.edits, Policy()).text == f"{SKILL}- Keep answers under 40 characters.\n"
+    assert apply_edits({"": SKILL}, proposal.edits, Policy()).text == f"{SKILL}- Keep answers under 40 characters.\n"
 
 
 async def test_the_agent_keeps_a_note_and_sees_tasks_that_went_both_ways_side_by_side() -> None:
-    given = brief(trial("mixed", answer="bad one"), trial("mixed", score=1.0, answer="good one"), memory="Be short.\n")
-    draft = await drafted(given, shell("cat NOTE.md contrasts.md; echo 'Examples help.' >> NOTE.md"))
-    assert draft.memory == "Be short.\nExamples help.\n"
-    assert draft.edits == ()
-    assert draft.raw.index("Be short.") < draft.raw.index("good one") < draft.raw.index("bad one")
+    given = context(
+        rollout("mixed", answer="bad one"), rollout("mixed", score=1.0, answer="good one"), memory="Be short.\n"
+    )
+    proposal = await drafted(given, shell("cat NOTE.md contrasts.md; echo 'Examples help.' >> NOTE.md"))
+    assert proposal.memory == "Be short.\nExamples help.\n"
+    assert proposal.edits == ()
+    assert proposal.raw.index("Be short.") < proposal.raw.index("good one") < proposal.raw.index("bad one")
     assert (await drafted(given, shell("rm NOTE.md"))).memory is None
 
 
 async def test_all_that_the_agent_may_know_lies_before_it() -> None:
-    given = brief(
-        trial("../../bad name", steps="1. bash: half \ud83d"),
-        trial("good", score=1.0),
-        *failing_trials({"op": "max_chars", "arg": 40}, tasks=1),
+    given = context(
+        rollout("../../bad name", steps="1. bash: half \ud83d"),
+        rollout("good", score=1.0),
+        *failing_rollouts({"op": "max_chars", "arg": 40}, tasks=1),
         edits=3,
         preferences="We write en-GB.",
-        tried=(Tried((Edit(op=Op.ADD, text="- Sing."),), (), accepted=False),),
-        comparison=Comparison("- Old.\n", ((trial("up"), trial("up", score=1.0)),)),
+        past=(PastProposal((Edit(op=Op.ADD, text="- Sing."),), (), accepted=False),),
+        comparison=VersionComparison("- Old.\n", ((rollout("up"), rollout("up", score=1.0)),)),
     )
     look = "find . -type f | sort; cat RULES.md tried.md failing.md comparison.md traces/*/*"
-    draft = await drafted(given, shell(look))
+    proposal = await drafted(given, shell(look))
     for part in (
         "./skill/SKILL.md",
         "./traces/failed/001--bad-name.md",
@@ -83,8 +84,8 @@ async def test_all_that_the_agent_may_know_lies_before_it() -> None:
         "1. bash: half ?",
         "Improved: 1 tasks",
     ):
-        assert part in draft.raw
-    assert draft.edits == ()
+        assert part in proposal.raw
+    assert proposal.edits == ()
 
 
 @pytest.mark.parametrize(
@@ -94,34 +95,36 @@ async def test_all_that_the_agent_may_know_lies_before_it() -> None:
         ("echo '- The grader likes it short.' >> skill/SKILL.md", "how the work is judged"),
         ("echo '- Say Canberra.' >> skill/SKILL.md", "the answer to a task"),
         ("sed -i 's/- Be kind./- Be rude./; 1,/^#/s/^#/- First.\\n#/' skill/SKILL.md", "only 1 places"),
-        (f"echo '{LEARNED}' >> skill/SKILL.md", "a mark of whet's own"),
+        (f"echo '{LEARNED}' >> skill/SKILL.md", "a mark that only whet may write"),
     ],
 )
 async def test_protection_and_budget_hold_for_agents_too(script: str, reason: str) -> None:
-    draft = await drafted(brief(trial(expected=("Canberra",))), shell(script))
-    assert [reason in refused.reason for refused in draft.refused] == [True]
-    assert len(draft.edits) == int(reason == "only 1 places")
+    proposal = await drafted(context(rollout(expected=("Canberra",))), shell(script))
+    assert [reason in refused.reason for refused in proposal.refused] == [True]
+    assert len(proposal.edits) == int(reason == "only 1 places")
 
 
 async def test_an_agent_that_may_choose_changes_as_many_places_as_it_likes_and_keeps_a_short_note() -> None:
     edit = "sed -i 's/- Be kind./- Be rude./; 1,/^#/s/^#/- First.\\n#/' skill/SKILL.md"
-    draft = await drafted(brief(trial(), edits=None), shell(f"{edit}; yes 0123456789 | head -n 900 > NOTE.md"))
-    assert len(draft.edits) == 2
-    assert draft.memory is not None
-    assert len(draft.memory) == 4000
+    proposal = await drafted(context(rollout(), edits=None), shell(f"{edit}; yes 0123456789 | head -n 900 > NOTE.md"))
+    assert len(proposal.edits) == 2
+    assert proposal.memory is not None
+    assert len(proposal.memory) == 4000
 
 
 @pytest.mark.parametrize("script", ["rm skill/SKILL.md", "yes 0123456789 | head -n 90000 > skill/SKILL.md"])
 async def test_a_document_that_is_gone_or_far_too_long_is_no_proposal(script: str) -> None:
-    draft = await drafted(brief(trial()), shell(script))
-    assert draft.edits == ()
-    assert draft.reason.startswith("what the agent wrote cannot be taken")
+    proposal = await drafted(context(rollout()), shell(script))
+    assert proposal.edits == ()
+    assert proposal.reason.startswith("what the agent wrote cannot be taken")
 
 
 async def test_other_files_are_not_taken_and_it_says_so() -> None:
-    draft = await drafted(brief(trial()), shell("echo x > skill/helper.sh; echo '- Look twice.' >> skill/SKILL.md"))
-    assert [edit.text for edit in draft.edits] == ["- Look twice."]
-    assert draft.reason == "changes of other files were not taken: skill/helper.sh"
+    proposal = await drafted(
+        context(rollout()), shell("echo x > skill/helper.sh; echo '- Look twice.' >> skill/SKILL.md")
+    )
+    assert [edit.text for edit in proposal.edits] == ["- Look twice."]
+    assert proposal.reason == "changes of other files were not taken: skill/helper.sh"
 
 
 async def test_an_agent_that_was_let_down_is_no_writer_without_ideas() -> None:
@@ -129,8 +132,8 @@ async def test_an_agent_that_was_let_down_is_no_writer_without_ideas() -> None:
         return Result(score=Score.missing(Cause.MODEL, "502 five times"))
 
     with pytest.raises(NoProposal, match="502 five times"):
-        await AgentProposer(attempt).write(brief(trial()))
-    assert (await AgentProposer(attempt).write(brief(trial(), edits=0))).edits == ()
+        await AgentProposer(attempt).propose(context(rollout()))
+    assert (await AgentProposer(attempt).propose(context(rollout(), edits=0))).edits == ()
 
 
 LINES = st.lists(st.sampled_from(["", "# A", "- a", "- b", "- a b", "a", "  b", "```", "-- c", "++ d"]), max_size=12)
@@ -142,7 +145,7 @@ FRONT = st.sampled_from(["", "---\nname: a\n---\n"])
 def test_the_edits_make_exactly_the_text_that_was_written(front: str, old: str, new: str) -> None:
     assume(old.strip())
     edits = edits_between(front + old, front + new, OPEN)
-    done = apply(front + old, edits, OPEN)
+    done = apply_edits({"": front + old}, edits, OPEN)
     assert not done.refused
     assert done.text == front + new
     assert bool(edits) == (old != new)
@@ -153,8 +156,8 @@ def test_a_change_beside_what_is_protected_does_not_touch_it(above: str, old: st
     head, tail = f"# Mine\n{above}\n{LEARNED}\n", f"\n{END_LEARNED}\n{below}"
     policy = Policy(opens="learned", max_chars=100_000)
     before, after = f"{head}- first\n{old}\n- last{tail}", f"{head}- first\n{new}\n- last{tail}"
-    done = apply(before, edits_between(before, after, policy), policy)
-    inside = Document(done.text).learned
+    done = apply_edits({"": before}, edits_between(before, after, policy), policy)
+    inside = Document(done.text).learned_block
     assert inside is not None
     assert done.text[: inside.start] == head.rstrip("\n")
     if not done.refused:
@@ -163,13 +166,13 @@ def test_a_change_beside_what_is_protected_does_not_touch_it(above: str, old: st
 
 def test_a_text_that_has_no_word_on_the_way_is_replaced_as_a_whole() -> None:
     (edit,) = edits_between("# A\n\n", "\n\n", OPEN)
-    assert apply("# A\n\n", [edit], OPEN).text == "\n\n"
+    assert apply_edits({"": "# A\n\n"}, [edit], OPEN).text == "\n\n"
 
 
 def test_an_empty_document_is_begun() -> None:
     front = "---\nname: a\n---\n"
     for old, begun in (("", "# New\n"), (front, f"{front}\n# New\n"), (f"{front}\n", f"{front}\n# New\n")):
-        assert apply(old, edits_between(old, f"{old}# New\n", OPEN), OPEN).text == begun
+        assert apply_edits({"": old}, edits_between(old, f"{old}# New\n", OPEN), OPEN).text == begun
         assert edits_between(old, old, OPEN) == ()
 
 
@@ -180,25 +183,25 @@ def test_a_diff_is_read_as_it_was_made(old: str, new: str) -> None:
 
     for change in changes(snapshot(old), snapshot(new)):
         assert change.diff is not None
-        assert patched(old, change.diff) == new
+        assert apply_diff(old, change.diff) == new
 
 
 def test_lines_at_the_end_begin_the_learned_block() -> None:
     policy = Policy(opens="learned")
     edits = edits_between(SKILL, f"{SKILL}\n- New.\n", policy)
-    assert apply(SKILL, edits, policy).text == f"{SKILL}\n{LEARNED}\n- New.\n{END_LEARNED}\n"
+    assert apply_edits({"": SKILL}, edits, policy).text == f"{SKILL}\n{LEARNED}\n- New.\n{END_LEARNED}\n"
 
 
 def test_a_diff_of_another_text_is_refused() -> None:
     diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-one\n+two\n"
-    assert patched("one\n", diff) == "two\n"
-    with pytest.raises(ValueError, match="another text"):
-        patched("three\n", diff)
-    with pytest.raises(ValueError, match="changes too much"):
-        patched("one\n", diff + CUT)
+    assert apply_diff("one\n", diff) == "two\n"
+    with pytest.raises(ValueError, match="does not match"):
+        apply_diff("three\n", diff)
+    with pytest.raises(ValueError, match="too large for a diff"):
+        apply_diff("one\n", diff + CUT)
 
 
 def test_a_shorter_text_is_made_before_a_longer_one() -> None:
     old, new = "# A\n- one\n- keep\n" + "- long" * 9 + "\n", "# A\n- one\n" + "- new" * 9 + "\n- keep\n"
     policy = Policy(max_chars=len(old))
-    assert apply(old, edits_between(old, new, policy), policy).text == new
+    assert apply_edits({"": old}, edits_between(old, new, policy), policy).text == new

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.judging_world import ScriptedReferee, checks_in, judgement, said_of
-from support.writers_world import SKILL, brief, failing_trials, trial
-from whet.scoring import Call, Score
-from whet.skills.documents.edits import Edit, Op, Refused, apply
-from whet.skills.documents.policy import Policy
-from whet.skills.proposers.base import Proposal, ProposalContext, ScoredRollout, Tried
+from support.proposers_world import SKILL, context, failing_rollouts, rollout
+from whet.scoring import Score, ToolUse
+from whet.skills.documents.document import Policy
+from whet.skills.documents.edits import Edit, Op, RefusedEdit, apply_edits
+from whet.skills.proposers.base import PastProposal, Proposal, ProposalContext, ScoredRollout
 from whet.skills.proposers.criteria.checks import Criterion, failing
 from whet.skills.proposers.criteria.proposer import CriteriaProposer
 from whet.skills.proposers.criteria.regex import shape_of
 from whet.skills.proposers.criteria.wording import told, wording
-from whet.skills.proposers.expected import expected_of
+from whet.skills.proposers.leak_check import expected_answers
 from whet.tasks import Task
 from whet.tasks.checks import AnyCheck, tags
 from whet.tasks.judges import KINDS
@@ -29,14 +29,14 @@ PERU = "\n\nQuestion: What is the capital of Peru?\nAnswer: "
 LIMA = "The capital of Peru is Lima"
 
 
-async def written(brief: ProposalContext) -> Proposal:
-    return await CriteriaProposer().write(brief)
+async def written(context: ProposalContext) -> Proposal:
+    return await CriteriaProposer().propose(context)
 
 
 async def rule_for(*checks: dict[str, Any], tasks: int = 2) -> str:
     """What is written when these checks fail."""
-    draft = await written(brief(*failing_trials(*checks, tasks=tasks)))
-    return draft.edits[0].text if draft.edits else ""
+    proposal = await written(context(*failing_rollouts(*checks, tasks=tasks)))
+    return proposal.edits[0].text if proposal.edits else ""
 
 
 OPERATORS: list[tuple[dict[str, Any], str, str]] = [
@@ -106,7 +106,7 @@ JUDGES: list[tuple[str, str, object, dict[str, Any], str, str]] = [
         "outcome",
         "ok",
         "outcome",
-        {"calls": (Call("x", "", "program", failed=True),)},
+        {"calls": (ToolUse("x", "", "program", failed=True),)},
         "does not fail",
         "read the error",
     ),
@@ -132,18 +132,20 @@ async def test_every_judge_says_what_it_missed(
 
 
 async def assert_tells(score: Score, asked: str, rule: str) -> None:
-    trials = [trial(f"t{n}", judgements={"judge": score}) for n in range(3)]
-    found = failing(trials)
+    rollouts = [rollout(f"t{n}", judgements={"judge": score}) for n in range(3)]
+    found = failing(rollouts)
     assert any(asked in told(one) and "3 of 3 trials" in told(one) for one in found)
-    rules = await all_rules(trials)
+    rules = await all_rules(rollouts)
     assert not rule or any(rule in text for text in rules), rules
     assert rule or not rules
 
 
-async def all_rules(trials: Sequence[ScoredRollout]) -> list[str]:
+async def all_rules(rollouts: Sequence[ScoredRollout]) -> list[str]:
     """What is proposed when each proposal is turned down."""
     turned_down: list[Edit] = []
-    while edits := (await written(brief(*trials, tried=(Tried(tuple(turned_down), (), accepted=False),)))).edits:
+    while edits := (
+        await written(context(*rollouts, past=(PastProposal(tuple(turned_down), (), accepted=False),)))
+    ).edits:
         turned_down += edits
     return [edit.text for edit in turned_down]
 
@@ -165,18 +167,18 @@ def test_no_judge_is_forgotten() -> None:
 
 async def test_what_fails_most_often_is_said_first_and_one_rule_at_a_time() -> None:
     often, seldom = {"op": "max_chars", "arg": 40}, {"op": "contains", "arg": "Captain"}
-    trials = [*failing_trials(often, seldom, tasks=2), *failing_trials(often, tasks=5)]
-    draft = await written(brief(*trials))
-    (edit,) = draft.edits
+    rollouts = [*failing_rollouts(often, seldom, tasks=2), *failing_rollouts(often, tasks=5)]
+    proposal = await written(context(*rollouts))
+    (edit,) = proposal.edits
     assert "40 characters" in edit.text
     assert "7 of 7 trials [max_chars=40]" in edit.reason
-    assert (await written(brief(*trials, edits=4))).edits == (edit,)
-    assert (await written(brief(*trials, edits=0))).edits == ()
+    assert (await written(context(*rollouts, edits=4))).edits == (edit,)
+    assert (await written(context(*rollouts, edits=0))).edits == ()
 
 
 async def test_an_answer_of_which_one_part_is_wrong_is_wrong_once() -> None:
     score = await said_of('{"a": 3, "b": 3, "c": 5}', {"kind": "json", "expected": {"a": 4, "b": 4, "c": 5}})
-    assert [(told(one), one.failed) for one in failing([trial(judgements={"json": score})])] == [
+    assert [(told(one), one.failed) for one in failing([rollout(judgements={"json": score})])] == [
         ("The answer is right. [right, not met in 1 of 1 trials]", 1)
     ]
 
@@ -192,37 +194,39 @@ async def test_what_one_task_alone_waits_for_is_never_said() -> None:
     ]
     for check in checks:
         assert await rule_for(check, tasks=1) == ""
-        (one,) = failing(failing_trials(check, tasks=1))
+        (one,) = failing(failing_rollouts(check, tasks=1))
         assert "Canberra" not in told(one)
     assert await rule_for({"op": "max_chars", "arg": 40}, tasks=1) != ""
 
 
 async def test_an_answer_that_most_tasks_share_is_never_said() -> None:
-    same = failing_trials({"op": "contains", "arg": "Canberra"}, tasks=2)
-    known = [trial(one.task, judgements=one.judgements, expected=("Canberra",)) for one in same]
-    draft = await written(brief(*known, trial("other", expected=("answer",))))
-    assert draft.edits == ()
-    assert "the answer to a task" in draft.refused[0].reason
+    same = failing_rollouts({"op": "contains", "arg": "Canberra"}, tasks=2)
+    known = [rollout(one.task, judgements=one.judgements, expected=("Canberra",)) for one in same]
+    proposal = await written(context(*known, rollout("other", expected=("answer",))))
+    assert proposal.edits == ()
+    assert "the answer to a task" in proposal.refused[0].reason
 
 
 @pytest.mark.parametrize(("others", "is_said"), [(1, True), (2, False), (14, False)])
 async def test_what_few_tasks_ask_for_is_no_rule_for_every_task(others: int, is_said: bool) -> None:
-    few = failing_trials({"op": "contains", "arg": "7"}, tasks=2)
-    draft = await written(brief(*few, *(trial(f"other{n}") for n in range(others))))
-    assert bool(draft.edits) is is_said
+    few = failing_rollouts({"op": "contains", "arg": "7"}, tasks=2)
+    proposal = await written(context(*few, *(rollout(f"other{n}") for n in range(others))))
+    assert bool(proposal.edits) is is_said
 
 
 async def test_an_example_gives_no_task_away() -> None:
-    trials = failing_trials({"op": "max_chars", "arg": 40})
-    asks = trial("peru", instruction="Tell me: what is the capital of Peru?")
-    draft = await written(brief(*trials, asks, trial("colour", expected=("blue",))))
-    assert examples_of(draft.edits[0].text) == ["Which animal says moo?"]
+    rollouts = failing_rollouts({"op": "max_chars", "arg": 40})
+    asks = rollout("peru", instruction="Tell me: what is the capital of Peru?")
+    proposal = await written(context(*rollouts, asks, rollout("colour", expected=("blue",))))
+    assert examples_of(proposal.edits[0].text) == ["Which animal says moo?"]
 
 
 async def test_examples_that_are_most_like_the_tasks_come_last() -> None:
-    tasks = [trial(f"c{n}", instruction=f"What is the capital of {place}?") for n, place in enumerate(("Chad", "Mali"))]
-    draft = await written(brief(*failing_trials({"op": "max_chars", "arg": 40}), *tasks))
-    assert examples_of(draft.edits[0].text)[-1] == "What is the capital of Peru?"
+    tasks = [
+        rollout(f"c{n}", instruction=f"What is the capital of {place}?") for n, place in enumerate(("Chad", "Mali"))
+    ]
+    proposal = await written(context(*failing_rollouts({"op": "max_chars", "arg": 40}), *tasks))
+    assert examples_of(proposal.edits[0].text)[-1] == "What is the capital of Peru?"
 
 
 def examples_of(text: str) -> list[str]:
@@ -234,8 +238,8 @@ async def test_all_examples_follow_all_rules_as_far_as_they_go_together() -> Non
     done, short = {"op": "regex", "arg": "DONE$"}, {"op": "max_chars", "arg": 8}
     document, answers = SKILL, []
     for checks in ([bold], [bold, captain], [bold, captain, done], [bold, captain, done, short]):
-        now = brief(*failing_trials(*checks), document=document)
-        document = apply(document, (await written(now)).edits, now.policy).text
+        now = context(*failing_rollouts(*checks), document=document)
+        document = apply_edits({"": document}, (await written(now)).edits, now.policy).text
         answers.append(next(line for line in document.split("\n") if line.startswith("Answer: ")))
         assert len(examples_of(document)) == 3
     assert answers == [
@@ -250,10 +254,10 @@ async def test_rules_stand_together_above_the_examples_and_other_lines_stay() ->
     captain, tool = {"op": "contains", "arg": "Captain"}, {"op": "tool_called", "arg": "search"}
     document = SKILL
     for checks in ([captain], [captain, tool]):
-        now = brief(*failing_trials(*checks), document=f"{document}- Mine.\n" if document != SKILL else document)
-        document = apply(now.document, (await written(now)).edits, now.policy).text
+        now = context(*failing_rollouts(*checks), document=f"{document}- Mine.\n" if document != SKILL else document)
+        document = apply_edits({"": now.document}, (await written(now)).edits, now.policy).text
     rules = [line.split(" ")[1] for line in document.split("\n") if line.startswith("- ")]
-    assert rules == ["Be", "Use", "Call", "Mine."]
+    assert rules == ["Be", "Use", "ToolUse", "Mine."]
     assert document.index("- Call") < document.index("Question: ") < document.index("- Mine.")
     assert "\n\n- " not in document.split("# Answers\n\n")[1]
 
@@ -265,9 +269,9 @@ async def test_rules_stand_together_above_the_examples_and_other_lines_stay() ->
 def test_whatever_stands_around_the_examples_stays(above: list[str], below: list[str]) -> None:
     document = "\n".join([*above, ""])
     for check in ({"op": "contains", "arg": "Captain"}, {"op": "regex", "arg": "DONE$"}):
-        asked = failing_trials({"op": "contains", "arg": "Captain"}, check)
-        now = brief(*asked, document=document)
-        edited = apply(document, asyncio.run(written(now)).edits, now.policy)
+        asked = failing_rollouts({"op": "contains", "arg": "Captain"}, check)
+        now = context(*asked, document=document)
+        edited = apply_edits({"": document}, asyncio.run(written(now)).edits, now.policy)
         assert not edited.refused
         document = edited.text
         if check["op"] == "contains":
@@ -279,23 +283,26 @@ def test_whatever_stands_around_the_examples_stays(above: list[str], below: list
 
 
 async def test_rules_that_were_not_taken_or_are_there_are_not_said_again() -> None:
-    trials = failing_trials({"op": "max_chars", "arg": 40}, {"op": "contains", "arg": "Captain"})
-    first = (await written(brief(*trials))).edits
-    rejected, refused = Tried(first, (), accepted=False), Tried((), (Refused(first[0], "too long"),), accepted=None)
-    for tried in (rejected, refused):
-        assert (await written(brief(*trials, tried=(tried,)))).edits != first
-    assert (await written(brief(*trials, tried=(Tried(first, (), accepted=True),)))).edits == first
-    there = apply(SKILL, first, Policy()).text
-    assert (await written(brief(*trials, document=there))).edits[0].text != first[0].text
+    rollouts = failing_rollouts({"op": "max_chars", "arg": 40}, {"op": "contains", "arg": "Captain"})
+    first = (await written(context(*rollouts))).edits
+    rejected, refused = (
+        PastProposal(first, (), accepted=False),
+        PastProposal((), (RefusedEdit(first[0], "too long"),), accepted=None),
+    )
+    for past in (rejected, refused):
+        assert (await written(context(*rollouts, past=(past,)))).edits != first
+    assert (await written(context(*rollouts, past=(PastProposal(first, (), accepted=True),)))).edits == first
+    there = apply_edits({"": SKILL}, first, Policy()).text
+    assert (await written(context(*rollouts, document=there))).edits[0].text != first[0].text
 
 
 async def test_a_rule_goes_where_the_policy_lets_it() -> None:
-    trials = failing_trials({"op": "max_chars", "arg": 40})
+    rollouts = failing_rollouts({"op": "max_chars", "arg": 40})
     document = f"{SKILL}\n## Notes\n\n- Mine.\n"
     opened = Policy(opens="sections", sections=("answers",))
-    (edit,) = (await written(brief(*trials, document=document, policy=opened))).edits
+    (edit,) = (await written(context(*rollouts, document=document, policy=opened))).edits
     assert (edit.op, edit.anchor) == (Op.INSERT_AFTER, "- Be kind.")
-    full = await written(brief(*trials, policy=Policy(max_chars=len(SKILL) + 5)))
+    full = await written(context(*rollouts, policy=Policy(max_chars=len(SKILL) + 5)))
     assert full.edits == ()
     assert "characters" in full.refused[0].reason
 
@@ -334,4 +341,4 @@ def test_the_texts_that_judges_wait_for_are_known() -> None:
         {"kind": "math", "answer": "x^2"},
     ]
     task = Task.model_validate({"id": "t", "instruction": "-", "answer": "Rome", "judge": judge})
-    assert expected_of(task) == ("Rome", "x", "4", "Oslo", "Bern", "Lima", "4.5", "Kyiv", "Quito", "C", "x^2")
+    assert expected_answers(task) == ("Rome", "x", "4", "Oslo", "Bern", "Lima", "4.5", "Kyiv", "Quito", "C", "x^2")

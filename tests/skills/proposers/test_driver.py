@@ -1,25 +1,23 @@
 """Proposing: what a writer is told, what of its drafts becomes a candidate, and what is not asked for twice."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from whet.agents import AgentReport, Stop
-from whet.rollout.attempt import Result
+from whet.agents import AgentReport, StopReason
+from whet.rollout.result import Result
 from whet.runs.plan import task_rows
 from whet.runs.scheduler import store_result
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
 from whet.skill import read_skill
+from whet.skills.documents.document import Policy
 from whet.skills.documents.edits import Edit, Op
 from whet.skills.documents.history import History
-from whet.skills.documents.policy import Policy
 from whet.skills.documents.store import SkillStore
 from whet.skills.proposers.base import Proposal, ProposalContext
-from whet.skills.proposers.course import Course, Guidance, Pace
 from whet.skills.proposers.driver import ProposalMade, ProposerDriver
-from whet.skills.proposers.schedule import Schedule
+from whet.skills.proposers.schedule import ProposalSchedule, Schedule, ScheduleOptions
 from whet.tasks import Task
 
 SKILL = "---\nname: s\ndescription: d\n---\n# Rules\n- Be kind.\n\n# Notes\n- None.\n"
@@ -40,20 +38,20 @@ def adds(*rules: str) -> Proposal:
 class Drafts:
     """Gives these drafts, and then none that has edits."""
 
-    def __init__(self, *drafts: Proposal) -> None:
-        self._drafts = list(drafts)
-        self.briefs: list[ProposalContext] = []
+    def __init__(self, *proposals: Proposal) -> None:
+        self._drafts = list(proposals)
+        self.contexts: list[ProposalContext] = []
 
-    async def write(self, brief: ProposalContext) -> Proposal:
-        self.briefs.append(brief)
+    async def propose(self, context: ProposalContext) -> Proposal:
+        self.contexts.append(context)
         return self._drafts.pop(0) if self._drafts else Proposal(())
 
 
 class World:
     """A skill, an empty store of a search, and whoever proposes."""
 
-    def __init__(self, folder: Path, *drafts: Proposal, policy: Policy | None = None) -> None:
-        self.folder, self.writer = folder, Drafts(*drafts)
+    def __init__(self, folder: Path, *proposals: Proposal, policy: Policy | None = None) -> None:
+        self.folder, self.proposer = folder, Drafts(*proposals)
         self.drafted: list[ProposalMade] = []
         if not (folder / "s").exists():
             (folder / "s").mkdir()
@@ -61,16 +59,16 @@ class World:
             (folder / "s" / "logo.png").write_bytes(b"\xff\x00")
             (folder / "s" / "more.md").write_text("More.\n")
             Store.create(folder / "search").close()
-        self.shelf = SkillStore(folder / "skills")
-        self.start = self.shelf.keep(read_skill(folder / "s")).digest
-        guidance = Guidance(policy or Policy(), Pace(Course(Schedule.CONSTANT), 100, seed=0))
+        self.skills = SkillStore(folder / "skills")
+        self.start = self.skills.keep(read_skill(folder / "s")).digest
+        schedule = ProposalSchedule(ScheduleOptions(Schedule.CONSTANT), 100, 0, policy or Policy())
         history = History(folder, self.start, "own")
-        given = self.shelf, folder / "search", {"t": TASK}, folder / "drafts", history, guidance
-        self.proposing = ProposerDriver(self.writer, *given, self.drafted.append)
+        given = self.skills, folder / "search", {"t": TASK}, folder / "drafts", history, schedule
+        self.proposing = ProposerDriver(self.proposer, *given, self.drafted.append)
 
     async def propose(self, section: str | None = None) -> str | None:
         found = await self.proposing.propose(self.start, [], _pays, section)
-        return None if found is None else self.shelf.get(found).text
+        return None if found is None else self.skills.get(found).text
 
     def done(self, skill: str, result: Result, sample: int) -> None:
         with Store.open_write(self.folder / "search") as store:
@@ -79,7 +77,7 @@ class World:
             store_result(store, store.start_attempt(f"r{sample}", 0.0), result, 1.0)
 
 
-def _pays(_: Sequence[str]) -> bool:
+def _pays(_: object) -> bool:
     return True
 
 
@@ -88,8 +86,8 @@ async def test_edits_beyond_the_budget_of_a_step_are_not_applied_and_the_writer_
     text = await world.propose()
     assert text == SKILL + "".join(f"- Rule {n}.\n" for n in range(4))
     await world.propose()
-    (tried,) = world.writer.briefs[1].tried
-    assert [(one.edit.text, one.reason) for one in tried.refused] == [("- Rule 4.", "at most 4 edits at once")]
+    (past,) = world.proposer.contexts[1].past
+    assert [(one.edit.text, one.reason) for one in past.refused] == [("- Rule 4.", "at most 4 edits at once")]
     assert [one.number for one in world.drafted] == [1, 2, 3, 4]
 
 
@@ -105,7 +103,7 @@ async def test_what_was_written_is_not_asked_for_again_and_what_was_half_written
     await World(tmp_path, adds("- One.")).propose()
     again = World(tmp_path, adds("- Two."))
     assert await again.propose() == f"{SKILL}- One.\n"
-    assert again.writer.briefs == []
+    assert again.proposer.contexts == []
     (tmp_path / "drafts" / "0002.part").write_text('{"edits": [')
     assert await again.propose() == f"{SKILL}- Two.\n"
 
@@ -113,14 +111,14 @@ async def test_what_was_written_is_not_asked_for_again_and_what_was_half_written
 async def test_a_section_that_is_closed_is_not_asked_for_and_an_open_one_alone_is_opened(tmp_path: Path) -> None:
     world = World(tmp_path, adds("- One."), policy=Policy(opens="sections", sections=("Rules",)))
     assert await world.propose("Notes") is None
-    assert world.writer.briefs == []
+    assert world.proposer.contexts == []
     assert await world.propose("Rules") == SKILL.replace("- Be kind.\n", "- Be kind.\n- One.\n")
 
 
 async def test_a_writer_is_told_of_scored_trials_of_this_skill_by_the_judges_that_count(tmp_path: Path) -> None:
     world = World(tmp_path)
     judgements = {"exact": Score.of(0.0, "no"), "contains": Score.of(1.0, "has y")}
-    said: dict[str, Any] = {"stop": Stop.FINISHED, "exit_code": 0, "seconds": 0.0}
+    said: dict[str, Any] = {"stop": StopReason.FINISHED, "exit_code": 0, "seconds": 0.0}
     good = Result(score=Score.of(0.0), judgements=judgements, report=AgentReport(text="y", **said))
     world.done(world.start, good, 0)
     world.done("other", good, 1)
@@ -128,10 +126,10 @@ async def test_a_writer_is_told_of_scored_trials_of_this_skill_by_the_judges_tha
     world.proposing.learn(certified=True)
     world.proposing.learn(certified=False)
     await world.propose()
-    brief = world.writer.briefs[0]
-    (trial,) = brief.trials
-    assert (trial.instruction, trial.score, trial.answer) == ("Do it.\n\nDo it again.", 0.0, "y")
-    assert list(trial.judgements) == ["exact"]
-    assert trial.expected == ("x", "y")
-    assert brief.certified == (True, False)
-    assert brief.documents == {"SKILL.md": SKILL, "more.md": "More.\n"}
+    context = world.proposer.contexts[0]
+    (rollout,) = context.rollouts
+    assert (rollout.instruction, rollout.score, rollout.answer) == ("Do it.\n\nDo it again.", 0.0, "y")
+    assert list(rollout.judgements) == ["exact"]
+    assert rollout.expected == ("x", "y")
+    assert context.certified == (True, False)
+    assert context.documents == {"SKILL.md": SKILL, "more.md": "More.\n"}

@@ -13,7 +13,7 @@ from whet.runs.store.store import Store
 from whet.skills.gate.plan import GatePlan
 from whet.skills.proposers import driver
 from whet.skills.proposers.base import ScoredRollout
-from whet.skills.proposers.context import trials
+from whet.skills.proposers.context import read_scored_rollouts
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import read_budget
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
@@ -82,14 +82,16 @@ def editing() -> str:
     return f"[[scene]]\n[[scene.reply]]\n{call}\n[[scene.reply]]\ntext = 'Done.'\n"
 
 
-async def sharpened(world: World, writer: ProposerSpec) -> SharpenResult:
+async def sharpened(world: World, proposer: ProposerSpec) -> SharpenResult:
     """A run in which an exam is held and certifies while proposals are still being made."""
-    (world.folder / "optimizer.toml").write_text(reflecting() if writer is LLM else editing())
-    sandbox = "local" if writer is LLM else "bubblewrap"  # the one that opens faster, where no agent looks around
-    asked = RunOptions(world.folder / "tasks.jsonl", world.out, ("chat",), ("m",), sandbox=sandbox)
+    (world.folder / "optimizer.toml").write_text(reflecting() if proposer is LLM else editing())
+    sandbox = "local" if proposer is LLM else "bubblewrap"  # the one that opens faster, where no agent looks around
+    asked = RunOptions(
+        tasks=world.folder / "tasks.jsonl", out=world.out, agents=("chat",), models=("m",), sandbox=sandbox
+    )
     plan = GatePlan(220, certify_share=0.65, accepted_before_attempt=1)
-    wish = SharpenRequest(world.folder / "sums", asked, read_budget("220"), plan, writer.kind, force=True)
-    return await sharpen_skill(wish, writer, world.config, env={})
+    wish = SharpenRequest(world.folder / "sums", asked, read_budget("220"), plan, proposer.kind, force=True)
+    return await sharpen_skill(wish, proposer, world.config, env={})
 
 
 def told(out: Path) -> Iterator[tuple[str, str]]:
@@ -110,11 +112,11 @@ def leaks(out: Path) -> list[tuple[str, str]]:
     return [(where, word) for where, text in told(out) for word in HIDDEN if word in text]
 
 
-@pytest.mark.parametrize("writer", [LLM, AGENT], ids=lambda hired: hired.kind)
+@pytest.mark.parametrize("proposer", [LLM, AGENT], ids=lambda hired: hired.kind)
 async def test_a_proposer_is_told_nothing_of_exams_but_whether_they_certified(
-    world: World, writer: ProposerSpec
+    world: World, proposer: ProposerSpec
 ) -> None:
-    found = await sharpened(world, writer)
+    found = await sharpened(world, proposer)
     assert [held.attempt.verdict for held in found.done.held][:1] == ["certified"]
     assert found.certificate.test is not None
     with Store.open_read(world.out / "exam") as store:
@@ -132,9 +134,9 @@ async def test_the_search_finds_a_leak_that_is_there(world: World, monkeypatch: 
     everything = {task.id: task for task in read_tasks(world.folder / "tasks.jsonl")}
 
     def leaking(search: Path, skill: str, tasks: Mapping[str, Task]) -> Iterator[ScoredRollout]:
-        yield from trials(search, skill, tasks)
-        yield from trials(search.with_name("exam"), skill, everything)
+        yield from read_scored_rollouts(search, skill, tasks)
+        yield from read_scored_rollouts(search.with_name("exam"), skill, everything)
 
-    monkeypatch.setattr(driver, "trials", leaking)
+    monkeypatch.setattr(driver, "read_scored_rollouts", leaking)
     await sharpened(world, LLM)
     assert {word for _, word in leaks(world.out)} >= {"okapi", "zebra", "quagga", "737", "0.8125"}

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from support.writers_world import brief, trial
+from support.proposers_world import context, rollout
 from whet.agents import agent_named
 from whet.gateway import Gateway, Limits, Model
 from whet.redact import Redactor
-from whet.rollout.attempt import Workshop
-from whet.runs.results import load
+from whet.rollout.resources import RunResources
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
+from whet.runs.stored_run import load
 from whet.sandbox import sandbox_named
 from whet.skills.measurement import OutOfBudget
-from whet.skills.proposers.base import NoProposal, Tried
+from whet.skills.proposers.base import NoProposal, PastProposal
 from whet.skills.rollouts.runner import Arm
 from whet.skills.sharpen.proposer_runtime import ProposerRuntime
 from whet.testing import Scene, Script, ScriptedModel, say
@@ -41,26 +41,26 @@ async def desk(
         StoreWriter(folder) as recorder,
     ):
         arm = Arm("chat", agent_named("chat", {}), Model("writer", scripted.url, "tiny", key=None, attempts=1))
-        workshop = Workshop(sandbox_named("local"), gateway, redactor, {})
-        yield ProposerRuntime("llm", arm, workshop, recorder, refuse_spent), scripted
+        resources = RunResources(sandbox_named("local"), gateway, redactor, {})
+        yield ProposerRuntime("llm", arm, resources, recorder, refuse_spent), scripted
 
 
 async def test_a_secret_that_a_model_says_is_neither_kept_nor_proposed(tmp_path: Path) -> None:
-    async with desk(tmp_path, rule(f"- Log in with {SECRET}.")) as (writer, _):
-        draft = await writer.write(brief(trial()))
-    assert [edit.text for edit in draft.edits] == ["- Log in with [redacted]."]
+    async with desk(tmp_path, rule(f"- Log in with {SECRET}.")) as (proposer, _):
+        proposal = await proposer.propose(context(rollout()))
+    assert [edit.text for edit in proposal.edits] == ["- Log in with [redacted]."]
     (kept,) = load(tmp_path).rollouts
     assert kept.result is not None
-    for told in (repr(draft), repr(kept.result), repr(kept.exchanges)):
+    for told in (repr(proposal), repr(kept.result), repr(kept.exchanges())):
         assert SECRET not in told
         assert "Log in" in told
 
 
 async def test_a_model_that_was_stopped_by_a_limit_did_not_fail(tmp_path: Path) -> None:
-    async with desk(tmp_path, rule("- Be brief."), turns=1) as (writer, _):
-        assert (await writer.write(brief(trial()))).edits
+    async with desk(tmp_path, rule("- Be brief."), turns=1) as (proposer, _):
+        assert (await proposer.propose(context(rollout()))).edits
         with pytest.raises(NoProposal):
-            await writer.write(brief(trial(), tried=(Tried((), (), accepted=None),)))
+            await proposer.propose(context(rollout(), past=(PastProposal((), (), accepted=None),)))
     scores = [one.score for one in load(tmp_path).rollouts]
     assert [(score.value, score.cause) for score in scores if score] == [(1.0, None), (None, "interrupted")]
 
@@ -77,8 +77,8 @@ async def test_where_the_money_is_spent_nothing_is_asked_and_a_failure_is_put_do
         if looks == spent_at:
             raise OutOfBudget
 
-    async with desk(tmp_path, rule("- Be brief."), turns=0, refuse_spent=refuse_spent) as (writer, scripted):
+    async with desk(tmp_path, rule("- Be brief."), turns=0, refuse_spent=refuse_spent) as (proposer, scripted):
         with pytest.raises(OutOfBudget):
-            await writer.write(brief(trial()))
+            await proposer.propose(context(rollout()))
     assert not scripted.requests
     assert len(load(tmp_path).rollouts) == spent_at - 1

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from support.sharpen_world import HELPFUL, USELESS, Adds, World, decisions
 from whet.errors import UserError
 from whet.gateway import Limits, Reached, Spent
-from whet.rollout.attempt import Result, Spending
+from whet.rollout.result import Result, Spending
 from whet.runs.config import ModelConfig
 from whet.runs.stats.summary import tally, total
 from whet.runs.store.store import Store
 from whet.scoring import Score
-from whet.skills.measurement import OutOfBudget, Verdict
+from whet.skills.measurement import OutOfBudget, RunPart, Verdict
 from whet.skills.rollouts.budget import Budget, Unit, read_budget
-from whet.skills.rollouts.runner import Part
 from whet.skills.rollouts.spending import STOPPED, BudgetTracker, covered
 from whet.testing import ScriptedModel
 from whet.testing.script import read_script
@@ -151,7 +150,7 @@ def world(tmp_path: Path) -> World:
 
 def tokens(out: Path) -> int:
     used = 0
-    for part in (Part.SEARCH, Part.EXAM, Part.TEST):
+    for part in (RunPart.SEARCH, RunPart.EXAM, RunPart.TEST):
         with Store.open_read(out / part) as store:
             whole = total(tally(store).values())
             used += whole.input_tokens + whole.output_tokens
@@ -202,7 +201,7 @@ async def test_a_search_that_uses_more_than_the_audit_foretold_ends_and_its_lead
 
 
 async def test_a_budget_that_the_audit_uses_up_is_an_error(world: World) -> None:
-    with pytest.raises(UserError, match="expected more: all of it was used up by the audit"):
+    with pytest.raises(UserError, match="expected more: the audit used all of it"):
         await world.sharpen(Adds(HELPFUL), "100 tokens")
 
 

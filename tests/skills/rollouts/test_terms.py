@@ -1,6 +1,5 @@
 """Terms that are written down: a run goes on with the same or not at all."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from whet.skills.gate.plan import GatePlan
 from whet.skills.rollouts.budget import Budget
 from whet.skills.rollouts.terms import common_terms, fix_terms, found_once
 
-REQUEST = RunOptions(Path("tasks"), Path("out"), ("chat",), ("m",))
+REQUEST = RunOptions(tasks=Path("tasks"), out=Path("out"), agents=("chat",), models=("m",))
 
 
 @pytest.mark.parametrize(
@@ -41,13 +40,13 @@ def test_terms_that_changed_are_named(tmp_path: Path, now: dict[str, object], ch
 @pytest.mark.parametrize(
     ("request_", "budget", "plan", "changed"),
     [
-        (replace(REQUEST, agents=("loop",)), Budget(9), GatePlan(9), "agent"),
-        (replace(REQUEST, models=("o",)), Budget(9), GatePlan(9), "model"),
-        (replace(REQUEST, judge_model="o"), Budget(9), GatePlan(9), "judge_model"),
-        (replace(REQUEST, sandbox="local"), Budget(9), GatePlan(9), "sandbox"),
+        (REQUEST.model_copy(update={"agents": ("loop",)}), Budget(9), GatePlan(9), "agent"),
+        (REQUEST.model_copy(update={"models": ("o",)}), Budget(9), GatePlan(9), "model"),
+        (REQUEST.model_copy(update={"judge_model": "o"}), Budget(9), GatePlan(9), "judge_model"),
+        (REQUEST.model_copy(update={"sandbox": "local"}), Budget(9), GatePlan(9), "sandbox"),
         (REQUEST, Budget(10), GatePlan(9), "budget"),
         (REQUEST, Budget(9), GatePlan(9, seed=1), "plan"),
-        (replace(REQUEST, concurrency=1, resume=True), Budget(9), GatePlan(9), None),
+        (REQUEST.model_copy(update={"concurrency": 1, "resume": True}), Budget(9), GatePlan(9), None),
     ],
 )
 def test_all_that_decisions_rest_on_is_a_term(

@@ -16,14 +16,14 @@ from support.known_world import World, sentence
 from whet.skills.certificates.certificate import Certificate, record_of, shortening_of
 from whet.skills.certificates.checks.arithmetic import problems
 from whet.skills.certificates.text import readable
-from whet.skills.documents.texts import PlainTexts, SkillTexts
+from whet.skills.documents.store import PlainTexts, SkillTexts
 from whet.skills.gate.eprocess import log_e_value
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.gate import Gate
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.seed import Seed
-from whet.skills.measurement import Outcome, Verdict, no_notes
-from whet.skills.proposers.base import Step
+from whet.skills.measurement import Outcome, RolloutKey, Verdict, no_notes
+from whet.skills.proposers.base import SearchStep
 from whet.skills.search.shorten import Removal, Unit, effects_of, shorten
 from whet.skills.search.two_tiers import SearchResult, search_and_certify
 
@@ -34,8 +34,8 @@ def skill(*rules: str) -> str:
     return "# Rules\n" + "".join(f"- {sentence(rule)}\n" for rule in rules)
 
 
-def step(before: str, after: str, effect: float) -> Step:
-    return Step(before, after, 0.5 + effect, 0.5)
+def step(before: str, after: str, effect: float) -> SearchStep:
+    return SearchStep(before, after, 0.5 + effect, 0.5)
 
 
 LEARNED = [
@@ -49,7 +49,7 @@ FULL = skill("G0", "N0", "G1", "N1")
 
 async def shortened(
     seed: int,
-    steps: list[Step],
+    steps: list[SearchStep],
     certified: str,
     purse: int = 3000,
     start: str = skill(),
@@ -58,10 +58,10 @@ async def shortened(
     """What comes of it after the skill was certified with a bound of about 20 points."""
     world = World(seed)
 
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
         if "beside" not in asking and skill == start:
             return 0.0
-        return float(world.succeeds(task, skill, key))
+        return float(world.succeeds(task, skill, str(key)))
 
     asking = ["certify"]
     plan = GatePlan(0, seed)
@@ -132,11 +132,11 @@ async def test_what_is_left_out_may_be_of_the_memory_too() -> None:
 def test_what_the_search_found_of_each_unit_is_its_mean_effect_alone() -> None:
     a, b, c, d, e = (skill(*rules) for rules in ((), ("N0",), ("N0", "H0"), ("H0",), ("H0", "G0", "G1")))
     steps = [
-        Step(a, b, 0.51, 0.50),
-        Step(b, c, 0.60, 0.51),
-        Step(c, d, 0.64, 0.60),  # without N0 it was better: that counts as well
-        Step(d, e, 0.90, 0.64),  # two at once: nothing is known of each
-        Step(a, skill("H1"), 0.9, 0.1, dropped=True),
+        SearchStep(a, b, 0.51, 0.50),
+        SearchStep(b, c, 0.60, 0.51),
+        SearchStep(c, d, 0.64, 0.60),  # without N0 it was better: that counts as well
+        SearchStep(d, e, 0.90, 0.64),  # two at once: nothing is known of each
+        SearchStep(a, skill("H1"), 0.9, 0.1, dropped=True),
     ]
     found = effects_of(steps, PlainTexts())
     assert found == {
@@ -198,8 +198,8 @@ class InTurn:
 async def sharpened(seed: int, *, dropping: bool = True) -> SearchResult:
     world = World(seed)
 
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
-        return float(world.succeeds(task, skill, key))
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
+        return float(world.succeeds(task, skill, str(key)))
 
     helps = tuple(f"H{n}" for n in range(6))
     proposer = InTurn(skill(*helps), skill(*helps, "N0"), skill(*helps, "N0", "N1"))

@@ -16,10 +16,10 @@ from whet.skills.certificates.certificate import Certificate, read_certificate
 from whet.skills.certificates.checks.arithmetic import problems
 from whet.skills.documents.store import SkillStore
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import Verdict
+from whet.skills.measurement import RunPart, Verdict
 from whet.skills.rollouts.budget import read_budget
-from whet.skills.rollouts.runner import Part, open_runner
-from whet.skills.sharpen.certify import Certifying, certify
+from whet.skills.rollouts.runner import open_runner
+from whet.skills.sharpen.certify import CertifyRequest, certify
 from whet.tasks import read_tasks
 
 TASKS = {f"val-{n}" for n in range(100, 110)}
@@ -37,7 +37,7 @@ class Judging(World):
         tasks, within = self.folder / "tasks.jsonl", read_budget(budget)
         asked = RunOptions(tasks=tasks, out=self.out, agents=("chat",), models=("m",), **request)
         plan = GatePlan(within.rollouts or 0, alpha=alpha)
-        wish = Certifying(self.folder / "sums", new, asked, within, plan, seed=0)
+        wish = CertifyRequest(self.folder / "sums", new, asked, within, plan, seed=0)
         return await certify(wish, self.config, env=self.env)
 
     @property
@@ -79,20 +79,20 @@ async def test_it_is_not_gone_on_with_on_other_terms_nor_written_over(
 
 
 async def test_a_budget_that_ends_at_the_first_position_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--budget is 1 tokens; expected more: it was used up at the first position"):
+    with pytest.raises(UserError, match="--budget is 1 tokens; expected more: the first pair of rollouts used all"):
         await Judging(tmp_path).certify(budget="1 token", concurrency=1)
 
 
 async def test_what_a_run_has_spent_counts_when_it_is_gone_on_with(done: Judging) -> None:
-    asked = RunOptions(done.folder / "tasks.jsonl", done.out, ("chat",), ("m",))
+    asked = RunOptions(tasks=done.folder / "tasks.jsonl", out=done.out, agents=("chat",), models=("m",))
     tasks = [task for task in read_tasks(asked.tasks) if task.id in TASKS]
     budget, shelf = read_budget("9k tokens"), SkillStore(done.out / "skills")
     ready: Any = (done.config, shelf, done.env, lambda _: None, budget, lambda: None)
-    async with open_runner(done.out, asked, {Part.EXAM: tasks}, *ready) as lab:
+    async with open_runner(done.out, asked, {RunPart.EXAM: tasks}, *ready) as lab:
         assert await lab.rollouts() == 44
-        with Store.open_read(done.out / Part.EXAM) as store:
+        with Store.open_read(done.out / RunPart.EXAM) as store:
             whole = total(tally(store).values())
-        assert lab.account.used == lab.account.used_by(Part.EXAM) == whole.input_tokens + whole.output_tokens > 44
+        assert lab.account.used == lab.account.used_by(RunPart.EXAM) == whole.input_tokens + whole.output_tokens > 44
 
 
 async def test_what_both_sides_have_in_common_is_told_in_full(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ async def test_what_both_sides_have_in_common_is_told_in_full(tmp_path: Path) ->
     world.model = ModelConfig(
         script=script, set={"temperature": 0}, drop=("top_p",), max_tokens=5, allow_fields=("own",), allow_tools=("w",)
     )
-    asked = RunOptions(tmp_path / "tasks.jsonl", world.out, ("chat",), ("m",), judge_model="m")
+    asked = RunOptions(tasks=tmp_path / "tasks.jsonl", out=world.out, agents=("chat",), models=("m",), judge_model="m")
     ready: Any = (
         world.config,
         SkillStore(tmp_path / "skills"),
@@ -110,7 +110,7 @@ async def test_what_both_sides_have_in_common_is_told_in_full(tmp_path: Path) ->
         read_budget("9"),
         lambda: None,
     )
-    async with open_runner(world.out, asked, {Part.EXAM: read_tasks(asked.tasks)}, *ready) as lab:
+    async with open_runner(world.out, asked, {RunPart.EXAM: read_tasks(asked.tasks)}, *ready) as lab:
         found = await lab.made_with()
     assert found["model"] == {
         "name": "m",

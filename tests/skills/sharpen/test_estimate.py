@@ -9,7 +9,7 @@ from support.calls import call
 from whet.errors import UserError
 from whet.exchange import Usage
 from whet.gateway.prices import Price
-from whet.rollout.attempt import Result, Spending
+from whet.rollout.result import Result, Spending
 from whet.runs.config import Config, ModelConfig
 from whet.runs.options import RunOptions
 from whet.runs.store.schema import RolloutRow, TaskRow
@@ -24,7 +24,7 @@ UNPRICED = ModelConfig(url="http://127.0.0.1:9")
 
 
 def each(folder: Path, model: ModelConfig, agent: str = "chat", concurrency: int = 1) -> Each:
-    request = RunOptions(Path("tasks"), folder, (agent,), ("m",), concurrency=concurrency)
+    request = RunOptions(tasks=Path("tasks"), out=folder, agents=(agent,), models=("m",), concurrency=concurrency)
     return each_rollout(request, Config(models={"m": model}))
 
 

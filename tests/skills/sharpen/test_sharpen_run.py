@@ -11,14 +11,14 @@ import pytest
 import whet
 from support.sharpen_world import HARMFUL, HELPFUL, USELESS, Adds, World, decisions, write_tasks
 from whet.errors import UserError
-from whet.runs.results import load
 from whet.runs.scheduler import Ended
 from whet.runs.store.store import Store
+from whet.runs.stored_run import load
 from whet.skills.measurement import NotMeasured, Verdict
 from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext
 from whet.skills.proposers.criteria.proposer import CriteriaProposer
 from whet.skills.results import SharpenResult
-from whet.skills.sharpen.run import Begun, Event
+from whet.skills.sharpen.events import SharpenEvent, SharpenStarted
 
 
 @pytest.fixture
@@ -70,15 +70,15 @@ async def test_each_part_is_a_run_that_can_be_looked_at(world: World) -> None:
 
 
 async def test_an_edit_that_changes_nothing_costs_nothing_and_is_told_why(world: World) -> None:
-    writer = Adds("- Be kind.", USELESS, USELESS)
-    found = await world.sharpen(writer)
+    proposer = Adds("- Be kind.", USELESS, USELESS)
+    found = await world.sharpen(proposer)
     assert len(found.done.steps) == 1
-    assert len(writer.briefs) == 5, "three drafts in a row without a new candidate, and it gives up"
-    (refused,) = writer.briefs[1].tried[0].refused
+    assert len(proposer.contexts) == 5, "three drafts in a row without a new candidate, and it gives up"
+    (refused,) = proposer.contexts[1].past[0].refused
     assert refused.reason == "the document says so already"
-    (again,) = writer.briefs[3].tried[2].refused
+    (again,) = proposer.contexts[3].past[2].refused
     assert again.reason == "the skill that it makes was proposed before"
-    assert [tried.accepted for tried in writer.briefs[3].tried] == [None, False, None]
+    assert [past.accepted for past in proposer.contexts[3].past] == [None, False, None]
 
 
 @pytest.mark.parametrize("budget", [50, 90, 130])
@@ -97,36 +97,38 @@ async def test_a_budget_that_is_too_small_to_begin_is_refused_and_not_spent(worl
 
 async def test_a_writer_is_told_of_training_tasks_and_of_nothing_else(tmp_path: Path) -> None:
     world = World(tmp_path)
-    writer = Adds(HELPFUL, USELESS, "- Sit up.", "- Stand.")
-    found = await world.sharpen(writer, 600)
+    proposer = Adds(HELPFUL, USELESS, "- Sit up.", "- Stand.")
+    found = await world.sharpen(proposer, 600)
     assert found.certified
-    told = "\n".join(map(repr, writer.briefs))
+    told = "\n".join(map(repr, proposer.contexts))
     assert "What is 7 + 1?" in told
     for hidden in ("val-", "test-", "What is 1", "10", "20"):
         # Numbers of hidden tasks begin with 10 and 20, and no others do.
         assert hidden not in told.replace("What is 1 + 1?", "").replace("max_chars=12000", "")
-    assert {trial.task for brief in writer.briefs for trial in brief.trials} == {f"train-{n}" for n in range(8)}
+    assert {rollout.task for context in proposer.contexts for rollout in context.rollouts} == {
+        f"train-{n}" for n in range(8)
+    }
 
 
 async def test_a_writer_sees_scores_judgements_and_steps(world: World) -> None:
-    writer = Adds(USELESS)
-    await world.sharpen(writer)
-    trial = next(one for one in writer.briefs[0].trials if one.task == "train-1")
-    assert (trial.instruction, trial.score, trial.answer) == ("What is 1 + 1?", 0.0, "It is 2")
-    assert trial.judgements["exact"].value == 0.0
-    assert trial.steps == "2 user: What is 1 + 1?\n3 call 1: It is 2"
-    assert list(writer.briefs[0].documents) == ["SKILL.md"]
+    proposer = Adds(USELESS)
+    await world.sharpen(proposer)
+    rollout = next(one for one in proposer.contexts[0].rollouts if one.task == "train-1")
+    assert (rollout.instruction, rollout.score, rollout.answer) == ("What is 1 + 1?", 0.0, "It is 2")
+    assert rollout.judgements["exact"].value == 0.0
+    assert rollout.steps == "2 user: What is 1 + 1?\n3 call 1: It is 2"
+    assert list(proposer.contexts[0].documents) == ["SKILL.md"]
 
 
 async def test_a_run_that_is_begun_again_decides_the_same_and_calls_no_model(world: World) -> None:
     first = await world.sharpen(Adds(USELESS, HELPFUL, HARMFUL))
     made = world.exchanges()
     world.play('[[scene]]\n[[scene.reply]]\nfault = "500"\n')
-    writer = Adds()
-    again = await world.sharpen(writer, resume=True)
+    proposer = Adds()
+    again = await world.sharpen(proposer, resume=True)
     assert decisions(again) == decisions(first)
     assert world.exchanges() == made
-    assert not writer.briefs
+    assert not proposer.contexts
 
 
 @pytest.fixture(scope="module")
@@ -142,16 +144,16 @@ async def test_a_run_that_is_broken_off_goes_on_as_if_it_had_not_been(
     first, made = unbroken
     seen = 0
 
-    def break_off(event: Event) -> None:
+    def break_off(event: SharpenEvent) -> None:
         nonlocal seen
         seen += isinstance(event, Ended)
         if seen == ended:
             raise RuntimeError("broken off")
 
-    writer = Adds(USELESS, HELPFUL, HARMFUL)
+    proposer = Adds(USELESS, HELPFUL, HARMFUL)
     with pytest.raises(RuntimeError, match="broken off"):
-        await world.sharpen(writer, watch=break_off)
-    again = await world.sharpen(writer, resume=True)
+        await world.sharpen(proposer, watch=break_off)
+    again = await world.sharpen(proposer, resume=True)
     assert decisions(again) == decisions(first)
     paid = {rollout: [calls for calls in attempts if calls] for rollout, attempts in world.exchanges().items()}
     assert paid.keys() == made.keys()
@@ -161,23 +163,23 @@ async def test_a_run_that_is_broken_off_goes_on_as_if_it_had_not_been(
 
 async def test_a_model_that_is_down_is_no_verdict_and_the_run_goes_on_when_it_is_back(world: World) -> None:
     world.play('[[scene]]\n[[scene.reply]]\nfault = "500"\n')
-    writer = Adds(HELPFUL)
+    proposer = Adds(HELPFUL)
     with pytest.raises(NotMeasured, match="3 rollouts failed and none was scored"):
-        await world.sharpen(writer)
+        await world.sharpen(proposer)
     assert not (world.out / "best").exists()
     world.play()
-    assert (await world.sharpen(writer, resume=True)).certified
+    assert (await world.sharpen(proposer, resume=True)).certified
 
 
 async def test_most_of_the_training_tasks_lost_is_no_verdict(world: World) -> None:
     fails = [f'[[scene]]\nwhen.user = "What is {n} |word OK"\n[[scene.reply]]\nfault = "500"\n' for n in range(3, 8)]
     works = (world.folder / "script.toml").read_text()
     world.play("".join(fails) + works)
-    writer = Adds(HELPFUL)
+    proposer = Adds(HELPFUL)
     with pytest.raises(NotMeasured, match="rollouts on 3 tasks in a row were lost"):
-        await world.sharpen(writer, concurrency=8)
+        await world.sharpen(proposer, concurrency=8)
     world.play()
-    found = await world.sharpen(writer, resume=True)
+    found = await world.sharpen(proposer, resume=True)
     assert found.certified
 
 
@@ -268,8 +270,8 @@ async def test_the_order_of_exams_is_committed_before_the_first_and_revealed_in_
     journal: list[str] = []
     shown: list[str] = []
 
-    def watch(event: Event) -> None:
-        if isinstance(event, Begun):
+    def watch(event: SharpenEvent) -> None:
+        if isinstance(event, SharpenStarted):
             shown.append(event.seed.commitment)
         if isinstance(event, Ended) and event.row.task.startswith("val") and not journal:
             journal.append(json.loads((world.out / "sharpen.json").read_text())["seed"])
@@ -303,7 +305,7 @@ async def test_two_runs_ask_their_tasks_in_different_orders_unless_a_seed_is_cho
 
 def test_from_python_with_a_writer_of_ones_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(world.folder / "state"))
-    events: list[Event] = []
+    events: list[SharpenEvent] = []
     found = whet.sharpen(
         world.folder / "sums",
         world.folder / "tasks.jsonl",
@@ -318,8 +320,8 @@ def test_from_python_with_a_writer_of_ones_own(world: World, monkeypatch: pytest
     assert found.certified
     assert found.best.folder.name == "sums"
     assert [type(event).__name__ for event in events if not isinstance(event, Ended)] == [
-        "Begun",
-        "Audited",
+        "SharpenStarted",
+        "AuditFinished",
         "Drafted",
         "Step",
         "Drafted",
@@ -330,12 +332,12 @@ def test_from_python_with_a_writer_of_ones_own(world: World, monkeypatch: pytest
 
 
 class LetDown:
-    async def write(self, brief: ProposalContext) -> Proposal:
+    async def propose(self, context: ProposalContext) -> Proposal:
         raise NoProposal("its model is down")
 
 
 async def test_a_writer_that_is_let_down_is_no_verdict(world: World) -> None:
-    with pytest.raises(NotMeasured, match="nothing could be proposed: its model is down"):
+    with pytest.raises(NotMeasured, match="the proposer failed: its model is down"):
         await world.sharpen(LetDown())
     assert (await world.sharpen(Adds(HELPFUL), resume=True)).certified
 
@@ -343,18 +345,18 @@ async def test_a_writer_that_is_let_down_is_no_verdict(world: World) -> None:
 async def test_rules_are_made_of_what_judges_ask_for_in_vain(world: World) -> None:
     judge = [{"kind": "rules", "checks": [{"op": "max_chars", "arg": 4}]}]
     write_tasks(world.folder, world.splits, judge=judge)
-    writer = CriteriaProposer()
-    rule = (await writer.write(await brief_of(world))).edits[0].text.splitlines()[0].removeprefix("- ")
+    proposer = CriteriaProposer()
+    rule = (await proposer.propose(await brief_of(world))).edits[0].text.splitlines()[0].removeprefix("- ")
     shutil.rmtree(world.out)
     scene = f'[[scene]]\nwhen.system = {json.dumps(re.escape(rule))}\n[[scene.reply]]\ntext = "7"\n'
     world.play(scene + (world.folder / "script.toml").read_text())
-    found = await world.sharpen(writer)
+    found = await world.sharpen(proposer)
     assert found.certified
     assert rule in found.best.text
 
 
 async def brief_of(world: World) -> ProposalContext:
     """What a writer is told of the world first."""
-    writer = Adds()
-    await world.sharpen(writer)
-    return writer.briefs[0]
+    proposer = Adds()
+    await world.sharpen(proposer)
+    return proposer.contexts[0]

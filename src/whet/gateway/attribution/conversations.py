@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from whet.gateway.dialects.same_message import is_thought, wire_form
+
 FIELDS = {"chat": "messages", "messages": "messages", "responses": "input", "gemini": "contents"}
 """Where a request has its conversation, by dialect."""
 _ARRAYS = ("messages", "input", "contents")
@@ -23,17 +25,8 @@ SLACK = 1 << 16
 MARKED = 6
 """How many of the last messages may carry marks for the provider's cache, which agents move from call to call."""
 
-_VOLATILE = frozenset(
-    {
-        *("cache_control", "annotations", "index", "status"),
-        *("reasoning", "reasoning_content", "reasoning_details"),
-        *("signature", "thoughtSignature", "thought_signature"),
-    }
-)
-"""Keys that may change while a message stays the same."""
 _SIMPLE = frozenset({"role", "content"})
 """The keys of most messages."""
-_THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 _SCHEMA = re.compile(rb'"(?:json_schema|response_?json_?schema|response_?schema)"', re.IGNORECASE)
 
 _CACHE_MARK = b'"cache_control"'
@@ -247,46 +240,15 @@ def _chain_links(known: tuple[bytes, ...], messages: Sequence[Any]) -> tuple[byt
 
 def _link(before: bytes, message: Any) -> bytes:
     if isinstance(message, dict) and message.keys() == _SIMPLE and all(_is_text(value) for value in message.values()):
-        # What `_plain` would return, for most messages.
+        # What `wire_form` would return, for most messages.
         return hashlib.blake2b(before + _ENCODER.encode(message), digest_size=16).digest()
-    if _is_thought(message):
+    if is_thought(message):
         return before
-    plain = _ENCODER.encode(_plain(message))
-    return hashlib.blake2b(before + plain, digest_size=16).digest()
+    return hashlib.blake2b(before + _ENCODER.encode(wire_form(message)), digest_size=16).digest()
 
 
 def _is_text(value: Any) -> bool:
     return type(value) is str and value != ""
-
-
-def _plain(value: Any, key: str = "") -> Any:
-    """A message without everything that may change while it stays the same message."""
-    match value:
-        case dict():
-            kept = {name: _plain(item, name) for name, item in value.items() if name not in _VOLATILE}
-            return {name: item for name, item in kept.items() if item not in (None, "", [], {})}
-        case list():
-            items = [_plain(item) for item in value if not _is_thought(item)]
-            match items:
-                case [{"text": str(text), **others}] if others.keys() <= {"type"}:
-                    return text
-            return items
-        case str() if key == "arguments":
-            try:
-                return json.loads(value)
-            except ValueError:
-                return value
-        case _:
-            return value
-
-
-def _is_thought(item: Any) -> bool:
-    match item:
-        case {"type": str(kind)} if kind in _THOUGHTS:
-            return True
-        case {"thought": True}:
-            return True
-    return False
 
 
 def _is_system(message: Any) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from whet.errors import UserError
 from whet.gateway.client_recipes import Address
 from whet.gateway.model import Auth
+from whet.paths import user_state
 
 PATTERN = "gateway-*.json"
 
@@ -38,20 +39,10 @@ class RunningGateway:
         return Address(url, None if own else self.secret, self.model)
 
 
-def state_folder(env: Mapping[str, str]) -> Path:
-    """Where whet keeps what it must remember for this user.
-
-    >>> str(state_folder({"XDG_STATE_HOME": "/var/state/me"}))
-    '/var/state/me/whet'
-    """
-    named = Path(env.get("XDG_STATE_HOME", ""))
-    return (named if named.is_absolute() else Path.home() / ".local" / "state") / "whet"
-
-
 @contextmanager
 def announce(gateway: RunningGateway, env: Mapping[str, str]) -> Iterator[None]:
     """Let other programs of this user find the gateway, for as long as this lasts."""
-    folder = state_folder(env)
+    folder = user_state(env)
     path = folder / f"gateway-{gateway.port}.json"
     draft = path.with_suffix(f".{os.getpid()}")
     try:
@@ -72,7 +63,7 @@ def announce(gateway: RunningGateway, env: Mapping[str, str]) -> Iterator[None]:
 
 def running(env: Mapping[str, str]) -> list[RunningGateway]:
     """The gateways that take calls now."""
-    files = sorted(state_folder(env).glob(PATTERN))
+    files = sorted(user_state(env).glob(PATTERN))
     return [gateway for file in files if (gateway := _read(file)) is not None]
 
 

@@ -1,5 +1,4 @@
-"""What a skill says, and how it is changed.
+"""Documents of a skill: parse them, edit them, compare and merge versions, and store every version of a run.
 
-Read `document.py` and `edits.py` first. `store.py` keeps every version of a skill in a run,
-`history.py` records where each version came from.
+Read `document.py` and `edits.py` first. `store.py` keeps versions by digest, `history.py` records their results.
 """

@@ -1,13 +1,12 @@
-"""The edits that make one document of another: exact, each with an anchor that occurs once."""
+"""Compute the exact edits that turn one text into another, each with an anchor that occurs once."""
 
 import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from whet.skills.documents.document import Document
-from whet.skills.documents.edits import Edit, Op, apply
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Document, Policy
+from whet.skills.documents.edits import Edit, Op, apply_edits
 from whet.workspace import CUT
 
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)? @@")
@@ -15,10 +14,10 @@ _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)? @@")
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Lines that are others in the new text."""
+    """Lines to replace, and the new lines."""
 
     start: int
-    """The first line, by its number in the text as it is now."""
+    """Number of the first line in the current text."""
     end: int
     new: tuple[str, ...]
 
@@ -28,9 +27,9 @@ class _Piece:
 
 
 def edits_between(old: str, new: str, policy: Policy) -> tuple[Edit, ...]:
-    """Edits that `apply` makes the new text of the old one with, one for each place that differs.
+    """Compute edits that turn the old text into the new one, one for each place that differs.
 
-    Where the policy forbids a change, the edit is made all the same: whoever applies it refuses it and says why.
+    An edit that the policy forbids is listed too: `apply_edits` refuses it and gives the reason.
 
     >>> [edit.op.value for edit in edits_between("# A\\n- b\\n- c\\n", "# A\\n- c\\n- d\\n", Policy())]
     ['delete', 'insert_after']
@@ -38,16 +37,16 @@ def edits_between(old: str, new: str, policy: Policy) -> tuple[Edit, ...]:
     if new == old:
         return ()
     document = Document(old)
-    begins_block = policy.opens == "learned" and document.learned is None and new.startswith(old.rstrip("\n"))
+    begins_block = policy.opens == "learned" and document.learned_block is None and new.startswith(old.rstrip("\n"))
     if begins_block or not old[document.body :].strip():
         return (Edit(op=Op.ADD, text=new[len(old.rstrip("\n")) :].strip("\n")),)
-    edits = _place_by_place(_lines(old), _lines(new), policy)
+    edits = _edit_each_place(_lines(old), _lines(new), policy)
     whole = Edit(op=Op.REPLACE, anchor=old[document.body :], text=new[document.body :])
-    # On the way from one text to the other there may be one without any word, and so without an anchor.
+    # An intermediate text may be empty, and so have no anchor.
     return edits if _makes(edits, old, new) or not _makes((whole,), old, new) else (whole,)
 
 
-def _place_by_place(lines: list[str], new: Sequence[str], policy: Policy) -> tuple[Edit, ...]:
+def _edit_each_place(lines: list[str], new: Sequence[str], policy: Policy) -> tuple[Edit, ...]:
     edits = []
     pieces = _pieces(lines, new)
     while pieces:
@@ -55,18 +54,18 @@ def _place_by_place(lines: list[str], new: Sequence[str], policy: Policy) -> tup
         wanted = [*lines[: piece.start], *piece.new, *lines[piece.end :]]
         edits.append(_edit(lines, piece, "".join(wanted), policy))
         lines = wanted
-        pieces = [_moved(other, piece) for other in pieces]
+        pieces = [_shift(other, piece) for other in pieces]
     return tuple(edits)
 
 
-def patched(text: str, diff: str) -> str:
-    """A text after a unified diff of it; ValueError when it is cut short or of another text."""
+def apply_diff(text: str, diff: str) -> str:
+    """Apply a unified diff to a text. ValueError when the diff is cut short or belongs to another text."""
     if diff.endswith(CUT):
-        raise ValueError("it changes too much to be told as a diff")
+        raise ValueError("the change is too large for a diff")
     lines, at = _lines(text), 0
     result: list[str] = []
     _, _, *body = _lines(diff)
-    for line in _ends_told(body):
+    for line in _strip_missing_newlines(body):
         hunk = _HUNK.match(line)
         if hunk:
             start = int(hunk[1]) - (hunk[2] != "0")
@@ -78,44 +77,44 @@ def patched(text: str, diff: str) -> str:
             result += [] if line[0] == "-" else [line[1:]]
             at += 1
         else:
-            raise ValueError("its diff is of another text")
+            raise ValueError("the diff does not match the text")
     return "".join([*result, *lines[at:]])
 
 
 def _pieces(old: Sequence[str], new: Sequence[str]) -> list[_Piece]:
-    """What differs; what makes the text shorter comes first, so that no step is longer than the longer text."""
+    """The places that differ. Removals come first, so that no intermediate text is longer than the longer text."""
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     pieces = [_Piece(a, b, tuple(new[c:d])) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
     return sorted(pieces, key=lambda piece: sum(map(len, piece.new)) > sum(map(len, old[piece.start : piece.end])))
 
 
-def _moved(other: _Piece, done: _Piece) -> _Piece:
-    """Where a piece is after another one was done."""
+def _shift(other: _Piece, done: _Piece) -> _Piece:
+    """Where a piece lies after another one was applied."""
     if other.start < done.end:
         return other
     return _Piece(other.start + done.growth, other.end + done.growth, other.new)
 
 
 def _edit(lines: Sequence[str], piece: _Piece, wanted: str, policy: Policy) -> Edit:
-    """The edit that the policy lets be made and that makes exactly the wanted text; else one that makes it."""
+    """An edit that the policy allows and that gives exactly the wanted text; otherwise one that the policy refuses."""
     text = "".join(lines)
     candidates = list(_candidates(lines, piece))
-    allowed = (edit for edit in candidates if apply(text, [edit], policy).text == wanted)
+    allowed = (edit for edit in candidates if apply_edits({"": text}, [edit], policy).text == wanted)
     exact = (edit for edit in candidates if _makes((edit,), text, wanted))
     if (found := next(allowed, None) or next(exact, None)) is not None:
         return found
-    # Front matter, which no anchor reaches: an edit that is refused for it.
+    # No anchor reaches front matter: return an edit that will be refused.
     around = lines[piece.start : piece.end] or lines[piece.start - 1 : piece.start]
     return Edit(op=Op.REPLACE, anchor="".join(around), text="".join(piece.new))
 
 
 def _makes(edits: Sequence[Edit], old: str, new: str) -> bool:
-    """Whether edits make exactly one text of another, were all of it open."""
-    return apply(old, edits, Policy(max_chars=max(1, len(old), len(new)))).text == new
+    """Whether the edits turn one text into the other when nothing is closed."""
+    return apply_edits({"": old}, edits, Policy(max_chars=max(1, len(old), len(new)))).text == new
 
 
 def _candidates(lines: Sequence[str], piece: _Piece) -> Iterator[Edit]:
-    """Ways to make a change: what says most plainly what is meant first, then with more and more of the text around."""
+    """Possible edits for a change: the plainest first, then with more surrounding text."""
     removed, added = "".join(lines[piece.start : piece.end]), "".join(piece.new)
     if removed and not added:
         yield Edit(op=Op.DELETE, anchor=removed.rstrip("\n"))
@@ -131,7 +130,7 @@ def _candidates(lines: Sequence[str], piece: _Piece) -> Iterator[Edit]:
 
 
 def _until_unique(lines: Sequence[str], piece: _Piece, before: int, after: int) -> tuple[int, int] | None:
-    """The lines of a piece, with so many more on each side at a time that they occur once."""
+    """Widen a piece, by `before` and `after` lines at a time, until its text occurs once."""
     text = "".join(lines)
     body = Document(text).body
     start, end = piece.start, piece.end
@@ -145,8 +144,8 @@ def _until_unique(lines: Sequence[str], piece: _Piece, before: int, after: int) 
         start, end = wider
 
 
-def _ends_told(diff: Sequence[str]) -> Iterator[str]:
-    """The lines of a diff; one after which the end of the file is told has no end of its own."""
+def _strip_missing_newlines(diff: Sequence[str]) -> Iterator[str]:
+    """The lines of a diff. A line followed by "\\ No newline at end of file" loses its newline."""
     for line, following in zip(diff, [*diff[1:], ""], strict=True):
         if not line.startswith("\\"):
             yield line.removesuffix("\n") if following.startswith("\\") else line

@@ -1,56 +1,78 @@
-"""A document that agents carry: its front matter, its sections, and which of its text may be changed."""
+"""A Markdown document of a skill: its front matter, its sections, and the text that a policy lets edits change."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
-from whet.skill import FRONT_MATTER
-from whet.skills.documents.policy import Policy
+from pydantic import BaseModel, ConfigDict, Field
+
+from whet.skill import front_matter
 
 PROTECT, END_PROTECT = "<!-- whet:protect -->", "<!-- whet:end protect -->"
-"""What stands between these is never changed."""
+"""Edits never change text between these marks."""
 LEARNED, END_LEARNED = "<!-- whet:learned -->", "<!-- whet:end learned -->"
-"""What stands between these was learned; where the policy says so, nothing else is changed."""
+"""Rules that whet added stand between these marks. A policy may restrict edits to this block."""
 MARKERS = (PROTECT, END_PROTECT, LEARNED, END_LEARNED)
 
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$", re.MULTILINE)
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 
 
+class Policy(BaseModel):
+    """What edits may change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    opens: Literal["anything", "learned", "sections"] = "anything"
+    """The whole text, only the learned block, or only the named sections. Protected text is always closed."""
+    sections: tuple[str, ...] = ()
+    """Titles of the open sections."""
+    max_chars: int = Field(default=12_000, gt=0)
+    """Maximum length after an edit. A document that is already longer may not grow."""
+
+    def within(self, section: str | None) -> "Policy | None":
+        """Restrict the policy to one section; None when that section is closed. The learned block is one section."""
+        if section is None or self.opens == "learned":
+            return self
+        if self.opens == "sections" and section.casefold() not in map(str.casefold, self.sections):
+            return None
+        return self.model_copy(update={"opens": "sections", "sections": (section,)})
+
+
 @dataclass(frozen=True, slots=True, order=True)
-class Span:
-    """A stretch of a text, by characters."""
+class TextSpan:
+    """A range of characters."""
 
     start: int
     end: int
 
-    def overlaps(self, other: "Span") -> bool:
-        """Whether they share text; a place without length is touched by what it lies strictly within."""
+    def overlaps(self, other: "TextSpan") -> bool:
+        """Whether the ranges share text. An empty range overlaps a range that it lies strictly within."""
         return self.start < other.end and other.start < self.end
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading with what stands under it, up to the next heading."""
+    """A heading and the text below it, up to the next heading."""
 
     title: str
     level: int
-    """1 to 6; 0 is what stands before the first heading."""
-    span: Span
+    """1 to 6; 0 for the text before the first heading."""
+    span: TextSpan
 
 
 @dataclass(frozen=True)
 class Document:
-    """A text cut up. Every character of the body belongs to exactly one section."""
+    """A parsed text. Every character of the body belongs to exactly one section."""
 
     text: str
 
     @cached_property
     def body(self) -> int:
-        """Where the front matter ends."""
-        found = FRONT_MATTER.match(self.text)
-        return found.end() if found else 0
+        """Index of the first character after the front matter."""
+        return len(front_matter(self.text))
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
@@ -64,64 +86,66 @@ class Document:
             heads.insert(0, (self.body, "", 0))
         ends = [start for start, _, _ in heads[1:]] + [len(self.text)]
         return tuple(
-            Section(title, level, Span(start, end))
+            Section(title, level, TextSpan(start, end))
             for (start, title, level), end in zip(heads, ends, strict=True)
             if end > start
         )
 
     @cached_property
-    def learned(self) -> Span | None:
-        """What stands between the marks of the learned block."""
+    def learned_block(self) -> TextSpan | None:
+        """The text between the marks of the learned block."""
         return next(self._between(LEARNED, END_LEARNED), None)
 
-    def closed(self, policy: Policy) -> list[Span]:
-        """The text that may not be changed: front matter, what is marked as protected, and what the policy closes."""
+    def closed_spans(self, policy: Policy) -> list[TextSpan]:
+        """The text that edits may not change: front matter, protected text, marks, and what the policy closes."""
         marks = [
-            Span(found.start(), found.end()) for mark in MARKERS for found in re.finditer(re.escape(mark), self.text)
+            TextSpan(found.start(), found.end())
+            for mark in MARKERS
+            for found in re.finditer(re.escape(mark), self.text)
         ]
-        # With the marks around it, so that nothing is put between them either.
-        protected = [Span(one.start - len(PROTECT), one.end + 1) for one in self._between(PROTECT, END_PROTECT)]
-        fixed = [Span(0, self.body), *marks, *protected]
+        # The marks are included, so that no edit can put text between them.
+        protected = [TextSpan(one.start - len(PROTECT), one.end + 1) for one in self._between(PROTECT, END_PROTECT)]
+        fixed = [TextSpan(0, self.body), *marks, *protected]
         if policy.opens == "learned":
-            opened = [self.learned] if self.learned else []
+            opened = [self.learned_block] if self.learned_block else []
         elif policy.opens == "sections":
             wanted = {title.casefold() for title in policy.sections}
             opened = [section.span for section in self.sections if section.title.casefold() in wanted]
         else:
-            opened = [Span(self.body, len(self.text))]
-        return [span for span in (*fixed, *_without(opened, len(self.text))) if span.end > span.start]
+            opened = [TextSpan(self.body, len(self.text))]
+        return [span for span in (*fixed, *_outside(opened, len(self.text))) if span.end > span.start]
 
-    def _between(self, first: str, last: str) -> Iterator[Span]:
-        """The text between each pair of marks; an open end reaches to the end of the document."""
+    def _between(self, first: str, last: str) -> Iterator[TextSpan]:
+        """The text between each pair of marks. Without an end mark it reaches to the end of the document."""
         start = self.text.find(first)
         while start >= 0:
             end = self.text.find(last, start)
             end = len(self.text) if end < 0 else end
-            yield Span(start + len(first), end)
+            yield TextSpan(start + len(first), end)
             start = self.text.find(first, end)
 
-    def _fences(self) -> Iterator[Span]:
-        """Blocks of code, whose lines are no headings."""
+    def _fences(self) -> Iterator[TextSpan]:
+        """Fenced code blocks: lines in them are not headings."""
         opened: re.Match[str] | None = None
         for found in _FENCE.finditer(self.text, self.body):
             if opened is None:
                 opened = found
             elif found[1].startswith(opened[1]):
-                yield Span(opened.start(), found.end())
+                yield TextSpan(opened.start(), found.end())
                 opened = None
         if opened is not None:
-            yield Span(opened.start(), len(self.text))
+            yield TextSpan(opened.start(), len(self.text))
 
 
-def _without(opened: list[Span], length: int) -> Iterator[Span]:
-    """All that lies outside of these spans."""
+def _outside(opened: list[TextSpan], length: int) -> Iterator[TextSpan]:
+    """The text outside of these spans."""
     at = 0
     for span in sorted(opened):
-        yield Span(at, span.start)
+        yield TextSpan(at, span.start)
         at = max(at, span.end)
-    yield Span(at, length)
+    yield TextSpan(at, length)
 
 
-def closed_up(text: str, before: str) -> str:
-    """A text without the gap that lines leave which were taken from it. Whose author leaves such gaps keeps them."""
+def collapse_blank_lines(text: str, before: str) -> str:
+    """Collapse the blank lines left by removed text, unless the original already had such gaps."""
     return text if "\n\n\n" in before else re.sub(r"\n{3,}", "\n\n", text)

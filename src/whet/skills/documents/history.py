@@ -1,6 +1,6 @@
-"""The history of a skill: of every version its parent, its edits and what was found of it, in a file beside it.
+"""The history of a skill: a file for every version, with its parent, its edits and its results.
 
-A run that is resumed tells all of it again in the same order, so the files come out the same.
+A resumed run records everything again in the same order, so the files come out the same.
 """
 
 import json
@@ -18,44 +18,44 @@ from whet.skills.measurement import Verdict
 from whet.validation_errors import explain
 
 SKILLS, TERMS = "skills", "sharpen.json"
-"""Where a run folder holds all versions, and what was fixed before the first rollout."""
+"""In a run folder: the folder of all versions, and the file of the terms."""
 HANDED_OUT = BEST, LEADER, SHORTENED, ACCEPTED = "best", "leader", "shortened", "accepted"
 START = "start"
 SHORT = 8
-"""So many digits of a digest name a version where people read it."""
+"""Digits of a digest that people see."""
 
 
 class _Stored(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Measured(_Stored):
-    """A version on the training tasks."""
+class TrainResult(_Stored):
+    """Result of a version on the training tasks."""
 
     number: int
-    """Of the proposal: 1 is the first that was measured."""
+    """Order of measurement, from 1."""
     mean: float
     bar: float
-    """What it had to be above."""
+    """The mean that it had to exceed."""
     accepted: bool
 
 
-class Examined(_Stored):
-    """A version before an exam."""
+class ExamSummary(_Stored):
+    """Result of a version in an exam."""
 
     exam: str
     number: int
-    """Of the exam in its run."""
+    """Number of the exam in its run."""
     incumbent: str
     level: float
     verdict: Verdict
     positions: int
-    """Up to the verdict."""
+    """Pairs up to the verdict."""
     at_least: float
     at_most: float
     """Bounds of the lift."""
     margin: float = 0.0
-    """By how much it might have been worse and still pass: more than nothing where something was left out of it."""
+    """How much worse it may be and still pass. Above 0 only for a shortened version."""
 
 
 class Version(_Stored):
@@ -63,18 +63,18 @@ class Version(_Stored):
 
     digest: str
     parent: str | None = None
-    """None for the one that the run began with."""
+    """None for the first version of the run."""
     proposer: str = ""
     reason: str = ""
     edits: tuple[Edit, ...] = ()
-    """What was done to the parent."""
-    measured: Measured | None = None
-    """None when it never was: then there was no money left."""
-    exams: tuple[Examined, ...] = ()
+    """Edits of the parent."""
+    measured: TrainResult | None = None
+    """None when it was not measured because the budget ended."""
+    exams: tuple[ExamSummary, ...] = ()
 
 
 class History:
-    """Writes down what becomes of versions, as it is told."""
+    """Records versions and their results in a run folder."""
 
     def __init__(self, run: Path, start: str, proposer: str) -> None:
         self._folder, self._proposer = run / SKILLS, proposer
@@ -83,24 +83,24 @@ class History:
         self._keep(Version(digest=start))
 
     def record_version(self, digest: str, parent: str, edits: tuple[Edit, ...], reason: str) -> None:
-        """Record a new version. A version that is proposed twice keeps its first author."""
+        """Record a new version. A version that is proposed twice keeps its first entry."""
         if digest not in self._versions:
             self._keep(Version(digest=digest, parent=parent, proposer=self._proposer, reason=reason, edits=edits))
 
     def record_measurement(self, candidate: str, parent: str, *, mean: float, bar: float, accepted: bool) -> None:
-        """Record how a version did on the training tasks."""
-        known = self._known(candidate)
+        """Record the result of a version on the training tasks."""
+        known = self._get(candidate)
         self._measured += 1
-        found = Measured(number=self._measured, mean=mean, bar=bar, accepted=accepted)
+        found = TrainResult(number=self._measured, mean=mean, bar=bar, accepted=accepted)
         self._keep(known.model_copy(update={"parent": known.parent or parent, "measured": found}))
 
-    def record_exam(self, candidate: str, result: Examined) -> None:
-        """Record an exam of a version. An exam that was recorded before and continued since is replaced."""
-        known = self._known(candidate)
+    def record_exam(self, candidate: str, result: ExamSummary) -> None:
+        """Record an exam of a version. It replaces an earlier record of the same exam."""
+        known = self._get(candidate)
         exams = {one.exam: one for one in (*known.exams, result)}
         self._keep(known.model_copy(update={"exams": tuple(exams.values())}))
 
-    def _known(self, candidate: str) -> Version:
+    def _get(self, candidate: str) -> Version:
         return self._versions.get(candidate) or Version(digest=candidate)
 
     def _keep(self, version: Version) -> None:
@@ -110,11 +110,11 @@ class History:
 
 
 class Versions:
-    """The versions of a run of sharpening, finished or not."""
+    """The versions of a sharpen run, finished or not."""
 
     def __init__(self, run: Path) -> None:
-        """UserError when the folder is no such run."""
-        self._run, self._shelf = run, SkillStore(run / SKILLS)
+        """UserError when the folder is not a sharpen run."""
+        self._run, self._store = run, SkillStore(run / SKILLS)
         try:
             self.start: str = json.loads((run / TERMS).read_bytes())["skill"]
         except (OSError, ValueError, KeyError):
@@ -123,34 +123,33 @@ class Versions:
         self.all: dict[str, Version] = {version.digest: version for version in sorted(found, key=self._order)}
 
     def _order(self, version: Version) -> tuple[float, str]:
-        """As they were measured: the start first, what was never measured last."""
+        """In order of measurement: the start first, versions without a measurement last."""
         last = 0 if version.digest == self.start else float("inf")
         return version.measured.number if version.measured else last, version.digest
 
     def __getitem__(self, name: str) -> Version:
-        """The version that is called so, or whose digest begins so. UserError when there is not just one."""
+        """The version with this name or digest prefix. UserError when there is not exactly one."""
         named = self.names
         if name in named:
             return self.all[named[name]]
         if name in HANDED_OUT:
-            raise UserError(f"{self._run}: has no version that is called {name}; expected a run that came to one")
+            raise UserError(f"{self._run}: no version named '{name}': this run did not produce one")
         found = [version for digest, version in self.all.items() if name and digest.startswith(name)]
         if len(found) != 1:
             known = (START, *HANDED_OUT, *(digest[:SHORT] for digest in self.all))
-            told = f"{len(found)} of them do" if found else did_you_mean(name, known)
-            raise UserError(f"{self._run}: expected one version whose digest begins with '{name}'; {told}")
+            hint = f"{len(found)} match" if found else did_you_mean(name, known)
+            raise UserError(f"{self._run}: expected one version whose digest begins with '{name}'; {hint}")
         return found[0]
 
     def skill(self, version: Version) -> Skill:
-        """The skill itself."""
-        return self._shelf.get(version.digest)
+        return self._store.get(version.digest)
 
     @property
     def names(self) -> dict[str, str]:
-        """What is called start, best, leader and shortened, as far as it is known."""
-        return {START: self.start, **dict(self._handed_out())}
+        """Digests of the named versions that the run has: start, best, leader, shortened, accepted."""
+        return {START: self.start, **dict(self._find_named())}
 
-    def _handed_out(self) -> Iterator[tuple[str, str]]:
+    def _find_named(self) -> Iterator[tuple[str, str]]:
         for name in HANDED_OUT:
             for place in (self._run / name).glob("*"):
                 digest = read_skill(place).digest

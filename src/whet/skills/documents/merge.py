@@ -1,17 +1,17 @@
-"""Merging two versions of documents that changed different sections of a common ancestor. No writer is asked."""
+"""Merge two versions of documents that changed different sections of a common ancestor, without a proposer."""
 
 from collections.abc import Mapping
 
 from whet.skills.documents.document import Document
 
 _Part = tuple[str, int]
-"""The title of a section, and how many of that title stand before it."""
+"""The title of a section, and the number of earlier sections with the same title."""
 
 
-def merged(ancestor: str, one: str, other: str) -> str | None:
-    """A document with the changes of both; None when both changed the same section, or one of them changed nothing.
+def merge_texts(ancestor: str, one: str, other: str) -> str | None:
+    """Merge the changes of both versions; None when both changed the same section, or one of them changed nothing.
 
-    >>> merged("# A\\n- a\\n# B\\n- b\\n", "# A\\n- a!\\n# B\\n- b\\n", "# A\\n- a\\n# B\\n- b!\\n")
+    >>> merge_texts("# A\\n- a\\n# B\\n- b\\n", "# A\\n- a!\\n# B\\n- b\\n", "# A\\n- a\\n# B\\n- b!\\n")
     '# A\\n- a!\\n# B\\n- b!\\n'
     """
     before, left, right = (_parts(text) for text in (ancestor, one, other))
@@ -23,19 +23,21 @@ def merged(ancestor: str, one: str, other: str) -> str | None:
         if mine not in (was, theirs) and theirs != was:
             return None
         chosen.append(theirs if mine == was else mine)
-    return _joined(chosen)
+    return _join(chosen)
 
 
-def all_merged(ancestor: Mapping[str, str], one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str] | None:
-    """Documents with the changes of both; None when both changed the same section of one.
+def merge_documents(
+    ancestor: Mapping[str, str], one: Mapping[str, str], other: Mapping[str, str]
+) -> dict[str, str] | None:
+    """Merge the changes of both versions of several documents; None when both changed the same section.
 
-    >>> all_merged({"A": "a", "B": "b"}, {"A": "a!", "B": "b"}, {"A": "a", "B": "b!"})
+    >>> merge_documents({"A": "a", "B": "b"}, {"A": "a!", "B": "b"}, {"A": "a", "B": "b!"})
     {'A': 'a!', 'B': 'b!'}
     """
     chosen = {}
     for name, mine in one.items():
         was, theirs = ancestor[name], other[name]
-        text = theirs if mine == was else mine if theirs in (was, mine) else merged(was, mine, theirs)
+        text = theirs if mine == was else mine if theirs in (was, mine) else merge_texts(was, mine, theirs)
         if text is None:
             return None
         chosen[name] = text
@@ -43,12 +45,12 @@ def all_merged(ancestor: Mapping[str, str], one: Mapping[str, str], other: Mappi
 
 
 def section_titles(text: str) -> tuple[str, ...]:
-    """The titles of a document's sections, each once; what stands before the first heading has an empty one."""
+    """The distinct section titles of a document. The text before the first heading has an empty title."""
     return tuple(dict.fromkeys(section.title for section in Document(text).sections))
 
 
 def _parts(text: str) -> dict[_Part, str]:
-    """A document by its sections. Its front matter is a part too."""
+    """The front matter and the sections of a document."""
     document = Document(text)
     found: dict[_Part, str] = {("", -1): text[: document.body]}
     for section in document.sections:
@@ -60,7 +62,7 @@ def _parts(text: str) -> dict[_Part, str]:
 
 
 def _in_order(left: dict[_Part, str], right: dict[_Part, str]) -> list[_Part]:
-    """All parts: what only the right one has comes behind what it follows there."""
+    """All parts in order. A part that only the right version has comes after the part it follows there."""
     order = list(left)
     behind = -1
     for part in right:
@@ -72,8 +74,8 @@ def _in_order(left: dict[_Part, str], right: dict[_Part, str]) -> list[_Part]:
     return order
 
 
-def _joined(parts: list[str]) -> str:
-    """Parts one after the other, each on lines of its own."""
+def _join(parts: list[str]) -> str:
+    """Concatenate parts, each starting on a new line."""
     text = ""
     for part in parts:
         text += "\n" if part and text and not text.endswith("\n") else ""

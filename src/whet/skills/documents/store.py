@@ -1,35 +1,58 @@
-"""The shelf: every version of a skill that a run knows, each in a folder named by the digest of its content."""
+"""The skill store: every version of a skill in a run, each in a folder named by the digest of its content."""
 
 import difflib
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from whet.ids import new_name
 from whet.skill import SKILL_FILE, Skill, read_skill
 
 
+class SkillTexts(Protocol):
+    """Reads the editable documents of a skill, and makes a skill with other documents."""
+
+    def documents(self, skill: str) -> dict[str, str]:
+        """The editable documents of the skill with this digest, by name. The main document is the first."""
+        ...
+
+    def with_documents(self, skill: str, documents: Mapping[str, str]) -> str:
+        """The digest of this skill with these documents in place of its own."""
+        ...
+
+
+class PlainTexts:
+    """Skills that consist of one text each. The text is its own digest."""
+
+    def documents(self, skill: str) -> dict[str, str]:
+        return {"": skill}
+
+    def with_documents(self, skill: str, documents: Mapping[str, str]) -> str:  # noqa: ARG002 - nothing else is kept
+        return documents[""]
+
+
 class SkillStore:
-    """Keeps skills as they are: what is on the shelf never changes."""
+    """Stores versions of a skill. A stored version never changes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[str, Skill] = {}
 
     def get(self, digest: str) -> Skill:
-        """The skill of this digest, which must be on the shelf."""
+        """The stored skill with this digest."""
         if digest not in self._known:
             (place,) = (self._folder / digest).iterdir()
             self._known[digest] = read_skill(place)
         return self._known[digest]
 
     def keep(self, skill: Skill) -> Skill:
-        """Put a skill on the shelf, under the name that it has."""
+        """Store a skill under its own name."""
         return self._put(skill, lambda place: copy_skill(skill, place))
 
-    def edited(self, skill: Skill, text: str, memory: str | None = None) -> Skill:
-        """A skill of the shelf with another text of its main document, and of its memory, put beside it."""
+    def store_edited(self, skill: Skill, text: str, memory: str | None = None) -> Skill:
+        """Store a copy of a skill with this text as its main document, and this memory file if it has one."""
 
         def write(place: Path) -> None:
             copied = copy_skill(skill, place)
@@ -40,15 +63,14 @@ class SkillStore:
         return self._put(skill, write)
 
     def documents(self, digest: str) -> dict[str, str]:
-        """What edits may change of the skill of this digest."""
         return editable(self.get(digest))
 
     def with_documents(self, digest: str, documents: Mapping[str, str]) -> str:
-        """The digest of a skill of the shelf with other texts of these documents, put beside it."""
-        return self.edited(self.get(digest), *documents.values()).digest
+        """Store a copy of a skill with these texts; return its digest."""
+        return self.store_edited(self.get(digest), *documents.values()).digest
 
     def _put(self, skill: Skill, write: Callable[[Path], object]) -> Skill:
-        """Write a skill apart, and put it where its digest says, all at once."""
+        """Write a skill to a temporary folder, then move it to the folder of its digest in one step."""
         self._folder.mkdir(parents=True, exist_ok=True)
         apart = self._folder / f".{new_name()}"
         apart.mkdir()
@@ -64,42 +86,42 @@ class SkillStore:
 
 
 def copy_skill(skill: Skill, folder: Path) -> Path:
-    """Copy a skill into a folder, under its own name; where it is now."""
+    """Copy a skill into a folder, under its own name; return the path of the copy."""
     place = folder / skill.folder.name
     folder.mkdir(parents=True, exist_ok=True)
     if skill.is_memory:
         shutil.copyfile(skill.folder, place)
     else:
-        shutil.copytree(skill.folder, place, symlinks=True)  # none of them leaves the folder
-        # What may be read may be copied, and a copy is there to be changed.
+        shutil.copytree(skill.folder, place, symlinks=True)  # no link leaves the folder
+        # The original may be read-only; edits change the copy.
         for path in (place, *place.rglob("*")):
             if not path.is_symlink():
                 path.chmod(path.stat().st_mode | stat.S_IWUSR)
-        if skill.memory:  # it may have lain elsewhere
+        if skill.memory:  # it may come from another folder
             (place / skill.memory.name).write_text(skill.memory.text, encoding="utf-8")
     return place
 
 
 def editable(skill: Skill) -> dict[str, str]:
-    """The texts of a skill that edits may change: its main document, and the memory that goes with it."""
+    """The texts of a skill that edits may change, by name: its main document, and its memory file."""
     first = {main_document(skill.folder).name: skill.text}
     return first | ({skill.memory.name: skill.memory.text} if skill.memory else {})
 
 
 def main_document(place: Path) -> Path:
-    """The document of a skill that edits change."""
+    """The main document of a skill that lies at this path."""
     return place / SKILL_FILE if place.is_dir() else place
 
 
 def differences(before: Skill, after: Skill) -> Iterator[str]:
-    """What differs between two skills, file by file, in the lines of a unified diff."""
+    """The lines of a unified diff between two skills, file by file."""
     old, new = _files(before), _files(after)
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) == new.get(name):
             continue
         first, second = (_lines(side.get(name, b"")) for side in (old, new))
         if first is None or second is None:
-            yield f"{name}: differs, and is no text"
+            yield f"{name}: differs (not a text file)"
             continue
         names = f"{before.digest[:8]}/{name}", f"{after.digest[:8]}/{name}"
         yield from difflib.unified_diff(first, second, names[0], names[1], lineterm="")
@@ -113,7 +135,7 @@ def _files(skill: Skill) -> dict[str, bytes]:
 
 
 def _lines(data: bytes) -> list[str] | None:
-    """None when it is no text."""
+    """None when the file is not text."""
     try:
         return data.decode().splitlines()
     except UnicodeDecodeError:

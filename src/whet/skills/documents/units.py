@@ -1,4 +1,4 @@
-"""What a document says, in units that can be left out: rules of its lists, paragraphs, blocks of code."""
+"""The removable units of a document: list items, paragraphs, code blocks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,20 +7,19 @@ from itertools import accumulate
 
 from markdown_it import MarkdownIt
 
-from whet.skills.documents.document import Document, Span, closed_up
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Document, Policy, TextSpan, collapse_blank_lines
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
     text: str
-    span: Span
+    span: TextSpan
     """Its whole lines."""
     is_heading: bool
 
 
 def units(text: str) -> list[str]:
-    """Each rule of a list and each other block, in their order. Headings and what is protected are none.
+    """The list items and other blocks of a document, in order, without headings and protected text.
 
     >>> units("# Rules\\n- Be kind.\\n- Say why,\\n  and how.\\n\\nThat is all.\\n")
     ['- Be kind.', '- Say why,\\n  and how.', 'That is all.']
@@ -28,17 +27,17 @@ def units(text: str) -> list[str]:
     return [block.text for block in _blocks(text) if not block.is_heading]
 
 
-def added_units(text: str, before: str) -> list[str]:
-    """Those that an earlier version did not have. One that took the place of another is not among them: without it,
-    the other would be missing too."""
+def find_added_units(text: str, before: str) -> list[str]:
+    """Units that an earlier version did not have. A unit that replaced another one is not listed: removing it would
+    not restore the one it replaced."""
     now, then = units(text), units(before)
     steps = SequenceMatcher(None, then, now, autojunk=False).get_opcodes()
     return [unit for tag, _, _, start, end in steps if tag == "insert" for unit in now[start:end]]
 
 
-def without(text: str, unit: str, before: str) -> str:
-    """The document without one of its units. A heading that would stand over nothing goes too, unless an earlier
-    version had it already."""
+def remove_unit(text: str, unit: str, before: str) -> str:
+    """Remove one unit from a document. A heading left without content is removed too, unless an earlier version had
+    it."""
     blocks = list(_blocks(text))
     place = next(number for number, block in enumerate(blocks) if block.text == unit and not block.is_heading)
     gone = [blocks[place].span]
@@ -49,12 +48,12 @@ def without(text: str, unit: str, before: str) -> str:
     left = text
     for span in reversed(gone):
         left = left[: span.start] + left[span.end :]
-    return closed_up(left, text)
+    return collapse_blank_lines(left, text)
 
 
 def _blocks(text: str) -> Iterator[_Block]:
     document = Document(text)
-    closed = document.closed(Policy())
+    closed = document.closed_spans(Policy())
     lines = text[document.body :].split("\n")
     starts = list(accumulate((len(line) + 1 for line in lines), initial=document.body))
     for token in MarkdownIt().parse("\n".join(lines)):
@@ -65,6 +64,6 @@ def _blocks(text: str) -> Iterator[_Block]:
         first, last = token.map
         while last > first + 1 and not lines[last - 1].strip():
             last -= 1
-        span = Span(starts[first], min(starts[last], len(text)))
+        span = TextSpan(starts[first], min(starts[last], len(text)))
         if not any(one.overlaps(span) for one in closed):
             yield _Block(text[span.start : span.end].strip(), span, token.type == "heading_open")

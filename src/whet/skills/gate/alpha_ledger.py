@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 from whet.errors import UserError
 from whet.files import write_atomic
 from whet.ids import digest, new_name
-from whet.runs.standalone.registry import state_folder
+from whet.paths import user_state
 
 LEDGER = "exams.jsonl"
 """A line for each run that held an exam, below the folder where whet keeps what it must remember. It names no task."""
@@ -97,7 +97,7 @@ def enter(run: Path, tasks: Mapping[str, str], alpha: float, env: Mapping[str, s
 def entered(run: Path, tasks: Mapping[str, str], env: Mapping[str, str]) -> LedgerEntry | None:
     """What was said of a run when it was entered, computed again; None when this ledger does not know it. Nothing is
     written. ValueError when lines before it were changed or taken out."""
-    file, name = state_folder(env) / LEDGER, run / RUN_ID
+    file, name = user_state(env) / LEDGER, run / RUN_ID
     if not file.is_file() or not name.is_file():
         return None
     lines = [line for one in file.read_text(encoding="utf-8").splitlines() if (line := _line(one)) is not None]
@@ -143,7 +143,7 @@ def _id_of(run: Path) -> str:
 @contextmanager
 def _opened(env: Mapping[str, str]) -> Iterator[TextIO]:
     """The ledger, with all others kept waiting. What is written goes to its end."""
-    folder = state_folder(env)
+    folder = user_state(env)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (folder / LEDGER).open("a+", encoding="utf-8") as ledger:

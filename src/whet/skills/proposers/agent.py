@@ -4,14 +4,14 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from whet.rollout.attempt import Result
-from whet.skills.documents.diff import edits_between, patched
-from whet.skills.documents.edits import Edit, Refused
+from whet.rollout.result import Result
+from whet.skills.documents.diff import apply_diff, edits_between
+from whet.skills.documents.edits import Edit, RefusedEdit
 from whet.skills.proposers import prompts
 from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext, ScoredRollout
-from whet.skills.proposers.leak_check import vetted
+from whet.skills.proposers.leak_check import check_edits
 from whet.tasks import Task
-from whet.tasks.judges import Diff
+from whet.tasks.judges import DiffSpec
 
 NOTE = "NOTE.md"
 """What the agent writes down for itself."""
@@ -25,53 +25,53 @@ class AgentProposer:
     """Gives the work to an agent, and takes what it changed in the first document as edits."""
 
     attempt: Attempt
-    trial_chars: int = 60_000
+    rollout_chars: int = 60_000
     """Characters of one trial that are in its file."""
 
-    async def write(self, brief: ProposalContext) -> Proposal:
-        if brief.edits == 0:
+    async def propose(self, context: ProposalContext) -> Proposal:
+        if context.max_edits == 0:
             return Proposal((), "no edit is allowed in this step")
-        result = await self.attempt(self.task(brief))
+        result = await self.attempt(self.task(context))
         if result.score.cause is not None:
             raise NoProposal(f"the writer's agent did not work: {result.score.reason}")
         raw = result.report.text if result.report else ""
         try:
-            changed = {path: _left(f"skill/{path}", text, result) for path, text in brief.editable.items()}
+            changed = {path: _left(f"skill/{path}", text, result) for path, text in context.editable.items()}
         except ValueError as error:
             return Proposal((), f"what the agent wrote cannot be taken: {error}", raw)
         edits = [
-            edit.model_copy(update={"document": path if path == brief.also else ""})
-            for path, text in brief.editable.items()
-            for edit in edits_between(text, changed[path], brief.policy)
+            edit.model_copy(update={"document": path if path == context.second_document else ""})
+            for path, text in context.editable.items()
+            for edit in edits_between(text, changed[path], context.policy)
         ]
-        kept, refused = _within(edits, brief.edits)
-        kept, unfit = vetted(kept, brief, in_turn=True)
-        return Proposal(tuple(kept), _others(result, brief), raw, (*unfit, *refused), _note(result, brief))
+        kept, refused = _within(edits, context.max_edits)
+        kept, unfit = check_edits(kept, context, in_turn=True)
+        return Proposal(tuple(kept), _others(result, context), raw, (*unfit, *refused), _note(result, context))
 
-    def task(self, brief: ProposalContext) -> Task:
+    def task(self, context: ProposalContext) -> Task:
         """The work as a task: its files are what the agent may know, and what it changes is the result."""
-        files = {f"skill/{path}": text for path, text in brief.documents.items()}
-        files |= {"RULES.md": prompts.rules(brief), "failing.md": prompts.criteria(brief.trials)}
-        files |= {"tried.md": prompts.tried(brief.tried) or "Nothing yet.\n"}
-        files |= {NOTE: brief.memory}
-        if brief.contrasts:
-            files["contrasts.md"] = prompts.shown_pairs(brief.contrasts, self.trial_chars)
-        if brief.comparison is not None:
-            files["comparison.md"] = prompts.shown_comparison(brief.comparison, self.trial_chars)
-        for number, trial in enumerate(brief.trials, 1):
-            files[_place(number, trial)] = prompts.trace(trial, self.trial_chars)
+        files = {f"skill/{path}": text for path, text in context.documents.items()}
+        files |= {"RULES.md": prompts.rules(context), "failing.md": prompts.criteria(context.rollouts)}
+        files |= {"tried.md": prompts.past(context.past) or "Nothing yet.\n"}
+        files |= {NOTE: context.memory}
+        if context.contrasts:
+            files["contrasts.md"] = prompts.format_pairs(context.contrasts, self.rollout_chars)
+        if context.comparison is not None:
+            files["comparison.md"] = prompts.format_comparison(context.comparison, self.rollout_chars)
+        for number, rollout in enumerate(context.rollouts, 1):
+            files[_place(number, rollout)] = prompts.trace(rollout, self.rollout_chars)
         return Task(
             id="write-skill",
-            instruction=prompts.write(brief),
+            instruction=prompts.write(context),
             files={path: _encodable(text) for path, text in files.items()},
-            judge=(Diff(kind="diff", only=("/skill/", f"/{NOTE}")),),
+            judge=(DiffSpec(kind="diff", only=("/skill/", f"/{NOTE}")),),
         )
 
 
-def _place(number: int, trial: ScoredRollout) -> str:
+def _place(number: int, rollout: ScoredRollout) -> str:
     """Where a trial lies. The name of a task may hold anything, so little of it is taken."""
-    name = re.sub(r"[^A-Za-z0-9-]+", "-", trial.task)[:40]
-    return f"traces/{'solved' if trial.solved else 'failed'}/{number:03}-{name}.md"
+    name = re.sub(r"[^A-Za-z0-9-]+", "-", rollout.task)[:40]
+    return f"traces/{'solved' if rollout.solved else 'failed'}/{number:03}-{name}.md"
 
 
 def _encodable(text: str) -> str:
@@ -86,27 +86,27 @@ def _left(path: str, text: str, result: Result) -> str:
         return text
     if change.kind == "removed" or change.diff is None:
         raise ValueError(f"{path} is gone, or is no short text")
-    return patched(text, change.diff)
+    return apply_diff(text, change.diff)
 
 
-def _note(result: Result, brief: ProposalContext) -> str | None:
+def _note(result: Result, context: ProposalContext) -> str | None:
     """What the agent wants to be told next time."""
     try:
-        note = _left(NOTE, brief.memory, result)
+        note = _left(NOTE, context.memory, result)
     except ValueError:
         return None
-    return None if note == brief.memory else note[:NOTE_CHARS]
+    return None if note == context.memory else note[:NOTE_CHARS]
 
 
-def _within(edits: Sequence[Edit], budget: int | None) -> tuple[Sequence[Edit], list[Refused]]:
+def _within(edits: Sequence[Edit], budget: int | None) -> tuple[Sequence[Edit], list[RefusedEdit]]:
     """The first edits of as many as may be, and the others, refused."""
     if budget is None:
         return edits, []
     reason = f"only {budget} places of the document may be changed at once; choose those that matter most"
-    return edits[:budget], [Refused(edit, reason) for edit in edits[budget:]]
+    return edits[:budget], [RefusedEdit(edit, reason) for edit in edits[budget:]]
 
 
-def _others(result: Result, brief: ProposalContext) -> str:
-    editable = {f"skill/{path}" for path in brief.editable}
+def _others(result: Result, context: ProposalContext) -> str:
+    editable = {f"skill/{path}" for path in context.editable}
     others = [one.path for one in result.changes if one.path.startswith("skill/") and one.path not in editable]
     return f"changes of other files were not taken: {', '.join(others)[:500]}" if others else ""

@@ -1,175 +1,189 @@
-"""What a writer of skills is given, and what it gives back. There is no place in it for anything of an exam."""
+"""The proposer protocol: what a proposer is given and what it returns. Nothing here comes from an exam."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from whet.scoring import Score
 from whet.scoring.score import ROUNDING
-from whet.skills.documents.edits import Edit, Refused
-from whet.skills.documents.policy import Policy
+from whet.skills.documents.document import Policy
+from whet.skills.documents.edits import Edit, RefusedEdit
 
 PAIRS = 6
-"""Tasks with mixed outcomes that are worth a look at once."""
+"""At most this many tasks with mixed outcomes are shown at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredRollout:
-    """A training task that an agent did with the skill."""
+    """One rollout of a train task with the skill, and its score."""
 
     task: str
     instruction: str
     score: float
     judgements: Mapping[str, Score]
-    """Of the judges that count."""
+    """Only of judges with a weight."""
     steps: str
     """What the agent did: numbered compact steps."""
     answer: str
     expected: tuple[str, ...] = ()
-    """What its judges wait for, word for word. No rule may hold it."""
+    """The answers that its judges expect, word for word. No rule may contain them."""
 
     @property
     def solved(self) -> bool:
-        """Whether each of its judges is content; a fraction is not."""
+        """Whether all judges pass; part of the points is not enough."""
         hard = [one.details.get("hard", one.value == 1) for one in self.judgements.values()]
         return self.score >= 1 - ROUNDING or (bool(hard) and all(hard))
 
 
+RolloutPair = tuple[ScoredRollout, ScoredRollout]
+"""Two rollouts of the same task."""
+
+
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """An earlier set of edits, and whether the search took it."""
+class PastProposal:
+    """The edits of an earlier proposal, and whether the search accepted them."""
 
     edits: tuple[Edit, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedEdit, ...]
     accepted: bool | None
-    """None when nothing is measured: none of the edits could be applied, or it is under way."""
+    """None when it was not measured: no edit could be applied, or the measurement is not finished."""
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """The same training tasks under an earlier version of the skill and under the present one."""
+class VersionComparison:
+    """The same train tasks with an earlier version of the skill and with the present one."""
 
     earlier: str
-    """The first document as it was then."""
-    pairs: tuple[tuple[ScoredRollout, ScoredRollout], ...]
-    """A trial of then and one of now, of the same task."""
+    """The first document of the earlier version."""
+    pairs: tuple[RolloutPair, ...]
+    """A rollout with the earlier version and one with the present version, per task."""
 
     @property
-    def improved(self) -> list[tuple[ScoredRollout, ScoredRollout]]:
+    def improved(self) -> list[RolloutPair]:
         return [(then, now) for then, now in self.pairs if now.score > then.score + ROUNDING]
 
     @property
-    def regressed(self) -> list[tuple[ScoredRollout, ScoredRollout]]:
+    def regressed(self) -> list[RolloutPair]:
         return [(then, now) for then, now in self.pairs if now.score < then.score - ROUNDING]
 
     @property
-    def never_worked(self) -> list[tuple[ScoredRollout, ScoredRollout]]:
-        """As bad now as then."""
-        return [(then, now) for then, now in self._unchanged if not now.solved]
+    def never_worked(self) -> list[RolloutPair]:
+        return [(then, now) for then, now in self._same_score if not now.solved]
 
     @property
-    def stable(self) -> list[tuple[ScoredRollout, ScoredRollout]]:
-        """As good now as then."""
-        return [(then, now) for then, now in self._unchanged if now.solved]
+    def stable(self) -> list[RolloutPair]:
+        """Solved with both versions."""
+        return [(then, now) for then, now in self._same_score if now.solved]
 
     @property
-    def _unchanged(self) -> list[tuple[ScoredRollout, ScoredRollout]]:
+    def _same_score(self) -> list[RolloutPair]:
         return [(then, now) for then, now in self.pairs if abs(now.score - then.score) <= ROUNDING]
+
+
+def compare_versions(earlier: str, then: Sequence[ScoredRollout], now: Sequence[ScoredRollout]) -> VersionComparison:
+    """Pair the last rollouts of the tasks that both versions did; `earlier` is the text of the earlier document."""
+    before, after = ({one.task: one for one in side} for side in (then, now))
+    return VersionComparison(earlier, tuple((before[task], one) for task, one in after.items() if task in before))
 
 
 @dataclass(frozen=True, slots=True)
 class ProposalContext:
-    """All that a writer may know."""
+    """Everything that a proposer may know."""
 
     documents: Mapping[str, str]
-    """The skill's documents by their paths; SKILL.md, or the memory document, is the first."""
-    trials: tuple[ScoredRollout, ...]
-    """Of the skill as it is."""
-    tried: tuple[Tried, ...]
+    """The documents of the skill by path; SKILL.md, or the memory file, comes first."""
+    rollouts: tuple[ScoredRollout, ...]
+    """With the skill as it is."""
+    past: tuple[PastProposal, ...]
     policy: Policy
-    edits: int | None
-    """How many edits it may make; None when it is to choose that itself."""
+    max_edits: int | None
+    """None when the proposer chooses the number."""
     preferences: str = ""
     """House rules of the user."""
     certified: tuple[bool, ...] = ()
-    """Of each attempt so far, whether it was certified. No other word of an exam gets here."""
-    comparison: Comparison | None = None
-    """Given at the end of an epoch: the writer is to learn from what changed since the epoch before."""
+    """For each exam so far, whether it certified. Nothing else of an exam is passed to a proposer."""
+    comparison: VersionComparison | None = None
+    """Set at the end of an epoch: the proposer is to learn from what changed since the epoch began."""
     memory: str = ""
-    """What the writer wrote down for itself. It is never part of a skill."""
-    also: str | None = None
-    """The path of a second document that may be edited, which the agent always reads."""
+    """The proposer's note to itself. It is never part of a skill."""
+    second_document: str | None = None
+    """Path of a second document that may be edited, which the agent always reads."""
 
     @property
-    def shown(self) -> tuple[ScoredRollout, ...]:
-        """All trials that the writer sees."""
-        return (*self.trials, *(trial for pair in (self.comparison.pairs if self.comparison else ()) for trial in pair))
+    def all_rollouts(self) -> tuple[ScoredRollout, ...]:
+        """Every rollout that the proposer sees."""
+        return (*self.rollouts, *(one for pair in (self.comparison.pairs if self.comparison else ()) for one in pair))
 
     @property
-    def contrasts(self) -> list[tuple[ScoredRollout, ScoredRollout]]:
-        """The best and the worst trial of the tasks that went differently, those that differ most first."""
+    def contrasts(self) -> list[RolloutPair]:
+        """The best and the worst rollout of each task with mixed outcomes, the largest differences first."""
         tasks: defaultdict[str, list[ScoredRollout]] = defaultdict(list)
-        for trial in self.trials:
-            tasks[trial.task].append(trial)
+        for rollout in self.rollouts:
+            tasks[rollout.task].append(rollout)
         pairs = [(max(some, key=_score), min(some, key=_score)) for some in tasks.values()]
         mixed = [(best, worst) for best, worst in pairs if best.score > worst.score + ROUNDING]
         return sorted(mixed, key=lambda pair: (pair[1].score - pair[0].score, pair[0].task))[:PAIRS]
 
     @property
     def document(self) -> str:
-        """The text that is edited first of all."""
+        """The text of the first document."""
         return next(iter(self.documents.values()))
 
     @property
     def editable(self) -> dict[str, str]:
-        """The texts that may be edited, by their paths."""
+        """The texts that may be edited, by path."""
         first = next(iter(self.documents))
-        return {path: self.documents[path] for path in (first, self.also) if path is not None}
+        return {path: self.documents[path] for path in (first, self.second_document) if path is not None}
 
 
-def _score(trial: ScoredRollout) -> float:
-    return trial.score
+def _score(rollout: ScoredRollout) -> float:
+    return rollout.score
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a writer proposes."""
+    """What a proposer returns. It is stored in `drafts/`, so its field names stay."""
 
     edits: tuple[Edit, ...]
     reason: str = ""
     raw: str = ""
-    """Its last word as it came, for diagnosis."""
-    refused: tuple[Refused, ...] = ()
-    """What it had in mind, and was not let."""
+    """The last reply of the model or agent, for diagnosis."""
+    refused: tuple[RefusedEdit, ...] = ()
+    """Edits that were made and not allowed, with the reason."""
     memory: str | None = None
-    """What it wants to have told in its next briefs; None leaves its memory as it is."""
+    """The proposer's new note to itself; None keeps the old one."""
 
 
-class NoProposal(Exception):  # noqa: N818 - the writer was let down, which is no error of whet's
-    """The writer's model or agent did not work. Never to be taken for "nothing to propose"."""
+class NoProposal(Exception):  # noqa: N818 - the proposer's model failed, which is not an error of whet
+    """The proposer's model or agent failed. This is not the same as "nothing to propose"."""
 
 
 class Proposer(Protocol):
-    """Proposes edits."""
+    """Proposes edits of a skill.
 
-    async def write(self, brief: ProposalContext) -> Proposal:
-        """Edits to the first document; none when it has nothing to propose."""
+    >>> class AddsOneRule:
+    ...     async def propose(self, context: ProposalContext) -> Proposal:
+    ...         return Proposal((Edit(op="add", text="- Answer in one word."),))
+    """
+
+    async def propose(self, context: ProposalContext) -> Proposal:
+        """Return edits; a proposal without edits when there is nothing to propose."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One proposal and what the search made of it. It is all that a proposer is told of earlier ones."""
+class SearchStep:
+    """One candidate and what the search decided about it. Proposers learn nothing else about earlier candidates."""
 
     parent: str
     candidate: str
     mean: float
-    """Of the candidate, on the dev tasks that it was tried on."""
+    """Of the candidate, on the train tasks that it was measured on."""
     bar: float
-    """What it had to be above."""
+    """The mean that it had to exceed."""
     dropped: bool = False
-    """Whether it fell behind in a race, before it was tried on all dev tasks."""
+    """Whether it fell behind in a race, before it was measured on all train tasks."""
 
     @property
     def accepted(self) -> bool:

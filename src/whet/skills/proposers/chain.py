@@ -8,14 +8,14 @@ from whet.skills.proposers.base import Proposal, ProposalContext, Proposer
 class ProposerChain:
     """Asks its writers in their order."""
 
-    def __init__(self, writers: tuple[Proposer, ...]) -> None:
-        self._writers = writers
+    def __init__(self, proposers: tuple[Proposer, ...]) -> None:
+        self._proposers = proposers
 
-    async def write(self, brief: ProposalContext) -> Proposal:
+    async def propose(self, context: ProposalContext) -> Proposal:
         """The draft of the first writer that has edits, with what was refused to those before it."""
-        drafts: list[Proposal] = []
-        for writer in self._writers:
-            drafts.append(await writer.write(brief))
-            if drafts[-1].edits:
+        proposals: list[Proposal] = []
+        for proposer in self._proposers:
+            proposals.append(await proposer.propose(context))
+            if proposals[-1].edits:
                 break
-        return replace(drafts[-1], refused=tuple(one for draft in drafts for one in draft.refused))
+        return replace(proposals[-1], refused=tuple(one for proposal in proposals for one in proposal.refused))

@@ -1,6 +1,6 @@
-"""From a writer's drafts to candidates of the search: what it is told, and what of its edits is applied.
+"""Asks a proposer for edits, applies them, and gives the search the candidates that result.
 
-A writer is told of training tasks alone: this file is given the store of the search, and no other.
+A proposer learns about train tasks only: this module reads the store of the search and no other.
 """
 
 import asyncio
@@ -10,168 +10,167 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from whet.skills.documents.edits import Edit, Refused
+from whet.files import write_atomic
+from whet.skills.documents.document import Policy
+from whet.skills.documents.edits import Edit, RefusedEdit, apply_edits
 from whet.skills.documents.history import History
-from whet.skills.documents.policy import Policy
 from whet.skills.documents.store import SkillStore, editable
-from whet.skills.documents.together import apply_together
-from whet.skills.measurement import NotMeasured
+from whet.skills.measurement import NotMeasured, Pay
 from whet.skills.proposers.base import (
-    Comparison,
     NoProposal,
+    PastProposal,
     Proposal,
     ProposalContext,
     Proposer,
     ScoredRollout,
-    Step,
-    Tried,
+    SearchStep,
+    VersionComparison,
+    compare_versions,
 )
-from whet.skills.proposers.context import documents, trials
-from whet.skills.proposers.course import Guidance, compared
+from whet.skills.proposers.context import read_documents, read_scored_rollouts
+from whet.skills.proposers.schedule import ProposalSchedule
 from whet.tasks import Task
 
 PATIENCE = 3
-"""After so many drafts in a row that make no new skill, a writer has nothing more to propose."""
+"""After this many proposals in a row without a new skill, the proposer has nothing more to propose."""
 
-_DRAFT = TypeAdapter(Proposal)
+_PROPOSAL = TypeAdapter(Proposal)
 
 
 @dataclass(frozen=True, slots=True)
 class ProposalMade:
-    """A draft, and the candidate that it made, if it made a new one."""
+    """A proposal, and the candidate that its edits make, if that is a new one."""
 
     number: int
-    draft: Proposal
+    proposal: Proposal
     applied: tuple[Edit, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedEdit, ...]
     candidate: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """What the writer is asked for."""
+class _Query:
+    """What the proposer is asked for."""
 
     parent: str
-    steps: Sequence[Step]
+    steps: Sequence[SearchStep]
     policy: Policy
-    edits: int | None
+    max_edits: int | None
     earlier: str | None
-    """The skill to look back on."""
+    """The version to look back on, at the end of an epoch."""
 
 
 class ProposerDriver:
-    """Asks a writer for drafts. What it wrote is kept, and is not asked for again when the run is resumed."""
+    """Asks a proposer for candidates. Proposals are stored, so a resumed run does not ask for them again."""
 
     def __init__(
         self,
-        writer: Proposer,
-        shelf: SkillStore,
+        proposer: Proposer,
+        skills: SkillStore,
         search: Path,
         tasks: Mapping[str, Task],
         journal: Path,
         history: History,
-        guidance: Guidance,
+        schedule: ProposalSchedule,
         watch: Callable[[ProposalMade], None] = lambda _: None,
     ) -> None:
-        """`search` is the store of the search, `tasks` the training tasks, `journal` a folder for drafts."""
-        self._writer, self._shelf, self._search, self._tasks = writer, shelf, search, tasks
-        self._journal, self._history, self._watch = journal, history, watch
-        self._policy, self._pace, self._preferences = guidance.policy, guidance.pace, guidance.preferences
+        """`search` is the store of the search, `tasks` the train tasks, `journal` the folder for proposals."""
+        self._proposer, self._skills, self._search, self._tasks = proposer, skills, search, tasks
+        self._journal, self._history, self._schedule, self._watch = journal, history, schedule, watch
         self._made: list[ProposalMade] = []
         self._looked_back = 0
-        """So many proposals were measured when the writer last looked back."""
+        """The number of measured proposals when the proposer last looked back."""
         self._certified: list[bool] = []
         self._memory = ""
 
     def learn(self, *, certified: bool) -> None:
-        """The one bit that comes from an exam."""
+        """Take the one bit that an exam passes on."""
         self._certified.append(certified)
 
     async def propose(
         self,
         parent: str,
-        steps: Sequence[Step],
-        pay: Callable[[Sequence[str]], bool],  # noqa: ARG002 - what it shows was paid for by the search
+        steps: Sequence[SearchStep],
+        pay: Pay,  # noqa: ARG002 - the search has paid for the rollouts it shows
         section: str | None = None,
     ) -> str | None:
-        """A skill that was neither measured nor proposed before."""
-        policy = self._policy.within(section)
+        """A skill that was neither measured nor proposed before; None when there is no other."""
+        policy = self._schedule.policy.within(section)
         if policy is None:
             return None
-        edits = self._pace.edits(len(steps) + 1)
+        edits = self._schedule.max_edits(len(steps) + 1)
         for _ in range(PATIENCE):
-            question = _Question(parent, steps, policy, edits, self._look_back(parent, steps))
-            made = self._make(await self._draft(question), question)
+            query = _Query(parent, steps, policy, edits, self._look_back(parent, steps))
+            made = self._apply(await self._next_proposal(query), query)
             self._made.append(made)
-            self._memory = self._memory if made.draft.memory is None else made.draft.memory
+            self._memory = self._memory if made.proposal.memory is None else made.proposal.memory
             self._watch(made)
             if made.candidate is not None:
                 return made.candidate
         return None
 
-    def _look_back(self, parent: str, steps: Sequence[Step]) -> str | None:
-        """When an epoch has ended, once: the skill that it began with, if that is another one."""
-        if not self._pace.ended_epoch(len(steps)) or self._looked_back == len(steps):
+    def _look_back(self, parent: str, steps: Sequence[SearchStep]) -> str | None:
+        """Once at the end of an epoch: the skill that the epoch began with, unless it is still the parent."""
+        if not self._schedule.is_epoch_end(len(steps)) or self._looked_back == len(steps):
             return None
         self._looked_back = len(steps)
-        began = steps[-self._pace.epoch_steps].parent
+        began = steps[-self._schedule.epoch_steps].parent
         return None if began == parent else began
 
-    def _make(self, draft: Proposal, question: _Question) -> ProposalMade:
-        parent, most = self._shelf.get(question.parent), question.edits
-        done = apply_together(editable(parent), draft.edits[:most], question.policy)
-        applied, refused = done.applied, [*draft.refused, *done.refused]
+    def _apply(self, proposal: Proposal, query: _Query) -> ProposalMade:
+        parent, most = self._skills.get(query.parent), query.max_edits
+        done = apply_edits(editable(parent), proposal.edits[:most], query.policy)
+        applied, refused = done.applied, [*proposal.refused, *done.refused]
         if most is not None:
-            refused += [Refused(edit, f"at most {most} edits at once") for edit in draft.edits[most:]]
-        candidate = self._shelf.edited(parent, *done.texts.values()).digest if applied else None
-        if candidate is not None and self._is_known(candidate, question):
-            refused += [Refused(edit, "the skill that it makes was proposed before") for edit in applied]
+            refused += [RefusedEdit(edit, f"at most {most} edits at once") for edit in proposal.edits[most:]]
+        candidate = self._skills.store_edited(parent, *done.texts.values()).digest if applied else None
+        if candidate is not None and self._is_known(candidate, query):
+            refused += [RefusedEdit(edit, "the skill that it makes was proposed before") for edit in applied]
             applied, candidate = (), None
         if candidate is not None:
-            self._history.record_version(candidate, parent.digest, applied, draft.reason)
-        return ProposalMade(len(self._made) + 1, draft, applied, tuple(refused), candidate)
+            self._history.record_version(candidate, parent.digest, applied, proposal.reason)
+        return ProposalMade(len(self._made) + 1, proposal, applied, tuple(refused), candidate)
 
-    def _is_known(self, candidate: str, question: _Question) -> bool:
-        measured = (one for step in question.steps for one in (step.parent, step.candidate))
-        return candidate in {question.parent, *measured, *(made.candidate for made in self._made)}
+    def _is_known(self, candidate: str, query: _Query) -> bool:
+        measured = (one for step in query.steps for one in (step.parent, step.candidate))
+        return candidate in {query.parent, *measured, *(made.candidate for made in self._made)}
 
-    async def _draft(self, question: _Question) -> Proposal:
-        """The next draft: the one that was written before the run was killed, or a new one."""
+    async def _next_proposal(self, query: _Query) -> Proposal:
+        """The stored proposal of a run that is resumed, or a new one."""
         file = self._journal / f"{len(self._made) + 1:04}.json"
         if file.is_file():
-            return _DRAFT.validate_json(file.read_bytes())
-        brief = await asyncio.to_thread(self._brief, question)
+            return _PROPOSAL.validate_json(file.read_bytes())
+        context = await asyncio.to_thread(self._read_context, query)
         try:
-            draft = await self._writer.write(brief)
+            proposal = await self._proposer.propose(context)
         except NoProposal as nothing:
-            raise NotMeasured(f"nothing could be proposed: {nothing}") from nothing
+            raise NotMeasured(f"the proposer failed: {nothing}") from nothing
         file.parent.mkdir(parents=True, exist_ok=True)
-        apart = file.with_suffix(".part")
-        apart.write_bytes(_DRAFT.dump_json(draft, indent=1))
-        apart.replace(file)
-        return draft
+        write_atomic(file, _PROPOSAL.dump_json(proposal, indent=1))
+        return proposal
 
-    def _brief(self, question: _Question) -> ProposalContext:
-        skill = self._shelf.get(question.parent)
-        found = tuple(trials(self._search, question.parent, self._tasks))
+    def _read_context(self, query: _Query) -> ProposalContext:
+        skill = self._skills.get(query.parent)
+        rollouts = tuple(read_scored_rollouts(self._search, query.parent, self._tasks))
         return ProposalContext(
-            documents=dict(documents(skill)),
-            trials=self._pace.shown(found, len(question.steps) + 1),
-            tried=tuple(self._tried(question.steps)),
-            policy=question.policy,
-            edits=question.edits,
-            preferences=self._preferences,
+            documents=dict(read_documents(skill)),
+            rollouts=self._schedule.select_batch(rollouts, len(query.steps) + 1),
+            past=tuple(self._list_past(query.steps)),
+            policy=query.policy,
+            max_edits=query.max_edits,
+            preferences=self._schedule.preferences,
             certified=tuple(self._certified),
-            comparison=self._compared(question.earlier, found) if question.earlier else None,
+            comparison=self._compare(query.earlier, rollouts) if query.earlier else None,
             memory=self._memory,
-            also=skill.memory.name if skill.memory else None,
+            second_document=skill.memory.name if skill.memory else None,
         )
 
-    def _compared(self, earlier: str, now: Sequence[ScoredRollout]) -> Comparison:
-        return compared(self._shelf.get(earlier).text, tuple(trials(self._search, earlier, self._tasks)), now)
+    def _compare(self, earlier: str, now: Sequence[ScoredRollout]) -> VersionComparison:
+        then = tuple(read_scored_rollouts(self._search, earlier, self._tasks))
+        return compare_versions(self._skills.get(earlier).text, then, now)
 
-    def _tried(self, steps: Sequence[Step]) -> Iterator[Tried]:
+    def _list_past(self, steps: Sequence[SearchStep]) -> Iterator[PastProposal]:
         accepted = {step.candidate: step.accepted for step in steps}
         for made in self._made:
             taken = accepted.get(made.candidate) if made.candidate else None
-            yield Tried(made.applied, made.refused, taken)
+            yield PastProposal(made.applied, made.refused, taken)

@@ -1,20 +1,23 @@
-"""Holds what a writer proposes against what it was shown: answers, other people's words and talk of the judges."""
+"""Refuses edits that leak: the answer to a train task, the words of one task, or how work is judged."""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from whet.scoring.answers import has_words, normalise, words
-from whet.skills.documents.edits import Edit, Refused
-from whet.skills.documents.together import apply_together
+from whet.skills.documents.edits import Edit, RefusedEdit, apply_edits
 from whet.skills.proposers.base import ProposalContext, ScoredRollout
+from whet.tasks import Task
+from whet.tasks.checks import FileWordsCheck, SectionCheck, WordsCheck
+from whet.tasks.judges import ChoiceSpec, ContainsSpec, ExactSpec, JsonSpec, MathSpec, NumberSpec, RulesSpec
 
 RUN = 6
-"""Words in a row that are no accident."""
+"""This many equal words in a row are not a coincidence."""
 COMMON = 0.1
-"""An answer that more than this share of the tasks expect gives none of them away."""
+"""An answer that more than this share of the tasks expect does not give one of them away."""
 SHORT = 4
-"""Characters below which an answer is found in any text."""
+"""Answers with fewer characters occur in any text, so they are not looked for."""
 
 _JUDGES = re.compile(
     r"\b(judges?|graders?|grading|evaluators?|rubrics?|hidden tests?|rewards?|scor(?:es?|ed|ing)|test cases?|"
@@ -24,70 +27,76 @@ _JUDGES = re.compile(
 )
 
 
-def vetted(edits: Iterable[Edit], brief: ProposalContext, *, in_turn: bool = False) -> tuple[list[Edit], list[Refused]]:
-    """The edits that may be proposed, and those that may not, with the reason.
+def check_edits(
+    edits: Iterable[Edit], context: ProposalContext, *, in_turn: bool = False
+) -> tuple[list[Edit], list[RefusedEdit]]:
+    """Split edits into those that are allowed and those that are refused, with the reason.
 
-    Each is for the document as it is; `in_turn`, for what those before it have made of it.
+    Each edit applies to the document as it is; with `in_turn`, to the document after the edits before it.
     """
     kept: list[Edit] = []
-    refused: list[Refused] = []
-    shown, texts = _Shown(brief), brief.editable
+    refused: list[RefusedEdit] = []
+    check, texts = _LeakCheck(context), context.editable
     for edit in edits:
-        reason = shown.refusal(edit)
-        done = apply_together(texts, [edit], brief.policy)
+        reason = check.refusal(edit)
+        done = apply_edits(texts, [edit], context.policy)
         if reason is not None or done.refused:
-            refused.append(Refused(edit, reason or done.refused[0].reason))
+            refused.append(RefusedEdit(edit, reason or done.refused[0].reason))
             continue
         kept.append(edit)
         texts = dict(done.texts) if in_turn else texts
     return kept, refused
 
 
-class _Shown:
-    """What of the training tasks no rule may hold."""
+class _LeakCheck:
+    """What no rule may contain: words and answers of the train tasks that the proposer saw."""
 
-    def __init__(self, brief: ProposalContext) -> None:
-        self._document = "\n".join(brief.editable.values())
+    def __init__(self, context: ProposalContext) -> None:
+        self._document = "\n".join(context.editable.values())
         tasks: defaultdict[str, list[ScoredRollout]] = defaultdict(list)
-        for trial in brief.shown:
-            tasks[trial.task].append(trial)
-        self._instructions = [trials[0].instruction for trials in tasks.values()]
-        self._runs = _of_one_task(tasks.values())
-        self._answers = _giving_away(tasks.values())
+        for rollout in context.all_rollouts:
+            tasks[rollout.task].append(rollout)
+        self._instructions = [rollouts[0].instruction for rollouts in tasks.values()]
+        self._runs = _find_own_runs(tasks.values())
+        self._answers = _find_rare_answers(tasks.values())
 
     def refusal(self, edit: Edit) -> str | None:
-        """Why an edit may not be, in words that its writer can act on."""
+        """Why an edit is refused, so that its proposer can act on it; None when it is allowed."""
         vocabulary = next((found for found in _JUDGES.findall(edit.text) if not self._is_of_the_field(found)), None)
         if vocabulary is not None:
-            return f"it speaks of how the work is judged ('{vocabulary}'); say what to do instead"
+            return f"it mentions how the work is judged ('{vocabulary}'); say what to do instead"
         answer = next((one for one in self._answers if has_words(edit.text, one)), None)
         if answer is not None and not has_words(self._document, answer):
-            return f"it holds the answer to a task ('{answer[:40]}'); a rule must help with other tasks too"
-        copied = next((run for run in _runs_of(edit.text) if run in self._runs), None)
+            return f"it contains the answer to a task ('{answer[:40]}'); a rule must help with other tasks too"
+        copied = next((run for run in _split_runs(edit.text) if run in self._runs), None)
         if copied is not None and " ".join(copied) not in " ".join(words(self._document)):
-            return f"it copies what one task says or shows ('{' '.join(copied)}'); put it in general words"
+            return f"it copies words of one task ('{' '.join(copied)}'); say it in general words"
         return None
 
     def _is_of_the_field(self, word: str) -> bool:
-        """Whether the tasks or the document themselves are about it."""
+        """Whether the tasks or the document use the word themselves."""
         return any(has_words(text, word) for text in (self._document, *self._instructions))
 
 
-def _of_one_task(tasks: Iterable[Sequence[ScoredRollout]]) -> set[tuple[str, ...]]:
-    """The runs of words that one task alone has; what several say is their common ground."""
+def _find_own_runs(tasks: Iterable[Sequence[ScoredRollout]]) -> set[tuple[str, ...]]:
+    """The runs of words that only one task has; what several tasks say may be repeated."""
     once: set[tuple[str, ...]] = set()
     often: set[tuple[str, ...]] = set()
-    for trials in tasks:
-        texts = {text for trial in trials for text in (trial.instruction, trial.steps, trial.answer, *trial.expected)}
-        runs = {run for text in texts for run in _runs_of(text)}
+    for rollouts in tasks:
+        texts = {
+            text
+            for rollout in rollouts
+            for text in (rollout.instruction, rollout.steps, rollout.answer, *rollout.expected)
+        }
+        runs = {run for text in texts for run in _split_runs(text)}
         often |= runs & once
         once |= runs
     return once - often
 
 
-def _giving_away(tasks: Iterable[Sequence[ScoredRollout]]) -> list[str]:
-    """The expected answers that few tasks have."""
-    expected = [{normalise(one): one for trial in trials for one in trial.expected} for trials in tasks]
+def _find_rare_answers(tasks: Iterable[Sequence[ScoredRollout]]) -> list[str]:
+    """The expected answers that only a few tasks have."""
+    expected = [{normalise(one): one for rollout in rollouts for one in rollout.expected} for rollouts in tasks]
     counts: defaultdict[str, int] = defaultdict(int)
     for answers in expected:
         for plain in answers:
@@ -100,6 +109,45 @@ def _giving_away(tasks: Iterable[Sequence[ScoredRollout]]) -> list[str]:
     ]
 
 
-def _runs_of(text: str) -> Iterator[tuple[str, ...]]:
+def _split_runs(text: str) -> Iterator[tuple[str, ...]]:
     found = words(text)
     return (tuple(found[at : at + RUN]) for at in range(len(found) - RUN + 1))
+
+
+def expected_answers(task: Task) -> tuple[str, ...]:
+    """The expected answers of a task, each once.
+
+    >>> expected_answers(Task(id="sum", instruction="1 + 1?", answer="2"))
+    ('2',)
+    """
+    given = [] if task.answer is None else [task.answer]
+    return tuple(dict.fromkeys([*given, *(text for judge in task.judge for text in _list_answers(judge))]))
+
+
+def _list_answers(judge: object) -> Iterator[str]:
+    match judge:
+        case ExactSpec(answer=tuple(texts)) | ContainsSpec(text=tuple(texts)):
+            yield from texts
+        case ChoiceSpec(answer=str(text)) | MathSpec(answer=str(text)):
+            yield text
+        case NumberSpec(answer=float(number)):
+            yield f"{number:g}"
+        case JsonSpec(expected=expected):
+            yield from _leaves(expected)
+        case RulesSpec(checks=checks):
+            for check in checks:
+                match check:
+                    case WordsCheck(op="contains", arg=text) | SectionCheck(text=str(text)) | FileWordsCheck(arg=text):
+                        yield text
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    match value:
+        case dict():
+            for item in value.values():
+                yield from _leaves(item)
+        case list():
+            for item in value:
+                yield from _leaves(item)
+        case str() | int() | float() if not isinstance(value, bool):
+            yield str(value)

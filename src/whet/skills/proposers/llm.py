@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from whet.ids import digest
-from whet.scoring.judges.json_answer import answered_json
+from whet.scoring.judges.json_answer import read_json_answer
 from whet.skills.documents.edits import Edit
 from whet.skills.proposers import prompts
 from whet.skills.proposers.base import Proposal, ProposalContext, ScoredRollout
-from whet.skills.proposers.leak_check import vetted
+from whet.skills.proposers.leak_check import check_edits
 
-Message = Mapping[str, str]
-Ask = Callable[[Sequence[Message]], Awaitable[str]]
+ChatMessage = Mapping[str, str]
+Ask = Callable[[Sequence[ChatMessage]], Awaitable[str]]
 """Asks the writer's own model. It raises NoDraft when the model does not answer."""
 
 BATCH = 8
@@ -55,45 +55,45 @@ class LlmProposer:
     """Reflects in small batches, vets what comes of it, and merges it when it is more than the budget."""
 
     ask: Ask
-    trial_chars: int = 12_000
+    rollout_chars: int = 12_000
     """Characters of one trial that the model is shown. A question has up to 12 trials."""
 
-    async def write(self, brief: ProposalContext) -> Proposal:
-        budget = MOST if brief.edits is None else brief.edits
-        questions = list(self._questions(brief)) if budget else []
+    async def propose(self, context: ProposalContext) -> Proposal:
+        budget = MOST if context.max_edits is None else context.max_edits
+        questions = list(self._questions(context)) if budget else []
         if not questions:
             return Proposal((), "there is nothing to reflect on" if budget else "no edit is allowed in this step")
         room = asyncio.Semaphore(AT_ONCE)
         answers = await asyncio.gather(*(self._answer(one, room) for one in questions))
         sources = _once(answers)
-        kept, refused = vetted(sources, brief)
+        kept, refused = check_edits(sources, context)
         last = next((answer for answer in answers if answer.read is None), answers[-1])
-        if len(kept) > budget or (brief.edits is None and len({sources[edit] for edit in kept}) > 1):
-            last = await self._answer(_merge([(sources[edit], edit) for edit in kept], brief), room)
-            merged, worse = vetted(last.read.edits if last.read else (), brief)
+        if len(kept) > budget or (context.max_edits is None and len({sources[edit] for edit in kept}) > 1):
+            last = await self._answer(_merge([(sources[edit], edit) for edit in kept], context), room)
+            merged, worse = check_edits(last.read.edits if last.read else (), context)
             # Without a list that can be read the edits stand in the order of their sources, and the first are taken.
             kept, refused = merged or kept, [*refused, *worse]
         return Proposal(tuple(kept[:budget]), _reason(answers), last.raw, tuple(refused), _memory(answers))
 
-    def _questions(self, brief: ProposalContext) -> Iterable[_Question]:
-        known = prompts.what_is_known(brief)
-        if brief.comparison is not None:
-            shown = prompts.shown_comparison(brief.comparison, self.trial_chars)
+    def _questions(self, context: ProposalContext) -> Iterable[_Question]:
+        known = prompts.what_is_known(context)
+        if context.comparison is not None:
+            shown = prompts.format_comparison(context.comparison, self.rollout_chars)
             yield _Question("comparison", prompts.COMPARE, f"{known}\n\n{shown}")
             return
-        pairs = brief.contrasts
+        pairs = context.contrasts
         if pairs:
-            shown = prompts.shown_pairs(pairs, self.trial_chars)
+            shown = prompts.format_pairs(pairs, self.rollout_chars)
             yield _Question("contrast", prompts.REFLECT, f"{known}\n\n{prompts.CONTRASTS}\n\n{shown}")
-        paired = {id(trial) for pair in pairs for trial in pair}
-        rest = _shuffled([trial for trial in brief.trials if id(trial) not in paired], len(brief.tried))
+        paired = {id(rollout) for pair in pairs for rollout in pair}
+        rest = _shuffled([rollout for rollout in context.rollouts if id(rollout) not in paired], len(context.past))
         groups = {
-            "failure": (prompts.FAILURES, [trial for trial in rest if not trial.solved]),
-            "success": (prompts.SUCCESSES, [trial for trial in rest if trial.solved]),
+            "failure": (prompts.FAILURES, [rollout for rollout in rest if not rollout.solved]),
+            "success": (prompts.SUCCESSES, [rollout for rollout in rest if rollout.solved]),
         }
-        for source, (asked, trials) in groups.items():
-            for start in range(0, len(trials), BATCH):
-                shown = prompts.shown_trials(trials[start : start + BATCH], self.trial_chars)
+        for source, (asked, rollouts) in groups.items():
+            for start in range(0, len(rollouts), BATCH):
+                shown = prompts.format_rollouts(rollouts[start : start + BATCH], self.rollout_chars)
                 yield _Question(source, prompts.REFLECT, f"{known}\n\n{asked}\n\n{shown}")
 
     async def _answer(self, question: _Question, room: asyncio.Semaphore) -> _Answer:
@@ -114,7 +114,7 @@ class LlmProposer:
 
 def read(reply: str) -> Reflection:
     """What a reply proposes; ValueError says in a few words what is wrong with it."""
-    told = answered_json(reply)
+    told = read_json_answer(reply)
     try:
         return Reflection.model_validate(told)
     except ValidationError as error:
@@ -123,8 +123,8 @@ def read(reply: str) -> Reflection:
         raise ValueError(f"{place}: {first['msg']}") from None
 
 
-def _merge(edits: Sequence[tuple[str, Edit]], brief: ProposalContext) -> _Question:
-    text = f"{prompts.what_is_known(brief)}\n\n{prompts.shown_edits(edits)}"
+def _merge(edits: Sequence[tuple[str, Edit]], context: ProposalContext) -> _Question:
+    text = f"{prompts.what_is_known(context)}\n\n{prompts.format_edits(edits)}"
     return _Question("merge", prompts.MERGE, text)
 
 
@@ -148,7 +148,7 @@ def _memory(answers: Sequence[_Answer]) -> str | None:
     return next((answer.read.memory for answer in answers if answer.read and answer.read.memory), None)
 
 
-def _shuffled(trials: Sequence[ScoredRollout], turn: int) -> list[ScoredRollout]:
+def _shuffled(rollouts: Sequence[ScoredRollout], turn: int) -> list[ScoredRollout]:
     """In an order that is another one at each turn, and always the same at the same turn."""
-    keys = {index: digest(f"{turn}/{index}/{trial.task}".encode()) for index, trial in enumerate(trials)}
-    return [trials[index] for index in sorted(keys, key=keys.__getitem__)]
+    keys = {index: digest(f"{turn}/{index}/{rollout.task}".encode()) for index, rollout in enumerate(rollouts)}
+    return [rollouts[index] for index in sorted(keys, key=keys.__getitem__)]

@@ -5,9 +5,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from whet.skills.documents.document import Policy
 from whet.skills.documents.edits import Edit
-from whet.skills.documents.policy import Policy
-from whet.skills.proposers.base import Comparison, ProposalContext, ScoredRollout, Tried
+from whet.skills.proposers.base import PastProposal, ProposalContext, ScoredRollout, VersionComparison
 from whet.skills.proposers.criteria.checks import failing
 from whet.skills.proposers.criteria.wording import told
 from whet.untrusted_text import fenced, shortened
@@ -102,10 +102,14 @@ CONTRASTS = (
 )
 
 
-def write(brief: ProposalContext) -> str:
+def write(context: ProposalContext) -> str:
     """What is said to an agent that edits the document itself."""
-    path = f"skill/{next(iter(brief.documents))}"
-    also = f"\n\nYou may change `skill/{brief.also}` too, which the agent always reads." if brief.also else ""
+    path = f"skill/{next(iter(context.documents))}"
+    also = (
+        f"\n\nYou may change `skill/{context.second_document}` too, which the agent always reads."
+        if context.second_document
+        else ""
+    )
     return WRITE.format(path=path) + also
 
 
@@ -114,53 +118,55 @@ def repair(problem: str) -> str:
     return f"That is not the form asked for ({problem}). Reply again with the one JSON object and nothing else."
 
 
-def what_is_known(brief: ProposalContext) -> str:
+def what_is_known(context: ProposalContext) -> str:
     """All that stands in every question: the document, what may be done to it, and what is known of the tasks."""
     parts = [
-        _documents(brief),
-        _may_do(brief.policy, brief.edits),
-        _contract(brief.shown),
-        _criteria(brief.trials),
-        _given("The user's own house rules, which come before your ideas", "preferences", brief.preferences),
-        _given("Your note to yourself", "memory", brief.memory),
-        tried(brief.tried),
-        _certified(brief.certified),
+        _documents(context),
+        _may_do(context.policy, context.max_edits),
+        _contract(context.all_rollouts),
+        _criteria(context.rollouts),
+        _given("The user's own house rules, which come before your ideas", "preferences", context.preferences),
+        _given("Your note to yourself", "memory", context.memory),
+        past(context.past),
+        _certified(context.certified),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def rules(brief: ProposalContext) -> str:
+def rules(context: ProposalContext) -> str:
     """What an agent that edits the document itself must keep to."""
     parts = [
         _GOOD_RULES,
-        f"What you may do: {_budget(brief.edits, 'places of the document changed')}. {may_do(brief.policy)}",
-        f"The output contract, which no rule may break:\n{text}" if (text := contract(brief.shown)) else "",
-        f"The user's own house rules, which come before your ideas:\n{brief.preferences}" if brief.preferences else "",
-        _certified(brief.certified),
+        f"What you may do: {_budget(context.max_edits, 'places of the document changed')}. {may_do(context.policy)}",
+        f"The output contract, which no rule may break:\n{text}" if (text := contract(context.all_rollouts)) else "",
+        f"The user's own house rules, which come before your ideas:\n{context.preferences}"
+        if context.preferences
+        else "",
+        _certified(context.certified),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def criteria(trials: Sequence[ScoredRollout]) -> str:
+def criteria(rollouts: Sequence[ScoredRollout]) -> str:
     """What was asked of the work and not met, most frequent first, a line each."""
-    return "\n".join(f"- {told(one)}" for one in failing(trials)[:CRITERIA])
+    return "\n".join(f"- {told(one)}" for one in failing(rollouts)[:CRITERIA])
 
 
-def shown_trials(trials: Sequence[ScoredRollout], room: int) -> str:
+def format_rollouts(rollouts: Sequence[ScoredRollout], room: int) -> str:
     """Trials as compact numbered traces, each in so many characters."""
-    return "\n\n".join(fenced(f"trial {number}", trace(one, room)) for number, one in enumerate(trials, 1))
+    return "\n\n".join(fenced(f"trial {number}", trace(one, room)) for number, one in enumerate(rollouts, 1))
 
 
-def shown_pairs(pairs: Iterable[tuple[ScoredRollout, ScoredRollout]], room: int) -> str:
+def format_pairs(pairs: Iterable[tuple[ScoredRollout, ScoredRollout]], room: int) -> str:
     """Two trials of each task, the better one first."""
     return "\n\n".join(
-        fenced(f"pair {number} {name}", trace(trial, room))
+        fenced(f"pair {number} {name}", trace(rollout, room))
         for number, pair in enumerate(pairs, 1)
-        for name, trial in zip(("better", "worse"), pair, strict=True)
+        for name, rollout in zip(("better", "worse"), pair, strict=True)
     )
 
 
-def shown_comparison(comparison: Comparison, room: int) -> str:
+def format_comparison(comparison: VersionComparison, room: int) -> str:
     """What became of the same tasks between two versions of the document."""
     groups = {
         "Improved": comparison.improved,
@@ -174,44 +180,44 @@ def shown_comparison(comparison: Comparison, room: int) -> str:
     return "\n\n".join([*parts, f"## As good as before: {len(comparison.stable)} tasks"])
 
 
-def shown_edits(edits: Iterable[tuple[str, Edit]]) -> str:
+def format_edits(edits: Iterable[tuple[str, Edit]]) -> str:
     """Edits with where they come from."""
     return fenced("edits", "\n".join(_line({"from": source, **_told(edit)}) for source, edit in edits))
 
 
-def trace(trial: ScoredRollout, room: int) -> str:
+def trace(rollout: ScoredRollout, room: int) -> str:
     """One trial in at most about so many characters."""
-    verdicts = "\n".join(f"{name}: {one.reason}" for name, one in trial.judgements.items())
+    verdicts = "\n".join(f"{name}: {one.reason}" for name, one in rollout.judgements.items())
     return "\n".join(
         [
-            f"task: {trial.task}",
-            f"score: {trial.score:g}, {'solved' if trial.solved else 'not solved'}",
+            f"task: {rollout.task}",
+            f"score: {rollout.score:g}, {'solved' if rollout.solved else 'not solved'}",
             f"verdict:\n{shortened(verdicts, room // 12)}",
-            f"what was asked:\n{shortened(trial.instruction, room // 6)}",
-            f"what the agent did:\n{shortened(trial.steps, room * 7 // 12)}",
-            f"its answer:\n{shortened(trial.answer, room // 6)}",
+            f"what was asked:\n{shortened(rollout.instruction, room // 6)}",
+            f"what the agent did:\n{shortened(rollout.steps, room * 7 // 12)}",
+            f"its answer:\n{shortened(rollout.answer, room // 6)}",
         ]
     )
 
 
-def tried(tried: Sequence[Tried]) -> str:
+def past(past: Sequence[PastProposal]) -> str:
     """What was proposed before, as facts: taken, not taken, or refused and why."""
     lines = []
-    for one in tried[-REMEMBERED:]:
+    for one in past[-REMEMBERED:]:
         if one.edits and one.accepted is not None:
             lines.append(_line({"taken": one.accepted, "edits": [_told(edit) for edit in one.edits]}))
         lines += [_line({"refused": refused.reason, "edit": _told(refused.edit)}) for refused in one.refused]
     return _given("Proposed before; do not repeat what was not taken", "tried", "\n".join(lines))
 
 
-def contract(trials: Iterable[ScoredRollout]) -> str:
+def contract(rollouts: Iterable[ScoredRollout]) -> str:
     """What most of the tasks say in the same words: the form that their answers must have.
 
     >>> asks = ["Answer in one word. Who?", "Answer in one word. Where?"]
     >>> contract(ScoredRollout(f"t{n}", ask, 0, {}, "", "") for n, ask in enumerate(asks))
     'Answer in one word.'
     """
-    instructions = {trial.task: trial.instruction for trial in trials}
+    instructions = {rollout.task: rollout.instruction for rollout in rollouts}
     said = [dict.fromkeys(re.split(r"(?<=[.!?:])\s+|\s*\n\s*", text.strip())) for text in instructions.values()]
     counts = Counter(sentence for sentences in said for sentence in sentences)
     common = [sentence for sentence, times in counts.items() if sentence and times > max(1, len(said) / 2)]
@@ -231,12 +237,12 @@ def may_do(policy: Policy) -> str:
     )
 
 
-def _documents(brief: ProposalContext) -> str:
-    (path, text), *others = brief.documents.items()
+def _documents(context: ProposalContext) -> str:
+    (path, text), *others = context.documents.items()
     parts = [_section(f"The document to edit, {path}", fenced("document", text))]
     for name, other in others:
         title = f"Beside it, not to be edited: {name}"
-        if name == brief.also:
+        if name == context.second_document:
             title = f'Also to edit, {name}, which the agent always reads; edits of it have "document": "{name}"'
         parts.append(_section(title, fenced("file", other)))
     return "\n\n".join(parts)
@@ -252,13 +258,13 @@ def _budget(edits: int | None, what: str) -> str:
     return f"At most {edits} {what}"
 
 
-def _contract(trials: Sequence[ScoredRollout]) -> str:
+def _contract(rollouts: Sequence[ScoredRollout]) -> str:
     title = "The output contract: what the tasks ask for in common. No rule may break it"
-    return _given(title, "contract", contract(trials))
+    return _given(title, "contract", contract(rollouts))
 
 
-def _criteria(trials: Sequence[ScoredRollout]) -> str:
-    return _given("What was asked of the work and not met, most frequent first", "criteria", criteria(trials))
+def _criteria(rollouts: Sequence[ScoredRollout]) -> str:
+    return _given("What was asked of the work and not met, most frequent first", "criteria", criteria(rollouts))
 
 
 def _certified(bits: Sequence[bool]) -> str:

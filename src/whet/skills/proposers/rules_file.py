@@ -13,9 +13,9 @@ class RulesFile:
     def __init__(self, rules: tuple[str, ...]) -> None:
         self._rules = rules
 
-    async def write(self, brief: ProposalContext) -> Proposal:
+    async def propose(self, context: ProposalContext) -> Proposal:
         """The next rule; nothing when all were proposed."""
-        proposed = {edit.text for tried in brief.tried for edit in (*tried.edits, *(one.edit for one in tried.refused))}
+        proposed = {edit.text for past in context.past for edit in (*past.edits, *(one.edit for one in past.refused))}
         rest = [rule for rule in self._rules if rule not in proposed]
         return Proposal(tuple(Edit(op=Op.ADD, text=rule) for rule in rest[:1]))
 

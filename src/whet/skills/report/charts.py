@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from whet.skills.gate.gate import ExamResult
-from whet.skills.report.data import Cost, Effect, ReportData, Tried, by_task, evidence
+from whet.skills.report.data import Cost, Effect, MeasuredProposal, ReportData, by_task, evidence
 from whet.skills.report.svg import Drawing, Kind, Legend, Scale, apart, cut, ticks
 from whet.skills.search.shorten import Removal
 
@@ -62,7 +62,7 @@ def learning_curve(figures: ReportData) -> Plot:
     return Plot("learning", "mean scores of all proposals on the training tasks, with 95 % intervals", drawing.svg())
 
 
-def _bar_line(drawing: Drawing, tried: Sequence[Tried], x: Scale, y: Scale) -> None:
+def _bar_line(drawing: Drawing, tried: Sequence[MeasuredProposal], x: Scale, y: Scale) -> None:
     """What each proposal had to be above, as steps."""
     sides = ((place + side, one.step.bar) for place, one in enumerate(tried, 1) for side in (-0.5, 0.5))
     drawing.curve([(x(place), y(bar)) for place, bar in sides], BAD, dashed=True)

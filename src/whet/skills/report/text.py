@@ -12,7 +12,7 @@ from whet.skills.gate.kinds import GateKind
 from whet.skills.report import charts
 from whet.skills.report.charts import Plot
 from whet.skills.report.criteria import CheckRate
-from whet.skills.report.data import Cost, Effect, ReportData, Tried, by_task, read_report_data
+from whet.skills.report.data import Cost, Effect, MeasuredProposal, ReportData, by_task, read_report_data
 from whet.skills.report.html import page, plain
 from whet.skills.results import SharpenResult
 from whet.skills.search.shorten import Removal
@@ -135,7 +135,7 @@ def _search(figures: ReportData) -> Iterator[str | Plot]:
     yield from ("", "Means of winners are too high: they were picked for it.", "")
 
 
-def _tried_row(number: int, tried: Tried) -> str:
+def _tried_row(number: int, tried: MeasuredProposal) -> str:
     step = tried.step
     taken = "leads" if step.accepted else "fell behind" if step.dropped else "not taken"
     mean = tried.interval or f"{step.mean:.1%}"

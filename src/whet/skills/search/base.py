@@ -1,18 +1,18 @@
-"""The search on training tasks: what proposals are held up to, what it is told of them, and the plain ratchet.
+"""What all searches on training tasks share: the protocols, the measurement of a skill, and the leader.
 
-It is greedy, and often fooled. Nothing that it finds counts before the exam has certified it.
+A search is greedy, and noise often misleads it. Nothing that it finds counts before an exam has certified it.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import fsum
 from typing import Protocol
 
 from whet.scoring import Cause
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import Measured, Rollouts, mean, refuse_lost, search_key
-from whet.skills.proposers.base import Step
+from whet.skills.measurement import Measured, Pay, RolloutKey, Rollouts, mean, refuse_lost
+from whet.skills.proposers.base import SearchStep
 
 
 class CandidateSource(Protocol):
@@ -21,8 +21,8 @@ class CandidateSource(Protocol):
     async def propose(
         self,
         parent: str,
-        steps: Sequence[Step],
-        pay: Callable[[Sequence[str]], bool],
+        steps: Sequence[SearchStep],
+        pay: Pay,
         section: str | None = None,
     ) -> str | None:
         """Another skill than the parent, by its digest; None when it has nothing more to propose.
@@ -40,7 +40,7 @@ class Search(Protocol):
         """The best so far."""
         ...
 
-    async def round(self) -> list[Step]:
+    async def round(self) -> list[SearchStep]:
         """The next proposals, measured; empty when there are none, or they cannot be paid."""
         ...
 
@@ -79,7 +79,7 @@ class TrainTasks:
     ) -> dict[str, Measured] | None:
         """Try these skills on these tasks; None when that cannot be paid."""
         wanted = [
-            (skill, task, search_key(number, task, skill, sample))
+            (skill, task, RolloutKey.search(number, task, skill, sample))
             for skill in skills
             for task in tasks
             for sample in range(self.samples)
@@ -124,34 +124,11 @@ class Lead:
             self.outcomes, self._rejections = outcomes, 0
         return dev.purse.left >= dev.size
 
-    def judge(self, parent: str, candidate: str, outcomes: Measured) -> Step:
+    def judge(self, parent: str, candidate: str, outcomes: Measured) -> SearchStep:
         """Whether a candidate that was tried on all dev tasks leads from now on."""
-        step = Step(parent, candidate, mean(outcomes), self.bar)
+        step = SearchStep(parent, candidate, mean(outcomes), self.bar)
         if step.accepted:
             self.skill, self.outcomes, self._rejections = candidate, outcomes, 0
         else:
             self._rejections += 1
         return step
-
-
-class Ratchet:
-    """One proposal after the other: it leads when its mean is above the bar, and its mean is the next bar."""
-
-    def __init__(self, start: str, dev: TrainTasks, plan: GatePlan, proposer: CandidateSource) -> None:
-        self._lead, self._dev, self._proposer = Lead(start, plan), dev, proposer
-        self._steps: list[Step] = []
-
-    @property
-    def leader(self) -> str:
-        return self._lead.skill
-
-    async def round(self) -> list[Step]:
-        """One proposal."""
-        if not await self._lead.settle(self._dev):
-            return []
-        parent = self.leader
-        candidate = await self._proposer.propose(parent, self._steps, self._dev.purse.pay)
-        if candidate is None or (outcomes := await self._dev.measure(candidate)) is None:
-            return []
-        self._steps.append(self._lead.judge(parent, candidate, outcomes))
-        return self._steps[-1:]

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from whet.skills.documents.merge import all_merged, section_titles
-from whet.skills.documents.texts import SkillTexts
+from whet.skills.documents.merge import merge_documents, section_titles
+from whet.skills.documents.store import SkillTexts
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import Measured, mean
-from whet.skills.proposers.base import Step
+from whet.skills.proposers.base import SearchStep
 from whet.skills.search.base import CandidateSource, Lead, TrainTasks
 
 
@@ -38,13 +38,13 @@ class Pareto:
         self._random = random.Random(f"{plan.seed}/pareto")  # noqa: S311 - nothing secret
         self._pool: dict[str, Member] = {}
         self._turn = 0
-        self._steps: list[Step] = []
+        self._steps: list[SearchStep] = []
 
     @property
     def leader(self) -> str:
         return self._lead.skill
 
-    async def round(self) -> list[Step]:
+    async def round(self) -> list[SearchStep]:
         """One proposal: a merge where there is one, else what is written."""
         if not await self._lead.settle(self._dev):
             return []
@@ -95,7 +95,7 @@ class Pareto:
     def _merged(self, one: str, other: str) -> str | None:
         line = self._pool[other].line
         ancestor = next(skill for skill in self._pool[one].line if skill in line)
-        documents = all_merged(*(self._texts.documents(skill) for skill in (ancestor, one, other)))
+        documents = merge_documents(*(self._texts.documents(skill) for skill in (ancestor, one, other)))
         return None if documents is None else self._texts.with_documents(one, documents)
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from whet.ids import digest
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import Measured, mean, refuse_lost
-from whet.skills.proposers.base import Step
+from whet.skills.proposers.base import SearchStep
 from whet.skills.search.base import CandidateSource, Lead, TrainTasks
 
 LANES = 4
@@ -21,13 +21,13 @@ class Race:
 
     def __init__(self, start: str, dev: TrainTasks, plan: GatePlan, proposer: CandidateSource) -> None:
         self._lead, self._dev, self._proposer, self._seed = Lead(start, plan), dev, proposer, plan.seed
-        self._steps: list[Step] = []
+        self._steps: list[SearchStep] = []
 
     @property
     def leader(self) -> str:
         return self._lead.skill
 
-    async def round(self) -> list[Step]:
+    async def round(self) -> list[SearchStep]:
         """One race; with fewer in it when there is no money for more."""
         if not await self._lead.settle(self._dev):
             return []
@@ -47,7 +47,7 @@ class Race:
             found[candidate] = None
         return list(found)
 
-    async def _run(self, racers: Sequence[str]) -> list[Step]:
+    async def _run(self, racers: Sequence[str]) -> list[SearchStep]:
         """Losers first, as they fall behind, then the winner."""
         parent, number = self.leader, self._dev.new_measurement()
         order = sorted(self._dev.tasks, key=lambda task: digest(f"{self._seed}/{number}".encode(), task.encode()))
@@ -62,7 +62,7 @@ class Race:
             left = ranked[: half(len(ranked))]
             # Of one whose rollouts were all lost nothing is known; its mean only ranks it.
             behind = [racer for racer in ranked[len(left) :] if mean(scores[racer]) >= 0]
-            steps += [Step(parent, racer, mean(scores[racer]), self._lead.bar, dropped=True) for racer in behind]
+            steps += [SearchStep(parent, racer, mean(scores[racer]), self._lead.bar, dropped=True) for racer in behind]
         (winner,) = left
         refuse_lost(scores[winner])
         return [*steps, self._lead.judge(parent, winner, scores[winner])]

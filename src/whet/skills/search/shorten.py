@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING
 
-from whet.skills.documents.texts import SkillTexts
-from whet.skills.documents.units import added_units, units, without
+from whet.skills.documents.store import SkillTexts
+from whet.skills.documents.units import find_added_units, remove_unit, units
 from whet.skills.gate.exam import run_exam
 from whet.skills.gate.gate import ExamResult, Gate
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest
 from whet.skills.measurement import ReadNotes, Rollouts, Verdict
-from whet.skills.proposers.base import Step
+from whet.skills.proposers.base import SearchStep
 
 if TYPE_CHECKING:
     from whet.skills.search.two_tiers import SearchResult
@@ -82,7 +82,7 @@ def _suspects(done: "SearchResult", texts: SkillTexts, margin: float) -> list[Un
     return suspects
 
 
-def effects_of(steps: Sequence[Step], texts: SkillTexts) -> dict[Unit, float]:
+def effects_of(steps: Sequence[SearchStep], texts: SkillTexts) -> dict[Unit, float]:
     """What the search found of each unit alone, on training tasks."""
     found: dict[Unit, list[float]] = {}
     for step in steps:
@@ -106,9 +106,9 @@ def _units(documents: Mapping[str, str]) -> Iterator[Unit]:
 
 
 def _added(now: Mapping[str, str], before: Mapping[str, str]) -> list[Unit]:
-    return [Unit(name, one) for name, text in now.items() for one in added_units(text, before[name])]
+    return [Unit(name, one) for name, text in now.items() for one in find_added_units(text, before[name])]
 
 
 def _without(documents: Mapping[str, str], unit: Unit, before: Mapping[str, str]) -> dict[str, str]:
     name = unit.document
-    return {**documents, name: without(documents[name], unit.text, before[name])}
+    return {**documents, name: remove_unit(documents[name], unit.text, before[name])}

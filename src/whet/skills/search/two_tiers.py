@@ -7,7 +7,7 @@ killed is begun again from the start: it takes the same decisions, and pays for 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from whet.skills.documents.texts import PlainTexts, SkillTexts
+from whet.skills.documents.store import PlainTexts, SkillTexts
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.gate import ExamJournal, ExamResult, Gate
 from whet.skills.gate.heuristics import ClassicGate, Compared
@@ -15,10 +15,11 @@ from whet.skills.gate.kinds import GateKind, SearchKind
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.seed import Seed
 from whet.skills.measurement import OutOfBudget, ReadNotes, Rollouts, Verdict, no_notes
-from whet.skills.proposers.base import Step
-from whet.skills.search.base import CandidateSource, Ratchet, Search, TrainTasks
+from whet.skills.proposers.base import SearchStep
+from whet.skills.search.base import CandidateSource, Search, TrainTasks
 from whet.skills.search.pareto import Pareto
 from whet.skills.search.race import Race
+from whet.skills.search.ratchet import Ratchet
 from whet.skills.search.shorten import Removal, shorten
 
 
@@ -32,7 +33,7 @@ class SearchResult:
     """The best skill that was certified; the start when none was."""
     leader: str
     """The best that the search found. Nothing is promised of it."""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[SearchStep] = field(default_factory=list)
     held: list[ExamResult] = field(default_factory=list)
     removal: Removal | None = None
     """What was tried to be dropped from the certified skill, all of it at once."""
@@ -54,7 +55,7 @@ class SearchResult:
         return self.removal.held.candidate if self.removal and self.removal.accepted else self.certified
 
 
-Watch = Callable[[Step | ExamResult | Compared | Removal], None]
+Watch = Callable[[SearchStep | ExamResult | Compared | Removal], None]
 
 
 async def search_and_certify(
@@ -130,7 +131,7 @@ async def _certify(gate: Gate, result: SearchResult, watch: Watch) -> None:
     result.certified = gate.incumbent
 
 
-async def _next(search: Search) -> list[Step]:
+async def _next(search: Search) -> list[SearchStep]:
     try:
         return await search.round()
     except OutOfBudget:

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from whet.runs.config import Config
@@ -52,7 +52,7 @@ async def transfer(
     """
     tasks = read_tasks(request.tasks)
     kept = [task for task in tasks if task.split == "test"] or tasks
-    await run(replace(request, skills=(against, skill)), config, watch, env, tasks=kept)
+    await run(request.model_copy(update={"skills": (against, skill)}), config, watch, env, tasks=kept)
     new, old = read_skill(skill), read_skill(against) if against else None
     found = Lifts(request.out, new, old, compare_skills(request.out, old.digest if old else "", new.digest))
     (request.out / MATRIX).write_text(json.dumps(_data(found), indent=1) + "\n", encoding="utf-8")

@@ -1,7 +1,6 @@
 """A request, cut into the places of its messages: what surrounds them, and the groups that are one message each."""
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -12,12 +11,7 @@ from whet.exchange import Exchange
 from whet.gateway.attribution.conversations import FIELDS, SYSTEM_FIELDS, SYSTEM_ROLES
 from whet.gateway.dialects import DIALECTS
 from whet.gateway.dialects.neutral import Message, Request
-from whet.prefix_cache import Lookup
-
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
-_BEFORE_VALUE = re.compile(rb'[ \t\n\r]*[{,][ \t\n\r]*"[^"\\]*(?:\\.[^"\\]*)*"[ \t\n\r]*:[ \t\n\r]*', re.DOTALL)
-_BEFORE_ELEMENT = re.compile(rb"[ \t\n\r]*[\[,][ \t\n\r]*")
+from whet.prefix_cache import Lookup, split_elements, split_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +55,7 @@ class Body:
         tail = self.request[self.begin + start : self.end].lstrip(b" \t\r\n")
         opened = tail if start == 0 else b"[" + tail.removeprefix(b",")
         shift = self.end - self.begin - len(opened)
-        raws = _ARRAY.decode(opened)
-        located = list(zip(raws, _spans(opened, 0, _BEFORE_ELEMENT, raws), strict=True))
+        located = split_elements(opened, 0, opened)
         found = []
         for _, run in groupby(_numbered(located), key=lambda one: (one[2], one[2] != "assistant" and one[0])):
             pieces = list(run)
@@ -74,11 +67,7 @@ def cut(exchange: Exchange, look: Lookup[Any]) -> Body:
     """Find the conversation of a request of which a part may be known. ValueError when it is not an array in an
     object, or when the known part is of another array."""
     name, fresh, shift = FIELDS[exchange.dialect], look.fresh, len(look.body) - len(look.fresh)
-    try:
-        values = _OBJECT.decode(fresh)
-    except RecursionError as error:
-        raise ValueError("nests too deeply") from error
-    spans = dict(zip(values, _spans(fresh, 0, _BEFORE_VALUE, values.values()), strict=True))
+    spans = {key: span for key, _, span in split_fields(fresh)}
     if name not in spans or not fresh.startswith(b"[", spans[name][0]):
         raise ValueError(f"there is no array '{name}'")
     start, end = spans.pop(name)
@@ -109,19 +98,6 @@ def _read(dialect: str, path: str, body: bytes) -> Request:
 
 def _object(fields: Mapping[str, bytes]) -> bytes:
     return b"{" + b",".join(msgspec.json.encode(key) + b":" + value for key, value in fields.items()) + b"}"
-
-
-def _spans(body: bytes, position: int, gap: re.Pattern[bytes], values: Iterable[msgspec.Raw]) -> list[tuple[int, int]]:
-    """Where the values lie in the body, given in the order in which they lie there."""
-    spans = []
-    for value in values:
-        raw = bytes(value)
-        between = gap.match(body, position)
-        if between is None or not body.startswith(raw, between.end()):
-            raise ValueError("a key is there twice")
-        position = between.end() + len(raw)
-        spans.append((between.end(), position))
-    return spans
 
 
 def _numbered(

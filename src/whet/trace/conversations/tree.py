@@ -1,20 +1,17 @@
 """The messages of a rollout, each stored once: requests are read, only as far as they are new, into paths of nodes."""
 
 import hashlib
-import json
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import groupby, takewhile
-from typing import Any
+from itertools import takewhile
 
 import msgspec
 
 from whet.exchange import Exchange
 from whet.gateway.dialects.neutral import (
     Format,
-    Image,
     Message,
     Part,
     Refusal,
@@ -27,6 +24,7 @@ from whet.gateway.dialects.neutral import (
     ToolChoice,
     ToolResult,
 )
+from whet.gateway.dialects.same_message import neutral_form
 from whet.gateway.guards.strict_json import replace_lone_surrogates
 from whet.prefix_cache import PrefixCache
 from whet.trace.conversations.replies import reply_of
@@ -37,7 +35,7 @@ REMEMBERED = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class MessageSource:
     """Where a message was first seen."""
 
     exchange: int
@@ -57,7 +55,7 @@ class Node:
     depth: int
     """Messages before it on its path. Those of the system do not count."""
     message: Message
-    source: Source
+    source: MessageSource
 
 
 class Rewrite(StrEnum):
@@ -69,7 +67,7 @@ class Rewrite(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class CallSettings:
     """What a call asks for beside its messages."""
 
     model: str
@@ -80,7 +78,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestNodes:
     """A request, as the nodes that it is."""
 
     system: tuple[int, ...]
@@ -108,7 +106,7 @@ class Messages:
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
-        self.settings: list[Setting] = []
+        self.settings: list[CallSettings] = []
         self._links: list[bytes] = []
         """Of each node, what stands for the path to it."""
         self._by_link: dict[bytes, int] = {}
@@ -116,7 +114,7 @@ class Messages:
         self._rewritten: set[tuple[int, Rewrite]] = set()
         self._growing = PrefixCache[_Place | None](REMEMBERED)
 
-    def request(self, exchange: Exchange) -> Asked:
+    def request(self, exchange: Exchange) -> RequestNodes:
         """The messages of a request. ValueError when it cannot be read."""
         readable = replace_lone_surrogates(exchange.request)  # as the model was sent them; places stay the same
         if readable != exchange.request:
@@ -132,7 +130,9 @@ class Messages:
         if reply is None:
             return None
         body = exchange.response if exchange.delivered is None else exchange.delivered
-        return self._node(prompt, Message("assistant", reply.parts), Source(exchange.index, "reply", 0, len(body)))
+        return self._node(
+            prompt, Message("assistant", reply.parts), MessageSource(exchange.index, "reply", 0, len(body))
+        )
 
     def path(self, node: int | None) -> list[Node]:
         """The messages from the first one to this one."""
@@ -166,7 +166,7 @@ class Messages:
             node = self.nodes[node].parent
         return found[::-1]
 
-    def _grown(self, exchange: Exchange) -> Asked:
+    def _grown(self, exchange: Exchange) -> RequestNodes:
         """The messages of a request, of which only those are read that no earlier one began with."""
         look = self._growing.look(exchange.speaker and exchange.speaker.thread, exchange.request)
         body, edges = cut(exchange, look), look.layout().lasting
@@ -180,7 +180,7 @@ class Messages:
         self._growing.keep(look, list(_resumable(edges, body.begin, known, places)))
         system = [self._node(None, message, _source(exchange, body.system)) for message in frame.messages]
         found = (*system, *(place.system if place else ()))
-        return Asked(found, setting, place.leaf if place else None, self._noted(rewritten))
+        return RequestNodes(found, setting, place.leaf if place else None, self._noted(rewritten))
 
     def _group(
         self,
@@ -226,13 +226,13 @@ class Messages:
         return known
 
     def _setting(self, request: Request) -> int:
-        setting = Setting(request.model, request.tools, request.tool_choice, request.sampling, request.format)
+        setting = CallSettings(request.model, request.tools, request.tool_choice, request.sampling, request.format)
         if setting in self.settings:
             return self.settings.index(setting)
         self.settings.append(setting)
         return len(self.settings) - 1
 
-    def _whole(self, exchange: Exchange) -> Asked:
+    def _whole(self, exchange: Exchange) -> RequestNodes:
         """The messages of a request whose parts cannot be told apart."""
         request = read_whole(exchange)
         source = _source(exchange, (0, len(exchange.request)))
@@ -241,12 +241,12 @@ class Messages:
         leaf: int | None = None
         for message in request.messages[len(leading) :]:
             leaf = self._node(leaf, message, source)
-        return Asked(tuple(system), self._setting(request), leaf)
+        return RequestNodes(tuple(system), self._setting(request), leaf)
 
-    def _node(self, parent: int | None, message: Message, source: Source) -> int:
+    def _node(self, parent: int | None, message: Message, source: MessageSource) -> int:
         """The node of a message behind another one; a new one when there is none."""
         before = self._links[parent] if parent is not None else b""
-        link = hashlib.blake2b(before + msgspec.json.encode(_plain(message)), digest_size=16).digest()
+        link = hashlib.blake2b(before + msgspec.json.encode(neutral_form(message)), digest_size=16).digest()
         if link not in self._by_link:
             depth = self.nodes[parent].depth + 1 if parent is not None else 0
             self._by_link[link] = len(self.nodes)
@@ -276,37 +276,8 @@ def path(nodes: Sequence[Node], node: int | None, known: Collection[int] = ()) -
     return found[::-1]
 
 
-def _source(exchange: Exchange, place: tuple[int, int]) -> Source:
-    return Source(exchange.index, "request", *place)
-
-
-def _plain(message: Message) -> list[Any]:
-    """A message without all that may change while it stays the same: thinking, ids, the form of arguments."""
-    return [message.role, *_plain_parts(message.parts)]
-
-
-def _plain_parts(parts: Sequence[Part]) -> Iterator[Any]:
-    for kind, together in groupby(parts, key=type):
-        if kind in {Text, Refusal}:
-            words = "\n".join(part.text for part in together if isinstance(part, Text | Refusal)).strip()
-            if words:
-                yield words
-            continue
-        for part in together:
-            match part:
-                case Image(media_type, data):
-                    yield ["image", media_type, data]
-                case ToolCall(_, name, arguments):
-                    yield ["call", name, _parsed(arguments)]
-                case ToolResult(_, inner):
-                    yield ["result", *_plain_parts(inner)]
-
-
-def _parsed(arguments: str) -> Any:
-    try:
-        return msgspec.json.encode(json.loads(arguments or "{}"), order="sorted").decode()
-    except (ValueError, RecursionError, OverflowError):
-        return arguments
+def _source(exchange: Exchange, place: tuple[int, int]) -> MessageSource:
+    return MessageSource(exchange.index, "request", *place)
 
 
 def _calls(messages: Iterable[Message]) -> list[ToolCall]:

@@ -55,7 +55,7 @@ class Failing:
     criterion: Criterion
     failed: int
     """Trials in which it was not met."""
-    trials: int
+    rollouts: int
     """Of so many."""
     tasks: int
     """Tasks that ask for it."""
@@ -71,22 +71,22 @@ class Failing:
         return self.is_form or self.tasks > 1
 
 
-def failing(trials: Sequence[ScoredRollout]) -> list[Failing]:
+def failing(rollouts: Sequence[ScoredRollout]) -> list[Failing]:
     """The criteria that fail, counted over all trials, the most frequent first."""
     failed: Counter[Criterion] = Counter()
     tasks: defaultdict[Criterion, set[str]] = defaultdict(set)
-    for trial in trials:
-        asked = list(_asked(trial))
+    for rollout in rollouts:
+        asked = list(_asked(rollout))
         unmet = {criterion for criterion, passed in asked if not passed}
         for criterion in dict(asked):
-            tasks[criterion].add(trial.task)
+            tasks[criterion].add(rollout.task)
             failed[criterion] += criterion in unmet
-    counted = [Failing(one, times, len(trials), len(tasks[one])) for one, times in failed.items() if times]
+    counted = [Failing(one, times, len(rollouts), len(tasks[one])) for one, times in failed.items() if times]
     return sorted(counted, key=lambda one: (-one.failed, one.criterion.short))
 
 
-def _asked(trial: ScoredRollout) -> Iterator[tuple[Criterion, bool]]:
-    for score in trial.judgements.values():
+def _asked(rollout: ScoredRollout) -> Iterator[tuple[Criterion, bool]]:
+    for score in rollout.judgements.values():
         for check in checks_of(score):
             yield Criterion.of(check), bool(check["passed"])
 

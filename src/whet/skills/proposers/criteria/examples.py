@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from whet.scoring.answers import has_words, words
 from whet.scoring.judges.rules import text_passes
-from whet.skills.documents.document import Span
+from whet.skills.documents.document import TextSpan
 from whet.skills.proposers.base import ScoredRollout
 from whet.skills.proposers.criteria.checks import Criterion
 from whet.skills.proposers.criteria.regex import shape_of
-from whet.tasks.checks import Length, NoRefusal, Section, Words
+from whet.tasks.checks import LengthCheck, NoRefusalCheck, SectionCheck, WordsCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +56,19 @@ _BARE = {"bare_answer", "json", "json_schema", "max_chars"}
 """What leaves no room for a sentence."""
 
 
-def samples_for(criterion: Criterion, trials: Sequence[ScoredRollout]) -> list[Sample]:
+def samples_for(criterion: Criterion, rollouts: Sequence[ScoredRollout]) -> list[Sample]:
     """The questions that give no task away, those that are like the fewest tasks first."""
     samples = (_OF_KIND[criterion.op],) if criterion.op in _OF_KIND else _SAMPLES
-    apart = [one for one in samples if not any(_gives_away(one, trial) for trial in trials)]
-    asked = [{*words(trial.instruction)} - _ASKING for trial in trials]
+    apart = [one for one in samples if not any(_gives_away(one, rollout) for rollout in rollouts)]
+    asked = [{*words(rollout.instruction)} - _ASKING for rollout in rollouts]
     return sorted(apart, key=lambda one: sum(not task.isdisjoint(words(one.question)) for task in asked))
 
 
-def examples_in(text: str) -> Span | None:
+def examples_in(text: str) -> TextSpan | None:
     """Where the examples of a document stand, one after the other, if it has any of these questions."""
     known = "|".join(re.escape(one.question) for one in (*_SAMPLES, *_OF_KIND.values()))
     found = re.search(rf"(?:^{ASKED}(?:{known})\n{ANSWERED}.*(?:\n(?!- ).+)*\n{{0,2}})+", text, re.MULTILINE)
-    return Span(found.start(), found.start() + len(found[0].rstrip())) if found else None
+    return TextSpan(found.start(), found.start() + len(found[0].rstrip())) if found else None
 
 
 def example(criterion: Criterion, said_already: Sequence[Criterion], sample: Sample) -> str | None:
@@ -144,18 +144,18 @@ def _holds(criterion: Criterion, answer: str) -> bool:
             # Simple ones only, which end soon on a short text.
             return shape_of(pattern) is not None and re.search(pattern, answer) is not None
         case Criterion(op="contains" | "not_contains" as op, arg=str(words)):
-            return text_passes(Words(op=op, arg=words), answer)
+            return text_passes(WordsCheck(op=op, arg=words), answer)
         case Criterion(op="max_chars" | "min_chars" as op, arg=int(bound)):
-            return text_passes(Length(op=op, arg=bound), answer)
+            return text_passes(LengthCheck(op=op, arg=bound), answer)
         case Criterion(op="section_present" | "section_contains" as op, arg=str(title), text=text):
-            return text_passes(Section(op=op, arg=title, text=text), answer)
+            return text_passes(SectionCheck(op=op, arg=title, text=text), answer)
         case Criterion(op="no_refusal"):
-            return text_passes(NoRefusal(op="no_refusal"), answer)
+            return text_passes(NoRefusalCheck(op="no_refusal"), answer)
     return True
 
 
-def _gives_away(sample: Sample, trial: ScoredRollout) -> bool:
+def _gives_away(sample: Sample, rollout: ScoredRollout) -> bool:
     said = f"{sample.question} {sample.answer}"
-    return sample.question.casefold() in trial.instruction.casefold() or any(
-        has_words(expected, sample.answer) or has_words(said, expected) for expected in trial.expected
+    return sample.question.casefold() in rollout.instruction.casefold() or any(
+        has_words(expected, sample.answer) or has_words(said, expected) for expected in rollout.expected
     )

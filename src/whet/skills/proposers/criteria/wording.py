@@ -22,7 +22,7 @@ def told(failing: Failing) -> str:
     >>> told(Failing(Criterion("max_chars", 40), 12, 20, 5))
     'The whole answer has at most 40 characters. [max_chars=40, not met in 12 of 20 trials]'
     """
-    count = f"not met in {failing.failed} of {failing.trials} trials"
+    count = f"not met in {failing.failed} of {failing.rollouts} trials"
     asked = asked_in_words(failing.criterion, shared=failing.shared)
     return f"{asked} [{failing.criterion.short}, {count}]" if failing.shared else f"{asked} [{count}]"
 
