@@ -10,7 +10,7 @@ from whet.skills.documents.edits import Edit
 from whet.skills.proposers.base import PastProposal, ProposalContext, ScoredRollout, VersionComparison
 from whet.skills.proposers.criteria.checks import failing
 from whet.skills.proposers.criteria.wording import told
-from whet.untrusted_text import fenced, shortened
+from whet.untrusted_text import fence, shorten_text
 
 REMEMBERED = 20
 """Earlier proposals that are told."""
@@ -154,13 +154,13 @@ def criteria(rollouts: Sequence[ScoredRollout]) -> str:
 
 def format_rollouts(rollouts: Sequence[ScoredRollout], room: int) -> str:
     """Trials as compact numbered traces, each in so many characters."""
-    return "\n\n".join(fenced(f"trial {number}", trace(one, room)) for number, one in enumerate(rollouts, 1))
+    return "\n\n".join(fence(f"trial {number}", trace(one, room)) for number, one in enumerate(rollouts, 1))
 
 
 def format_pairs(pairs: Iterable[tuple[ScoredRollout, ScoredRollout]], room: int) -> str:
     """Two trials of each task, the better one first."""
     return "\n\n".join(
-        fenced(f"pair {number} {name}", trace(rollout, room))
+        fence(f"pair {number} {name}", trace(rollout, room))
         for number, pair in enumerate(pairs, 1)
         for name, rollout in zip(("better", "worse"), pair, strict=True)
     )
@@ -173,16 +173,16 @@ def format_comparison(comparison: VersionComparison, room: int) -> str:
         "Regressed": comparison.regressed,
         "Never worked": comparison.never_worked,
     }
-    parts = [_section("The document as it was before", fenced("earlier document", comparison.earlier))]
+    parts = [_section("The document as it was before", fence("earlier document", comparison.earlier))]
     for name, pairs in groups.items():
-        shown = [fenced(f"{name} {n}", _then_and_now(*pair, room)) for n, pair in enumerate(pairs[:8], 1)]
+        shown = [fence(f"{name} {n}", _then_and_now(*pair, room)) for n, pair in enumerate(pairs[:8], 1)]
         parts.append(_section(f"{name}: {len(pairs)} tasks", "\n\n".join(shown)) if pairs else f"## {name}: no task")
     return "\n\n".join([*parts, f"## As good as before: {len(comparison.stable)} tasks"])
 
 
 def format_edits(edits: Iterable[tuple[str, Edit]]) -> str:
     """Edits with where they come from."""
-    return fenced("edits", "\n".join(_line({"from": source, **_told(edit)}) for source, edit in edits))
+    return fence("edits", "\n".join(_line({"from": source, **_told(edit)}) for source, edit in edits))
 
 
 def trace(rollout: ScoredRollout, room: int) -> str:
@@ -192,10 +192,10 @@ def trace(rollout: ScoredRollout, room: int) -> str:
         [
             f"task: {rollout.task}",
             f"score: {rollout.score:g}, {'solved' if rollout.solved else 'not solved'}",
-            f"verdict:\n{shortened(verdicts, room // 12)}",
-            f"what was asked:\n{shortened(rollout.instruction, room // 6)}",
-            f"what the agent did:\n{shortened(rollout.steps, room * 7 // 12)}",
-            f"its answer:\n{shortened(rollout.answer, room // 6)}",
+            f"verdict:\n{shorten_text(verdicts, room // 12)}",
+            f"what was asked:\n{shorten_text(rollout.instruction, room // 6)}",
+            f"what the agent did:\n{shorten_text(rollout.steps, room * 7 // 12)}",
+            f"its answer:\n{shorten_text(rollout.answer, room // 6)}",
         ]
     )
 
@@ -239,12 +239,12 @@ def may_do(policy: Policy) -> str:
 
 def _documents(context: ProposalContext) -> str:
     (path, text), *others = context.documents.items()
-    parts = [_section(f"The document to edit, {path}", fenced("document", text))]
+    parts = [_section(f"The document to edit, {path}", fence("document", text))]
     for name, other in others:
         title = f"Beside it, not to be edited: {name}"
         if name == context.second_document:
             title = f'Also to edit, {name}, which the agent always reads; edits of it have "document": "{name}"'
-        parts.append(_section(title, fenced("file", other)))
+        parts.append(_section(title, fence("file", other)))
     return "\n\n".join(parts)
 
 
@@ -288,7 +288,7 @@ def _line(told: object) -> str:
 
 def _given(title: str, name: str, text: str) -> str:
     """A section with a text of others; nothing when there is none."""
-    return _section(title, fenced(name, text)) if text.strip() else ""
+    return _section(title, fence(name, text)) if text.strip() else ""
 
 
 def _section(title: str, text: str) -> str:
