@@ -11,7 +11,7 @@ from whet.skills.proposers import prompts
 from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext, ScoredRollout
 from whet.skills.proposers.leak_check import check_edits
 from whet.tasks import Task
-from whet.tasks.judges import Diff
+from whet.tasks.judges import DiffSpec
 
 NOTE = "NOTE.md"
 """The agent's note to itself."""
@@ -66,7 +66,7 @@ class AgentProposer:
             id="write-skill",
             instruction=prompts.format_instruction(context),
             files={path: _encodable(text) for path, text in files.items()},
-            judge=(Diff(kind="diff", only=("/skill/", f"/{NOTE}")),),
+            judge=(DiffSpec(kind="diff", only=("/skill/", f"/{NOTE}")),),
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from whet.agents import AgentReport, Stop, agent_named
+from whet.agents import AgentReport, StopReason, agent_named
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.rollout.judging import client_spending
@@ -166,8 +166,8 @@ def _score(proposal: Proposal | NoProposal, *, interrupted: bool) -> Score:
 
 def _report(proposal: Proposal | NoProposal, seconds: float) -> AgentReport:
     if isinstance(proposal, NoProposal):
-        return AgentReport(stop=Stop.CRASHED, exit_code=None, text="", seconds=seconds, error=str(proposal))
-    return AgentReport(stop=Stop.FINISHED, exit_code=None, text=proposal.raw, seconds=seconds)
+        return AgentReport(stop=StopReason.CRASHED, exit_code=None, text="", seconds=seconds, error=str(proposal))
+    return AgentReport(stop=StopReason.FINISHED, exit_code=None, text=proposal.raw, seconds=seconds)
 
 
 def _keep_given(store: Store, row: RolloutRow, task: Task) -> None:
