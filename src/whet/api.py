@@ -11,9 +11,9 @@ from whet.event_loop import run_coroutine
 from whet.gateway import Limits
 from whet.runs.config import Config, ModelConfig, project_config
 from whet.runs.options import RunOptions
-from whet.runs.results import StoredRun, load
 from whet.runs.run import Event
 from whet.runs.run import run as run_tasks
+from whet.runs.stored_run import StoredRun, load
 from whet.scoring import Judge, Score, Work
 from whet.skills.gate.kinds import GateKind, SearchKind
 from whet.skills.gate.plan import AUTO, GatePlan

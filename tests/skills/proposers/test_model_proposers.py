@@ -8,8 +8,8 @@ import pytest
 from support.sharpen_world import HELPFUL, World, decisions, exchanges
 from whet.errors import UserError
 from whet.gateway import Limits
-from whet.runs.results import load
 from whet.runs.store.store import DATABASE, Store
+from whet.runs.stored_run import load
 from whet.skills.measurement import NotMeasured
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
 
@@ -61,10 +61,10 @@ async def test_what_a_model_proposes_is_certified_and_all_that_it_was_asked_is_k
     first = proposals.rollouts[0]
     assert first.score is not None
     assert first.score.value == 1
-    asked = b"".join(call.request for call in first.exchanges)
+    asked = b"".join(call.request for call in first.exchanges())
     assert b"What is 7 + 1?" in asked
     assert first.result is not None
-    assert first.result.spending.calls == len(first.exchanges) == 3, "failures in eights, and successes"
+    assert first.result.spending.calls == len(first.exchanges()) == 3, "failures in eights, and successes"
     assert {one.agent for one in load(world.out / "search").rollouts} == {"chat"}
 
 
@@ -78,7 +78,7 @@ async def test_an_agent_edits_the_skill_knows_its_files_and_sees_nothing_of_the_
         given = {name.removeprefix("given ") for name in store.logs(store.attempts_of(first.id)[-1].id)}
     assert {"skill/SKILL.md", "RULES.md", "failing.md", "tried.md"} <= given
     assert any(name.startswith("traces/failed/") for name in given)
-    seen = json.loads(first.exchanges[1].request)["messages"][-1]["content"]
+    seen = json.loads(first.exchanges()[1].request)["messages"][-1]["content"]
     assert f"'{world.out}': No such file" in seen
     for hidden in ("pytest", "exam", "search", DATABASE):
         assert hidden not in seen.replace(str(world.out), "")

@@ -11,9 +11,9 @@ import pytest
 import whet
 from support.sharpen_world import HARMFUL, HELPFUL, USELESS, Adds, World, decisions, write_tasks
 from whet.errors import UserError
-from whet.runs.results import load
 from whet.runs.scheduler import Ended
 from whet.runs.store.store import Store
+from whet.runs.stored_run import load
 from whet.skills.measurement import NotMeasured, Verdict
 from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext
 from whet.skills.proposers.criteria.proposer import CriteriaProposer

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from whet.rollout.result import Result
+from whet.runs.results import ResultReader
 from whet.runs.stats.means import Interval, wilson
 from whet.runs.store.store import Store
 from whet.skills.proposers.criteria.checks import Criterion, checks_of
-from whet.skills.proposers.criteria.wording import asked_in_words
+from whet.skills.proposers.criteria.wording import format_requirement
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ def check_rates(test: Path, before: str, after: str) -> list[CheckRate]:
         tasks[criterion].add(task)
     got: defaultdict[str, dict[str, dict[str, bool]]] = defaultdict(lambda: {before: {}, after: {}})
     for skill, task, criterion, passed in checked:
-        of_skill = got[asked_in_words(criterion, shared=len(tasks[criterion]) > 1)][skill]
+        of_skill = got[format_requirement(criterion, shared=len(tasks[criterion]) > 1)][skill]
         # What a task asks for several times, in the same words, it got when it got all of it.
         of_skill[task] = passed and of_skill.get(task, True)
     return [
@@ -47,9 +47,10 @@ def _rate(got: Mapping[str, bool]) -> Interval:
 def _checked(test: Path) -> Iterator[tuple[str, str, Criterion, bool]]:
     """Skill, task, what was asked and whether it was got."""
     with Store.open_read(test) as store:
-        for row, attempts in store.attempts_by_rollout():
-            if not attempts or attempts[-1].value is None or attempts[-1].result is None:
+        for rollout in ResultReader(store):
+            row, last = rollout.row, rollout.last
+            if last is None or last.value is None or last.result is None:
                 continue
-            for score in Result.model_validate_json(attempts[-1].result).judgements.values():
+            for score in last.result.judgements.values():
                 for check in checks_of(score):
                     yield row.skill, row.task, Criterion.of(check), bool(check["passed"])

@@ -37,6 +37,7 @@ from whet.runs.scheduler import (
     open_store,
     until_measured,
 )
+from whet.runs.store.exchanges import ExchangeHead
 from whet.runs.store.schema import AttemptRow, RolloutRow
 from whet.runs.store.store import DATABASE, Store
 from whet.runs.store.writer import StoreWriter
@@ -304,14 +305,14 @@ def outcome_of(result: Result) -> Outcome:
     return result.score.cause
 
 
-def _is_outage(result: Result, exchanges: Iterable[Exchange]) -> bool:
+def _is_outage(result: Result, exchanges: Iterable[Exchange | ExchangeHead]) -> bool:
     """Whether the box did not open, or the model's endpoint answered nothing at all."""
     if "agent" not in result.seconds:
         return True
     return result.score.cause is Cause.MODEL and all(map(_never_heard, exchanges))
 
 
-def _never_heard(exchange: Exchange) -> bool:
+def _never_heard(exchange: Exchange | ExchangeHead) -> bool:
     """Whether the endpoint was down, for whatever it would have been asked."""
     overloaded = exchange.error is CallError.STATUS and exchange.status in RETRIED
     return exchange.error is CallError.REFUSED or overloaded
@@ -383,8 +384,8 @@ def _on_record(attempts: Sequence[AttemptRow], part: RunPart, forgotten: Collect
     last = tries[-1]
     if last.cause is not None and last.cause.worth_retrying and len(tries) < tries_of(part):
         return _Known(None, len(tries))
-    assert last.result is not None
-    return _Known(outcome_of(Result.model_validate_json(last.result)), len(tries))
+    outcome = last.cause if last.value is None else last.value
+    return _Known(outcome, len(tries))
 
 
 def read_notes(store: Store, rollout: str) -> Notes:
@@ -411,8 +412,8 @@ def _add(store: Store, row: RolloutRow, skill: Skill | None) -> None:
     store.add_rollouts([row])
 
 
-def _last_calls(store: Store, row: RolloutRow) -> list[Exchange]:
-    return store.exchanges(store.attempts_of(row.id)[-1].id)
+def _last_calls(store: Store, row: RolloutRow) -> list[ExchangeHead]:
+    return store.exchange_heads(store.attempts_of(row.id)[-1].id)
 
 
 def _forget(rollouts: Iterable[str], store: Store) -> None:

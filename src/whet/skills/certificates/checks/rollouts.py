@@ -181,6 +181,6 @@ def _bad_attempts(kept: Kept, forgotten: frozenset[int]) -> Iterator[str]:
             yield "a try that has a score was put aside"
         if one.result is None:
             continue
-        score = json.loads(one.result).get("score", {})
+        score = json.loads(kept.bodies[one.id]).get("score", {})
         if (score.get("value"), score.get("cause")) != (one.value, one.cause):
             yield "its score is not the one of its result"
