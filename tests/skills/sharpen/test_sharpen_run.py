@@ -312,8 +312,7 @@ def test_from_python_with_a_writer_of_ones_own(world: World, monkeypatch: pytest
         proposer=Adds(HELPFUL),
         agent="chat",
         model="m",
-        force=True,
-        out=world.out,
+        options=whet.SharpenOptions(force=True, out=world.out),
         config=world.config,
         watch=events.append,
     )

@@ -25,13 +25,13 @@ def read_proposer(name: str, model: str | None = None, agent: str | None = None)
     Hired(kind='agent', model=None, agent='opencode')
     """
     if agent is not None and name != "agent":
-        raise UserError(f"--optimizer-agent is '{agent}'; expected it with --proposer agent, not '{name}'")
+        raise UserError(f"`proposer_agent` is '{agent}'; expected it with the proposer 'agent', not '{name}'")
     if model is None and len(names := _IN_TURN.split(name)) > 1:
         return ProposerChain(tuple(map(_own, names)))
     if name in {"llm", "agent"}:
         return ProposerSpec("llm" if name == "llm" else "agent", model, agent)
     if model is not None:
-        raise UserError(f"--optimizer-model is '{model}'; expected it with --proposer llm or agent, not '{name}'")
+        raise UserError(f"`proposer_model` is '{model}'; expected it with the proposer 'llm' or 'agent', not '{name}'")
     return _own(name)
 
 

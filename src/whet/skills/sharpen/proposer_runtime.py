@@ -52,7 +52,7 @@ class ProposerSpec:
             return
         name = self.agent or request.agents[0]
         if not agent_named(name, config.agents).in_box:
-            raise UserError(f"agent '{name}' edits no files, so it cannot propose; name another: --optimizer-agent")
+            raise UserError(f"agent '{name}' edits no files, so it cannot propose; name another with `proposer_agent`")
         if not sandbox_named(request.sandbox).own_root:
             raise UserError(
                 f"--proposer agent: in sandbox '{request.sandbox}' the agent could read the exams of the run; "
