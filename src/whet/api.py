@@ -142,9 +142,10 @@ async def sharpen_async(
     }
     chosen = _merge(SharpenOptions, options, {**named, "proposer": name})
     request = sharpen_request(chosen, config)
-    if proposer is None or isinstance(proposer, str):
-        proposer = read_proposer(chosen.proposer, chosen.proposer_model, chosen.proposer_agent)
-    return await sharpen_skill(request, proposer, config, watch)
+    if proposer is not None and not isinstance(proposer, str):
+        return await sharpen_skill(request, proposer, config, watch)
+    declared = read_proposer(chosen.proposer, chosen.proposer_model, chosen.proposer_agent)
+    return await sharpen_skill(request, declared, config, watch)
 
 
 def sharpen(
