@@ -14,7 +14,7 @@ from gate_runs import RULES
 from support.many_attempts import Floats, chances, thrown
 from support.whole_runs import PER_PROPOSAL, Paying
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import Outcome
+from whet.skills.measurement import Outcome, RolloutKey
 from whet.skills.search.two_tiers import search_and_certify
 
 TEST = 400
@@ -100,9 +100,9 @@ def _shard(rule: str, kind: str, tasks: int, budget: int, first: int, number: in
 async def _by_whet(world: Population, budget: int, seed: int) -> Lifts:
     names = [[f"{split}-{number}" for number in range(world.tasks)] for split in ("validation", "dev")]
     place = {name: number for number, name in enumerate(name for split in names for name in split)}
-    random, outcomes, odds = np.random.default_rng([seed, 1]), dict[str, float](), dict[str, list[float]]()
+    random, outcomes, odds = np.random.default_rng([seed, 1]), dict[RolloutKey, float](), dict[str, list[float]]()
 
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
         if key not in outcomes:
             if skill not in odds:
                 odds[skill] = world.chances(skill)[: len(place)].tolist()

@@ -16,7 +16,7 @@ from support.many_attempts import SEED, population, thrown
 from support.whole_runs import PER_PROPOSAL, Paying, whole
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import Outcome, Verdict
+from whet.skills.measurement import Outcome, RolloutKey, Verdict
 from whet.skills.search.two_tiers import search_and_certify
 
 RULES = (SKILLOPT, GEPA)
@@ -193,7 +193,7 @@ async def leader_run(lift: float, proposals: int, seed: int) -> Found:
     before, after = (arm[0] for arm in population(random, 1, _TASKS, lift))
     steps = [before + (after - before) * part for part in (0, 1 / 3, 2 / 3, 1)]
 
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
         split, _, place = task.partition("-")
         if split == "train":  # each of the first three edits is taken, and none after
             return int(skill) / 10 if int(skill) < len(steps) else 0.0

@@ -11,7 +11,7 @@ from support.many_attempts import SEED, Floats, chances, common_shift
 from support.whole_runs import Paying
 from whet.scoring import Cause
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import Notes, NotMeasured, Outcome, Verdict
+from whet.skills.measurement import Notes, NotMeasured, Outcome, RolloutKey, Verdict
 from whet.skills.search.two_tiers import SearchResult, search_and_certify
 
 _EXACT = 1e-9
@@ -83,8 +83,8 @@ class World:
         self._random = np.random.default_rng([SEED, seed])
         self.skills = [setting.start(self._random, len(self._place))]
         self._noise = None if setting.noise is None else setting.noise(self._random, 2 * setting.budget)
-        self._calls, self._outcomes = 0, dict[str, Outcome]()
-        self.resent: dict[str, int] = {}
+        self._calls, self._outcomes = 0, dict[RolloutKey, Outcome]()
+        self.resent: dict[RolloutKey, int] = {}
         """By the keys of rollouts, how often their calls were sent again."""
 
     def propose(self, leader: str) -> str | None:
@@ -97,15 +97,15 @@ class World:
         """By how much one skill is better than another on the validation tasks: the truth."""
         return float((self.skills[int(skill)] - self.skills[int(over)])[: self.setting.tasks].mean())
 
-    async def read_notes(self, key: str) -> Notes:
+    async def read_notes(self, key: RolloutKey) -> Notes:
         return Notes(resent=self.resent.get(key, 0))
 
-    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+    async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
         if key not in self._outcomes:
             self._outcomes[key] = self._roll_out(task, skill, key)
         return self._outcomes[key]
 
-    def _roll_out(self, task: str, skill: str, key: str) -> Outcome:
+    def _roll_out(self, task: str, skill: str, key: RolloutKey) -> Outcome:
         losses, chance = self.setting.losses, float(self.skills[int(skill)][self._place[task]])
         for number in range(losses.tries):
             score = self.setting.score(self._random, self._now(chance), skill != START)

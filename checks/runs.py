@@ -30,8 +30,7 @@ from whet.ids import digest
 from whet.runs.store.store import Store
 from whet.skills.documents.history import LEADER, SKILLS
 from whet.skills.documents.store import SkillStore
-from whet.skills.measurement import Verdict
-from whet.skills.rollouts.runner import Part
+from whet.skills.measurement import RunPart, Verdict
 
 BUDGET = 800
 RUNS = {Kind.NOTHING: 100, Kind.LIFT: 100, Kind.ERRORS: 12}
@@ -155,7 +154,7 @@ def _read(world: World, out: Path, seconds: float) -> Done:
         certified=any(better),
         false=not all(better),
         verdicts=tuple(f"{one['findings']['verdict']} at {one['findings']['decided_at']}" for one in records),
-        rollouts=sum(_rollouts(out / part) for part in (Part.SEARCH, Part.EXAM, Part.TEST)),
+        rollouts=sum(_rollouts(out / part) for part in (RunPart.SEARCH, RunPart.EXAM, RunPart.TEST)),
         seconds=seconds,
     )
 

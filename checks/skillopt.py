@@ -24,7 +24,7 @@ from whet.skills.gate.exam import Exam, RolloutBudget, run_exam
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest
-from whet.skills.measurement import Outcome, Verdict
+from whet.skills.measurement import Outcome, Pay, RolloutKey, RunPart, Verdict
 from whet.skills.proposers.base import SearchStep
 from whet.skills.search.two_tiers import SearchResult, search_and_certify
 
@@ -122,7 +122,7 @@ class MockWorld:
 
     def __init__(self, tasks: Sequence[Any]) -> None:
         self.backend, self.tasks = MockBackend(), {task.id: task for task in tasks}
-        self._replayed: dict[str, Any] = {}
+        self._replayed: dict[RolloutKey, Any] = {}
         self._trained: dict[str, list[tuple[Any, Any]]] = {}
 
     async def sharpened(self, start: str, watch: Callable[[object], None] = lambda _: None) -> SearchResult:
@@ -135,16 +135,20 @@ class MockWorld:
         await run_exam(exam, attempt, self, RolloutBudget(100))
         return attempt.verdict is not Verdict.CERTIFIED
 
-    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+    async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
         """All or nothing: whether the agent answered exactly."""
         if key not in self._replayed:
             self._replayed[key] = replay_one(self.backend, self.tasks[task], skill, "")
-            if key.startswith("dev/"):
+            if key.part is RunPart.SEARCH:
                 self._trained.setdefault(skill, []).append((self.tasks[task], self._replayed[key]))
         return float(self._replayed[key].hard)
 
     async def propose(
-        self, parent: str, steps: Sequence[SearchStep], pay: Callable[[Sequence[str]], bool], section: str | None = None
+        self,
+        parent: str,
+        steps: Sequence[SearchStep],
+        pay: Pay,
+        section: str | None = None,
     ) -> str | None:
         """What SkillOpt's reflection says of the failures that the search has seen; it needs no rollouts of its own."""
         failures = [(task, found) for task, found in self._trained[parent] if found.hard < 1]

@@ -1,6 +1,9 @@
-"""What every test gets: default signal handling, and the fixtures that several folders share."""
+"""What every test gets: default signals, temporary files in memory, and the fixtures that several folders share."""
 
+import os
+import shutil
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -9,13 +12,33 @@ import pytest
 from support.whet_program import Project, new_project
 from whet.box import Box, Sandbox
 from whet.sandbox import sandbox_named
-from whet.tasks.task import Limits
+from whet.tasks.task import TaskLimits
+
+IN_MEMORY = Path("/dev/shm")
+ROOM_NEEDED = 4 << 30
 
 
 def pytest_configure() -> None:
+    _handle_interrupts()
+    _put_temporary_files_into_memory()
+
+
+def _handle_interrupts() -> None:
     """Handle SIGINT even in a background job, where it is ignored: children inherit what is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _put_temporary_files_into_memory() -> None:
+    """Tests make boxes and stores by the thousand; on a disk they wait for its journal most of the time."""
+    if "TMPDIR" not in os.environ and _is_usable(IN_MEMORY):
+        os.environ["TMPDIR"] = tempfile.tempdir = str(IN_MEMORY)
+
+
+def _is_usable(folder: Path) -> bool:
+    if not os.access(folder, os.W_OK) or shutil.disk_usage(folder).free < ROOM_NEEDED:
+        return False
+    return not os.statvfs(folder).f_flag & os.ST_NOEXEC
 
 
 @pytest.fixture
@@ -34,12 +57,12 @@ def sandbox(request: pytest.FixtureRequest) -> Sandbox:
 @pytest.fixture
 async def box(sandbox: Sandbox) -> AsyncIterator[Box]:
     """An open box of each kind of sandbox."""
-    async with sandbox.open(Limits()) as box:
+    async with sandbox.open(TaskLimits()) as box:
         yield box
 
 
 @pytest.fixture
 async def sealed_box() -> AsyncIterator[Box]:
     """An open box of bubblewrap."""
-    async with sandbox_named("bubblewrap").open(Limits()) as box:
+    async with sandbox_named("bubblewrap").open(TaskLimits()) as box:
         yield box

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from whet.version import __version__
 
 if TYPE_CHECKING:
-    from whet.agents import Agent, AgentReport, Assignment, CliAgent, Stop
+    from whet.agents import Agent, AgentReport, Assignment, CliAgent, StopReason
     from whet.agents.claude_code import ClaudeCode
     from whet.agents.codex import Codex
     from whet.agents.command import CommandAgent
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from whet.errors import UserError
     from whet.exchange import Exchange
     from whet.gateway import Limits
-    from whet.rollout.attempt import Result
+    from whet.rollout.result import Result
     from whet.runs.config import Config, read_config
     from whet.runs.config import ModelConfig as Model
     from whet.runs.options import RunOptions
-    from whet.runs.results import StoredRollout, StoredRun, load
     from whet.runs.run import Started
     from whet.runs.scheduler import ArmStopped, Ended, Stopped
     from whet.runs.stats.compare import Comparison, compare_arms, compare_runs
+    from whet.runs.stored_run import StoredRollout, StoredRun, load
     from whet.runs.verdicts import Settled
     from whet.scoring import Cause, Judge, JudgeError, Score, Work
     from whet.skill import Skill, read_skill
@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from whet.skills.options import CertifyOptions, SharpenOptions, TransferOptions
     from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext, Proposer, ScoredRollout, SearchStep
     from whet.skills.results import SharpenResult
+    from whet.skills.sharpen.events import AuditFinished, SharpenEvent, SharpenStarted
     from whet.skills.sharpen.transfer import Lifts
-    from whet.tasks import Task, Tool, read_tasks
+    from whet.tasks import Task, read_tasks
     from whet.testing import Reply, Scene, Script, ScriptedModel, read_script
     from whet.trace.conversations.graph import Graph
 
@@ -47,6 +48,7 @@ __all__ = [
     "AgentReport",
     "ArmStopped",
     "Assignment",
+    "AuditFinished",
     "BudgetSpent",
     "Cause",
     "Certificate",
@@ -84,16 +86,17 @@ __all__ = [
     "ScriptedModel",
     "SearchStep",
     "Settled",
+    "SharpenEvent",
     "SharpenOptions",
     "SharpenResult",
+    "SharpenStarted",
     "Skill",
     "Started",
-    "Stop",
+    "StopReason",
     "Stopped",
     "StoredRollout",
     "StoredRun",
     "Task",
-    "Tool",
     "TransferOptions",
     "UserError",
     "Work",
@@ -115,7 +118,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "whet.agents": "Agent AgentReport Assignment CliAgent Stop",
+    "whet.agents": "Agent AgentReport Assignment CliAgent StopReason",
     "whet.agents.claude_code": "ClaudeCode",
     "whet.agents.codex": "Codex",
     "whet.agents.command": "CommandAgent",
@@ -124,13 +127,13 @@ _HOMES = {
     "whet.errors": "UserError",
     "whet.exchange": "Exchange",
     "whet.gateway": "Limits",
-    "whet.rollout.attempt": "Result",
+    "whet.rollout.result": "Result",
     "whet.runs.config": "Config read_config",
     "whet.runs.options": "RunOptions",
-    "whet.runs.results": "StoredRollout StoredRun load",
     "whet.runs.run": "Started",
     "whet.runs.scheduler": "ArmStopped Ended Stopped",
     "whet.runs.stats.compare": "Comparison compare_arms compare_runs",
+    "whet.runs.stored_run": "StoredRollout StoredRun load",
     "whet.runs.verdicts": "Settled",
     "whet.scoring": "Cause Judge JudgeError Score Work",
     "whet.skill": "Skill read_skill",
@@ -142,8 +145,9 @@ _HOMES = {
     "whet.skills.options": "CertifyOptions SharpenOptions TransferOptions",
     "whet.skills.proposers.base": "NoProposal Proposal ProposalContext Proposer ScoredRollout SearchStep",
     "whet.skills.results": "SharpenResult",
+    "whet.skills.sharpen.events": "AuditFinished SharpenEvent SharpenStarted",
     "whet.skills.sharpen.transfer": "Lifts",
-    "whet.tasks": "Task Tool read_tasks",
+    "whet.tasks": "Task read_tasks",
     "whet.testing": "Reply Scene Script ScriptedModel read_script",
     "whet.trace.conversations.graph": "Graph",
 }

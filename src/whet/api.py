@@ -11,11 +11,11 @@ from whet.event_loop import run_coroutine
 from whet.gateway import Limits
 from whet.runs.config import Config, ModelConfig, project_config
 from whet.runs.options import Options, RolloutOptions, RunOptions
-from whet.runs.results import StoredRun, load
 from whet.runs.run import Event
 from whet.runs.run import run as run_tasks
 from whet.runs.scheduler import Ended, Stopped
 from whet.runs.stats.compare import Comparison, Key, compare_arms, compare_runs
+from whet.runs.stored_run import StoredRun, load
 from whet.scoring import Judge, Score, Work
 from whet.skills.certificates.certificate import Certificate
 from whet.skills.gate.plan import AUTO, GatePlan
@@ -25,10 +25,10 @@ from whet.skills.proposers.base import Proposer
 from whet.skills.proposers.schedule import ScheduleOptions
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import read_budget
-from whet.skills.sharpen.certify import Certifying as CertifyRequest
+from whet.skills.sharpen.certify import CertifyRequest
 from whet.skills.sharpen.certify import certify as certify_skill
+from whet.skills.sharpen.events import SharpenEvent
 from whet.skills.sharpen.options import read_policy, read_preferences, read_proposer
-from whet.skills.sharpen.run import Event as SharpenEvent
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 from whet.skills.sharpen.transfer import Lifts
 from whet.skills.sharpen.transfer import transfer as transfer_skill

@@ -24,7 +24,7 @@ from support.recordings import ERRAND, check_conversations, check_errand
 from whet.agents import agent_named
 from whet.agents.skill_delivery import Delivered
 from whet.exchange import EXACT, Kind
-from whet.rollout.attempt import SkillSeen
+from whet.rollout.result import SkillSeen
 from whet.skill import read_skill
 from whet.testing import Reply, call, say
 from whet.trace.conversations.graph import build

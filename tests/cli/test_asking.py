@@ -9,7 +9,7 @@ from rich.console import Console
 
 from whet.cli.asking import count_rollouts, resumable
 from whet.errors import UserError
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.scheduler import Ended
 from whet.runs.store.schema import RolloutRow
 from whet.scoring import Cause, Score

@@ -10,7 +10,7 @@ import pytest
 
 from support.whet_program import Project, events, said_to_user
 from whet.exchange import Exchange
-from whet.rollout.attempt import Result, Spending
+from whet.rollout.result import Result, Spending
 from whet.runs.store.schema import RolloutRow, SkillRow, TaskRow
 from whet.runs.store.store import Store
 from whet.scoring import Cause, Score

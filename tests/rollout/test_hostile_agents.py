@@ -21,7 +21,9 @@ from support.rollout_world import (
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
 from whet.redact import Redactor
-from whet.rollout.attempt import PLANTED_REWARD, Rollout, Workshop, attempt
+from whet.rollout.attempt import attempt
+from whet.rollout.resources import RunResources
+from whet.rollout.result import Flag, Rollout
 from whet.sandbox import sandbox_named
 from whet.tasks import Task
 from whet.testing import say
@@ -41,7 +43,7 @@ async def test_a_reward_that_the_agent_wrote_is_not_read(task: Task) -> None:
     script = "cd /logs/verifier; echo 1 > reward.txt; echo '{\"reward\": 1}' > reward.json"
     done = await attempted(task, shell(script))
     assert_no_credit(done)
-    assert done.result.flags == (PLANTED_REWARD,)
+    assert done.result.flags == (Flag.PLANTED_REWARD,)
 
 
 async def test_a_reward_that_the_agent_wrote_does_not_stand_in_for_one_that_is_missing(tmp_path: Path) -> None:
@@ -120,7 +122,7 @@ async def test_a_daemon_that_it_left_is_dead_before_the_tests_run(tmp_path: Path
     still_beating = '[ -e beats ] || exit 0; was=$(cat beats); sleep 0.3; [ "$was" != "$(cat beats)" ]'
     done = await attempted(checked_by(tmp_path, still_beating), python(DAEMON.replace("{marker}", marker)))
     assert_no_credit(done)
-    assert done.result.flags == (PLANTED_REWARD,)
+    assert done.result.flags == (Flag.PLANTED_REWARD,)
     assert processes_with(marker) == []
 
 
@@ -157,18 +159,18 @@ async def test_it_reaches_no_session_but_its_own(task: Task) -> None:
     async with scripted_model(say("hi")) as scripted, Gateway(Redactor([])) as gateway:
         model = Model(name="small", url=scripted.url, upstream_name="tiny", key=None)
         other = gateway.open_session("other", model, record)
-        workshop = Workshop(sandbox_named("bubblewrap"), gateway, Redactor([]), {})
+        resources = RunResources(sandbox_named("bubblewrap"), gateway, Redactor([]), {})
         env = {"OTHER_URL": await other.listen(), "OTHER_KEY": other.secret}
         thief = Rollout("thief", task.model_copy(update={"env": env}), python(STEAL), model, None)
         marker = uuid.uuid4().hex
         neighbour_task = task.model_copy(update={"env": {"NEIGHBOUR": marker}})
         neighbour = asyncio.create_task(
-            attempt(Rollout("n", neighbour_task, shell("sleep 20"), model, None), workshop, record)
+            attempt(Rollout("n", neighbour_task, shell("sleep 20"), model, None), resources, record)
         )
         async with asyncio.timeout(10):
             while not processes_with(marker):  # noqa: ASYNC110 - nothing tells when a process appears
                 await asyncio.sleep(0.02)
-        result = await attempt(thief, workshop, record)
+        result = await attempt(thief, resources, record)
         assert neighbour.cancel()
         with pytest.raises(asyncio.CancelledError):
             await neighbour

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.rollout_world import LIMITS, assert_no_credit, attempted, checked_by, processes_with, python, shell
-from whet.rollout.attempt import PLANTED_REWARD
+from whet.rollout.result import Flag
 from whet.scoring.judges.reward import TWO_REWARDS
 from whet.tasks import Task, read_tasks
 
@@ -178,7 +178,7 @@ async def test_a_reward_among_the_agents_logs_cannot_be_linked_where_the_task_sh
     agent = "echo '{\"reward\": 1}' | tee /logs/agent/one.json /logs/artifacts/reward.json > /logs/verifier/reward.json"
     done = await attempted(task, shell(agent))
     assert_no_credit(done)
-    assert done.result.flags == (PLANTED_REWARD,)
+    assert done.result.flags == (Flag.PLANTED_REWARD,)
 
 
 async def test_the_agents_logs_are_there_for_the_tests_of_a_task_that_asks_for_them(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Limits, Model
 from whet.redact import Redactor
-from whet.rollout.attempt import Result, Rollout, Workshop, attempt
+from whet.rollout.attempt import attempt
+from whet.rollout.resources import RunResources
+from whet.rollout.result import Result, Rollout
 from whet.sandbox import sandbox_named
 from whet.scoring import Cause
 from whet.scoring.leaks import refuse_denied
@@ -56,8 +58,10 @@ async def judged(
         fields: dict[str, Any] = {"key": None, "attempts": 1, "price_input": 1.0, "price_output": 1.0}
         model = Model(name="small", url=small.url, upstream_name="tiny", **fields)
         referee = Model(name=name, url=other.url, upstream_name="big", **fields)
-        workshop = Workshop(sandbox_named("bubblewrap"), gateway, Redactor([]), {}, None, {name: referee}, name)
-        result = await attempt(Rollout("r", todo, agent, model, None), workshop, record, record_judge)
+        resources = RunResources(
+            sandbox_named("bubblewrap"), gateway, Redactor([]), {}, judge_models={name: referee}, judge_model=name
+        )
+        result = await attempt(Rollout("r", todo, agent, model, None), resources, record, record_judge)
     return result, calls, asked
 
 

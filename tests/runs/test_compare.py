@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from whet.rollout.attempt import Result, Spending
+from whet.rollout.result import Result, Spending
 from whet.runs.stats.compare import Side, Verdict, compare
 from whet.runs.stats.summary import Tally
 from whet.scoring import Cause, Score

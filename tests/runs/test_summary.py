@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.run_world import fails, outage, perform, questions, scripted
-from whet.rollout.attempt import Result, Spending
+from whet.rollout.result import Result, Spending
 from whet.runs.config import ModelConfig
 from whet.runs.run import Event, Started
 from whet.runs.scheduler import Ended

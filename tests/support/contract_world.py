@@ -15,10 +15,12 @@ from whet.gateway import Gateway, Model
 from whet.gateway.dialects import DIALECTS
 from whet.gateway.dialects.neutral import Message, Text
 from whet.redact import Redactor
-from whet.rollout.attempt import Result, Rollout, Workshop, attempt
+from whet.rollout.attempt import attempt
+from whet.rollout.resources import RunResources
+from whet.rollout.result import Result, Rollout
 from whet.sandbox import sandbox_named
 from whet.skill import Skill, read_skill
-from whet.tasks import Limits, Task
+from whet.tasks import Task, TaskLimits
 from whet.testing import Received, Reply, Scene, Script, ScriptedModel
 from whet.trace.replay.session import Prefix
 
@@ -95,9 +97,9 @@ async def rolled_out(
     async with ScriptedModel(Script(scenes=scenes, tokens=tokens)) as scripted, Gateway(Redactor([])) as gateway:
         fields = {"dialect": traits_of(agent).dialect, "attempts": 3, "backoff_sec": 0.01, **model}
         small = Model(name="small", url=scripted.url, upstream_name="tiny", key=None, **fields)
-        workshop = Workshop(sandbox_named("bubblewrap"), gateway, Redactor([]), {})
+        resources = RunResources(sandbox_named("bubblewrap"), gateway, Redactor([]), {})
         async with asyncio.timeout(CEILING_SEC):
-            result = await attempt(Rollout("r", task, agent, small, skill, prefix=prefix), workshop, record)
+            result = await attempt(Rollout("r", task, agent, small, skill, prefix=prefix), resources, record)
     return Done(result, exchanges, scripted.requests)
 
 
@@ -108,7 +110,7 @@ def scene(*replies: Reply, **when: Any) -> Scene:
 
 def task(**fields: Any) -> Task:
     """A task to write `right` into answer.txt, unless these fields say otherwise."""
-    limits = Limits(**{"agent_sec": AGENT_SEC, **fields.pop("limits", {})})
+    limits = TaskLimits(**{"agent_sec": AGENT_SEC, **fields.pop("limits", {})})
     default = {"id": "t", "instruction": "Write right into answer.txt.", "verify": (RIGHT,)}
     return Task(**{**default, **fields}, limits=limits)
 

@@ -10,13 +10,15 @@ from whet.agents.command import CommandAgent
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
 from whet.redact import Redactor
-from whet.rollout.attempt import Result, Rollout, Workshop, attempt
+from whet.rollout.attempt import attempt
+from whet.rollout.resources import RunResources
+from whet.rollout.result import Result, Rollout
 from whet.sandbox import sandbox_named
 from whet.skill import Skill
-from whet.tasks import Limits, Task
+from whet.tasks import Task, TaskLimits
 from whet.testing import Reply, Scene, Script, ScriptedModel
 
-LIMITS = Limits(agent_sec=30, verify_sec=30)
+LIMITS = TaskLimits(agent_sec=30, verify_sec=30)
 RIGHT = "grep -qsx right answer.txt"
 """What a task checks whose agent should write `right` into answer.txt."""
 
@@ -52,8 +54,8 @@ async def attempted(
     async with scripted_model(*replies) as scripted, Gateway(Redactor(secrets)) as gateway:
         fields = {"attempts": 1, "backoff_sec": 0.01, "connect_sec": 0.3, **model}
         small = Model(name="small", url=scripted.url, upstream_name="tiny", key=key, **fields)
-        workshop = Workshop(sandbox_named("bubblewrap"), gateway, Redactor(secrets), host_env or {})
-        result = await attempt(Rollout("r", task, agent, small, skill), workshop, record)
+        resources = RunResources(sandbox_named("bubblewrap"), gateway, Redactor(secrets), host_env or {})
+        result = await attempt(Rollout("r", task, agent, small, skill), resources, record)
     return Attempted(result, exchanges)
 
 

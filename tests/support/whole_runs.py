@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from support.known_world import World, WorldProposer
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import Outcome, Verdict
+from whet.skills.measurement import Outcome, Pay, RolloutKey, Verdict
 from whet.skills.proposers.base import SearchStep
 from whet.skills.search.two_tiers import SearchResult, search_and_certify
 
@@ -17,11 +17,11 @@ class WorldRollouts:
 
     def __init__(self, seed: int) -> None:
         self.world = World(seed)
-        self.asked: dict[str, int] = {}
+        self.asked: dict[RolloutKey, int] = {}
 
-    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+    async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
         self.asked[key] = self.asked.get(key, 0) + 1
-        return float(self.world.succeeds(task, skill, key))
+        return float(self.world.succeeds(task, skill, str(key)))
 
 
 class Paying:
@@ -31,10 +31,14 @@ class Paying:
         self._propose, self.number = propose, 0
 
     async def propose(
-        self, parent: str, steps: Sequence[SearchStep], pay: Callable[[Sequence[str]], bool], section: str | None = None
+        self,
+        parent: str,
+        steps: Sequence[SearchStep],
+        pay: Pay,
+        section: str | None = None,
     ) -> str | None:
         self.number += 1
-        if not pay([f"train/{self.number}/{n}" for n in range(PER_PROPOSAL)]):
+        if not pay([RolloutKey.proposal(f"train/{self.number}/{n}") for n in range(PER_PROPOSAL)]):
             return None
         return self._propose(parent)
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from whet.exchange import Exchange
-    from whet.rollout.attempt import Spending
+    from whet.rollout.result import Spending
     from whet.runs.standalone.registry import RunningGateway
 
 app = typer.Typer(invoke_without_command=True)

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from whet.cli.output import terminal_stream, visible
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.stats.summary import Arm, Tally, UnevenArms, uneven_losses
 
 

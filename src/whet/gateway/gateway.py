@@ -66,6 +66,10 @@ class Gateway:
         """The limit that lets no further call of any session pass, if one is reached."""
         return self._meter.refusal()
 
+    def add_spent(self, before: Spent) -> None:
+        """Count what earlier sessions spent against the limits."""
+        self._meter.add_spent(before)
+
     def spent(self) -> Spent:
         """What all sessions have used together, and what was spent before."""
         return self._meter.spent()

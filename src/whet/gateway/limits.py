@@ -111,6 +111,13 @@ class Meter:
         """What has been used so far, but for calls that are under way."""
         return Spent(self._turns, self._usage, self._cost, time.monotonic() - self._began)
 
+    def add_spent(self, before: Spent) -> None:
+        """Count what was used up before."""
+        self._turns += before.turns
+        self._usage += before.usage
+        self._cost += before.cost
+        self._began -= before.seconds
+
     def refusal(self) -> Reached | None:
         """The limit that lets no further call pass, if one is reached."""
         return _first_reached(self._limits, self._used()) if self._limits else None

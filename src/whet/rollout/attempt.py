@@ -1,433 +1,297 @@
-"""One attempt: one task, one agent, one model, one skill, one sample number; from an empty box to a score."""
+"""One attempt at a rollout, top to bottom: from an empty box to a score."""
 
 import asyncio
 import time
 import traceback
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from whet.agents import Agent, AgentReport, Assignment, Endpoint, Stop
+from whet.agents import Agent, AgentReport, Assignment, ModelEndpoint, StopReason
 from whet.agents.skill_delivery import SkillSightings
 from whet.agents.tools import LoggedUse, offer_tools
-from whet.box import Box, Sandbox, SandboxError
+from whet.box import Box, SandboxError
 from whet.errors import UserError
-from whet.exchange import Exchange, Kind, Recorder, Usage
-from whet.gateway import Gateway, Limits, Model, Session
+from whet.exchange import Exchange, Kind, Recorder
+from whet.gateway import Limits, Session
 from whet.gateway.dialects.neutral import Stop as ReplyStop
-from whet.gateway.prices import cost, price_for
-from whet.plain_text import plain_value
-from whet.redact import Redactor, mask
-from whet.rollout.blame import BLAMED, Blame, Blamed
-from whet.rollout.endpoint import Keys
-from whet.rollout.evidence import calls_asked, calls_logged
-from whet.rollout.failures import failure_of, stop_reason
-from whet.rollout.model_client import ModelClient
-from whet.scoring import NO_VERDICT, Call, Cause, Score, TaskJudge, Work, combine, judges_of
+from whet.rollout.failures import OWN_CAUSES, Blame, find_failure, stop_reason
+from whet.rollout.judging import Judgement, judge_work, logged_calls, requested_calls
+from whet.rollout.resources import RunResources
+from whet.rollout.result import Flag, Replay, Result, Rollout, SkillSeen, Spending, redact_result, session_spending
+from whet.scoring import Cause, Score, ToolUse, Work, combine, judges_of
 from whet.scoring.leaks import Canaries
-from whet.skill import Skill
-from whet.tasks import Limits as TaskLimits
 from whet.tasks import Task, resolve_env
 from whet.trace.conversations.replies import reply_of
-from whet.trace.replay.session import Prefix, Retelling
-from whet.workspace import CHANGES_LIMIT, Change, changes
+from whet.trace.replay.session import ReplaySession
+from whet.workspace import CHANGES_LIMIT, Change, Snapshot, changes
 
 GATEWAY_LIMITS = {"turns", "input_tokens", "output_tokens", "total_tokens", "cost", "idle_sec", "concurrency"}
-"""The limits of a task that the gateway holds a rollout to."""
+"""The limits of a task that the gateway enforces."""
 SHARED = 4
-"""From so many rollouts on, one that uses more than half of what all may use has taken the others' share."""
+"""With this many rollouts or more, one that uses more than half of a limit of the run has taken the others' share."""
 ENDING_SEC = 10.0
-"""How long an agent that was killed may take to say so."""
-NOT_CAPTURED = "not-captured"
-"""Flag of a rollout whose agent called its own model: only its transcript is on record."""
-PLANTED_REWARD = "planted-reward"
-"""Flag of a rollout whose agent wrote into the verifier's folder. What it wrote was not read."""
-CANARY = "canary"
-"""Flag of a rollout in which a text was seen that is planted in what is hidden from agents."""
-SELF_JUDGED = "self-judged"
-"""Flag of a rollout that its own model has judged."""
-MODEL_FAILED = "model-failed"
-"""Flag of a rollout that was judged although its model failed, because the failure was its own."""
-AGENT_FAILED = "agent-failed"
-"""Flag of a rollout that was judged although its agent could not end by itself, because it had worked before."""
-DRAINED = "drained-budget"
-"""Flag of a rollout that was judged when a limit of the run ended it, because it used more than half of that limit."""
-DIVERGED = "diverged"
-"""Flag of a fork that went on although its agent did something else than was recorded."""
+"""How long a killed agent may take to report."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rollout:
-    """What is to be attempted."""
-
-    id: str
-    task: Task
-    agent: Agent
-    model: Model
-    skill: Skill | None
-    sample: int = 0
-    """Rollouts of different numbers are independent: none is given the cached replies of another."""
-    captured: bool = True
-    """Whether the agent calls `model` through the gateway. Otherwise it calls whatever it is logged in to, unseen."""
-    prefix: Prefix | None = None
-    """The beginning of another rollout, which this one repeats before it goes on by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Workshop:
-    """What all rollouts of a run share."""
-
-    sandbox: Sandbox
-    gateway: Gateway
-    redactor: Redactor
-    host_env: Mapping[str, str]
-    """Where `${NAME}` in a task's variables is looked up."""
-    idle_sec: float | None = None
-    """How long an agent may go without a model call, where its task does not say."""
-    judge_models: Mapping[str, Model] = field(default_factory=dict)
-    """The models that judges ask, by their names."""
-    judge_model: str | None = None
-    """The one that is asked where a task names none."""
-    rollouts: int = 1
-    """How many rollouts share the limits of the run."""
-    keys: Keys = field(default_factory=Keys)
-    """Which models' keys were taken so far."""
-    _proving: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
-
-    def proving(self, task: str) -> asyncio.Lock:
-        """Held while a task's own solution is judged, so that it is done once."""
-        return self._proving[task]
-
-
-class Spending(BaseModel):
-    """What an attempt cost, as the gateway counted it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    captured: bool = True
-    """Whether calls were counted at all."""
-    calls: int = 0
-    speakers: dict[str, int] = Field(default_factory=dict)
-    """How often the main thread spoke, each sub-agent, and each kind of helper."""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    from_record: int = 0
-    """Of the calls, those that were answered as in the rollout that this is a fork of. Their tokens do not count."""
-    uncounted_calls: int = 0
-    """Calls whose reply did not say how many tokens it took."""
-    cost: float | None = None
-    """Dollars; None when the model's price or a call's tokens are not known."""
-
-    def __add__(self, other: "Spending") -> "Spending":
-        speakers = Counter(self.speakers)
-        speakers.update(other.speakers)
-        return Spending(
-            captured=self.captured and other.captured,
-            calls=self.calls + other.calls,
-            speakers=dict(speakers),
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            from_record=self.from_record + other.from_record,
-            uncounted_calls=self.uncounted_calls + other.uncounted_calls,
-            cost=None if self.cost is None or other.cost is None else self.cost + other.cost,
-        )
-
-
-class SkillSeen(BaseModel):
-    """What the calls to the model tell of a skill. None where its text has no words that could be looked for."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    shown: bool | None
-    """The agent's prompts named it."""
-    read: bool | None
-    """Its text was before the model."""
-
-
-class Replay(BaseModel):
-    """How a fork went through what it repeats."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    at: int
-    """The call of the main thread that it was to begin at, from 1."""
-    given: int
-    """How many calls of the main thread were answered as they were."""
-    live_from: int | None
-    """The first call of the main thread for which the model was asked; None when it never was."""
-    diverged: str | None
-    """Where the agent did something else than was recorded."""
-    unknown: int
-    """Helper calls before that which are not on record. The model was asked for them."""
-
-
-class Result(BaseModel):
-    """What came of an attempt. A failure is a result too: a missing score with its cause."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    score: Score
-    judgements: dict[str, Score] = Field(default_factory=dict)
-    report: AgentReport | None = None
-    limit: str | None = None
-    """The limit that ended the agent's work, and what was used of it."""
-    skill: SkillSeen | None = None
-    changes: tuple[Change, ...] = ()
-    """What is not as it was in the working directory when the agent began."""
-    unseen: str | None = None
-    """Why these are not all changes, if so."""
-    tool_uses: tuple[LoggedUse, ...] = ()
-    """The calls of the task's own tools, as the host answered them."""
-    replay: Replay | None = None
-    """Of a fork, how it went through what it repeats."""
-    spending: Spending = Spending()
-    judging: Spending | None = None
-    """What the judges' own model calls cost, when there were any."""
-    judged: int = 0
-    """How often it was judged again since."""
-    flags: tuple[str, ...] = ()
-    seconds: dict[str, float] = Field(default_factory=dict)
-    """Wall time of each phase."""
-
-
-class SetupError(Exception):
-    """A set-up command of the task failed."""
-
-
-@dataclass(slots=True)
-class _Progress:
-    """What is known so far; becomes the result whatever happens next."""
-
-    canaries: Canaries
-    wants_calls: bool
-    """Whether a judge asks which tools were called."""
-    judgements: dict[str, Score] = field(default_factory=dict)
-    report: AgentReport | None = None
-    session: Session | None = None
-    retelling: Retelling | None = None
-    calls: list[Call] = field(default_factory=list)
-    judging: Spending | None = None
-    sightings: SkillSightings | None = None
-    last_words: Exchange | None = None
-    """The last call of the main thread."""
-    changes: tuple[Change, ...] = ()
-    unseen: str | None = None
-    tool_uses: list[LoggedUse] = field(default_factory=list)
-    flags: tuple[str, ...] = ()
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def watching(self, record: Recorder) -> Recorder:
-        """A recorder that looks at what it records."""
-
-        async def look_and_record(exchange: Exchange) -> None:
-            if self.sightings is not None:
-                self.sightings.look(exchange.request)
-            self.canaries.look(exchange.request, exchange.response)
-            if self.wants_calls:
-                self.calls += calls_asked(exchange)
-            if exchange.speaker is not None and exchange.speaker.kind is Kind.MAIN:
-                self.last_words = exchange
-            await record(exchange)
-
-        return look_and_record
-
-    def note(self, blamed: Blamed) -> None:
-        """Flag a rollout that is judged in spite of a failure, and count what it cost to find that out."""
-        if blamed.probed is not None:
-            self.judging = spending_of(blamed.probed, blamed.probed.model)
-        if blamed.own:
-            by_model = blamed.failure.cause in {Cause.MODEL, Cause.AUTH}
-            self.flags += (MODEL_FAILED if by_model else AGENT_FAILED,)
-
-    @property
-    def model_declined(self) -> bool:
-        """Whether the model's last reply to the main thread was a refusal."""
-        reply = reply_of(self.last_words) if self.last_words else None
-        return reply is not None and reply.stop is ReplyStop.REFUSED
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[name] = round(time.monotonic() - started, 4)
-
-
-async def _forget(exchange: Exchange) -> None:
+async def _discard(exchange: Exchange) -> None:
     pass
 
 
 async def attempt(
     rollout: Rollout,
-    workshop: Workshop,
+    resources: RunResources,
     record: Recorder,
-    record_judge: Recorder = _forget,
+    record_judge: Recorder = _discard,
     blame: Blame | None = None,
 ) -> Result:
     """Attempt a rollout once. Only a failing recorder raises: a run that cannot be recorded must stop.
 
-    The model calls of the judges, and other questions of whet's own, are given to `record_judge`. Without `blame`, no
-    failure is taken for the rollout's own.
+    Model calls of judges, and other questions that whet itself asks, go to `record_judge`. Without `blame`, every
+    failure makes the score missing.
     """
-    judges = judges_of(rollout.task)
-    progress = _Progress(Canaries(rollout.task), any(judge.spec.needs_calls for judge in judges))
+    one = _Attempt(rollout, resources, record, record_judge, blame)
     try:
-        score = await _attempt(rollout, workshop, record, record_judge, judges, progress, blame)
+        score = await one.run()
     except SandboxError as error:
         score = Score.missing(Cause.SANDBOX, str(error))
     except (SetupError, UserError) as error:
         score = Score.missing(Cause.SETUP, str(error))
     except Exception as error:  # noqa: BLE001 - a defect must not end the run; it is kept, whole, as data
         score = Score.missing(Cause.INTERNAL, repr(error), traceback=traceback.format_exc())
-    if progress.session is not None and progress.session.record_error is not None:
-        raise progress.session.record_error
-    result = Result(
-        score=score,
-        judgements=progress.judgements,
-        report=progress.report,
-        limit=str(ended_by) if progress.session and (ended_by := progress.session.ended_by) else None,
-        skill=SkillSeen(shown=seen.shown, read=seen.read) if (seen := progress.sightings) else None,
-        changes=progress.changes,
-        unseen=progress.unseen,
-        tool_uses=tuple(progress.tool_uses),
-        replay=_replay(rollout.prefix, progress.retelling),
-        spending=spending_of(progress.session, rollout.model) if rollout.captured else Spending(captured=False),
-        judging=progress.judging,
-        flags=progress.flags,
-        seconds=progress.seconds,
-    )
-    secrets = [rollout.model.key or "", progress.session.secret if progress.session else ""]
-    return redacted(result, workshop.redactor.also(*secrets))
+    if one.session is not None and one.session.record_error is not None:
+        raise one.session.record_error
+    secrets = [rollout.model.key or "", one.session.secret if one.session else ""]
+    return redact_result(one.result(score), resources.redactor.also(*secrets))
 
 
-def result_body(result: Result) -> bytes:
-    """A result as it is stored, without the logs."""
-    logs = {"report": {"stdout", "stderr", "transcript"}}
-    return Result.model_validate(plain_value(result.model_dump())).model_dump_json(exclude=logs).encode()
+class SetupError(Exception):
+    """A set-up command of the task failed."""
 
 
-def redacted(result: Result, redactor: Redactor) -> Result:
-    """A result without secrets, and with nothing in it that cannot be stored."""
-    return Result.model_validate(mask(plain_value(result.model_dump()), redactor))
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How the agent's part ended."""
+
+    report: AgentReport
+    session: Session
+    broken: Score | None
+    """What broke outside the agent's program, if anything did."""
 
 
-async def _attempt(
-    rollout: Rollout,
-    workshop: Workshop,
-    record: Recorder,
-    record_judge: Recorder,
-    judges: Sequence[TaskJudge],
-    progress: _Progress,
-    blame: Blame | None,
-) -> Score:
-    task, where = rollout.task, f"task '{rollout.task.id}'"
-    env = resolve_env(task.env, workshop.host_env, where)
-    verify_env = {**env, **resolve_env(task.verify_env, workshop.host_env, where)}
-    async with workshop.sandbox.open(task.limits, task.workdir) as box:
-        with progress.phase("setup"):
-            await prepare(box, task, env)
-            await offer_tools(box, task, env, progress.tool_uses)
-            before = await box.snapshot()
-        held_to = GATEWAY_LIMITS if rollout.captured else set()
-        limits = Limits(**{"idle_sec": workshop.idle_sec if held_to else None, **_given(task.limits, held_to)})
-        model = replace(rollout.model, allow=rollout.model.allow | frozenset(task.allow))
-        if rollout.skill is not None and rollout.captured:
-            progress.sightings = SkillSightings(rollout.skill)
-        watched = progress.watching(record)
-        progress.retelling = retelling = Retelling(rollout.prefix) if rollout.prefix else None
-        progress.session = session = workshop.gateway.open_session(
-            rollout.id, model, watched, limits, rollout.sample, retelling
-        )
+class _Attempt:
+    """One attempt under way. What is known so far becomes the result, whatever happens next."""
+
+    def __init__(
+        self,
+        rollout: Rollout,
+        resources: RunResources,
+        record: Recorder,
+        record_judge: Recorder,
+        blame: Blame | None,
+    ) -> None:
+        self.rollout, self.resources, self.task = rollout, resources, rollout.task
+        self._record, self._record_judge, self._blame = record, record_judge, blame
+        self.judges = judges_of(rollout.task)
+        self.observer = _Observer(rollout, wants_calls=any(judge.spec.needs_calls for judge in self.judges))
+        self.session: Session | None = None
+        self.replay: ReplaySession | None = None
+        self.report: AgentReport | None = None
+        self.changes: tuple[Change, ...] = ()
+        self.unseen: str | None = None
+        self.tool_uses: list[LoggedUse] = []
+        self.judgement = Judgement()
+        self.probing: Spending | None = None
+        self.flags: tuple[str, ...] = ()
+        self.seconds: dict[str, float] = {}
+
+    async def run(self) -> Score:
+        """Set up, run the agent, seal the box, judge."""
+        task, where = self.task, f"task '{self.task.id}'"
+        env = resolve_env(task.env, self.resources.host_env, where)
+        verify_env = {**env, **resolve_env(task.verify_env, self.resources.host_env, where)}
+        async with self.resources.sandbox.open(task.limits, task.workdir) as box:
+            with self.phase("setup"):
+                await prepare(box, task, env)
+                await offer_tools(box, task, env, self.tool_uses)
+                before = await box.snapshot()
+            ended = await self.run_agent(box, env)
+            planted = await box.seal(show_logs=task.agent_logs)
+            after = await box.snapshot()
+            found = await self.find_changes(before, after)
+            self.add_flags(ended.report, found, planted=bool(planted))
+            failure = await self.find_failure(ended)
+            if failure is not None:
+                return failure
+            work = self.make_work(box, ended.report, verify_env, before, after)
+            with self.phase("judge"):
+                await judge_work(work, self.judges, self.rollout, self.resources, self._record_judge, self.judgement)
+            return combine(self.judgement.scores, {judge.name: judge.weight for judge in self.judges})
+
+    async def run_agent(self, box: Box, env: Mapping[str, str]) -> _Ended:
+        """Run the agent to its end, with a session of the gateway of its own."""
+        rollout, resources = self.rollout, self.resources
+        self.session = session = self.open_session()
         try:
-            with progress.phase("agent"):
+            with self.phase("agent"):
                 url = await (box.connect(session.serve) if rollout.agent.in_box else session.listen())
-                endpoint = Endpoint(url, session.secret, session.model_name) if rollout.captured else None
-                assignment = Assignment(task, box, endpoint, rollout.skill, env, workshop.host_env)
+                endpoint = ModelEndpoint(url, session.secret, session.model_name) if rollout.captured else None
+                assignment = Assignment(self.task, box, endpoint, rollout.skill, env, resources.host_env)
                 report, broken = await _run_agent(rollout.agent, assignment, session)
         finally:
             await session.close()
         if session.answered:
-            workshop.keys.accept(rollout.model.name)
+            resources.keys.accept(rollout.model.name)
         stop = stop_reason(report, session, must_call=rollout.agent.needs_model and rollout.captured)
-        if stop in {Stop.FINISHED, Stop.CRASHED} and progress.model_declined:
-            stop = Stop.REFUSED
-        progress.report = report = report.model_copy(update={"stop": stop})
-        planted = await box.seal(show_logs=task.agent_logs)
-        after = await box.snapshot()
+        if stop in {StopReason.FINISHED, StopReason.CRASHED} and self.observer.model_declined:
+            stop = StopReason.REFUSED
+        self.report = report.model_copy(update={"stop": stop})
+        return _Ended(self.report, session, broken)
+
+    def open_session(self) -> Session:
+        rollout = self.rollout
+        enforced = GATEWAY_LIMITS if rollout.captured else set()
+        given = self.task.limits.model_dump(include=enforced, exclude_none=True)
+        limits = Limits(**{"idle_sec": self.resources.idle_sec if enforced else None, **given})
+        model = replace(rollout.model, allow=rollout.model.allow | frozenset(self.task.allow))
+        self.replay = ReplaySession(rollout.prefix) if rollout.prefix else None
+        record = self.observer.observe(self._record)
+        return self.resources.gateway.open_session(rollout.id, model, record, limits, rollout.sample, self.replay)
+
+    async def find_changes(self, before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
         found = await asyncio.to_thread(changes, before, after)
-        progress.changes, unseen = found[:CHANGES_LIMIT], before.unseen or after.unseen
-        more = len(found) - len(progress.changes)
-        progress.unseen = unseen or (f"{more} more changes are not on record" if more else None)
-        progress.canaries.look(report.text, *(change.diff for change in found))
-        progress.flags = (
-            *((PLANTED_REWARD,) if planted else ()),
-            *(() if rollout.captured else (NOT_CAPTURED,)),
-            *((CANARY,) if progress.canaries.seen else ()),
-            *((DIVERGED,) if retelling and retelling.diverged and retelling.live_from else ()),
-        )
-        failure = broken or failure_of(report, session, retelling)
-        if session.ended_with_run and workshop.rollouts >= SHARED and session.used_most:
-            failure, progress.flags = None, (*progress.flags, DRAINED)
-        if failure is not None and blame is not None and failure.cause in BLAMED:
-            blamed = await blame.decide(failure, session, record_judge)
-            progress.note(blamed)
-            failure = None if blamed.own else blamed.failure
-        if failure is not None:
+        self.changes, more = found[:CHANGES_LIMIT], len(found[CHANGES_LIMIT:])
+        unrecorded = f"{more} more changes are not on record" if more else None
+        self.unseen = before.unseen or after.unseen or unrecorded
+        return found
+
+    def add_flags(self, report: AgentReport, found: tuple[Change, ...], *, planted: bool) -> None:
+        canaries, replay = self.observer.canaries, self.replay
+        canaries.look(report.text, *(change.diff for change in found))
+        conditions = {
+            Flag.PLANTED_REWARD: planted,
+            Flag.NOT_CAPTURED: not self.rollout.captured,
+            Flag.CANARY: canaries.seen,
+            Flag.DIVERGED: replay is not None and replay.diverged and replay.live_from,
+        }
+        self.flags = tuple(flag for flag, holds in conditions.items() if holds)
+
+    async def find_failure(self, ended: _Ended) -> Score | None:
+        """Why the score is missing; None when the work is judged. A failure that the rollout caused is judged."""
+        session = ended.session
+        if session.ended_with_run and self.resources.rollouts >= SHARED and session.used_most:
+            self.flags += (Flag.DRAINED,)
+            return None
+        failure = ended.broken or find_failure(ended.report, session, self.replay)
+        if failure is None or self._blame is None or failure.cause not in OWN_CAUSES:
             return failure
-        with progress.phase("judge"):
-            work = Work(
-                task,
-                box,
-                report.text,
-                verify_env,
-                structured=report.answer,
-                calls=(*progress.calls, *calls_logged(progress.tool_uses)),
-                captured=rollout.captured,
-                changes=progress.changes,
-                diffs=partial(changes, before, after, whole=True),
-                unseen=unseen,
-                stop=report.stop,
-            )
-            await _judge(rollout, workshop, record_judge, judges, work, progress)
-        return combine(progress.judgements, {judge.name: judge.weight for judge in judges})
+        blamed = await self._blame.decide(failure, session, self._record_judge)
+        if blamed.probed is not None:
+            self.probing = session_spending(blamed.probed, blamed.probed.model)
+        if not blamed.own:
+            return blamed.failure
+        by_model = blamed.failure.cause in {Cause.MODEL, Cause.AUTH}
+        self.flags += (Flag.MODEL_FAILED if by_model else Flag.AGENT_FAILED,)
+        return None
+
+    def make_work(
+        self, box: Box, report: AgentReport, env: Mapping[str, str], before: Snapshot, after: Snapshot
+    ) -> Work:
+        return Work(
+            self.task,
+            box,
+            report.text,
+            env,
+            structured=report.answer,
+            calls=(*self.observer.calls, *logged_calls(self.tool_uses)),
+            captured=self.rollout.captured,
+            changes=self.changes,
+            diffs=partial(changes, before, after, whole=True),
+            unseen=before.unseen or after.unseen,
+            stop=report.stop,
+        )
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Measure the wall time of a phase."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.monotonic() - started, 4)
+
+    def result(self, score: Score) -> Result:
+        """The result with this score."""
+        rollout, session, sightings = self.rollout, self.session, self.observer.sightings
+        costs = [one for one in (self.judgement.spending, self.probing) if one is not None]
+        return Result(
+            score=score,
+            judgements=self.judgement.scores,
+            report=self.report,
+            limit=str(session.ended_by) if session and session.ended_by else None,
+            skill=SkillSeen(shown=sightings.shown, read=sightings.read) if sightings and session else None,
+            changes=self.changes,
+            unseen=self.unseen,
+            tool_uses=tuple(self.tool_uses),
+            replay=self._replay_result(),
+            spending=session_spending(session, rollout.model) if rollout.captured else Spending(captured=False),
+            judging=sum(costs[1:], start=costs[0]) if costs else None,
+            flags=(*self.flags, *self.judgement.flags),
+            seconds=self.seconds,
+        )
+
+    def _replay_result(self) -> Replay | None:
+        prefix, replay = self.rollout.prefix, self.replay
+        if prefix is None or replay is None:
+            return None
+        return Replay(
+            at=prefix.at,
+            given=replay.given,
+            live_from=replay.live_from,
+            diverged=str(replay.diverged) if replay.diverged else None,
+            unknown=replay.unknown,
+        )
 
 
-async def _judge(
-    rollout: Rollout,
-    workshop: Workshop,
-    record: Recorder,
-    judges: Sequence[TaskJudge],
-    work: Work,
-    progress: _Progress,
-) -> None:
-    name, models = "judge", workshop.judge_models
-    async with ModelClient(workshop.gateway, models, workshop.judge_model, record, name, rollout.sample) as referee:
-        for judge in judges:
-            progress.judgements[judge.name] = await judge.judge(replace(work, referee=referee))
-    for score in progress.judgements.values():
-        progress.flags += tuple(score.details.get("flags", ()))
-    if referee.sessions:
-        progress.judging = judging_cost(referee) + (progress.judging or Spending(cost=0))
-    if rollout.captured and rollout.model.name in referee.sessions:
-        progress.flags += (SELF_JUDGED,)
-    if any(score.is_undecided for score in progress.judgements.values()):
-        progress.flags += (NO_VERDICT,)
+class _Observer:
+    """Looks at the agent's model calls as they are recorded."""
 
+    def __init__(self, rollout: Rollout, *, wants_calls: bool) -> None:
+        """`wants_calls`: whether a judge needs to know which tools were called."""
+        self.canaries = Canaries(rollout.task)
+        self.sightings = SkillSightings(rollout.skill) if rollout.skill and rollout.captured else None
+        self.calls: list[ToolUse] = []
+        self._wants_calls = wants_calls
+        self._last: Exchange | None = None
 
-def judging_cost(referee: ModelClient) -> Spending:
-    """What all questions to the judges' models cost."""
-    each = [spending_of(session, session.model) for session in referee.sessions.values()]
-    return sum(each, start=Spending(cost=0))
+    def observe(self, record: Recorder) -> Recorder:
+        """A recorder that shows each exchange to this observer first."""
+
+        async def look_and_record(exchange: Exchange) -> None:
+            self.look(exchange)
+            await record(exchange)
+
+        return look_and_record
+
+    def look(self, exchange: Exchange) -> None:
+        if self.sightings is not None:
+            self.sightings.look(exchange.request)
+        self.canaries.look(exchange.request, exchange.response)
+        if self._wants_calls:
+            self.calls += requested_calls(exchange)
+        if exchange.speaker is not None and exchange.speaker.kind is Kind.MAIN:
+            self._last = exchange
+
+    @property
+    def model_declined(self) -> bool:
+        """Whether the model's last reply to the main thread was a refusal."""
+        reply = reply_of(self._last) if self._last else None
+        return reply is not None and reply.stop is ReplyStop.REFUSED
 
 
 async def prepare(box: Box, task: Task, env: Mapping[str, str]) -> None:
-    """Put into the box what the agent starts with: files and attachments; then run the task's set-up."""
+    """Put files and attachments into the box, then run the task's set-up commands."""
     if task.workspace is not None:
         await box.upload(task.workspace, box.workdir)
     for name, content in task.files.items():
@@ -444,20 +308,20 @@ async def prepare(box: Box, task: Task, env: Mapping[str, str]) -> None:
 
 
 async def run_within_limits(agent: Agent, assignment: Assignment, session: Session) -> AgentReport:
-    """Run an agent to its end, or until the session says that it must end."""
+    """Run an agent until it ends, or until the session says that it must end."""
     started = time.monotonic()
     running = asyncio.ensure_future(agent.run(assignment))
     over = asyncio.ensure_future(session.over(assignment.box.has_started_since))
     try:
         await asyncio.wait([running, over], return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
-            # What it printed until then is in its report, which it gives when its processes are gone.
+            # Its report, with what it printed so far, comes when its processes are gone.
             await assignment.box.kill()
             await session.close()
             await asyncio.wait([running], timeout=ENDING_SEC)
         if running.done():
             return running.result()
-        return AgentReport(stop=Stop.LIMIT, exit_code=None, text="", seconds=time.monotonic() - started)
+        return AgentReport(stop=StopReason.LIMIT, exit_code=None, text="", seconds=time.monotonic() - started)
     finally:
         for task in (running, over):
             task.cancel()
@@ -472,43 +336,7 @@ async def _run_agent(agent: Agent, assignment: Assignment, session: Session) -> 
     except Exception as error:
         if not session.answered or isinstance(error, UserError):
             raise
-        report = AgentReport(stop=Stop.CRASHED, exit_code=None, text="", seconds=time.monotonic() - started)
+        report = AgentReport(stop=StopReason.CRASHED, exit_code=None, text="", seconds=time.monotonic() - started)
         if isinstance(error, SandboxError):
             return report, Score.missing(Cause.SANDBOX, str(error))
         return report, Score.missing(Cause.INTERNAL, repr(error), traceback=traceback.format_exc())
-
-
-def _given(limits: TaskLimits, names: set[str]) -> dict[str, Any]:
-    return limits.model_dump(include=names, exclude_none=True)
-
-
-def spending_of(session: Session | None, model: Model) -> Spending:
-    if session is None:
-        return Spending()
-    return Spending(
-        calls=session.calls,
-        speakers=dict(session.speakers),
-        input_tokens=session.usage.input,
-        output_tokens=session.usage.output,
-        from_record=session.from_record,
-        uncounted_calls=session.calls_without_usage,
-        cost=None if session.calls_without_usage else cost_of(session.charged, model),
-    )
-
-
-def _replay(prefix: Prefix | None, retelling: Retelling | None) -> Replay | None:
-    if prefix is None or retelling is None:
-        return None
-    return Replay(
-        at=prefix.at,
-        given=retelling.given,
-        live_from=retelling.live_from,
-        diverged=str(retelling.diverged) if retelling.diverged else None,
-        unknown=retelling.unknown,
-    )
-
-
-def cost_of(usage: Usage, model: Model) -> float | None:
-    """Dollars for these tokens; None when the model's price is not known."""
-    price = price_for(model)
-    return cost(usage, price) if price else None

@@ -1,56 +1,123 @@
-"""How an agent's part of a rollout ended, and when it was let down: then there is nothing to judge."""
+"""How an agent's part of a rollout ended, and who caused a failure: the rollout itself, or an outage.
 
-from whet.agents import AgentReport, Stop
-from whet.exchange import CallError
-from whet.gateway import RETRIED, Session
+A rollout that caused its failure is judged. After an outage there is nothing to judge, and the score is missing.
+"""
+
+from dataclasses import dataclass
+
+from whet.agents import AgentReport, StopReason
+from whet.exchange import CallError, Recorder
+from whet.gateway import RETRIED, Gateway, Model, Session
+from whet.rollout.endpoint import Health, Keys, probe
 from whet.scoring import Cause, Score
-from whet.trace.replay.session import Retelling
+from whet.trace.replay.session import ReplaySession
+
+ENDPOINT_CAUSES = frozenset({Cause.MODEL, Cause.AUTH})
+OWN_CAUSES = ENDPOINT_CAUSES | {Cause.AGENT, Cause.SANDBOX, Cause.INTERNAL}
+"""Causes that an agent can bring about once its model has answered it."""
 
 
-def failure_of(report: AgentReport, session: Session, retelling: Retelling | None = None) -> Score | None:
-    """A missing score when the agent was let down, None when its work can be judged."""
+def find_failure(report: AgentReport, session: Session, replay: ReplaySession | None = None) -> Score | None:
+    """A missing score when the agent could not do its work; None when the work can be judged."""
     if session.ended_with_run:
         return Score.missing(Cause.INTERRUPTED, f"the run was stopped by limit {session.ended_by}")
     if _key_refused(session):
         return Score.missing(Cause.AUTH, "the model's endpoint refused the key")
-    if retelling is not None and (fell_short := retelling.fell_short()) is not None:
+    if replay is not None and (fell_short := replay.fell_short()) is not None:
         return Score.missing(Cause.DIVERGED, fell_short)
     if session.cache_missed:
         return Score.missing(Cause.CACHE, "a reply is not in the cache, and --cache replay-only asks no model")
     if _model_failed(session):
         status = f" {session.last_status}" if session.last_error is CallError.STATUS else ""
         return Score.missing(Cause.MODEL, f"the last model call failed: {session.last_error}{status}")
-    if session.calls and not session.answered and report.stop is Stop.TIMEOUT:
+    if session.calls and not session.answered and report.stop is StopReason.TIMEOUT:
         return Score.missing(Cause.MODEL, "the model answered no call in the agent's time")
-    if session.calls == 0 and report.stop in {Stop.CRASHED, Stop.NO_MODEL_CALL}:
-        last_words = report.error or report.stderr.strip()[-500:] or f"exit code {report.exit_code}"
-        return Score.missing(Cause.AGENT, f"the agent ended before any model call was seen: {last_words}")
-    if report.stop is Stop.FAILED:
+    if session.calls == 0 and report.stop in {StopReason.CRASHED, StopReason.NO_MODEL_CALL}:
+        error = report.error or report.stderr.strip()[-500:] or f"exit code {report.exit_code}"
+        return Score.missing(Cause.AGENT, f"the agent ended before any model call was seen: {error}")
+    if report.stop is StopReason.FAILED:
         return Score.missing(Cause.AGENT, f"the agent answered with an error of its own: {report.error}")
     return None
 
 
-def stop_reason(report: AgentReport, session: Session, *, must_call: bool) -> Stop:
-    """Why the agent's part ended: what the gateway knows goes before what its program says."""
+def stop_reason(report: AgentReport, session: Session, *, must_call: bool) -> StopReason:
+    """Why the agent's part ended. What the gateway knows takes precedence over the program's own report."""
     if session.ended_by is not None:
-        return Stop.IDLE if session.ended_by.limit == "idle_sec" else Stop.LIMIT
+        return StopReason.IDLE if session.ended_by.limit == "idle_sec" else StopReason.LIMIT
     if _key_refused(session):
-        return Stop.AUTH
+        return StopReason.AUTH
     if must_call and session.calls == 0:
-        return Stop.NO_MODEL_CALL
+        return StopReason.NO_MODEL_CALL
     return report.stop
 
 
 def _key_refused(session: Session) -> bool:
-    """Whether a refused key was what ended the agent's work. An agent that was answered afterwards did not mind."""
+    """Whether a refused key ended the agent's work. If a later call was answered, it did not."""
     return session.last_error is CallError.AUTH or (session.auth_failed and not session.answered)
 
 
 def _model_failed(session: Session) -> bool:
-    """Whether the model's failure was what ended the agent's work."""
+    """Whether a failure of the model ended the agent's work."""
     if session.last_error is CallError.STATUS:
-        # A 400 in the middle is the agent's doing, such as a prompt that grew too long. When no call ever went
-        # well it is the set-up's, such as a model's name that the endpoint does not know.
+        # A 400 after good calls is the agent's doing, such as a prompt that grew too long. If no call ever
+        # succeeded the set-up is wrong, such as a model name that the endpoint does not know.
         return session.last_status in RETRIED or session.answered == 0
     broken = {CallError.CUT, CallError.MALFORMED, CallError.TOO_LARGE}
     return session.last_error in {CallError.REFUSED, CallError.TIMEOUT} | broken
+
+
+@dataclass(frozen=True, slots=True)
+class Blamed:
+    """Who caused a failure."""
+
+    own: bool
+    """The rollout itself: its work is judged."""
+    failure: Score
+    """With the evidence in its details."""
+    probed: Session | None = None
+    """The session of whet's own question to the endpoint, if it asked one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    up: bool
+    """The endpoint answered whet's own question right after the failure."""
+    answered: bool
+    """The endpoint answered calls of the rollout before the failure."""
+
+
+class Blame:
+    """Decides over all tries of one rollout.
+
+    The rollout caused its failure if every try failed although the endpoint was up after each of them, or if every
+    try had good replies before it failed. It caused a refused key if the endpoint accepts the same key from whet.
+    """
+
+    def __init__(self, gateway: Gateway, model: Model, keys: Keys, rollout: str) -> None:
+        self._gateway, self._model, self._keys, self._rollout = gateway, model, keys, rollout
+        self._tries: list[_Try] = []
+        self.is_last = False
+        """No other try follows. Until then the next try may still succeed, so no failure is final."""
+
+    async def decide(self, failure: Score, session: Session, record: Recorder) -> Blamed:
+        """Decide about the failure that has ended a try."""
+        answered = session.answered > 0
+        if failure.cause not in ENDPOINT_CAUSES:
+            self._tries.append(_Try(up=False, answered=answered))
+            final = self.is_last or not (failure.cause and failure.cause.worth_retrying)
+            return Blamed(final and self._all_answered, failure)
+        asked = await probe(self._gateway, self._model, record)
+        up = asked.health is Health.UP
+        self._tries.append(_Try(up, answered))
+        if up:
+            self._keys.accept(self._model.name)
+        elif failure.cause is Cause.AUTH and asked.health is Health.REFUSED:
+            self._keys.refuse(self._model.name, self._rollout)
+        own = (all(one.up for one in self._tries) or self._all_answered) if self.is_last else False
+        details = {**failure.details, "endpoint": asked.health, "answered": session.answered}
+        explained = failure.model_copy(update={"details": details})
+        return Blamed(own or (up and failure.cause is Cause.AUTH), explained, asked.session)
+
+    @property
+    def _all_answered(self) -> bool:
+        return all(one.answered for one in self._tries)

@@ -8,7 +8,7 @@ from whet.box import Sandbox
 from whet.errors import UserError
 from whet.gateway import Model
 from whet.ids import digest
-from whet.rollout.attempt import Rollout
+from whet.rollout.result import Rollout
 from whet.runs.store.schema import RolloutRow, SkillRow, TaskRow
 from whet.scoring import judges_of
 from whet.skill import Skill
@@ -86,7 +86,7 @@ def check_tasks(tasks: Sequence[Task], sandbox: Sandbox, env: Mapping[str, str])
         if task.tests is not None and not sandbox.own_root:
             raise UserError(
                 f"{task.origin}: its tests need /tests and /logs, which sandbox '{sandbox.name}' cannot give; "
-                "use --sandbox bubblewrap"
+                "use sandbox 'bubblewrap'"
             )
 
 

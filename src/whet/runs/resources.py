@@ -1,21 +1,19 @@
-"""The bench: all that rollouts need, checked and open: tasks, agents, models, a sandbox and the gateway."""
+"""Opens what rollouts need: checks what a user requests, then opens models and gateway."""
 
 import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import pairwise
 
 from whet.agents import AnyAgent, CliAgent, agent_named
-from whet.box import Sandbox
 from whet.errors import UserError
-from whet.gateway import Gateway, Limits, Model, Spent
+from whet.gateway import Gateway, Limits, Model
 from whet.gateway.prices import price_for
-from whet.gateway.replay.cache import ReplyCache
-from whet.redact import Redactor, is_secret, mask, secrets_in
-from whet.rollout.attempt import Workshop
+from whet.redact import Redactor, is_secret, secrets_in
+from whet.rollout.resources import RunResources
 from whet.runs.config import Config, judge_model_configs, model_config, model_secrets, never_called, open_models
 from whet.runs.options import RunOptions
 from whet.runs.plan import check_tasks
@@ -29,45 +27,11 @@ OWN = "own"
 OWN_MODEL = Model(name=OWN, url="http://127.0.0.1:9", upstream_name=OWN, key=None)
 
 
-@dataclass(frozen=True, slots=True)
-class RunResources:
-    """What a request names, ready for use."""
-
-    sandbox: Sandbox
-    agents: Mapping[str, AnyAgent]
-    models: Mapping[str, Model]
-    _limits: Limits
-    _redactor: Redactor
-    _cache: ReplyCache | None
-    _env: Mapping[str, str]
-    _idle_sec: float | None
-    _judge_models: Mapping[str, Model]
-    _judge_model: str | None
-
-    def declared_agents(self) -> dict[str, object]:
-        """The agents as a run keeps them, in JSON, without secrets."""
-        return {name: mask(agent.model_dump(mode="json"), self._redactor) for name, agent in self.agents.items()}
-
-    @asynccontextmanager
-    async def workshop(self, before: Spent) -> AsyncIterator[Workshop]:
-        """Where rollouts are done, with the gateway open. The limits count what was spent before."""
-        async with Gateway(self._redactor, self._limits, self._cache, before) as gateway:
-            yield Workshop(
-                self.sandbox,
-                gateway,
-                self._redactor,
-                self._env,
-                self._idle_sec,
-                self._judge_models,
-                self._judge_model,
-            )
-
-
 @asynccontextmanager
 async def open_resources(
     request: RunOptions, tasks: Sequence[Task], config: Config, env: Mapping[str, str] = os.environ
 ) -> AsyncIterator[RunResources]:
-    """Check all that is requested, then open the models. UserError before anything is spent."""
+    """Check all that is requested, then open the models and the gateway. UserError before anything is spent."""
     sandbox = sandbox_named(request.sandbox)
     check_tasks(tasks, sandbox, env)
     agents = {name: _agent(name, request, config) for name in request.agents}
@@ -91,18 +55,18 @@ async def open_resources(
         await asyncio.to_thread(remove_stale)
     async with open_cache(use, env) as cache, open_models(called, env) as opened:
         _check_prices(limits, opened.values())
-        yield RunResources(
-            sandbox,
-            agents,
-            {name: opened[name] for name in model_configs} if request.record else {OWN: OWN_MODEL},
-            limits,
-            redactor,
-            cache,
-            env,
-            config.defaults.idle_sec,
-            {name: opened[name] for name in judge_configs},
-            judge_model,
-        )
+        async with Gateway(redactor, limits, cache) as gateway:
+            yield RunResources(
+                sandbox,
+                gateway,
+                redactor,
+                env,
+                agents=agents,
+                models={name: opened[name] for name in model_configs} if request.record else {OWN: OWN_MODEL},
+                judge_models={name: opened[name] for name in judge_configs},
+                judge_model=judge_model,
+                idle_sec=config.defaults.idle_sec,
+            )
 
 
 def limits_of(request: RunOptions, config: Config) -> Limits:

@@ -67,11 +67,11 @@ async def run(
     `tasks` are those to run, if not all that the request names."""
     tasks = [origin.task] if origin else tasks or read_tasks(request.tasks)
     skills = _read_skills(request)
-    async with open_resources(request, tasks, config, env) as bench:
+    async with open_resources(request, tasks, config, env) as resources:
         plan = Plan(
             {task.id: task for task in tasks},
-            bench.agents,
-            bench.models,
+            resources.agents,
+            resources.models,
             skills,
             request.samples,
             request.record,
@@ -80,18 +80,18 @@ async def run(
         )
         about = {
             "version": __version__,
-            "sandbox": bench.sandbox.name,
-            "agents": _declared(bench.declared_agents(), request),
+            "sandbox": resources.sandbox.name,
+            "agents": _declared(resources.declared_agents(), request),
             TASKS: request.tasks_path,
             FORK: origin.about if origin else None,
         }
         pending = open_run(request.out, plan, resume=request.resume, about=about)
         with Store.open_read(request.out) as store:
             arms = tally(store)
-        watch(Started(request.out, bench.sandbox.name, len(plan.rows()), len(pending), arms))
-        async with bench.workshop(spent(arms.values())) as workshop:
-            shared = replace(workshop, rollouts=len(plan.rows()))
-            await run_plan(request.out, plan, pending, shared, request.concurrency, watch)
+        watch(Started(request.out, resources.sandbox.name, len(plan.rows()), len(pending), arms))
+        resources.gateway.add_spent(spent(arms.values()))
+        shared = replace(resources, rollouts=len(plan.rows()))
+        await run_plan(request.out, plan, pending, shared, request.concurrency, watch)
 
 
 def _read_skills(request: RunOptions) -> list[Skill | None]:
@@ -114,6 +114,6 @@ def _declared(now: dict[str, object], request: RunOptions) -> dict[str, object]:
         if before.get(name, declared) != declared:
             raise UserError(
                 f"agent '{name}' is not what it was when the run in {request.out} began; "
-                "start a new run with another --out"
+                "start a new run with another `out`"
             )
     return before | now

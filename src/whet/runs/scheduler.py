@@ -1,7 +1,6 @@
 """Runs a plan: so many rollouts at once, so many per model; each result is stored the moment it ends."""
 
 import asyncio
-import json
 import random
 import sqlite3
 import time
@@ -15,9 +14,12 @@ from pathlib import Path
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.plain_text import plain_text
-from whet.rollout.attempt import Result, Rollout, Workshop, attempt, result_body
-from whet.rollout.blame import Blame
+from whet.rollout.attempt import attempt
+from whet.rollout.failures import Blame
+from whet.rollout.resources import RunResources
+from whet.rollout.result import Result, Rollout, encode_result
 from whet.runs.plan import Plan, task_rows
+from whet.runs.results import encode_judge_call
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
@@ -40,8 +42,6 @@ BACKOFF_SEC = 1.0
 """How long the first pause before another try is at most; each further one is twice as long."""
 HOPELESS = 3
 """After this many rollouts of an agent on a model that all failed, and none that was scored, the rest is not run."""
-JUDGE_CALL = "judge call "
-"""How the names of logs begin that hold model calls of judges."""
 STOPPED = "stopped"
 """Where a run says which of its limits stopped it, if one did."""
 STOPPED_ARMS = "stopped arms"
@@ -103,7 +103,7 @@ def open_run(folder: Path, plan: Plan, *, resume: bool, about: Mapping[str, obje
 def refuse_existing(folder: Path, *, resume: bool) -> None:
     """UserError when something is where a new run is to be."""
     if folder.is_dir() and not resume and any(folder.iterdir()):
-        raise UserError(f"{folder}: exists already; continue it with --resume, or name another folder with --out")
+        raise UserError(f"{folder}: exists already; continue it with `resume`, or name another folder with `out`")
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def open_store(folder: Path, tasks: Collection[Task], *, resume: bool, about: Ma
 
 
 async def run_plan(
-    folder: Path, plan: Plan, pending: Sequence[RolloutRow], workshop: Workshop, concurrency: int, watch: RunWatch
+    folder: Path, plan: Plan, pending: Sequence[RolloutRow], resources: RunResources, concurrency: int, watch: RunWatch
 ) -> None:
     """Do what is pending. Cancelling it stops cleanly: boxes die, what has ended is stored.
 
@@ -138,12 +138,12 @@ async def run_plan(
             try:
                 async with asyncio.TaskGroup() as workers:
                     for _ in range(min(concurrency, len(pending))):
-                        workers.create_task(_work(queue, hopes, plan, workshop, writer, watch))
+                        workers.create_task(_work(queue, hopes, plan, resources, writer, watch))
             except* (UserError, sqlite3.Error) as stopped:
                 raise stopped.exceptions[0] from None
             for settled in await writer.do(partial(settle_all, tasks=plan.tasks)):
                 watch(settled)
-            await _tell_limit(workshop, writer, queue, watch)
+            await _tell_limit(resources, writer, queue, watch)
             await _tell_arms(plan, writer, queue, watch)
 
 
@@ -156,8 +156,8 @@ def explain_disk_errors(folder: Path) -> Iterator[None]:
         raise UserError(f"{folder}: cannot be written: {error}; what was stored is kept") from error
 
 
-async def _tell_limit(workshop: Workshop, writer: StoreWriter, queue: "Queue", watch: Watch) -> None:
-    limit = workshop.gateway.exhausted()
+async def _tell_limit(resources: RunResources, writer: StoreWriter, queue: "Queue", watch: Watch) -> None:
+    limit = resources.gateway.exhausted()
     if limit is not None and queue.stopped:
         text = str(limit)
         await writer.do(lambda store: store.set(STOPPED, text))
@@ -184,15 +184,15 @@ def _arms(one: HopelessError, plan: Plan) -> list[tuple[str, str]]:
 
 
 async def _work(
-    queue: "Queue", hopes: "FailureWatch", plan: Plan, workshop: Workshop, writer: StoreWriter, watch: RunWatch
+    queue: "Queue", hopes: "FailureWatch", plan: Plan, resources: RunResources, writer: StoreWriter, watch: RunWatch
 ) -> None:
     while (row := await queue.take()) is not None:
         try:
-            if workshop.gateway.exhausted() is not None:
+            if resources.gateway.exhausted() is not None:
                 # Not begun, it stays pending.
                 queue.stop()
                 return
-            result = await until_measured(row, plan.rollout(row), workshop, writer, watch)
+            result = await until_measured(row, plan.rollout(row), resources, writer, watch)
             if result.score.cause is Cause.INTERRUPTED:
                 queue.stop()
             task = plan.tasks[row.task]
@@ -208,7 +208,7 @@ async def _work(
 async def until_measured(
     row: RolloutRow,
     rollout: Rollout,
-    workshop: Workshop,
+    resources: RunResources,
     writer: StoreWriter,
     watch: Watch,
     failed: int = 0,
@@ -217,21 +217,23 @@ async def until_measured(
     """Attempt a rollout until it is scored, or not worth trying again, `tries` times at most. `failed` is the number of
     earlier failures. HopelessError when the key of its model is bad."""
     backoff = random.Random(row.id)  # noqa: S311 - spreads retries; nothing secret
-    blame = Blame(workshop.gateway, rollout.model, workshop.keys, rollout.id)
+    blame = Blame(resources.gateway, rollout.model, resources.keys, rollout.id)
     number = failed
     while True:
         number += 1
         blame.is_last = number >= tries
-        result, again = await _attempt_once(rollout, workshop, writer, blame)
+        result, again = await _attempt_once(rollout, resources, writer, blame)
         watch(Ended(row, number, result, again))
-        if result.score.cause is Cause.AUTH and workshop.keys.are_bad(row.model):
+        if result.score.cause is Cause.AUTH and resources.keys.are_bad(row.model):
             raise HopelessError(None, row.model, f"model '{row.model}': {rollout.model.url} refused the key")
         if not again:
             return result
         await asyncio.sleep(backoff.uniform(0.5, 1) * BACKOFF_SEC * 2 ** (number - 1))
 
 
-async def _attempt_once(rollout: Rollout, workshop: Workshop, writer: StoreWriter, blame: Blame) -> tuple[Result, bool]:
+async def _attempt_once(
+    rollout: Rollout, resources: RunResources, writer: StoreWriter, blame: Blame
+) -> tuple[Result, bool]:
     """Attempt a rollout, and store what comes of it; whether it is to be tried again."""
     started = time.time()
     number = await writer.do(lambda store: store.start_attempt(rollout.id, started))
@@ -240,12 +242,12 @@ async def _attempt_once(rollout: Rollout, workshop: Workshop, writer: StoreWrite
         await writer.do(lambda store: store.add_exchange(number, exchange))
 
     async def record_judge(exchange: Exchange) -> None:
-        await writer.do(lambda store: store.add_log(number, *judge_log(exchange)))
+        await writer.do(lambda store: store.add_log(number, *encode_judge_call(exchange)))
 
-    result = await attempt(rollout, workshop, record, record_judge, blame)
-    again = not blame.is_last and _is_worth_retrying(result, rollout, workshop)
+    result = await attempt(rollout, resources, record, record_judge, blame)
+    again = not blame.is_last and _is_worth_retrying(result, rollout, resources)
     if not again:
-        result = await prove_if_needed(rollout, result, workshop, writer, record_judge)
+        result = await prove_if_needed(rollout, result, resources, writer, record_judge)
     ended = time.time()
 
     def store_settled(store: Store) -> Result:
@@ -258,29 +260,13 @@ async def _attempt_once(rollout: Rollout, workshop: Workshop, writer: StoreWrite
     return await writer.do(store_settled), again
 
 
-def _is_worth_retrying(result: Result, rollout: Rollout, workshop: Workshop) -> bool:
+def _is_worth_retrying(result: Result, rollout: Rollout, resources: RunResources) -> bool:
     cause = result.score.cause
-    if cause is None or workshop.gateway.exhausted() is not None:
+    if cause is None or resources.gateway.exhausted() is not None:
         return False
     # A key that was taken before may be refused for what the agent asked, or for a moment.
-    key_was_good = cause is Cause.AUTH and not workshop.keys.are_bad(rollout.model.name)
+    key_was_good = cause is Cause.AUTH and not resources.keys.are_bad(rollout.model.name)
     return cause.worth_retrying or key_was_good
-
-
-def judge_log(exchange: Exchange) -> tuple[str, bytes]:
-    """How a model call of a judge is kept: apart from those of the agent, which are what is trained on."""
-    told = {
-        "path": exchange.path,
-        "upstream": exchange.upstream,
-        "status": exchange.status,
-        "error": exchange.error,
-        "started": exchange.started,
-        "ended": exchange.ended,
-        "usage": asdict(exchange.usage) if exchange.usage else None,
-        "request": exchange.request.decode(errors="replace"),
-        "response": exchange.response.decode(errors="replace"),
-    }
-    return f"{JUDGE_CALL}{exchange.session} {exchange.index}", json.dumps(told).encode()
 
 
 def store_result(store: Store, attempt: int, result: Result, ended: float) -> None:
@@ -292,7 +278,7 @@ def store_result(store: Store, attempt: int, result: Result, ended: float) -> No
         store.add_log(attempt, "agent stderr", plain_text(report.stderr).encode())
         for name, data in report.transcript.items():
             store.add_log(attempt, plain_text(f"transcript {name}"), data)
-    body = result_body(result)
+    body = encode_result(result)
     # Only a measured score is final: what is missing is tried again when the run is resumed.
     final = score.value is not None
     store.finish_attempt(attempt, body, value=score.value, cause=score.cause, final=final, ended=ended)
@@ -377,5 +363,5 @@ def _refuse_changed_tasks(folder: Path, store: Store, tasks: Iterable[Task]) -> 
         if before.get(task.id, task.digest) != task.digest:
             raise UserError(
                 f"{task.origin}: task '{task.id}' has changed since the run in {folder} began; "
-                "a changed task is another measurement: start a new run with another --out"
+                "a changed task is another measurement: start a new run with another `out`"
             )

@@ -9,8 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from whet.exchange import Exchange, Recorder
-from whet.rollout.attempt import Result, Rollout, Workshop, result_body
+from whet.rollout.resources import RunResources
+from whet.rollout.result import Result, Rollout, encode_result
 from whet.runs.checks.tasks import attempt_with
+from whet.runs.results import ResultReader
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
@@ -79,7 +81,7 @@ def note_verdicts(store: Store, task: str, result: Result) -> None:
 
 
 async def prove_if_needed(
-    rollout: Rollout, result: Result, workshop: Workshop, writer: StoreWriter, record: Recorder
+    rollout: Rollout, result: Result, resources: RunResources, writer: StoreWriter, record: Recorder
 ) -> Result:
     """Have the task's own solution judged, where that can settle a result and was not done. The result, with what it
     cost."""
@@ -87,7 +89,7 @@ async def prove_if_needed(
     open_ones = {name for name, score in result.judgements.items() if is_open(score)}
     if result.score.value is not None or not open_ones or task.solution is None:
         return result
-    async with workshop.proving(task.id):
+    async with resources.proof_lock(task.id):
         key = f"{_PROVED}{task.id}"
         deciding, proved = await writer.do(lambda store: (deciding_judges(store, task.id), store.get(key)))
         if proved is not None or open_ones <= deciding:
@@ -96,7 +98,7 @@ async def prove_if_needed(
         async def record_proof(exchange: Exchange) -> None:
             await record(replace(exchange, session=f"proof {exchange.session}"))
 
-        proof = await attempt_with("oracle", task, workshop, record_proof)
+        proof = await attempt_with("oracle", task, resources, record_proof)
         found = [name for name, score in proof.judgements.items() if score.value is not None]
         await writer.do(lambda store: store.set(key, found))
     if proof.judging is None:
@@ -109,13 +111,13 @@ def settle_task(store: Store, task: Task, causes: Collection[Cause] = UNDECIDED)
     """Settle the rollouts of a task that are missing for one of these causes and can be settled by now."""
     deciding, judges = deciding_judges(store, task.id), judges_of(task)
     found = []
-    for attempt in store.missing_of(task.id, causes) if deciding else ():
-        if attempt.result is None or attempt.cause is None:
+    for attempt in ResultReader(store).missing_of(task.id, causes) if deciding else ():
+        if (before := attempt.result) is None or attempt.cause is None:
             continue
-        after = settle(Result.model_validate_json(attempt.result), judges, deciding)
+        after = settle(before, judges, deciding)
         if after.score.value is not None:
-            store.replace_result(attempt.id, result_body(after), value=after.score.value, cause=None)
-            found.append(Settled(store.rollout(attempt.rollout), attempt.cause, after))
+            store.replace_result(attempt.id, encode_result(after), value=after.score.value, cause=None)
+            found.append(Settled(store.rollout(attempt.row.rollout), attempt.cause, after))
     return found
 
 
@@ -130,7 +132,7 @@ def settle_anew(store: Store, tasks: Mapping[str, Task]) -> list[Settled]:
 def settle_all(store: Store, tasks: Mapping[str, Task]) -> list[Settled]:
     """Settle what can be in a whole run, also one that was made before there was this rule. No rollout may be under
     way."""
-    for row, attempts in store.attempts_by_rollout():
-        if attempts and row.task in tasks and (body := attempts[-1].result) is not None:
-            note_verdicts(store, row.task, Result.model_validate_json(body))
+    for rollout in ResultReader(store):
+        if rollout.last and rollout.row.task in tasks and (result := rollout.last.result) is not None:
+            note_verdicts(store, rollout.row.task, result)
     return [settled for task in tasks.values() for settled in settle_task(store, task)]

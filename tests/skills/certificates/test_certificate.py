@@ -19,7 +19,7 @@ from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.seed import Seed
 from whet.skills.gate.sequential_test import ExamTerms, Pair, level_of, replayed
-from whet.skills.rollouts.runner import rollout_of
+from whet.skills.measurement import RolloutKey, Side
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,8 @@ def test_its_positions_are_those_of_the_stored_rollouts(run: Path) -> None:
         values = {row.rollout.id: row.attempt.value for row in store.results()}
     for record in certificate.records:
         for number, position in enumerate(record.positions):
-            for arm, skill in (("incumbent", record.incumbent), ("candidate", record.candidate)):
-                rollout = rollout_of(f"{record.exam}/{number}/{arm}/{skill}")
+            for arm, skill in zip(Side, (record.incumbent, record.candidate), strict=True):
+                rollout = RolloutKey.exam(record.exam, number, arm, skill).rollout_id
                 assert values.pop(rollout) == getattr(position, arm)
     assert not values, "nothing was rolled out that is not in the certificate"
 

@@ -9,7 +9,7 @@ from support.known_world import World
 from support.whole_runs import proposals, whole
 from whet.skills.gate.kinds import SearchKind
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import Outcome, Verdict
+from whet.skills.measurement import Outcome, RolloutKey, Verdict
 from whet.skills.search.two_tiers import SearchResult, search_and_certify
 
 
@@ -17,13 +17,13 @@ class Disordered:
     """Rollouts of the world, so many at once, that end in any order; those that fail end first."""
 
     def __init__(self, seed: int, at_once: int, disorder: int) -> None:
-        self.world, self.asked = World(seed), set[str]()
+        self.world, self.asked = World(seed), set[RolloutKey]()
         self._room, self._random, self._disorder = asyncio.Semaphore(at_once), random.Random(disorder), disorder
 
-    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+    async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
         self.asked.add(key)
         async with self._room:
-            succeeds = self.world.succeeds(task, skill, key)
+            succeeds = self.world.succeeds(task, skill, str(key))
             for _ in range(self._random.randrange(4) + 4 * succeeds if self._disorder else 0):
                 await asyncio.sleep(0)
         return float(succeeds)
@@ -33,7 +33,7 @@ class Disordered:
 async def test_a_run_does_not_depend_on_the_order_in_which_rollouts_end_nor_on_how_many_run_at_once(
     search: SearchKind,
 ) -> None:
-    async def run(at_once: int, disorder: int) -> tuple[SearchResult, set[str]]:
+    async def run(at_once: int, disorder: int) -> tuple[SearchResult, set[RolloutKey]]:
         rollouts = Disordered(3, at_once, disorder)
         tasks = rollouts.world.tasks("train"), rollouts.world.tasks("validation")
         done = await search_and_certify("", *tasks, GatePlan(1500, 3, search=search), proposals("rich", 3), rollouts)

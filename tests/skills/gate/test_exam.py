@@ -11,7 +11,7 @@ from support.known_world import World, skill_of
 from support.many_attempts import verdicts
 from whet.skills.gate.exam import Exam, RolloutBudget, run_exam, tighten
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest
-from whet.skills.measurement import Notes, Outcome, Verdict
+from whet.skills.measurement import Notes, Outcome, RolloutKey, Verdict
 
 TERMS = ExamTerms(0.0125, 120)
 GOOD = skill_of(f"H{n}" for n in range(6))
@@ -21,13 +21,13 @@ class Rolled:
     """Rollouts of the world, which end in any order, failures first; what was asked is kept."""
 
     def __init__(self, seed: int = 0, disorder: int = 0) -> None:
-        self.world, self.asked = World(seed), Counter[str]()
+        self.world, self.asked = World(seed), Counter[RolloutKey]()
         self._random = random.Random(disorder)
         self._disorder = disorder
 
-    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+    async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
         self.asked[key] += 1
-        succeeds = self.world.succeeds(task, skill, key)
+        succeeds = self.world.succeeds(task, skill, str(key))
         if self._disorder:
             for _ in range(self._random.randrange(8) + 8 * succeeds):
                 await asyncio.sleep(0)
@@ -57,7 +57,7 @@ async def test_the_order_in_which_rollouts_end_does_not_matter(seed: int) -> Non
 async def test_rollouts_run_at_once_and_none_is_begun_in_vain() -> None:
     running, most = 0, 0
 
-    async def counting(task: str, skill: str, key: str) -> Outcome:
+    async def counting(task: str, skill: str, key: RolloutKey) -> Outcome:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -75,12 +75,12 @@ async def test_rollouts_run_at_once_and_none_is_begun_in_vain() -> None:
 async def test_both_skills_do_the_same_task_and_no_rollout_serves_two_attempts() -> None:
     tasks: dict[str, set[str]] = {}
 
-    async def rolled(task: str, skill: str, key: str) -> Outcome:
-        tasks.setdefault(key.split("/incumbent")[0].split("/candidate")[0], set()).add(task)
+    async def rolled(task: str, skill: str, key: RolloutKey) -> Outcome:
+        tasks.setdefault(str(key).split("/incumbent")[0].split("/candidate")[0], set()).add(task)
         keys.append(key)
         return 0.0
 
-    keys: list[str] = []
+    keys: list[RolloutKey] = []
     for number, candidate in enumerate((skill_of(["N0"]), skill_of(["N1"])), 1):
         await run_exam(exam_of(1, number, candidate=candidate), SequentialTest(TERMS), rolled, RolloutBudget(10_000))
     assert {len(some) for some in tasks.values()} == {1}
@@ -91,11 +91,11 @@ async def test_which_of_a_pair_has_the_first_place_does_not_depend_on_its_arm() 
     first = Counter[str]()
     room = asyncio.Semaphore(1)
 
-    async def rolled(task: str, skill: str, key: str) -> Outcome:
+    async def rolled(task: str, skill: str, key: RolloutKey) -> Outcome:
         async with room:
-            arm = "candidate" if "/candidate/" in key else "incumbent"
-            if key.split(f"/{arm}/")[0] not in seen:
-                seen.add(key.split(f"/{arm}/")[0])
+            arm = "candidate" if "/candidate/" in str(key) else "incumbent"
+            if str(key).split(f"/{arm}/")[0] not in seen:
+                seen.add(str(key).split(f"/{arm}/")[0])
                 first[arm] += 1
             return 0.5
 
@@ -149,8 +149,8 @@ def test_whoever_sees_how_often_an_exam_asks_each_task_passes_it_without_being_b
 
 
 async def test_what_is_on_record_of_both_rollouts_is_kept_with_their_position() -> None:
-    async def notes(key: str) -> Notes:
-        return Notes(tries=2 if "/candidate/" in key else 1, reported=("m",))
+    async def notes(key: RolloutKey) -> Notes:
+        return Notes(tries=2 if "/candidate/" in str(key) else 1, reported=("m",))
 
     attempt = SequentialTest(TERMS)
     await run_exam(exam_of(1), attempt, Rolled(1), RolloutBudget(10_000), notes)
@@ -171,10 +171,10 @@ async def test_after_its_verdict_an_attempt_goes_on_to_its_cap_or_the_end_of_its
 async def test_when_a_rollout_cannot_be_had_later_positions_are_given_up() -> None:
     given_up = set()
 
-    async def failing(task: str, skill: str, key: str) -> Outcome:
-        if "/0/candidate/" in key:
+    async def failing(task: str, skill: str, key: RolloutKey) -> Outcome:
+        if "/0/candidate/" in str(key):
             raise LookupError
-        if "/0/" not in key:
+        if "/0/" not in str(key):
             try:
                 await asyncio.Event().wait()
             finally:

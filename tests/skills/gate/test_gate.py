@@ -6,7 +6,7 @@ from whet.skills.gate.exam import Exam, RolloutBudget
 from whet.skills.gate.gate import ExamResult, Gate, NoJournal
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.seed import Seed
-from whet.skills.measurement import Notes, Outcome, OutOfBudget, Verdict
+from whet.skills.measurement import Notes, Outcome, OutOfBudget, RolloutKey, Verdict
 
 TASKS = tuple(f"task-{number}" for number in range(10))
 
@@ -15,9 +15,9 @@ class Asked:
     """Good skills do every task, fair ones a little of each, all others nothing. What is asked for is kept."""
 
     def __init__(self) -> None:
-        self.keys: list[str] = []
+        self.keys: list[RolloutKey] = []
 
-    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+    async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
         self.keys.append(key)
         return 0.15 if skill.startswith("fair") else float(skill.startswith("good"))
 
@@ -117,8 +117,8 @@ class Noted(NoJournal):
 async def test_what_the_budget_cut_short_is_cut_at_the_same_place_when_a_run_is_resumed() -> None:
     journal, left = Noted(), 10
 
-    async def limited(task: str, skill: str, key: str) -> Outcome:
-        number = int(key.split("/")[1])
+    async def limited(task: str, skill: str, key: RolloutKey) -> Outcome:
+        number = int(str(key).split("/")[1])
         if number >= left:
             raise OutOfBudget
         return 0.5
@@ -142,7 +142,7 @@ async def test_what_the_budget_cut_short_is_cut_at_the_same_place_when_a_run_is_
 async def test_an_attempt_is_written_down_before_its_first_rollout() -> None:
     journal = Noted()
 
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
         assert journal.links
         return 1.0
 
@@ -153,8 +153,8 @@ async def test_an_attempt_is_written_down_before_its_first_rollout() -> None:
 
 
 async def test_where_the_arms_differ_in_what_was_sent_again_no_verdict_is_given_and_the_incumbent_stays() -> None:
-    async def notes(key: str) -> Notes:
-        return Notes(resent=int("/candidate/" in key))
+    async def notes(key: RolloutKey) -> Notes:
+        return Notes(resent=int("/candidate/" in str(key)))
 
     asked = Asked()
     found = Gate("start", TASKS, RolloutBudget(200), GatePlan(0), asked, Seed.chosen(0), read_notes=notes)
@@ -166,9 +166,9 @@ async def test_where_the_arms_differ_in_what_was_sent_again_no_verdict_is_given_
 
 
 async def test_a_verdict_is_withheld_when_more_positions_show_that_the_arms_differ() -> None:
-    async def notes(key: str) -> Notes:
-        number = int(key.split("/")[1])
-        return Notes(resent=int("/candidate/" in key and number % 3 == 0))
+    async def notes(key: RolloutKey) -> Notes:
+        number = int(str(key).split("/")[1])
+        return Notes(resent=int("/candidate/" in str(key) and number % 3 == 0))
 
     asked = Asked()
     found = Gate("start", TASKS, RolloutBudget(200), GatePlan(0), asked, Seed.chosen(0), read_notes=notes)

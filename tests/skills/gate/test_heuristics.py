@@ -16,7 +16,7 @@ from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.heuristics import RULES, ClassicGate, Compared, false_accepts
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import NotMeasured, Outcome, OutOfBudget
+from whet.skills.measurement import NotMeasured, Outcome, OutOfBudget, RolloutKey
 from whet.skills.search.two_tiers import search_and_certify
 
 CLASSIC = [kind for kind in GateKind if kind is not GateKind.CERTIFY]
@@ -79,10 +79,10 @@ def test_without_noise_nothing_is_taken_that_does_nothing() -> None:
 
 
 async def test_a_pass_is_paid_for_once_and_the_accepted_skill_is_the_next_to_beat() -> None:
-    asked: list[str] = []
+    asked: list[RolloutKey] = []
     means = {"start": 0.2, "better": 0.5, "worse": 0.1, "best": 0.9}
 
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
         asked.append(key)
         return means[skill]
 
@@ -101,7 +101,7 @@ async def test_a_pass_is_paid_for_once_and_the_accepted_skill_is_the_next_to_bea
 
 
 async def test_a_pass_that_is_lost_is_no_decision() -> None:
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
         return Cause.MODEL if skill == "b" else 0.5
 
     gate = ClassicGate(GateKind.STRICT, "a", ["1", "2", "3"], RolloutBudget(100), rollouts)
@@ -113,7 +113,7 @@ async def test_a_pass_that_is_lost_is_no_decision() -> None:
 async def test_without_money_for_both_passes_nothing_is_decided(most: int) -> None:
     left = 5
 
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
         nonlocal left
         if not left:
             raise OutOfBudget
@@ -140,8 +140,8 @@ async def test_a_run_under_a_classic_rule_certifies_nothing_and_is_fooled() -> N
     for seed in range(10):
         world = World(seed)
 
-        async def rollouts(task: str, skill: str, key: str) -> Outcome:
-            return float(world.succeeds(task, skill, key))  # noqa: B023
+        async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
+            return float(world.succeeds(task, skill, str(key)))  # noqa: B023
 
         plan = GatePlan(1500, seed, gate=GateKind.STRICT)
         tasks = world.tasks("train"), world.tasks("validation")

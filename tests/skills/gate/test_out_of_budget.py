@@ -8,7 +8,7 @@ from support.known_world import World, WorldProposer, skill_of
 from whet.skills.gate.exam import Exam, RolloutBudget, run_exam, tighten
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest, replayed
-from whet.skills.measurement import Outcome, OutOfBudget, Verdict
+from whet.skills.measurement import Outcome, OutOfBudget, RolloutKey, RunPart, Verdict
 from whet.skills.search.two_tiers import SearchResult, search_and_certify
 
 TERMS = ExamTerms(0.0125, 120)
@@ -19,13 +19,13 @@ class Limited:
     """Rollouts of the world, so many and no more; what was paid is free from then on."""
 
     def __init__(self, most: int, seed: int = 0) -> None:
-        self.world, self.most, self.known = World(seed), most, set[str]()
+        self.world, self.most, self.known = World(seed), most, set[RolloutKey]()
 
-    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+    async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
         if key not in self.known and len(self.known) >= self.most:
             raise OutOfBudget
         self.known.add(key)
-        return float(self.world.succeeds(task, skill, key))
+        return float(self.world.succeeds(task, skill, str(key)))
 
 
 def exam() -> Exam:
@@ -67,8 +67,8 @@ async def test_bounds_rest_on_no_position_behind_one_that_was_not_paid() -> None
     attempt = await held(rollouts)
     decided = len(attempt.taken)
 
-    async def one_fails(task: str, skill: str, key: str) -> Outcome:
-        if f"/{decided + 2}/" in key:
+    async def one_fails(task: str, skill: str, key: RolloutKey) -> Outcome:
+        if f"/{decided + 2}/" in str(key):
             raise OutOfBudget
         return await rollouts(task, skill, key)
 
@@ -86,8 +86,8 @@ class Proposals:
 
 async def test_a_search_that_is_out_of_money_ends_and_its_leader_is_still_held_before_the_exam() -> None:
     class SearchIsLimited(Limited):
-        async def __call__(self, task: str, skill: str, key: str) -> Outcome:
-            self.most = 10_000 if not key.startswith("dev/") else 400
+        async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
+            self.most = 10_000 if key.part is not RunPart.SEARCH else 400
             return await super().__call__(task, skill, key)
 
     async def run(rollouts: Limited) -> SearchResult:

@@ -8,7 +8,7 @@ from support.proposers_world import SKILL, context, failing_rollouts, rollout
 from support.rollout_world import attempted, shell
 from whet.agents import Agent
 from whet.agents.loop import LoopAgent
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.scoring import Cause, Score
 from whet.skills.documents.diff import apply_diff, edits_between
 from whet.skills.documents.document import END_LEARNED, LEARNED, Document, Policy

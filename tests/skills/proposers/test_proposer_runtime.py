@@ -11,10 +11,10 @@ from support.proposers_world import context, rollout
 from whet.agents import agent_named
 from whet.gateway import Gateway, Limits, Model
 from whet.redact import Redactor
-from whet.rollout.attempt import Workshop
-from whet.runs.results import load
+from whet.rollout.resources import RunResources
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
+from whet.runs.stored_run import load
 from whet.sandbox import sandbox_named
 from whet.skills.measurement import OutOfBudget
 from whet.skills.proposers.base import NoProposal, PastProposal
@@ -41,8 +41,8 @@ async def desk(
         StoreWriter(folder) as recorder,
     ):
         arm = Arm("chat", agent_named("chat", {}), Model("writer", scripted.url, "tiny", key=None, attempts=1))
-        workshop = Workshop(sandbox_named("local"), gateway, redactor, {})
-        yield ProposerRuntime("llm", arm, workshop, recorder, refuse_spent), scripted
+        resources = RunResources(sandbox_named("local"), gateway, redactor, {})
+        yield ProposerRuntime("llm", arm, resources, recorder, refuse_spent), scripted
 
 
 async def test_a_secret_that_a_model_says_is_neither_kept_nor_proposed(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ async def test_a_secret_that_a_model_says_is_neither_kept_nor_proposed(tmp_path:
     assert [edit.text for edit in proposal.edits] == ["- Log in with [redacted]."]
     (kept,) = load(tmp_path).rollouts
     assert kept.result is not None
-    for told in (repr(proposal), repr(kept.result), repr(kept.exchanges)):
+    for told in (repr(proposal), repr(kept.result), repr(kept.exchanges())):
         assert SECRET not in told
         assert "Log in" in told
 

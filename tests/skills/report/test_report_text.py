@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.sharpen_world import HARMFUL, HELPFUL, USELESS, Adds, World
-from whet.rollout.attempt import Result, Spending
+from whet.rollout.result import Result, Spending
 from whet.runs.scheduler import store_result
 from whet.runs.stats.paired import Difference
 from whet.runs.store.schema import RolloutRow

@@ -6,7 +6,7 @@ from support.known_world import World, skill_of
 from whet.errors import UserError
 from whet.scoring import Cause
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import NotMeasured, Outcome, first_measurement
+from whet.skills.measurement import NotMeasured, Outcome, RolloutKey
 from whet.skills.rollouts.audit import Audit, audit, detectable_lift, is_hopeless, refuse_hopeless
 
 
@@ -33,8 +33,8 @@ async def test_the_noise_of_a_known_world_is_found_and_what_its_skill_does() -> 
     world = World(5, {"train": 120, "validation": 30})
     helpful = skill_of(["H0", "H1", "H2", "H3", "H4", "H5"])
 
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
-        return float(world.succeeds(task, skill, key))
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
+        return float(world.succeeds(task, skill, str(key)))
 
     found = await audit("", world.tasks("train"), rollouts)
     assert found.variance == pytest.approx(0.154, abs=0.04)
@@ -44,15 +44,15 @@ async def test_the_noise_of_a_known_world_is_found_and_what_its_skill_does() -> 
 
 
 async def test_a_skill_that_reaches_nobody_moves_nothing() -> None:
-    async def deaf(task: str, skill: str, key: str) -> Outcome:
+    async def deaf(task: str, skill: str, key: RolloutKey) -> Outcome:
         return 1.0
 
     assert not (await audit("skill", ("a", "b"), deaf)).moves
 
 
 async def test_lost_rollouts_are_counted_and_left_out() -> None:
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
-        return Cause.MODEL if task == "a" and "again" in key else 0.5
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
+        return Cause.MODEL if task == "a" and "again" in str(key) else 0.5
 
     found = await audit("skill", ("a", "b"), rollouts)
     assert (found.lost, found.differences, found.moved) == (1, (0.0,), (0.0, 0.0))
@@ -80,7 +80,7 @@ def test_a_hopeless_plan_is_refused_and_told_what_would_do() -> None:
 async def test_a_good_skill_is_seen_to_be_good_or_not() -> None:
     asked = set()
 
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
         asked.add(key)
         return 1.0 if skill == "good" or (skill == "heard" and task == "a") else 0.0
 
@@ -89,13 +89,15 @@ async def test_a_good_skill_is_seen_to_be_good_or_not() -> None:
     known = await audit("deaf", ("a", "b"), rollouts, "good")
     assert (known.moves, known.known, known.rollouts) == (True, (1.0, 1.0), 8)
     assert (await audit("heard", ("a", "b"), rollouts, "good")).known == (0.0, 1.0), "against the skill, not none"
-    assert asked >= {*first_measurement(("a", "b"), "heard")}, "which the search need not pay for again"
+    assert asked >= {*(RolloutKey.search(1, task, "heard") for task in ("a", "b"))}, (
+        "which the search need not pay for again"
+    )
 
 
 async def test_what_chance_moves_is_not_taken_for_an_effect() -> None:
     world = World(5, {"train": 120, "validation": 30})
 
-    async def deaf(task: str, skill: str, key: str) -> Outcome:
+    async def deaf(task: str, skill: str, key: RolloutKey) -> Outcome:
         return float(world.succeeds(task, "", f"{skill}{key}"))
 
     found = await audit("skill", world.tasks("train"), deaf)
@@ -104,9 +106,11 @@ async def test_what_chance_moves_is_not_taken_for_an_effect() -> None:
 
 
 async def test_an_audit_without_any_pair_is_no_verdict() -> None:
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
-        return Cause.MODEL if "again" in key else 0.5
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
+        return Cause.MODEL if "again" in str(key) else 0.5
 
     with pytest.raises(NotMeasured) as nothing:
         await audit("skill", ("a", "b"), rollouts)
-    assert nothing.value.keys == ("audit/again/a", "audit/again/b"), "which may be tried again"
+    assert nothing.value.keys == tuple(RolloutKey.audit("again", task) for task in ("a", "b")), (
+        "which may be tried again"
+    )

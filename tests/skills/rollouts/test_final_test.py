@@ -8,7 +8,7 @@ import pytest
 
 from whet.errors import UserError
 from whet.scoring import Cause
-from whet.skills.measurement import Outcome
+from whet.skills.measurement import Outcome, RolloutKey
 from whet.skills.rollouts import final_test
 from whet.skills.rollouts.final_test import SEAL, run_final_test, tasks_to_test
 from whet.tasks import read_tasks
@@ -25,10 +25,10 @@ class Recorded:
 
     def __init__(self, folder: Path, most: int = 100) -> None:
         self.folder, self.most = folder, most
-        self.record: dict[str, float] = {}
-        self.paid: Counter[str] = Counter()
+        self.record: dict[RolloutKey, float] = {}
+        self.paid: Counter[RolloutKey] = Counter()
 
-    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+    async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
         assert (self.folder / SEAL).is_file(), "the seal comes before the first rollout"
         if key not in self.record:
             if len(self.record) >= self.most:

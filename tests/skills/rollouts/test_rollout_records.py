@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 
 from whet.exchange import CallError, Exchange
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.runs.scheduler import MAX_ATTEMPTS
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
-from whet.skills.measurement import Notes, Outcome
+from whet.skills.measurement import Notes, Outcome, RolloutKey, RunPart
 from whet.skills.rollouts import runner
 
 ROW = RolloutRow("r", 0, "t", "chat", "m", "", 0)
@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def on_record(store: Store, part: runner.Part = runner.Part.SEARCH) -> tuple[Outcome | None, int]:
+def on_record(store: Store, part: RunPart = RunPart.SEARCH) -> tuple[Outcome | None, int]:
     ((_, known),) = runner.on_record(store, part)
     return known.outcome, known.failed
 
@@ -65,8 +65,8 @@ def test_only_what_failed_by_itself_is_a_try(
         assert on_record(store) == (outcome, failed)
 
 
-@pytest.mark.parametrize("part", [runner.Part.EXAM, runner.Part.TEST])
-def test_where_two_skills_are_compared_what_failed_stays_lost(store: Store, part: runner.Part) -> None:
+@pytest.mark.parametrize("part", [RunPart.EXAM, RunPart.TEST])
+def test_where_two_skills_are_compared_what_failed_stays_lost(store: Store, part: RunPart) -> None:
     with store:
         tried(store, Cause.INTERRUPTED)
         assert on_record(store, part) == (None, 0), "whet itself was stopped"
@@ -93,12 +93,16 @@ def test_what_is_forgotten_may_be_tried_again_and_scores_never_are(store: Store)
         assert on_record(store) == (0.0, 1)
 
 
+def key(number: int) -> RolloutKey:
+    return RolloutKey.search(number, "t", "skill")
+
+
 def test_a_key_has_one_rollout_and_a_new_one_is_the_next_sample_of_its_task_and_skill() -> None:
-    first = RolloutRow(runner.rollout_of("dev/0"), 0, "t", "chat", "m", "skill", 0)
+    first = RolloutRow(key(0).rollout_id, 0, "t", "chat", "m", "skill", 0)
     arm, writer = cast("Any", SimpleNamespace(agent="chat", model=SimpleNamespace(name="m"))), cast("Any", None)
     book = runner._PartStore(writer, [first], {})
-    assert book.row("dev/0", "t", arm, "skill") == first
-    rows = [book.row(key, "t", arm, skill) for key, skill in (("dev/1", "skill"), ("dev/2", ""), ("dev/1", "skill"))]
+    assert book.row(key(0), "t", arm, "skill") == first
+    rows = [book.row(key(number), "t", arm, skill) for number, skill in ((1, "skill"), (2, ""), (1, "skill"))]
     assert [(row.ordinal, row.sample) for row in rows] == [(1, 1), (2, 0), (1, 1)]
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from support.calls import call
 from whet.exchange import CallError, Exchange
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.scoring import Cause, Score
-from whet.skills.measurement import Outcome
-from whet.skills.rollouts.runner import _is_outage, _reported, both_lost, outcome_of
+from whet.skills.measurement import Outcome, RolloutKey, Side
+from whet.skills.rollouts.runner import _is_outage, _reported, drop_half_pairs, outcome_of
 
 ANSWERED = call(None, 200)
 REFUSED = call(CallError.REFUSED, None)
@@ -48,8 +48,12 @@ def test_an_outage_is_a_box_that_did_not_open_or_a_model_that_answered_nothing(
 
 
 def test_in_an_exam_only_what_both_skills_lost_may_be_tried_again() -> None:
-    keys = ["e/1/incumbent/a", "e/12/candidate/b", "e/2/candidate/b", "e/2/incumbent/a", "f/1/candidate/b"]
-    assert both_lost(keys) == ["e/2/candidate/b", "e/2/incumbent/a"]
+    old, new = Side.INCUMBENT, Side.CANDIDATE
+    given = [("e", 1, old), ("e", 12, new), ("e", 2, new), ("e", 2, old), ("f", 1, new)]
+    keys = [RolloutKey.exam(exam, pair, side, "5ec7") for exam, pair, side in given]
+    assert drop_half_pairs(keys) == keys[2:4]
+    alone = RolloutKey.search(1, "task", "5ec7")
+    assert drop_half_pairs([*keys, alone]) == [*keys[2:4], alone]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """How better skills are looked for: races drop what falls behind, the pool keeps what is best somewhere."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -11,7 +11,7 @@ from whet.skills.documents.store import PlainTexts
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.kinds import SearchKind
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import NotMeasured, Outcome, Verdict
+from whet.skills.measurement import NotMeasured, Outcome, Pay, RolloutKey, RunPart, Verdict
 from whet.skills.proposers.base import SearchStep
 from whet.skills.search.base import TrainTasks
 from whet.skills.search.pareto import Member, Pareto, weights
@@ -27,10 +27,10 @@ class Scripted:
 
     def __init__(self, scores: dict[str, float | Sequence[Outcome]]) -> None:
         self._scores = scores
-        self.asked = Counter[str]()
+        self.asked = Counter[RolloutKey]()
         self.tried: dict[str, list[str]] = {}
 
-    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+    async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
         self.asked[key] += 1
         self.tried.setdefault(skill, []).append(task)
         found = self._scores[skill]
@@ -46,7 +46,11 @@ class Lists:
         self.sections: list[str | None] = []
 
     async def propose(
-        self, parent: str, steps: Sequence[SearchStep], pay: Callable[[Sequence[str]], bool], section: str | None = None
+        self,
+        parent: str,
+        steps: Sequence[SearchStep],
+        pay: Pay,
+        section: str | None = None,
     ) -> str | None:
         self.parents.append(parent)
         self.sections.append(section)
@@ -126,10 +130,14 @@ class Pays(Lists):
         self.left, self.told = left, list[int]()
 
     async def propose(
-        self, parent: str, steps: Sequence[SearchStep], pay: Callable[[Sequence[str]], bool], section: str | None = None
+        self,
+        parent: str,
+        steps: Sequence[SearchStep],
+        pay: Pay,
+        section: str | None = None,
     ) -> str | None:
         if not self.told:
-            assert pay([f"own/{n}" for n in range(91 - self.left)])
+            assert pay([RolloutKey.proposal(f"own/{n}") for n in range(91 - self.left)])
         self.told.append(len(steps))
         return await super().propose(parent, steps, pay, section)
 
@@ -202,10 +210,10 @@ def member(*scores: Outcome) -> Member:
 async def test_every_search_takes_as_many_samples_of_each_task_as_it_is_told(kind: SearchKind) -> None:
     asked = Counter[str]()
 
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
-        asked[f"{skill} {task}"] += key.startswith("dev/")
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
+        asked[f"{skill} {task}"] += key.part is RunPart.SEARCH
         # The second sample alone tells that it is better.
-        return float(skill != START and key.endswith("/1"))
+        return float(skill != START and str(key).endswith("/1"))
 
     plan = GatePlan(200, samples=2, search=kind, shorten=False)
     done = await search_and_certify(START, TASKS, TASKS, plan, Lists(START + "- more\n"), rollouts)
@@ -216,8 +224,8 @@ async def test_every_search_takes_as_many_samples_of_each_task_as_it_is_told(kin
 
 
 async def test_tasks_of_a_measurement_are_told_by_the_mean_of_their_samples() -> None:
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
-        first = not key.endswith("/1")
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
+        first = not str(key).endswith("/1")
         outcomes: dict[str, Outcome] = {"a": float(first), "b": Cause.AGENT, "c": 1.0 if first else Cause.MODEL}
         return outcomes[task]
 
@@ -288,7 +296,7 @@ async def test_a_section_of_which_nothing_is_made_leaves_its_turn_to_the_next() 
             self,
             parent: str,
             steps: Sequence[SearchStep],
-            pay: Callable[[Sequence[str]], bool],
+            pay: Pay,
             section: str | None = None,
         ) -> str | None:
             return await super().propose(parent, steps, pay, section) if section == "B" else None
@@ -299,8 +307,8 @@ async def test_a_section_of_which_nothing_is_made_leaves_its_turn_to_the_next() 
 
 
 async def test_a_leader_that_does_worse_when_it_is_measured_afresh_leaves_the_front_to_those_it_beat() -> None:
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
-        return float(key.startswith("dev/1/")) if skill == "start" else 0.5
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
+        return float(str(key).startswith("dev/1/")) if skill == "start" else 0.5
 
     proposer = Lists("a", "b", "c")
     plan = GatePlan(1000, rejections_before_remeasuring=2)
@@ -318,7 +326,11 @@ class Sections:
         self._number = seed
 
     async def propose(
-        self, parent: str, steps: Sequence[SearchStep], pay: Callable[[Sequence[str]], bool], section: str | None = None
+        self,
+        parent: str,
+        steps: Sequence[SearchStep],
+        pay: Pay,
+        section: str | None = None,
     ) -> str | None:
         self._number += 1
         rule = ("N0", "H0", "H1", "G0", "N1", "H2", "H3", "B0", "H4", "G1")[self._number * 7 % 10]
@@ -331,11 +343,11 @@ async def test_every_search_keeps_to_its_budget_and_is_exact_when_begun_again(ki
     start = "# One\n# Two\n"
     for seed in range(3):
         world = World(seed)
-        asked = Counter[str]()
+        asked = Counter[RolloutKey]()
 
-        async def rollouts(task: str, skill: str, key: str) -> Outcome:
+        async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
             asked[key] += 1  # noqa: B023
-            return float(world.succeeds(task, skill, key))  # noqa: B023
+            return float(world.succeeds(task, skill, str(key)))  # noqa: B023
 
         async def run() -> SearchResult:
             tasks = world.tasks("train"), world.tasks("validation")  # noqa: B023

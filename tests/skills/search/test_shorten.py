@@ -22,7 +22,7 @@ from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.gate import Gate
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.seed import Seed
-from whet.skills.measurement import Outcome, Verdict, no_notes
+from whet.skills.measurement import Outcome, RolloutKey, Verdict, no_notes
 from whet.skills.proposers.base import SearchStep
 from whet.skills.search.shorten import Removal, Unit, effects_of, shorten
 from whet.skills.search.two_tiers import SearchResult, search_and_certify
@@ -58,10 +58,10 @@ async def shortened(
     """What comes of it after the skill was certified with a bound of about 20 points."""
     world = World(seed)
 
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
         if "beside" not in asking and skill == start:
             return 0.0
-        return float(world.succeeds(task, skill, key))
+        return float(world.succeeds(task, skill, str(key)))
 
     asking = ["certify"]
     plan = GatePlan(0, seed)
@@ -198,8 +198,8 @@ class InTurn:
 async def sharpened(seed: int, *, dropping: bool = True) -> SearchResult:
     world = World(seed)
 
-    async def rollouts(task: str, skill: str, key: str) -> Outcome:
-        return float(world.succeeds(task, skill, key))
+    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
+        return float(world.succeeds(task, skill, str(key)))
 
     helps = tuple(f"H{n}" for n in range(6))
     proposer = InTurn(skill(*helps), skill(*helps, "N0"), skill(*helps, "N0", "N1"))

@@ -11,7 +11,7 @@ from support.whole_runs import Paying, WorldRollouts, certificates, proposals, w
 from whet.scoring import Cause
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import NotMeasured, Outcome, Verdict
+from whet.skills.measurement import NotMeasured, Outcome, RolloutKey, Verdict
 from whet.skills.search.two_tiers import SearchResult, search_and_certify
 
 
@@ -153,7 +153,7 @@ async def test_a_leader_that_does_nothing_is_seldom_certified() -> None:
 
 
 async def test_lost_rollouts_are_no_verdict() -> None:
-    async def lost(task: str, skill: str, key: str) -> Outcome:
+    async def lost(task: str, skill: str, key: RolloutKey) -> Outcome:
         return Cause.MODEL
 
     world = World()

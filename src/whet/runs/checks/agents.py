@@ -16,9 +16,11 @@ from whet.box import Sandbox
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
 from whet.redact import Redactor
-from whet.rollout.attempt import Result, Rollout, Workshop, attempt
+from whet.rollout.attempt import attempt
+from whet.rollout.resources import RunResources
+from whet.rollout.result import Result, Rollout
 from whet.skill import Skill, read_skill
-from whet.tasks import Limits, Task
+from whet.tasks import Task, TaskLimits
 from whet.testing import Scene, Script, ScriptedModel, call, say
 
 ANSWER = "The file is written."
@@ -36,7 +38,7 @@ TASK = Task(
     id="rehearsal",
     instruction="Write the word ready to the file made.txt, as the skill rehearsal says.",
     verify=("grep -qx ready made.txt",),
-    limits=Limits(agent_sec=120, idle_sec=60),
+    limits=TaskLimits(agent_sec=120, idle_sec=60),
 )
 
 
@@ -78,7 +80,7 @@ async def check_agents(
         skill = _skill(Path(parent, "rehearsal"))
         async with Gateway(redactor) as gateway:
             for agent in agents:
-                check = await _check(agent, Workshop(sandbox, gateway, redactor, env), skill)
+                check = await _check(agent, RunResources(sandbox, gateway, redactor, env), skill)
                 _remember(check, sandbox.name)
                 yield check
 
@@ -91,14 +93,14 @@ def last_check(agent: str, version: str) -> Checked | None:
         return None
 
 
-async def _check(agent: AnyCli, workshop: Workshop, skill: Skill) -> AgentCheck:
+async def _check(agent: AnyCli, resources: RunResources, skill: Skill) -> AgentCheck:
     started = time.monotonic()
     # An agent that knows no skills has its text in the task already.
     load = (call("skill", name=skill.name),) if agent.traits.skills else ()
     script = Script(scenes=(Scene(replies=(*load, call("bash", command="echo ready > made.txt"), say(ANSWER))),))
     async with ScriptedModel(script) as scripted:
         model = Model("scripted", scripted.url, "scripted", key=None, dialect=agent.traits.dialect)
-        result = await attempt(Rollout("check", TASK, agent, model, skill), workshop, _ignore)
+        result = await attempt(Rollout("check", TASK, agent, model, skill), resources, _ignore)
     report = result.report
     return AgentCheck(
         agent=agent.kind,

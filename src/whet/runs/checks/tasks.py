@@ -12,7 +12,9 @@ from whet.errors import UserError
 from whet.exchange import Exchange, Recorder
 from whet.gateway import Gateway, Limits, Model
 from whet.redact import Redactor
-from whet.rollout.attempt import Result, Rollout, Workshop, attempt
+from whet.rollout.attempt import attempt
+from whet.rollout.resources import RunResources
+from whet.rollout.result import Result, Rollout
 from whet.runs.config import Config, judge_model_configs, model_secrets, open_models
 from whet.runs.plan import check_tasks
 from whet.runs.stats.means import passed
@@ -67,28 +69,28 @@ async def check(
     limits = Limits(**config.limits.model_dump())
     await sandbox.check()
     async with open_models(configs, env) as models, Gateway(redactor, limits) as gateway:
-        workshop = Workshop(sandbox, gateway, redactor, env, judge_models=models, judge_model=judge_model)
+        resources = RunResources(sandbox, gateway, redactor, env, judge_models=models, judge_model=judge_model)
         for task in tasks:
-            yield await _check(task, workshop)
+            yield await _check(task, resources)
 
 
-async def _check(task: Task, workshop: Workshop) -> Check:
+async def _check(task: Task, resources: RunResources) -> Check:
     try:
-        check_tasks([task], workshop.sandbox, workshop.host_env)
+        check_tasks([task], resources.sandbox, resources.host_env)
     except UserError as error:
         return Check(task, Verdict.ELSEWHERE, str(error))
     if task.solution is None:
         return Check(task, Verdict.READ, "ships no solution")
-    solution, nothing = await asyncio.gather(*(_score(task, agent, workshop) for agent in ("oracle", "nop")))
+    solution, nothing = await asyncio.gather(*(_score(task, agent, resources) for agent in ("oracle", "nop")))
     reason = _what_is_wrong(solution, nothing)
     return Check(task, Verdict.BROKEN if reason else Verdict.PROVED, reason, solution, nothing)
 
 
-async def _score(task: Task, agent: str, workshop: Workshop) -> Score:
-    return (await attempt_with(agent, task, workshop)).score
+async def _score(task: Task, agent: str, resources: RunResources) -> Score:
+    return (await attempt_with(agent, task, resources)).score
 
 
-async def attempt_with(agent: str, task: Task, workshop: Workshop, record_judge: Recorder | None = None) -> Result:
+async def attempt_with(agent: str, task: Task, resources: RunResources, record_judge: Recorder | None = None) -> Result:
     """Attempt a task with an agent that calls no model: `oracle` or `nop`."""
 
     async def refuse(exchange: Exchange) -> None:
@@ -98,7 +100,7 @@ async def attempt_with(agent: str, task: Task, workshop: Workshop, record_judge:
         pass
 
     rollout = Rollout(f"check-{agent}", task, agent_named(agent, {}), NO_MODEL, None)
-    return await attempt(rollout, workshop, refuse, record_judge or forget)
+    return await attempt(rollout, resources, refuse, record_judge or forget)
 
 
 def _what_is_wrong(solution: Score, nothing: Score) -> str:

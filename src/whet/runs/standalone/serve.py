@@ -17,7 +17,7 @@ from whet.gateway import Gateway
 from whet.gateway.metrics import Metrics, operator_server
 from whet.gateway.prices import cost_of, price_for
 from whet.redact import Redactor, secrets_in
-from whet.rollout.attempt import Result, Spending, spending_of
+from whet.rollout.result import Result, Spending, session_spending
 from whet.runs.config import Config, model_config, model_secrets, never_called, open_model
 from whet.runs.reply_cache import CacheUse, open_cache
 from whet.runs.standalone.registry import RunningGateway, announce
@@ -93,7 +93,7 @@ async def stand_alone(request: Request, config: Config, watcher: Watcher, env: M
                         await asyncio.get_running_loop().create_future()
                     finally:
                         await session.close()
-                        spending = spending_of(session, upstream)
+                        spending = session_spending(session, upstream)
                         await writer.do(lambda store: _end_run(store, attempt, spending))
                         watcher.ended(spending)
 

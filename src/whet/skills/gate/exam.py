@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from whet.ids import digest
 from whet.skills.gate.sequential_test import Pair, SequentialTest
-from whet.skills.measurement import OutOfBudget, ReadNotes, Rollouts, no_notes
+from whet.skills.measurement import OutOfBudget, ReadNotes, RolloutKey, Rollouts, Side, no_notes
 
 PAIR = 2
 """Rollouts at each position."""
@@ -23,9 +23,9 @@ class RolloutBudget:
 
     def __init__(self, rollouts: int) -> None:
         self.left = rollouts
-        self._paid: set[str] = set()
+        self._paid: set[RolloutKey] = set()
 
-    def pay(self, keys: Iterable[str]) -> bool:
+    def pay(self, keys: Iterable[RolloutKey]) -> bool:
         """Pay for all of these, or for none if they cost more than is left."""
         new = set(keys) - self._paid
         if len(new) > self.left:
@@ -75,27 +75,15 @@ class Exam:
         drawn = int(digest(self.id.encode(), str(position).encode()), 16)
         return self.tasks[drawn % len(self.tasks)]
 
-    def keys(self, position: int) -> tuple[str, str]:
+    def keys(self, position: int) -> tuple[RolloutKey, RolloutKey]:
         """Of the incumbent's rollout at this position, and of the candidate's."""
-        at = f"{self.id}/{position}"
-        return f"{at}/incumbent/{self.incumbent}", f"{at}/candidate/{self.candidate}"
+        skills = ((Side.INCUMBENT, self.incumbent), (Side.CANDIDATE, self.candidate))
+        incumbent, candidate = (RolloutKey.exam(self.id, position, side, skill) for side, skill in skills)
+        return incumbent, candidate
 
     def candidate_goes_first(self, position: int) -> bool:
         """Which of the two asks first for a place, where there are few: a coin decides, not the arm."""
         return int(digest(self.id.encode(), b"first", str(position).encode()), 16) % 2 == 0
-
-
-def other_key(key: str) -> str | None:
-    """What the key of the other rollout at this position begins with; None for a key of no exam.
-
-    >>> other_key("1f0c/3/incumbent/aa"), other_key("dev/1/task/skill")
-    ('1f0c/3/candidate/', None)
-    """
-    at, _, rest = key.partition("/incumbent/")
-    if rest:
-        return f"{at}/candidate/"
-    at, _, rest = key.partition("/candidate/")
-    return f"{at}/incumbent/" if rest else None
 
 
 async def run_exam(

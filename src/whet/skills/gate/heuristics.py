@@ -16,7 +16,7 @@ from whet.scoring import Cause
 from whet.scoring.score import ROUNDING
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.kinds import GateKind
-from whet.skills.measurement import Measured, Outcome, OutOfBudget, Rollouts, refuse_lost
+from whet.skills.measurement import Measured, Outcome, OutOfBudget, RolloutKey, Rollouts, refuse_lost
 
 Floats = NDArray[np.float64]
 Rule = Callable[[Floats, Floats], NDArray[np.bool_]]
@@ -111,7 +111,7 @@ class ClassicGate:
 
     async def _pass(self, skill: str) -> Measured | None:
         """Every validation task once. Asked for again, it costs nothing and says the same."""
-        keys = [f"gate/{task}/{skill}" for task in self._tasks]
+        keys = [RolloutKey.validation(task, skill) for task in self._tasks]
         if not self.purse.pay(keys):
             return None
         outcomes = await asyncio.gather(

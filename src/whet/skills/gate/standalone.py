@@ -12,7 +12,7 @@ from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.gate import ExamResult, Gate
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.seed import Seed
-from whet.skills.measurement import Outcome
+from whet.skills.measurement import Outcome, RolloutKey
 
 T = TypeVar("T")
 Score = Callable[[T, str], Outcome | Awaitable[Outcome]]
@@ -58,7 +58,7 @@ class Exam(Generic[T]):
         order = Seed.draw() if seed is None else Seed.chosen(seed)
         self._gate = Gate(incumbent, names, RolloutBudget(budget), plan, self._rolled_out, order)
         self._positions = plan.positions(len(tasks))
-        self._known: dict[str, Outcome] = {}
+        self._known: dict[RolloutKey, Outcome] = {}
         self._is_busy = False
         self.held: list[ExamResult] = []
         """All attempts so far, with their levels. Candidates must not depend on them."""
@@ -103,7 +103,7 @@ class Exam(Generic[T]):
         """Whether the candidate was held against this incumbent, or became it by that."""
         return held.candidate == candidate and self.incumbent in (held.exam.incumbent, candidate)
 
-    async def _rolled_out(self, task: str, skill: str, key: str) -> Outcome:
+    async def _rolled_out(self, task: str, skill: str, key: RolloutKey) -> Outcome:
         if key not in self._known:
             async with self._room:
                 self._known[key] = await self._scored(self._tasks[int(task)], skill)

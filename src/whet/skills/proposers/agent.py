@@ -4,14 +4,14 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from whet.rollout.attempt import Result
+from whet.rollout.result import Result
 from whet.skills.documents.diff import apply_diff, edits_between
 from whet.skills.documents.edits import Edit, RefusedEdit
 from whet.skills.proposers import prompts
 from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext, ScoredRollout
 from whet.skills.proposers.leak_check import check_edits
 from whet.tasks import Task
-from whet.tasks.judges import Diff
+from whet.tasks.judges import DiffSpec
 
 NOTE = "NOTE.md"
 """What the agent writes down for itself."""
@@ -64,7 +64,7 @@ class AgentProposer:
             id="write-skill",
             instruction=prompts.write(context),
             files={path: _encodable(text) for path, text in files.items()},
-            judge=(Diff(kind="diff", only=("/skill/", f"/{NOTE}")),),
+            judge=(DiffSpec(kind="diff", only=("/skill/", f"/{NOTE}")),),
         )
 
 

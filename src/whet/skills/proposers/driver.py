@@ -15,7 +15,7 @@ from whet.skills.documents.document import Policy
 from whet.skills.documents.edits import Edit, RefusedEdit, apply_edits
 from whet.skills.documents.history import History
 from whet.skills.documents.store import SkillStore, editable
-from whet.skills.measurement import NotMeasured
+from whet.skills.measurement import NotMeasured, Pay
 from whet.skills.proposers.base import (
     NoProposal,
     PastProposal,
@@ -91,7 +91,7 @@ class ProposerDriver:
         self,
         parent: str,
         steps: Sequence[SearchStep],
-        pay: Callable[[Sequence[str]], bool],  # noqa: ARG002 - the search has paid for the rollouts it shows
+        pay: Pay,  # noqa: ARG002 - the search has paid for the rollouts it shows
         section: str | None = None,
     ) -> str | None:
         """A skill that was neither measured nor proposed before; None when there is no other."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import fsum
 from pathlib import Path
 
-from whet.rollout.attempt import Result
+from whet.runs.results import ResultReader
 from whet.runs.stats.means import Interval, mean_interval
 from whet.runs.stats.paired import Difference, difference_interval
 from whet.runs.stats.summary import Tally
@@ -15,12 +15,12 @@ from whet.skills.documents.history import Versions
 from whet.skills.gate.eprocess import EProcess
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.sequential_test import SequentialTest
+from whet.skills.measurement import RunPart
 from whet.skills.proposers.base import SearchStep
 from whet.skills.report.criteria import CheckRate, check_rates
-from whet.skills.rollouts.runner import Part
 from whet.skills.search.two_tiers import SearchResult
 
-PARTS = {Part.SEARCH: "search", Part.EXAM: "exams", Part.TEST: "test", Part.PROPOSALS: "proposals"}
+PARTS = {RunPart.SEARCH: "search", RunPart.EXAM: "exams", RunPart.TEST: "test", RunPart.PROPOSALS: "proposals"}
 """The stores of a run, and what their spending is called."""
 
 Scores = Mapping[str, Sequence[float]]
@@ -71,13 +71,15 @@ class ReportData:
 
 def read_report_data(run: Path, done: SearchResult) -> ReportData:
     """Read what the stores of a run hold."""
-    scores = _scores(run / Part.SEARCH)
+    scores = _scores(run / RunPart.SEARCH)
     return ReportData(
         start=_first(scores.get(done.start, {})),
         tried=tuple(MeasuredProposal(step, _first(scores.get(step.candidate, {}))) for step in done.steps),
         effects=tuple(_effects(Versions(run), done.steps, scores)),
         costs=tuple(_costs(run)),
-        asked=tuple(check_rates(run / Part.TEST, done.start, done.certified)) if done.certified != done.start else (),
+        asked=tuple(check_rates(run / RunPart.TEST, done.start, done.certified))
+        if done.certified != done.start
+        else (),
     )
 
 
@@ -134,11 +136,11 @@ def _costs(run: Path) -> Iterator[Cost]:
             continue
         whole = Tally()
         with Store.open_read(run / folder) as store:
-            for _, attempts in store.attempts_by_rollout():
+            for rollout in ResultReader(store):
                 whole.planned += 1
-                for attempt in attempts:
-                    if attempt.result is not None:
-                        whole.spend(Result.model_validate_json(attempt.result))
+                for attempt in rollout.attempts:
+                    if (result := attempt.result) is not None:
+                        whole.spend(result)
         if whole.planned:
             yield Cost(name, whole.planned, _tokens(whole), whole.cost)
 

@@ -13,7 +13,7 @@ from whet.skills.gate.exam import PAIR
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.power import smallest_lift
 from whet.skills.gate.sequential_test import level_of
-from whet.skills.measurement import NotMeasured, Outcome, Rollouts, first_measurement
+from whet.skills.measurement import NotMeasured, Outcome, RolloutKey, Rollouts
 
 WARNED, REFUSED = 0.15, 0.30
 """A smallest detectable lift above these is worth a warning, or not worth a run."""
@@ -78,12 +78,12 @@ async def audit(skill: str, tasks: Sequence[str], rollouts: Rollouts, known_good
     """Measure a skill twice and no skill once, and one that is known to be good if there is one. The first measurement
     is the one that the search begins with. NotMeasured when nothing can be compared."""
     arms = [
-        (skill, first_measurement(tasks, skill)),
-        (skill, [f"audit/again/{task}" for task in tasks]),
-        ("", [f"audit/without/{task}" for task in tasks]),
+        (skill, [RolloutKey.search(1, task, skill) for task in tasks]),
+        (skill, [RolloutKey.audit("again", task) for task in tasks]),
+        ("", [RolloutKey.audit("without", task) for task in tasks]),
     ]
     if known_good is not None:
-        arms.append((known_good, [f"audit/known/{task}" for task in tasks]))
+        arms.append((known_good, [RolloutKey.audit("known", task) for task in tasks]))
     measured = await asyncio.gather(*(_measured(tasks, one, keys, rollouts) for one, keys in arms))
     first, again, without = measured[:3]
     lost = [
@@ -123,10 +123,10 @@ def refuse_hopeless(lift: float | None, needed: str | None) -> None:
     shows = found or "no exam can be held"
     points = f"{REFUSED * 100:.0f} points"
     expected = f"{needed} would certify {points}" if needed else f"no budget would certify {points}"
-    raise UserError(f"with this budget and scores as noisy as these {shows}; {expected}; run all the same with --force")
+    raise UserError(f"with this budget and scores as noisy as these {shows}; {expected}; run all the same with `force`")
 
 
-async def _measured(tasks: Sequence[str], skill: str, keys: Sequence[str], rollouts: Rollouts) -> list[Outcome]:
+async def _measured(tasks: Sequence[str], skill: str, keys: Sequence[RolloutKey], rollouts: Rollouts) -> list[Outcome]:
     return await asyncio.gather(*(rollouts(task, skill, key) for task, key in zip(tasks, keys, strict=True)))
 
 

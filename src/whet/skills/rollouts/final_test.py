@@ -16,7 +16,7 @@ from whet.runs.stats.means import Interval, passed, wilson
 from whet.runs.stats.paired import difference_interval
 from whet.scoring import Cause
 from whet.skills.gate.sequential_test import Pair
-from whet.skills.measurement import Outcome, Rollouts
+from whet.skills.measurement import Outcome, RolloutKey, Rollouts, Side
 from whet.tasks import Task
 
 SEAL = "seal.json"
@@ -108,18 +108,13 @@ def tasks_to_test(tasks: Sequence[Task], seed: int, most: int) -> tuple[Task, ..
     return tuple(sorted(tasks, key=lambda task: digest(b"test", str(seed).encode(), task.id.encode()))[:most])
 
 
-def key_of(task: str, side: int, skill: str) -> str:
-    """Of the rollout of a test task by one side: the skill before (0) or after (1)."""
-    return f"test/{task}/{('incumbent', 'candidate')[side]}/{skill}"
-
-
 async def run_final_test(folder: Path, before: str, after: str, tasks: Sequence[str], rollouts: Rollouts) -> FinalTest:
     """Test two skills. What is tested is sealed first: a test can be completed, but not tried with another skill."""
     _seal(folder / SEAL, {"before": before, "after": after, "tasks": list(tasks)})
     outcomes = await asyncio.gather(
         *(
-            rollouts(task, skill, key_of(task, side, skill))
-            for side, skill in ((0, before), (1, after))
+            rollouts(task, skill, RolloutKey.test(task, side, skill))
+            for side, skill in ((Side.INCUMBENT, before), (Side.CANDIDATE, after))
             for task in tasks
         )
     )

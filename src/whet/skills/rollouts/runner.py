@@ -9,7 +9,6 @@ import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,13 @@ from whet.errors import UserError
 from whet.exchange import CallError, Exchange
 from whet.gateway import RETRIED, Model
 from whet.gateway.prices import Price, price_for
-from whet.ids import digest
-from whet.rollout.attempt import Result, Rollout, Workshop
+from whet.rollout.resources import RunResources
+from whet.rollout.result import Result, Rollout
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.plan import skill_row
 from whet.runs.reply_cache import CacheUse
-from whet.runs.resources import RunResources, limits_of, open_resources
+from whet.runs.resources import limits_of, open_resources
 from whet.runs.scheduler import (
     HOPELESS,
     MAX_ATTEMPTS,
@@ -38,14 +37,14 @@ from whet.runs.scheduler import (
     open_store,
     until_measured,
 )
+from whet.runs.store.exchanges import ExchangeHead
 from whet.runs.store.schema import AttemptRow, RolloutRow
 from whet.runs.store.store import DATABASE, Store
 from whet.runs.store.writer import StoreWriter
 from whet.scoring import Cause
 from whet.skill import Skill
 from whet.skills.documents.store import SkillStore
-from whet.skills.gate.exam import other_key
-from whet.skills.measurement import Notes, NotMeasured, Outcome
+from whet.skills.measurement import Notes, NotMeasured, Outcome, RolloutKey, RunPart, Side
 from whet.skills.rollouts.budget import Budget, Unit
 from whet.skills.rollouts.spending import BudgetTracker, spent_in, total_spent
 from whet.tasks import Task
@@ -56,34 +55,10 @@ _REPORTED = re.compile(rb'"(model|modelVersion|system_fingerprint)"\s*:\s*"([^"\
 """What a reply says of the model that wrote it, in all dialects. Within a text the quotes would be escaped."""
 
 
-class Part(StrEnum):
-    """What a rollout is for. Each part has a store of its own; whoever proposes skills is shown the first alone."""
-
-    SEARCH = "search"
-    EXAM = "exam"
-    TEST = "test"
-    PROPOSALS = "proposals"
-    """What writers' own models and agents did. It is made where they have any."""
-
-
-def part_of(key: str) -> Part:
-    """
-    >>> part_of("dev/1/task/skill"), part_of("test/0/task/skill"), part_of("1f0c/3/incumbent/0")
-    (<Part.SEARCH: 'search'>, <Part.TEST: 'test'>, <Part.EXAM: 'exam'>)
-    """
-    first = key.partition("/")[0]
-    return {"dev": Part.SEARCH, "audit": Part.SEARCH, "test": Part.TEST}.get(first, Part.EXAM)
-
-
-def tries_of(part: Part) -> int:
+def tries_of(part: RunPart) -> int:
     """How often a rollout is tried when the machinery fails. Where two skills are compared, a failure may depend on the
     skill: a second try would be a second chance for the one that fails more."""
-    return 1 if part in {Part.EXAM, Part.TEST} else MAX_ATTEMPTS
-
-
-def rollout_of(key: str) -> str:
-    """The id of the rollout that has this key."""
-    return digest(key.encode())[:12]
+    return 1 if part in {RunPart.EXAM, RunPart.TEST} else MAX_ATTEMPTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,33 +75,32 @@ class RolloutRunner:
 
     def __init__(
         self,
-        bench: RunResources,
         arm: Arm,
         tasks: Mapping[str, Task],
         shelf: SkillStore,
-        books: Mapping[Part, "_PartStore"],
-        workshop: Workshop,
+        books: Mapping[RunPart, "_PartStore"],
+        resources: RunResources,
         concurrency: int,
         watch: Watch,
         account: BudgetTracker,
     ) -> None:
         self._arm, self._tasks, self._shelf = arm, tasks, shelf
-        self._bench, self._books, self._watch = bench, books, watch
-        self.workshop, self.account = workshop, account
+        self._books, self._watch = books, watch
+        self.resources, self.account = resources, account
         self._room = asyncio.Semaphore(min(concurrency, arm.model.concurrency * len(arm.model.urls)))
         self._hopes = FailureWatch()
-        self._lost: set[str] = set()
+        self._lost: set[RolloutKey] = set()
         """Keys whose rollouts were lost in the time of this lab, and that no decision rests on yet."""
-        self._outage: set[str] = set()
+        self._outage: set[RolloutKey] = set()
         """Those of them that look like an outage, and what was broken off: nobody looked at what came of it."""
-        self._in_a_row: dict[str, str] = {}
+        self._in_a_row: dict[RolloutKey, str] = {}
         """Keys of such since the last that was scored, and their tasks."""
         self._under_way: set[asyncio.Task[Any]] = set()
 
-    async def __call__(self, task: str, skill: str, key: str) -> Outcome:
+    async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
         """What comes of the rollout of this key, or came of it. NotMeasured when there is no hope for any.
         Without a skill, its digest is empty."""
-        part = part_of(key)
+        part = key.part
         book = self._books[part]
         row = book.row(key, task, self._arm, skill)
         known = book.known.get(row.id)
@@ -146,18 +120,18 @@ class RolloutRunner:
         finally:
             self._under_way.discard(under_way)
 
-    async def _roll_out(self, key: str, book: "_PartStore", row: RolloutRow, failed: int) -> Outcome:
+    async def _roll_out(self, key: RolloutKey, book: "_PartStore", row: RolloutRow, failed: int) -> Outcome:
         skill = self._shelf.get(row.skill) if row.skill else None
         await book.writer.do(lambda store: _add(store, row, skill))
         rollout = Rollout(row.id, self._tasks[row.task], self._arm.program, self._arm.model, skill, row.sample)
-        part = part_of(key)
+        part = key.part
 
         def ended(event: Ended | Stopped) -> None:
             if isinstance(event, Ended):
                 self.account.add(part, event.result)
             self._watch(event)
 
-        result = await until_measured(row, rollout, self.workshop, book.writer, ended, failed, tries_of(part))
+        result = await until_measured(row, rollout, self.resources, book.writer, ended, failed, tries_of(part))
         if result.score.cause is Cause.INTERRUPTED:
             self.account.refuse(part)
         outcome = outcome_of(result)
@@ -182,7 +156,7 @@ class RolloutRunner:
     def _refuse_outage(self, result: Result) -> None:
         """NotMeasured when model or machine fail task after task: what is lost to that is no verdict on any skill. In
         an exam a task counts when both skills lost it: what only one of them loses may be its own doing."""
-        tasks = {self._in_a_row[key] for key in both_lost(self._in_a_row)}
+        tasks = {self._in_a_row[key] for key in drop_half_pairs(self._in_a_row)}
         if len(tasks) >= HOPELESS:
             in_a_row = f"rollouts on {len(tasks)} tasks in a row were lost"
             raise NotMeasured(f"{in_a_row}, whatever their skills: {result.score.reason}", self._outage)
@@ -193,9 +167,9 @@ class RolloutRunner:
         self._outage.clear()
         self._in_a_row.clear()
 
-    async def notes(self, key: str) -> Notes:
+    async def notes(self, key: RolloutKey) -> Notes:
         """What is on record of the rollout of a key besides its score."""
-        return await self._books[part_of(key)].writer.do(lambda store: read_notes(store, rollout_of(key)))
+        return await self._books[key.part].writer.do(lambda store: read_notes(store, key.rollout_id))
 
     async def rollouts(self) -> int:
         """How many have come to something, in all parts together. It is read from the record: one may be on it that
@@ -220,33 +194,33 @@ class RolloutRunner:
                 "max_tokens": model.max_tokens,
                 "allow": sorted({*model.allow, *model.allow_fields, *model.allow_tools, *model.allow_parts}),
             },
-            "sandbox": self.workshop.sandbox.name,
-            "judge_model": self.workshop.judge_model,
+            "sandbox": self.resources.sandbox.name,
+            "judge_model": self.resources.judge_model,
         }
 
     def arm(self, agent: str | None, model: str | None) -> Arm:
         """An agent and a model that were asked for; those under test where one is not named."""
         agent, model = agent or self._arm.agent, model or self._arm.model.name
-        return Arm(agent, self._bench.agents[agent], self._bench.models[model])
+        return Arm(agent, self.resources.agents[agent], self.resources.models[model])
 
-    def recorder(self, part: Part) -> StoreWriter:
+    def recorder(self, part: RunPart) -> StoreWriter:
         """Who writes the store of a part."""
         return self._books[part].writer
 
-    async def forget(self, keys: Iterable[str]) -> None:
+    async def forget(self, keys: Iterable[RolloutKey]) -> None:
         """Let what was lost be tried again when the run is resumed, and with it all that looks like an outage: it may
         have ended after what ended the run, or between some that were scored. No decision may rest on it. What one
         skill alone lost in an exam stays lost."""
         candidates = [key for key in {*keys, *self._outage} if await self._is_lost(key)]
-        lost: dict[Part, list[str]] = {}
-        for key in both_lost(candidates):
-            lost.setdefault(part_of(key), []).append(rollout_of(key))
+        lost: dict[RunPart, list[str]] = {}
+        for key in drop_half_pairs(candidates):
+            lost.setdefault(key.part, []).append(key.rollout_id)
         for part, rollouts in lost.items():
             await self._books[part].writer.do(partial(_forget, rollouts))
 
-    async def _is_lost(self, key: str) -> bool:
+    async def _is_lost(self, key: RolloutKey) -> bool:
         """Whether a try of this key failed by itself. One that was broken off did not."""
-        attempts = await self._books[part_of(key)].writer.do(lambda store: store.attempts_of(rollout_of(key)))
+        attempts = await self._books[key.part].writer.do(lambda store: store.attempts_of(key.rollout_id))
         return any(one.cause not in {None, Cause.INTERRUPTED} for one in attempts)
 
     async def close(self) -> None:
@@ -261,7 +235,7 @@ class RolloutRunner:
 async def open_runner(
     folder: Path,
     request: RunOptions,
-    parts: Mapping[Part, Sequence[Task]],
+    parts: Mapping[RunPart, Sequence[Task]],
     config: Config,
     shelf: SkillStore,
     env: Mapping[str, str],
@@ -275,28 +249,28 @@ async def open_runner(
     # A second opinion is a new rollout: no cache may answer it.
     limits = budget.within(limits_of(request, config))
     request = request.model_copy(update={"cache": CacheUse.OFF, "limits": limits})
-    async with open_resources(request, list(tasks.values()), config, env) as bench, AsyncExitStack() as opened:
-        agent, model = request.agents[0], bench.models[request.models[0]]
-        prices = {name: price_for(one) for name, one in bench.models.items()}
+    async with open_resources(request, list(tasks.values()), config, env) as resources, AsyncExitStack() as opened:
+        agent, model = request.agents[0], resources.models[request.models[0]]
+        prices = {name: price_for(one) for name, one in resources.models.items()}
         _refuse_free(budget, model.name, prices[model.name])
         about = {
-            "sandbox": bench.sandbox.name,
-            "agents": bench.declared_agents(),
+            "sandbox": resources.sandbox.name,
+            "agents": resources.declared_agents(),
             "tasks": request.tasks_path,
         }
         begin()
         records = {part: _open_part(folder / part, part, given, about) for part, given in parts.items()}
         before = {str(part): spent_in(folder / part, prices)[0] for part in parts}
-        workshop = await opened.enter_async_context(bench.workshop(total_spent(before.values())))
+        resources.gateway.add_spent(total_spent(before.values()))
         books = {}
         for part, (rows, known) in records.items():
             opened.enter_context(explain_disk_errors(folder / part))
             writer = await opened.enter_async_context(StoreWriter(folder / part))
             books[part] = _PartStore(writer, rows, known)
-        arm = Arm(agent, bench.agents[agent], model)
+        arm = Arm(agent, resources.agents[agent], model)
         # Writers spend of what is for the search.
-        account = BudgetTracker(folder, budget, workshop.gateway, before, Part.SEARCH)
-        lab = RolloutRunner(bench, arm, tasks, shelf, books, workshop, request.concurrency, watch, account)
+        account = BudgetTracker(folder, budget, resources.gateway, before, RunPart.SEARCH)
+        lab = RolloutRunner(arm, tasks, shelf, books, resources, request.concurrency, watch, account)
         opened.push_async_callback(lab.close)
         try:
             yield lab
@@ -308,16 +282,19 @@ async def open_runner(
 
 def _refuse_free(budget: Budget, model: str, price: Price | None) -> None:
     if budget.unit is Unit.DOLLARS and price is not None and not (price.input or price.output):
-        raise UserError(f"--budget is {budget}, but model '{model}' costs nothing; expected rollouts, tokens or hours")
+        raise UserError(f"`budget` is {budget}, but model '{model}' costs nothing; expected rollouts, tokens or hours")
 
 
-def both_lost(keys: Collection[str]) -> list[str]:
-    """Of these keys, all that are of no exam, and those whose counterpart at their position is among them.
+def drop_half_pairs(keys: Collection[RolloutKey]) -> list[RolloutKey]:
+    """Drop the keys whose counterpart in the same pair is not among the keys. Keys without a pair stay.
 
-    >>> both_lost(["e/1/incumbent/a", "e/1/candidate/b", "e/2/candidate/b", "dev/1/task/a"])
-    ['e/1/incumbent/a', 'e/1/candidate/b', 'dev/1/task/a']
+    >>> one, other = (RolloutKey.exam("1f0c", 3, side, "5ec7") for side in Side)
+    >>> drop_half_pairs([one]), drop_half_pairs([one, other]) == [one, other]
+    ([], True)
     """
-    return [key for key in keys if (other := other_key(key)) is None or any(one.startswith(other) for one in keys)]
+    sides = {(key.part, key.pair, key.side) for key in keys}
+    both = {(part, pair) for part, pair, _ in sides if all((part, pair, side) in sides for side in Side)}
+    return [key for key in keys if key.pair is None or (key.part, key.pair) in both]
 
 
 def outcome_of(result: Result) -> Outcome:
@@ -328,14 +305,14 @@ def outcome_of(result: Result) -> Outcome:
     return result.score.cause
 
 
-def _is_outage(result: Result, exchanges: Iterable[Exchange]) -> bool:
+def _is_outage(result: Result, exchanges: Iterable[Exchange | ExchangeHead]) -> bool:
     """Whether the box did not open, or the model's endpoint answered nothing at all."""
     if "agent" not in result.seconds:
         return True
     return result.score.cause is Cause.MODEL and all(map(_never_heard, exchanges))
 
 
-def _never_heard(exchange: Exchange) -> bool:
+def _never_heard(exchange: Exchange | ExchangeHead) -> bool:
     """Whether the endpoint was down, for whatever it would have been asked."""
     overloaded = exchange.error is CallError.STATUS and exchange.status in RETRIED
     return exchange.error is CallError.REFUSED or overloaded
@@ -368,9 +345,9 @@ class _PartStore:
         for row in rows:
             self._samples[row.task, row.skill] = max(self._samples.get((row.task, row.skill), 0), row.sample + 1)
 
-    def row(self, key: str, task: str, arm: Arm, skill: str) -> RolloutRow:
+    def row(self, key: RolloutKey, task: str, arm: Arm, skill: str) -> RolloutRow:
         """The line of the plan that this key stands for; a new one is the next sample of its task and skill."""
-        name = rollout_of(key)
+        name = key.rollout_id
         if name not in self._rows:
             sample = self._samples.get((task, skill), 0)
             self._samples[task, skill] = sample + 1
@@ -381,19 +358,19 @@ class _PartStore:
 
 
 def _open_part(
-    folder: Path, part: Part, tasks: Sequence[Task], about: Mapping[str, object]
+    folder: Path, part: RunPart, tasks: Sequence[Task], about: Mapping[str, object]
 ) -> tuple[list[RolloutRow], dict[str, _Known]]:
     with open_store(folder, tasks, resume=(folder / DATABASE).is_file(), about=about) as store:
         rows = on_record(store, part)
     return [row for row, _ in rows], {row.id: known for row, known in rows}
 
 
-def on_record(store: Store, part: Part) -> list[tuple[RolloutRow, _Known]]:
+def on_record(store: Store, part: RunPart) -> list[tuple[RolloutRow, _Known]]:
     forgotten = set(store.get(FORGOTTEN) or ())
     return [(row, _on_record(attempts, part, forgotten)) for row, attempts in store.attempts_by_rollout()]
 
 
-def _on_record(attempts: Sequence[AttemptRow], part: Part, forgotten: Collection[int]) -> _Known:
+def _on_record(attempts: Sequence[AttemptRow], part: RunPart, forgotten: Collection[int]) -> _Known:
     """What attempts come to. One that whet itself broke off, or that had no right key, is no try."""
     tries = [
         attempt
@@ -407,8 +384,8 @@ def _on_record(attempts: Sequence[AttemptRow], part: Part, forgotten: Collection
     last = tries[-1]
     if last.cause is not None and last.cause.worth_retrying and len(tries) < tries_of(part):
         return _Known(None, len(tries))
-    assert last.result is not None
-    return _Known(outcome_of(Result.model_validate_json(last.result)), len(tries))
+    outcome = last.cause if last.value is None else last.value
+    return _Known(outcome, len(tries))
 
 
 def read_notes(store: Store, rollout: str) -> Notes:
@@ -435,8 +412,8 @@ def _add(store: Store, row: RolloutRow, skill: Skill | None) -> None:
     store.add_rollouts([row])
 
 
-def _last_calls(store: Store, row: RolloutRow) -> list[Exchange]:
-    return store.exchanges(store.attempts_of(row.id)[-1].id)
+def _last_calls(store: Store, row: RolloutRow) -> list[ExchangeHead]:
+    return store.exchange_heads(store.attempts_of(row.id)[-1].id)
 
 
 def _forget(rollouts: Iterable[str], store: Store) -> None:

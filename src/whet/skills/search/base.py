@@ -4,14 +4,14 @@ A search is greedy, and noise often misleads it. Nothing that it finds counts be
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import fsum
 from typing import Protocol
 
 from whet.scoring import Cause
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import Measured, Rollouts, mean, refuse_lost, search_key
+from whet.skills.measurement import Measured, Pay, RolloutKey, Rollouts, mean, refuse_lost
 from whet.skills.proposers.base import SearchStep
 
 
@@ -22,7 +22,7 @@ class CandidateSource(Protocol):
         self,
         parent: str,
         steps: Sequence[SearchStep],
-        pay: Callable[[Sequence[str]], bool],
+        pay: Pay,
         section: str | None = None,
     ) -> str | None:
         """Another skill than the parent, by its digest; None when it has nothing more to propose.
@@ -79,7 +79,7 @@ class TrainTasks:
     ) -> dict[str, Measured] | None:
         """Try these skills on these tasks; None when that cannot be paid."""
         wanted = [
-            (skill, task, search_key(number, task, skill, sample))
+            (skill, task, RolloutKey.search(number, task, skill, sample))
             for skill in skills
             for task in tasks
             for sample in range(self.samples)

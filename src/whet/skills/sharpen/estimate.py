@@ -11,8 +11,8 @@ from whet.gateway.prices import Price, cost, price_for
 from whet.runs.config import Config, model_config
 from whet.runs.options import RunOptions
 from whet.runs.store.store import DATABASE
+from whet.skills.measurement import RunPart
 from whet.skills.rollouts.budget import MARGIN, Budget, Unit, shown
-from whet.skills.rollouts.runner import Part
 from whet.skills.rollouts.spending import spent_in
 
 _ONE_CALL = (Usage(300, 30), Usage(6_000, 2_000)), (1.0, 30.0)
@@ -52,7 +52,7 @@ class Each:
             return budget.rollouts, budget.rollouts
         used = budget.of(self.most), budget.of(self.least)
         if not all(used):
-            raise UserError(f"--budget is {budget}, but the model's price is 0 or unknown; expected another unit")
+            raise UserError(f"`budget` is {budget}, but the model's price is 0 or unknown; expected another unit")
         fewest, most = (int(budget.amount / (MARGIN * one)) for one in used)
         return fewest, most
 
@@ -61,7 +61,7 @@ def each_rollout(request: RunOptions, config: Config) -> Each:
     """What a rollout of a request uses. Seconds are those of the run, where several rollouts run at once."""
     name = request.models[0]
     price = _price(name, config)
-    record = request.out / Part.SEARCH
+    record = request.out / RunPart.SEARCH
     if (record / DATABASE).is_file() and (found := _measured(record, name, price)) is not None:
         return Each(found, found, measured=True, priced=price is not None)
     usages, seconds = _ONE_CALL if not agent_named(request.agents[0], config.agents).in_box else _MANY_CALLS

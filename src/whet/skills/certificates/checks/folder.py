@@ -12,15 +12,15 @@ from whet.runs.store.store import DATABASE, Store
 from whet.skills.certificates.certificate import Certificate
 from whet.skills.documents.history import SKILLS, TERMS
 from whet.skills.gate.journal import ATTEMPTS
-from whet.skills.measurement import Notes, Outcome
-from whet.skills.rollouts.runner import FORGOTTEN, Part, on_record, read_notes, rollout_of
+from whet.skills.measurement import Notes, Outcome, RolloutKey, RunPart
+from whet.skills.rollouts.runner import FORGOTTEN, on_record, read_notes
 from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH
 
 
 def find_folder(path: Path) -> Path | None:
     """The run folder of a certificate; None when it lies alone."""
     folder = path if path.is_dir() else path.parent
-    parts = (TERMS, CERTIFY_TERMS, MADE_WITH, Part.EXAM, SKILLS)
+    parts = (TERMS, CERTIFY_TERMS, MADE_WITH, RunPart.EXAM, SKILLS)
     return folder if any((folder / part).exists() for part in parts) else None
 
 
@@ -30,6 +30,8 @@ class Kept:
 
     row: RolloutRow
     attempts: Sequence[AttemptRow]
+    bodies: Mapping[int, bytes]
+    """The results of the attempts that have one, as JSON."""
     outcome: Outcome | None
     notes: Notes
 
@@ -44,9 +46,9 @@ class StoredPart:
     forgotten: frozenset[int]
     """Tries that were put aside."""
 
-    def outcome(self, key: str) -> Outcome | None:
+    def outcome(self, key: RolloutKey) -> Outcome | None:
         """What came of the rollout of a key; None when it is not there, or came to nothing."""
-        kept = self.rollouts.get(rollout_of(key))
+        kept = self.rollouts.get(key.rollout_id)
         return kept.outcome if kept else None
 
 
@@ -59,12 +61,12 @@ class RunFolder:
     @cached_property
     def exam(self) -> StoredPart | str:
         """The store of the exams, or that it is not there."""
-        return _read_part(self.folder, Part.EXAM)
+        return _read_part(self.folder, RunPart.EXAM)
 
     @cached_property
     def test(self) -> StoredPart | str:
         """That of the sealed test."""
-        return _read_part(self.folder, Part.TEST)
+        return _read_part(self.folder, RunPart.TEST)
 
     @cached_property
     def terms_file(self) -> Path | None:
@@ -78,23 +80,25 @@ class RunFolder:
     @cached_property
     def journal(self) -> list[dict[str, Any]] | None:
         """The lines of attempts that were begun; None without a journal."""
-        file = self.folder / Part.EXAM / ATTEMPTS
+        file = self.folder / RunPart.EXAM / ATTEMPTS
         return _attempt_lines(file) if file.is_file() else None
 
 
-def _read_part(folder: Path, part: Part) -> StoredPart | str:
+def _read_part(folder: Path, part: RunPart) -> StoredPart | str:
     """A store of the run, or that it is not there. UserError when it is damaged."""
     if not (folder / part / DATABASE).is_file():
         return f"{part}/{DATABASE} is not there"
     with Store.open_read(folder / part) as store:
-        kept = {
-            row.id: Kept(row, attempts, known.outcome, read_notes(store, row.id) if attempts else Notes(tries=0))
-            for row, known in on_record(store, part)
-            for attempts in (store.attempts_of(row.id),)
-        }
+        kept = {row.id: _read_kept(store, row, known.outcome) for row, known in on_record(store, part)}
         about = {key: store.get(key) for key in ("agents", "sandbox")}
         forgotten = frozenset(store.get(FORGOTTEN) or ())
         return StoredPart({task.id: task.digest for task in store.tasks()}, kept, about, forgotten)
+
+
+def _read_kept(store: Store, row: RolloutRow, outcome: Outcome | None) -> Kept:
+    attempts = store.attempts_of(row.id)
+    bodies = {attempt.id: body for attempt in attempts if (body := store.result_body(attempt)) is not None}
+    return Kept(row, attempts, bodies, outcome, read_notes(store, row.id) if attempts else Notes(tries=0))
 
 
 def read_json(file: Path) -> dict[str, Any] | None:

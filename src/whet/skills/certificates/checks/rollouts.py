@@ -11,9 +11,11 @@ from whet.skills.certificates.checks.check import Check, State, differences, jud
 from whet.skills.certificates.checks.folder import Kept, RunFolder, StoredPart, read_json
 from whet.skills.gate.exam import Exam
 from whet.skills.gate.journal import ATTEMPTS
-from whet.skills.measurement import Outcome
-from whet.skills.rollouts.final_test import SEAL, key_of
-from whet.skills.rollouts.runner import Part, rollout_of
+from whet.skills.measurement import Outcome, RolloutKey, RunPart, Side
+from whet.skills.rollouts.final_test import SEAL
+
+_TESTED = ("before", "after")
+"""What the incumbent and the candidate of the test are called in its files."""
 
 
 def check_journal(run: RunFolder) -> Check:
@@ -22,7 +24,7 @@ def check_journal(run: RunFolder) -> Check:
     exams = [exam_of(run.certificate, record) for record in run.certificate.records]
     if run.journal is None:
         if exams or (isinstance(run.exam, StoredPart) and run.exam.rollouts):
-            return not_checked(name, f"{Part.EXAM}/{ATTEMPTS} is not there")
+            return not_checked(name, f"{RunPart.EXAM}/{ATTEMPTS} is not there")
         return Check(name, State.OK, "no attempt was begun")
     written, held = [line["link"] for line in run.journal], [exam.link for exam in exams]
     wrong = [f"attempt {exam.number} is not in the journal" for exam in exams if exam.link not in written]
@@ -67,7 +69,7 @@ def _wrong_scores(run: RunFolder, part: StoredPart, record: Record) -> Iterator[
         sides = zip(exam.keys(number), (exam.incumbent, exam.candidate), (one.incumbent, one.candidate), strict=True)
         for arm, (key, skill, claimed) in enumerate(sides):
             at = f"attempt {record.number}, position {number + 1}, {('old', 'new')[arm]} skill"
-            kept = part.rollouts.get(rollout_of(key))
+            kept = part.rollouts.get(key.rollout_id)
             if kept is None:
                 yield f"{at}: its rollout is not in the store"
                 continue
@@ -109,7 +111,7 @@ def check_left_out(run: RunFolder) -> Check:
 
 
 def _ids(exam: Exam, positions: range) -> set[str]:
-    return {rollout_of(key) for position in positions for key in exam.keys(position)}
+    return {key.rollout_id for position in positions for key in exam.keys(position)}
 
 
 def check_tries(run: RunFolder) -> Check:
@@ -117,7 +119,7 @@ def check_tries(run: RunFolder) -> Check:
     name, wrong, counted = "tries", list[str](), 0
     if isinstance(run.exam, str):
         return not_checked(name, run.exam)
-    for part, read in ((Part.EXAM, run.exam), (Part.TEST, run.test)):
+    for part, read in ((RunPart.EXAM, run.exam), (RunPart.TEST, run.test)):
         if isinstance(read, str):
             continue
         ids = sorted(one.id for kept in read.rollouts.values() for one in kept.attempts)
@@ -140,14 +142,14 @@ def check_test(run: RunFolder) -> Check:
         held = seal is not None and isinstance(run.test, StoredPart) and _was_tested(run, run.test, seal)
         return judge(name, ["a test was held, and its result was left out"] if held else [], "none of these skills")
     if seal is None or isinstance(run.test, str):
-        return not_checked(name, f"{Part.TEST}/{SEAL} is not there" if seal is None else str(run.test))
+        return not_checked(name, f"{RunPart.TEST}/{SEAL} is not there" if seal is None else str(run.test))
     wrong = []
     if (seal["before"], seal["after"]) != (run.certificate.start, run.certificate.certified):
         wrong.append("it was sealed for other skills")
-    for side, name_of, outcomes in ((0, "before", tested.before), (1, "after", tested.after)):
-        stored = {task: run.test.outcome(key_of(task, side, seal[name_of])) for task in seal["tasks"]}
+    for side, name_of, outcomes in zip(Side, _TESTED, (tested.before, tested.after), strict=True):
+        stored = {task: run.test.outcome(RolloutKey.test(task, side, seal[name_of])) for task in seal["tasks"]}
         wrong += differences(f"{name_of}:", outcomes, stored)
-    if others := set(run.test.rollouts) - set(map(rollout_of, _test_keys(seal))):
+    if others := set(run.test.rollouts) - {key.rollout_id for key in _test_keys(seal)}:
         wrong.append(f"{len(others)} rollouts of its store belong to no task of the test")
     if run.begun is not None:
         digests = run.begun.get("tasks", {}).get("test", {})
@@ -158,7 +160,7 @@ def check_test(run: RunFolder) -> Check:
 
 def _seal(run: RunFolder) -> dict[str, Any] | None:
     """What was sealed before the test began; None when it is not there."""
-    found = read_json(run.folder / Part.TEST / SEAL)
+    found = read_json(run.folder / RunPart.TEST / SEAL)
     return found if found is not None and {"before", "after", "tasks"} <= set(found) else None
 
 
@@ -168,8 +170,9 @@ def _was_tested(run: RunFolder, part: StoredPart, seal: Mapping[str, Any]) -> bo
     return all(part.outcome(key) is not None for key in _test_keys({**seal, **skills}))
 
 
-def _test_keys(seal: Mapping[str, Any]) -> list[str]:
-    return [key_of(task, side, seal[name]) for task in seal["tasks"] for side, name in enumerate(("before", "after"))]
+def _test_keys(seal: Mapping[str, Any]) -> list[RolloutKey]:
+    sides = list(zip(Side, _TESTED, strict=True))
+    return [RolloutKey.test(task, side, seal[name]) for task in seal["tasks"] for side, name in sides]
 
 
 def _bad_attempts(kept: Kept, forgotten: frozenset[int]) -> Iterator[str]:
@@ -178,6 +181,6 @@ def _bad_attempts(kept: Kept, forgotten: frozenset[int]) -> Iterator[str]:
             yield "a try that has a score was put aside"
         if one.result is None:
             continue
-        score = json.loads(one.result).get("score", {})
+        score = json.loads(kept.bodies[one.id]).get("score", {})
         if (score.get("value"), score.get("cause")) != (one.value, one.cause):
             yield "its score is not the one of its result"

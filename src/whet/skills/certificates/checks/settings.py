@@ -16,7 +16,7 @@ from whet.skills.certificates.text import READABLE, readable
 from whet.skills.documents.history import BEST, SHORTENED, SKILLS, TERMS
 from whet.skills.gate.alpha_ledger import entered
 from whet.skills.gate.seed import SEED, Seed
-from whet.skills.rollouts.runner import Part
+from whet.skills.measurement import RunPart
 from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH
 from whet.version import __version__
 
@@ -93,7 +93,7 @@ def check_settings(run: RunFolder) -> Check:
 
 def _other_models(run: RunFolder, upstream: str) -> Iterator[str]:
     """Names of models in the requests on record that are not the one of the certificate."""
-    with Store.open_read(run.folder / Part.EXAM) as store:
+    with Store.open_read(run.folder / RunPart.EXAM) as store:
         asked = {model for one in store.rollouts() for model in _asked_models(store, one.id)}
     yield from (f"calls of the exam asked for model '{one}', not '{upstream}'" for one in sorted(asked - {upstream}))
 
@@ -118,14 +118,14 @@ def check_tasks(run: RunFolder) -> Check:
 
 def check_seed(run: RunFolder) -> Check:
     """The seed of the folder, and what the terms were committed to."""
-    name, file = "seed in the folder", run.folder / Part.EXAM / SEED
+    name, file = "seed in the folder", run.folder / RunPart.EXAM / SEED
     data = read_json(file) if file.is_file() else None
     if data is None or run.begun is None:
-        return not_checked(name, f"{Part.EXAM}/{SEED} or the terms are not there")
+        return not_checked(name, f"{RunPart.EXAM}/{SEED} or the terms are not there")
     seed = Seed.model_validate(data) if set(data) == {"value", "drawn"} else None
     wrong = []
     if seed != run.certificate.seed:
-        wrong.append(f"{Part.EXAM}/{SEED} holds another seed than the certificate")
+        wrong.append(f"{RunPart.EXAM}/{SEED} holds another seed than the certificate")
     if run.begun.get("seed") != run.certificate.seed.commitment:
         wrong.append("the terms of the run are committed to another seed")
     return judge(name, wrong, f"the one that the terms are committed to; {WITNESS}")

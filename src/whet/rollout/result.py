@@ -1,0 +1,180 @@
+"""What a rollout is, and what comes of one attempt at it: the data, as it is stored."""
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from whet.agents import Agent, AgentReport
+from whet.agents.tools import LoggedUse
+from whet.gateway import Model, Session
+from whet.gateway.prices import cost, price_for
+from whet.plain_text import plain_value
+from whet.redact import Redactor, mask
+from whet.scoring import Score
+from whet.skill import Skill
+from whet.tasks import Task
+from whet.trace.replay.session import Prefix
+from whet.workspace import Change
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """What to attempt."""
+
+    id: str
+    task: Task
+    agent: Agent
+    model: Model
+    skill: Skill | None
+    sample: int = 0
+    """Rollouts with different sample numbers are independent: they do not share cached replies."""
+    captured: bool = True
+    """Whether the agent calls `model` through the gateway. If not, it calls its own model, unrecorded."""
+    prefix: Prefix | None = None
+    """The beginning of another rollout. This one repeats it before it calls the model itself."""
+
+
+class Flag(StrEnum):
+    """Something about a rollout that its score does not show."""
+
+    NOT_CAPTURED = "not-captured"
+    """The agent called its own model, so only its transcript is recorded."""
+    PLANTED_REWARD = "planted-reward"
+    """The agent wrote into the verifier's folder. What it wrote was not read."""
+    CANARY = "canary"
+    """The agent saw a text that is planted in files hidden from agents."""
+    SELF_JUDGED = "self-judged"
+    """The rollout's own model judged it."""
+    MODEL_FAILED = "model-failed"
+    """The model failed because of the rollout itself, so the work was judged anyway."""
+    AGENT_FAILED = "agent-failed"
+    """The agent failed after it had worked, so the work was judged anyway."""
+    DRAINED = "drained-budget"
+    """A limit of the run ended the rollout, which alone used more than half of it, so the work was judged anyway."""
+    DIVERGED = "diverged"
+    """A fork continued although its agent did something else than was recorded."""
+
+
+class Spending(BaseModel):
+    """What an attempt cost, as the gateway counted it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    captured: bool = True
+    """Whether the gateway saw the calls at all."""
+    calls: int = 0
+    speakers: dict[str, int] = Field(default_factory=dict)
+    """Calls of the main thread, of each sub-agent, and of each kind of helper."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    from_record: int = 0
+    """Of the calls, those answered from the record of the forked rollout. Their tokens are not counted."""
+    uncounted_calls: int = 0
+    """Calls whose reply did not report its tokens."""
+    cost: float | None = None
+    """Dollars; None when the model's price or a call's tokens are not known."""
+
+    def __add__(self, other: "Spending") -> "Spending":
+        speakers = Counter(self.speakers)
+        speakers.update(other.speakers)
+        return Spending(
+            captured=self.captured and other.captured,
+            calls=self.calls + other.calls,
+            speakers=dict(speakers),
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            from_record=self.from_record + other.from_record,
+            uncounted_calls=self.uncounted_calls + other.uncounted_calls,
+            cost=None if self.cost is None or other.cost is None else self.cost + other.cost,
+        )
+
+
+class SkillSeen(BaseModel):
+    """Whether a skill reached the model. None where its text has no words to search for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    shown: bool | None
+    """The agent's prompts named it."""
+    read: bool | None
+    """Its text was in a prompt."""
+
+
+class Replay(BaseModel):
+    """How far a fork followed the rollout that it repeats."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: int
+    """The call of the main thread that the fork starts at, from 1."""
+    given: int
+    """How many calls of the main thread were answered from the record."""
+    live_from: int | None
+    """The first call of the main thread that went to the model; None when none did."""
+    diverged: str | None
+    """Where the agent did something else than was recorded."""
+    unknown: int
+    """Helper calls before `live_from` that are not recorded. They went to the model."""
+
+
+class Result(BaseModel):
+    """The outcome of an attempt. A failure is a result too: a missing score with its cause."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    score: Score
+    judgements: dict[str, Score] = Field(default_factory=dict)
+    report: AgentReport | None = None
+    limit: str | None = None
+    """The limit that ended the agent's work, and how much of it was used."""
+    skill: SkillSeen | None = None
+    changes: tuple[Change, ...] = ()
+    """What the agent changed in the working directory."""
+    unseen: str | None = None
+    """Why `changes` is incomplete, if it is."""
+    tool_uses: tuple[LoggedUse, ...] = ()
+    """Calls of the task's own tools, as the host answered them."""
+    replay: Replay | None = None
+    """Only for a fork."""
+    spending: Spending = Spending()
+    judging: Spending | None = None
+    """What the judges' own model calls cost, if there were any."""
+    judged: int = 0
+    """How often it was judged again since."""
+    flags: tuple[str, ...] = ()
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Wall time of each phase."""
+
+
+def encode_result(result: Result) -> bytes:
+    """A result as it is stored: JSON without the logs."""
+    logs = {"report": {"stdout", "stderr", "transcript"}}
+    return Result.model_validate(plain_value(result.model_dump())).model_dump_json(exclude=logs).encode()
+
+
+def decode_result(body: bytes) -> Result:
+    """What `encode_result` wrote."""
+    return Result.model_validate_json(body)
+
+
+def redact_result(result: Result, redactor: Redactor) -> Result:
+    """The result without secrets, and without characters that cannot be stored."""
+    return Result.model_validate(mask(plain_value(result.model_dump()), redactor))
+
+
+def session_spending(session: Session | None, model: Model) -> Spending:
+    """What the calls of a session cost."""
+    if session is None:
+        return Spending()
+    price = None if session.calls_without_usage else price_for(model)
+    return Spending(
+        calls=session.calls,
+        speakers=dict(session.speakers),
+        input_tokens=session.usage.input,
+        output_tokens=session.usage.output,
+        from_record=session.from_record,
+        uncounted_calls=session.calls_without_usage,
+        cost=cost(session.charged, price) if price else None,
+    )
