@@ -58,9 +58,7 @@ def _unknown_signer(certificate: Path, signature: Path) -> Check:
     done = _run(["-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(signature)], certificate)
     if done.returncode:
         return Check(_NAME, State.FAILED, f"is not one of this certificate: {_last(done.stderr or done.stdout)}")
-    return not_checked(
-        _NAME, f"{_last(done.stdout)}; whose key it is needs a file of allowed signers"
-    )
+    return not_checked(_NAME, f"{_last(done.stdout)}; whose key it is needs a file of allowed signers")
 
 
 def _run(arguments: Sequence[str], given: Path | None = None) -> subprocess.CompletedProcess[str]:
