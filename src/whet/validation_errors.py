@@ -30,6 +30,7 @@ _EXPECTED = {
     "too_short": "at least {min_length}",
     "greater_than": "a number greater than {gt:g}",
     "greater_than_equal": "a number of at least {ge:g}",
+    "less_than_equal": "a number of at most {le:g}",
     "string_too_short": "text with at least {min_length} character(s)",
     "string_too_long": "text with at most {max_length} characters",
     "string_pattern_mismatch": "text that matches {pattern}",

@@ -229,7 +229,7 @@ def judge_model_configs(judges: Iterable[JudgeSpec], default: str | None, config
     asking = [asked for judge in judges if (asked := asks_model(judge)) is not None]
     if default is None and any(asked.model is None for asked in asking):
         raise UserError(
-            "a judge asks a model and names none; name one with --judge-model, or 'judge_model' under [defaults] in "
+            "a judge asks a model and names none; name one with `judge_model`, or 'judge_model' under [defaults] in "
             f"{FILE}; it should not be the model under test"
         )
     return {name: model_config(name, config) for asked in asking if (name := asked.model or default) is not None}
