@@ -24,14 +24,6 @@ from whet.testing import Fault, Reply, Scene, Script, ScriptedModel
 RIGHT = Reply(text="4")
 
 
-@pytest.fixture(autouse=True)
-def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whet.runs.scheduler.BACKOFF_SEC", 0.01)
-
-
-AGENT = ("command:bash ask.sh",)
-
-
 def asking(folder: Path, *words: str, names: tuple[str, ...] = ("a",)) -> Path:
     """Tasks whose agent asks its model these questions one after the other, whatever comes back."""
     body = '{"messages": [{"role": "user", "content": "%s"}]}'
