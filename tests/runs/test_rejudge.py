@@ -95,7 +95,7 @@ async def test_a_file_names_other_judges_which_ask_their_own_model(tmp_path: Pat
     file = tmp_path / "judges.json"
     file.write_text(json.dumps({"judge": [RUBRIC]}))
     referee = scripted(tmp_path, {"": Reply(text='{"reason": "kind", "score": 0.9}')}, name="referee")
-    with pytest.raises(UserError, match="names none; name one with --judge-model"):
+    with pytest.raises(UserError, match="names none; name one with `judge_model`"):
         await again(tmp_path, referee, judge=file)
     told = await again(tmp_path, referee, judge=file, judge_model="referee")
     assert told["q"].after.value == 0.9

@@ -93,7 +93,7 @@ def fork(
 
 def _intention(request: "Fork", forked: "Forked") -> str:
     about, (model,) = forked.origin.about, forked.request.models
-    replayed = Counter(one.speaker.label if one.speaker else "main" for one in forked.origin.prefix.replayed)
+    replayed = Counter(one.speaker.label if one.speaker else "main" for one in forked.origin.prefix.calls_to_replay)
     who = ", ".join(f"{label} {number}" for label, number in replayed.items()) or "none"
     return (
         f"fork of {request.run} {about['rollout']} at call {request.at}: replays its calls before that ({who}) for $0, "
@@ -102,7 +102,7 @@ def _intention(request: "Fork", forked: "Forked") -> str:
 
 
 def _as_json(forked: "Forked") -> str:
-    replayed = len(forked.origin.prefix.replayed)
+    replayed = len(forked.origin.prefix.calls_to_replay)
     return json.dumps({"event": "fork", **forked.origin.about, "replays": replayed, "score": forked.score})
 
 

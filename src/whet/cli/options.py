@@ -74,9 +74,11 @@ def takes(model: "type[Options]", layout: Layout) -> Callable[[F], F]:
 
 
 def _parameters(model: "type[Options]", layout: Layout) -> Iterator[inspect.Parameter]:
+    from whet.runs.options import RolloutOptions
+
     fields = model.model_fields
-    inherited = {name for base in model.__mro__[1:] for name in getattr(base, "model_fields", ())}
-    named = sorted(fields, key=lambda name: name in inherited)
+    # What all verbs share comes last.
+    named = sorted(fields, key=lambda name: name in RolloutOptions.model_fields)
     for name in (*layout.arguments, *(one for one in named if one not in layout.arguments)):
         if name in layout.left_out:
             continue

@@ -134,7 +134,7 @@ def _check_at(fork: Fork, row: RolloutRow, calls: int) -> None:
         raise UserError(f"{fork.run}: rollout '{row.id}' has no answered call; there is nothing to replay")
     if not 1 <= fork.at <= calls + 1:
         raise UserError(
-            f"--at is {fork.at}; expected the number of a call of rollout '{row.id}', which has {calls}: "
+            f"`at` is {fork.at}; expected the number of a call of rollout '{row.id}', which has {calls}: "
             f"1 to {calls}, or {calls + 1} to replay all of them (whet show {fork.run} {row.id})"
         )
 
@@ -143,15 +143,15 @@ def _check_resumed(out: Path, about: Mapping[str, Any]) -> None:
     with _opened(out) as store:
         before = store.get(FORK)
     if before != about:
-        raise UserError(f"{out}: is not this fork; start a new one with another --out")
+        raise UserError(f"{out}: is not this fork; start a new one with another `out`")
 
 
 def _task(fork: Fork, row: RolloutRow, place: Path | None, digest: str) -> Task:
     if place is None:
-        raise UserError(f"{fork.run}: does not say where its tasks are; name the place with --tasks")
+        raise UserError(f"{fork.run}: does not say where its tasks are; name the place with `tasks`")
     task = next((task for task in read_tasks(place) if task.id == row.task), None)
     if task is None:
-        raise UserError(f"{place}: has no task '{row.task}', which the rollout is of; name the place with --tasks")
+        raise UserError(f"{place}: has no task '{row.task}', which the rollout is of; name the place with `tasks`")
     if task.digest != digest:
         raise UserError(f"{task.origin}: task '{task.id}' is not what it was in {fork.run}; a fork needs it as it was")
     return task
@@ -162,7 +162,7 @@ def _skill(fork: Fork, row: RolloutRow) -> Skill | None:
         return None
     if fork.skill is None:
         raise UserError(
-            f"rollout '{row.id}' had a skill, of which {fork.run} keeps the text alone; name its folder with --skill, "
+            f"rollout '{row.id}' had a skill, of which {fork.run} keeps the text alone; name its folder with `skill`, "
             "or none"
         )
     return read_skill(fork.skill)

@@ -323,11 +323,11 @@ def _tasks(request: Rejudge) -> dict[str, Task]:
         rows, place = store.tasks(), store.get(TASKS)
     path = request.tasks or (Path(place) if place else None)
     if path is None:
-        raise UserError(f"{request.run}: does not say where its tasks are; name the place with --tasks")
+        raise UserError(f"{request.run}: does not say where its tasks are; name the place with `tasks`")
     found = {task.id: task for task in read_tasks(path)}
     for row in rows:
         if row.id not in found:
-            raise UserError(f"{path}: has no task '{row.id}', which the run has; name the place with --tasks")
+            raise UserError(f"{path}: has no task '{row.id}', which the run has; name the place with `tasks`")
         _refuse_another_task(row, found[row.id], request.run)
     return {row.id: found[row.id] for row in rows}
 
