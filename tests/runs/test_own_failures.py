@@ -22,6 +22,7 @@ from whet.scoring import Cause, Score
 from whet.testing import Fault, Reply, Scene, Script, ScriptedModel
 
 RIGHT = Reply(text="4")
+AGENT = ("command:bash ask.sh",)
 
 
 def asking(folder: Path, *words: str, names: tuple[str, ...] = ("a",)) -> Path:
