@@ -72,8 +72,8 @@ def plan_fork(fork: Fork, config: Config) -> Forked:
     tasks = fork.tasks or (Path(place) if place else None)
     task = _task(fork, row, tasks, digest)
     skill = _skill(fork, row)
-    now = skill.digest if skill else ""
-    lines = frozenset() if now == row.skill else _lines(texts.get(row.skill, ""), skill.text if skill else "")
+    now = skill.digest if skill else None
+    lines = frozenset() if now == row.skill else _lines(texts.get(row.skill or "", ""), skill.text if skill else "")
     prefix = Prefix(exchanges, fork.at, lines, fork.live_if_diverged)
     about = {"run": str(fork.run.resolve()), "rollout": row.id, "attempt": attempt.row.number, "at": fork.at}
     request = RunOptions(
