@@ -50,7 +50,7 @@ def fork(options: ForkOptions, as_json: Json = False) -> None:
 
 def _intention(options: ForkOptions, forked: "Forked") -> str:
     about, (model,) = forked.origin.about, forked.request.models
-    replayed = Counter(one.speaker.label if one.speaker else "main" for one in forked.origin.prefix.replayed)
+    replayed = Counter(one.speaker.label if one.speaker else "main" for one in forked.origin.prefix.calls_to_replay)
     who = ", ".join(f"{label} {number}" for label, number in replayed.items()) or "none"
     return (
         f"fork of {options.run} {about['rollout']} at call {options.at}: replays its calls before that ({who}) for $0, "
@@ -59,7 +59,7 @@ def _intention(options: ForkOptions, forked: "Forked") -> str:
 
 
 def _as_json(forked: "Forked") -> str:
-    replayed = len(forked.origin.prefix.replayed)
+    replayed = len(forked.origin.prefix.calls_to_replay)
     return json.dumps({"event": "fork", **forked.origin.about, "replays": replayed, "score": forked.score})
 
 

@@ -16,7 +16,7 @@ from whet.errors import UserError, did_you_mean
 from whet.gateway import Model
 from whet.gateway.model import Auth, Capture
 from whet.gateway.upstream.client import AzureLogin
-from whet.models import DEFAULT_CONTEXT, Engine, find_model, served
+from whet.models import DEFAULT_CONTEXT, Engine, find_model, serve_model
 from whet.tasks import resolve_env
 from whet.tasks.judges import JudgeSpec, asks_model
 from whet.tasks.task import Allowed
@@ -274,7 +274,7 @@ async def open_models(models: Mapping[str, ModelConfig], env: Mapping[str, str])
     one that has several names only once."""
     engines = {name: _engine(model) for name, model in models.items() if model.local is not None}
     async with AsyncExitStack() as opened:
-        serving = {engine: await opened.enter_async_context(served(engine)) for engine in {*engines.values()}}
+        serving = {engine: await opened.enter_async_context(serve_model(engine)) for engine in {*engines.values()}}
         urls = {name: serving[engine].url for name, engine in engines.items()}
         yield {
             name: await opened.enter_async_context(_open(name, model, urls.get(name), env))

@@ -116,7 +116,7 @@ class BubblewrapBox(HostBox):
         finally:
             self._starter.close()
 
-    def _seen(self, name: str) -> str:
+    def _path_in_box(self, name: str) -> str:
         return self._paths[name]
 
     def _show_log(self, name: str, folder: Path) -> None:
