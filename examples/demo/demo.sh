@@ -33,5 +33,5 @@ if [ -t 1 ] && [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] && command -v xdg-open 
 fi
 say "Now with a skill, tasks and an agent of your own (docs/sharpen.md says which tasks make it work):
 
-  whet sharpen path/to/skill path/to/tasks --agent opencode --model yours --estimate
+  whet sharpen path/to/skill path/to/tasks --agent opencode --model yours --dry-run
   whet sharpen path/to/skill path/to/tasks --agent opencode --model yours --budget 400"

@@ -11,7 +11,7 @@ import pytest
 from support.models_world import smollm2_fixture as smollm2_fixture
 from support.whet_program import Project, said_to_user, until
 from whet.errors import UserError
-from whet.models import Engine, PulledModel, pull, served
+from whet.models import Engine, PulledModel, pull, serve_model
 from whet.runs.config import Config, ModelConfig, judge_model_configs, model_config, never_called, open_models
 from whet.tasks.judges import RubricSpec
 
@@ -46,7 +46,7 @@ async def test_an_engine_that_does_not_start_says_why(
         (tmp_path / "half.gguf").write_bytes(whole.read(1_000_000))
     half = pull(str(tmp_path / "half.gguf"))
     with pytest.raises(UserError, match=r"model 'local/half' does not start: .*read") as refused:
-        async with served(Engine(half)):
+        async with serve_model(Engine(half)):
             pass
     assert "\n" not in str(refused.value)
 

@@ -86,7 +86,7 @@ def check_tasks(tasks: Sequence[Task], sandbox: Sandbox, env: Mapping[str, str])
         if task.tests is not None and not sandbox.own_root:
             raise UserError(
                 f"{task.origin}: its tests need /tests and /logs, which sandbox '{sandbox.name}' cannot give; "
-                "use --sandbox bubblewrap"
+                "use sandbox 'bubblewrap'"
             )
 
 

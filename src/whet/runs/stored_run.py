@@ -100,7 +100,7 @@ class StoredRun:
         return pd.DataFrame([_line(rollout, self.skills) for rollout in self.rollouts])
 
     def tables(self) -> "dict[str, pa.Table]":
-        """Arrow tables of rollouts, exchanges and scores, as `whet export --to parquet` writes them."""
+        """Arrow tables of rollouts, exchanges and scores, as `whet export --format parquet` writes them."""
         import pyarrow as pa
 
         from whet.trace.export.tables import SCHEMAS, records

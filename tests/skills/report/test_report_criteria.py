@@ -44,8 +44,8 @@ def test_what_tasks_share_is_told_and_what_one_asks_alone_is_not_told_word_for_w
         for one in check_rates(tmp_path / "run", before.digest, after.digest)
     }
     shared, alone = (
-        'The answer has the words "Aye" in it.',
-        "The answer has certain words that one task alone waits for.",
+        'The answer contains "Aye".',
+        "The answer contains words that only one task expects.",
     )
     assert {words: found[words] for words in (shared, alone)} == {shared: (0.0, 1.0), alone: (0.5, 0.5)}
     assert not any("4" in words or "5" in words for words in found)

@@ -9,7 +9,7 @@ from whet.runs.results import ResultReader
 from whet.runs.stats.means import Interval, wilson
 from whet.runs.store.store import Store
 from whet.skills.proposers.criteria.checks import Criterion, checks_of
-from whet.skills.proposers.criteria.wording import asked_in_words
+from whet.skills.proposers.criteria.wording import format_requirement
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ def check_rates(test: Path, before: str, after: str) -> list[CheckRate]:
         tasks[criterion].add(task)
     got: defaultdict[str, dict[str, dict[str, bool]]] = defaultdict(lambda: {before: {}, after: {}})
     for skill, task, criterion, passed in checked:
-        of_skill = got[asked_in_words(criterion, shared=len(tasks[criterion]) > 1)][skill]
+        of_skill = got[format_requirement(criterion, shared=len(tasks[criterion]) > 1)][skill]
         # What a task asks for several times, in the same words, it got when it got all of it.
         of_skill[task] = passed and of_skill.get(task, True)
     return [

@@ -282,7 +282,7 @@ async def open_runner(
 
 def _refuse_free(budget: Budget, model: str, price: Price | None) -> None:
     if budget.unit is Unit.DOLLARS and price is not None and not (price.input or price.output):
-        raise UserError(f"--budget is {budget}, but model '{model}' costs nothing; expected rollouts, tokens or hours")
+        raise UserError(f"`budget` is {budget}, but model '{model}' costs nothing; expected rollouts, tokens or hours")
 
 
 def drop_half_pairs(keys: Collection[RolloutKey]) -> list[RolloutKey]:

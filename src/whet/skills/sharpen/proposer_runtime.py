@@ -56,12 +56,12 @@ class ProposerSpec:
         name = self.agent or options.agents[0]
         if not agent_named(name, config.agents).in_box:
             raise UserError(
-                f"agent '{name}' cannot edit files, so it cannot propose; choose another: --optimizer-agent"
+                f"agent '{name}' cannot edit files, so it cannot propose; choose another with `proposer_agent`"
             )
         if not sandbox_named(options.sandbox).own_root:
             raise UserError(
-                f"--proposer agent: in sandbox '{options.sandbox}' the agent could read the exams of the run; "
-                "use --sandbox bubblewrap, or --proposer llm"
+                f"`proposer` is 'agent': in sandbox '{options.sandbox}' the agent could read the exams of the run; "
+                "set `sandbox` to bubblewrap, or `proposer` to llm"
             )
 
     def open(self, runner: RolloutRunner) -> "ProposerRuntime":
