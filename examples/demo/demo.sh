@@ -34,5 +34,5 @@ if [ -t 1 ] && [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] && command -v xdg-open 
 fi
 say "Now try it with your own skill, tasks and agent (docs/sharpen.md says which tasks work well):
 
-  whet sharpen path/to/skill path/to/tasks --agent opencode --model yours --estimate
+  whet sharpen path/to/skill path/to/tasks --agent opencode --model yours --dry-run
   whet sharpen path/to/skill path/to/tasks --agent opencode --model yours --budget 400"

@@ -28,8 +28,8 @@ from support.gateway_world import (
     read_until,
     serving,
     stream,
-    until,
 )
+from support.waiting import until
 from whet.errors import UserError
 from whet.exchange import CACHE, CallError, Exchange
 from whet.gateway import Gateway, Limits
@@ -358,7 +358,7 @@ async def test_a_cache_that_fails_under_way_is_reported_to_whoever_opened_the_se
 
 async def test_replay_without_a_cache_is_a_mistake_of_the_user(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"cache\.db: there are no replies to replay; expected a run with --cache write"
+        UserError, match=r"cache\.db: there are no replies to replay; expected a run with `cache` 'write'"
     ):
         await asked(NOWHERE, tmp_path, CacheUse.REPLAY_ONLY)
 

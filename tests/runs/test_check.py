@@ -92,5 +92,5 @@ async def test_a_judge_that_asks_a_model_asks_the_one_that_is_named(tmp_path: Pa
     proofs = check(read_tasks(path), sandbox_named("bubblewrap"), {}, config, "referee")
     (found,) = [found async for found in proofs]
     assert (found.verdict, found.reason) == (Verdict.PROVED, "")
-    with pytest.raises(UserError, match="a judge asks a model and names none; name one with --judge-model"):
+    with pytest.raises(UserError, match="a judge asks a model and names none; name one with `judge_model`"):
         await checked(path)

@@ -20,7 +20,7 @@ from whet.rollout.failures import OWN_CAUSES, Blame, find_failure, stop_reason
 from whet.rollout.judging import Judgement, judge_work, logged_calls, requested_calls
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Flag, Replay, Result, Rollout, SkillSeen, Spending, redact_result, session_spending
-from whet.scoring import Cause, Score, ToolUse, Work, combine, judges_of
+from whet.scoring import Cause, ObservedCall, Score, Work, combine, judges_of
 from whet.scoring.leaks import Canaries
 from whet.tasks import Task, resolve_env
 from whet.trace.conversations.replies import reply_of
@@ -261,7 +261,7 @@ class _Observer:
         """`wants_calls`: whether a judge needs to know which tools were called."""
         self.canaries = Canaries(rollout.task)
         self.sightings = SkillSightings(rollout.skill) if rollout.skill and rollout.captured else None
-        self.calls: list[ToolUse] = []
+        self.calls: list[ObservedCall] = []
         self._wants_calls = wants_calls
         self._last: Exchange | None = None
 

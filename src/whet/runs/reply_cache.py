@@ -41,7 +41,7 @@ def cache_use(name: str) -> CacheUse:
     try:
         return CacheUse(name)
     except ValueError as error:
-        raise UserError(f"--cache is '{name}'; expected one of: {', '.join(CacheUse)}") from error
+        raise UserError(f"`cache` is '{name}'; expected one of: {', '.join(CacheUse)}") from error
 
 
 def cache_file(env: Mapping[str, str]) -> Path:
@@ -61,14 +61,14 @@ async def open_cache(use: CacheUse, env: Mapping[str, str]) -> AsyncIterator["Sq
         return
     path = cache_file(env)
     if use is CacheUse.REPLAY_ONLY and not path.is_file():
-        raise UserError(f"{path}: there are no replies to replay; expected a run with --cache write before")
+        raise UserError(f"{path}: there are no replies to replay; expected a run with `cache` 'write' before")
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="whet-cache")
     try:
         db = await asyncio.wrap_future(thread.submit(_opened, path))
         try:
             cache = SqliteCache(path, db, thread, use)
             if use is CacheUse.REPLAY_ONLY and await cache.is_empty():
-                raise UserError(f"{path}: there are no replies to replay; expected a run with --cache write before")
+                raise UserError(f"{path}: there are no replies to replay; expected a run with `cache` 'write' before")
             yield cache
         finally:
             # The thread works in order of arrival, so all that was put is written first.

@@ -114,6 +114,6 @@ def _declared(now: dict[str, object], request: RunOptions) -> dict[str, object]:
         if before.get(name, declared) != declared:
             raise UserError(
                 f"agent '{name}' is not what it was when the run in {request.out} began; "
-                "start a new run with another --out"
+                "start a new run with another `out`"
             )
     return before | now

@@ -103,7 +103,7 @@ def open_run(folder: Path, plan: Plan, *, resume: bool, about: Mapping[str, obje
 def refuse_existing(folder: Path, *, resume: bool) -> None:
     """UserError when something is where a new run is to be."""
     if folder.is_dir() and not resume and any(folder.iterdir()):
-        raise UserError(f"{folder}: exists already; continue it with --resume, or name another folder with --out")
+        raise UserError(f"{folder}: exists already; continue it with `resume`, or name another folder with `out`")
 
 
 @contextmanager
@@ -363,5 +363,5 @@ def _refuse_changed_tasks(folder: Path, store: Store, tasks: Iterable[Task]) -> 
         if before.get(task.id, task.digest) != task.digest:
             raise UserError(
                 f"{task.origin}: task '{task.id}' has changed since the run in {folder} began; "
-                "a changed task is another measurement: start a new run with another --out"
+                "a changed task is another measurement: start a new run with another `out`"
             )

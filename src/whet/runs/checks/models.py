@@ -12,7 +12,7 @@ from whet.errors import UserError
 from whet.exchange import EXACT
 from whet.gateway.guards.overrides import changed
 from whet.gateway.token_capture import capture_changes, check_tokens
-from whet.models import Engine, PulledModel, served, sha256_of
+from whet.models import Engine, PulledModel, serve_model, sha256_of
 
 ASKED = {
     "messages": [{"role": "user", "content": "Name some animals of the forest, and say what each of them eats."}],
@@ -46,7 +46,7 @@ async def check_model(model: PulledModel) -> ModelCheck:
     if sha256 != model.sha256:
         raise UserError(f"{model.file}: is not what was pulled: its sha256 is {sha256}, expected {model.sha256}")
     started = time.monotonic()
-    async with served(Engine(model)) as serving, aiohttp.ClientSession(serving.url, raise_for_status=True) as http:
+    async with serve_model(Engine(model)) as serving, aiohttp.ClientSession(serving.url, raise_for_status=True) as http:
         ready = time.monotonic()
         body = changed(json.dumps(ASKED).encode(), capture_changes("vllm"))
         replies = [await _post(http, "/v1/chat/completions", body) for _ in range(2)]

@@ -10,7 +10,7 @@ from whet.skills.documents.edits import Edit
 from whet.skills.proposers.base import PastProposal, ProposalContext, RolloutPair, ScoredRollout, VersionComparison
 from whet.skills.proposers.criteria.checks import count_failing
 from whet.skills.proposers.criteria.wording import format_failing
-from whet.untrusted_text import fenced, shortened
+from whet.untrusted_text import fence, shorten_text
 
 PAST_PROPOSALS = 20
 """The most earlier proposals that are listed."""
@@ -155,13 +155,13 @@ def format_criteria(rollouts: Sequence[ScoredRollout]) -> str:
 
 def format_rollouts(rollouts: Sequence[ScoredRollout], chars: int) -> str:
     """Rollouts as compact numbered traces, each in about `chars` characters."""
-    return "\n\n".join(fenced(f"rollout {number}", format_trace(one, chars)) for number, one in enumerate(rollouts, 1))
+    return "\n\n".join(fence(f"rollout {number}", format_trace(one, chars)) for number, one in enumerate(rollouts, 1))
 
 
 def format_pairs(pairs: Iterable[RolloutPair], chars: int) -> str:
     """Two rollouts of each task, the better one first."""
     return "\n\n".join(
-        fenced(f"pair {number} {name}", format_trace(rollout, chars))
+        fence(f"pair {number} {name}", format_trace(rollout, chars))
         for number, pair in enumerate(pairs, 1)
         for name, rollout in zip(("better", "worse"), pair, strict=True)
     )
@@ -174,16 +174,16 @@ def format_comparison(comparison: VersionComparison, chars: int) -> str:
         "Regressed": comparison.regressed,
         "Never worked": comparison.never_worked,
     }
-    parts = [_section("The document as it was before", fenced("earlier document", comparison.earlier))]
+    parts = [_section("The document as it was before", fence("earlier document", comparison.earlier))]
     for name, pairs in groups.items():
-        shown = [fenced(f"{name} {n}", _format_before_and_now(*pair, chars)) for n, pair in enumerate(pairs[:8], 1)]
+        shown = [fence(f"{name} {n}", _format_before_and_now(*pair, chars)) for n, pair in enumerate(pairs[:8], 1)]
         parts.append(_section(f"{name}: {len(pairs)} tasks", "\n\n".join(shown)) if pairs else f"## {name}: no task")
     return "\n\n".join([*parts, f"## As good as before: {len(comparison.stable)} tasks"])
 
 
 def format_edits(edits: Iterable[tuple[str, Edit]]) -> str:
     """Edits with their sources."""
-    return fenced("edits", "\n".join(_json({"from": source, **_compact(edit)}) for source, edit in edits))
+    return fence("edits", "\n".join(_json({"from": source, **_compact(edit)}) for source, edit in edits))
 
 
 def format_trace(rollout: ScoredRollout, chars: int) -> str:
@@ -193,10 +193,10 @@ def format_trace(rollout: ScoredRollout, chars: int) -> str:
         [
             f"task: {rollout.task}",
             f"score: {rollout.score:g}, {'solved' if rollout.solved else 'not solved'}",
-            f"verdict:\n{shortened(verdicts, chars // 12)}",
-            f"instruction:\n{shortened(rollout.instruction, chars // 6)}",
-            f"what the agent did:\n{shortened(rollout.steps, chars * 7 // 12)}",
-            f"its answer:\n{shortened(rollout.answer, chars // 6)}",
+            f"verdict:\n{shorten_text(verdicts, chars // 12)}",
+            f"instruction:\n{shorten_text(rollout.instruction, chars // 6)}",
+            f"what the agent did:\n{shorten_text(rollout.steps, chars * 7 // 12)}",
+            f"its answer:\n{shorten_text(rollout.answer, chars // 6)}",
         ]
     )
 
@@ -240,12 +240,12 @@ def format_policy(policy: Policy) -> str:
 
 def _format_documents(context: ProposalContext) -> str:
     (path, text), *others = context.documents.items()
-    parts = [_section(f"The document to edit, {path}", fenced("document", text))]
+    parts = [_section(f"The document to edit, {path}", fence("document", text))]
     for name, other in others:
         title = f"Another file of the skill, not to be edited: {name}"
         if name == context.second_document:
             title = f'Also to edit, {name}, which the agent always reads; edits of it have "document": "{name}"'
-        parts.append(_section(title, fenced("file", other)))
+        parts.append(_section(title, fence("file", other)))
     return "\n\n".join(parts)
 
 
@@ -277,7 +277,7 @@ def _json(value: object) -> str:
 
 def _fenced_section(title: str, name: str, text: str) -> str:
     """A section with untrusted text; empty when there is none."""
-    return _section(title, fenced(name, text)) if text.strip() else ""
+    return _section(title, fence(name, text)) if text.strip() else ""
 
 
 def _section(title: str, text: str) -> str:

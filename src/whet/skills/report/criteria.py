@@ -53,4 +53,4 @@ def _read_checks(test: Path) -> Iterator[tuple[str, str, Criterion, bool]]:
                 continue
             for score in last.result.judgements.values():
                 for check in checks_of(score):
-                    yield row.skill, row.task, Criterion.of(check), bool(check["passed"])
+                    yield row.skill or "", row.task, Criterion.of(check), bool(check["passed"])

@@ -110,7 +110,7 @@ def _scores(search: Path) -> dict[str, Scores]:
         for done in sorted(store.results(), key=lambda done: done.rollout.sample):
             row, value = done.rollout, done.attempt.value
             if value is not None:
-                scores.setdefault(row.skill, {}).setdefault(row.task, []).append(value)
+                scores.setdefault(row.skill or "", {}).setdefault(row.task, []).append(value)
     return dict(scores)
 
 

@@ -63,7 +63,7 @@ class BudgetTracker:
             raise OutOfBudget(self.stopped[part])
         limit = self._gateway.exhausted()
         if limit is not None and not self.budget.is_reached_by(limit):
-            raise UserError(f"stopped by limit {limit}; go on with a higher limit and --resume")
+            raise UserError(f"stopped by limit {limit}; resume with a higher limit and `resume`")
         most = self._most.get(part)
         used = self.used_by(part) if most is not None else 0.0
         if limit is not None:

@@ -76,7 +76,7 @@ class CertifyRun:
         fewest = PAIR * SequentialTest(self.plan.terms(self.plan.alpha, 1)).fewest
         if self.budget.rollouts is not None and self.budget.rollouts < fewest:
             raise UserError(
-                f"--budget is {self.budget}; expected at least {fewest} rollouts: with fewer nothing can be certified "
+                f"`budget` is {self.budget}; expected at least {fewest} rollouts: with fewer nothing can be certified "
                 f"at level {self.plan.alpha:g}, whatever their scores"
             )
 
@@ -120,7 +120,7 @@ class CertifyRun:
         test = SequentialTest(self.plan.terms(self.plan.alpha, rollouts.positions))
         await run_exam(exam, test, runner, rollouts, runner.notes)
         if not test.taken:
-            raise UserError(f"--budget is {self.budget}; expected more: the first pair of rollouts used all of it")
+            raise UserError(f"`budget` is {self.budget}; expected more: the first pair of rollouts used all of it")
         if test.verdict is Verdict.CERTIFIED:
             await tighten(exam, test, self.plan.positions(len(exam.tasks)), runner, rollouts, runner.notes)
         return ExamResult(exam, test)

@@ -56,12 +56,12 @@ class ProposerSpec:
         name = self.agent or options.agents[0]
         if not agent_named(name, config.agents).in_box:
             raise UserError(
-                f"agent '{name}' cannot edit files, so it cannot propose; choose another: --optimizer-agent"
+                f"agent '{name}' cannot edit files, so it cannot propose; choose another with `proposer_agent`"
             )
         if not sandbox_named(options.sandbox).own_root:
             raise UserError(
-                f"--proposer agent: in sandbox '{options.sandbox}' the agent could read the exams of the run; "
-                "use --sandbox bubblewrap, or --proposer llm"
+                f"`proposer` is 'agent': in sandbox '{options.sandbox}' the agent could read the exams of the run; "
+                "set `sandbox` to bubblewrap, or `proposer` to llm"
             )
 
     def open(self, runner: RolloutRunner) -> "ProposerRuntime":
@@ -143,7 +143,7 @@ class ProposerRuntime:
 
     async def _add_row(self, task: Task, agent: str) -> RolloutRow:
         row = RolloutRow(
-            RolloutKey.proposal(task.id).rollout_id, 0, task.id, agent, self.arm.model.name, skill="", sample=0
+            RolloutKey.proposal(task.id).rollout_id, 0, task.id, agent, self.arm.model.name, skill=None, sample=0
         )
 
         def plan(store: Store) -> None:

@@ -54,7 +54,7 @@ async def transfer(
     kept = [task for task in tasks if task.split == "test"] or tasks
     await run(request.model_copy(update={"skills": (against, skill)}), config, watch, env, tasks=kept)
     new, old = read_skill(skill), read_skill(against) if against else None
-    found = Lifts(request.out, new, old, compare_skills(request.out, old.digest if old else "", new.digest))
+    found = Lifts(request.out, new, old, compare_skills(request.out, old.digest if old else None, new.digest))
     (request.out / MATRIX).write_text(json.dumps(_data(found), indent=1) + "\n", encoding="utf-8")
     (request.out / READABLE).write_text(found.markdown(), encoding="utf-8")
     return found
