@@ -28,8 +28,8 @@ from support.gateway_world import (
     read_until,
     serving,
     stream,
-    until,
 )
+from support.waiting import until
 from whet.errors import UserError
 from whet.exchange import CACHE, CallError, Exchange
 from whet.gateway import Gateway, Limits

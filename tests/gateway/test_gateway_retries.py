@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import aiohttp
 from aiohttp import web
 
-from support.gateway_world import PATIENCE, STREAM, World, answer_stream, stream, world
+from support.gateway_world import STREAM, World, answer_stream, stream, world
+from support.waiting import until
 from whet.exchange import CallError
 
 WHOLE = b"".join(STREAM)
@@ -35,12 +36,6 @@ async def hang_up_after_the_first_event(w: World) -> None:
     async with w.post() as reply:
         assert await reply.content.readexactly(len(STREAM[0])) == STREAM[0]
         reply.close()
-
-
-async def until(met: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not met():  # noqa: ASYNC110 - what is waited for is the gateway's own state
-            await asyncio.sleep(0.001)
 
 
 async def read(w: World) -> bytes:

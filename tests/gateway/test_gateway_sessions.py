@@ -25,9 +25,9 @@ from support.gateway_world import (
     read_to_break,
     read_until,
     stream,
-    until,
     world,
 )
+from support.waiting import until
 from whet.exchange import CallError, Usage
 from whet.gateway.buffers.reply_buffer import ReplyHead
 from whet.gateway.calls import call as call_module

@@ -27,9 +27,9 @@ from support.gateway_world import (
     serving,
     session_for,
     stream,
-    until,
     world,
 )
+from support.waiting import until
 from whet.exchange import CallError, Usage
 
 

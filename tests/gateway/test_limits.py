@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from support.gateway_world import Records, World, answer_unary, model, serving, session_for, until, world
+from support.gateway_world import Records, World, answer_unary, model, serving, session_for, world
+from support.waiting import until
 from whet.exchange import CallError, Usage
 from whet.gateway import Gateway, Limits, Reached, Spent, limits
 from whet.gateway import limits as limits_module

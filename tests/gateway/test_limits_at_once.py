@@ -10,7 +10,8 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.gateway_world import BODY, Records, World, answer_unary, model, serving, session_for, until
+from support.gateway_world import BODY, Records, World, answer_unary, model, serving, session_for
+from support.waiting import until
 from whet.exchange import CallError, Usage
 from whet.gateway import Gateway, Limits, Reached
 from whet.gateway.call_bounds import UNCAPPED_OUTPUT, Bound, bound_of

@@ -15,7 +15,8 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.gateway_world import BODY, STREAM, UNARY, World, delta, session_for, until, world
+from support.gateway_world import BODY, STREAM, UNARY, World, delta, session_for, world
+from support.waiting import until
 from whet.errors import UserError
 from whet.exchange import CallError
 from whet.gateway.buffers.decompress import decoder

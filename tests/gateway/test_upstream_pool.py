@@ -13,7 +13,8 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.gateway_world import PATIENCE, answer_unary, cut, model, serving, stream, until
+from support.gateway_world import PATIENCE, answer_unary, cut, model, serving, stream
+from support.waiting import until
 from whet.exchange import CallError
 from whet.gateway import Model
 from whet.gateway.buffers.memory import Memory

@@ -22,13 +22,6 @@ from whet.scoring import Cause, Score
 from whet.testing import Fault, Reply, Scene, Script, ScriptedModel
 
 RIGHT = Reply(text="4")
-
-
-@pytest.fixture(autouse=True)
-def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whet.runs.scheduler.BACKOFF_SEC", 0.01)
-
-
 AGENT = ("command:bash ask.sh",)
 
 

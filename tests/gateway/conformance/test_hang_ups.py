@@ -13,10 +13,11 @@ import pytest_asyncio
 from aiohttp import web
 
 from support.conformance_world import FORMS, SOME_PAIRS, Stage, staged
-from support.gateway_world import PATIENCE, Handler, serving, until
+from support.gateway_world import PATIENCE, Handler, serving
 from support.gateway_world import stream as begin_stream
 from support.raw_wire import ToldServer, asked, played, wants_stream
 from support.sdk_clients import Front
+from support.waiting import until
 from whet.exchange import CallError, Exchange
 from whet.gateway import Session
 from whet.testing import say

@@ -16,9 +16,10 @@ import pytest
 from yarl import URL
 
 from support.conformance_world import DIALECTS, TRANSLATED_TO
-from support.gateway_world import PATIENCE, Records, model, until
+from support.gateway_world import PATIENCE, Records, model
 from support.hostile_requests import Hostile, hostile_request
 from support.raw_wire import PATHS, asked, says_error
+from support.waiting import until
 from whet.exchange import CallError, Exchange
 from whet.gateway import Gateway, Session
 from whet.gateway.session import UNCLAIMED

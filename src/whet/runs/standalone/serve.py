@@ -104,7 +104,7 @@ async def _new_run(request: Request) -> AsyncIterator[tuple[StoreWriter, int]]:
     with Store.create(request.out) as store, store.atomic():
         store.set("version", __version__)
         store.add_tasks([TaskRow(TASK, "", TASK, "{}")])
-        store.add_rollouts([RolloutRow(TASK, 0, TASK, TASK, request.model, "", 0)])
+        store.add_rollouts([RolloutRow(TASK, 0, TASK, TASK, request.model, None, 0)])
         attempt = store.start_attempt(TASK, time.time())
     async with StoreWriter(request.out) as writer:
         yield writer, attempt
