@@ -9,7 +9,8 @@ from functools import partial
 import pytest
 from aiohttp import web
 
-from support.gateway_world import PATIENCE, answer_unary, model, serving, until
+from support.gateway_world import PATIENCE, answer_unary, model, serving
+from support.waiting import until
 from whet.exchange import CallError
 from whet.gateway.buffers.memory import Memory
 from whet.gateway.upstream.client import ONE_WRITE, OutgoingCall, Upstream
