@@ -5,7 +5,7 @@ import os
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from whet.box import Box, Sandbox
 from whet.errors import UserError
 from whet.exchange import Exchange
-from whet.gateway import Gateway, Limits
+from whet.gateway import Gateway
 from whet.redact import Redactor, secrets_in
 from whet.rollout.judging import client_spending, logged_calls, requested_calls
 from whet.rollout.model_client import ModelClient
 from whet.rollout.result import Flag, Result, encode_result, redact_result
 from whet.runs.config import Config, judge_model_configs, model_secrets, never_called, open_models
+from whet.runs.options import RejudgeOptions
 from whet.runs.plan import public
 from whet.runs.reply_cache import CacheUse, cache_use, open_cache
 from whet.runs.results import AttemptRecord, ResultReader, encode_judge_call
@@ -58,22 +59,6 @@ class JudgeFile(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Rejudge:
-    """What to judge again, as a user names it."""
-
-    run: Path
-    judge: Path | None = None
-    """A TOML or JSON file with judges; by default those of the tasks."""
-    tasks: Path | None = None
-    """Where the tasks are now; by default where the run read them."""
-    judge_model: str | None = None
-    cache: str = CacheUse.OFF
-    limits: Limits = field(default_factory=Limits)
-    sandbox: str | None = None
-    """Where judges run that need a box but not what the agent left in it; by default where the run was."""
-
-
-@dataclass(frozen=True, slots=True)
 class Judged:
     """One rollout was judged again, or was not."""
 
@@ -95,7 +80,7 @@ class _Case:
 
 
 async def rejudge(
-    request: Rejudge, config: Config, watch: Callable[[Judged], None], env: Mapping[str, str] = os.environ
+    request: RejudgeOptions, config: Config, watch: Callable[[Judged], None], env: Mapping[str, str] = os.environ
 ) -> None:
     """Judge every rollout of a run again that came to an end, and store what comes of it."""
     others = read_judges(request.judge) if request.judge else JudgeFile()
@@ -317,7 +302,7 @@ def with_judges(task: Task, judges: Judges) -> Task:
         raise user_error(explain(error, task.origin, Task)) from error
 
 
-def _tasks(request: Rejudge) -> dict[str, Task]:
+def _tasks(request: RejudgeOptions) -> dict[str, Task]:
     """The tasks of the run, as they are judged now. UserError when what they ask for is not what it was."""
     with Store.open_read(request.run) as store:
         rows, place = store.tasks(), store.get(TASKS)

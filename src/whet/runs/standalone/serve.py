@@ -84,7 +84,7 @@ async def stand_alone(request: Request, config: Config, watcher: Watcher, env: M
             port: int = sock.getsockname()[1]
             announcement = RunningGateway(_address(port), port, session.secret, upstream.upstream_name, upstream.auth)
             with announce(announcement, env):
-                async with _operator_port(operator_sock, lambda: metrics.text(session.under_way)) as metrics_url:
+                async with _operator_port(operator_sock, lambda: metrics.text(session.calls_in_flight)) as metrics_url:
                     # What is there now stays. To look at all of it again for garbage would hold calls up by 50 ms.
                     gc.collect()
                     gc.freeze()
@@ -104,7 +104,7 @@ async def _new_run(request: Request) -> AsyncIterator[tuple[StoreWriter, int]]:
     with Store.create(request.out) as store, store.atomic():
         store.set("version", __version__)
         store.add_tasks([TaskRow(TASK, "", TASK, "{}")])
-        store.add_rollouts([RolloutRow(TASK, 0, TASK, TASK, request.model, "", 0)])
+        store.add_rollouts([RolloutRow(TASK, 0, TASK, TASK, request.model, None, 0)])
         attempt = store.start_attempt(TASK, time.time())
     async with StoreWriter(request.out) as writer:
         yield writer, attempt

@@ -178,8 +178,8 @@ def compare_runs(first: Path, second: Path, by: Key | None = None) -> list[Compa
     return _compare_all(pairs)
 
 
-def compare_skills(run: Path, old: str, new: str) -> dict[tuple[str, str], Comparison]:
-    """For each agent and model of a run, one skill held against another, by their digests; that of none is empty."""
+def compare_skills(run: Path, old: str | None, new: str) -> dict[tuple[str, str], Comparison]:
+    """For each agent and model of a run, compare one skill with another, or with none, by their digests."""
     read = _read(run)
     sides = read.sides(lambda arm: " / ".join(read.words(arm)))
     pairs = {
@@ -210,7 +210,7 @@ class _Read:
 
     arms: Mapping[Arm, Mapping[str, Tally]]
     digests: Mapping[str, str]
-    skills: Mapping[str, str]
+    skills: Mapping[str | None, str]
 
     def words(self, arm: Arm) -> tuple[str, str, str]:
         agent, model, skill = arm

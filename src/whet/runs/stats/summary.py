@@ -15,8 +15,8 @@ from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
 
-Arm = tuple[str, str, str]
-"""Agent, model and skill: what is compared with what."""
+Arm = tuple[str, str, str | None]
+"""Agent, model and digest of the skill, if there is one: what is compared with what."""
 
 
 @dataclass(slots=True)
@@ -200,6 +200,6 @@ def spent(arms: Iterable[Tally]) -> Spent:
     return Spent(whole.calls, Usage(whole.input_tokens, whole.output_tokens), whole.cost or 0.0)
 
 
-def skill_names(store: Store) -> Mapping[str, str]:
+def skill_names(store: Store) -> Mapping[str | None, str]:
     """Digest of a skill -> what people call it."""
-    return {"": "-", **{skill.digest: f"{skill.name}@{skill.digest[:6]}" for skill in store.skills()}}
+    return {None: "-", **{skill.digest: f"{skill.name}@{skill.digest[:6]}" for skill in store.skills()}}

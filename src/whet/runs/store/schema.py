@@ -170,8 +170,8 @@ class RolloutRow:
     task: str
     agent: str
     model: str
-    skill: str
-    """Digest of the skill; empty without one."""
+    skill: str | None
+    """Digest of the skill; None without one. The column holds an empty text then."""
     sample: int
 
 

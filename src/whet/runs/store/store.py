@@ -6,7 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -144,11 +144,11 @@ class Store:
     def add_rollouts(self, rollouts: Iterable[RolloutRow]) -> None:
         """Add lines to the plan; those that are there already stay as they are."""
         with self.atomic():
-            self._db.executemany("INSERT OR IGNORE INTO rollout VALUES (?, ?, ?, ?, ?, ?, ?)", map(astuple, rollouts))
+            self._db.executemany("INSERT OR IGNORE INTO rollout VALUES (?, ?, ?, ?, ?, ?, ?)", map(_values, rollouts))
 
     def rollouts(self) -> list[RolloutRow]:
         """The whole plan, in its order."""
-        return [schema.typed(RolloutRow(*row)) for row in self._db.execute("SELECT * FROM rollout ORDER BY ordinal")]
+        return [_rollout(row) for row in self._db.execute("SELECT * FROM rollout ORDER BY ordinal")]
 
     def pending(self) -> list[RolloutRow]:
         """The rollouts that have no result yet, in the order of the plan."""
@@ -157,7 +157,7 @@ class Store:
                WHERE NOT EXISTS (SELECT 1 FROM attempt WHERE attempt.rollout = rollout.id AND final)
                ORDER BY ordinal"""
         )
-        return [schema.typed(RolloutRow(*row)) for row in rows]
+        return [_rollout(row) for row in rows]
 
     def start_attempt(self, rollout: str, started: float) -> int:
         """Note that an attempt at a rollout begins; its id."""
@@ -237,7 +237,7 @@ class Store:
         row = self._db.execute("SELECT * FROM rollout WHERE id = ?", (name,)).fetchone()
         if row is None:
             raise KeyError(name)
-        return schema.typed(RolloutRow(*row))
+        return _rollout(row)
 
     def attempts_by_rollout(self) -> list[tuple[RolloutRow, list[AttemptRow]]]:
         """The whole plan in its order, each rollout with all its attempts in order."""
@@ -364,6 +364,15 @@ def _locked(folder: Path) -> Iterator[int]:
     except BaseException:
         os.close(lock)
         raise
+
+
+def _rollout(row: sqlite3.Row) -> RolloutRow:
+    found = schema.typed(RolloutRow(*row))
+    return found if found.skill else replace(found, skill=None)
+
+
+def _values(rollout: RolloutRow) -> tuple[object, ...]:
+    return astuple(replace(rollout, skill=rollout.skill or ""))
 
 
 def _attempt(row: sqlite3.Row) -> AttemptRow:

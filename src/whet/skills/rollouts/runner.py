@@ -97,9 +97,9 @@ class RolloutRunner:
         """Keys of such since the last that was scored, and their tasks."""
         self._under_way: set[asyncio.Task[Any]] = set()
 
-    async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
+    async def __call__(self, task: str, skill: str | None, key: RolloutKey) -> Outcome:
         """What comes of the rollout of this key, or came of it. NotMeasured when there is no hope for any.
-        Without a skill, its digest is empty."""
+        `skill` is a digest; None is no skill."""
         part = key.part
         book = self._books[part]
         row = book.row(key, task, self._arm, skill)
@@ -341,11 +341,11 @@ class _PartStore:
     def __init__(self, writer: StoreWriter, rows: Collection[RolloutRow], known: dict[str, _Known]) -> None:
         self.writer, self.known = writer, known
         self._rows = {row.id: row for row in rows}
-        self._samples: dict[tuple[str, str], int] = {}
+        self._samples: dict[tuple[str, str | None], int] = {}
         for row in rows:
             self._samples[row.task, row.skill] = max(self._samples.get((row.task, row.skill), 0), row.sample + 1)
 
-    def row(self, key: RolloutKey, task: str, arm: Arm, skill: str) -> RolloutRow:
+    def row(self, key: RolloutKey, task: str, arm: Arm, skill: str | None) -> RolloutRow:
         """The line of the plan that this key stands for; a new one is the next sample of its task and skill."""
         name = key.rollout_id
         if name not in self._rows:

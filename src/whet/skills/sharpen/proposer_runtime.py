@@ -143,7 +143,7 @@ class ProposerRuntime:
 
     async def _add_row(self, task: Task, agent: str) -> RolloutRow:
         row = RolloutRow(
-            RolloutKey.proposal(task.id).rollout_id, 0, task.id, agent, self.arm.model.name, skill="", sample=0
+            RolloutKey.proposal(task.id).rollout_id, 0, task.id, agent, self.arm.model.name, skill=None, sample=0
         )
 
         def plan(store: Store) -> None:
