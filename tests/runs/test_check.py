@@ -73,7 +73,7 @@ async def test_a_task_without_a_solution_is_only_read(tmp_path: Path) -> None:
 async def test_a_task_that_this_sandbox_cannot_run_is_for_elsewhere(tmp_path: Path) -> None:
     found = await checked(task_folder(tmp_path), sandbox="local")
     assert found.verdict is TaskVerdict.ELSEWHERE
-    assert found.reason.endswith("which sandbox 'local' cannot give; use --sandbox bubblewrap")
+    assert found.reason.endswith("which sandbox 'local' cannot give; use sandbox 'bubblewrap'")
 
 
 async def test_variables_of_a_task_come_from_the_environment(tmp_path: Path) -> None:
