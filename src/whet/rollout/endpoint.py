@@ -54,7 +54,7 @@ async def probe(gateway: Gateway, model: Model, record: Recorder) -> Probe:
                 session = client.sessions.get(model.name)
     except TimeoutError:
         return Probe(Health.DOWN, session)
-    if session is not None and session.last_error is CallError.AUTH:
+    if session is not None and session.totals.last_error is CallError.AUTH:
         health = Health.REFUSED
     return Probe(health, session)
 

@@ -173,13 +173,13 @@ def session_spending(session: Session | None, model: Model) -> Spending:
     """What the calls of a session cost."""
     if session is None:
         return Spending()
-    price = None if session.calls_without_usage else price_for(model)
+    price = None if session.totals.calls_without_usage else price_for(model)
     return Spending(
-        calls=session.calls,
-        speakers=dict(session.speakers),
-        input_tokens=session.usage.input,
-        output_tokens=session.usage.output,
-        from_record=session.from_record,
-        uncounted_calls=session.calls_without_usage,
-        cost=cost(session.charged, price) if price else None,
+        calls=session.totals.calls,
+        speakers=dict(session.totals.speakers),
+        input_tokens=session.totals.usage.input,
+        output_tokens=session.totals.usage.output,
+        from_record=session.totals.from_record,
+        uncounted_calls=session.totals.calls_without_usage,
+        cost=cost(session.totals.charged, price) if price else None,
     )

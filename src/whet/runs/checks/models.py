@@ -10,7 +10,7 @@ import aiohttp
 
 from whet.errors import UserError
 from whet.exchange import EXACT
-from whet.gateway.guards.overrides import changed
+from whet.gateway.guards.overrides import change_body
 from whet.gateway.token_capture import capture_changes, check_tokens
 from whet.models import Engine, PulledModel, serve_model, sha256_of
 
@@ -48,7 +48,7 @@ async def check_model(model: PulledModel) -> ModelCheck:
     started = time.monotonic()
     async with serve_model(Engine(model)) as serving, aiohttp.ClientSession(serving.url, raise_for_status=True) as http:
         ready = time.monotonic()
-        body = changed(json.dumps(ASKED).encode(), capture_changes("vllm"))
+        body = change_body(json.dumps(ASKED).encode(), capture_changes("vllm"))
         replies = [await _post(http, "/v1/chat/completions", body) for _ in range(2)]
         told = [json.loads(reply) for reply in replies]
         ids = told[0]["choices"][0]["token_ids"]

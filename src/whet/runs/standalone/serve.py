@@ -86,7 +86,7 @@ async def stand_alone(
             port: int = sock.getsockname()[1]
             announcement = RunningGateway(_address(port), port, session.secret, upstream.upstream_name, upstream.auth)
             with announce(announcement, env):
-                async with _operator_port(operator_sock, lambda: metrics.text(session.under_way)) as metrics_url:
+                async with _operator_port(operator_sock, lambda: metrics.text(session.calls_in_flight)) as metrics_url:
                     # What is there now stays. To look at all of it again for garbage would hold calls up by 50 ms.
                     gc.collect()
                     gc.freeze()
