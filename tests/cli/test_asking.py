@@ -58,7 +58,7 @@ def test_what_is_wrong_elsewhere_is_not_taken_for_the_run_folder() -> None:
 
 def test_a_rollout_that_is_tried_again_is_counted_once() -> None:
     shown = io.StringIO()
-    row = RolloutRow("r", 0, "task", "chat", "m", "", 0)
+    row = RolloutRow("r", 0, "task", "chat", "m", None, 0)
     failed, done = Result(score=Score.missing(Cause.MODEL, "down")), Result(score=Score.of(1.0))
     with count_rollouts(Console(file=shown, force_terminal=True, width=80), "200") as count:
         count(Ended(row, 1, failed, again=True))

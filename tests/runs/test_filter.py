@@ -25,7 +25,7 @@ def scored(run: Path, tasks: Path, *values: float) -> Path:
         store.set("tasks", str(tasks))
         for number, (task, value) in enumerate(zip(read_tasks(tasks), values, strict=True)):
             store.add_tasks([TaskRow(task.id, task.digest, task.origin, "{}")])
-            store.add_rollouts([RolloutRow(f"r{number}", number, task.id, "chat", "m", "", 0)])
+            store.add_rollouts([RolloutRow(f"r{number}", number, task.id, "chat", "m", None, 0)])
             body = Result(score=Score.of(value)).model_dump_json().encode()
             attempt = store.start_attempt(f"r{number}", 0.0)
             store.finish_attempt(attempt, body, value=value, cause=None, final=True, ended=1.0)

@@ -135,7 +135,7 @@ def record(folder: Path, tasks: Path, *attempts: Result) -> None:
     with Store.create(folder / "run") as store:
         store.set("tasks", str(tasks))
         store.add_tasks([TaskRow(task.id, task.digest, task.origin, public(task))])
-        store.add_rollouts([RolloutRow("r", 0, task.id, "loop", "m", "", 0)])
+        store.add_rollouts([RolloutRow("r", 0, task.id, "loop", "m", None, 0)])
         for result in attempts:
             value, cause, final = result.score.value, result.score.cause, result is attempts[-1]
             body = result.model_dump_json().encode()

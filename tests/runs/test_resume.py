@@ -104,7 +104,7 @@ def test_a_run_that_was_killed_while_it_was_made_can_be_resumed(tmp_path: Path) 
 
 
 def test_what_an_interrupted_attempt_spent_is_counted(tmp_path: Path) -> None:
-    row = RolloutRow("r", 0, "t", "loop", "m", "", 0)
+    row = RolloutRow("r", 0, "t", "loop", "m", None, 0)
     exchange = Exchange(
         session="1",
         index=0,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import whet
 from whet.skill import read_skill
-from whet.skills.report.criteria import check_rates
+from whet.skills.report.criteria import read_check_rates
 
 SCRIPT = """
 [[scene]]
@@ -41,7 +41,7 @@ def test_what_tasks_share_is_told_and_what_one_asks_alone_is_not_told_word_for_w
     )
     found = {
         one.words: (one.before.mean, one.after.mean)
-        for one in check_rates(tmp_path / "run", before.digest, after.digest)
+        for one in read_check_rates(tmp_path / "run", before.digest, after.digest)
     }
     shared, alone = (
         'The answer contains "Aye".',

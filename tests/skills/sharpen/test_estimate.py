@@ -47,7 +47,7 @@ def test_a_budget_is_good_for_fewer_rollouts_the_more_they_use(tmp_path: Path) -
 
 
 def attempt(store: Store, rollout: int, times: tuple[float, float], spending: Spending) -> None:
-    row = RolloutRow(f"r{rollout}", rollout, "t", "chat", "m", "", rollout)
+    row = RolloutRow(f"r{rollout}", rollout, "t", "chat", "m", None, rollout)
     store.add_rollouts([row])
     result = Result(score=Score.of(1.0), spending=spending).model_dump_json().encode()
     number = store.start_attempt(row.id, times[0])

@@ -75,7 +75,7 @@ async def test_an_edit_that_changes_nothing_costs_nothing_and_is_told_why(world:
     assert len(found.done.steps) == 1
     assert len(proposer.contexts) == 5, "three drafts in a row without a new candidate, and it gives up"
     (refused,) = proposer.contexts[1].past[0].refused
-    assert refused.reason == "the document says so already"
+    assert refused.reason == "the document already contains this text"
     (again,) = proposer.contexts[3].past[2].refused
     assert again.reason == "the skill that it makes was proposed before"
     assert [past.accepted for past in proposer.contexts[3].past] == [None, False, None]

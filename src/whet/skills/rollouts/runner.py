@@ -29,13 +29,13 @@ from whet.runs.resources import limits_of, open_resources
 from whet.runs.scheduler import (
     HOPELESS,
     MAX_ATTEMPTS,
+    AttemptWatch,
     Ended,
     FailureWatch,
     Stopped,
-    Watch,
     explain_disk_errors,
     open_store,
-    until_measured,
+    run_until_scored,
 )
 from whet.runs.store.exchanges import ExchangeHead
 from whet.runs.store.schema import AttemptRow, RolloutRow
@@ -81,7 +81,7 @@ class RolloutRunner:
         books: Mapping[RunPart, "_PartStore"],
         resources: RunResources,
         concurrency: int,
-        watch: Watch,
+        watch: AttemptWatch,
         account: BudgetTracker,
     ) -> None:
         self._arm, self._tasks, self._shelf = arm, tasks, shelf
@@ -97,9 +97,9 @@ class RolloutRunner:
         """Keys of such since the last that was scored, and their tasks."""
         self._under_way: set[asyncio.Task[Any]] = set()
 
-    async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
+    async def __call__(self, task: str, skill: str | None, key: RolloutKey) -> Outcome:
         """What comes of the rollout of this key, or came of it. NotMeasured when there is no hope for any.
-        Without a skill, its digest is empty."""
+        `skill` is a digest; None is no skill."""
         part = key.part
         book = self._books[part]
         row = book.row(key, task, self._arm, skill)
@@ -131,7 +131,7 @@ class RolloutRunner:
                 self.account.add(part, event.result)
             self._watch(event)
 
-        result = await until_measured(row, rollout, self.resources, book.writer, ended, failed, tries_of(part))
+        result = await run_until_scored(row, rollout, self.resources, book.writer, ended, failed, tries_of(part))
         if result.score.cause is Cause.INTERRUPTED:
             self.account.refuse(part)
         outcome = outcome_of(result)
@@ -239,7 +239,7 @@ async def open_runner(
     config: Config,
     shelf: SkillStore,
     env: Mapping[str, str],
-    watch: Watch,
+    watch: AttemptWatch,
     budget: Budget,
     begin: Callable[[], None],
 ) -> AsyncIterator[RolloutRunner]:
@@ -255,7 +255,7 @@ async def open_runner(
         _refuse_free(budget, model.name, prices[model.name])
         about = {
             "sandbox": resources.sandbox.name,
-            "agents": resources.declared_agents(),
+            "agents": resources.dump_agents(),
             "tasks": request.tasks_path,
         }
         begin()
@@ -341,11 +341,11 @@ class _PartStore:
     def __init__(self, writer: StoreWriter, rows: Collection[RolloutRow], known: dict[str, _Known]) -> None:
         self.writer, self.known = writer, known
         self._rows = {row.id: row for row in rows}
-        self._samples: dict[tuple[str, str], int] = {}
+        self._samples: dict[tuple[str, str | None], int] = {}
         for row in rows:
             self._samples[row.task, row.skill] = max(self._samples.get((row.task, row.skill), 0), row.sample + 1)
 
-    def row(self, key: RolloutKey, task: str, arm: Arm, skill: str) -> RolloutRow:
+    def row(self, key: RolloutKey, task: str, arm: Arm, skill: str | None) -> RolloutRow:
         """The line of the plan that this key stands for; a new one is the next sample of its task and skill."""
         name = key.rollout_id
         if name not in self._rows:
