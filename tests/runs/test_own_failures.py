@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.run_world import fails, outage, perform, questions, scripted, values, write_rows
+from support.run_world import fails, outage, perform, questions, read_results, scripted, values, write_rows
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Limits, Model
@@ -22,13 +22,6 @@ from whet.scoring import Cause, Score
 from whet.testing import Fault, Reply, Scene, Script, ScriptedModel
 
 RIGHT = Reply(text="4")
-
-
-@pytest.fixture(autouse=True)
-def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whet.runs.scheduler.BACKOFF_SEC", 0.01)
-
-
 AGENT = ("command:bash ask.sh",)
 
 
@@ -42,12 +35,7 @@ def asking(folder: Path, *words: str, names: tuple[str, ...] = ("a",)) -> Path:
 
 
 def last_results(run: Path) -> dict[str, Result]:
-    with Store.open_read(run) as store:
-        return {
-            row.task: Result.model_validate_json(attempts[-1].result or b"")
-            for row, attempts in store.attempts_by_rollout()
-            if attempts
-        }
+    return {row.task: result for row, result in read_results(run)}
 
 
 def causes(seen: list[Event]) -> list[Cause | None]:
@@ -113,7 +101,7 @@ async def test_who_is_to_blame(answered: tuple[int, ...], up: bool, own: bool) -
         for number, good in enumerate(answered, 1):
             blame.is_last = number == len(answered)
             session = gateway.open_session("r", model, forget)
-            session.answered = good
+            session.totals.answered = good
             blamed = await blame.decide(Score.missing(Cause.MODEL, "it failed"), session, forget)
             assert blamed.own is (own and blame.is_last)
             await session.close()

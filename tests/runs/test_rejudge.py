@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from support.run_world import fails, outage, perform, scripted, values, write_rows
+from support.run_world import fails, outage, perform, read_results, scripted, values, write_rows
 from whet.agents import AgentReport
 from whet.agents.tools import LoggedUse
 from whet.errors import UserError
 from whet.rollout.result import Result, Spending
 from whet.runs.config import Config, ModelConfig
+from whet.runs.options import RejudgeOptions
 from whet.runs.plan import public
-from whet.runs.rejudge import Judged, Rejudge, rejudge
+from whet.runs.rejudge import Judged, rejudge
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
@@ -28,13 +29,14 @@ async def again(
     folder: Path, models: dict[str, ModelConfig] | None = None, env: dict[str, str] | None = None, **request: Any
 ) -> dict[str, Judged]:
     seen: list[Judged] = []
-    await rejudge(Rejudge(folder / "run", **request), Config(models=models or {}), seen.append, env=env or {})
+    await rejudge(
+        RejudgeOptions(run=folder / "run", **request), Config(models=models or {}), seen.append, env=env or {}
+    )
     return {judged.row.task: judged for judged in seen}
 
 
 def results(folder: Path) -> dict[str, Result]:
-    with Store.open_read(folder / "run") as store:
-        return {row.rollout.task: Result.model_validate_json(row.attempt.result or b"") for row in store.results()}
+    return {row.task: result for row, result in read_results(folder / "run")}
 
 
 def logs(folder: Path) -> dict[str, bytes]:
@@ -96,7 +98,7 @@ async def test_a_file_names_other_judges_which_ask_their_own_model(tmp_path: Pat
     file = tmp_path / "judges.json"
     file.write_text(json.dumps({"judge": [RUBRIC]}))
     referee = scripted(tmp_path, {"": Reply(text='{"reason": "kind", "score": 0.9}')}, name="referee")
-    with pytest.raises(UserError, match="names none; name one with --judge-model"):
+    with pytest.raises(UserError, match="names none; name one with `judge_model`"):
         await again(tmp_path, referee, judge=file)
     told = await again(tmp_path, referee, judge=file, judge_model="referee")
     assert told["q"].after.value == 0.9
@@ -122,8 +124,7 @@ async def test_samples_of_a_task_are_ranked_together(tmp_path: Path) -> None:
     file.write_text('[[rank]]\nrubric = "The best one."\nvotes = 1\nweight = 3\n')
     referee = scripted(tmp_path, {"": Reply(text='{"reason": "-", "ranking": [2, 3, 1]}')}, name="referee")
     await again(tmp_path, referee, judge=file, judge_model="referee")
-    with Store.open_read(tmp_path / "run") as store:
-        found = [Result.model_validate_json(row.attempt.result or b"") for row in store.results()]
+    found = [result for _, result in read_results(tmp_path / "run")]
     assert [result.judgements["rank"].value for result in found] == [0, 1, 0.5]
     assert [result.score.value for result in found] == [0, 0.75, 0.375], "beside an answer that is wrong"
 
@@ -134,7 +135,7 @@ def record(folder: Path, tasks: Path, *attempts: Result) -> None:
     with Store.create(folder / "run") as store:
         store.set("tasks", str(tasks))
         store.add_tasks([TaskRow(task.id, task.digest, task.origin, public(task))])
-        store.add_rollouts([RolloutRow("r", 0, task.id, "loop", "m", "", 0)])
+        store.add_rollouts([RolloutRow("r", 0, task.id, "loop", "m", None, 0)])
         for result in attempts:
             value, cause, final = result.score.value, result.score.cause, result is attempts[-1]
             body = result.model_dump_json().encode()

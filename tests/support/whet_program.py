@@ -9,21 +9,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from support.waiting import PATIENCE, wait_until
 from whet.cli import main
 from whet.errors import UserError
-from whet.rollout.result import Result
+from whet.rollout.result import decode_result
+from whet.runs.store.schema import AttemptRow
 from whet.runs.store.store import Store
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = REPOSITORY / "examples"
-PATIENCE = 60.0
 
 SCRIPT = """
 [[scene]]
@@ -35,14 +35,6 @@ text = "42"
 delay = DELAY
 """
 """What a model says that has the loop agent write 42 into a file, and then takes its time."""
-
-
-def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
-    """Wait until the condition holds; fail when it does not in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.02)
 
 
 @dataclass(frozen=True)
@@ -133,7 +125,7 @@ def new_project(path: Path) -> Iterator[Project]:
     try:
         yield project
         assert project.boxes() == []
-        until(lambda: not project.processes(), seconds=10)
+        wait_until(lambda: not project.processes(), seconds=10)
     finally:
         shutil.rmtree(tmp)
 
@@ -177,7 +169,7 @@ def slow_examples(delay: float) -> str:
 
 def until_begun(whet: subprocess.Popen[str], run: Path, done: int = 0) -> None:
     """Wait until so many rollouts of a run under way are done and another one has made its first call."""
-    until(lambda: _has_begun(run, done) or whet.poll() is not None)
+    wait_until(lambda: _has_begun(run, done) or whet.poll() is not None)
     assert whet.poll() is None, whet.communicate()
 
 
@@ -204,16 +196,15 @@ class Record:
 def records(run: Path) -> dict[str, Record]:
     """The final attempt of every rollout that is done, by rollout."""
     with Store.open_read(run) as store:
-        return {done.rollout.id: _record(store, done.attempt.id, done.attempt.result) for done in store.results()}
+        return {done.rollout.id: _record(store, done.attempt) for done in store.results()}
 
 
-def _record(store: Store, attempt: int, body: bytes | None) -> Record:
-    assert body is not None
-    result = Result.model_validate_json(body)
+def _record(store: Store, attempt: AttemptRow) -> Record:
+    result = decode_result(store.result_body(attempt) or b"")
     assert result.report is not None
     judgements = {name: score.model_dump() for name, score in result.judgements.items()}
     for judgement in judgements.values():
         for command in judgement["details"].get("commands", []):
             del command["seconds"]
-    calls = [(exchange.request, exchange.response) for exchange in store.exchanges(attempt)]
+    calls = [(exchange.request, exchange.response) for exchange in store.exchanges(attempt.id)]
     return Record(result.score.value, judgements, result.report.text, calls)

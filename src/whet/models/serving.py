@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from whet.errors import UserError
-from whet.models.catalog import Pulled
+from whet.models.catalog import PulledModel
 
 DEFAULT_CONTEXT = 8192
 START_SEC = 600.0
@@ -25,7 +25,7 @@ _LLAMA = re.compile(r"[\d.]+ [A-Z] ")
 class Engine:
     """What is served, and how."""
 
-    model: Pulled
+    model: PulledModel
     slots: int = 1
     """Calls at once. With one slot, the same call with the same seed gives the same tokens and log-probabilities."""
     context: int = DEFAULT_CONTEXT
@@ -45,7 +45,7 @@ class Serving:
 
 
 @contextlib.asynccontextmanager
-async def served(engine: Engine, port: int = 0) -> AsyncIterator[Serving]:
+async def serve_model(engine: Engine, port: int = 0) -> AsyncIterator[Serving]:
     """Serve on a port of this machine, 0 for a free one. UserError, with the engine's last words, when it cannot."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise UserError("local models need one more package: pip install 'whet[local]'")
@@ -61,7 +61,7 @@ async def served(engine: Engine, port: int = 0) -> AsyncIterator[Serving]:
             told = await _port_told(process, engine.model, log)
             yield Serving(f"http://127.0.0.1:{told}", process)
         finally:
-            await _ended(process)
+            await _end(process)
 
 
 def _argv(engine: Engine, port: int, folder: str) -> list[str]:
@@ -69,7 +69,7 @@ def _argv(engine: Engine, port: int, folder: str) -> list[str]:
     return [sys.executable, "-P", "-m", "whet.models.engine", *map(str, told)]
 
 
-async def _port_told(process: asyncio.subprocess.Process, model: Pulled, log: IO[bytes]) -> int:
+async def _port_told(process: asyncio.subprocess.Process, model: PulledModel, log: IO[bytes]) -> int:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(START_SEC):
@@ -82,7 +82,7 @@ async def _port_told(process: asyncio.subprocess.Process, model: Pulled, log: IO
     return int(told)
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
+async def _end(process: asyncio.subprocess.Process) -> None:
     assert process.stdin is not None
     process.stdin.close()
     try:

@@ -66,7 +66,7 @@ class Notes(Adds):
 async def test_after_an_epoch_the_writer_looks_back_once_and_keeps_its_note(tmp_path: Path) -> None:
     world = World(tmp_path)
     proposer = Notes("- Sit.", HELPFUL, "- Stand.", "- Be kind.", "- Walk.", "- Run.", "- Rest.", "- Eat.")
-    await world.sharpen(proposer, 130, course=ScheduleOptions(batch=3))
+    await world.sharpen(proposer, 130, schedule=ScheduleOptions(batch=3))
     (first,) = (number for number, context in enumerate(proposer.contexts) if context.comparison)
     assert first == 3, "after three steps, and later no more: the skill did not change"
     back = proposer.contexts[first].comparison
@@ -96,7 +96,7 @@ def test_policies_and_preferences_are_named_as_users_do(tmp_path: Path) -> None:
     assert read_policy("only-learned-block") == Policy(opens="learned")
     assert read_policy("sections=Tone, Form ") == Policy(opens="sections", sections=("Tone", "Form"))
     for wrong in ("sections", "sections=", "learned", "anything=x", ""):
-        with pytest.raises(UserError, match=f"--policy is '{wrong}'; expected anything, only-learned-block, or"):
+        with pytest.raises(UserError, match=f"`policy` is '{wrong}'; expected anything, only-learned-block, or"):
             read_policy(wrong)
     file = tmp_path / "house.md"
     with pytest.raises(UserError, match=r"house.md', which cannot be read: .*No such file"):
@@ -115,7 +115,7 @@ def test_a_section_that_the_skill_does_not_have_is_told() -> None:
 
 
 def test_what_a_proposer_has_no_use_for_is_refused() -> None:
-    with pytest.raises(UserError, match="--optimizer-model is 'big'; expected it with --proposer llm or agent"):
+    with pytest.raises(UserError, match="`proposer_model` is 'big'; expected it with the proposer 'llm' or 'agent'"):
         read_proposer("criteria", model="big")
-    with pytest.raises(UserError, match="--optimizer-agent is 'pi'; expected it with --proposer agent, not 'llm'"):
+    with pytest.raises(UserError, match="`proposer_agent` is 'pi'; expected it with the proposer 'agent', not 'llm'"):
         read_proposer("llm", agent="pi")

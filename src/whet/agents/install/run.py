@@ -41,7 +41,7 @@ class Installed:
     """Whether every byte was checked against hashes that whet ships."""
 
 
-class Record(BaseModel):
+class InstallRecord(BaseModel):
     """What an install says of itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,12 +61,12 @@ def installs_root() -> Path:
     return install_folder("agents")
 
 
-def installed(package: Package, version: str | None = None) -> Installed | None:
+def find_install(package: Package, version: str | None = None) -> Installed | None:
     """The managed install of this version, by default the pinned one; None when there is none."""
     return _read(package, installs_root() / package.agent / (version or package.version))
 
 
-def all_installed(package: Package) -> list[Installed]:
+def find_installs(package: Package) -> list[Installed]:
     """The managed installs of all versions."""
     folders = sorted(path.parent for path in (installs_root() / package.agent).glob(f"[!.]*/{RECORD}"))
     return [found for folder in folders if (found := _read(package, folder))]
@@ -82,14 +82,14 @@ def install(package: Package, version: str | None = None) -> Installed:
     wanted = version or package.version
     if not re.fullmatch(r"\d+(\.\d+)+[\w.+-]*", wanted):
         raise UserError(f"version '{wanted}' of {package.agent}: expected an exact one, such as {package.version}")
-    if found := installed(package, wanted):
+    if found := find_install(package, wanted):
         return found
     _require_node(package)
     home = installs_root() / package.agent
     try:
         _make_folder(home)
         with lock_folder(home):
-            return installed(package, wanted) or _install(package, wanted, home)
+            return find_install(package, wanted) or _install(package, wanted, home)
     except OSError as error:
         raise UserError(
             f"{error.filename or home}: {error.strerror}; whet installs agents there, WHET_AGENTS names another folder"
@@ -99,23 +99,23 @@ def install(package: Package, version: str | None = None) -> Installed:
 def node_program() -> tuple[Path, str] | None:
     """The Node of this machine and its version; None when there is none that starts."""
     node = shutil.which("node")
-    versions = _versions_in(_asked([node], {})) if node else []
+    versions = _versions_in(_ask_version([node], {})) if node else []
     return (Path(node).resolve(), versions[0]) if node and versions else None
 
 
 def on_path(package: Package) -> Installed | None:
     """The user's own installation that PATH leads to; None when there is none that tells its version."""
     command = shutil.which(package.command)
-    versions = _versions_in(_asked([command], {})) if command else []
+    versions = _versions_in(_ask_version([command], {})) if command else []
     if command is None or not versions:
         return None
-    folder, program = _shown(package, Path(command).resolve())
+    folder, program = _folder_to_show(package, Path(command).resolve())
     return Installed(package.agent, versions[0], folder, program, pinned=False)
 
 
 def _read(package: Package, folder: Path) -> Installed | None:
     try:
-        record = Record.model_validate_json((folder / RECORD).read_bytes())
+        record = InstallRecord.model_validate_json((folder / RECORD).read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValidationError):
         return None
     if record.python not in {None, box_python()}:  # the system has another Python now
@@ -127,7 +127,7 @@ def _install(package: Package, version: str, home: Path) -> Installed:
     making = Path(tempfile.mkdtemp(prefix=MAKING, dir=home))
     try:
         verified = fetch(package, version, making)
-        record = Record(
+        record = InstallRecord(
             package=package.name,
             version=version,
             program=_first_that_starts(package, version, making),
@@ -149,16 +149,16 @@ def _install(package: Package, version: str, home: Path) -> Installed:
 def _first_that_starts(package: Package, version: str, folder: Path) -> str:
     """The program of this machine, found by starting it: a package may hold builds for other processors too."""
     programs = [program for program in package.programs if (folder / program).is_file()]
-    said = f"it has no program for {platform.machine()}"
+    output = f"it has no program for {platform.machine()}"
     for program in programs:
         env = {package.cache_env: str(folder / CACHE)} if package.cache_env else {}
-        said = _asked([*_runner(package), str(folder / program)], env)
-        if version in _versions_in(said):
+        output = _ask_version([*_runner(package), str(folder / program)], env)
+        if version in _versions_in(output):
             for other in programs:
                 if other != program:
                     (folder / other).unlink()
             return program
-    raise UserError(f"{package.agent} {version} does not start here: {said.strip().splitlines()[-1]}")
+    raise UserError(f"{package.agent} {version} does not start here: {output.strip().splitlines()[-1]}")
 
 
 def _runner(package: Package) -> list[str]:
@@ -180,7 +180,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
-def _asked(argv: list[str], env: Mapping[str, str]) -> str:
+def _ask_version(argv: list[str], env: Mapping[str, str]) -> str:
     """What a program says to `--version`, with nothing of the user's settings; or why it says nothing."""
     with tempfile.TemporaryDirectory(prefix="whet-") as home:
         try:
@@ -203,15 +203,15 @@ def _asked(argv: list[str], env: Mapping[str, str]) -> str:
     return done.stdout + done.stderr or f"exit code {done.returncode}"
 
 
-def _versions_in(said: str) -> list[str]:
+def _versions_in(output: str) -> list[str]:
     """
     >>> _versions_in("codex-cli 0.166.0"), _versions_in("v20.20.2"), _versions_in("version 2.4.6.")
     (['0.166.0'], ['20.20.2'], ['2.4.6'])
     """
-    return re.findall(r"\d+\.\d+\.\d+(?:[\w.+-]*\w)?", said)
+    return re.findall(r"\d+\.\d+\.\d+(?:[\w.+-]*\w)?", output)
 
 
-def _shown(package: Package, program: Path) -> tuple[Path, str]:
+def _folder_to_show(package: Package, program: Path) -> tuple[Path, str]:
     """The folder that a box must be shown to run a program of the user, and the program's path in it."""
     for folder in program.parents:
         if (folder / "pyvenv.cfg").is_file():

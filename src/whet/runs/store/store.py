@@ -6,7 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -14,6 +14,7 @@ from whet.errors import UserError
 from whet.exchange import Exchange, Usage
 from whet.runs.store import exchanges, schema
 from whet.runs.store.blobs import Blobs
+from whet.runs.store.exchanges import ExchangeHead
 from whet.runs.store.schema import AttemptRow, ResultRow, RolloutRow, SkillRow, TaskRow
 from whet.scoring.score import Cause
 
@@ -40,7 +41,7 @@ class Store:
     def create(cls, folder: Path) -> Self:
         """Make a new run in a folder, which is made when it is not there, and open it for writing."""
         path = folder / DATABASE
-        with _locked(folder) as lock, _connected(path, "rwc") as db:
+        with _lock_run(folder) as lock, _connect(path, "rwc") as db:
             if not schema.is_blank(db):
                 raise UserError(f"{path}: there is a run already; expected a new folder")
             schema.begin_writing(db)
@@ -49,8 +50,8 @@ class Store:
     @classmethod
     def open_write(cls, folder: Path) -> Self:
         """Open an existing run for writing. One process at a time may do so."""
-        path = _existing(folder)
-        with _locked(folder) as lock, _connected(path, "rw") as db:
+        path = _find_database(folder)
+        with _lock_run(folder) as lock, _connect(path, "rw") as db:
             if not schema.is_blank(db):
                 schema.check_version(db, path, oldest=1)
             schema.begin_writing(db)
@@ -59,8 +60,8 @@ class Store:
     @classmethod
     def open_read(cls, folder: Path) -> Self:
         """Open a run for reading: finished, being written, or left behind by a killed process. Makes no file."""
-        path = _existing(folder)
-        with _connected(path, "ro") as db:
+        path = _find_database(folder)
+        with _connect(path, "ro") as db:
             schema.check_version(db, path, oldest=schema.VERSION)
             return cls(db)
 
@@ -125,7 +126,7 @@ class Store:
 
     def tasks(self) -> list[TaskRow]:
         """All tasks, in the order in which they were added."""
-        return [schema.typed(TaskRow(*row)) for row in self._db.execute("SELECT * FROM task ORDER BY rowid")]
+        return [schema.check_types(TaskRow(*row)) for row in self._db.execute("SELECT * FROM task ORDER BY rowid")]
 
     def add_skills(self, skills: Iterable[SkillRow]) -> None:
         """Add skills; those that are there already stay as they are."""
@@ -143,11 +144,11 @@ class Store:
     def add_rollouts(self, rollouts: Iterable[RolloutRow]) -> None:
         """Add lines to the plan; those that are there already stay as they are."""
         with self.atomic():
-            self._db.executemany("INSERT OR IGNORE INTO rollout VALUES (?, ?, ?, ?, ?, ?, ?)", map(astuple, rollouts))
+            self._db.executemany("INSERT OR IGNORE INTO rollout VALUES (?, ?, ?, ?, ?, ?, ?)", map(_values, rollouts))
 
     def rollouts(self) -> list[RolloutRow]:
         """The whole plan, in its order."""
-        return [schema.typed(RolloutRow(*row)) for row in self._db.execute("SELECT * FROM rollout ORDER BY ordinal")]
+        return [_rollout(row) for row in self._db.execute("SELECT * FROM rollout ORDER BY ordinal")]
 
     def pending(self) -> list[RolloutRow]:
         """The rollouts that have no result yet, in the order of the plan."""
@@ -156,7 +157,7 @@ class Store:
                WHERE NOT EXISTS (SELECT 1 FROM attempt WHERE attempt.rollout = rollout.id AND final)
                ORDER BY ordinal"""
         )
-        return [schema.typed(RolloutRow(*row)) for row in rows]
+        return [_rollout(row) for row in rows]
 
     def start_attempt(self, rollout: str, started: float) -> int:
         """Note that an attempt at a rollout begins; its id."""
@@ -215,6 +216,10 @@ class Store:
         """All attempts at a rollout, in order."""
         return self._attempts("SELECT * FROM attempt WHERE rollout = ? ORDER BY number", rollout)
 
+    def result_body(self, attempt: AttemptRow) -> bytes | None:
+        """The result of an attempt, as JSON; None when it has none."""
+        return None if attempt.result is None else self._blobs.get_blob(attempt.result)
+
     def missing_of(self, task: str, causes: Iterable[Cause]) -> list[AttemptRow]:
         """The last attempts at rollouts of a task, of those that ended without a score for one of these causes."""
         named = sorted(causes)
@@ -228,8 +233,11 @@ class Store:
         )
 
     def rollout(self, name: str) -> RolloutRow:
-        """One line of the plan."""
-        return RolloutRow(*self._db.execute("SELECT * FROM rollout WHERE id = ?", (name,)).fetchone())
+        """One line of the plan. KeyError when there is none with this id."""
+        row = self._db.execute("SELECT * FROM rollout WHERE id = ?", (name,)).fetchone()
+        if row is None:
+            raise KeyError(name)
+        return _rollout(row)
 
     def attempts_by_rollout(self) -> list[tuple[RolloutRow, list[AttemptRow]]]:
         """The whole plan in its order, each rollout with all its attempts in order."""
@@ -256,9 +264,23 @@ class Store:
         """All model calls of an attempt, in order of arrival, as they were given. The session is the attempt's id."""
         return list(self.each_exchange(attempt))
 
-    def each_exchange(self, attempt: int) -> Iterator[Exchange]:
-        """The same one after the other: a long conversation is then in memory once, not once for each of its calls."""
-        return exchanges.each(self._db, self._blobs, attempt)
+    def each_exchange(self, attempt: int, first: int = 0) -> Iterator[Exchange]:
+        """The same one after the other: a long conversation is then in memory once, not once for each of its calls.
+        Those with a lower number than `first` are left out."""
+        return exchanges.each(self._db, self._blobs, attempt, first)
+
+    def exchange(self, attempt: int, index: int) -> Exchange | None:
+        """One model call by its number; None when there is none. The others are not read."""
+        return exchanges.one(self._db, self._blobs, attempt, index)
+
+    def exchange_heads(self, attempt: int) -> list[ExchangeHead]:
+        """All model calls of an attempt without headers and bodies."""
+        return exchanges.heads(self._db, attempt)
+
+    def exchange_indexes(self, attempt: int) -> list[int]:
+        """The numbers of all model calls of an attempt, in order."""
+        rows = self._db.execute("SELECT idx FROM exchange WHERE attempt = ? ORDER BY idx", (attempt,))
+        return [index for (index,) in rows]
 
     def usage(self, attempt: int) -> tuple[int, Usage]:
         """How many model calls an attempt made, and the tokens that they say they used."""
@@ -269,7 +291,7 @@ class Store:
         ).fetchone()
         return calls, Usage(*tokens)
 
-    def sent_calls(self) -> dict[str, tuple[int, int]]:
+    def count_sent_calls(self) -> dict[str, tuple[int, int]]:
         """By rollout: its model calls that were sent, and those among them that were sent more than once."""
         rows = self._db.execute(
             """SELECT rollout, count(*), sum(attempts > 1) FROM exchange JOIN attempt ON attempt.id = exchange.attempt
@@ -287,13 +309,27 @@ class Store:
         rows = self._db.execute("SELECT name, blob FROM log WHERE attempt = ? ORDER BY name", (attempt,)).fetchall()
         return {name: self._blobs.get_blob(blob) for name, blob in rows}
 
+    def log(self, attempt: int, name: str) -> bytes:
+        """One log of an attempt. KeyError when there is none of this name."""
+        row = self._db.execute("SELECT blob FROM log WHERE attempt = ? AND name = ?", (attempt, name)).fetchone()
+        if row is None:
+            raise KeyError(name)
+        return self._blobs.get_blob(row["blob"])
+
+    def log_names(self, attempt: int, beginning: str = "") -> list[str]:
+        """The names of an attempt's logs that begin like this."""
+        rows = self._db.execute("SELECT name FROM log WHERE attempt = ? ORDER BY name", (attempt,))
+        return [name for (name,) in rows if name.startswith(beginning)]
+
+    def data_version(self) -> int:
+        """Another number than before when another connection has written to the run since."""
+        return int(self._db.execute("PRAGMA data_version").fetchone()[0])
+
     def _attempts(self, query: str, *values: object) -> list[AttemptRow]:
-        rows = self._db.execute(query, values).fetchall()
-        results = self._blobs.get_blobs({row["result"] for row in rows if row["result"] is not None})
-        return [schema.typed(_attempt(row, results.get(row["result"]))) for row in rows]
+        return [schema.check_types(_attempt(row)) for row in self._db.execute(query, values)]
 
 
-def _existing(folder: Path) -> Path:
+def _find_database(folder: Path) -> Path:
     path = folder / DATABASE
     if not path.is_file():
         raise UserError(f"{folder}: expected a run folder, with a file {DATABASE} in it")
@@ -301,7 +337,7 @@ def _existing(folder: Path) -> Path:
 
 
 @contextmanager
-def _connected(path: Path, mode: Literal["ro", "rw", "rwc"]) -> Iterator[sqlite3.Connection]:
+def _connect(path: Path, mode: Literal["ro", "rw", "rwc"]) -> Iterator[sqlite3.Connection]:
     """A connection that is closed again when its set-up fails."""
     db = schema.connect(path, mode)
     try:
@@ -312,7 +348,7 @@ def _connected(path: Path, mode: Literal["ro", "rw", "rwc"]) -> Iterator[sqlite3
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[int]:
+def _lock_run(folder: Path) -> Iterator[int]:
     """The right to write a run, given back when the set-up fails or the file descriptor is closed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -330,7 +366,16 @@ def _locked(folder: Path) -> Iterator[int]:
         raise
 
 
-def _attempt(row: sqlite3.Row, result: bytes | None) -> AttemptRow:
+def _rollout(row: sqlite3.Row) -> RolloutRow:
+    found = schema.check_types(RolloutRow(*row))
+    return found if found.skill else replace(found, skill=None)
+
+
+def _values(rollout: RolloutRow) -> tuple[object, ...]:
+    return astuple(replace(rollout, skill=rollout.skill or ""))
+
+
+def _attempt(row: sqlite3.Row) -> AttemptRow:
     return AttemptRow(
         id=row["id"],
         rollout=row["rollout"],
@@ -340,5 +385,5 @@ def _attempt(row: sqlite3.Row, result: bytes | None) -> AttemptRow:
         value=row["value"],
         cause=None if row["cause"] is None else Cause(row["cause"]),
         final=bool(row["final"]),
-        result=result,
+        result=row["result"],
     )

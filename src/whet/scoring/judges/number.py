@@ -4,10 +4,10 @@ import math
 import re
 from collections.abc import Mapping
 
-from whet.plain_text import tagged
+from whet.plain_text import find_tagged
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
-from whet.tasks.judges import Number
+from whet.tasks.judges import NumberSpec
 
 _NUMBER = re.compile(
     r"(?<![\w.,])([-+\u2212]?(?:\d{1,3}(?:[,\u00a0\u202f]\d{3})+(?!\d)|\d+)?(?:\.\d+)?(?:[eE][-+]?\d+)?)(?=[^\d]|$)"
@@ -16,7 +16,7 @@ _BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 _UNIT = re.compile(r"\s*([^\W\d_]+(?:[/^][^\W_]+)*|[%°$€£µ]\w*)")
 
 
-async def number(spec: Number, work: Work) -> Score:
+async def number(spec: NumberSpec, work: Work) -> Score:
     expected = float(work.task.answer or "nan") if spec.answer is None else spec.answer
     given = final_number(work.answer, spec.units)
     checks = [{"op": "a_number", "arg": [*spec.units], "passed": given is not None}]
@@ -35,7 +35,7 @@ def final_number(text: str, units: Mapping[str, float]) -> float | None:
     (1234.5, 3000.0, None)
     """
     boxed = _BOXED.findall(text)
-    place = tagged(text) or (boxed[-1] if boxed else text)
+    place = find_tagged(text) or (boxed[-1] if boxed else text)
     found = [match for match in _NUMBER.finditer(place) if any(map(str.isdigit, match[1]))]
     if not found:
         return None

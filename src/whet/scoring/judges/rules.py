@@ -7,11 +7,20 @@ from dataclasses import dataclass
 from whet.box import SandboxError
 from whet.plain_text import read_json
 from whet.scoring.answers import has_words, is_refusal
-from whet.scoring.isolation.search import search, undecided
-from whet.scoring.judge import Call, JudgeError, Work
+from whet.scoring.isolation.search import no_verdict_details, search
+from whet.scoring.judge import JudgeError, ObservedCall, Work
 from whet.scoring.score import Score
-from whet.tasks.checks import AnyCheck, FileCheck, FileWords, Length, Matches, NoRefusal, Section, Words
-from whet.tasks.judges import Rules
+from whet.tasks.checks import (
+    AnyCheck,
+    FileCheck,
+    FileWordsCheck,
+    LengthCheck,
+    NoRefusalCheck,
+    PatternCheck,
+    SectionCheck,
+    WordsCheck,
+)
+from whet.tasks.judges import RulesSpec
 
 FILE_LIMIT = 16 << 20
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
@@ -19,24 +28,24 @@ _HEADING = re.compile(r"^ {0,3}(#{1,6})(?=[ \t]|$)")
 _COMMAND_KEYS = frozenset({"command", "cmd", "commands", "script", "code"})
 
 
-async def rules(spec: Rules, work: Work) -> Score:
+async def rules(spec: RulesSpec, work: Work) -> Score:
     found = await search(_searches(spec.checks, work))
     matched = iter(found)
     results = []
     for check in spec.checks:
-        good = next(matched) if isinstance(check, Matches) else await _passes(check, work)
+        good = next(matched) if isinstance(check, PatternCheck) else await _passes(check, work)
         stalled = {"problem": "its pattern took too long on this text"} if good is None else {}
-        passed = _known(check, good is True, work)
+        passed = _check_known(check, good is True, work)
         results.append({**check.model_dump(exclude_none=True), "passed": passed, **stalled})
     failed = [result for result in results if not result["passed"]]
     named = ", ".join(f"{result['op']}={result['arg']}" if "arg" in result else result["op"] for result in failed)
     reason = f"{len(results) - len(failed)} of {len(results)} checks passed" + (
         f"; failed: {named[:300]}" if named else ""
     )
-    return Score.of(1 - len(failed) / len(results), reason, checks=results, **undecided(found))
+    return Score.of(1 - len(failed) / len(results), reason, checks=results, **no_verdict_details(found))
 
 
-def _known(check: AnyCheck, good: bool, work: Work) -> bool:
+def _check_known(check: AnyCheck, good: bool, work: Work) -> bool:
     """What is not on record is not known to be absent."""
     if not good and check.op in {"tool_called", "command_ran"} and not work.captured:
         unknown = f"{check.op}={check.arg}: the agent's calls were not captured, so it is not known"
@@ -48,10 +57,10 @@ async def _passes(check: AnyCheck, work: Work) -> bool:
     match check:
         case FileCheck(arg=path):
             return await _file(work, path) is not None
-        case FileWords(path=path, arg=text):
+        case FileWordsCheck(path=path, arg=text):
             content = await _file(work, path)
             return content is not None and has_words(content.decode(errors="replace"), text)
-        case Words(op="tool_called", arg=name):
+        case WordsCheck(op="tool_called", arg=name):
             return any(call.name.casefold() == name.casefold() for call in work.calls)
     # A text that is not there has no form and no content: silence passes no check of it.
     return bool(work.answer.strip()) and text_passes(check, work.answer)
@@ -60,22 +69,22 @@ async def _passes(check: AnyCheck, work: Work) -> bool:
 def text_passes(check: AnyCheck, text: str) -> bool:
     """Whether a text passes a check that asks for nothing but the text."""
     match check:
-        case Section(op="section_present", arg=name):
+        case SectionCheck(op="section_present", arg=name):
             return any(_is_heading(line, name) for line in _lines(text))
-        case Section(arg=name, text=wanted):
+        case SectionCheck(arg=name, text=wanted):
             return any(
                 name.casefold() in section.title.casefold() and (wanted is None or has_words(section.text, wanted))
                 for section in sections(text)
             )
-        case Length(op="max_chars", arg=bound):
+        case LengthCheck(op="max_chars", arg=bound):
             return len(text) <= bound
-        case Length(arg=bound):
+        case LengthCheck(arg=bound):
             return len(text) >= bound
-        case Words(op="contains", arg=phrase):
+        case WordsCheck(op="contains", arg=phrase):
             return has_words(text, phrase)
-        case Words(op="not_contains", arg=phrase):
+        case WordsCheck(op="not_contains", arg=phrase):
             return not has_words(text, phrase)
-        case NoRefusal():
+        case NoRefusalCheck():
             return not is_refusal(text)
     raise AssertionError(check)
 
@@ -89,14 +98,14 @@ def _searches(checks: Sequence[AnyCheck], work: Work) -> list[tuple[str, str]]:
         if check.op == "command_ran"
         else (check.arg if work.answer.strip() else never, work.answer)
         for check in checks
-        if isinstance(check, Matches)
+        if isinstance(check, PatternCheck)
     ]
 
 
-def commands_of(call: Call) -> Iterator[str]:
+def commands_of(call: ObservedCall) -> Iterator[str]:
     """The command lines of a call.
 
-    >>> list(commands_of(Call("bash", '{"command": "ls -l", "timeout": 5}', "model")))
+    >>> list(commands_of(ObservedCall("bash", '{"command": "ls -l", "timeout": 5}', "model")))
     ['ls -l']
     """
     if call.by == "program":
@@ -124,7 +133,7 @@ def sections(text: str) -> list[SectionText]:
     open_ones: list[tuple[int, int, str]] = []
     found: list[tuple[int, SectionText]] = []
     for index in range(len(lines) + 1):
-        heading = _heading(lines[index]) if index < len(lines) else (0, "")
+        heading = _read_heading(lines[index]) if index < len(lines) else (0, "")
         if heading is None:
             continue
         while open_ones and open_ones[-1][1] >= heading[0]:
@@ -134,7 +143,7 @@ def sections(text: str) -> list[SectionText]:
     return [section for _, section in sorted(found, key=lambda one: one[0])]
 
 
-def _heading(line: str) -> tuple[int, str] | None:
+def _read_heading(line: str) -> tuple[int, str] | None:
     """Level and title of a heading; None for other lines."""
     mark = _HEADING.match(line)
     if mark is None:
@@ -159,7 +168,7 @@ def _lines(text: str) -> Iterator[str]:
 def _is_heading(line: str, name: str) -> bool:
     """Whether a line is a heading that ends with this name, a bold line with it, or begins with it and a colon."""
     name, folded = name.casefold().strip(), line.casefold()
-    heading = _heading(folded)
+    heading = _read_heading(folded)
     if heading is not None:
         title = heading[1].rstrip(" \t:*_")
         before = title.removesuffix(name)

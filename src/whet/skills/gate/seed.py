@@ -65,5 +65,5 @@ def fixed_seed(folder: Path, number: int | None) -> Seed:
             f"{file}: expected the seed of this run: {json.dumps({'value': '...', 'drawn': True})}"
         ) from None
     if number is not None and found != Seed.chosen(number):
-        raise UserError(f"--seed is {number}, but the run was begun with a seed that was {found.told}; leave it out")
+        raise UserError(f"`seed` is {number}, but the run was begun with a seed that was {found.told}; leave it out")
     return found

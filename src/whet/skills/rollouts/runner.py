@@ -29,14 +29,15 @@ from whet.runs.resources import limits_of, open_resources
 from whet.runs.scheduler import (
     HOPELESS,
     MAX_ATTEMPTS,
+    AttemptWatch,
     Ended,
     FailureWatch,
     Stopped,
-    Watch,
     explain_disk_errors,
     open_store,
-    until_measured,
+    run_until_scored,
 )
+from whet.runs.store.exchanges import ExchangeHead
 from whet.runs.store.schema import AttemptRow, RolloutRow
 from whet.runs.store.store import DATABASE, Store
 from whet.runs.store.writer import StoreWriter
@@ -80,7 +81,7 @@ class RolloutRunner:
         books: Mapping[RunPart, "_PartStore"],
         resources: RunResources,
         concurrency: int,
-        watch: Watch,
+        watch: AttemptWatch,
         account: BudgetTracker,
     ) -> None:
         self._arm, self._tasks, self._shelf = arm, tasks, shelf
@@ -96,9 +97,9 @@ class RolloutRunner:
         """Keys of such since the last that was scored, and their tasks."""
         self._under_way: set[asyncio.Task[Any]] = set()
 
-    async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
+    async def __call__(self, task: str, skill: str | None, key: RolloutKey) -> Outcome:
         """What comes of the rollout of this key, or came of it. NotMeasured when there is no hope for any.
-        Without a skill, its digest is empty."""
+        `skill` is a digest; None is no skill."""
         part = key.part
         book = self._books[part]
         row = book.row(key, task, self._arm, skill)
@@ -130,7 +131,7 @@ class RolloutRunner:
                 self.account.add(part, event.result)
             self._watch(event)
 
-        result = await until_measured(row, rollout, self.resources, book.writer, ended, failed, tries_of(part))
+        result = await run_until_scored(row, rollout, self.resources, book.writer, ended, failed, tries_of(part))
         if result.score.cause is Cause.INTERRUPTED:
             self.account.refuse(part)
         outcome = outcome_of(result)
@@ -238,7 +239,7 @@ async def open_runner(
     config: Config,
     shelf: SkillStore,
     env: Mapping[str, str],
-    watch: Watch,
+    watch: AttemptWatch,
     budget: Budget,
     begin: Callable[[], None],
 ) -> AsyncIterator[RolloutRunner]:
@@ -254,7 +255,7 @@ async def open_runner(
         _refuse_free(budget, model.name, prices[model.name])
         about = {
             "sandbox": resources.sandbox.name,
-            "agents": resources.declared_agents(),
+            "agents": resources.dump_agents(),
             "tasks": request.tasks_path,
         }
         begin()
@@ -281,7 +282,7 @@ async def open_runner(
 
 def _refuse_free(budget: Budget, model: str, price: Price | None) -> None:
     if budget.unit is Unit.DOLLARS and price is not None and not (price.input or price.output):
-        raise UserError(f"--budget is {budget}, but model '{model}' costs nothing; expected rollouts, tokens or hours")
+        raise UserError(f"`budget` is {budget}, but model '{model}' costs nothing; expected rollouts, tokens or hours")
 
 
 def drop_half_pairs(keys: Collection[RolloutKey]) -> list[RolloutKey]:
@@ -304,14 +305,14 @@ def outcome_of(result: Result) -> Outcome:
     return result.score.cause
 
 
-def _is_outage(result: Result, exchanges: Iterable[Exchange]) -> bool:
+def _is_outage(result: Result, exchanges: Iterable[Exchange | ExchangeHead]) -> bool:
     """Whether the box did not open, or the model's endpoint answered nothing at all."""
     if "agent" not in result.seconds:
         return True
     return result.score.cause is Cause.MODEL and all(map(_never_heard, exchanges))
 
 
-def _never_heard(exchange: Exchange) -> bool:
+def _never_heard(exchange: Exchange | ExchangeHead) -> bool:
     """Whether the endpoint was down, for whatever it would have been asked."""
     overloaded = exchange.error is CallError.STATUS and exchange.status in RETRIED
     return exchange.error is CallError.REFUSED or overloaded
@@ -340,11 +341,11 @@ class _PartStore:
     def __init__(self, writer: StoreWriter, rows: Collection[RolloutRow], known: dict[str, _Known]) -> None:
         self.writer, self.known = writer, known
         self._rows = {row.id: row for row in rows}
-        self._samples: dict[tuple[str, str], int] = {}
+        self._samples: dict[tuple[str, str | None], int] = {}
         for row in rows:
             self._samples[row.task, row.skill] = max(self._samples.get((row.task, row.skill), 0), row.sample + 1)
 
-    def row(self, key: RolloutKey, task: str, arm: Arm, skill: str) -> RolloutRow:
+    def row(self, key: RolloutKey, task: str, arm: Arm, skill: str | None) -> RolloutRow:
         """The line of the plan that this key stands for; a new one is the next sample of its task and skill."""
         name = key.rollout_id
         if name not in self._rows:
@@ -383,8 +384,8 @@ def _on_record(attempts: Sequence[AttemptRow], part: RunPart, forgotten: Collect
     last = tries[-1]
     if last.cause is not None and last.cause.worth_retrying and len(tries) < tries_of(part):
         return _Known(None, len(tries))
-    assert last.result is not None
-    return _Known(outcome_of(Result.model_validate_json(last.result)), len(tries))
+    outcome = last.cause if last.value is None else last.value
+    return _Known(outcome, len(tries))
 
 
 def read_notes(store: Store, rollout: str) -> Notes:
@@ -411,8 +412,8 @@ def _add(store: Store, row: RolloutRow, skill: Skill | None) -> None:
     store.add_rollouts([row])
 
 
-def _last_calls(store: Store, row: RolloutRow) -> list[Exchange]:
-    return store.exchanges(store.attempts_of(row.id)[-1].id)
+def _last_calls(store: Store, row: RolloutRow) -> list[ExchangeHead]:
+    return store.exchange_heads(store.attempts_of(row.id)[-1].id)
 
 
 def _forget(rollouts: Iterable[str], store: Store) -> None:

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from whet.errors import UserError
-from whet.exchange import Usage
 from whet.files import write_atomic
 from whet.gateway import Gateway, Spent
 from whet.gateway.prices import Price, cost
 from whet.rollout.result import Result
+from whet.runs.results import ResultReader
 from whet.runs.store.store import Store
 from whet.skills.measurement import OutOfBudget
 from whet.skills.rollouts.budget import Budget, Unit, shown
@@ -62,7 +62,7 @@ class BudgetTracker:
             raise OutOfBudget(self.stopped[part])
         limit = self._gateway.exhausted()
         if limit is not None and not self.budget.is_reached_by(limit):
-            raise UserError(f"stopped by limit {limit}; go on with a higher limit and --resume")
+            raise UserError(f"stopped by limit {limit}; resume with a higher limit and `resume`")
         most = self._most.get(part)
         used = self.used_by(part) if most is not None else 0.0
         if limit is not None:
@@ -106,15 +106,15 @@ def spent_in(folder: Path, prices: Mapping[str, Price | None]) -> tuple[Spent, i
     in which several ran counts once."""
     found, times, scored = [], [], 0
     with Store.open_read(folder) as store:
-        for row, attempts in store.attempts_by_rollout():
-            price = prices.get(row.model)
-            scored += any(attempt.value is not None for attempt in attempts)
-            for attempt in attempts:
-                times.append((attempt.started, attempt.ended or attempt.started))
-                if attempt.result is not None:
-                    found.append(_spent(Result.model_validate_json(attempt.result)))
+        for rollout in ResultReader(store):
+            price = prices.get(rollout.row.model)
+            scored += any(attempt.value is not None for attempt in rollout.attempts)
+            for attempt in rollout.attempts:
+                times.append((attempt.row.started, attempt.row.ended or attempt.row.started))
+                if (result := attempt.result) is not None:
+                    found.append(_spent(result))
                 else:
-                    calls, usage = store.usage(attempt.id)
+                    calls, usage = attempt.usage()
                     found.append(Spent(calls, usage, cost(usage, price) if price else 0.0))
     return replace(total_spent(found), seconds=covered(times)), scored
 
@@ -144,6 +144,4 @@ def total_spent(parts: Iterable[Spent]) -> Spent:
 
 def _spent(result: Result) -> Spent:
     spendings = [one for one in (result.spending, result.judging) if one is not None]
-    return total_spent(
-        Spent(one.calls, Usage(one.input_tokens, one.output_tokens), one.cost or 0.0) for one in spendings
-    )
+    return total_spent(one.as_spent() for one in spendings)

@@ -13,13 +13,13 @@ from itertools import pairwise
 from whet.exchange import Exchange, Kind, Speaker
 from whet.gateway.attribution.threads import COMPACTION, MAIN
 from whet.gateway.dialects.neutral import Message, Text, ToolCall
-from whet.trace.conversations.tree import Asked, Messages, Node, Rewrite, Setting, path
+from whet.trace.conversations.tree import CallSettings, Messages, Node, RequestNodes, Rewrite, path
 
 _PROMPT = 12
 """A shorter argument of a tool call is not taken for a sub-agent's prompt."""
 
 
-class Cause(StrEnum):
+class BreakCause(StrEnum):
     """Why a thread does not go on from where it was."""
 
     COMPACTION = "compaction"
@@ -34,7 +34,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    cause: Cause
+    cause: BreakCause
     shared: int | None
     """The last message that both have."""
 
@@ -79,7 +79,7 @@ class Graph:
     """All conversations of one rollout."""
 
     nodes: tuple[Node, ...]
-    settings: tuple[Setting, ...]
+    settings: tuple[CallSettings, ...]
     turns: tuple[Turn, ...]
     """In order of arrival."""
     threads: tuple[Thread, ...]
@@ -98,7 +98,7 @@ class Graph:
         reply = [self.nodes[turn.reply]] if turn.reply is not None else []
         return [*(self.nodes[node] for node in turn.system), *self.path(turn.prompt), *reply]
 
-    def sent_back(self) -> frozenset[int]:
+    def replies_sent_back(self) -> frozenset[int]:
         """The exchanges whose reply is in the next request of their thread, whatever else was changed in it."""
         return frozenset(
             before.exchange
@@ -119,7 +119,7 @@ class Graph:
         """The turns of a thread, cut where its history was broken. What was repeated counts once."""
         cut_up: list[list[Turn]] = []
         for turn in (self.turns[place] for place in thread.turns):
-            if turn.broken is not None and turn.broken.cause is Cause.REPEATED:
+            if turn.broken is not None and turn.broken.cause is BreakCause.REPEATED:
                 cut_up[-1].pop()
             elif turn.broken is not None or not cut_up:
                 cut_up.append([])
@@ -135,7 +135,7 @@ def build(exchanges: Iterable[Exchange]) -> Graph:
     return reader.graph()
 
 
-def working_threads(speakers: Iterable[Speaker | None]) -> frozenset[str]:
+def find_working_threads(speakers: Iterable[Speaker | None]) -> frozenset[str]:
     """The threads that do the work. Helper calls may be called like the one that they help."""
     return frozenset(one.thread for one in speakers if one is not None and one.kind is not Kind.UTILITY)
 
@@ -155,7 +155,7 @@ class _Heard:
 
     index: int
     speaker: Speaker | None
-    asked: Asked
+    asked: RequestNodes
     answer: int | None
     failed: bool
 
@@ -191,11 +191,11 @@ class GraphReader:
     def graph(self) -> Graph:
         """The conversations of all that was read."""
         # Which threads do the work is known at the end only.
-        builder = _Builder(self._messages, working_threads(self._speakers))
+        builder = _Builder(self._messages, find_working_threads(self._speakers))
         for heard in self._heard:
             builder.add(heard)
         nodes, settings = tuple(self._messages.nodes), tuple(self._messages.settings)
-        turns, threads = builder.built()
+        turns, threads = builder.build()
         return Graph(nodes, settings, turns, threads, tuple(self._unread), tuple(self._unanswered))
 
 
@@ -217,7 +217,7 @@ class _Builder:
         turns = self._threads.setdefault(key, [])
         if not turns:
             self._begun[key] = self._begin(key, heard)
-        broken = self._broken(key, heard, self._turns[turns[-1]]) if turns else None
+        broken = self._find_break(key, heard, self._turns[turns[-1]]) if turns else None
         self._note_compaction(key, heard.speaker)
         turns.append(len(self._turns))
         self._turns.append(
@@ -234,7 +234,7 @@ class _Builder:
             )
         )
 
-    def built(self) -> tuple[tuple[Turn, ...], tuple[Thread, ...]]:
+    def build(self) -> tuple[tuple[Turn, ...], tuple[Thread, ...]]:
         threads = (replace(self._begun[key], turns=tuple(turns)) for key, turns in self._threads.items())
         return tuple(self._turns), tuple(threads)
 
@@ -244,7 +244,7 @@ class _Builder:
             return Thread(key, Kind.MAIN, "", None, None, None, ())
         parent = self._parent(key, speaker)
         spoken = self._threads.get(parent or "", [])
-        at, by = self._spawned(spoken, heard.asked.prompt) if speaker.kind is Kind.SUB else (None, None)
+        at, by = self._find_spawn(spoken, heard.asked.prompt) if speaker.kind is Kind.SUB else (None, None)
         if at is None and spoken:
             last = self._turns[spoken[-1]]
             at = last.prompt if last.reply is None else last.reply
@@ -256,7 +256,7 @@ class _Builder:
         main = (one.id for one in self._begun.values() if one.kind is Kind.MAIN)
         return next((name for name in (*named, *main) if name in self._begun and name != key), None)
 
-    def _spawned(self, spoken: Sequence[int], prompt: int | None) -> tuple[int | None, str | None]:
+    def _find_spawn(self, spoken: Sequence[int], prompt: int | None) -> tuple[int | None, str | None]:
         """The message and the tool call of the parent that began a sub-agent: that with its prompt, or the last one."""
         words = "\n".join(_words(node.message) for node in self._messages.path(prompt))
         calls = [
@@ -271,19 +271,19 @@ class _Builder:
                 return node, call.id
         return (calls[0][0], calls[0][1].id) if calls else (None, None)
 
-    def _broken(self, key: str, heard: _Heard, before: Turn) -> Break | None:
+    def _find_break(self, key: str, heard: _Heard, before: Turn) -> Break | None:
         """How a turn fails to go on from the one before it, if it does."""
         prompt = heard.asked.prompt
         tip = before.prompt if before.reply is None else before.reply
         if tip is not None and self._messages.leads_to(tip, prompt):
             return None
-        shared = self._messages.shared(before.prompt, prompt)
+        shared = self._messages.find_shared(before.prompt, prompt)
         evidence = heard.speaker.evidence if heard.speaker else ""
         if key in self._compacted or "after the compaction" in evidence:
-            return Break(Cause.COMPACTION, shared)
+            return Break(BreakCause.COMPACTION, shared)
         if prompt == before.prompt:
-            return Break(Cause.REPEATED, shared)
-        return Break(Cause.RESTARTED if shared is None else Cause.EDITED, shared)
+            return Break(BreakCause.REPEATED, shared)
+        return Break(BreakCause.RESTARTED if shared is None else BreakCause.EDITED, shared)
 
     def _note_compaction(self, key: str, speaker: Speaker | None) -> None:
         self._compacted.discard(key)
