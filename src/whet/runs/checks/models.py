@@ -58,7 +58,7 @@ async def check_model(model: PulledModel) -> ModelCheck:
         tokens_per_sec=told[1]["timings"]["predicted_per_second"],
         tokens=check_tokens(replies[0], streamed=False) or "none are told",
         decodes=text.startswith(told[0]["choices"][0]["message"]["content"]),
-        repeats=_sampled(told[0]) == _sampled(told[1]),
+        repeats=_read_sampled(told[0]) == _read_sampled(told[1]),
     )
 
 
@@ -67,5 +67,5 @@ async def _post(http: aiohttp.ClientSession, path: str, body: bytes) -> bytes:
         return await reply.read()
 
 
-def _sampled(told: dict[str, Any]) -> list[tuple[int, float]]:
+def _read_sampled(told: dict[str, Any]) -> list[tuple[int, float]]:
     return [(entry["id"], entry["logprob"]) for entry in told["choices"][0]["logprobs"]["content"]]
