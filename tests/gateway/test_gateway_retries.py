@@ -44,7 +44,7 @@ async def read(w: World) -> bytes:
 
 
 def nobody_follows(w: World) -> Callable[[], bool]:
-    return lambda: all(call._followers == 0 for call in w.session._undelivered)
+    return lambda: all(call.connection is None for call in w.session.open_calls.undelivered)
 
 
 async def test_a_retry_of_a_call_under_way_joins_it() -> None:

@@ -15,7 +15,7 @@ from whet.agents import DeclaredAgent
 from whet.errors import UserError, did_you_mean
 from whet.gateway import Model
 from whet.gateway.model import Auth, Capture
-from whet.gateway.upstream.client import AzureLogin
+from whet.gateway.upstream.azure import AzureLogin
 from whet.models import DEFAULT_CONTEXT, Engine, find_model, serve_model
 from whet.tasks import resolve_env
 from whet.tasks.judges import JudgeSpec, asks_model

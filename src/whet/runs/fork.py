@@ -35,7 +35,7 @@ class Forked:
 
 def plan_fork(fork: ForkOptions, config: Config) -> Forked:
     """Read the recorded rollout. UserError when there is nothing to replay, or it would not be the same work."""
-    with _opened(fork.run) as store:
+    with _open_run(fork.run) as store:
         rollout = ResultReader(store).find(fork.run, fork.rollout)
         row, attempt = rollout.row, _last_attempt(fork.run, rollout)
         exchanges = tuple(attempt.exchanges())
@@ -77,7 +77,7 @@ async def fork(forked: Forked, config: Config, watch: runs.Watch, env: Mapping[s
 
 
 @contextmanager
-def _opened(run: Path) -> Iterator[Store]:
+def _open_run(run: Path) -> Iterator[Store]:
     try:
         with Store.open_read(run) as store:
             yield store
@@ -116,7 +116,7 @@ def _check_at(fork: ForkOptions, row: RolloutRow, calls: int) -> None:
 
 
 def _check_resumed(out: Path, about: Mapping[str, Any]) -> None:
-    with _opened(out) as store:
+    with _open_run(out) as store:
         before = store.get(FORK)
     if before != about:
         raise UserError(f"{out}: is not this fork; start a new one with another `out`")

@@ -29,13 +29,13 @@ from whet.runs.resources import limits_of, open_resources
 from whet.runs.scheduler import (
     HOPELESS,
     MAX_ATTEMPTS,
+    AttemptWatch,
     Ended,
     FailureWatch,
     Stopped,
-    Watch,
     explain_disk_errors,
     open_store,
-    until_measured,
+    run_until_scored,
 )
 from whet.runs.store.exchanges import ExchangeHead
 from whet.runs.store.schema import AttemptRow, RolloutRow
@@ -81,7 +81,7 @@ class RolloutRunner:
         books: Mapping[RunPart, "_PartStore"],
         resources: RunResources,
         concurrency: int,
-        watch: Watch,
+        watch: AttemptWatch,
         account: BudgetTracker,
     ) -> None:
         self._arm, self._tasks, self._shelf = arm, tasks, shelf
@@ -131,7 +131,7 @@ class RolloutRunner:
                 self.account.add(part, event.result)
             self._watch(event)
 
-        result = await until_measured(row, rollout, self.resources, book.writer, ended, failed, tries_of(part))
+        result = await run_until_scored(row, rollout, self.resources, book.writer, ended, failed, tries_of(part))
         if result.score.cause is Cause.INTERRUPTED:
             self.account.refuse(part)
         outcome = outcome_of(result)
@@ -239,7 +239,7 @@ async def open_runner(
     config: Config,
     shelf: SkillStore,
     env: Mapping[str, str],
-    watch: Watch,
+    watch: AttemptWatch,
     budget: Budget,
     begin: Callable[[], None],
 ) -> AsyncIterator[RolloutRunner]:
@@ -255,7 +255,7 @@ async def open_runner(
         _refuse_free(budget, model.name, prices[model.name])
         about = {
             "sandbox": resources.sandbox.name,
-            "agents": resources.declared_agents(),
+            "agents": resources.dump_agents(),
             "tasks": request.tasks_path,
         }
         begin()

@@ -17,7 +17,7 @@ from whet.rollout.result import Result, Rollout
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.plan import task_rows
-from whet.runs.scheduler import store_result, until_measured
+from whet.runs.scheduler import run_until_scored, store_result
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
@@ -135,7 +135,7 @@ class ProposerRuntime:
             task = task.model_copy(update={"id": _name(context)})
             row = await self._add_row(task, self.arm.agent)
             rollout = Rollout(row.id, task, self.arm.program, self.arm.model, skill=None)
-            result = await until_measured(row, rollout, self.resources, self.recorder, lambda _: None)
+            result = await run_until_scored(row, rollout, self.resources, self.recorder, lambda _: None)
             await self.recorder.do(lambda store: _keep_given(store, row, task))
             return result
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from whet.exchange import CallError, Exchange, Kind, Speaker
 from whet.gateway.calls.count_tokens import TOKEN_COUNT
 from whet.gateway.replay.recording import RecordedReply
-from whet.gateway.upstream.client import RETRIED
+from whet.gateway.upstream.pool import RETRIED
 from whet.trace.conversations.slices import read_whole
 from whet.trace.conversations.tree import Messages, RequestNodes
 from whet.trace.replay.equivalence import comparable_texts, compare_messages
