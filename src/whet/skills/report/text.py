@@ -80,8 +80,9 @@ def _describe_certified(outcome: SharpenResult, last: ExamResult) -> str:
     estimate = attempt.estimate()
     measured = "" if estimate is None else f" (measured after the verdict: {estimate * 100:+.1f})"
     return (
-        f"A better skill was certified{steps}: on these {tasks} validation tasks its mean score is {lift} above that of "
-        f"the skill before it, at level {last.level:g}{measured}. The chance that a run certifies a skill that is not better is "
+        f"A better skill was certified{steps}: on these {tasks} validation tasks its mean score is {lift} above that "
+        f"of the skill before it, at level {last.level:g}{measured}. "
+        f"The chance that a run certifies a skill that is not better is "
         f"at most {outcome.done.plan.alpha:.0%}.{_describe_models(last)}"
     )
 
