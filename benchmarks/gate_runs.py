@@ -102,7 +102,7 @@ def _shard(rule: str, kind: str, budget: int, first: int, number: int) -> list[R
 
 async def _engine_run(kind: str, seed: int, budget: int) -> Run:
     done, world = await whole(kind, seed, budget)
-    certified = [held for held in done.held if held.attempt.verdict is Verdict.CERTIFIED]
+    certified = [held for held in done.exam_results if held.test.verdict is Verdict.CERTIFIED]
     return Run(
         accepted=len(certified),
         false=sum(world.lift(held.candidate, held.exam.incumbent) <= _EXACT for held in certified),
@@ -114,7 +114,7 @@ async def _engine_run(kind: str, seed: int, budget: int) -> Run:
 
 
 def _above_truth(world: World, held: ExamResult) -> float:
-    return max(0.0, held.attempt.at_least() - world.lift(held.candidate, held.exam.incumbent))
+    return max(0.0, held.test.at_least() - world.lift(held.candidate, held.exam.incumbent))
 
 
 def _rule_run(rule: str, kind: str, seed: int, budget: int) -> Run:
@@ -203,5 +203,5 @@ async def leader_run(lift: float, proposals: int, seed: int) -> Found:
     proposer = Paying(lambda _: next((str(number) for number in numbers), None))
     train, validation = ([f"{split}-{n}" for n in range(size)] for split, size in (("train", 10), ("val", _TASKS)))
     done = await search_and_certify("0", train, validation, GatePlan(_BUDGET, seed), proposer, rollouts)
-    certified = [held for held in done.held if held.attempt.verdict is Verdict.CERTIFIED]
-    return bool(certified), done.spent, certified[-1].attempt.at_least() if certified else 0.0
+    certified = [held for held in done.exam_results if held.test.verdict is Verdict.CERTIFIED]
+    return bool(certified), done.spent, certified[-1].test.at_least() if certified else 0.0

@@ -20,7 +20,7 @@ from skillopt_sleep.memory import apply_edits, ensure_skill_scaffold
 from skillopt_sleep.mine import assign_splits
 from skillopt_sleep.replay import replay_one
 
-from whet.skills.gate.exam import Exam, RolloutBudget, run_exam
+from whet.skills.gate.exam import ExamSequence, RolloutBudget, run_exam
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest
@@ -114,7 +114,7 @@ async def by_whet(persona: str) -> Ended:
 
 
 def _is_new(seen: object) -> bool:
-    return isinstance(seen, ExamResult) and seen.attempt.verdict is Verdict.CERTIFIED
+    return isinstance(seen, ExamResult) and seen.test.verdict is Verdict.CERTIFIED
 
 
 class MockWorld:
@@ -130,7 +130,7 @@ class MockWorld:
 
     async def refuses(self, incumbent: str, rule: str) -> bool:
         """Whether a skill with this rule fails the exam, even if the search had taken it."""
-        exam = Exam(incumbent, f"{incumbent}\n{rule}", self._split("val"), str(SEED), 1, "")
+        exam = ExamSequence(incumbent, f"{incumbent}\n{rule}", self._split("val"), str(SEED), 1, "")
         attempt = SequentialTest(ExamTerms(0.05, 24))
         await run_exam(exam, attempt, self, RolloutBudget(100))
         return attempt.verdict is not Verdict.CERTIFIED

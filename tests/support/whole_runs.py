@@ -58,4 +58,4 @@ async def whole(kind: str, seed: int, budget: int) -> tuple[SearchResult, World]
 
 
 def certificates(done: SearchResult) -> int:
-    return sum(held.attempt.verdict is Verdict.CERTIFIED for held in done.held)
+    return sum(held.test.verdict is Verdict.CERTIFIED for held in done.exam_results)

@@ -44,4 +44,4 @@ class SharpenResult:
 
     @property
     def certified(self) -> list[ExamResult]:
-        return [held for held in self.done.held if held.attempt.verdict is Verdict.CERTIFIED]
+        return [held for held in self.done.exam_results if held.test.verdict is Verdict.CERTIFIED]

@@ -32,13 +32,13 @@ def exam_of(seed: int, **terms: float) -> tuple[Exam[str], Noisy]:
 def test_what_is_certified_is_the_next_to_beat_at_a_smaller_level() -> None:
     exam, score = exam_of(1)
     held = exam.hold(GOOD)
-    assert held.attempt.verdict is Verdict.CERTIFIED
-    assert held.attempt.at_least() > 0
+    assert held.test.verdict is Verdict.CERTIFIED
+    assert held.test.at_least() > 0
     assert (held.level, exam.incumbent) == (0.05, GOOD)
     again = exam.hold(skill_of(["N0"]))
     assert again.exam.incumbent == GOOD
     assert again.level == 0.025
-    assert [one.level for one in exam.held] == [0.05, 0.025]
+    assert [one.level for one in exam.exam_results] == [0.05, 0.025]
     assert exam.spent == score.calls
 
 
@@ -56,8 +56,8 @@ def test_every_score_is_a_new_one_and_the_terms_are_those_asked_for() -> None:
     exam, score = exam_of(2, alpha=0.04, worth=0.2)
     held = [exam.hold(skill_of([name])) for name in ("N0", "N1")]
     assert exam.spent == score.calls
-    assert exam.spent == 2 * sum(len(one.attempt.taken) for one in held)
-    assert [(one.level, one.attempt.terms.worth) for one in held] == [(0.02, 0.2), (0.01, 0.2)]
+    assert exam.spent == 2 * sum(len(one.test.pairs) for one in held)
+    assert [(one.level, one.test.terms.minimum_effect) for one in held] == [(0.02, 0.2), (0.01, 0.2)]
 
 
 def test_after_a_certificate_others_are_held_anew_and_the_certified_one_is_not() -> None:
@@ -96,7 +96,7 @@ def test_what_does_nothing_is_seldom_certified() -> None:
     for seed in range(15):
         exam, _ = exam_of(seed, alpha=0.05)
         certified += any(
-            exam.hold(skill_of([name])).attempt.verdict is Verdict.CERTIFIED for name in ("N0", "N1", "C0", "B0")
+            exam.hold(skill_of([name])).test.verdict is Verdict.CERTIFIED for name in ("N0", "N1", "C0", "B0")
         )
     assert certified <= 4
 
@@ -114,13 +114,13 @@ async def test_functions_that_wait_are_waited_for_and_run_at_once() -> None:
 
     exam = Exam("bad", range(30), score, concurrency=5)
     held = await exam.holds("good")
-    assert held.attempt.verdict is Verdict.CERTIFIED
+    assert held.test.verdict is Verdict.CERTIFIED
     assert most == 5
-    assert exam.hold("bad").attempt.verdict is Verdict.FUTILE, "also where a loop is running already"
+    assert exam.hold("bad").test.verdict is Verdict.FUTILE, "also where a loop is running already"
     with pytest.raises(RuntimeError, match="one after the other"):
         await asyncio.gather(exam.holds("one"), exam.holds("other"))
     wrapped = Exam("bad", range(30), lambda task, skill: score(task, skill))
-    assert (await wrapped.holds("good")).attempt.verdict is Verdict.CERTIFIED
+    assert (await wrapped.holds("good")).test.verdict is Verdict.CERTIFIED
 
 
 def test_what_is_lost_says_so_and_what_is_no_score_is_refused() -> None:
@@ -131,8 +131,8 @@ def test_what_is_lost_says_so_and_what_is_no_score_is_refused() -> None:
         return Cause.MODEL if lost[skill] % 2 else 1.0
 
     held = Exam("a", range(10), flaky, concurrency=1).hold("b")
-    assert held.attempt.verdict is Verdict.UNDECIDED
-    assert held.attempt.coverage < 0.8
+    assert held.test.verdict is Verdict.UNDECIDED
+    assert held.test.coverage < 0.8
     with pytest.raises(ValueError, match=r"task 'x' is 85; expected a number from 0 to 1"):
         Exam("a", ["x"] * 30, lambda task, skill: 85).hold("b")
 
@@ -143,4 +143,4 @@ def test_what_is_no_number_is_refused_and_the_exam_goes_on_when_it_is_mended() -
     with pytest.raises(ValueError, match=r"is nan; expected a number from 0 to 1"):
         exam.hold("good")
     scores["good"] = 1.0
-    assert exam.hold("good").attempt.verdict is Verdict.CERTIFIED
+    assert exam.hold("good").test.verdict is Verdict.CERTIFIED

@@ -359,4 +359,6 @@ async def test_every_search_keeps_to_its_budget_and_is_exact_when_begun_again(ki
         assert await run() == first
         assert set(asked) == paid
         assert any(step.accepted for step in first.steps)
-        assert all(world.lift(held.candidate) > 0 for held in first.held if held.attempt.verdict is Verdict.CERTIFIED)
+        assert all(
+            world.lift(held.candidate) > 0 for held in first.exam_results if held.test.verdict is Verdict.CERTIFIED
+        )

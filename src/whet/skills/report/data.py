@@ -85,9 +85,9 @@ def read_report_data(run: Path, done: SearchResult) -> ReportData:
 
 def evidence(attempt: SequentialTest) -> list[tuple[float, float]]:
     """Logarithms of both processes after each position: that it is better, and that it is not worth it."""
-    better, worse = EProcess(-attempt.terms.margin, above=True), EProcess(attempt.terms.worth, above=False)
+    better, worse = EProcess(-attempt.terms.margin, above=True), EProcess(attempt.terms.minimum_effect, above=False)
     found = [(0.0, 0.0)]
-    for position in attempt.taken:
+    for position in attempt.pairs:
         better.take(position.worst())
         worse.take(position.best())
         found.append((better.log, worse.log))
@@ -97,7 +97,7 @@ def evidence(attempt: SequentialTest) -> list[tuple[float, float]]:
 def by_task(held: ExamResult) -> dict[str, list[float]]:
     """The differences at the measured positions of each task of an exam, from the best task to the worst."""
     tasks: dict[str, list[float]] = {}
-    for number, position in enumerate(held.attempt.taken):
+    for number, position in enumerate(held.test.pairs):
         if position.is_measured:
             tasks.setdefault(held.exam.task_at(number), []).append(position.worst())
     return dict(sorted(tasks.items(), key=lambda pair: (-fsum(pair[1]) / len(pair[1]), pair[0])))

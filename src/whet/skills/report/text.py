@@ -4,8 +4,16 @@ from collections.abc import Iterator, Sequence
 from math import fsum
 from pathlib import Path
 
-from whet.skills.certificates.certificate import record_of
-from whet.skills.certificates.text import HEAD, READABLE, RULE, row, told_models, told_removal, told_verdict
+from whet.skills.certificates.certificate import make_record
+from whet.skills.certificates.text import (
+    HEAD,
+    READABLE,
+    RULE,
+    format_models,
+    format_removal,
+    format_row,
+    format_verdict,
+)
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.heuristics import RULES, false_accepts
 from whet.skills.gate.kinds import GateKind
@@ -73,7 +81,7 @@ def _classic_rules(outcome: SharpenResult) -> str:
 
 
 def _certified(outcome: SharpenResult, last: ExamResult) -> str:
-    attempt, tasks = last.attempt, len(outcome.certificate.tasks)
+    attempt, tasks = last.test, len(outcome.certificate.tasks)
     steps = "" if len(outcome.certified) == 1 else f" (the last of {len(outcome.certified)} certified steps)"
     lift = f"at least {attempt.at_least() * 100:.1f} points"
     estimate = attempt.estimate()
@@ -87,7 +95,7 @@ def _certified(outcome: SharpenResult, last: ExamResult) -> str:
 
 def _changed(held: ExamResult) -> str:
     """What replies said of the model, where it was not the same all the time."""
-    told = told_models(held.attempt.reported)
+    told = format_models(held.test.reported)
     return f" {told}" if told else ""
 
 
@@ -95,15 +103,15 @@ def _shorter(outcome: SharpenResult) -> str:
     removal = outcome.done.removal
     if removal is None or not removal.accepted:
         return ""
-    return f" {told_removal(removal.units, removal.held.attempt.at_least(), removal.held.level, outcome.certificate)}"
+    return f" {format_removal(removal.units, removal.exam_result.test.at_least(), removal.exam_result.level, outcome.certificate)}"
 
 
 def _why(outcome: SharpenResult) -> str:
-    if not outcome.done.held:
+    if not outcome.done.exam_results:
         left = f"{outcome.done.left} rollouts were left, and an exam needs more to certify anything"
         return f"The best candidate was not held before an exam: {left}; the leader is not proved."
-    last = outcome.done.held[-1]
-    return f"{told_verdict(record_of(last), len(outcome.certificate.tasks))}.{_changed(last)}"
+    last = outcome.done.exam_results[-1]
+    return f"{format_verdict(make_record(last), len(outcome.certificate.tasks))}.{_changed(last)}"
 
 
 def report(outcome: SharpenResult, figures: ReportData) -> tuple[str, list[Plot]]:
@@ -160,12 +168,12 @@ def _edits(effects: Sequence[Effect]) -> Iterator[str | Plot]:
 
 
 def _exams(outcome: SharpenResult) -> Iterator[str | Plot]:
-    held = outcome.done.held
+    held = outcome.done.exam_results
     yield from ("## The exams, on validation tasks", "", _classic_rules(outcome), "")
     if not held:
         yield from ("None was held.", "")
         return
-    yield from (HEAD, RULE, *map(row, outcome.certificate.records), "")
+    yield from (HEAD, RULE, *map(format_row, outcome.certificate.records), "")
     yield from (charts.wealth(number, one) for number, one in enumerate(held, 1))
     yield from ("## The last exam, task by task", "")
     yield charts.tasks(held[-1])
@@ -180,10 +188,8 @@ def _left_out(removal: Removal | None) -> Iterator[str | Plot]:
         return
     yield from ("## What can be left out", "")
     yield charts.removal(removal)
-    attempt = removal.held.attempt
-    between = (
-        f"{attempt.at_least() * 100:+.1f} to {attempt.at_most() * 100:+.1f} points, at level {removal.held.level:g}"
-    )
+    attempt = removal.exam_result.test
+    between = f"{attempt.at_least() * 100:+.1f} to {attempt.at_most() * 100:+.1f} points, at level {removal.exam_result.level:g}"
     outcome = "left out" if removal.accepted else "kept"
     yield from (f"Without all of these together the score changes by {between}: {outcome}.", "")
     yield from (f"- {plain(unit)}" for unit in removal.units)

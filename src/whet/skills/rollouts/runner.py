@@ -43,9 +43,9 @@ from whet.runs.store.writer import StoreWriter
 from whet.scoring import Cause
 from whet.skill import Skill
 from whet.skills.documents.store import SkillStore
-from whet.skills.measurement import Notes, NotMeasured, Outcome, RolloutKey, RunPart, Side
+from whet.skills.measurement import Execution, NotMeasured, Outcome, RolloutKey, RunPart, Side
 from whet.skills.rollouts.budget import Budget, Unit
-from whet.skills.rollouts.spending import BudgetTracker, spent_in, total_spent
+from whet.skills.rollouts.spending import BudgetTracker, read_spending, total_spent
 from whet.tasks import Task
 
 FORGOTTEN = "forgotten"
@@ -61,7 +61,7 @@ def tries_of(part: RunPart) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
+class AgentSetup:
     """What does the tasks."""
 
     agent: str
@@ -74,7 +74,7 @@ class RolloutRunner:
 
     def __init__(
         self,
-        arm: Arm,
+        arm: AgentSetup,
         tasks: Mapping[str, Task],
         shelf: SkillStore,
         books: Mapping[RunPart, "_PartStore"],
@@ -166,9 +166,9 @@ class RolloutRunner:
         self._outage.clear()
         self._in_a_row.clear()
 
-    async def notes(self, key: RolloutKey) -> Notes:
+    async def notes(self, key: RolloutKey) -> Execution:
         """What is on record of the rollout of a key besides its score."""
-        return await self._books[key.part].writer.do(lambda store: read_notes(store, key.rollout_id))
+        return await self._books[key.part].writer.do(lambda store: read_execution(store, key.rollout_id))
 
     async def rollouts(self) -> int:
         """How many have come to something, in all parts together. It is read from the record: one may be on it that
@@ -197,10 +197,10 @@ class RolloutRunner:
             "judge_model": self.resources.judge_model,
         }
 
-    def arm(self, agent: str | None, model: str | None) -> Arm:
+    def arm(self, agent: str | None, model: str | None) -> AgentSetup:
         """An agent and a model that were asked for; those under test where one is not named."""
         agent, model = agent or self._arm.agent, model or self._arm.model.name
-        return Arm(agent, self.resources.agents[agent], self.resources.models[model])
+        return AgentSetup(agent, self.resources.agents[agent], self.resources.models[model])
 
     def recorder(self, part: RunPart) -> StoreWriter:
         """Who writes the store of a part."""
@@ -259,14 +259,14 @@ async def open_runner(
         }
         begin()
         records = {part: _open_part(folder / part, part, given, about) for part, given in parts.items()}
-        before = {str(part): spent_in(folder / part, prices)[0] for part in parts}
+        before = {str(part): read_spending(folder / part, prices)[0] for part in parts}
         resources.gateway.add_spent(total_spent(before.values()))
         books = {}
         for part, (rows, known) in records.items():
             opened.enter_context(explain_disk_errors(folder / part))
             writer = await opened.enter_async_context(StoreWriter(folder / part))
             books[part] = _PartStore(writer, rows, known)
-        arm = Arm(agent, resources.agents[agent], model)
+        arm = AgentSetup(agent, resources.agents[agent], model)
         # Writers spend of what is for the search.
         account = BudgetTracker(folder, budget, resources.gateway, before, RunPart.SEARCH)
         lab = RolloutRunner(arm, tasks, shelf, books, resources, request.concurrency, watch, account)
@@ -344,7 +344,7 @@ class _PartStore:
         for row in rows:
             self._samples[row.task, row.skill] = max(self._samples.get((row.task, row.skill), 0), row.sample + 1)
 
-    def row(self, key: RolloutKey, task: str, arm: Arm, skill: str) -> RolloutRow:
+    def row(self, key: RolloutKey, task: str, arm: AgentSetup, skill: str) -> RolloutRow:
         """The line of the plan that this key stands for; a new one is the next sample of its task and skill."""
         name = key.rollout_id
         if name not in self._rows:
@@ -387,7 +387,7 @@ def _on_record(attempts: Sequence[AttemptRow], part: RunPart, forgotten: Collect
     return _Known(outcome_of(Result.model_validate_json(last.result)), len(tries))
 
 
-def read_notes(store: Store, rollout: str) -> Notes:
+def read_execution(store: Store, rollout: str) -> Execution:
     attempts = store.attempts_of(rollout)
     resent, reported = 0, dict[str, None]()
     for exchange in store.each_exchange(attempts[-1].id):
@@ -395,7 +395,7 @@ def read_notes(store: Store, rollout: str) -> Notes:
         resent += max(0, exchange.attempts - 1) + _has_failed(exchange)
         if told := _reported(exchange.response):
             reported[told] = None
-    return Notes(len(attempts), resent, tuple(reported))
+    return Execution(len(attempts), resent, tuple(reported))
 
 
 def _reported(response: bytes) -> str:

@@ -19,7 +19,7 @@ from whet.gateway.prices import Price, cost
 from whet.rollout.result import Result
 from whet.runs.store.store import Store
 from whet.skills.measurement import OutOfBudget
-from whet.skills.rollouts.budget import Budget, Unit, shown
+from whet.skills.rollouts.budget import Budget, Unit
 
 STOPPED = "stopped.json"
 """Which parts of a run were out of budget, and why."""
@@ -101,7 +101,7 @@ class BudgetTracker:
         raise OutOfBudget(why)
 
 
-def spent_in(folder: Path, prices: Mapping[str, Price | None]) -> tuple[Spent, int]:
+def read_spending(folder: Path, prices: Mapping[str, Price | None]) -> tuple[Spent, int]:
     """All that the attempts in a store have used, also those that were killed, and how many rollouts were scored. Time
     in which several ran counts once."""
     found, times, scored = [], [], 0
@@ -116,13 +116,13 @@ def spent_in(folder: Path, prices: Mapping[str, Price | None]) -> tuple[Spent, i
                 else:
                     calls, usage = store.usage(attempt.id)
                     found.append(Spent(calls, usage, cost(usage, price) if price else 0.0))
-    return replace(total_spent(found), seconds=covered(times)), scored
+    return replace(total_spent(found), seconds=union_length(times)), scored
 
 
-def covered(times: list[tuple[float, float]]) -> float:
+def union_length(times: list[tuple[float, float]]) -> float:
     """How long at least one of these spans of time was running.
 
-    >>> covered([(0, 2), (1, 3), (10, 11)])
+    >>> union_length([(0, 2), (1, 3), (10, 11)])
     4.0
     """
     seconds, until = 0.0, float("-inf")

@@ -32,7 +32,7 @@ def common_terms(request: RunOptions, budget: Budget, plan: GatePlan) -> dict[st
     }
 
 
-def raised_budget(file: Path, budget: Budget) -> tuple[Budget, Budget]:
+def resolve_budget(file: Path, budget: Budget) -> tuple[Budget, Budget]:
     """The budget that a run was begun with, by its terms, and the one that it has now: a run may be resumed with more.
 
     UserError when a budget is lowered, or given in another unit."""
@@ -68,7 +68,7 @@ def fix_terms(file: Path, terms: Mapping[str, object]) -> None:
         )
 
 
-def found_once(file: Path, find: Callable[[], int]) -> int:
+def compute_once(file: Path, find: Callable[[], int]) -> int:
     """What was found when it was first looked for: later it might come out another way."""
     if not file.is_file():
         write_atomic(file, json.dumps(find()))

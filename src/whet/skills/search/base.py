@@ -11,7 +11,7 @@ from typing import Protocol
 from whet.scoring import Cause
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import Measured, Pay, RolloutKey, Rollouts, mean, refuse_lost
+from whet.skills.measurement import Measurement, Pay, RolloutKey, Rollouts, mean, refuse_missing
 from whet.skills.proposers.base import SearchStep
 
 
@@ -66,17 +66,17 @@ class TrainTasks:
         self._number += 1
         return self._number
 
-    async def measure(self, skill: str) -> Measured | None:
+    async def measure(self, skill: str) -> Measurement | None:
         """A fresh measurement on all tasks, in their order; None when it cannot be paid."""
         found = await self.measure_some(self.new_measurement(), [skill], self.tasks)
         if found is None:
             return None
-        refuse_lost(found[skill])
+        refuse_missing(found[skill])
         return found[skill]
 
     async def measure_some(
         self, number: int, skills: Sequence[str], tasks: Sequence[str]
-    ) -> dict[str, Measured] | None:
+    ) -> dict[str, Measurement] | None:
         """Try these skills on these tasks; None when that cannot be paid."""
         wanted = [
             (skill, task, RolloutKey.search(number, task, skill, sample))
@@ -87,12 +87,12 @@ class TrainTasks:
         if not self.purse.pay(key for _, _, key in wanted):
             return None
         outcomes = await asyncio.gather(*(self._rollouts(task, skill, key) for skill, task, key in wanted))
-        found: dict[str, Measured] = {skill: {} for skill in skills}
+        found: dict[str, Measurement] = {skill: {} for skill in skills}
         for (skill, _, key), outcome in zip(wanted, outcomes, strict=True):
             found[skill][key] = outcome
         return found
 
-    def by_task(self, outcomes: Measured) -> list[float | None]:
+    def by_task(self, outcomes: Measurement) -> list[float | None]:
         """The mean score on each task of a whole measurement; None where all was lost."""
         each = zip(*[iter(outcomes.values())] * self.samples, strict=True)
         scores = ([one for one in some if not isinstance(one, Cause)] for some in each)
@@ -104,7 +104,7 @@ class Lead:
 
     def __init__(self, start: str, plan: GatePlan) -> None:
         self.skill = start
-        self.outcomes: Measured = {}
+        self.outcomes: Measurement = {}
         """The last measurement of the leader."""
         self._rejections = 0
         self._patience = plan.rejections_before_remeasuring
@@ -124,7 +124,7 @@ class Lead:
             self.outcomes, self._rejections = outcomes, 0
         return dev.purse.left >= dev.size
 
-    def judge(self, parent: str, candidate: str, outcomes: Measured) -> SearchStep:
+    def judge(self, parent: str, candidate: str, outcomes: Measurement) -> SearchStep:
         """Whether a candidate that was tried on all dev tasks leads from now on."""
         step = SearchStep(parent, candidate, mean(outcomes), self.bar)
         if step.accepted:

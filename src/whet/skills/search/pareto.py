@@ -12,7 +12,7 @@ from itertools import chain
 from whet.skills.documents.merge import merge_documents, section_titles
 from whet.skills.documents.store import SkillTexts
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import Measured, mean
+from whet.skills.measurement import Measurement, mean
 from whet.skills.proposers.base import SearchStep
 from whet.skills.search.base import CandidateSource, Lead, TrainTasks
 
@@ -60,7 +60,7 @@ class Pareto:
         self._steps.append(self._lead.judge(parent, candidate, outcomes))
         return self._steps[-1:]
 
-    def _admit(self, skill: str, outcomes: Measured, parents: tuple[str, ...] = ()) -> None:
+    def _admit(self, skill: str, outcomes: Measurement, parents: tuple[str, ...] = ()) -> None:
         known = self._pool.get(skill)
         line = known.line if known else (skill, *parents)
         self._pool[skill] = Member(line, mean(outcomes), self._dev.by_task(outcomes))

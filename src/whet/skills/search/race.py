@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from whet.ids import digest
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import Measured, mean, refuse_lost
+from whet.skills.measurement import Measurement, mean, refuse_missing
 from whet.skills.proposers.base import SearchStep
 from whet.skills.search.base import CandidateSource, Lead, TrainTasks
 
@@ -51,7 +51,7 @@ class Race:
         """Losers first, as they fall behind, then the winner."""
         parent, number = self.leader, self._dev.new_measurement()
         order = sorted(self._dev.tasks, key=lambda task: digest(f"{self._seed}/{number}".encode(), task.encode()))
-        scores: dict[str, Measured] = {racer: {} for racer in racers}
+        scores: dict[str, Measurement] = {racer: {} for racer in racers}
         left, steps = list(racers), []
         for leg in legs(order):
             found = await self._dev.measure_some(number, left, leg)
@@ -64,7 +64,7 @@ class Race:
             behind = [racer for racer in ranked[len(left) :] if mean(scores[racer]) >= 0]
             steps += [SearchStep(parent, racer, mean(scores[racer]), self._lead.bar, dropped=True) for racer in behind]
         (winner,) = left
-        refuse_lost(scores[winner])
+        refuse_missing(scores[winner])
         return [*steps, self._lead.judge(parent, winner, scores[winner])]
 
     def _affordable(self) -> int:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from whet.skills.documents.store import PlainTexts, SkillTexts
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.gate import ExamJournal, ExamResult, Gate
-from whet.skills.gate.heuristics import ClassicGate, Compared
+from whet.skills.gate.heuristics import RuleComparison, RuleGate
 from whet.skills.gate.kinds import GateKind, SearchKind
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.seed import Seed
-from whet.skills.measurement import OutOfBudget, ReadNotes, Rollouts, Verdict, no_notes
+from whet.skills.measurement import OutOfBudget, ReadExecution, Rollouts, Verdict, clean_execution
 from whet.skills.proposers.base import SearchStep
 from whet.skills.search.base import CandidateSource, Search, TrainTasks
 from whet.skills.search.pareto import Pareto
@@ -39,7 +39,7 @@ class SearchResult:
     """What was tried to be dropped from the certified skill, all of it at once."""
     accepted: str | None = None
     """What a classic rule accepted, where one decides instead of exams; nothing is certified then."""
-    compared: list[Compared] = field(default_factory=list)
+    compared: list[RuleComparison] = field(default_factory=list)
     spent: int = 0
     left: int = 0
     """Rollouts that exams could have used."""
@@ -52,10 +52,10 @@ class SearchResult:
     @property
     def shortened(self) -> str:
         """The shorter version of the certified skill, if one was certified; else the certified skill itself."""
-        return self.removal.held.candidate if self.removal and self.removal.accepted else self.certified
+        return self.removal.exam_result.candidate if self.removal and self.removal.accepted else self.certified
 
 
-Watch = Callable[[SearchStep | ExamResult | Compared | Removal], None]
+WatchSearch = Callable[[SearchStep | ExamResult | RuleComparison | Removal], None]
 
 
 async def search_and_certify(
@@ -65,11 +65,11 @@ async def search_and_certify(
     plan: GatePlan,
     proposer: CandidateSource,
     rollouts: Rollouts,
-    watch: Watch = lambda _: None,
+    watch: WatchSearch = lambda _: None,
     texts: SkillTexts | None = None,
     seed: Seed | None = None,
     journal: ExamJournal | None = None,
-    read_notes: ReadNotes = no_notes,
+    read_execution: ReadExecution = clean_execution,
     close_search: Callable[[], int] = lambda: 0,
 ) -> SearchResult:
     """Look for better skills on the dev tasks, and certify the best on the validation tasks, within the budget.
@@ -77,14 +77,14 @@ async def search_and_certify(
     Skills stand for themselves where no `texts` are given, and the plan's seed orders the exams where none is.
     `close_search` is called when the search has ended; it returns rollouts that the budget was raised by."""
     result = SearchResult(plan, start, start, start)
-    searched, known, tasks = RolloutBudget(plan.search_purse), texts or PlainTexts(), tuple(validation)
+    searched, known, tasks = RolloutBudget(plan.search_budget), texts or PlainTexts(), tuple(validation)
     search = _search(start, TrainTasks(dev, searched, rollouts, plan.samples), plan, proposer, known)
-    purse, seed = RolloutBudget(plan.certify_purse), seed or Seed.chosen(plan.seed)
-    gate: Gate | ClassicGate
+    purse, seed = RolloutBudget(plan.exam_budget), seed or Seed.choose(plan.seed)
+    gate: Gate | RuleGate
     if plan.gate is GateKind.CERTIFY:
-        gate = Gate(start, tasks, purse, plan, rollouts, seed, journal, read_notes)
+        gate = Gate(start, tasks, purse, plan, rollouts, seed, journal, read_execution)
     else:
-        gate = ClassicGate(plan.gate, start, tasks, purse, rollouts)
+        gate = RuleGate(plan.gate, start, tasks, purse, rollouts)
     accepted = 0
     while steps := await _next(search):
         for step in steps:
@@ -105,7 +105,7 @@ async def search_and_certify(
     if isinstance(gate, Gate):
         await _certify(gate, result, watch)
         if result.certified != start and plan.shorten:
-            result.removal = await shorten(result, gate, plan, rollouts, known, read_notes)
+            result.removal = await shorten(result, gate, plan, rollouts, known, read_execution)
             if result.removal is not None:
                 watch(result.removal)
     else:
@@ -115,18 +115,18 @@ async def search_and_certify(
     return result
 
 
-async def _certify(gate: Gate, result: SearchResult, watch: Watch) -> None:
+async def _certify(gate: Gate, result: SearchResult, watch: WatchSearch) -> None:
     """Spend what is left on the leader, then on other attempts that are undecided, then on the bound of the last
     certificate: when its verdict falls, it is barely above 0."""
     _tell(await gate.run_exam(result.leader), result, watch)
     for held in gate.undecided:
         if held in gate.undecided:  # until another one is certified, which is the next to beat
             _tell(await gate.run_exam(held.candidate), result, watch)
-    certified = [held for held in result.held if held.attempt.verdict is Verdict.CERTIFIED]
+    certified = [held for held in result.exam_results if held.test.verdict is Verdict.CERTIFIED]
     if certified:
         last = certified[-1]
         await gate.tighten(last)
-        if last.attempt.verdict is not Verdict.CERTIFIED:
+        if last.test.verdict is not Verdict.CERTIFIED:
             watch(last)
     result.certified = gate.incumbent
 
@@ -148,12 +148,12 @@ def _search(start: str, dev: TrainTasks, plan: GatePlan, proposer: CandidateSour
             return Pareto(start, dev, plan, proposer, texts)
 
 
-def _tell(found: ExamResult | Compared | None, result: SearchResult, watch: Watch) -> None:
+def _tell(found: ExamResult | RuleComparison | None, result: SearchResult, watch: WatchSearch) -> None:
     match found:
         case ExamResult():
-            if found not in result.held:
-                result.held.append(found)
+            if found not in result.exam_results:
+                result.exam_results.append(found)
             watch(found)
-        case Compared():
+        case RuleComparison():
             result.compared.append(found)
             watch(found)

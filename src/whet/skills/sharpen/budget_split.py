@@ -28,7 +28,7 @@ class BudgetSplit:
 
     @property
     def exam_share(self) -> float:
-        return self.plan.certify_purse / self.rollouts
+        return self.plan.exam_budget / self.rollouts
 
     @property
     def test_share(self) -> float:
@@ -37,7 +37,7 @@ class BudgetSplit:
     @property
     def search_share(self) -> float:
         """With the audit."""
-        return (self.audit + self.plan.search_purse) / self.rollouts
+        return (self.audit + self.plan.search_budget) / self.rollouts
 
 
 def split_budget(plan: GatePlan, rollouts: int, splits: Splits, controls: int) -> BudgetSplit:

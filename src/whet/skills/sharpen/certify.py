@@ -10,20 +10,20 @@ from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.scheduler import Ended, Stopped, refuse_existing
 from whet.skill import Skill, read_skill
-from whet.skills.certificates.certificate import Certificate, record_of
+from whet.skills.certificates.certificate import Certificate, make_record
 from whet.skills.certificates.text import write_certificate
 from whet.skills.documents.store import SkillStore
 from whet.skills.gate.alpha_ledger import enter
-from whet.skills.gate.exam import PAIR, Exam, RolloutBudget, run_exam, tighten
+from whet.skills.gate.exam import PAIR, ExamSequence, RolloutBudget, run_exam, tighten
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.journal import ExamJournalFile
 from whet.skills.gate.plan import MANY, GatePlan
-from whet.skills.gate.seed import Seed, fixed_seed
+from whet.skills.gate.seed import Seed, fix_seed
 from whet.skills.gate.sequential_test import SequentialTest
 from whet.skills.measurement import RunPart, Verdict
 from whet.skills.rollouts.budget import Budget
 from whet.skills.rollouts.runner import RolloutRunner, open_runner
-from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH, common_terms, fix_terms, raised_budget, write_raised
+from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH, common_terms, fix_terms, resolve_budget, write_raised
 from whet.tasks import Task, read_tasks
 from whet.version import __version__
 
@@ -52,7 +52,7 @@ async def certify(
     folder = wish.request.out
     tasks = validation_tasks(read_tasks(wish.request.tasks))
     refuse_existing(folder, resume=wish.request.resume)
-    first, now = raised_budget(folder / CERTIFY_TERMS, wish.budget)
+    first, now = resolve_budget(folder / CERTIFY_TERMS, wish.budget)
     plan = replace(wish.plan, budget=first.rollouts or 0)
     wish = replace(wish, budget=first, plan=plan)
     fewest = PAIR * SequentialTest(plan.terms(plan.alpha, 1)).fewest
@@ -69,31 +69,31 @@ async def certify(
     def begin() -> None:
         shelf.keep(old)
         shelf.keep(new)
-        seed = fixed_seed(folder / RunPart.EXAM, wish.seed)
+        seed = fix_seed(folder / RunPart.EXAM, wish.seed)
         fix_terms(folder / CERTIFY_TERMS, _terms(wish, old, new, digests, seed))
         write_raised(folder / CERTIFY_TERMS, first, now)
         watch(seed)
 
     request = wish.request.model_copy(update={"skills": (wish.old, wish.new)})
     async with open_runner(folder, request, {RunPart.EXAM: tasks}, config, shelf, env, watch, now, begin) as lab:
-        seed = fixed_seed(folder / RunPart.EXAM, wish.seed)
+        seed = fix_seed(folder / RunPart.EXAM, wish.seed)
         made_with = await lab.made_with()
         fix_terms(folder / MADE_WITH, made_with)
         used = enter(folder, digests, plan.alpha, env)
-        exam = Exam(old.digest, new.digest, tuple(digests), seed.value, 1, seed.commitment)
+        exam = ExamSequence(old.digest, new.digest, tuple(digests), seed.value, 1, seed.commitment)
         ExamJournalFile(folder / RunPart.EXAM).opened(exam)
         held = await _held(exam, now, plan, lab)
         certificate = Certificate(
             whet=__version__,
             start=old.digest,
-            certified=new.digest if held.attempt.verdict is Verdict.CERTIFIED else old.digest,
+            certified=new.digest if held.test.verdict is Verdict.CERTIFIED else old.digest,
             alpha=plan.alpha,
             single=True,
             seed=seed,
             commitment=seed.commitment,
             made_with=made_with,
             tasks=digests,
-            records=(record_of(held),),
+            records=(make_record(held),),
             used=used,
         )
     write_certificate(certificate, folder)
@@ -105,15 +105,15 @@ def validation_tasks(tasks: Sequence[Task]) -> list[Task]:
     return [task for task in tasks if task.split == "val"] or list(tasks)
 
 
-async def _held(exam: Exam, budget: Budget, plan: GatePlan, lab: RolloutRunner) -> ExamResult:
+async def _held(exam: ExamSequence, budget: Budget, plan: GatePlan, lab: RolloutRunner) -> ExamResult:
     # A budget in another unit ends it when it is used up.
     purse = RolloutBudget(budget.rollouts or MANY)
-    attempt = SequentialTest(plan.terms(plan.alpha, purse.positions))
+    attempt = SequentialTest(plan.terms(plan.alpha, purse.pairs))
     await run_exam(exam, attempt, lab, purse, lab.notes)
-    if not attempt.taken:
+    if not attempt.pairs:
         raise UserError(f"--budget is {budget}; expected more: it was used up at the first position")
     if attempt.verdict is Verdict.CERTIFIED:
-        await tighten(exam, attempt, plan.positions(len(exam.tasks)), lab, purse, lab.notes)
+        await tighten(exam, attempt, plan.max_pairs(len(exam.tasks)), lab, purse, lab.notes)
     return ExamResult(exam, attempt)
 
 

@@ -10,10 +10,10 @@ from whet.runs.store.store import Store
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import OutOfBudget, RunPart
 from whet.skills.rollouts.audit import Audit, audit, detectable_lift, is_hopeless, refuse_hopeless
-from whet.skills.rollouts.budget import Budget, Unit, shown
+from whet.skills.rollouts.budget import Budget, Unit, format_amount
 from whet.skills.rollouts.runner import RolloutRunner
 from whet.skills.rollouts.splits import Splits
-from whet.skills.rollouts.terms import found_once
+from whet.skills.rollouts.terms import compute_once
 from whet.skills.sharpen.budget_split import BudgetSplit, enough, refuse_too_few, split_budget
 
 ROLLOUTS = "rollouts.json"
@@ -70,7 +70,7 @@ class Preparing:
 
     def scaled(self, factor: float) -> str:
         """So many times the budget."""
-        return shown(self.budget.amount * factor, self.budget.unit)
+        return format_amount(self.budget.amount * factor, self.budget.unit)
 
 
 async def prepare(wanted: Preparing, start: str, lab: RolloutRunner, folder: Path) -> tuple[BudgetSplit, Audited]:
@@ -81,7 +81,7 @@ async def prepare(wanted: Preparing, start: str, lab: RolloutRunner, folder: Pat
         raise UserError(f"--budget is {wanted.budget}; expected more: all of it was used up by the audit") from None
     lab.decided()
     known = wanted.budget.rollouts
-    rollouts = known or found_once(
+    rollouts = known or compute_once(
         folder / ROLLOUTS, lambda: wanted.budget.in_rollouts(lab.account.used, found.rollouts)
     )
     shares = wanted.shares(rollouts)

@@ -27,7 +27,7 @@ from whet.skills.measurement import RolloutKey, RunPart
 from whet.skills.proposers.agent import AgentProposer
 from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext
 from whet.skills.proposers.llm import ChatMessage, LlmProposer
-from whet.skills.rollouts.runner import Arm, RolloutRunner
+from whet.skills.rollouts.runner import AgentSetup, RolloutRunner
 from whet.tasks import Task
 
 GIVEN = "given "
@@ -73,7 +73,7 @@ class ProposerRuntime:
     """A writer at work."""
 
     kind: Literal["llm", "agent"]
-    arm: Arm
+    arm: AgentSetup
     resources: RunResources
     recorder: StoreWriter
     refuse_spent: Callable[[], None]

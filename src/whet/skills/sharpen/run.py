@@ -13,29 +13,29 @@ from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.scheduler import Ended, Stopped, refuse_existing
 from whet.skill import Skill, read_skill
-from whet.skills.certificates.certificate import Certificate, record_of, shortening_of
+from whet.skills.certificates.certificate import Certificate, make_record, make_shortening
 from whet.skills.certificates.text import write_certificate
 from whet.skills.documents.document import Policy
 from whet.skills.documents.history import ACCEPTED, BEST, LEADER, SHORTENED, SKILLS, TERMS, ExamSummary, History
 from whet.skills.documents.store import SkillStore, copy_skill
-from whet.skills.gate.alpha_ledger import LedgerEntry, enter, uses
+from whet.skills.gate.alpha_ledger import LedgerEntry, count_uses, enter
 from whet.skills.gate.gate import ExamResult
-from whet.skills.gate.heuristics import Compared
+from whet.skills.gate.heuristics import RuleComparison
 from whet.skills.gate.journal import ExamJournalFile
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.plan import MANY, GatePlan
-from whet.skills.gate.seed import Seed, fixed_seed
+from whet.skills.gate.seed import Seed, fix_seed
 from whet.skills.measurement import OutOfBudget, RunPart, Verdict
 from whet.skills.proposers.base import Proposer, SearchStep
 from whet.skills.proposers.driver import ProposalMade, ProposerDriver
 from whet.skills.proposers.schedule import ProposalSchedule, ScheduleOptions
 from whet.skills.report.text import write_report
 from whet.skills.results import SharpenResult
-from whet.skills.rollouts.budget import Budget, Unit, shown
+from whet.skills.rollouts.budget import Budget, Unit, format_amount
 from whet.skills.rollouts.final_test import FinalTest, UsedError, run_final_test
 from whet.skills.rollouts.runner import RolloutRunner, open_runner
 from whet.skills.rollouts.splits import Splits, split_tasks
-from whet.skills.rollouts.terms import MADE_WITH, common_terms, fix_terms, raised_budget, write_raised
+from whet.skills.rollouts.terms import MADE_WITH, common_terms, fix_terms, resolve_budget, write_raised
 from whet.skills.search.shorten import Removal
 from whet.skills.search.two_tiers import SearchResult, search_and_certify
 from whet.skills.sharpen.budget_split import BudgetSplit
@@ -86,7 +86,7 @@ class Begun:
     """Of the order of exams. Only its commitment may be shown."""
 
 
-Event = Begun | Audited | ProposalMade | SearchStep | ExamResult | Compared | Removal | Ended | Stopped
+Event = Begun | Audited | ProposalMade | SearchStep | ExamResult | RuleComparison | Removal | Ended | Stopped
 Watch = Callable[[Event], None]
 
 
@@ -104,7 +104,7 @@ async def sharpen_skill(
         hired.check(wish.request, config)
     refuse_unknown_sections(wish.policy, start)
     refuse_existing(folder, resume=wish.request.resume)
-    first, now = raised_budget(folder / TERMS, wish.budget)
+    first, now = resolve_budget(folder / TERMS, wish.budget)
     wish = replace(wish, budget=first, plan=replace(wish.plan, budget=first.rollouts or 0))
     wanted = wanted_of(wish)
     shelf = SkillStore(folder / SKILLS)
@@ -118,14 +118,14 @@ async def sharpen_skill(
         if certifies and not wish.force:
             refuse_if_hopeless(wanted, shares, audited)
         pen = writer.at_desk(lab) if isinstance(writer, ProposerSpec) else writer
-        seed = fixed_seed(folder / RunPart.EXAM, wish.seed)
+        seed = fix_seed(folder / RunPart.EXAM, wish.seed)
         # A run without an exam uses no validation task up.
         journal = ExamJournalFile(folder / RunPart.EXAM, lambda: enter(folder, validation, wish.plan.alpha, env))
         done = await _search_and_certify(wish, shares, pen, start, wanted.splits, shelf, lab, watch, seed, now, journal)
         tested = await _test(folder, done, shares.test, lab)
         # Where a hard stop fell, not all that the purses paid for was rolled out.
         done.spent = await lab.rollouts() if lab.account.stopped else done.spent + shares.audit
-        used = enter(folder, validation, wish.plan.alpha, env) if done.held else None
+        used = enter(folder, validation, wish.plan.alpha, env) if done.exam_results else None
         certificate = _certificate(wish, done, validation, made_with, tested, used, seed)
         outcome = _outcome(replace(wish, budget=now), done, shelf, audited, certificate, lab)
     await asyncio.to_thread(_hand_out, outcome)
@@ -150,11 +150,11 @@ async def _opened(
     def begin() -> None:
         for skill in (start, *([read_skill(wish.known_good)] if wish.known_good else [])):
             shelf.keep(skill)
-        seed = fixed_seed(folder / RunPart.EXAM, wish.seed)
+        seed = fix_seed(folder / RunPart.EXAM, wish.seed)
         fix_terms(folder / TERMS, _terms(wish, hired, start, wanted, seed))
         write_raised(folder / TERMS, wish.budget, now)
         validation = {task.id: task.digest for task in splits.validation}
-        watch(Begun(folder, start, splits, now, uses(folder, validation, env), seed))
+        watch(Begun(folder, start, splits, now, count_uses(folder, validation, env), seed))
 
     parts = {RunPart.SEARCH: splits.train, RunPart.EXAM: splits.validation, RunPart.TEST: splits.test}
     request = wish.request.model_copy(update={"skills": (wish.skill,)})
@@ -196,14 +196,14 @@ async def _search_and_certify(
     schedule = ProposalSchedule(wish.course, steps, plan.seed, wish.policy, wish.preferences)
     proposing = ProposerDriver(writer, shelf, search, train, drafts, history, schedule, watch)
 
-    def pass_on(event: SearchStep | ExamResult | Compared | Removal) -> None:
+    def pass_on(event: SearchStep | ExamResult | RuleComparison | Removal) -> None:
         match event:
             case SearchStep(parent, candidate, mean, bar):
                 history.record_measurement(candidate, parent, mean=mean, bar=bar, accepted=event.accepted)
             case ExamResult():
                 history.record_exam(event.candidate, examined(event))
-                proposing.learn(certified=event.attempt.verdict is Verdict.CERTIFIED)
-            case Compared():
+                proposing.learn(certified=event.test.verdict is Verdict.CERTIFIED)
+            case RuleComparison():
                 proposing.learn(certified=event.accepted)
             case Removal(units, held):
                 history.record_version(held.candidate, held.exam.incumbent, (), f"left out: {'; '.join(units)}")
@@ -233,14 +233,14 @@ async def _search_and_certify(
         lab.notes,
         close_search,
     )
-    for held in done.held:  # the bounds of the last may be closer than when its verdict fell
+    for held in done.exam_results:  # the bounds of the last may be closer than when its verdict fell
         history.record_exam(held.candidate, examined(held))
     return done
 
 
 def examined(held: ExamResult) -> ExamSummary:
     """An exam as the history of a skill keeps it."""
-    attempt = held.attempt
+    attempt = held.test
     assert attempt.verdict is not None
     assert attempt.decided_at is not None
     return ExamSummary(
@@ -288,8 +288,8 @@ def _certificate(
         commitment=seed.commitment,
         made_with=made_with,
         tasks=validation,
-        records=tuple(map(record_of, done.held)),
-        shortening=shortening_of(done.removal),
+        records=tuple(map(make_record, done.exam_results)),
+        shortening=make_shortening(done.removal),
         test=tested,
         used=used,
     )
@@ -314,7 +314,7 @@ def _outcome(
         audit=audited.audit,
         certificate=certificate,
         budget=wish.budget,
-        used=None if wish.budget.unit is Unit.ROLLOUTS else shown(lab.account.used, wish.budget.unit),
+        used=None if wish.budget.unit is Unit.ROLLOUTS else format_amount(lab.account.used, wish.budget.unit),
     )
 
 

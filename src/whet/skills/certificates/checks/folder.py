@@ -12,8 +12,8 @@ from whet.runs.store.store import DATABASE, Store
 from whet.skills.certificates.certificate import Certificate
 from whet.skills.documents.history import SKILLS, TERMS
 from whet.skills.gate.journal import ATTEMPTS
-from whet.skills.measurement import Notes, Outcome, RolloutKey, RunPart
-from whet.skills.rollouts.runner import FORGOTTEN, on_record, read_notes
+from whet.skills.measurement import Execution, Outcome, RolloutKey, RunPart
+from whet.skills.rollouts.runner import FORGOTTEN, on_record, read_execution
 from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH
 
 
@@ -25,13 +25,13 @@ def find_folder(path: Path) -> Path | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredRollout:
     """What a store holds of one rollout."""
 
     row: RolloutRow
     attempts: Sequence[AttemptRow]
     outcome: Outcome | None
-    notes: Notes
+    notes: Execution
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class StoredPart:
     """A store, read whole."""
 
     tasks: Mapping[str, str]
-    rollouts: Mapping[str, Kept]
+    rollouts: Mapping[str, StoredRollout]
     about: Mapping[str, Any]
     forgotten: frozenset[int]
     """Tries that were put aside."""
@@ -88,7 +88,9 @@ def _read_part(folder: Path, part: RunPart) -> StoredPart | str:
         return f"{part}/{DATABASE} is not there"
     with Store.open_read(folder / part) as store:
         kept = {
-            row.id: Kept(row, attempts, known.outcome, read_notes(store, row.id) if attempts else Notes(tries=0))
+            row.id: StoredRollout(
+                row, attempts, known.outcome, read_execution(store, row.id) if attempts else Execution(tries=0)
+            )
             for row, known in on_record(store, part)
             for attempts in (store.attempts_of(row.id),)
         }
