@@ -8,11 +8,11 @@ import numpy as np
 from scipy.special import expit, logit
 
 from support.many_attempts import SEED, Floats, chances, common_shift
-from support.whole_runs import Paying
+from support.whole_runs import Paying, run_two_tiers
 from whet.scoring import Cause
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import Execution, NotMeasured, Outcome, RolloutKey, Verdict
-from whet.skills.search.two_tiers import SearchResult, search_and_certify
+from whet.skills.search.two_tiers import SearchResult
 
 _EXACT = 1e-9
 START = "0"
@@ -127,9 +127,7 @@ async def run(world: World) -> SearchResult:
     """The engine with all defaults."""
     plan = GatePlan(world.setting.budget, world.seed)
     tasks = world.training, world.validation
-    return await search_and_certify(
-        START, *tasks, plan, Paying(world.propose), world, read_execution=world.read_execution
-    )
+    return await run_two_tiers(START, *tasks, plan, Paying(world.propose), world, read_execution=world.read_execution)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,13 @@ from skillopt_sleep.mine import assign_splits
 from skillopt_sleep.replay import replay_one
 
 from whet.skills.gate.exam import ExamSequence, RolloutBudget, run_exam
-from whet.skills.gate.gate import ExamResult
+from whet.skills.gate.gate import ExamResult, ExamSetting
 from whet.skills.gate.plan import GatePlan
+from whet.skills.gate.seed import Seed
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest
 from whet.skills.measurement import Outcome, Pay, RolloutKey, RunPart, Verdict
 from whet.skills.proposers.base import SearchStep
-from whet.skills.search.two_tiers import SearchResult, search_and_certify
+from whet.skills.search.two_tiers import SearchResult, SearchSetting, search_and_certify
 
 HARMFUL = MockBackend.RULE_TEXT["__harmful__"]
 SEED, EDITS = 42, 4
@@ -126,7 +127,9 @@ class MockWorld:
         self._trained: dict[str, list[tuple[Any, Any]]] = {}
 
     async def sharpened(self, start: str, watch: Callable[[object], None] = lambda _: None) -> SearchResult:
-        return await search_and_certify(start, self._split("train"), self._split("val"), PLAN, self, self, watch)
+        search = SearchSetting(self._split("train"), self)
+        exams = ExamSetting(tuple(self._split("val")), Seed.choose(PLAN.seed))
+        return await search_and_certify(start, PLAN, search, exams, self, watch)
 
     async def refuses(self, incumbent: str, rule: str) -> bool:
         """Whether a skill with this rule fails the exam, even if the search had taken it."""

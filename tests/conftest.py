@@ -12,7 +12,7 @@ import pytest
 from support.whet_program import Project, new_project
 from whet.box import Box, Sandbox
 from whet.sandbox import sandbox_named
-from whet.tasks.task import Limits
+from whet.tasks.task import TaskLimits
 
 IN_MEMORY = Path("/dev/shm")
 ROOM_NEEDED = 4 << 30
@@ -57,12 +57,12 @@ def sandbox(request: pytest.FixtureRequest) -> Sandbox:
 @pytest.fixture
 async def box(sandbox: Sandbox) -> AsyncIterator[Box]:
     """An open box of each kind of sandbox."""
-    async with sandbox.open(Limits()) as box:
+    async with sandbox.open(TaskLimits()) as box:
         yield box
 
 
 @pytest.fixture
 async def sealed_box() -> AsyncIterator[Box]:
     """An open box of bubblewrap."""
-    async with sandbox_named("bubblewrap").open(Limits()) as box:
+    async with sandbox_named("bubblewrap").open(TaskLimits()) as box:
         yield box

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.agents import AgentReport, Stop
-from whet.agents.answers import tagged_answer
+from whet.agents import AgentReport, StopReason
+from whet.agents.answers import read_tagged_answer
 from whet.agents.cli import Output
 from whet.plain_text import MAX_DEPTH, plain_text, plain_value, read_json, tagged
 from whet.redact import Redactor
@@ -34,7 +34,7 @@ def test_any_text_can_be_encoded_and_good_text_stays_as_it_is(text: str) -> None
 
 @given(ANY_JSON, ANY_TEXT)
 def test_a_result_with_any_answer_is_stored_and_read_again(answer: object, text: str) -> None:
-    report = AgentReport(stop=Stop.FINISHED, exit_code=0, text=text, stdout=text, seconds=0, answer=answer)
+    report = AgentReport(stop=StopReason.FINISHED, exit_code=0, text=text, stdout=text, seconds=0, answer=answer)
     result = redact_result(Result(score=Score.of(0, text, told={text: answer}), report=report), Redactor([]))
     read = Result.model_validate_json(result.model_dump_json())
     assert read.score.reason == plain_text(text)
@@ -60,7 +60,7 @@ def test_json_of_others_is_a_value_that_can_be_stored_or_a_value_error(text: str
 def test_deep_json_and_constants_are_no_answers(text: str) -> None:
     with pytest.raises(ValueError, match=r"levels deep|is not JSON|Expecting"):
         read_json(text)
-    assert tagged_answer(f"<answer>{text}</answer>") is None
+    assert read_tagged_answer(f"<answer>{text}</answer>") is None
     assert list(Output(b'{"a":' * 5000 + b"1" + b"}" * 5000).events()) == []
 
 
@@ -72,5 +72,5 @@ def test_the_deepest_answer_survives() -> None:
 def test_many_tags_take_linear_time() -> None:
     started = time.process_time()
     assert tagged("<answer>" * 200_000) is None
-    assert tagged_answer("<answer>" * 200_000) is None
+    assert read_tagged_answer("<answer>" * 200_000) is None
     assert time.process_time() - started < 5

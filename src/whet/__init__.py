@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from whet.gateway import Limits
     from whet.rollout.result import Result
     from whet.runs.config import Config, read_config
-    from whet.runs.results import StoredRollout, StoredRun, load
     from whet.runs.stats.compare import Comparison, compare_arms, compare_runs
+    from whet.runs.stored_run import StoredRollout, StoredRun, load
     from whet.scoring import Cause, Score
     from whet.skill import Skill, read_skill
     from whet.tasks import Task, read_tasks
@@ -56,7 +56,7 @@ _HOMES = {
     "whet.rollout.result": {"Result"},
     "whet.runs.stats.compare": {"Comparison", "compare_arms", "compare_runs"},
     "whet.runs.config": {"Config", "read_config"},
-    "whet.runs.results": {"StoredRollout", "StoredRun", "load"},
+    "whet.runs.stored_run": {"StoredRollout", "StoredRun", "load"},
     "whet.scoring": {"Cause", "Score"},
     "whet.skill": {"Skill", "read_skill"},
     "whet.tasks": {"Task", "read_tasks"},

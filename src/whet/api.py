@@ -11,9 +11,9 @@ from whet.event_loop import run_coroutine
 from whet.gateway import Limits
 from whet.runs.config import Config, ModelConfig, project_config
 from whet.runs.options import RunOptions
-from whet.runs.results import StoredRun, load
 from whet.runs.run import Event
 from whet.runs.run import run as run_tasks
+from whet.runs.stored_run import StoredRun, load
 from whet.scoring import Judge, Score, Work
 from whet.skills.gate.kinds import GateKind, SearchKind
 from whet.skills.gate.plan import AUTO, GatePlan
@@ -21,8 +21,8 @@ from whet.skills.proposers.base import Proposer
 from whet.skills.proposers.schedule import Schedule, ScheduleOptions
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import read_budget
+from whet.skills.sharpen.events import SharpenEvent
 from whet.skills.sharpen.options import read_policy, read_proposer
-from whet.skills.sharpen.run import Event as SharpeningEvent
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 from whet.skills.sharpen.transfer import Lifts
 from whet.skills.sharpen.transfer import transfer as transfer_skill
@@ -151,7 +151,7 @@ def sharpen(
     judge_model: str | None = None,
     limits: Limits | None = None,
     config: Config | None = None,
-    watch: Callable[[SharpeningEvent], None] = lambda _: None,
+    watch: Callable[[SharpenEvent], None] = lambda _: None,
 ) -> SharpenResult:
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen.
 

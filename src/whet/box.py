@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from whet.tasks.task import WORKDIR, Limits
+from whet.tasks.task import WORKDIR, TaskLimits
 from whet.workspace import Snapshot
 
 UNTRUSTED = "whet-untrusted"
@@ -242,6 +242,6 @@ class Sandbox(Protocol):
         """Raise UserError with what to do when this sandbox cannot work on this machine."""
         ...
 
-    def open(self, limits: Limits, workdir: str = WORKDIR) -> AbstractAsyncContextManager[Box]:
+    def open(self, limits: TaskLimits, workdir: str = WORKDIR) -> AbstractAsyncContextManager[Box]:
         """A new box; it is gone with all its processes and files when the context ends."""
         ...

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from support.agents_world import work
-from whet.agents import Stop
+from whet.agents import StopReason
 from whet.agents.chat import ChatAgent
 from whet.skill import Skill, read_skill
-from whet.tasks import Limits, Task
+from whet.tasks import Task, TaskLimits
 from whet.testing import Fault, Reply, call, say
 
 QUESTION = Task(id="sum", instruction="What is 2 + 2?", answer="4")
@@ -23,7 +23,7 @@ def skill(tmp_path: Path) -> Skill:
 
 async def test_the_reply_is_the_answer() -> None:
     done = await work(ChatAgent(), QUESTION, say("  4\n"))
-    assert (done.report.stop, done.report.text, done.report.exit_code) == (Stop.FINISHED, "4", None)
+    assert (done.report.stop, done.report.text, done.report.exit_code) == (StopReason.FINISHED, "4", None)
     assert done.messages == [{"role": "user", "content": "What is 2 + 2?"}]
 
 
@@ -61,14 +61,14 @@ async def test_files_of_text_are_part_of_the_question() -> None:
 @pytest.mark.parametrize("fault", [Fault.SERVER_ERROR, Fault.RATE_LIMIT, Fault.CUT, Fault.MALFORMED, Fault.EMPTY])
 async def test_without_a_reply_it_has_crashed_and_says_why(fault: Fault) -> None:
     report = (await work(ChatAgent(), QUESTION, Reply(text="4", fault=fault))).report
-    assert (report.stop, report.text) == (Stop.CRASHED, "")
+    assert (report.stop, report.text) == (StopReason.CRASHED, "")
     assert report.stderr.startswith("status ")
 
 
 async def test_it_waits_no_longer_than_its_time_limit() -> None:
-    task = QUESTION.model_copy(update={"limits": Limits(agent_sec=0.2)})
+    task = QUESTION.model_copy(update={"limits": TaskLimits(agent_sec=0.2)})
     report = (await work(ChatAgent(), task, Reply(text="4", fault=Fault.HANG))).report
-    assert (report.stop, report.text) == (Stop.TIMEOUT, "")
+    assert (report.stop, report.text) == (StopReason.TIMEOUT, "")
     assert 0.2 <= report.seconds < 5
 
 

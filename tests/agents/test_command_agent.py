@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from support.agents_world import work
-from whet.agents import Stop, agent_named
+from whet.agents import StopReason, agent_named
 from whet.agents.command import CommandAgent
 from whet.agents.oracle import NopAgent, OracleAgent
 from whet.errors import UserError
-from whet.tasks import Limits, Task
+from whet.tasks import Task, TaskLimits
 from whet.testing import say
 
 TASK = Task(id="t", instruction="Say “hé”.\nTwice.", env={"MODE": "fast", "OPENAI_MODEL": "overruled"})
@@ -56,9 +56,9 @@ async def test_it_sees_the_tasks_variables_and_works_in_the_working_directory() 
 
 @pytest.mark.parametrize(
     ("script", "code", "stop"),
-    [("exit 0", 0, Stop.FINISHED), ("exit 3", 3, Stop.CRASHED), ("kill -9 $$", 137, Stop.CRASHED)],
+    [("exit 0", 0, StopReason.FINISHED), ("exit 3", 3, StopReason.CRASHED), ("kill -9 $$", 137, StopReason.CRASHED)],
 )
-async def test_the_exit_code_is_the_programs_own(script: str, code: int, stop: Stop) -> None:
+async def test_the_exit_code_is_the_programs_own(script: str, code: int, stop: StopReason) -> None:
     report = (await work(shell(f"echo out; echo err >&2; {script}"), TASK)).report
     assert (report.exit_code, report.stop) == (code, stop)
     assert (report.stdout, report.text) == ("out\n", "out")
@@ -72,14 +72,14 @@ async def test_the_exit_code_is_the_programs_own(script: str, code: int, stop: S
 async def test_a_program_that_cannot_be_started_says_why(program: str, code: int, words: str) -> None:
     task = TASK.model_copy(update={"files": {"agent.sh": "#!/bin/sh\n"}})
     report = (await work(CommandAgent(argv=(program,)), task)).report
-    assert (report.exit_code, report.stop) == (code, Stop.CRASHED)
+    assert (report.exit_code, report.stop) == (code, StopReason.CRASHED)
     assert words in report.stderr
 
 
 async def test_it_ends_at_its_time_limit_and_keeps_its_output() -> None:
-    task = TASK.model_copy(update={"limits": Limits(agent_sec=0.5)})
+    task = TASK.model_copy(update={"limits": TaskLimits(agent_sec=0.5)})
     report = (await work(shell("echo begun; sleep 30"), task)).report
-    assert (report.stop, report.text) == (Stop.TIMEOUT, "begun")
+    assert (report.stop, report.text) == (StopReason.TIMEOUT, "begun")
 
 
 async def test_the_oracle_runs_the_solution_with_its_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,19 +88,19 @@ async def test_the_oracle_runs_the_solution_with_its_variables(tmp_path: Path, m
     (tmp_path / "note").write_text("solved")
     task = TASK.model_copy(update={"solution": tmp_path, "solution_env": {"ANSWER": "${HINT}", "HINT2": "${NO:-none}"}})
     done = await work(OracleAgent(), task, look="cat solved.txt")
-    assert (done.report.stop, done.report.text) == (Stop.FINISHED, "solved")
+    assert (done.report.stop, done.report.text) == (StopReason.FINISHED, "solved")
     assert done.found == "fast four none\n"
     assert done.requests == []
 
 
 async def test_the_oracle_has_nothing_to_run_without_a_solution() -> None:
     report = (await work(OracleAgent(), TASK)).report
-    assert (report.stop, report.stderr) == (Stop.CRASHED, "no solution")
+    assert (report.stop, report.stderr) == (StopReason.CRASHED, "no solution")
 
 
 async def test_nop_leaves_the_box_as_it_was() -> None:
     done = await work(NopAgent(), TASK, look="ls -A")
-    assert (done.report.stop, done.report.text, done.found) == (Stop.FINISHED, "", "")
+    assert (done.report.stop, done.report.text, done.found) == (StopReason.FINISHED, "", "")
 
 
 def test_agents_are_found_by_name() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.contract_world import CLI_NAMES, NAMES, WRITE_RIGHT, Done, named, rolled_out, scene, task
-from whet.agents import CliAgent, Stop
+from whet.agents import CliAgent, StopReason
 from whet.errors import UserError
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
@@ -29,7 +29,7 @@ fault = "401"
 FOR_EVER = tuple(call("bash", command=f"echo {number} >> steps") for number in range(9))
 
 
-def stop_of(done: Done) -> Stop:
+def stop_of(done: Done) -> StopReason:
     assert done.result.report is not None, done.result
     return done.result.report.stop
 
@@ -50,7 +50,7 @@ async def test_a_refused_key_ends_the_run_with_one_line(name: str, tmp_path: Pat
     (only,) = ended
     assert only.result.score.cause is Cause.AUTH
     assert only.result.report is not None
-    assert only.result.report.stop is Stop.AUTH
+    assert only.result.report.stop is StopReason.AUTH
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -67,12 +67,12 @@ async def test_rate_limits_are_absorbed_and_a_model_that_fails_for_ever_is_no_sc
 
     assert (fails.result.score.value, fails.result.score.cause) == (None, Cause.MODEL)
     assert fails.result.score.reason == "the last model call failed: status 500"
-    assert stop_of(fails) in {Stop.CRASHED, Stop.FAILED, Stop.LIMIT}
+    assert stop_of(fails) in {StopReason.CRASHED, StopReason.FAILED, StopReason.LIMIT}
 
 
 async def test_a_model_that_hangs_is_no_score_when_the_time_is_over() -> None:
     for done in await asyncio.gather(*map(without_answer, NAMES)):
-        assert stop_of(done) is Stop.TIMEOUT, done.result
+        assert stop_of(done) is StopReason.TIMEOUT, done.result
         assert (done.result.score.value, done.result.score.cause) == (None, Cause.MODEL)
         assert done.result.score.reason == "the model answered no call in the agent's time"
 
@@ -87,7 +87,7 @@ async def without_answer(name: str, patience: Sequence[float] = PATIENCE_SEC) ->
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_limit_of_two_turns_ends_the_work_and_is_named(name: str) -> None:
     done = await rolled_out(named(name), task(limits={"turns": 2}, verify=("grep -qx 1 steps",)), scene(*FOR_EVER))
-    assert stop_of(done) is Stop.LIMIT
+    assert stop_of(done) is StopReason.LIMIT
     assert done.result.limit == "turns: 2 of 2"
     assert (done.result.spending.calls, len(done.requests)) == (2, 2)
     # A limit is no failure of the machinery: what was done until then is judged.
@@ -105,7 +105,7 @@ async def test_a_program_that_ends_before_its_first_call_is_no_score(name: str) 
         rolled_out(agent, task(limits={"agent_sec": 0.1}), script),
     ):
         assert done.requests == []
-        assert stop_of(done) is Stop.NO_MODEL_CALL
+        assert stop_of(done) is StopReason.NO_MODEL_CALL
         assert (done.result.score.value, done.result.score.cause) == (None, Cause.AGENT)
         assert done.result.score.reason.startswith("the agent ended before any model call was seen: ")
 

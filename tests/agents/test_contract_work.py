@@ -16,9 +16,9 @@ import pytest
 from support.contract_network import Traffic, watched_networks
 from support.contract_world import NAMES, SKILL, Done, hidden_tests, named, rolled_out, scene, task, told, traits_of
 from support.recordings import check_conversations
-from whet.agents import AgentReport, AnyAgent, CliAgent, Stop
+from whet.agents import AgentReport, AnyAgent, CliAgent, StopReason
 from whet.agents.command import CommandAgent
-from whet.agents.install.run import installed
+from whet.agents.install.run import find_install
 from whet.testing import call, say
 from whet.trace.conversations.graph import build
 
@@ -83,7 +83,7 @@ def own_places() -> Iterator[list[Path]]:
 
 
 def program_folder(agent: CliAgent) -> Path:
-    found = installed(agent.package)
+    found = find_install(agent.package)
     assert found is not None
     return found.folder
 
@@ -101,7 +101,7 @@ def listing(folders: list[Path]) -> list[str]:
 def test_it_edits_files_and_passes_hidden_tests(worked: Worked) -> None:
     result = worked.done.result
     assert result.score.value == 1, result
-    assert (worked.report.stop, worked.report.exit_code) == (Stop.FINISHED, 0)
+    assert (worked.report.stop, worked.report.exit_code) == (StopReason.FINISHED, 0)
     resumes = traits_of(worked.agent).resumes
     assert worked.done.text == ("Next is written." if resumes else "Mended.")
     # Nothing else: the program itself leaves no files in the workspace.

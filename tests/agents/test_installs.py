@@ -18,7 +18,15 @@ import pytest
 
 from whet.agents.install import lock
 from whet.agents.install.packages import CACHE, PACKAGES, Package
-from whet.agents.install.run import Installed, all_installed, install, installed, installs_root, node_program, on_path
+from whet.agents.install.run import (
+    Installed,
+    find_install,
+    find_installs,
+    install,
+    installs_root,
+    node_program,
+    on_path,
+)
 from whet.errors import UserError
 
 QWEN = PACKAGES["qwen"]
@@ -98,7 +106,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
 @pytest.fixture
 def qwen(made: Made, monkeypatch: pytest.MonkeyPatch) -> Installed:
     monkeypatch.setenv("WHET_AGENTS", str(made.root))
-    found = installed(QWEN)
+    found = find_install(QWEN)
     assert found is not None
     return found
 
@@ -116,7 +124,7 @@ def test_of_two_whets_that_install_at_once_one_does_the_work(made: Made) -> None
 
 def test_an_install_says_what_it_is(made: Made, qwen: Installed) -> None:
     assert qwen == Installed("qwen", QWEN.version, made.root / "qwen" / QWEN.version, QWEN.programs[0], pinned=True)
-    assert all_installed(QWEN) == [qwen]
+    assert find_installs(QWEN) == [qwen]
     assert re.fullmatch(r"whet's lock: \d packages, sha512", _record(qwen)["verified"])
     assert install(QWEN) == qwen, "it is not made again"
 
@@ -133,12 +141,12 @@ def test_an_install_without_its_record_does_not_count(qwen: Installed) -> None:
     text = record.read_text()
     try:
         record.write_text("{}")
-        assert installed(QWEN) is None
+        assert find_install(QWEN) is None
         record.unlink()
-        assert (installed(QWEN), all_installed(QWEN)) == (None, [])
+        assert (find_install(QWEN), find_installs(QWEN)) == (None, [])
     finally:
         record.write_text(text)
-    assert installed(QWEN) == qwen
+    assert find_install(QWEN) == qwen
 
 
 # --- all agents ------------------------------------------------------------------------------------
@@ -256,7 +264,7 @@ def test_another_version_than_the_pinned_one_is_installed_and_said_to_be_unpinne
     found = install(QWEN, "0.15.6")
     assert (found.version, found.pinned) == ("0.15.6", False)
     assert _record(found)["verified"] == "the registry's own hashes"
-    assert (installed(QWEN), installed(QWEN, "0.15.6"), all_installed(QWEN)) == (None, found, [found])
+    assert (find_install(QWEN), find_install(QWEN, "0.15.6"), find_installs(QWEN)) == (None, found, [found])
 
 
 # --- what the machine lacks ------------------------------------------------------------------------
@@ -314,7 +322,7 @@ def test_an_install_for_another_python_is_made_anew(root: Path, monkeypatch: pyt
     found = install(MINI)
     (found.folder / "old").touch()
     monkeypatch.setattr("whet.agents.install.run.box_python", lambda: "/usr/bin/python3.99")
-    assert installed(MINI) is None
+    assert find_install(MINI) is None
     assert install(MINI) == found
     assert _record(found)["python"] == "/usr/bin/python3.99"
     assert not (found.folder / "old").exists()

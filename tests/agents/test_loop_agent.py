@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from support.agents_world import Done, work
-from whet.agents import Stop
+from whet.agents import StopReason
 from whet.agents.loop import LoopAgent
 from whet.skill import read_skill
-from whet.tasks import Limits, Task
+from whet.tasks import Task, TaskLimits
 from whet.testing import Fault, Reply, ToolCall, call, say
 
 TASK = Task(id="fix", instruction="Make calc.py add.", files={"calc.py": "def add(a, b):\n    return a - b\n"})
@@ -31,7 +31,7 @@ async def test_it_edits_a_file_and_says_so() -> None:
     look = "whet-untrusted python3 -c 'import calc; print(calc.add(2, 2))'"
     done = await work(LoopAgent(), TASK, *replies, look=look)
     assert done.found == "4\n"
-    assert (done.report.stop, done.report.exit_code, done.report.text) == (Stop.FINISHED, 0, "It adds now.")
+    assert (done.report.stop, done.report.exit_code, done.report.text) == (StopReason.FINISHED, 0, "It adds now.")
     assert done.tool_results == ["def add(a, b):\n    return a - b\n[exit code 0]", "[exit code 0]"]
 
 
@@ -114,21 +114,21 @@ async def test_commands_read_nothing_and_share_files_but_no_shell() -> None:
 async def test_it_gives_up_at_its_turn_limit() -> None:
     done = await work(LoopAgent(max_turns=2), TASK, *[bash("true")] * 5)
     assert len(done.requests) == 2
-    assert (done.report.stop, done.report.exit_code, done.report.text) == (Stop.CRASHED, 4, "")
+    assert (done.report.stop, done.report.exit_code, done.report.text) == (StopReason.CRASHED, 4, "")
     assert done.report.stderr.endswith("the turn limit was reached\n")
 
 
 @pytest.mark.parametrize("fault", [Fault.SERVER_ERROR, Fault.CUT, Fault.MALFORMED, Fault.EMPTY])
 async def test_when_the_model_fails_it_ends_and_says_so(fault: Fault) -> None:
     done = await work(LoopAgent(), TASK, bash("echo 1"), Reply(text="never heard", fault=fault))
-    assert (done.report.stop, done.report.exit_code, done.report.text) == (Stop.CRASHED, 3, "")
+    assert (done.report.stop, done.report.exit_code, done.report.text) == (StopReason.CRASHED, 3, "")
     assert "the model failed: " in done.report.stderr
 
 
 async def test_it_ends_at_its_time_limit() -> None:
-    task = TASK.model_copy(update={"limits": Limits(agent_sec=0.5)})
+    task = TASK.model_copy(update={"limits": TaskLimits(agent_sec=0.5)})
     report = (await work(LoopAgent(), task, bash("sleep 30"))).report
-    assert report.stop is Stop.TIMEOUT
+    assert report.stop is StopReason.TIMEOUT
     assert report.seconds < 5
 
 

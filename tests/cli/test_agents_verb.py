@@ -8,7 +8,7 @@ import pytest
 
 from support.whet_program import Project, said_to_user
 from whet.agents.install.packages import PACKAGES, Package
-from whet.agents.install.run import Record, install
+from whet.agents.install.run import InstallRecord, install
 
 NOWHERE = {"npm_config_registry": "http://127.0.0.1:9", "npm_config_fetch_retries": "0"}
 
@@ -24,7 +24,7 @@ def put(whet: Project, package: Package, version: str, pinned: bool) -> Path:
     """An install as far as it is looked at when it is listed."""
     folder = Path(whet.env["WHET_AGENTS"], package.agent, version)
     folder.mkdir(parents=True)
-    record = Record(
+    record = InstallRecord(
         package=package.name, version=version, program=package.programs[0], pinned=pinned, verified="", python=None
     )
     (folder / "installed.json").write_text(record.model_dump_json())

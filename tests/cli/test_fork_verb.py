@@ -12,6 +12,7 @@ import pytest
 from support.whet_program import Project, events, new_project, said_to_user, until_begun
 from whet.exchange import EXACT, RECORDED, Exchange
 from whet.rollout.result import Result
+from whet.runs.results import ResultReader
 from whet.runs.store.store import Store
 
 STEPS = ["echo one > one", "date; cat one", "echo wrong > answer"]
@@ -55,8 +56,10 @@ def record(project: Project) -> Recorded:
 
 def outcome(run: Path) -> tuple[Result, list[Exchange]]:
     with Store.open_read(run) as store:
-        ((_, attempts),) = store.attempts_by_rollout()
-        return Result.model_validate_json(attempts[-1].result or b""), store.exchanges(attempts[-1].id)
+        (rollout,) = ResultReader(store)
+        assert rollout.last is not None
+        assert rollout.last.result is not None
+        return rollout.last.result, list(rollout.last.exchanges())
 
 
 def test_show_numbers_the_calls_that_a_fork_can_begin_at(recorded: Recorded) -> None:
@@ -194,7 +197,7 @@ def test_what_was_not_captured_cannot_be_forked(project: Project) -> None:
     recorded = record(project)
     with Store.open_write(project.path / "first") as store:
         ((_, (attempt,)),) = store.attempts_by_rollout()
-        result = json.loads(attempt.result or b"")
+        result = json.loads(store.result_body(attempt) or b"")
         result["spending"]["captured"] = False
         store.replace_result(attempt.id, json.dumps(result).encode(), value=attempt.value, cause=None)
     assert said_to_user(recorded.fork(1)).endswith("was run without a record; there is no call to replay")

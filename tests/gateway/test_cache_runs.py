@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support.run_world import read_results
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.rollout.result import Result
@@ -38,11 +39,7 @@ async def perform(folder: Path, name: str, model: ModelConfig, cache: str, **req
 
 def results(run_folder: Path) -> dict[str, Result]:
     """The last attempt at every rollout."""
-    with Store.open_read(run_folder) as store:
-        return {
-            row.id: Result.model_validate_json(attempts[-1].result or b"")
-            for row, attempts in store.attempts_by_rollout()
-        }
+    return {row.id: result for row, result in read_results(run_folder)}
 
 
 def exchanges(run_folder: Path) -> dict[str, list[Exchange]]:

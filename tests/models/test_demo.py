@@ -11,7 +11,7 @@ import pytest
 
 from support.models_world import smollm2_fixture as smollm2_fixture
 from support.whet_program import EXAMPLES, REPOSITORY, Project, new_project
-from whet.models import Pulled
+from whet.models import PulledModel
 from whet.skill import read_skill
 
 RULES = ('Use "Captain" in every answer.', 'End every answer with "OVER".', 'Begin every answer with "Aye!".')
@@ -50,7 +50,7 @@ def test_its_traps_are_the_first_skill_and_one_rule(project: Project) -> None:
     assert [read_skill(demo / name).body for name in ("useless", "harmful")] == [f"{first}{trap}\n" for trap in traps]
 
 
-def test_the_small_model_learns_what_its_judges_ask_for(project: Project, smollm2: Pulled) -> None:
+def test_the_small_model_learns_what_its_judges_ask_for(project: Project, smollm2: PulledModel) -> None:
     file = project.path / "examples/demo/questions.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     few = [row for split, number in FEW.items() for row in [one for one in rows if one["split"] == split][:number]]

@@ -15,7 +15,7 @@ from support.models_world import engine_fixture as engine_fixture
 from support.models_world import smollm2_fixture as smollm2_fixture
 from support.whet_program import Project, new_project
 from whet.exchange import EXACT, Exchange
-from whet.models import Pulled
+from whet.models import PulledModel
 from whet.runs.store.store import Store
 
 SETTINGS = """
@@ -47,7 +47,7 @@ class Exported:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, smollm2: Pulled) -> Iterator[Project]:
+def project(tmp_path_factory: pytest.TempPathFactory, smollm2: PulledModel) -> Iterator[Project]:
     with new_project(tmp_path_factory.mktemp("local")) as project:
         project.write("whet.toml", SETTINGS)
         project.rows("tasks.jsonl", *TASKS)

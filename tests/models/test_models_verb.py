@@ -6,7 +6,7 @@ from pathlib import Path
 from support.models_world import smollm2_fixture as smollm2_fixture
 from support.whet_program import Project, said_to_user
 from whet.exchange import EXACT
-from whet.models import Pulled
+from whet.models import PulledModel
 
 
 def test_models_are_listed_with_what_is_known_of_them(project: Project, tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_models_are_listed_with_what_is_known_of_them(project: Project, tmp_path
     assert rows[1] == ["smollm2", "98", "MB", "b179c9523d0e", "no", "smollm2", "-"]
 
 
-def test_a_check_proves_that_tokens_are_exact_and_the_same_again(project: Project, smollm2: Pulled) -> None:
+def test_a_check_proves_that_tokens_are_exact_and_the_same_again(project: Project, smollm2: PulledModel) -> None:
     done = project.whet("models", "check", "smollm2")
     assert done.returncode == 0, done.stderr
     lines = dict(line.strip().split("  ", 1) for line in done.stdout.splitlines())
@@ -35,7 +35,7 @@ def test_a_check_proves_that_tokens_are_exact_and_the_same_again(project: Projec
     assert float(said["speed"].split()[0]) > 0
 
 
-def test_a_check_refuses_weights_that_have_changed(project: Project, smollm2: Pulled, tmp_path: Path) -> None:
+def test_a_check_refuses_weights_that_have_changed(project: Project, smollm2: PulledModel, tmp_path: Path) -> None:
     (tmp_path / "copy.gguf").write_bytes(smollm2.file.read_bytes())
     other = Project(project.path, project.tmp, {"WHET_MODELS": str(tmp_path / "models")})
     assert other.whet("models", "pull", str(tmp_path / "copy.gguf")).returncode == 0

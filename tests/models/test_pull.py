@@ -15,7 +15,7 @@ from types import MappingProxyType
 import pytest
 
 from whet.errors import UserError
-from whet.models import KNOWN, Pulled, all_pulled, catalog, find_model, pull, pulled
+from whet.models import KNOWN, PulledModel, catalog, find_model, find_pulled, list_pulled, pull
 from whet.models import pull as pull_function
 
 WEIGHTS = b"GGUF" + bytes(range(256)) * 40_000
@@ -117,7 +117,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 def test_a_file_of_the_hub_is_pulled_and_its_token_is_for_the_hub_alone(hub: Hub, root: Path) -> None:
     told: list[tuple[int, int | None]] = []
     model = pull(HUB_NAME, progress=lambda here, total: told.append((here, total)))
-    assert model == Pulled("tiny-q4", root / "tiny-q4" / "model.gguf", HUB_NAME, SHA256, len(WEIGHTS))
+    assert model == PulledModel("tiny-q4", root / "tiny-q4" / "model.gguf", HUB_NAME, SHA256, len(WEIGHTS))
     assert model.file.read_bytes() == WEIGHTS
     assert told[-1] == (len(WEIGHTS), len(WEIGHTS))
     assert all((key == "Bearer hf_0123456789abcdef") is (who == "hub") for who, _, _, key in hub.seen)
@@ -131,7 +131,7 @@ def test_a_file_of_the_hub_is_pulled_and_its_token_is_for_the_hub_alone(hub: Hub
 def test_a_download_that_broke_off_goes_on_where_it_was(hub: Hub, root: Path) -> None:
     hub.cut_after = 3_000_000
     assert "3 MB are here, the same command fetches the rest" in refused(HUB_NAME)
-    assert pulled("tiny-q4") is None
+    assert find_pulled("tiny-q4") is None
     hub.seen.clear()
     assert pull(HUB_NAME).sha256 == SHA256
     assert [range_ for who, _, range_, _ in hub.seen if who == "storage"] == ["bytes=3000000-"]
@@ -174,9 +174,9 @@ def test_a_file_is_linked_and_known_by_its_hash(tmp_path: Path) -> None:
     assert "expected small letters" in refused(str(file))
     model = pull(str(file), "mine")
     assert (model.sha256, model.source, model.file.resolve()) == (SHA256, str(file), file)
-    assert [found.name for found in all_pulled()] == ["mine"]
+    assert [found.name for found in list_pulled()] == ["mine"]
     file.write_bytes(WEIGHTS[:-1])
-    assert pulled("mine") is None, "it is another file now"
+    assert find_pulled("mine") is None, "it is another file now"
     assert pull(str(file), "mine").size == len(WEIGHTS) - 1
     file.unlink()
     with pytest.raises(UserError, match="unknown local model 'mine'"):
@@ -236,7 +236,7 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return wheel
 
 
-def _known(monkeypatch: pytest.MonkeyPatch, known: catalog.Known) -> None:
+def _known(monkeypatch: pytest.MonkeyPatch, known: catalog.KnownModel) -> None:
     for module in (catalog, sys.modules[pull_function.__module__]):
         monkeypatch.setattr(module, "KNOWN", MappingProxyType({"smollm2": known}))
 

@@ -11,19 +11,19 @@ import pytest
 from support.models_world import smollm2_fixture as smollm2_fixture
 from support.whet_program import Project, said_to_user, until
 from whet.errors import UserError
-from whet.models import Engine, Pulled, pull, served
+from whet.models import Engine, PulledModel, pull, served
 from whet.runs.config import Config, ModelConfig, judge_model_configs, model_config, never_called, open_models
-from whet.tasks.judges import Rubric
+from whet.tasks.judges import RubricSpec
 
 
 def test_a_local_model_is_named_wherever_a_model_is() -> None:
     expected = ModelConfig(local="smollm2")
     assert model_config("local/smollm2", Config()) == expected
-    judge = Rubric(kind="rubric", rubric="Is it good?", model="local/smollm2")
+    judge = RubricSpec(kind="rubric", rubric="Is it good?", model="local/smollm2")
     assert judge_model_configs([judge], None, Config()) == {"local/smollm2": expected}
 
 
-async def test_models_that_have_the_same_weights_share_an_engine(smollm2: Pulled) -> None:
+async def test_models_that_have_the_same_weights_share_an_engine(smollm2: PulledModel) -> None:
     cold = ModelConfig(local="smollm2", set={"temperature": 0})
     models = {"cold": cold, "hot": ModelConfig(local="smollm2", set={"temperature": 1})}
     async with open_models(models, {}) as opened:
@@ -39,7 +39,7 @@ async def test_models_that_have_the_same_weights_share_an_engine(smollm2: Pulled
 
 
 async def test_an_engine_that_does_not_start_says_why(
-    smollm2: Pulled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    smollm2: PulledModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WHET_MODELS", str(tmp_path / "models"))
     with smollm2.file.open("rb") as whole:
@@ -55,7 +55,7 @@ def engines(project: Project) -> list[int]:
     return [pid for pid in project.processes() if b"whet.models.engine" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
-def test_the_engine_ends_with_whet_even_when_that_is_killed(project: Project, smollm2: Pulled) -> None:
+def test_the_engine_ends_with_whet_even_when_that_is_killed(project: Project, smollm2: PulledModel) -> None:
     with project.start("models", "serve", "smollm2", "--port", "0") as whet:
         assert whet.stdout is not None
         first = whet.stdout.readline()
@@ -66,7 +66,7 @@ def test_the_engine_ends_with_whet_even_when_that_is_killed(project: Project, sm
     until(lambda: not list(project.tmp.glob("whet-engine-*/llama.sock")))
 
 
-def test_whoever_serves_a_model_is_told_when_its_engine_has_ended(project: Project, smollm2: Pulled) -> None:
+def test_whoever_serves_a_model_is_told_when_its_engine_has_ended(project: Project, smollm2: PulledModel) -> None:
     with project.start("models", "serve", "smollm2", "--port", "0") as whet:
         assert whet.stdout is not None
         whet.stdout.readline()
@@ -77,7 +77,7 @@ def test_whoever_serves_a_model_is_told_when_its_engine_has_ended(project: Proje
     assert err == "whet: model 'local/smollm2' has ended, with exit code -9\n"
 
 
-def test_ctrl_c_ends_serving_without_a_word(project: Project, smollm2: Pulled) -> None:
+def test_ctrl_c_ends_serving_without_a_word(project: Project, smollm2: PulledModel) -> None:
     with project.start("models", "serve", "smollm2", "--port", "0") as whet:
         assert whet.stdout is not None
         whet.stdout.readline()
@@ -100,7 +100,7 @@ def test_a_run_on_a_model_that_is_not_here_is_one_line_and_no_folder(project: Pr
 
 
 def test_without_the_package_that_serves_models_one_line_says_what_to_install(
-    project: Project, smollm2: Pulled, monkeypatch: pytest.MonkeyPatch
+    project: Project, smollm2: PulledModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     for words in (("models", "check", "smollm2"), ("models", "serve", "smollm2", "--port", "0")):
@@ -108,7 +108,7 @@ def test_without_the_package_that_serves_models_one_line_says_what_to_install(
         assert said == "whet: local models need one more package: pip install 'whet[local]'"
 
 
-def test_a_port_that_is_taken_is_named(project: Project, smollm2: Pulled) -> None:
+def test_a_port_that_is_taken_is_named(project: Project, smollm2: PulledModel) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = said_to_user(project.whet("models", "serve", "smollm2", "--port", str(port)))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from support.rollout_world import RIGHT, Attempted, attempted, hidden_tests, processes_with, shell
-from whet.agents import Agent, Stop
+from whet.agents import Agent, StopReason
 from whet.agents.chat import ChatAgent
 from whet.agents.loop import LoopAgent
 from whet.agents.oracle import NopAgent, OracleAgent
@@ -19,7 +19,7 @@ from whet.rollout.resources import RunResources
 from whet.rollout.result import Rollout
 from whet.sandbox import sandbox_named
 from whet.scoring import Cause
-from whet.tasks import Limits, Task
+from whet.tasks import Task, TaskLimits
 from whet.testing import Fault, Reply, Scene, Script, ScriptedModel, call, say
 
 WRITE = Task(id="write", instruction="Write right into answer.txt.", verify=(RIGHT,), answer="Done")
@@ -46,7 +46,7 @@ async def test_an_agent_that_does_its_task_passes_the_hidden_tests(tmp_path: Pat
         "exact": 1,
     }
     assert done.result.report is not None
-    assert done.result.report.stop is Stop.FINISHED
+    assert done.result.report.stop is StopReason.FINISHED
     assert done.result.flags == ()
     assert set(done.result.seconds) == {"setup", "agent", "judge"}
 
@@ -125,7 +125,7 @@ async def test_an_agent_that_does_nothing_and_ends_well_has_failed() -> None:
 async def test_an_agent_that_gives_up_after_working_is_judged() -> None:
     done = await attempted(WRITE, LoopAgent(max_turns=1), bash("echo right > answer.txt"))
     assert done.result.report is not None
-    assert done.result.report.stop is Stop.CRASHED
+    assert done.result.report.stop is StopReason.CRASHED
     assert {name: score.value for name, score in done.result.judgements.items()} == {"verify": 1, "exact": 0}
 
 
@@ -138,7 +138,7 @@ async def test_a_set_up_that_fails_gives_no_score_and_starts_no_agent() -> None:
 
 
 async def test_all_set_up_commands_share_one_time_limit() -> None:
-    task = WRITE.model_copy(update={"setup": ("sleep 0.3", "sleep 30"), "limits": Limits(setup_sec=0.6)})
+    task = WRITE.model_copy(update={"setup": ("sleep 0.3", "sleep 30"), "limits": TaskLimits(setup_sec=0.6)})
     assert_missing(await attempted(task, LoopAgent()), Cause.SETUP, "sleep 30", "ran out of time")
 
 
@@ -179,29 +179,29 @@ async def test_an_attempt_that_cannot_be_recorded_stops_the_run() -> None:
 
 
 async def test_an_agent_out_of_time_is_judged_by_what_it_left() -> None:
-    task = WRITE.model_copy(update={"answer": None, "limits": Limits(agent_sec=0.5)})
+    task = WRITE.model_copy(update={"answer": None, "limits": TaskLimits(agent_sec=0.5)})
     done = await attempted(task, shell("echo right > answer.txt; sleep 30.125"))
     assert done.score == 1
     assert done.result.report is not None
-    assert done.result.report.stop is Stop.TIMEOUT
+    assert done.result.report.stop is StopReason.TIMEOUT
     assert processes_with("sleep 30.125") == []
 
 
 async def test_an_agent_that_fills_the_disk_is_stopped_and_judged() -> None:
-    task = WRITE.model_copy(update={"answer": None, "limits": Limits(storage_mb=16, agent_sec=30)})
+    task = WRITE.model_copy(update={"answer": None, "limits": TaskLimits(storage_mb=16, agent_sec=30)})
     script = "echo right > answer.txt; while :; do n=$((n + 1)); head -c 1M /dev/urandom > file$n; done"
     done = await attempted(task, shell(script))
     assert done.score == 1
     assert done.result.report is not None
-    assert done.result.report.stop is Stop.STORAGE
+    assert done.result.report.stop is StopReason.STORAGE
 
 
 async def test_an_agent_that_makes_too_many_files_is_stopped_and_judged() -> None:
-    task = WRITE.model_copy(update={"answer": None, "limits": Limits(files=1000, agent_sec=30)})
+    task = WRITE.model_copy(update={"answer": None, "limits": TaskLimits(files=1000, agent_sec=30)})
     done = await attempted(task, shell("echo right > answer.txt; while :; do n=$((n + 1)); : > file$n; done"))
     assert done.score == 1
     assert done.result.report is not None
-    assert done.result.report.stop is Stop.STORAGE
+    assert done.result.report.stop is StopReason.STORAGE
 
 
 async def test_files_attachments_and_variables_are_there_for_set_up_agent_and_judge(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ async def test_a_limit_of_the_task_ends_the_agents_work_and_what_it_left_is_judg
     task = WRITE.model_copy(update={"limits": WRITE.limits.model_copy(update={"turns": 2})})
     done = await attempted(task, LoopAgent(), *[call("bash", command="echo again >> log")] * 5)
     assert done.result.report is not None
-    assert done.result.report.stop is Stop.LIMIT
+    assert done.result.report.stop is StopReason.LIMIT
     assert done.result.spending.calls == 2
     assert done.result.score.value == 0
 
@@ -263,7 +263,7 @@ async def test_an_agent_that_makes_no_call_for_too_long_is_ended_and_judged() ->
     done = await attempted(task, shell("echo right > answer.txt; echo working; sleep 30.25"))
     assert done.score == 1
     assert done.result.report is not None
-    assert (done.result.report.stop, done.result.report.stdout) == (Stop.IDLE, "working\n")
+    assert (done.result.report.stop, done.result.report.stdout) == (StopReason.IDLE, "working\n")
     assert (done.result.limit or "").startswith("idle time: 0.")
     assert processes_with("sleep 30.25") == []
 
@@ -276,7 +276,7 @@ async def test_an_agent_that_asks_again_and_again_after_its_limit_is_ended(monke
     done = await attempted(task, shell(f"echo right > answer.txt; while :; do {ask}; sleep 0.1; done"), say("Done."))
     assert (done.score, done.result.limit) == (1, "turns: 1 of 1")
     assert done.result.report is not None
-    assert done.result.report.stop is Stop.LIMIT
+    assert done.result.report.stop is StopReason.LIMIT
     assert done.result.spending.calls == 1
 
 

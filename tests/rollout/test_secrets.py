@@ -10,6 +10,7 @@ import pytest
 import zstandard
 
 from support.rollout_world import attempted, processes_with, python, scripted_model, shell
+from support.run_world import read_results
 from whet.agents.command import CommandAgent
 from whet.errors import UserError
 from whet.rollout.result import Result
@@ -166,8 +167,8 @@ async def test_no_record_holds_a_piece_of_a_key_that_was_cut(tmp_path: Path) -> 
         await run(request, config, lambda _: None, {"PROVIDER_KEY": KEY})
     with Store.open_read(tmp_path / "run") as store:
         attempts = [row.attempt for row in store.results()]
-        reasons = [Result.model_validate_json(attempt.result or b"").score.reason for attempt in attempts]
         logs = [data for attempt in attempts for data in store.logs(attempt.id).values()]
+    reasons = [result.score.reason for _, result in read_results(tmp_path / "run")]
     assert reasons == [f"the answer is '{'x' * 60}[redacted]'"] * 2
     words = [word for data in logs for word in data.replace(b"[redacted]", b" ").split()]
     assert max(len(word) for word in words if not word.startswith(b"xxx")) < 12

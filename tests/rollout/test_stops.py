@@ -4,7 +4,7 @@ from aiohttp import web
 
 from support.gateway_world import serving
 from support.rollout_world import RIGHT, attempted, shell
-from whet.agents import Stop
+from whet.agents import StopReason
 from whet.agents.chat import ChatAgent
 from whet.agents.loop import LoopAgent
 from whet.exchange import Exchange
@@ -14,28 +14,28 @@ from whet.rollout.attempt import attempt
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Rollout
 from whet.sandbox import sandbox_named
-from whet.tasks import Limits, Task
-from whet.tasks.task import Tool
+from whet.tasks import Task, TaskLimits
+from whet.tasks.task import TaskTool
 from whet.testing import call, say
 
 WRITE = Task(id="write", instruction="Write right into answer.txt.", verify=(RIGHT,))
 
 
 async def test_an_agent_that_runs_something_is_not_idle() -> None:
-    task = WRITE.model_copy(update={"limits": Limits(idle_sec=0.4)})
+    task = WRITE.model_copy(update={"limits": TaskLimits(idle_sec=0.4)})
     slow = call("bash", command="sleep 1.5; echo right > answer.txt")
     done = await attempted(task, LoopAgent(), slow, say("Done."))
     assert done.score == 1
     assert done.result.report is not None
-    assert done.result.report.stop is Stop.FINISHED
+    assert done.result.report.stop is StopReason.FINISHED
 
 
 async def test_an_agent_that_hangs_after_a_call_is_idle() -> None:
     ask = "curl -s -H \"Authorization: Bearer $OPENAI_API_KEY\" -d '{}' $OPENAI_BASE_URL/models >/dev/null"
-    task = WRITE.model_copy(update={"limits": Limits(idle_sec=0.4)})
+    task = WRITE.model_copy(update={"limits": TaskLimits(idle_sec=0.4)})
     done = await attempted(task, shell(f"{ask}; echo right > answer.txt; read -r never < <(sleep 60)"), say("Done."))
     assert done.result.report is not None
-    assert (done.result.report.stop, done.score) == (Stop.IDLE, 1)
+    assert (done.result.report.stop, done.score) == (StopReason.IDLE, 1)
 
 
 async def test_a_model_that_declines_is_told_apart_from_one_that_answers() -> None:
@@ -53,13 +53,13 @@ async def test_a_model_that_declines_is_told_apart_from_one_that_answers() -> No
         model = Model(name="small", url=url, upstream_name="tiny", key=None, attempts=1)
         result = await attempt(Rollout("r", WRITE, ChatAgent(), model, None), resources, ignore)
     assert result.report is not None
-    assert (result.report.stop, result.score.value) == (Stop.REFUSED, 0)
+    assert (result.report.stop, result.score.value) == (StopReason.REFUSED, 0)
 
 
 async def test_calls_of_the_tasks_tools_are_known_whatever_the_agent_says() -> None:
     tools = (
-        Tool(name="lookup", description="tells a number", answer="42\n"),
-        Tool(name="double", script="read -r n; echo $((2 * n)) $1; exit 3"),
+        TaskTool(name="lookup", description="tells a number", answer="42\n"),
+        TaskTool(name="double", script="read -r n; echo $((2 * n)) $1; exit 3"),
     )
     task = WRITE.model_copy(update={"tools": tools})
     script = "lookup a 'b c' > answer.txt; echo 21 | double x >> answer.txt; echo right >> answer.txt"

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from support.run_world import perform, scripted, write_rows
+from support.run_world import perform, read_results, scripted, write_rows
 from whet.rollout.result import Result
-from whet.runs.store.store import Store
 from whet.scoring import Cause
 from whet.testing import Reply
 
@@ -32,9 +31,8 @@ async def changed_by(folder: Path, script: str, *judges: object) -> Result:
     row = {"id": "t", "instruction": "-", "setup": [SETUP], "judge": [*judges]}
     agents = ("command:bash -c " + shlex.quote(script),)
     await perform(write_rows(folder, row), scripted(folder, {"": Reply(text="4")}), agents=agents)
-    with Store.open_read(folder / "run") as store:
-        ((_, attempts),) = store.attempts_by_rollout()
-    return Result.model_validate_json(attempts[-1].result or b"")
+    ((_, result),) = read_results(folder / "run")
+    return result
 
 
 @pytest.mark.parametrize("script", HIDES.values(), ids=HIDES.keys())

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,24 +12,22 @@ from aiohttp import web
 from support.gateway_world import serving, stream
 from support.whet_program import Project, events, until
 from whet.exchange import Exchange
+from whet.gateway.dialects import DIALECTS
 from whet.runs.store.store import Store
 from whet.scoring import Cause
-from whet.testing import Reply, Scene, Script, ToolCall, chat, messages, say
+from whet.testing import Reply, Scene, Script, ToolCall, say
 from whet.testing.play import reply_to
+from whet.testing.wire import read_call, write_stream
 
 WRITE = Reply(text="I write it.", tools=(ToolCall(name="bash", arguments={"command": "echo 42 > answer"}),))
 SCRIPT = Script(scenes=(Scene(replies=(WRITE, say("It is written, as it was asked for."))),))
-STREAMS: dict[str, Callable[[bytes], list[bytes]]] = {
-    "chat": lambda body: _events(chat, body),
-    "messages": lambda body: _events(messages, body),
-}
+DIALECT_NAMES = ("chat", "messages")
 """The loop agent speaks chat, so that the second one is translated."""
 
 
-def _events(dialect: Any, body: bytes) -> list[bytes]:
-    request = dialect.read(body)
-    streamed: list[bytes] = dialect.events(request, reply_to(request.conversation, SCRIPT))
-    return streamed
+def _events(dialect: str, body: bytes) -> list[bytes]:
+    call = read_call(DIALECTS[dialect], body)
+    return write_stream(call, reply_to(call.conversation, SCRIPT))
 
 
 @dataclass
@@ -45,7 +42,7 @@ class StallingModel:
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         self.asked += 1
         body = await request.read()
-        parts = STREAMS[self.dialect](body)
+        parts = _events(self.dialect, body)
         response = await stream(request)
         for place, part in enumerate(parts):
             second = b"echo 42" in body
@@ -56,7 +53,7 @@ class StallingModel:
         return response
 
 
-@pytest.mark.parametrize("dialect", STREAMS)
+@pytest.mark.parametrize("dialect", DIALECT_NAMES)
 async def test_a_gateway_killed_in_the_middle_of_a_stream(project: Project, dialect: str) -> None:
     model, run = StallingModel(dialect, stalls_for="task-b"), project.path / "out"
     async with serving(model) as url:

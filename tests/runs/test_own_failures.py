@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.run_world import fails, outage, perform, questions, scripted, values, write_rows
+from support.run_world import fails, outage, perform, questions, read_results, scripted, values, write_rows
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Limits, Model
@@ -42,12 +42,7 @@ def asking(folder: Path, *words: str, names: tuple[str, ...] = ("a",)) -> Path:
 
 
 def last_results(run: Path) -> dict[str, Result]:
-    with Store.open_read(run) as store:
-        return {
-            row.task: Result.model_validate_json(attempts[-1].result or b"")
-            for row, attempts in store.attempts_by_rollout()
-            if attempts
-        }
+    return {row.task: result for row, result in read_results(run)}
 
 
 def causes(seen: list[Event]) -> list[Cause | None]:

@@ -28,9 +28,11 @@ def test_a_run_is_given_back_as_plain_objects(tmp_path: Path) -> None:
     good = [rollout for rollout in run.rollouts if rollout.task == "good"]
     assert [rollout.score.value for rollout in good if rollout.score] == [1, 1]
     assert [rollout.sample for rollout in good] == [0, 1]
-    assert b"2 + 2?" in good[0].exchanges[0].request
-    (turn,) = good[0].trace.turns
-    assert [node.message.role for node in good[0].trace.conversation(turn)][-2:] == ["user", "assistant"]
+    assert b"2 + 2?" in good[0].exchanges()[0].request
+    trace = good[0].trace()
+    (turn,) = trace.turns
+    assert [message.role for message in good[0].messages()][-2:] == ["user", "assistant"]
+    assert [node.message.role for node in trace.conversation(turn)][-2:] == ["user", "assistant"]
     assert run[good[1].id] == good[1]
     (arm,) = run.arms.values()
     assert (arm.measured, arm.missing.total()) == (2, 2)

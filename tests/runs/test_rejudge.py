@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.run_world import fails, outage, perform, scripted, values, write_rows
+from support.run_world import fails, outage, perform, read_results, scripted, values, write_rows
 from whet.agents import AgentReport
 from whet.agents.tools import LoggedUse
 from whet.errors import UserError
@@ -33,8 +33,7 @@ async def again(
 
 
 def results(folder: Path) -> dict[str, Result]:
-    with Store.open_read(folder / "run") as store:
-        return {row.rollout.task: Result.model_validate_json(row.attempt.result or b"") for row in store.results()}
+    return {row.task: result for row, result in read_results(folder / "run")}
 
 
 def logs(folder: Path) -> dict[str, bytes]:
@@ -122,8 +121,7 @@ async def test_samples_of_a_task_are_ranked_together(tmp_path: Path) -> None:
     file.write_text('[[rank]]\nrubric = "The best one."\nvotes = 1\nweight = 3\n')
     referee = scripted(tmp_path, {"": Reply(text='{"reason": "-", "ranking": [2, 3, 1]}')}, name="referee")
     await again(tmp_path, referee, judge=file, judge_model="referee")
-    with Store.open_read(tmp_path / "run") as store:
-        found = [Result.model_validate_json(row.attempt.result or b"") for row in store.results()]
+    found = [result for _, result in read_results(tmp_path / "run")]
     assert [result.judgements["rank"].value for result in found] == [0, 1, 0.5]
     assert [result.score.value for result in found] == [0, 0.75, 0.375], "beside an answer that is wrong"
 

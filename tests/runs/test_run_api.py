@@ -7,7 +7,7 @@ import pytest
 from support.run_world import perform, questions, scripted, values, write_rows
 from whet.errors import UserError
 from whet.redact import secrets_in
-from whet.rollout.result import Result
+from whet.rollout.result import decode_result
 from whet.runs.config import Config, ModelConfig
 from whet.runs.options import RunOptions
 from whet.runs.run import Started, run
@@ -35,8 +35,7 @@ async def test_every_event_is_told_and_everything_is_stored(tmp_path: Path) -> N
         for event in ended:
             assert isinstance(event, Ended)
             (attempt,) = store.attempts_of(event.row.id)
-            assert attempt.result is not None
-            assert Result.model_validate_json(attempt.result).score == event.result.score
+            assert decode_result(store.result_body(attempt) or b"").score == event.result.score
             (exchange,) = store.exchanges(attempt.id)
             assert b"2 + 2?" in exchange.request
 
@@ -48,8 +47,9 @@ async def test_an_agent_in_the_box_is_logged(tmp_path: Path) -> None:
     with Store.open_read(tmp_path / "run") as store:
         (result,) = store.results()
         assert store.logs(result.attempt.id) == {"agent stdout": b"out\n", "agent stderr": b"err\n"}
-        assert result.attempt.result is not None
-        assert b'"stdout"' not in result.attempt.result
+        body = store.result_body(result.attempt)
+        assert body is not None
+        assert b'"stdout"' not in body
 
 
 async def test_keys_and_secrets_of_the_environment_are_never_written(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ async def test_keys_and_secrets_of_the_environment_are_never_written(tmp_path: P
         (done,) = store.results()
         (exchange,) = store.exchanges(done.attempt.id)
         stored = [
-            done.attempt.result or b"",
+            store.result_body(done.attempt) or b"",
             exchange.request,
             exchange.response,
             repr(exchange).encode(),

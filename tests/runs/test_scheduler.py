@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.run_world import fails, most_at_once, perform, questions, scripted, values
-from whet.agents import AgentReport, Stop
+from whet.agents import AgentReport, StopReason
 from whet.errors import UserError
 from whet.exchange import Recorder
 from whet.rollout.resources import RunResources
@@ -167,7 +167,7 @@ async def test_a_run_that_cannot_be_written_stops_and_keeps_what_it_has(
 async def test_memory_does_not_grow_with_the_rollouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def wordy(rollout: Rollout, resources: RunResources, *_: Recorder) -> Result:
         words = rollout.id * 20_000
-        report = AgentReport(stop=Stop.FINISHED, exit_code=0, text="4", stdout=words, seconds=0)
+        report = AgentReport(stop=StopReason.FINISHED, exit_code=0, text="4", stdout=words, seconds=0)
         return Result(score=Score.of(1), report=report)
 
     ended = 0

@@ -137,7 +137,7 @@ def test_what_is_put_in_comes_out_after_reopening(tmp_path: Path) -> None:
         assert result.rollout == rollout
         assert [result.attempt] == store.attempts_of("r")
         assert (result.attempt.value, result.attempt.cause, result.attempt.ended) == (0.25, None, 9.0)
-        assert result.attempt.result == b'{"text": "done"}'
+        assert store.result_body(result.attempt) == b'{"text": "done"}'
 
 
 def test_adding_the_plan_again_changes_nothing(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.run_world import perform, scripted
+from support.run_world import perform, read_results, scripted
 from whet.rollout.result import Result
 from whet.runs.run import Event
 from whet.runs.scheduler import Ended
@@ -47,12 +47,7 @@ async def run_agents(tasks: Path, *scripts: str, **request: object) -> list[Even
 
 def results(tasks: Path) -> dict[str, Result]:
     """By agent."""
-    with Store.open_read(tasks.parent / "run") as store:
-        return {
-            row.agent: Result.model_validate_json(attempts[-1].result or b"")
-            for row, attempts in store.attempts_by_rollout()
-            if attempts and attempts[-1].result
-        }
+    return {row.agent: result for row, result in read_results(tasks.parent / "run")}
 
 
 def assert_settled(tasks: Path, script: str) -> None:

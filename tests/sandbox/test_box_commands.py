@@ -19,7 +19,7 @@ from support.box_helpers import (
 )
 from whet.box import Box, Sandbox, SandboxError
 from whet.sandbox import sandbox_named
-from whet.tasks.task import Limits
+from whet.tasks.task import TaskLimits
 
 ODD_WORDS = ["", " ", "two words", "-n", "--", "$HOME", "*", "'\"", "a\nb", "Zoë ☃ 日本", "\udcff"]
 
@@ -232,7 +232,7 @@ async def test_commands_run_side_by_side_in_one_box(box: Box) -> None:
 
 async def test_closing_the_box_ends_every_process(sandbox: Sandbox) -> None:
     marker = new_marker()
-    async with sandbox.open(Limits()) as box:
+    async with sandbox.open(TaskLimits()) as box:
         process = await start_tree(box, marker)
     assert carriers(marker) == []
     assert process.exit_code == 137

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from support.box_helpers import host_folder, host_workdir, logs_of, names_in, run_python, until_written
 from whet.box import Box, EscapeError, Sandbox, SandboxError
 from whet.sandbox.disk.files import copy_tree
-from whet.tasks.task import Limits
+from whet.tasks.task import TaskLimits
 
 SECRET = b"the host's own"
 
@@ -305,7 +305,7 @@ os.truncate(os.open("empty", os.O_CREAT | os.O_WRONLY), 7 << 20)
 
 
 async def test_holes_in_files_stay_holes_in_a_download(sandbox: Sandbox, tmp_path: Path) -> None:
-    async with sandbox.open(Limits(storage_mb=8)) as box:
+    async with sandbox.open(TaskLimits(storage_mb=8)) as box:
         await run_python(box, HOLES)
         await box.download(".", tmp_path / "back")
         hollow, empty = tmp_path / "back" / "hollow", tmp_path / "back" / "empty"
@@ -320,7 +320,7 @@ async def test_a_file_with_holes_is_uploaded_with_them(sandbox: Sandbox, tmp_pat
     with (tmp_path / "task" / "hollow").open("wb") as file:
         file.seek(1 << 40)
         file.write(b"end")
-    async with sandbox.open(Limits(storage_mb=8)) as box:
+    async with sandbox.open(TaskLimits(storage_mb=8)) as box:
         await box.upload(tmp_path / "task", box.workdir)
         info = (host_workdir(box) / "hollow").stat()
         assert (info.st_size, info.st_blocks * 512 <= 64 << 10) == ((1 << 40) + 3, True)
@@ -330,7 +330,7 @@ async def test_a_file_with_holes_is_uploaded_with_them(sandbox: Sandbox, tmp_pat
 async def test_uploads_together_cannot_pass_the_storage_limit(sandbox: Sandbox, tmp_path: Path) -> None:
     (tmp_path / "task").mkdir()
     (tmp_path / "task" / "file").write_bytes(bytes(range(256)) * (5 << 12))
-    async with sandbox.open(Limits(storage_mb=8)) as box:
+    async with sandbox.open(TaskLimits(storage_mb=8)) as box:
         await box.upload(tmp_path / "task", "one")
         with pytest.raises(SandboxError, match=r"more than 3145728 bytes of files"):
             await box.upload(tmp_path / "task", "two")
@@ -340,10 +340,10 @@ async def test_an_upload_and_a_download_are_held_to_the_limit_on_files(sandbox: 
     (tmp_path / "task").mkdir()
     for number in range(40):
         (tmp_path / "task" / str(number)).touch()
-    async with sandbox.open(Limits(files=30)) as box:
+    async with sandbox.open(TaskLimits(files=30)) as box:
         with pytest.raises(SandboxError, match="more than 30 files"):
             await box.upload(tmp_path / "task", box.workdir)
-    async with sandbox.open(Limits(files=30)) as box:
+    async with sandbox.open(TaskLimits(files=30)) as box:
         await run_python(box, "for n in range(40): open(str(n), 'w')")
         with pytest.raises(SandboxError, match="more than 30 files"):
             await box.download(".", tmp_path / "back")
@@ -371,7 +371,7 @@ def test_a_copy_is_equal_to_its_original_wherever_its_holes_are(parts: list[tupl
 
 
 async def test_data_is_counted_as_it_is_copied_and_not_by_what_a_file_says(sandbox: Sandbox, tmp_path: Path) -> None:
-    async with sandbox.open(Limits(storage_mb=8)) as box:
+    async with sandbox.open(TaskLimits(storage_mb=8)) as box:
         await run_python(box, "for n in 'abc': open(n, 'wb').write(bytes([7]) * (3 << 20))")
         with pytest.raises(SandboxError, match="more than 8388608 bytes"):
             await box.download(".", tmp_path / "back")
@@ -387,7 +387,7 @@ open("bottom", "w").close()
 
 
 async def test_folders_nested_beyond_all_paths_are_refused_and_removed(sandbox: Sandbox, tmp_path: Path) -> None:
-    async with sandbox.open(Limits()) as box:
+    async with sandbox.open(TaskLimits()) as box:
         folder = host_folder(box)
         await run_python(box, NEST)
         with pytest.raises(SandboxError, match="nested"):
@@ -396,7 +396,7 @@ async def test_folders_nested_beyond_all_paths_are_refused_and_removed(sandbox: 
 
 
 async def test_closed_folders_are_removed(sandbox: Sandbox) -> None:
-    async with sandbox.open(Limits()) as box:
+    async with sandbox.open(TaskLimits()) as box:
         folder = host_folder(box)
         await box.exec(["sh", "-c", "mkdir -p a/b/c; touch a/b/c/d; chmod 0 a/b/c a/b a; chmod 0 ."])
     assert not folder.exists()
@@ -438,7 +438,7 @@ def test_closed_folders_hinder_neither_copy_nor_seal_nor_removal_without_privile
 
 
 async def test_closing_the_box_removes_every_file(sandbox: Sandbox) -> None:
-    async with sandbox.open(Limits()) as box:
+    async with sandbox.open(TaskLimits()) as box:
         folder = host_folder(box)
         await box.exec(["sh", "-c", 'touch a "$HOME/b" "$TMPDIR/c"'])
         assert folder.exists()

@@ -14,7 +14,7 @@ from whet.box import Box, Sandbox, SandboxError, ToolAnswer, ToolUse
 from whet.sandbox import sandbox_named
 from whet.sandbox.tools import server
 from whet.sandbox.tools.client import LIMIT
-from whet.tasks.task import Limits
+from whet.tasks.task import TaskLimits
 
 
 class Log:
@@ -311,7 +311,7 @@ def test_an_exit_code_that_no_program_has_is_refused(code: int) -> None:
 
 async def test_a_closed_box_leaves_no_socket_and_no_descriptor(sandbox: Sandbox) -> None:
     async def open_and_close() -> Path:
-        async with sandbox.open(Limits()) as box:
+        async with sandbox.open(TaskLimits()) as box:
             await box.offer("tool", Log())
             assert (await box.exec(["tool"])).exit_code == 0
             assert (host_folder(box) / "tools" / "socket").exists()
@@ -330,14 +330,14 @@ async def test_a_box_may_lie_deeper_than_a_sockets_path_reaches(
     deep = tmp_path / ("x" * 120)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    async with sandbox_named("local").open(Limits()) as box:
+    async with sandbox_named("local").open(TaskLimits()) as box:
         await box.offer("tool", Log())
         assert (await box.exec(["tool", "x"])).stdout.data == b"x|"
 
 
 def test_calls_are_answered_on_the_loop_that_whet_runs_on(sandbox: Sandbox) -> None:
     async def main() -> None:
-        async with sandbox.open(Limits()) as box:
+        async with sandbox.open(TaskLimits()) as box:
             log = Log()
             await box.offer("tool", log)
             assert (await box.exec(["tool"], stdin=b"x" * 1_000_000)).stdout.total == 1_000_001

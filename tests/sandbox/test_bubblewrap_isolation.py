@@ -12,7 +12,7 @@ from support.box_helpers import FETCH, carriers, model_port, new_marker, run_pyt
 from whet.box import Box, Sandbox, SandboxError
 from whet.errors import UserError
 from whet.sandbox import sandbox_named
-from whet.tasks.task import Limits
+from whet.tasks.task import TaskLimits
 
 
 async def test_a_process_in_the_box_reaches_the_model_port(box: Box) -> None:
@@ -164,7 +164,7 @@ async def test_variables_of_a_command_are_in_no_command_line_of_the_host(box: Bo
 async def test_two_boxes_see_nothing_of_each_other() -> None:
     sandbox = sandbox_named("bubblewrap")
     marker = new_marker()
-    async with sandbox.open(Limits()) as one, sandbox.open(Limits()) as other:
+    async with sandbox.open(TaskLimits()) as one, sandbox.open(TaskLimits()) as other:
         await one.write_file("mine", b"one")
         await one.write_file("/tmp/mine", b"one")
         sleeper = await one.start(["sh", "-c", "sleep 60; :"], env={"MARKER": marker})
@@ -178,7 +178,7 @@ async def test_two_boxes_see_nothing_of_each_other() -> None:
 
 
 async def test_a_working_directory_elsewhere_is_made(tmp_path: Path) -> None:
-    async with sandbox_named("bubblewrap").open(Limits(), workdir="/srv/app/src") as box:
+    async with sandbox_named("bubblewrap").open(TaskLimits(), workdir="/srv/app/src") as box:
         await box.write_file("a", b"x")
         assert (await box.exec(["sh", "-c", "pwd; cat a"])).stdout.text == "/srv/app/src\nx"
 
@@ -186,7 +186,7 @@ async def test_a_working_directory_elsewhere_is_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workdir", ["/usr/src", "/etc", "/proc/x", "/dev", "/tmp", "/logs", "/run"])
 async def test_a_working_directory_that_the_box_needs_itself_is_refused(workdir: str) -> None:
     with pytest.raises(SandboxError, match=workdir):
-        async with sandbox_named("bubblewrap").open(Limits(), workdir=workdir):
+        async with sandbox_named("bubblewrap").open(TaskLimits(), workdir=workdir):
             pass
 
 
@@ -197,6 +197,6 @@ async def test_check_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 async def test_only_a_box_with_a_root_of_its_own_promises_one(sandbox: Sandbox) -> None:
-    async with sandbox.open(Limits()) as box:
+    async with sandbox.open(TaskLimits()) as box:
         done = await box.exec(["ls", "-d", "/logs/verifier"])
     assert sandbox.own_root == (done.exit_code == 0)

@@ -16,7 +16,7 @@ from whet.sandbox import sandbox_named
 from whet.sandbox.bubblewrap import keyring, seccomp
 from whet.sandbox.bubblewrap.keyring import join_new_keyring
 from whet.sandbox.bubblewrap.seccomp import REFUSED
-from whet.tasks.task import Limits
+from whet.tasks.task import TaskLimits
 
 ADD, KEYCTL = (REFUSED[name][0 if platform.machine() == "x86_64" else 1] or 0 for name in ("add_key", "keyctl"))
 SESSION, USER = -3, -4
@@ -74,7 +74,7 @@ def look_with_a_key_planted(name: str) -> dict[str, object]:
     seen: dict[str, object] = {}
 
     async def look() -> None:
-        async with sandbox_named("bubblewrap").open(Limits()) as box:
+        async with sandbox_named("bubblewrap").open(TaskLimits()) as box:
             seen.update(await hunt(box, name))
 
     with_key(name, lambda: asyncio.run(look()))
@@ -95,7 +95,7 @@ def test_without_the_filter_the_keyring_of_a_box_is_still_its_own(monkeypatch: p
 
 async def test_no_box_leaves_a_note_for_another_in_a_keyring() -> None:
     sandbox, name = sandbox_named("bubblewrap"), new_marker()
-    async with sandbox.open(Limits()) as one, sandbox.open(Limits()) as other:
+    async with sandbox.open(TaskLimits()) as one, sandbox.open(TaskLimits()) as other:
         await hunt(one, name, "a note")
         assert (await hunt(other, name))["found"] == []
         assert (await hunt(one, name))["found"] == []
@@ -104,7 +104,7 @@ async def test_no_box_leaves_a_note_for_another_in_a_keyring() -> None:
 async def test_without_the_filter_boxes_still_share_no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seccomp, "REFUSED", {})
     sandbox, name = sandbox_named("bubblewrap"), new_marker()
-    async with sandbox.open(Limits()) as one, sandbox.open(Limits()) as other:
+    async with sandbox.open(TaskLimits()) as one, sandbox.open(TaskLimits()) as other:
         await hunt(one, name, "a note")
         assert (await hunt(other, name))["found"] == []
 

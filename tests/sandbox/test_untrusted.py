@@ -12,8 +12,8 @@ from whet.box import Box, Sandbox, SandboxError
 from whet.sandbox import sandbox_named
 from whet.sandbox.process import TreeProcess
 from whet.sandbox.tools import untrusted
-from whet.sandbox.tools.untrusted import OUTPUT, Refused, parse_call
-from whet.tasks.task import Limits
+from whet.sandbox.tools.untrusted import OUTPUT, CallRefused, parse_call
+from whet.tasks.task import TaskLimits
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ async def judges_box(box: Box) -> Box:
 @pytest.fixture
 async def apart() -> AsyncIterator[Box]:
     """A sealed box of bubblewrap."""
-    async with sandbox_named("bubblewrap").open(Limits()) as box:
+    async with sandbox_named("bubblewrap").open(TaskLimits()) as box:
         await box.exec(["sh", "-c", 'echo work > file; echo home > "$HOME/file"; echo tmp > /tmp/file'])
         await box.seal()
         yield box
@@ -218,7 +218,7 @@ async def test_it_shares_no_network_with_the_judge(apart: Box, family: str) -> N
 
 
 async def test_what_it_writes_is_limited_and_does_not_end_the_judge(sandbox: Sandbox) -> None:
-    async with sandbox.open(Limits(storage_mb=8)) as box:
+    async with sandbox.open(TaskLimits(storage_mb=8)) as box:
         await box.seal()
         fill = "for n in $(seq 100); do head -c 1M /dev/zero > fill$n || exit; done; sleep 600"
         script = f"whet-untrusted --time 50 sh -c '{fill}'; whet-untrusted true; echo $?; echo judged"
@@ -266,7 +266,7 @@ async def test_no_folder_of_the_judge_is_the_works_when_all_calls_are_over(apart
     ],
 )
 def test_a_call_that_is_none_says_what_was_expected(words: list[str], said: str) -> None:
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(CallRefused, match=said):
         parse_call(["/workspace", *words])
 
 
@@ -278,7 +278,7 @@ def test_every_command_and_variable_is_taken_as_it_is(argv: list[str], env: dict
     options = [word for name, value in env.items() for word in ("--env", f"{name}={value}")]
     try:
         call = parse_call(["/workspace", *options, "--", *argv])
-    except Refused:
+    except CallRefused:
         assert not argv[0]
         return
     assert (list(call.argv), dict(call.env), call.seconds) == (argv, env, untrusted.SECONDS)

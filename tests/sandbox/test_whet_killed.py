@@ -16,7 +16,7 @@ from support.box_helpers import TREE, carriers, host_folder, new_marker, until
 from whet.box import Box, Sandbox
 from whet.sandbox import remove_stale
 from whet.sandbox.disk.folder import boxes_root
-from whet.tasks.task import Limits
+from whet.tasks.task import TaskLimits
 
 WHET = """
 import asyncio, sys
@@ -58,7 +58,7 @@ async def test_a_killed_whet_leaves_no_process_in_bubblewrap() -> None:
 
 async def test_the_sweep_removes_what_a_killed_whet_left_and_nothing_that_lives(sandbox: Sandbox) -> None:
     marker, living = new_marker(), new_marker()
-    async with sandbox.open(Limits()) as box:
+    async with sandbox.open(TaskLimits()) as box:
         process = await box.start([box.python, "-c", TREE, living, "stay"])
         await until(lambda: len(carriers(living)) >= 4)
         folder = await killed_whet(sandbox.name, marker)
@@ -75,7 +75,7 @@ async def test_the_sweep_removes_what_a_killed_whet_left_and_nothing_that_lives(
 
 
 async def test_the_sweep_finds_nothing_where_every_box_was_closed(sandbox: Sandbox) -> None:
-    async with sandbox.open(Limits()) as box:
+    async with sandbox.open(TaskLimits()) as box:
         folder = host_folder(box)
     assert folder not in await asyncio.to_thread(remove_stale)
 
@@ -106,7 +106,7 @@ async def test_a_task_cancelled_inside_the_context_still_removes_the_box(sandbox
     opened: list[Path] = []
 
     async def rollout() -> None:
-        async with sandbox.open(Limits()) as box:
+        async with sandbox.open(TaskLimits()) as box:
             opened.append(host_folder(box))
             await box.exec([box.python, "-c", TREE, marker, "stay"])
 

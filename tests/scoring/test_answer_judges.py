@@ -15,7 +15,7 @@ from whet.plain_text import tagged
 from whet.scoring import Cause
 from whet.scoring.answers import has_words, is_refusal, normalise
 from whet.scoring.judges.number import final_number
-from whet.tasks import Limits, Task
+from whet.tasks import Task, TaskLimits
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ async def test_math_that_cannot_tell_is_missing_or_asks_a_rubric_when_told_to() 
 
 
 async def test_what_other_judges_used_of_the_time_is_no_fault_of_the_answer() -> None:
-    no_time = Limits(verify_sec=0.001)
+    no_time = TaskLimits(verify_sec=0.001)
     assert (await said_of("0.5", "math", answer="1/2", limits=no_time)).value == 1
     rules = {"kind": "rules", "checks": [{"op": "regex", "arg": "^4$"}]}
     assert (await said_of("4", rules, limits=no_time)).value == 1

@@ -10,7 +10,7 @@ from support.judging_world import ScriptedReferee, said_of
 from whet.scoring import Cause, RankJudge, Work
 from whet.scoring.judges.rubric import read_vote
 from whet.tasks import Task
-from whet.tasks.judges import Rank
+from whet.tasks.judges import RankSpec
 from whet.untrusted_text import fenced
 
 GOOD = '{"reason": "good", "score": 1}'
@@ -138,7 +138,7 @@ def samples(*answers: str, referee: ScriptedReferee) -> list[Work]:
 
 async def test_a_ranking_sees_all_samples_in_turning_order_and_scores_by_place() -> None:
     referee = ScriptedReferee('{"reason": "-", "ranking": [3, 1, 2]}', '{"reason": "-", "ranking": [2, 3, 1]}')
-    judge = RankJudge(Rank(kind="rank", rubric="The best one."))
+    judge = RankJudge(RankSpec(kind="rank", rubric="The best one."))
     scores = await judge.judge_group(samples("a", "b", "c", referee=referee))
     # The second vote sees b, c, a; its ranking is c, a, b.
     assert [score.details["places"] for score in scores] == [[2, 2], [3, 3], [1, 1]]
@@ -150,12 +150,12 @@ async def test_a_ranking_sees_all_samples_in_turning_order_and_scores_by_place()
 
 @pytest.mark.parametrize("reply", ["1, 2", '{"ranking": [1]}', '{"ranking": [1, 1]}', '{"ranking": [0, 1]}', ""])
 async def test_a_ranking_that_is_none_gives_no_score(reply: str) -> None:
-    judge = RankJudge(Rank(kind="rank", rubric="The best one.", votes=1))
+    judge = RankJudge(RankSpec(kind="rank", rubric="The best one.", votes=1))
     scores = await judge.judge_group(samples("a", "b", referee=ScriptedReferee(reply, reply)))
     assert [(score.cause, score.details) for score in scores] == [(Cause.JUDGE, {"reply": reply})] * 2
 
 
 async def test_one_sample_is_not_ranked() -> None:
-    judge = RankJudge(Rank(kind="rank", rubric="The best one."))
+    judge = RankJudge(RankSpec(kind="rank", rubric="The best one."))
     (score,) = await judge.judge_group(samples("a", referee=ScriptedReferee()))
     assert score.cause is Cause.JUDGE

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from support.judging_world import judged, said_of
 from whet.errors import UserError
 from whet.sandbox import sandbox_named
-from whet.scoring import Call, Cause, Score, combine, judges_of
-from whet.tasks import Limits, Task, read_tasks
+from whet.scoring import Cause, Score, ToolUse, combine, judges_of
+from whet.tasks import Task, TaskLimits, read_tasks
 from whet.validation_errors import explain
 from whet.workspace import Change
 
@@ -60,14 +60,14 @@ async def test_a_diff_that_is_not_on_record_is_not_known(diff: str | None) -> No
     ("answer", "stop", "calls", "good"),
     [
         ("Done.", "finished", (), 3),
-        ("Done.", "finished", (Call("t", "", "program", failed=True), Call("t", "", "program", failed=False)), 3),
-        ("Done.", "finished", (Call("t", "", "program", failed=True),), 2),
+        ("Done.", "finished", (ToolUse("t", "", "program", failed=True), ToolUse("t", "", "program", failed=False)), 3),
+        ("Done.", "finished", (ToolUse("t", "", "program", failed=True),), 2),
         ("I can't.", "finished", (), 2),
         ("Done.", "timeout", (), 2),
-        ("", "crashed", (Call("t", "", "program", failed=True),), 0),
+        ("", "crashed", (ToolUse("t", "", "program", failed=True),), 0),
     ],
 )
-async def test_outcome_is_a_weak_label(answer: str, stop: str, calls: tuple[Call, ...], good: int) -> None:
+async def test_outcome_is_a_weak_label(answer: str, stop: str, calls: tuple[ToolUse, ...], good: int) -> None:
     score = await said_of(answer, "outcome", stop=stop, calls=calls)
     assert score.value == pytest.approx(good / 3)
     assert score.details["weak"]
@@ -105,7 +105,7 @@ def folder(tmp_path: Path) -> Path:
 
 async def python(folder: Path, name: str, answer: str = "ab", **keys: Any) -> Score:
     judge = {"kind": "python", "function": f"mine:{name}", "folder": str(folder), **keys}
-    async with sandbox_named("bubblewrap").open(Limits()) as box:
+    async with sandbox_named("bubblewrap").open(TaskLimits()) as box:
         await box.exec(["sh", "-c", f"echo 'import os; os._exit(9)' | tee mine.py json.py > {box.home}/base64.py"])
         await box.seal()
         return await said_of(answer, judge, metadata={"why": "because"}, box=box)
@@ -155,7 +155,7 @@ async def test_a_function_runs_in_the_sealed_box_and_not_on_the_host(folder: Pat
     assert (await python(folder, "where")).reason == "1000 True ['mine.py']"
     target = folder / "on-the-host"
     judge = {"kind": "python", "function": "mine:write", "folder": str(folder)}
-    async with sandbox_named("bubblewrap").open(Limits()) as box:
+    async with sandbox_named("bubblewrap").open(TaskLimits()) as box:
         await box.seal()
         score = await said_of("", judge, metadata={"why": str(target)}, box=box)
     assert score.cause is Cause.JUDGE

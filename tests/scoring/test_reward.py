@@ -7,7 +7,7 @@ import pytest
 from support.judging_world import checks_in, judged, judgement
 from whet.scoring import Cause, Score
 from whet.scoring.judges.reward import TWO_REWARDS
-from whet.tasks import Limits, Task
+from whet.tasks import Task, TaskLimits
 
 
 async def score_of(folder: Path, script: str, **files: str | bytes) -> Score:
@@ -154,7 +154,7 @@ async def test_an_executable_test_script_is_run_by_its_first_line(tmp_path: Path
 
 async def test_tests_out_of_time_give_no_score_even_with_a_reward_written(tmp_path: Path) -> None:
     tests = checks_in(tmp_path, "echo 1 > /logs/verifier/reward.txt; sleep 30")
-    task = Task(id="t", instruction="-", tests=tests, limits=Limits(verify_sec=0.5))
+    task = Task(id="t", instruction="-", tests=tests, limits=TaskLimits(verify_sec=0.5))
     assert_no_score(await judgement(task), "did not end within 0.5 seconds")
 
 

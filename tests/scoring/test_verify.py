@@ -1,7 +1,7 @@
 """Verification commands: the score is the share that exits 0, and each leaves what a person needs to understand it."""
 
 from support.judging_world import judged, judgement
-from whet.tasks import Limits, Task
+from whet.tasks import Task, TaskLimits
 
 
 async def test_the_score_is_the_share_of_commands_that_exit_0() -> None:
@@ -28,7 +28,7 @@ async def test_of_long_output_the_end_is_kept() -> None:
 
 
 async def test_a_command_out_of_time_has_failed_and_so_have_those_after_it() -> None:
-    limits = Limits(verify_sec=0.5)
+    limits = TaskLimits(verify_sec=0.5)
     task = Task(id="t", instruction="-", verify=("true", "sleep 30", "sleep 0.2"), limits=limits)
     score = await judgement(task)
     assert [command["timed_out"] for command in score.details["commands"]] == [False, True, True]

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from support.scripted_wires import WIRES, Wire, name
-from whet.testing.dialect import Request
+from whet.gateway.dialects import DIALECTS, Dialect
+from whet.testing.wire import ScriptedCall, read_call
 
 _FOLDER = Path(__file__).parents[1] / "testing" / "requests"
 _DIALECTS = {
@@ -27,13 +27,17 @@ def body(request: str) -> dict[str, Any]:
     return found
 
 
-def wire(request: str) -> Wire:
-    """The dialect in which the agent of a request speaks."""
-    dialect = _DIALECTS[request.partition(".")[0]]
-    return next(wire for wire in WIRES if name(wire) == dialect)
+def dialect(request: str) -> Dialect:
+    """The dialect of the agent of a request."""
+    return DIALECTS[_DIALECTS[request.partition(".")[0]]]
 
 
-def read(request: str, **changed: Any) -> Request:
+def path(request: str) -> str:
+    """Where the agent sends the request. Only the gemini agent always streams."""
+    spoken = dialect(request)
+    return spoken.upstream_path("", "m", stream=spoken.NAME == "gemini")
+
+
+def read(request: str, **changed: Any) -> ScriptedCall:
     """The request as the scripted model reads it."""
-    read_by_model: Request = wire(request).module.read(json.dumps(body(request) | changed).encode())
-    return read_by_model
+    return read_call(dialect(request), json.dumps(body(request) | changed).encode(), path(request))

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from whet.agents import Agent, AgentReport, Assignment, Endpoint
+from whet.agents import Agent, AgentReport, Assignment, ModelEndpoint
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
 from whet.redact import Redactor
@@ -46,7 +46,7 @@ async def work(
             await prepare(box, task, task.env)
             session = gateway.open_session("s", model, _ignore)
             url = await (box.connect(session.serve) if agent.in_box else session.listen())
-            endpoint = Endpoint(url, session.secret, "tiny")
+            endpoint = ModelEndpoint(url, session.secret, "tiny")
             report = await agent.run(Assignment(task, box, endpoint, skill, task.env, os.environ))
             await session.close()
             await box.seal()

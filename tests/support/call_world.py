@@ -7,14 +7,18 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from whet.trace.training.calls import Call, CallKind
+from whet.trace.training.calls import CallKind, TokenCall
 
 
-def made(id_: int, prompt: list[int], sampled: list[int], logprobs: list[float] | None = None, **more: Any) -> Call:
+def made(
+    id_: int, prompt: list[int], sampled: list[int], logprobs: list[float] | None = None, **more: Any
+) -> TokenCall:
     """A call that would be trained."""
     logprobs = [-0.1 * (n + 1) for n in range(len(sampled))] if logprobs is None else logprobs
     facts: dict[str, Any] = {"thread": "main", "kind": CallKind.ROOT, "started": float(id_)} | more
-    return Call(id_, prompt=array("I", prompt), sampled=array("I", sampled), logprobs=array("d", logprobs), **facts)
+    return TokenCall(
+        id_, prompt=array("I", prompt), sampled=array("I", sampled), logprobs=array("d", logprobs), **facts
+    )
 
 
 @dataclass
@@ -23,7 +27,7 @@ class World:
 
     rng: random.Random
     histories: dict[str, list[int]] = field(default_factory=lambda: {"main": [1, 2]})
-    calls: list[Call] = field(default_factory=list)
+    calls: list[TokenCall] = field(default_factory=list)
 
     def tokens(self, most: int = 3) -> list[int]:
         return [self.rng.randrange(4) for _ in range(self.rng.randint(1, most))]
@@ -62,7 +66,7 @@ class World:
                 self.histories[thread] = [*self.ask(thread, refused="log-probabilities"), *self.tokens()]
 
 
-def calls_in_a_world(seed: int, steps: int) -> list[Call]:
+def calls_in_a_world(seed: int, steps: int) -> list[TokenCall]:
     world = World(random.Random(seed))
     for _ in range(steps):
         world.step()

@@ -20,7 +20,7 @@ from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
 from whet.sandbox import sandbox_named
 from whet.skill import Skill, read_skill
-from whet.tasks import Limits, Task
+from whet.tasks import Task, TaskLimits
 from whet.testing import Received, Reply, Scene, Script, ScriptedModel
 from whet.trace.replay.session import Prefix
 
@@ -110,7 +110,7 @@ def scene(*replies: Reply, **when: Any) -> Scene:
 
 def task(**fields: Any) -> Task:
     """A task to write `right` into answer.txt, unless these fields say otherwise."""
-    limits = Limits(**{"agent_sec": AGENT_SEC, **fields.pop("limits", {})})
+    limits = TaskLimits(**{"agent_sec": AGENT_SEC, **fields.pop("limits", {})})
     default = {"id": "t", "instruction": "Write right into answer.txt.", "verify": (RIGHT,)}
     return Task(**{**default, **fields}, limits=limits)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from whet.exchange import EXACT, Exchange
-from whet.models import Engine, Pulled, pull, served
+from whet.models import Engine, PulledModel, pull, served
 
 NEAR = 0.1
 """How far log-probabilities may be, in the mean, from those that the engine gives when it reads the same ids in one
@@ -53,19 +53,19 @@ class Asked:
 
 
 @pytest.fixture(name="smollm2", scope="session")
-def smollm2_fixture() -> Pulled:
+def smollm2_fixture() -> PulledModel:
     """The small model, which is pulled once for all tests and stays."""
     return pull("smollm2")
 
 
 @pytest.fixture(name="engine", scope="module")
-def engine_fixture(smollm2: Pulled) -> Iterator[Asked]:
+def engine_fixture(smollm2: PulledModel) -> Iterator[Asked]:
     with engine_of(smollm2) as asked:
         yield asked
 
 
 @contextmanager
-def engine_of(model: Pulled) -> Iterator[Asked]:
+def engine_of(model: PulledModel) -> Iterator[Asked]:
     """The engine of this model, while the context lasts."""
     ready, ending = threading.Event(), threading.Event()
     urls: list[str] = []

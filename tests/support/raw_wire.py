@@ -8,7 +8,9 @@ from typing import Any
 from aiohttp import web
 
 from support.gateway_world import Handler, stream
-from whet.testing import Reply, chat, gemini, messages, responses
+from whet.gateway.dialects import DIALECTS
+from whet.testing import Reply
+from whet.testing.wire import read_call, write_stream, write_whole
 
 PATHS = {
     "chat": "/v1/chat/completions",
@@ -23,11 +25,10 @@ BODIES: dict[str, dict[str, Any]] = {
     "messages": {"model": "tiny", "max_tokens": 99, "messages": TURN},
     "gemini": {"contents": [{"role": "user", "parts": [{"text": "2+2?"}]}]},
 }
-_PLAYERS: dict[str, Any] = {"chat": chat, "responses": responses, "messages": messages, "gemini": gemini}
 _CUT_SHORT = {
     "chat": [('"finish_reason":"stop"', '"finish_reason":"length"')],
     "responses": [
-        ('"status":"completed","output":', '"status":"incomplete","output":'),
+        ('"created_at":0,"status":"completed"', '"created_at":0,"status":"incomplete"'),
         ('"incomplete_details":null', '"incomplete_details":{"reason":"max_output_tokens"}'),
         ("response.completed", "response.incomplete"),
     ],
@@ -49,8 +50,8 @@ def asked(front: str, *, stream: bool) -> tuple[str, dict[str, Any]]:
 def played(back: str, reply: Reply, *, stream: bool, cut_short: bool = False) -> bytes:
     """The reply as a model of this dialect sends it. Its ids are the same in both forms."""
     options = {"stream_options": {"include_usage": True}} if back == "chat" else {}
-    request = _PLAYERS[back].read(json.dumps(BODIES[back] | options).encode())
-    body: bytes = b"".join(_PLAYERS[back].events(request, reply)) if stream else _PLAYERS[back].whole(request, reply)
+    call = read_call(DIALECTS[back], json.dumps(BODIES[back] | options).encode(), PATHS[back])
+    body = b"".join(write_stream(call, reply)) if stream else write_whole(call, reply)
     for usual, instead in _CUT_SHORT[back] if cut_short else ():
         body = body.replace(usual.encode(), instead.encode())
     return body
@@ -58,8 +59,7 @@ def played(back: str, reply: Reply, *, stream: bool, cut_short: bool = False) ->
 
 def error_of(back: str, status: int, message: str) -> bytes:
     """The body of an error as a model of this dialect sends it."""
-    body: bytes = _PLAYERS[back].error(status, message)
-    return body
+    return DIALECTS[back].error_body(status, message)
 
 
 def says_error(front: str, status: int, body: bytes) -> bool:

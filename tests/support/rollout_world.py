@@ -15,10 +15,10 @@ from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
 from whet.sandbox import sandbox_named
 from whet.skill import Skill
-from whet.tasks import Limits, Task
+from whet.tasks import Task, TaskLimits
 from whet.testing import Reply, Scene, Script, ScriptedModel
 
-LIMITS = Limits(agent_sec=30, verify_sec=30)
+LIMITS = TaskLimits(agent_sec=30, verify_sec=30)
 RIGHT = "grep -qsx right answer.txt"
 """What a task checks whose agent should write `right` into answer.txt."""
 

@@ -5,9 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from whet.rollout.result import Result
 from whet.runs.config import Config, ModelConfig
 from whet.runs.options import RunOptions
+from whet.runs.results import ResultReader
 from whet.runs.run import Event, run
+from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.testing import Fault, Reply
 
@@ -63,6 +66,13 @@ def values(run_folder: Path) -> dict[str, float | None]:
     """Task -> value of its last attempt."""
     with Store.open_read(run_folder) as store:
         return {row.task: attempts[-1].value for row, attempts in store.attempts_by_rollout() if attempts}
+
+
+def read_results(run_folder: Path) -> list[tuple[RolloutRow, Result]]:
+    """Each rollout with the result of its last attempt, in the order of the plan."""
+    with Store.open_read(run_folder) as store:
+        lasts = [(one.row, one.last) for one in ResultReader(store)]
+        return [(row, last.result) for row, last in lasts if last and last.result]
 
 
 def most_at_once(run_folder: Path, model: str | None = None) -> int:

@@ -11,6 +11,8 @@ from typing import Any
 import aiohttp
 from hypothesis import strategies as st
 
+from whet.gateway.dialects import Dialect
+from whet.gateway.dialects import neutral as n
 from whet.testing import Reply, Scene, Script, ScriptedModel, ToolCall
 
 JSON = st.recursive(
@@ -22,11 +24,30 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )
-TOOLS = st.builds(
-    ToolCall, name=st.text(min_size=1), arguments=st.text() | st.dictionaries(st.text(), JSON, max_size=3)
-)
+OBJECTS = st.dictionaries(st.text(), JSON, max_size=3)
+TOOLS = st.builds(ToolCall, name=st.text(min_size=1), arguments=OBJECTS)
 SPOKEN = st.none() | st.text() | st.text(alphabet=" \nab")
 REPLIES = st.builds(Reply, thinking=SPOKEN, text=SPOKEN, tools=st.lists(TOOLS, max_size=3).map(tuple))
+
+
+def ask(text: str, *more: n.Message, stream: bool = False) -> n.Request:
+    """A request of an agent."""
+    messages = (n.Message("system", (n.Text("You code."),)), n.Message("user", (n.Text(text),)), *more)
+    return n.Request("m", messages, sampling=n.Sampling(max_tokens=9), stream=stream)
+
+
+def send_back(reply: n.Reply, result: str) -> list[n.Message]:
+    """The reply in the history of the next request, and a result for each of its calls."""
+    calls = [part for part in reply.parts if isinstance(part, n.ToolCall)]
+    results = tuple(n.ToolResult(call.id, (n.Text(result),), call.name) for call in calls)
+    return [n.Message("assistant", reply.parts), *([n.Message("user", results)] if calls else [])]
+
+
+def assemble_stream(dialect: Dialect, stream: bytes) -> n.Reply:
+    """The reply in a stream of events."""
+    reader = dialect.EventReader()
+    events = [event + b"\n\n" for event in stream.split(b"\n\n")[:-1]]
+    return n.assemble([*(said for event in events for said in reader.read(event)), *reader.end()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +81,10 @@ class Client:
 
     async def post(self, path: str, body: Any) -> Answer:
         return await self.send("POST", path, json.dumps(body).encode())
+
+    async def call(self, dialect: Dialect, request: n.Request) -> Answer:
+        body, _ = dialect.write_request(request)
+        return await self.send("POST", dialect.upstream_path("", request.model, request.stream), body)
 
     async def ask(self, text: str = "Fix it.", **more: Any) -> Answer:
         body = {"model": "m", "messages": [{"role": "user", "content": text}], **more}

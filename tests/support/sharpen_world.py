@@ -16,8 +16,9 @@ from whet.skills.proposers.base import Proposal, ProposalContext, Proposer
 from whet.skills.proposers.schedule import ScheduleOptions
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import read_budget
+from whet.skills.sharpen.events import SharpenEvent
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
-from whet.skills.sharpen.run import Event, SharpenRequest, sharpen_skill
+from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 
 HELPFUL = "- Answer with the number alone."
 USELESS = "- Smile."
@@ -112,20 +113,27 @@ class World:
         budget: int | str = 400,
         *,
         resume: bool = False,
-        watch: Callable[[Event], None] = lambda _: None,
-        course: ScheduleOptions | None = None,
+        watch: Callable[[SharpenEvent], None] = lambda _: None,
+        schedule: ScheduleOptions | None = None,
         seed: int | None = SEED,
-        **request: Any,
+        **options: Any,
     ) -> SharpenResult:
         tasks = self.folder / "tasks.jsonl"
-        asked = RunOptions(tasks=tasks, out=self.out, agents=("chat",), models=("m",), resume=resume, **request)
+        run = RunOptions(tasks=tasks, out=self.out, agents=("chat",), models=("m",), resume=resume, **options)
         within = read_budget(str(budget))
         plan = GatePlan(within.rollouts or 0)
-        wish = SharpenRequest(
-            self.folder / "sums", asked, within, plan, "adds", course=course or ScheduleOptions(), seed=seed, force=True
+        request = SharpenRequest(
+            self.folder / "sums",
+            run,
+            within,
+            plan,
+            "adds",
+            schedule=schedule or ScheduleOptions(),
+            seed=seed,
+            force=True,
         )
         return await sharpen_skill(
-            wish, proposer, self.config, watch, env={"XDG_STATE_HOME": str(self.folder / "state")}
+            request, proposer, self.config, watch, env={"XDG_STATE_HOME": str(self.folder / "state")}
         )
 
     def exchanges(self) -> dict[str, list[int]]:

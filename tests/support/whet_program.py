@@ -18,7 +18,8 @@ from unittest.mock import patch
 
 from whet.cli import main
 from whet.errors import UserError
-from whet.rollout.result import Result
+from whet.rollout.result import decode_result
+from whet.runs.store.schema import AttemptRow
 from whet.runs.store.store import Store
 
 REPOSITORY = Path(__file__).parents[2]
@@ -204,16 +205,15 @@ class Record:
 def records(run: Path) -> dict[str, Record]:
     """The final attempt of every rollout that is done, by rollout."""
     with Store.open_read(run) as store:
-        return {done.rollout.id: _record(store, done.attempt.id, done.attempt.result) for done in store.results()}
+        return {done.rollout.id: _record(store, done.attempt) for done in store.results()}
 
 
-def _record(store: Store, attempt: int, body: bytes | None) -> Record:
-    assert body is not None
-    result = Result.model_validate_json(body)
+def _record(store: Store, attempt: AttemptRow) -> Record:
+    result = decode_result(store.result_body(attempt) or b"")
     assert result.report is not None
     judgements = {name: score.model_dump() for name, score in result.judgements.items()}
     for judgement in judgements.values():
         for command in judgement["details"].get("commands", []):
             del command["seconds"]
-    calls = [(exchange.request, exchange.response) for exchange in store.exchanges(attempt)]
+    calls = [(exchange.request, exchange.response) for exchange in store.exchanges(attempt.id)]
     return Record(result.score.value, judgements, result.report.text, calls)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from whet.errors import UserError
-from whet.tasks import Limits, Task, read_tasks
+from whet.tasks import Task, TaskLimits, read_tasks
 
 EVERYTHING = """
 schema_version = "1.4"
@@ -119,7 +119,7 @@ def test_every_key_is_read_and_the_known_ones_reach_the_task(folder: Path) -> No
             "split": "val",
             "anything": {"goes": {"here": 1}},
         },
-        limits=Limits(agent_sec=90, verify_sec=45.5, memory_mb=2048, storage_mb=10240),
+        limits=TaskLimits(agent_sec=90, verify_sec=45.5, memory_mb=2048, storage_mb=10240),
     )
 
 
@@ -127,7 +127,7 @@ def test_what_harbor_has_no_key_for_is_read_from_the_metadata(folder: Path) -> N
     whet = '[metadata.whet]\nallow = ["remote-media"]\nlimits = { turns = 20, agent_sec = 60, idle_sec = 30 }'
     put(folder, "task.toml", f"[agent]\ntimeout_sec = 90\n{whet}")
     task = read(folder)
-    assert task.limits == Limits(turns=20, agent_sec=60, idle_sec=30)
+    assert task.limits == TaskLimits(turns=20, agent_sec=60, idle_sec=30)
     assert (task.allow, task.warnings) == (("remote-media",), ())
 
 
@@ -141,7 +141,7 @@ def test_a_mistake_in_the_metadata_for_whet_is_an_error(folder: Path) -> None:
 def test_sizes_in_the_older_form_become_megabytes(folder: Path, size: str, megabytes: int) -> None:
     put(folder, "task.toml", f'version = "1.0"\n[environment]\nmemory = "{size}"\nstorage = "{size}"')
     task = read(folder)
-    assert (task.limits, task.warnings) == (Limits(memory_mb=megabytes, storage_mb=megabytes), ())
+    assert (task.limits, task.warnings) == (TaskLimits(memory_mb=megabytes, storage_mb=megabytes), ())
 
 
 def test_tags_and_split_of_other_kinds_stay_in_the_metadata_only(folder: Path) -> None:

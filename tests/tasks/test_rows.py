@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from whet.errors import UserError
-from whet.tasks import Limits, Task, Tool, read_tasks
-from whet.tasks.judges import Number, Outcome
+from whet.tasks import Task, TaskLimits, TaskTool, read_tasks
+from whet.tasks.judges import NumberSpec, OutcomeSpec
 
 GOOD: dict[str, Any] = {"id": "a", "instruction": "Say 4.", "answer": "4"}
 KEYS = (
@@ -85,13 +85,13 @@ def test_every_key_reaches_the_task(write: Write, tmp_path: Path) -> None:
         setup=("make",),
         verify=("make test",),
         answer="1",
-        judge=(Number(kind="number", abs=0.5, weight=2), Outcome(kind="outcome")),
+        judge=(NumberSpec(kind="number", abs=0.5, weight=2), OutcomeSpec(kind="outcome")),
         canary=("c4n4ry-0123456789",),
-        tools=(Tool(name="weather", description="Tells it.", answer="sun"),),
+        tools=(TaskTool(name="weather", description="Tells it.", answer="sun"),),
         split="val",
         tags=("csv", "easy"),
         metadata={"level": 1, "from": {"page": None}},
-        limits=Limits(agent_sec=60, memory_mb=512),
+        limits=TaskLimits(agent_sec=60, memory_mb=512),
     )
     assert len(task.digest) == 32
 
@@ -111,7 +111,7 @@ def test_blank_lines_are_skipped_but_counted_and_a_row_without_id_is_named_after
 def test_a_null_key_is_an_absent_key_and_a_byte_order_mark_is_no_part_of_the_first_row(write: Write) -> None:
     with_nulls = {**GOOD, "split": None, "limits": None, "files": None}
     (task,) = read_tasks(write(b"\xef\xbb\xbf" + json.dumps(with_nulls).encode()))
-    assert (task.split, task.limits, task.files) == (None, Limits(), {})
+    assert (task.split, task.limits, task.files) == (None, TaskLimits(), {})
 
 
 def test_an_empty_answer_is_an_answer(write: Write) -> None:
@@ -293,7 +293,7 @@ def test_parquet_columns_that_are_null_are_absent_even_inside_structs(tmp_path: 
     )
     tasks = read_tasks(as_parquet(tmp_path / "r.parquet", rows, schema))
     assert [task.id for task in tasks] == ["r-1", "r-2"]
-    assert [task.limits for task in tasks] == [Limits(agent_sec=5), Limits(memory_mb=9)]
+    assert [task.limits for task in tasks] == [TaskLimits(agent_sec=5), TaskLimits(memory_mb=9)]
     assert [task.split for task in tasks] == [None, "test"]
 
 

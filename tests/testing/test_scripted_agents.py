@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from support.agent_requests import AGENTS, body, read, wire
-from support.scripted_wires import Gemini
-from support.scripted_world import REPLIES, playing
+from support.agent_requests import AGENTS, body, dialect, path, read
+from support.scripted_world import REPLIES, assemble_stream, playing
+from whet.gateway.dialects import neutral as n
 from whet.testing import Fault, Reply, Scene, Script, ToolCall, When, call, say
-from whet.testing.adapt import adapted
+from whet.testing.adapt import adapt_reply
 from whet.testing.play import reply_to
+from whet.testing.wire import write_whole
 
 LS = {"command": "ls"}
 SHELLS = {
@@ -56,19 +57,18 @@ def _calls(reply: Reply) -> list[tuple[str, Any]]:
 
 
 def _played(request: str, reply: Reply) -> list[tuple[str, Any]]:
-    return _calls(adapted(reply, read(request)))
+    return _calls(adapt_reply(reply, read(request)))
 
 
 @each_agent
 async def test_a_command_runs_in_the_shell_of_every_agent(agent: str) -> None:
-    speaks = wire(agent)
-    sent = body(agent)
-    path = speaks.path(True) if isinstance(speaks, Gemini) else speaks.path(bool(sent.get("stream")))
+    spoken = dialect(agent)
     async with playing(call("bash", command="ls"), say("Done.")) as client:
-        answer = await client.post(path, sent)
-    streamed = isinstance(speaks, Gemini) or sent.get("stream")
-    whole = speaks.assemble(answer.body) if streamed else answer.json
-    assert speaks.said(whole).calls == [SHELLS[agent]]
+        answer = await client.post(path(agent), body(agent))
+    streamed = answer.headers["content-type"] == "text/event-stream"
+    reply = assemble_stream(spoken, answer.body) if streamed else spoken.read_reply(answer.body)
+    calls = [(part.name, json.loads(part.arguments)) for part in reply.parts if isinstance(part, n.ToolCall)]
+    assert calls == [SHELLS[agent]]
 
 
 @pytest.mark.parametrize("agent", SKILLS)
@@ -99,7 +99,7 @@ def test_what_a_script_says_in_the_words_of_the_agent_stays_and_is_only_complete
     asked = call("agent", prompt="Count them.", subagent_type="Explore")
     assert _played("qwen", asked) == [("agent", BRIEFED | {"subagent_type": "Explore"})]
     whole = call("bash", command="ls", timeout=5, made_up=True)
-    assert adapted(whole, read("opencode")) == whole
+    assert adapt_reply(whole, read("opencode")) == whole
 
 
 @pytest.mark.parametrize(
@@ -114,13 +114,13 @@ def test_what_a_script_says_in_the_words_of_the_agent_stays_and_is_only_complete
     ids=["unknown skill", "no sub-agents", "unknown tool", "no command", "no text"],
 )
 def test_a_call_that_no_tool_is_made_for_is_made_as_it_stands(reply: Reply) -> None:
-    assert adapted(reply, read("pi")) == reply
+    assert adapt_reply(reply, read("pi")) == reply
 
 
 def test_arguments_that_are_broken_on_purpose_reach_the_tool_as_they_stand() -> None:
     broken = Reply(tools=(ToolCall(name="bash", arguments='{"command": '),))
     assert _played("codex", broken) == [("exec_command", '{"command": ')]
-    assert adapted(broken, read("copilot")) == broken
+    assert adapt_reply(broken, read("copilot")) == broken
 
 
 @pytest.mark.parametrize("agent", [agent for agent in AGENTS if agent != "mini-swe-agent"])
@@ -136,7 +136,7 @@ def test_what_an_agent_puts_before_a_conversation_is_no_reply(agent: str) -> Non
 
 def test_codex_waits_for_the_sub_agent_that_it_started() -> None:
     spawned = read("codex.spawned")
-    [(tool, arguments)] = _calls(adapted(say("Too early."), spawned))
+    [(tool, arguments)] = _calls(adapt_reply(say("Too early."), spawned))
     assert tool == "wait_agent"
     [started] = arguments["targets"]
     assert started in json.dumps(body("codex.spawned")["input"])
@@ -149,7 +149,7 @@ def test_waiting_for_a_sub_agent_takes_no_reply_of_the_script() -> None:
 
 def test_a_tool_in_a_namespace_is_called_in_it() -> None:
     request = read("codex")
-    answer = json.loads(wire("codex").module.whole(request, adapted(call("agent", prompt="Count them."), request)))
+    answer = json.loads(write_whole(request, adapt_reply(call("agent", prompt="Count them."), request)))
     [called] = answer["output"]
     assert (called["name"], called["namespace"]) == ("spawn_agent", "multi_agent_v1")
 
@@ -162,8 +162,8 @@ def test_a_namespace_may_have_become_part_of_the_name() -> None:
     begun = [*asked, {"role": "assistant", "tool_calls": [spawning]}, {"role": "tool", "content": '{"agent_id":"a1"}'}]
     tools = [{"type": "function", "function": function} for function in (spawn, wait)]
     first, second = (read("pi", messages=history, tools=tools) for history in (asked, begun))
-    assert _calls(adapted(call("agent", prompt="Count."), first)) == [(spawn["name"], {"message": "Count."})]
-    assert _calls(adapted(say("Done."), second))[0][0] == wait["name"]
+    assert _calls(adapt_reply(call("agent", prompt="Count."), first)) == [(spawn["name"], {"message": "Count."})]
+    assert _calls(adapt_reply(say("Done."), second))[0][0] == wait["name"]
 
 
 @pytest.mark.parametrize("text", ["Done.", "", 'It\'s "done": $HOME `x` \\n\n\n# é %s', "--help", "EOF\nEOF"])
@@ -182,46 +182,46 @@ def test_a_sub_agent_of_gemini_ends_by_its_tool() -> None:
     ("request_", "tool"), [("claude-code.structured", "StructuredOutput"), ("qwen.structured", "structured_output")]
 )
 def test_a_structured_answer_is_a_call_where_there_is_a_tool_for_it(request_: str, tool: str) -> None:
-    reply = adapted(ANSWER, read(request_))
+    reply = adapt_reply(ANSWER, read(request_))
     assert (reply.text, _calls(reply)) == ("Counted.", [(tool, ANSWER.answer)])
 
 
 def test_a_structured_answer_is_json_where_the_request_has_a_schema() -> None:
-    assert adapted(ANSWER, read("codex.structured")).text == '{"answer":42,"why":"as asked"}'
+    assert adapt_reply(ANSWER, read("codex.structured")).text == '{"answer":42,"why":"as asked"}'
 
 
 def test_a_structured_answer_is_in_tags_where_nothing_is_asked_for() -> None:
     tagged = '<answer>{"answer":42,"why":"as asked"}</answer>'
-    assert adapted(ANSWER, read("opencode")).text == f"Counted.\n{tagged}"
-    assert adapted(Reply(answer=ANSWER.answer), read("opencode")).text == tagged
+    assert adapt_reply(ANSWER, read("opencode")).text == f"Counted.\n{tagged}"
+    assert adapt_reply(Reply(answer=ANSWER.answer), read("opencode")).text == tagged
     assert tagged in _played("mini-swe-agent", ANSWER)[0][1]["command"]
 
 
 @pytest.mark.parametrize("reply", [call("bash", command="ls"), say("Done."), ANSWER], ids=["call", "text", "answer"])
 def test_an_errand_with_a_schema_gets_what_the_schema_asks_for(reply: Reply) -> None:
-    assert adapted(reply, read("claude-code.title")) == say('{"title":"scripted"}')
+    assert adapt_reply(reply, read("claude-code.title")) == say('{"title":"scripted"}')
     routed = {"complexity_reasoning": "scripted", "complexity_score": 1}
-    assert json.loads(adapted(reply, read("gemini.router")).text or "") == routed
+    assert json.loads(adapt_reply(reply, read("gemini.router")).text or "") == routed
 
 
 def test_a_schema_is_met_by_a_reply_that_fits_it() -> None:
     for reply in (say('{"title": "Counting"}'), Reply(answer={"title": "Counting"})):
-        assert json.loads(adapted(reply, read("claude-code.title")).text or "") == {"title": "Counting"}
+        assert json.loads(adapt_reply(reply, read("claude-code.title")).text or "") == {"title": "Counting"}
 
 
 def test_an_errand_gets_a_short_text_when_the_due_reply_would_call_a_tool() -> None:
-    assert adapted(call("bash", command="ls"), read("opencode.title")) == say("Scripted")
-    assert adapted(say("Done."), read("opencode.title")) == say("Done.")
+    assert adapt_reply(call("bash", command="ls"), read("opencode.title")) == say("Scripted")
+    assert adapt_reply(say("Done."), read("opencode.title")) == say("Done.")
 
 
 def test_a_fault_strikes_errands_too() -> None:
     down = Reply(fault=Fault.SERVER_ERROR)
-    assert adapted(down, read("gemini.router")).fault is Fault.SERVER_ERROR
+    assert adapt_reply(down, read("gemini.router")).fault is Fault.SERVER_ERROR
 
 
 @given(reply=REPLIES)
 def test_who_offers_no_tools_and_asks_for_nothing_special_gets_the_reply_as_it_stands(reply: Reply) -> None:
-    assert adapted(reply, read("pi", tools=[])) == reply
+    assert adapt_reply(reply, read("pi", tools=[])) == reply
 
 
 @pytest.mark.parametrize("agent", ["opencode", "claude-code", "codex", "gemini"])

@@ -7,67 +7,73 @@ from typing import Any
 import aiohttp
 import pytest
 
-from support.scripted_wires import WIRES, Wire, name
-from support.scripted_world import Answer, Client, playing
+from support.scripted_world import Answer, Client, ask, assemble_stream, playing, send_back
+from whet.gateway.dialects import DIALECTS, Dialect
+from whet.gateway.dialects import neutral as n
 from whet.testing import Fault, Reply, call, say
 
 LOOK = Reply(thinking="Where?", text="Let me look at it. Ünïcödé too.", tools=call("bash", command="ls").tools)
 STATUS_FAULTS = [fault for fault in Fault if fault.status is not None]
+CONTENT = {"chat": "choices", "responses": "output", "messages": "content", "gemini": "candidates"}
+ERROR_KEYS = {"messages": {"type", "message"}, "gemini": {"code", "message", "status", "details"}}
 
-each_dialect = pytest.mark.parametrize("wire", WIRES, ids=name)
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 whole_and_streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
-async def _ask(client: Client, wire: Wire, stream: bool, text: str = "Fix it.") -> Answer:
-    return await client.post(wire.path(stream), wire.body(wire.ask(text), stream))
+async def _ask(client: Client, dialect: Dialect, stream: bool) -> Answer:
+    return await client.call(dialect, ask("Fix it.", stream=stream))
 
 
-def _read(wire: Wire, answer: Answer, stream: bool) -> Any:
+def _read(dialect: Dialect, answer: Answer, stream: bool) -> n.Reply:
     assert answer.status == 200
     assert answer.headers["content-type"] == ("text/event-stream" if stream else "application/json")
-    return wire.assemble(answer.body) if stream else answer.json
+    return assemble_stream(dialect, answer.body) if stream else dialect.read_reply(answer.body)
+
+
+def _texts(reply: n.Reply) -> str:
+    return "".join(part.text for part in reply.parts if isinstance(part, n.Text))
+
+
+def _assert_error(dialect: Dialect, answer: Answer, status: int) -> None:
+    """The answer is an error of the dialect, and holds nothing else."""
+    assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
+    message = answer.json["error"]["message"]
+    assert answer.body == dialect.error_body(status, message)
+    assert answer.json["error"].keys() == ERROR_KEYS.get(dialect.NAME, {"message", "type", "param", "code"})
 
 
 @each_dialect
 @whole_and_streamed
-async def test_an_answer_says_what_the_script_says(wire: Wire, stream: bool) -> None:
-    async with playing(LOOK) as client:
-        said = wire.said(_read(wire, await _ask(client, wire, stream), stream))
-    assert (said.thinking, said.text, said.calls) == (LOOK.thinking, LOOK.text, [("bash", {"command": "ls"})])
+async def test_a_conversation_advances_through_the_replies(dialect: Dialect, stream: bool) -> None:
+    both = Reply(text="Two at once.", tools=(*call("bash", command="a").tools, *call("bash", command="b").tools))
+    texts, history = [], list[n.Message]()
+    async with playing(LOOK, both, call("bash", command="c"), say("Done.")) as client:
+        for _ in range(4):
+            answer = await client.call(dialect, ask("Fix it.", *history, stream=stream))
+            reply = _read(dialect, answer, stream)
+            texts.append(_texts(reply))
+            history += send_back(reply, "ok")
+    assert texts == [LOOK.text, both.text, "", "Done."]
 
 
 @each_dialect
 @whole_and_streamed
-async def test_two_plays_of_a_script_give_the_same_bytes(wire: Wire, stream: bool) -> None:
+async def test_two_plays_of_a_script_give_the_same_bytes(dialect: Dialect, stream: bool) -> None:
     async def once() -> bytes:
         async with playing(LOOK) as client:
-            return (await _ask(client, wire, stream)).body
+            return (await _ask(client, dialect, stream)).body
 
     assert await once() == await once()
 
 
 @each_dialect
-@whole_and_streamed
-async def test_a_conversation_advances_through_the_replies(wire: Wire, stream: bool) -> None:
-    both = Reply(text="Two at once.", tools=(*call("bash", command="a").tools, *call("bash", command="b").tools))
-    texts = []
-    async with playing(LOOK, both, call("bash", command="c"), say("Done.")) as client:
-        history = wire.ask("Fix it.")
-        for _ in range(4):
-            answer = _read(wire, await client.post(wire.path(stream), wire.body(history, stream)), stream)
-            said = wire.said(answer)
-            texts.append(said.text)
-            history += [*wire.back(answer), *(wire.result(answer, "ok") if said.calls else [])]
-    assert texts == [LOOK.text, both.text, "", "Done."]
-
-
-@each_dialect
-async def test_a_version_may_be_missing_or_doubled(wire: Wire) -> None:
+async def test_a_version_may_be_missing_or_doubled(dialect: Dialect) -> None:
+    body, _ = dialect.write_request(ask("Hi"))
+    bare = dialect.upstream_path("", "m", stream=False).removeprefix("/v1beta").removeprefix("/v1")
     async with playing(say("Hi.")) as client:
-        bare = wire.path(False).removeprefix("/v1beta").removeprefix("/v1")
         for path in (bare, f"/v1{bare}", f"/v1/v1{bare}"):
-            answer = await client.post(path, wire.body(wire.ask("Hi"), False))
-            assert wire.said(answer.json).text == "Hi."
+            assert _texts(dialect.read_reply((await client.send("POST", path, body)).body)) == "Hi."
 
 
 async def test_a_gemini_stream_without_alt_is_a_json_array() -> None:
@@ -88,7 +94,7 @@ async def test_a_gemini_stream_without_alt_is_a_json_array() -> None:
         ("/v1beta/models", {}, "models"),
     ],
 )
-async def test_models_are_listed_in_the_shape_of_whoever_asks(path: str, headers: dict[str, str], key: str) -> None:
+async def test_models_are_listed_in_the_shape_of_the_caller(path: str, headers: dict[str, str], key: str) -> None:
     async with playing(say("Hi.")) as client:
         client.headers = headers
         answer = await client.send("GET", path)
@@ -101,7 +107,7 @@ async def test_models_are_listed_in_the_shape_of_whoever_asks(path: str, headers
     [
         (
             "/v1/messages/count_tokens?beta=true",
-            {"messages": [{"role": "user", "content": "12345"}]},
+            {"model": "m", "messages": [{"role": "user", "content": "12345"}]},
             {"input_tokens": 2},
         ),
         (
@@ -111,102 +117,48 @@ async def test_models_are_listed_in_the_shape_of_whoever_asks(path: str, headers
         ),
     ],
 )
-async def test_tokens_are_counted_for_whoever_asks_only_for_that(path: str, body: Any, answer: Any) -> None:
+async def test_tokens_are_counted_on_their_own_route(path: str, body: Any, answer: Any) -> None:
     async with playing(say("Hi.")) as client:
         assert (await client.post(path, body)).json == answer
         assert (await client.post(path, {})).status == 400
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_whoever_knocks_without_a_key_hears_that_somebody_is_in(method: str) -> None:
+async def test_a_probe_without_a_key_is_answered(method: str) -> None:
     async with playing(say("Hi."), key="right") as client:
         assert (await client.send(method, "/")).status == 200
-
-
-def _refusal(wire: Wire, answer: Answer) -> str:
-    """The kind of an error; the body has all that the dialect promises, and nothing else."""
-    assert answer.headers["content-type"] == "application/json"
-    error = answer.json["error"]
-    if name(wire) == "messages":
-        assert answer.json.keys() == {"type", "error", "request_id"}
-        assert error.keys() == {"type", "message"}
-        return str(error["type"])
-    assert answer.json.keys() == {"error"}
-    if name(wire) == "gemini":
-        assert error.keys() == {"code", "message", "status", "details"}
-        assert error["code"] == answer.status
-        return str(error["status"])
-    assert error.keys() == {"message", "type", "param", "code"}
-    return str(error["code"] or error["type"])
-
-
-KINDS = {
-    "chat": {
-        400: "invalid_request_error",
-        401: "invalid_api_key",
-        404: "not_found",
-        429: "rate_limit_exceeded",
-        500: "server_error",
-        503: "overloaded",
-    },
-    "messages": {
-        400: "invalid_request_error",
-        401: "authentication_error",
-        404: "not_found_error",
-        429: "rate_limit_error",
-        500: "api_error",
-        529: "overloaded_error",
-    },
-    "gemini": {
-        400: "INVALID_ARGUMENT",
-        401: "UNAUTHENTICATED",
-        404: "NOT_FOUND",
-        429: "RESOURCE_EXHAUSTED",
-        500: "INTERNAL",
-        503: "UNAVAILABLE",
-    },
-}
-
-
-def _kind(wire: Wire, status: int) -> str:
-    return KINDS.get(name(wire), KINDS["chat"])[status]
 
 
 @each_dialect
 @whole_and_streamed
 @pytest.mark.parametrize("fault", STATUS_FAULTS)
-async def test_a_status_fault_strikes_every_time_in_the_words_of_the_dialect(
-    wire: Wire, stream: bool, fault: Fault
+async def test_a_status_fault_strikes_every_time_as_an_error_of_the_dialect(
+    dialect: Dialect, stream: bool, fault: Fault
 ) -> None:
     async with playing(Reply(fault=fault)) as client:
-        answers = [await _ask(client, wire, stream) for _ in range(3)]
-    expected = 503 if fault is Fault.OVERLOADED and name(wire) != "messages" else fault.status
-    assert [answer.status for answer in answers] == [expected] * 3
-    assert [_refusal(wire, answer) for answer in answers] == [_kind(wire, answers[0].status)] * 3
+        answers = [await _ask(client, dialect, stream) for _ in range(3)]
+    status = 503 if fault is Fault.OVERLOADED and dialect.NAME != "messages" else fault.status
+    assert status is not None
+    for answer in answers:
+        _assert_error(dialect, answer, status)
     assert answers[0].json["error"]["message"] == f"Scripted fault {fault}."
 
 
 @each_dialect
-async def test_a_rate_limit_says_when_to_come_back(wire: Wire) -> None:
+async def test_a_rate_limit_says_when_to_come_back(dialect: Dialect) -> None:
     async with playing(Reply(fault="429", retry_after=7)) as client:
-        assert (await _ask(client, wire, False)).headers["retry-after"] == "7"
+        assert (await _ask(client, dialect, False)).headers["retry-after"] == "7"
 
 
 @each_dialect
-async def test_a_request_that_is_none_is_refused_in_the_words_of_the_dialect(wire: Wire) -> None:
+async def test_a_bad_request_and_a_bad_route_are_errors_of_the_dialect(dialect: Dialect) -> None:
+    path = dialect.upstream_path("", "m", stream=False)
     async with playing(say("Hi.")) as client:
-        answer = await client.post(wire.path(False), {"model": "m"})
-    assert (answer.status, _refusal(wire, answer)) == (400, _kind(wire, 400))
+        _assert_error(dialect, await client.post(path, {"model": "m"}), 400)
+        _assert_error(dialect, await client.send("GET", path), 404)
 
 
-@each_dialect
-async def test_a_route_that_is_none_is_refused_in_the_words_of_the_dialect(wire: Wire) -> None:
-    async with playing(say("Hi.")) as client:
-        answer = await client.send("GET", wire.path(False))
-    assert (answer.status, _refusal(wire, answer)) == (404, _kind(wire, 404))
-
-
-async def test_what_gemini_can_do_besides_is_refused_in_its_words() -> None:
+async def test_other_methods_of_gemini_are_not_found() -> None:
     async with playing(say("Hi.")) as client:
         answer = await client.post("/v1beta/models/m:embedContent", {})
     assert (answer.status, answer.json["error"]["status"]) == (404, "NOT_FOUND")
@@ -214,88 +166,81 @@ async def test_what_gemini_can_do_besides_is_refused_in_its_words() -> None:
 
 @each_dialect
 @pytest.mark.parametrize("place", ["authorization", "x-api-key", "x-goog-api-key", "?key="])
-async def test_a_key_is_found_wherever_clients_put_it(wire: Wire, place: str) -> None:
-    async def ask(client: Client, key: str) -> Answer:
-        path = wire.path(False)
+async def test_a_key_is_found_wherever_clients_put_it(dialect: Dialect, place: str) -> None:
+    async def send(client: Client, key: str) -> Answer:
+        path = dialect.upstream_path("", "m", stream=False)
         if place == "?key=":
-            path += f"{'&' if '?' in path else '?'}key={key}"
+            path += f"?key={key}"
         else:
             client.headers = {place: f"Bearer {key}" if place == "authorization" else key}
-        return await client.post(path, wire.body(wire.ask("Hi"), False))
+        return await client.send("POST", path, dialect.write_request(ask("Hi"))[0])
 
     async with playing(say("Hi."), key="right") as client:
-        wrong, right = await ask(client, "wrong"), await ask(client, "right")
+        wrong, right = await send(client, "wrong"), await send(client, "right")
         received = client.model.requests
-    assert (wrong.status, _refusal(wire, wrong), right.status) == (401, _kind(wire, 401), 200)
+    _assert_error(dialect, wrong, 401)
+    assert right.status == 200
     assert b"right" not in wrong.body
     assert "key" not in received[0].path
 
 
 @each_dialect
 @pytest.mark.parametrize("reply", [Reply(fault="cut"), LOOK.model_copy(update={"fault": Fault.CUT})])
-async def test_a_cut_stream_begins_and_does_not_end(wire: Wire, reply: Reply) -> None:
+async def test_a_cut_stream_begins_and_does_not_end(dialect: Dialect, reply: Reply) -> None:
     async with playing(reply) as client:
         with pytest.raises(aiohttp.ClientPayloadError):
-            await _ask(client, wire, True)
+            await _ask(client, dialect, True)
         heard = client.heard
     assert heard.endswith(b"\n\n")
-    endings = (b'"finish_reason":"', b"response.completed", b"message_delta", b"finishReason", b"[DONE]")
-    assert not any(ending in heard for ending in endings)
+    assert not any(dialect.finishes(event + b"\n\n") for event in heard.split(b"\n\n"))
 
 
 @each_dialect
-async def test_a_cut_whole_answer_is_shorter_than_it_promised(wire: Wire) -> None:
+async def test_a_cut_whole_answer_is_shorter_than_it_promised(dialect: Dialect) -> None:
     async with playing(Reply(fault="cut")) as client:
         with pytest.raises(aiohttp.ClientPayloadError):
-            await _ask(client, wire, False)
+            await _ask(client, dialect, False)
         with pytest.raises(json.JSONDecodeError):
             json.loads(client.heard)
 
 
 @each_dialect
-async def test_a_malformed_stream_is_complete_but_holds_an_event_that_is_no_json(wire: Wire) -> None:
+async def test_a_malformed_answer_is_complete_but_not_json(dialect: Dialect) -> None:
     async with playing(Reply(fault="malformed")) as client:
-        answer = await _ask(client, wire, True)
-    assert answer.status == 200
-    first, bad, _ = [event.partition(b"data: ")[2] for event in answer.body.removesuffix(b"\n\n").split(b"\n\n")]
+        whole, streamed = await _ask(client, dialect, False), await _ask(client, dialect, True)
+    assert (whole.status, streamed.status, len(whole.body)) == (200, 200, int(whole.headers["content-length"]))
+    first, torn, _ = [event.partition(b"data: ")[2] for event in streamed.body.removesuffix(b"\n\n").split(b"\n\n")]
     json.loads(first)
-    with pytest.raises(json.JSONDecodeError):
-        json.loads(bad)
+    for broken in (whole.body, torn):
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(broken)
 
 
 @each_dialect
-async def test_a_malformed_whole_answer_is_complete_but_no_json(wire: Wire) -> None:
-    async with playing(Reply(fault="malformed")) as client:
-        answer = await _ask(client, wire, False)
-    assert (answer.status, len(answer.body)) == (200, int(answer.headers["content-length"]))
-    with pytest.raises(json.JSONDecodeError):
-        json.loads(answer.body)
-
-
-@each_dialect
-async def test_an_empty_answer_is_well_formed_and_holds_nothing(wire: Wire) -> None:
+async def test_an_empty_answer_is_well_formed_and_holds_nothing(dialect: Dialect) -> None:
     async with playing(Reply(fault="empty", text="Secret.")) as client:
-        whole, streamed = await _ask(client, wire, False), await _ask(client, wire, True)
-    key = {"chat": "choices", "responses": "output", "messages": "content", "gemini": "candidates"}[name(wire)]
-    assert whole.json[key] == []
-    assert wire.spent(whole.json).output == 0
+        whole, streamed = await _ask(client, dialect, False), await _ask(client, dialect, True)
+    assert whole.json[CONTENT[dialect.NAME]] == []
+    usage = dialect.usage(whole.body, streamed=False)
+    assert usage is not None
+    assert usage.output == 0
     assert b"Secret" not in streamed.body
     assert streamed.body.endswith(b"\n\n")
 
 
 @each_dialect
 @whole_and_streamed
-async def test_a_refused_call_gets_no_byte_of_an_answer(wire: Wire, stream: bool) -> None:
+async def test_a_refused_call_gets_no_byte_of_an_answer(dialect: Dialect, stream: bool) -> None:
     async with playing(Reply(fault="refuse", times=1, text="Hi.")) as client:
         with pytest.raises(aiohttp.ServerDisconnectedError):
-            await _ask(client, wire, stream)
-        assert wire.said(_read(wire, await _ask(client, wire, stream), stream)).text == "Hi."
+            await _ask(client, dialect, stream)
+        assert _texts(_read(dialect, await _ask(client, dialect, stream), stream)) == "Hi."
 
 
 @each_dialect
 @whole_and_streamed
-async def test_a_hang_never_answers(wire: Wire, stream: bool) -> None:
+async def test_a_hang_never_answers(dialect: Dialect, stream: bool) -> None:
     async with playing(Reply(fault="hang")) as client:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(_ask(client, wire, stream), 0.1)
+            await asyncio.wait_for(_ask(client, dialect, stream), 0.1)
         assert client.heard == b""

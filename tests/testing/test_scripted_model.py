@@ -150,7 +150,7 @@ async def test_a_delay_holds_back_the_first_byte(stream: bool) -> None:
 
 async def test_streamed_chunks_arrive_one_by_one_as_they_are_sent() -> None:
     async with playing(Reply(text="One two three four five six.", chunk_delay=0.1)) as client:
-        body = {"messages": [{"role": "user", "content": "x"}], "stream": True}
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream": True}
         async with client.http.post(client.model.url + "/v1/chat/completions", json=body) as response:
             arrivals = [time.monotonic() async for line in response.content if line.strip()]
     assert len(arrivals) == 5

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.trace_world import PATHS, SYSTEM, answered, asked, calls, exchange, said
 from whet.exchange import Exchange, Kind, Speaker
 from whet.gateway.dialects.neutral import Message, Text, Thinking, ToolCall, ToolResult
-from whet.trace.conversations.graph import Cause, Graph, build
+from whet.trace.conversations.graph import BreakCause, Graph, build
 from whet.trace.conversations.slices import Body
 from whet.trace.conversations.tree import Rewrite
 
@@ -172,22 +172,22 @@ def test_compaction_is_a_marked_break() -> None:
     )
     broken = graph.turns[2].broken
     assert broken is not None
-    assert (broken.cause, broken.shared) == (Cause.COMPACTION, None)
+    assert (broken.cause, broken.shared) == (BreakCause.COMPACTION, None)
     assert [[turn.exchange for turn in segment] for segment in graph.segments(graph.threads[0])] == [[0], [2], [3]]
     later = graph.turns[3].broken
     assert later is not None
-    assert later.cause is Cause.RESTARTED, "one summary explains one break"
+    assert later.cause is BreakCause.RESTARTED, "one summary explains one break"
 
 
 @pytest.mark.parametrize(
     ("second", "cause", "shared"),
     [
-        ([asked("Go."), said(Text("No.")), asked("Why?")], Cause.EDITED, 0),
-        ([asked("Else.")], Cause.RESTARTED, None),
-        ([asked("Go.")], Cause.REPEATED, 0),
+        ([asked("Go."), said(Text("No.")), asked("Why?")], BreakCause.EDITED, 0),
+        ([asked("Else.")], BreakCause.RESTARTED, None),
+        ([asked("Go.")], BreakCause.REPEATED, 0),
     ],
 )
-def test_a_thread_that_does_not_go_on_says_how(second: list[Message], cause: Cause, shared: int | None) -> None:
+def test_a_thread_that_does_not_go_on_says_how(second: list[Message], cause: BreakCause, shared: int | None) -> None:
     graph = build([exchange(0, [asked("Go.")], said(calls("ls"))), exchange(1, second, said(Text("Done.")))])
     broken = graph.turns[1].broken
     assert broken is not None

@@ -13,7 +13,7 @@ from whet.gateway.dialects.neutral import Message, Part, Reply, Text, disassembl
 from whet.gateway.replay.recording import RecordedReply
 from whet.trace.conversations.replies import read_reply
 from whet.trace.conversations.tree import Messages
-from whet.trace.replay.session import DIVERGED, Prefix, Retelling
+from whet.trace.replay.session import DIVERGED, Prefix, ReplaySession
 
 DIALECT_NAMES = sorted(DIALECTS)
 STREAM = (("Content-Type", "text/event-stream"),)
@@ -43,10 +43,10 @@ def record(*threads: tuple[Speaker, list[tuple[list[Message], Message]]], dialec
     ]
 
 
-def ask(retelling: Retelling, call: Exchange, who: Speaker | None = None) -> RecordedReply | None:
+def ask(session: ReplaySession, call: Exchange, who: Speaker | None = None) -> RecordedReply | None:
     speaks = who or call.speaker
     assert speaks is not None
-    return retelling.answer(speaks, call.dialect, call.path, call.request)
+    return session.answer(speaks, call.dialect, call.path, call.request)
 
 
 def bodies(replies: Iterable[RecordedReply | None]) -> list[bytes | None]:
@@ -60,13 +60,13 @@ WORK = turns("Count.", ("ls", "a.txt"), ("wc a.txt", "3"), ("date", "05:11:59"))
 @pytest.mark.parametrize("at", [1, 2, 4, 5])
 def test_calls_before_the_fork_get_their_replies_and_later_ones_none(dialect: str, at: int) -> None:
     then = record((MAIN, WORK), dialect=dialect)
-    retelling = Retelling(Prefix(tuple(then), at))
-    given = [ask(retelling, call) for call in then]
+    session = ReplaySession(Prefix(tuple(then), at))
+    given = [ask(session, call) for call in then]
     assert bodies(given) == [call.response for call in then[: at - 1]] + [None] * (len(then) - at + 1)
-    assert retelling.diverged is None
-    assert (retelling.given, retelling.live_from) == (at - 1, at if at <= len(then) else None)
-    assert retelling.fell_short() is None
-    assert retelling.model_name == "m"
+    assert session.diverged is None
+    assert (session.given, session.live_from) == (at - 1, at if at <= len(then) else None)
+    assert session.fell_short() is None
+    assert session.model_name == "m"
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -74,7 +74,7 @@ def test_sub_agents_beside_each_other_keep_their_own_order_only(seed: int) -> No
     subs = [(speaker(Kind.SUB, f"s{n}", "explore"), turns(f"Errand {n}.", (f"cat {n}", f"is {n}"))) for n in range(3)]
     titles = [(speaker(Kind.UTILITY, f"t{n}", "title"), turns(f"A title for part {n}.")) for n in range(2)]
     then = record((MAIN, WORK), *subs, *titles)
-    retelling = Retelling(Prefix(tuple(then), 5))
+    session = ReplaySession(Prefix(tuple(then), 5))
     waiting = [[call for call in then if call.speaker == who] for who, _ in [(MAIN, WORK), *subs, *titles]]
     chance = random.Random(seed)
     while waiting := [one for one in waiting if one]:
@@ -82,17 +82,17 @@ def test_sub_agents_beside_each_other_keep_their_own_order_only(seed: int) -> No
         assert call.speaker is not None
         # The programs call their threads otherwise each time.
         now = speaker(call.speaker.kind, f"new {call.speaker.thread}", call.speaker.name)
-        reply = ask(retelling, call, now)
-        assert reply is not None, retelling.diverged
+        reply = ask(session, call, now)
+        assert reply is not None, session.diverged
         assert reply.body == call.response
-    assert (retelling.diverged, retelling.unknown, retelling.fell_short()) == (None, 0, None)
+    assert (session.diverged, session.unknown, session.fell_short()) == (None, 0, None)
 
 
 def test_sub_agents_on_the_same_errand_are_given_a_record_each() -> None:
     errand = [asked("Look for the tests.")]
     found = [exchange(n + 4, errand, said(Text(text)), speaker=speaker(Kind.SUB, text)) for n, text in enumerate("ab")]
-    retelling = Retelling(Prefix((*record((MAIN, WORK)), *found), 5))
-    assert bodies(ask(retelling, found[0], speaker(Kind.SUB, name)) for name in "xy") == [one.response for one in found]
+    session = ReplaySession(Prefix((*record((MAIN, WORK)), *found), 5))
+    assert bodies(ask(session, found[0], speaker(Kind.SUB, name)) for name in "xy") == [one.response for one in found]
 
 
 def test_what_others_did_before_the_fork_is_replayed_and_what_they_did_after_is_not() -> None:
@@ -105,31 +105,31 @@ def test_what_others_did_before_the_fork_is_replayed_and_what_they_did_after_is_
         ("main", 2),
         ("sub", 3),
     ]
-    retelling = Retelling(prefix)
-    given = [ask(retelling, call) is not None for call in then if call.speaker == sub]
+    session = ReplaySession(prefix)
+    given = [ask(session, call) is not None for call in then if call.speaker == sub]
     assert given == [True, True, False]
-    assert retelling.diverged is None
+    assert session.diverged is None
 
 
 @pytest.mark.parametrize("dialect", DIALECT_NAMES)
 def test_another_result_of_a_tool_is_a_divergence_and_ends_the_replay(dialect: str) -> None:
     then = record((MAIN, WORK), dialect=dialect)
     now = record((MAIN, turns("Count.", ("ls", "a.txt"), ("wc a.txt", "4"), ("date", "05:11:59"))), dialect=dialect)
-    retelling = Retelling(Prefix(tuple(then), 5))
-    given = [ask(retelling, call) for call in now]
+    session = ReplaySession(Prefix(tuple(then), 5))
+    given = [ask(session, call) for call in now]
     assert bodies(given[:2]) == [call.response for call in then[:2]]
     assert given[2:] == [DIVERGED, DIVERGED]
-    assert retelling.fell_short() == "call 3: result of bash: recorded '3', now '4'"
-    assert (retelling.given, retelling.live_from) == (2, None)
+    assert session.fell_short() == "call 3: result of bash: recorded '3', now '4'"
+    assert (session.given, session.live_from) == (2, None)
 
 
 def test_on_demand_it_goes_live_where_it_diverges() -> None:
     now = record((MAIN, turns("Count.", ("ls", "b.txt"), ("wc a.txt", "3"))))
-    retelling = Retelling(Prefix(tuple(record((MAIN, WORK))), 4, live_if_diverged=True))
-    given = [ask(retelling, call) for call in now]
+    session = ReplaySession(Prefix(tuple(record((MAIN, WORK))), 4, live_if_diverged=True))
+    given = [ask(session, call) for call in now]
     assert [reply is not None for reply in given] == [True, False, False]
-    assert (retelling.live_from, retelling.fell_short()) == (2, None)
-    assert retelling.diverged is not None
+    assert (session.live_from, session.fell_short()) == (2, None)
+    assert session.diverged is not None
 
 
 def test_surroundings_and_times_make_no_difference() -> None:
@@ -139,9 +139,9 @@ def test_surroundings_and_times_make_no_difference() -> None:
     other = Message("system", (Text("You work otherwise."),))
     now = record((MAIN, [([other, asked("A reminder: 16 files."), *sent[1:]], reply) for sent, reply in made]))
     lines = frozenset({"Be careful.", "Be bold.", "And quick."})
-    retelling = Retelling(Prefix(tuple(then), 4, lines))
-    assert bodies(ask(retelling, call) for call in now) == [call.response for call in then]
-    strict = Retelling(Prefix(tuple(then), 4))
+    session = ReplaySession(Prefix(tuple(then), 4, lines))
+    assert bodies(ask(session, call) for call in now) == [call.response for call in then]
+    strict = ReplaySession(Prefix(tuple(then), 4))
     assert ask(strict, now[0])
     assert ask(strict, now[1]) == DIVERGED
 
@@ -153,9 +153,9 @@ def test_a_history_that_is_cut_short_in_the_same_way_is_the_same() -> None:
         ([*summary, said(calls("wc a.txt", "d1")), answered("3", "d1")], said(Text("3"))),
     ]
     then = record((MAIN, [*WORK[:2], *cut]))
-    retelling = Retelling(Prefix(tuple(then), 5))
-    assert bodies(ask(retelling, call) for call in then) == [call.response for call in then]
-    assert retelling.diverged is None
+    session = ReplaySession(Prefix(tuple(then), 5))
+    assert bodies(ask(session, call) for call in then) == [call.response for call in then]
+    assert session.diverged is None
 
 
 @pytest.mark.parametrize("begins", [b"{", b'{"stream":true,'], ids=["whole", "streamed"])
@@ -168,9 +168,9 @@ def test_ids_that_a_program_makes_up_anew_are_put_into_the_replies(begins: bytes
         for id_ in (old, new)
     )
     then[1] = streamed(then[1])
-    retelling = Retelling(Prefix(tuple(then), 4))
-    replies = [ask(retelling, replace(call, request=begins + call.request[1:])) for call in now]
-    assert retelling.diverged is None
+    session = ReplaySession(Prefix(tuple(then), 4))
+    replies = [ask(session, replace(call, request=begins + call.request[1:])) for call in now]
+    assert session.diverged is None
     second = replies[1]
     assert second is not None
     (_, call) = read_reply(dialect, second.body).parts
@@ -190,9 +190,9 @@ def streamed(one: Exchange) -> Exchange:
 def test_a_stream_is_given_in_one_piece_to_who_wants_that(dialect: str) -> None:
     then = [streamed(call) for call in record((MAIN, WORK), dialect=dialect)]
     now = record((MAIN, WORK), dialect=dialect)
-    retelling = Retelling(Prefix(tuple(then), 5))
+    session = ReplaySession(Prefix(tuple(then), 5))
     for call in now:
-        reply = ask(retelling, call)
+        reply = ask(session, call)
         assert reply is not None
         assert parts(dialect, reply.body) == parts(dialect, call.response)
         assert not reply.reshaped
@@ -208,31 +208,31 @@ def test_passing_failures_are_not_made_again_and_refusals_are() -> None:
     then = record((MAIN, made))
     then[1] = replace(then[1], status=429, error=CallError.STATUS)
     then[2] = replace(then[2], status=400, error=CallError.STATUS, response=b'{"error":{"message":"too long"}}')
-    retelling = Retelling(Prefix(tuple(then), 5))
+    session = ReplaySession(Prefix(tuple(then), 5))
     again = [then[0], then[2], then[3], then[4], then[5]]
-    given = [ask(retelling, call) for call in again]
+    given = [ask(session, call) for call in again]
     assert [reply.status for reply in given if reply] == [200, 400, 200, 200, 200]
-    assert (retelling.given, retelling.diverged) == (4, None)
+    assert (session.given, session.diverged) == (4, None)
 
 
 def test_an_agent_that_ends_early_falls_short() -> None:
     then = record((MAIN, WORK))
-    retelling = Retelling(Prefix(tuple(then), 4))
-    assert ask(retelling, then[0])
-    assert retelling.fell_short() == "the agent ended after call 1, where it went on"
+    session = ReplaySession(Prefix(tuple(then), 4))
+    assert ask(session, then[0])
+    assert session.fell_short() == "the agent ended after call 1, where it went on"
 
 
 def test_a_sub_agent_that_nobody_sent_out_is_a_divergence_and_a_title_is_not() -> None:
     then = record((MAIN, WORK))
-    retelling = Retelling(Prefix(tuple(then), 4))
+    session = ReplaySession(Prefix(tuple(then), 4))
     errand, title = (
         exchange(0, [asked("An errand.")], said(Text("x"))),
         exchange(0, [asked("A title.")], said(Text("x"))),
     )
-    assert ask(retelling, title, speaker(Kind.UTILITY, "t", "title")) is None
-    assert (retelling.unknown, retelling.diverged) == (1, None)
-    assert ask(retelling, errand, speaker(Kind.SUB, "s", "explore")) == DIVERGED
-    assert retelling.fell_short() == "call 1 of sub explore: a conversation not on record"
+    assert ask(session, title, speaker(Kind.UTILITY, "t", "title")) is None
+    assert (session.unknown, session.diverged) == (1, None)
+    assert ask(session, errand, speaker(Kind.SUB, "s", "explore")) == DIVERGED
+    assert session.fell_short() == "call 1 of sub explore: a conversation not on record"
 
 
 def test_a_helper_that_asks_the_same_again_is_given_the_next_reply_and_none_when_there_is_no_more() -> None:
@@ -240,12 +240,12 @@ def test_a_helper_that_asks_the_same_again_is_given_the_next_reply_and_none_when
     question = [asked("A title.")]
     then = [exchange(n, question, said(Text(text)), speaker=title) for n, text in enumerate(("First", "Second"))]
     then += [replace(call, index=call.index + 2) for call in record((MAIN, WORK))]
-    retelling = Retelling(Prefix(tuple(then), 1))
-    assert bodies(ask(retelling, then[0]) for _ in range(3)) == [then[0].response, then[1].response, None]
-    assert retelling.unknown == 1
-    assert ask(retelling, then[2]) is None
-    assert ask(retelling, then[0]) is None
-    assert retelling.unknown == 1, "once the model is asked, nothing is expected on record"
+    session = ReplaySession(Prefix(tuple(then), 1))
+    assert bodies(ask(session, then[0]) for _ in range(3)) == [then[0].response, then[1].response, None]
+    assert session.unknown == 1
+    assert ask(session, then[2]) is None
+    assert ask(session, then[0]) is None
+    assert session.unknown == 1, "once the model is asked, nothing is expected on record"
 
 
 def test_only_what_is_new_in_a_long_conversation_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,6 +260,6 @@ def test_only_what_is_new_in_a_long_conversation_is_compared(monkeypatch: pytest
         return found
 
     monkeypatch.setattr(Messages, "behind", counted)
-    retelling = Retelling(Prefix(tuple(then), 62))
-    assert all(ask(retelling, call) for call in then)
+    session = ReplaySession(Prefix(tuple(then), 62))
+    assert all(ask(session, call) for call in then)
     assert looked_at == 2 * 2 * 60

@@ -16,14 +16,14 @@ from whet.gateway.dialects.neutral import Text
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
 from whet.trace.export import FORMATS, export
-from whet.trace.export.manifest import Manifest
-from whet.trace.training.calls import Call, CallKind, Training
+from whet.trace.export.manifest import ExportManifest
+from whet.trace.training.calls import CallKind, TokenCall, Training
 from whet.trace.training.episode import Episode
 
 HELPERS = {CallKind.COMPACT: "compaction", CallKind.UTILITY: "title"}
 
 
-def on_the_wire(call: Call) -> Exchange:
+def on_the_wire(call: TokenCall) -> Exchange:
     """A call as the gateway would have recorded it: a word for each token."""
     if call.kind in HELPERS:
         speaker = Speaker(Kind.UTILITY, call.thread, None, "a test", HELPERS[call.kind])
@@ -36,7 +36,7 @@ def on_the_wire(call: Call) -> Exchange:
     return with_tokens(spoken, call.prompt.tolist(), call.sampled.tolist(), logprobs)
 
 
-def exported(exchanges: Any, folder: Path, name: str) -> tuple[bytes, Manifest]:
+def exported(exchanges: Any, folder: Path, name: str) -> tuple[bytes, ExportManifest]:
     episode = Episode("r1", "g1", "t", "loop", "m", "", 0, 1, reward=1.0, exchanges=exchanges)
     manifest = export([episode], FORMATS["rows"], folder / name, Training())
     return (folder / name).read_bytes(), manifest
@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(deadline=None, max_examples=40)
 @given(calls=worlds)
 def test_the_rows_of_a_stored_rollout_train_each_recorded_token_once_and_are_the_same_bytes_again(
-    folder: Path, calls: list[Call]
+    folder: Path, calls: list[TokenCall]
 ) -> None:
     place = folder / str(len(list(folder.iterdir())))
     record = [on_the_wire(call) for call in calls]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.call_world import made, worlds
-from whet.trace.training.calls import Call, CallKind, Training
+from whet.trace.training.calls import CallKind, TokenCall, Training
 from whet.trace.training.episode import Episode
-from whet.trace.training.rows import Row, Rows, canonical, rows_of
+from whet.trace.training.rows import Rows, TrainingRow, canonical_row, rows_of
 
 EPISODE = Episode("r1", "g1", "t", "loop", "m", "", 0, 1, reward=1.0, exchanges=())
 
@@ -200,12 +200,12 @@ def test_a_row_that_is_too_long_is_cut_behind_a_whole_reply() -> None:
     assert rows_of([FIRST], Training(max_tokens=4)).dropped == ("its first trained reply reaches beyond 4 tokens",)
 
 
-def trained_at(row: Row) -> Counter[tuple[tuple[int, ...], int, float]]:
+def trained_at(row: TrainingRow) -> Counter[tuple[tuple[int, ...], int, float]]:
     places = [place for place, one in enumerate(row.loss_mask) if one]
     return Counter((tuple(row.tokens[:place]), row.tokens[place], row.logprobs[place]) for place in places)
 
 
-def sampled_by(call: Call) -> Counter[tuple[tuple[int, ...], int, float]]:
+def sampled_by(call: TokenCall) -> Counter[tuple[tuple[int, ...], int, float]]:
     assert call.logprobs is not None
     before = call.prompt.tolist()
     told = enumerate(zip(call.sampled, call.logprobs, strict=True))
@@ -214,7 +214,7 @@ def sampled_by(call: Call) -> Counter[tuple[tuple[int, ...], int, float]]:
 
 @given(worlds)
 def test_every_sampled_token_of_a_trained_call_is_in_exactly_one_row_behind_what_the_engine_saw(
-    calls: list[Call],
+    calls: list[TokenCall],
 ) -> None:
     rows = rows_of(calls)
     trained = [call for call in rows.forest.calls.values() if call.refused is None]
@@ -226,7 +226,7 @@ def test_every_sampled_token_of_a_trained_call_is_in_exactly_one_row_behind_what
 
 
 @given(worlds)
-def test_every_call_is_trained_or_it_is_said_why_not(calls: list[Call]) -> None:
+def test_every_call_is_trained_or_it_is_said_why_not(calls: list[TokenCall]) -> None:
     rows = rows_of(calls)
     trained = {span.call for row in rows.rows for span in row.trained}
     refused = {call.id for call in calls if call.refused is not None}
@@ -243,7 +243,7 @@ def test_every_call_is_trained_or_it_is_said_why_not(calls: list[Call]) -> None:
 
 @given(worlds, st.integers(1, 30), st.booleans())
 def test_no_row_is_longer_than_the_trainer_takes_and_none_trains_a_part_of_a_reply(
-    calls: list[Call], longest: int, keep: bool
+    calls: list[TokenCall], longest: int, keep: bool
 ) -> None:
     rows = rows_of(calls, Training(max_tokens=longest, keep_truncated=keep))
     whole = rows_of(calls)
@@ -259,7 +259,9 @@ def test_no_row_is_longer_than_the_trainer_takes_and_none_trains_a_part_of_a_rep
 
 
 @given(worlds)
-def test_a_row_is_the_prompt_and_reply_of_its_last_call_and_begins_with_those_of_all_others(calls: list[Call]) -> None:
+def test_a_row_is_the_prompt_and_reply_of_its_last_call_and_begins_with_those_of_all_others(
+    calls: list[TokenCall],
+) -> None:
     for row in rows_of(calls).rows:
         assert len(row.tokens) == len(row.loss_mask) == len(row.logprobs)
         assert any(row.loss_mask)
@@ -272,15 +274,15 @@ def test_a_row_is_the_prompt_and_reply_of_its_last_call_and_begins_with_those_of
 
 
 @given(worlds, st.randoms())
-def test_the_order_of_arrival_does_not_matter(calls: list[Call], rng: random.Random) -> None:
+def test_the_order_of_arrival_does_not_matter(calls: list[TokenCall], rng: random.Random) -> None:
     shuffled = rng.sample(calls, len(calls))
-    assert [json.dumps(canonical(EPISODE, row)) for row in rows_of(shuffled).rows] == [
-        json.dumps(canonical(EPISODE, row)) for row in rows_of(calls).rows
+    assert [json.dumps(canonical_row(EPISODE, row)) for row in rows_of(shuffled).rows] == [
+        json.dumps(canonical_row(EPISODE, row)) for row in rows_of(calls).rows
     ]
 
 
 @given(worlds)
-def test_the_parent_is_the_longest_prompt_and_reply_that_a_prompt_begins_with(calls: list[Call]) -> None:
+def test_the_parent_is_the_longest_prompt_and_reply_that_a_prompt_begins_with(calls: list[TokenCall]) -> None:
     forest = rows_of(calls).forest
     kept = [call for call in calls if call.id in forest.calls]
     for call in kept:
@@ -295,6 +297,6 @@ def test_the_parent_is_the_longest_prompt_and_reply_that_a_prompt_begins_with(ca
 
 
 @given(worlds)
-def test_the_weights_of_a_rollouts_rows_add_up_to_one(calls: list[Call]) -> None:
+def test_the_weights_of_a_rollouts_rows_add_up_to_one(calls: list[TokenCall]) -> None:
     rows = rows_of(calls, Training(subagent_weight=0.3)).rows
     assert not rows or abs(sum(row.weight for row in rows) - 1) < 1e-9

@@ -4,7 +4,7 @@ Read `agent.py` first: the protocol, what an agent is given and what it reports.
 command-line agents, `registry.py` finds agents by name, `install/` installs their programs.
 """
 
-from whet.agents.agent import Agent, AgentReport, Assignment, Endpoint, Stop
+from whet.agents.agent import Agent, AgentReport, Assignment, ModelEndpoint, StopReason
 from whet.agents.cli import CliAgent
 from whet.agents.python import AgentFunction, PythonAgent
 from whet.agents.registry import CLIS, AnyAgent, AnyCli, DeclaredAgent, agent_named
@@ -19,8 +19,8 @@ __all__ = [
     "Assignment",
     "CliAgent",
     "DeclaredAgent",
-    "Endpoint",
+    "ModelEndpoint",
     "PythonAgent",
-    "Stop",
+    "StopReason",
     "agent_named",
 ]

@@ -13,7 +13,7 @@ from whet.skill import Skill
 from whet.tasks.task import Task
 
 
-class Stop(StrEnum):
+class StopReason(StrEnum):
     """Why the agent's part of a rollout ended."""
 
     FINISHED = "finished"
@@ -39,7 +39,7 @@ class Stop(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ModelEndpoint:
     """Where the agent finds its model. The key is good for this rollout only."""
 
     url: str
@@ -54,7 +54,7 @@ class Assignment:
 
     task: Task
     box: Box
-    endpoint: Endpoint | None
+    endpoint: ModelEndpoint | None
     """None when the agent is to call the model that it is set up for itself."""
     skill: Skill | None
     env: Mapping[str, str]
@@ -63,7 +63,7 @@ class Assignment:
     """Where the variables of a solution are looked up."""
 
     @property
-    def model(self) -> Endpoint:
+    def model(self) -> ModelEndpoint:
         """The endpoint, for an agent that has no model of its own."""
         assert self.endpoint is not None
         return self.endpoint
@@ -86,7 +86,7 @@ class AgentReport(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    stop: Stop
+    stop: StopReason
     exit_code: int | None
     """The real one of its program; None for an agent without a program."""
     text: str
@@ -127,13 +127,13 @@ class Agent(Protocol):
     async def run(self, assignment: Assignment) -> AgentReport: ...
 
 
-def stop_of(done: Finished) -> Stop:
+def stop_of(done: Finished) -> StopReason:
     """Why a program ended, as far as the box can tell."""
     if done.timed_out:
-        return Stop.TIMEOUT
+        return StopReason.TIMEOUT
     if done.over_storage:
-        return Stop.STORAGE
-    return Stop.CRASHED if done.exit_code else Stop.FINISHED
+        return StopReason.STORAGE
+    return StopReason.CRASHED if done.exit_code else StopReason.FINISHED
 
 
 def report_of(done: Finished, argv: list[str], skill: Delivered | None = None) -> AgentReport:
@@ -150,7 +150,7 @@ def report_of(done: Finished, argv: list[str], skill: Delivered | None = None) -
     )
 
 
-def openai_env(endpoint: Endpoint) -> dict[str, str]:
+def openai_env(endpoint: ModelEndpoint) -> dict[str, str]:
     """The variables by which programs find an OpenAI-compatible endpoint."""
     return {
         "OPENAI_BASE_URL": f"{endpoint.url}/v1",

@@ -15,10 +15,10 @@ def ask_for_answer(instruction: str, schema: Mapping[str, Any]) -> str:
     )
 
 
-def tagged_answer(text: str) -> Any:
+def read_tagged_answer(text: str) -> Any:
     """The JSON between the last answer tags; None when there is none.
 
-    >>> tagged_answer('It is <answer>{"n": 4}</answer>.')
+    >>> read_tagged_answer('It is <answer>{"n": 4}</answer>.')
     {'n': 4}
     """
     found = tagged(text)

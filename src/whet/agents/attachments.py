@@ -12,7 +12,7 @@ IMAGES = frozenset({".gif", ".jpeg", ".jpg", ".png", ".webp"})
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class AttachedImage:
     """An attached image."""
 
     path: str
@@ -23,13 +23,13 @@ class Image:
         return f"image/{'jpeg' if self.path.endswith('.jpg') else self.path.rpartition('.')[2]}"
 
 
-def attachments(task: Task, workdir: str, *, images: bool) -> tuple[tuple[Image, ...], list[str]]:
+def attachments(task: Task, workdir: str, *, images: bool) -> tuple[tuple[AttachedImage, ...], list[str]]:
     """What of a task's attachments is handed over as images, and the paths of those that the agent must find."""
     shown, files = [], []
     for attachment in task.attachments:
         place = f"attachments/{attachment.name}"
         if images and attachment.suffix.lower() in IMAGES:
-            shown.append(Image(f"{workdir}/{place}", attachment.read_bytes()))
+            shown.append(AttachedImage(f"{workdir}/{place}", attachment.read_bytes()))
         else:
             files.append(place)
     return tuple(shown), files

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import aiohttp
 from pydantic import BaseModel, ConfigDict
 
-from whet.agents.agent import AgentReport, Assignment, Stop
-from whet.agents.answers import ask_for_answer, tagged_answer
-from whet.agents.attachments import Image, attachments
+from whet.agents.agent import AgentReport, Assignment, StopReason
+from whet.agents.answers import ask_for_answer, read_tagged_answer
+from whet.agents.attachments import AttachedImage, attachments
 from whet.agents.skill_delivery import Delivered
 from whet.plain_text import plain_text
 
@@ -47,13 +47,13 @@ class ChatAgent(BaseModel):
                         messages += [{"role": "assistant", "content": text}, {"role": "user", "content": instruction}]
                     status, body = await _ask(http, assignment, messages)
                     if status != 200:
-                        return _report(Stop.CRASHED, started, delivered, error=f"status {status}: {body}")
+                        return _report(StopReason.CRASHED, started, delivered, error=f"status {status}: {body}")
                     text = _reply_text(body)
         except TimeoutError:
-            return _report(Stop.TIMEOUT, started, delivered)
+            return _report(StopReason.TIMEOUT, started, delivered)
         except aiohttp.ClientError as error:
-            return _report(Stop.CRASHED, started, delivered, error=str(error))
-        return _report(Stop.FINISHED, started, delivered, text=text)
+            return _report(StopReason.CRASHED, started, delivered, error=str(error))
+        return _report(StopReason.FINISHED, started, delivered, text=text)
 
     def _opening(self, assignment: Assignment) -> list[dict[str, Any]]:
         task, skill = assignment.task, assignment.skill
@@ -92,7 +92,7 @@ def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _picture(image: Image) -> dict[str, Any]:
+def _picture(image: AttachedImage) -> dict[str, Any]:
     data = base64.b64encode(image.data).decode()
     return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{data}"}}
 
@@ -102,12 +102,14 @@ def _reply_text(body: Any) -> str:
     return plain_text(str(body["choices"][0]["message"].get("content") or "")).strip()
 
 
-def _report(stop: Stop, started: float, skill: Delivered | None, *, text: str = "", error: str = "") -> AgentReport:
+def _report(
+    stop: StopReason, started: float, skill: Delivered | None, *, text: str = "", error: str = ""
+) -> AgentReport:
     return AgentReport(
         stop=stop,
         exit_code=None,
         text=text,
-        answer=tagged_answer(text),
+        answer=read_tagged_answer(text),
         stderr=error,
         seconds=time.monotonic() - started,
         skill=skill,

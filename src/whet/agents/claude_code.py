@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from whet.agents.agent import Endpoint
+from whet.agents.agent import ModelEndpoint
 from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
 
 MODELS = ("MODEL", "SMALL_FAST_MODEL", *(f"DEFAULT_{tier}_MODEL" for tier in ("OPUS", "SONNET", "HAIKU", "FABLE")))
@@ -78,7 +78,7 @@ class ClaudeCode(CliAgent):
         return Said()
 
 
-def _variables(endpoint: Endpoint) -> dict[str, str]:
+def _variables(endpoint: ModelEndpoint) -> dict[str, str]:
     return {
         "ANTHROPIC_BASE_URL": endpoint.url,
         "ANTHROPIC_API_KEY": endpoint.key,

@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from whet.agents.agent import AgentReport, Assignment, Endpoint, Started, Stop, stop_of
-from whet.agents.answers import ask_for_answer, tagged_answer
-from whet.agents.attachments import Image, attachments, list_attachments
+from whet.agents.agent import AgentReport, Assignment, ModelEndpoint, Started, StopReason, stop_of
+from whet.agents.answers import ask_for_answer, read_tagged_answer
+from whet.agents.attachments import AttachedImage, attachments, list_attachments
 from whet.agents.install.packages import PACKAGES, Package
-from whet.agents.install.run import Installed, installed, node_program, on_path
+from whet.agents.install.run import Installed, find_install, node_program, on_path
 from whet.agents.skill_delivery import Delivered, SkillAt, place_memory, place_skill, with_skill
 from whet.box import Box, Finished, SandboxError
 from whet.errors import UserError
@@ -73,7 +73,7 @@ class Launch:
     """Where programs are looked for."""
     home: str
     workdir: str
-    endpoint: Endpoint | None
+    endpoint: ModelEndpoint | None
     """None when the program is to call the model that it is set up for itself."""
     session: str
     """A fresh id, for programs that let one choose."""
@@ -82,7 +82,7 @@ class Launch:
     instruction: str = ""
     resumed: str | None = None
     """The conversation to go on with."""
-    images: tuple[Image, ...] = ()
+    images: tuple[AttachedImage, ...] = ()
     schema: Mapping[str, Any] | None = None
     system: str = ""
     """Text for the system prompt."""
@@ -188,8 +188,8 @@ class CliAgent(BaseModel, ABC):
         config: Mapping[str, str] = {}
         starts: list[Started] = []
         reminders = self.reminders if self.traits.resumes else 0
-        stop, said, done = Stop.FINISHED, Said(), None
-        while due and stop is Stop.FINISHED and not said.error:
+        stop, said, done = StopReason.FINISHED, Said(), None
+        while due and stop is StopReason.FINISHED and not said.error:
             launch = replace(launch, instruction=due.pop(0), resumed=said.session if starts else None)
             launch = replace(launch, schema=None if due else schema, images=() if starts else launch.images)
             config = self.config(launch)
@@ -199,15 +199,15 @@ class CliAgent(BaseModel, ABC):
             done = await self._exec(assignment, start, deadline - time.monotonic())
             stop, said = stop_of(done), self.said(await self._output(assignment.box, done))
             starts.append(Started(argv=start.argv, exit_code=done.exit_code, seconds=done.seconds, text=said.text))
-            if stop is Stop.FINISHED and not (said.text or said.answer or said.error) and reminders:
+            if stop is StopReason.FINISHED and not (said.text or said.answer or said.error) and reminders:
                 reminders -= 1
                 due.insert(0, REMINDER)
         assert done is not None
         return AgentReport(
-            stop=Stop.FAILED if said.error and stop is Stop.FINISHED else stop,
+            stop=StopReason.FAILED if said.error and stop is StopReason.FINISHED else stop,
             exit_code=done.exit_code,
             text=said.text,
-            answer=tagged_answer(said.text) if said.answer is None else said.answer,
+            answer=read_tagged_answer(said.text) if said.answer is None else said.answer,
             error=said.error,
             stdout=_ends(done.stdout.text),
             stderr=_ends(done.stderr.text),
@@ -311,7 +311,7 @@ class CliAgent(BaseModel, ABC):
 
 def program(package: Package, version: str | None) -> Installed:
     """The installed program; UserError says how to install it."""
-    found = on_path(package) if version == ON_PATH else installed(package, version)
+    found = on_path(package) if version == ON_PATH else find_install(package, version)
     if found is None and version == ON_PATH:
         raise UserError(f"agent '{package.agent}': no program '{package.command}' on PATH, but version is '{ON_PATH}'")
     if found is None:

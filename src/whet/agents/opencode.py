@@ -5,7 +5,7 @@ import platform
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from whet.agents.agent import Endpoint
+from whet.agents.agent import ModelEndpoint
 from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
 
 CONFIG = ".config/opencode"
@@ -69,7 +69,7 @@ class OpenCode(CliAgent):
         return said
 
 
-def _config(endpoint: Endpoint) -> str:
+def _config(endpoint: ModelEndpoint) -> str:
     model = {
         "name": endpoint.model,
         "attachment": True,

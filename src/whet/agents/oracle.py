@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from whet.agents.agent import AgentReport, Assignment, Stop, report_of
+from whet.agents.agent import AgentReport, Assignment, StopReason, report_of
 from whet.tasks import resolve_env
 
 
@@ -26,7 +26,7 @@ class OracleAgent(BaseModel):
     async def run(self, assignment: Assignment) -> AgentReport:
         task, box = assignment.task, assignment.box
         if task.solution is None:
-            return AgentReport(stop=Stop.CRASHED, exit_code=None, text="", stderr="no solution", seconds=0)
+            return AgentReport(stop=StopReason.CRASHED, exit_code=None, text="", stderr="no solution", seconds=0)
         await box.mount(task.solution, "/solution", task.omitted_from("solution"))
         argv = ["bash", "/solution/solve.sh"]
         own_env = resolve_env(task.solution_env, assignment.host_env, f"task '{task.id}'")
@@ -50,4 +50,4 @@ class NopAgent(BaseModel):
         return False
 
     async def run(self, assignment: Assignment) -> AgentReport:  # noqa: ARG002 - it does nothing
-        return AgentReport(stop=Stop.FINISHED, exit_code=None, text="", seconds=0)
+        return AgentReport(stop=StopReason.FINISHED, exit_code=None, text="", seconds=0)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from whet.agents.agent import AgentReport, Assignment, Stop
+from whet.agents.agent import AgentReport, Assignment, StopReason
 
 AgentFunction = Callable[[Assignment], Awaitable[str]]
 """Does a task and returns the final answer. `assignment.model` says where the model is."""
@@ -34,7 +34,7 @@ class PythonAgent(BaseModel):
 
     async def run(self, assignment: Assignment) -> AgentReport:
         started = time.monotonic()
-        stop, text, error, trace = Stop.FINISHED, "", None, ""
+        stop, text, error, trace = StopReason.FINISHED, "", None, ""
         try:
             async with asyncio.timeout(assignment.task.limits.agent_sec):
                 work = self.program.run if hasattr(self.program, "run") else self.program
@@ -43,8 +43,8 @@ class PythonAgent(BaseModel):
                     return done
                 text = str(done)
         except TimeoutError:
-            stop = Stop.TIMEOUT
+            stop = StopReason.TIMEOUT
         except Exception as failure:  # noqa: BLE001 - the user's code failed, which is a result of the rollout
-            stop, error, trace = Stop.CRASHED, repr(failure), traceback.format_exc()
+            stop, error, trace = StopReason.CRASHED, repr(failure), traceback.format_exc()
         seconds = time.monotonic() - started
         return AgentReport(stop=stop, exit_code=None, text=text, seconds=seconds, error=error, stderr=trace)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict
 
 from whet.box import Box, ToolAnswer, ToolUse
-from whet.tasks.task import Task, Tool
+from whet.tasks.task import Task, TaskTool
 
 SCRIPT_SEC = 120.0
 """Wall time of a script that makes an answer."""
@@ -38,7 +38,7 @@ async def offer_tools(box: Box, task: Task, env: Mapping[str, str], log: list[Lo
 class _Logged:
     """Answers for one tool."""
 
-    def __init__(self, box: Box, tool: Tool, env: Mapping[str, str], log: list[LoggedUse]) -> None:
+    def __init__(self, box: Box, tool: TaskTool, env: Mapping[str, str], log: list[LoggedUse]) -> None:
         self._box, self._tool, self._env, self._log = box, tool, env, log
 
     async def answer(self, use: ToolUse) -> ToolAnswer:

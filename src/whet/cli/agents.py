@@ -90,9 +90,9 @@ async def _check_all(agents: "list[AnyCli]", sandbox: str) -> list[str]:
 
 def _rows(package: "Package") -> list[tuple[str, ...]]:
     """The managed installs of an agent. Without the pinned one, also what PATH has, or that there is none."""
-    from whet.agents.install.run import all_installed, on_path
+    from whet.agents.install.run import find_installs, on_path
 
-    managed = all_installed(package)
+    managed = find_installs(package)
     rows = [
         (found.version, "managed" if found.pinned else "managed, not pinned", _megabytes(found.folder))
         for found in managed
@@ -142,11 +142,11 @@ async def _install_all(packages: "list[Package]", version: str | None) -> list[s
 
 
 def _install_one(package: "Package", version: str | None) -> None:
+    from whet.agents.install.run import find_install
     from whet.agents.install.run import install as make
-    from whet.agents.install.run import installed
 
     name = f"{package.agent} {version or package.version}"
-    if found := installed(package, version):
+    if found := find_install(package, version):
         typer.echo(f"{name}: already installed, {_megabytes(found.folder)}")
         return
     typer.echo(f"{name}: installing")

@@ -54,7 +54,7 @@ def certify(
     from whet.skills.gate.plan import GatePlan
     from whet.skills.gate.seed import Seed
     from whet.skills.rollouts.budget import read_budget
-    from whet.skills.sharpen.certify import Certifying
+    from whet.skills.sharpen.certify import CertifyRequest
     from whet.skills.sharpen.certify import certify as run_certify
 
     if check is not None:
@@ -73,7 +73,7 @@ def certify(
         out=out,
         resume=resume,
     )
-    wish = Certifying(old, new, request, within, GatePlan(within.rollouts or 0, seed or 0, alpha), seed)
+    wish = CertifyRequest(old, new, request, within, GatePlan(within.rollouts or 0, seed or 0, alpha), seed)
     with resumable(request.out), counted(terminal(), within) as count:
 
         def watch(event: object) -> None:

@@ -15,16 +15,16 @@ def print_estimate(console: "Console", wish: "SharpenRequest", config: "Config")
     from whet.skills.rollouts.audit import BINARY, TYPICAL
     from whet.skills.rollouts.budget import Unit
     from whet.skills.sharpen.estimate import each_rollout
-    from whet.skills.sharpen.run import wanted_of
+    from whet.skills.sharpen.run import plan_budget
 
-    wanted, each = wanted_of(wish), each_rollout(wish.request, config)
+    wanted, each = plan_budget(wish), each_rollout(wish.run, config)
     fewest, most = each.rollouts(wish.budget)
     lines = [f"{wanted.splits}; at most {wish.budget}, nothing is run yet", f"  {each}"]
     if wish.budget.unit is Unit.ROLLOUTS:
         lines.append(f"  all of them: {each.of(most)}")
     else:
         lines.append(f"  that makes {fewest} to {most} rollouts; the audit will tell; with {most}:")
-    shares = wanted.shares(most)
+    shares = wanted.split(most)
     plan, train = shares.plan, len(wanted.splits.train)
     on_each = f"{plan.samples} rollouts on each" if plan.samples > 1 else "one rollout on each"
     lines += [
@@ -33,7 +33,9 @@ def print_estimate(console: "Console", wish: "SharpenRequest", config: "Config")
         f"  exams {plan.exam_budget}: {plan.exam_budget // PAIR} positions, and what the search leaves",
     ]
     for name, variance in (("typical noise", TYPICAL), ("the worst noise", BINARY)):
-        lines.append(f"  smallest lift that a budget shows, with {name}: {shown_lifts(wanted.table(variance, most))}")
+        lines.append(
+            f"  smallest lift that a budget shows, with {name}: {shown_lifts(wanted.lift_table(variance, most))}"
+        )
     for line in lines:
         console.print(line, soft_wrap=True)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from whet.runs.store.store import Store
     from whet.trace.export.filters import Filter
-    from whet.trace.export.manifest import Manifest
+    from whet.trace.export.manifest import ExportManifest
     from whet.trace.training.episode import Episode
 
 
@@ -45,14 +45,14 @@ def export(
     from whet.trace.export import FORMATS
     from whet.trace.export import export as write
     from whet.trace.export.filters import read_filter
-    from whet.trace.export.manifest import Manifest
+    from whet.trace.export.manifest import ExportManifest
     from whet.trace.training.calls import Training
 
     if to not in FORMATS:
         raise UserError(f"--to '{to}': unknown format; {did_you_mean(to, list(FORMATS))}")
     filters = [read_filter(text) for text in where or ()]
     training = Training(compaction, subagents, sampling, max_tokens, truncated, discount)
-    console, manifest = terminal(), Manifest()
+    console, manifest = terminal(), ExportManifest()
     with Store.open_read(run) as store:
         episodes = _episodes(console, store, filters, per_task, manifest)
         write(episodes, FORMATS[to], out, training, manifest, distinct=distinct)
@@ -60,7 +60,7 @@ def export(
 
 
 def _episodes(
-    console: "Console", store: "Store", filters: "Sequence[Filter]", per_task: int | None, manifest: "Manifest"
+    console: "Console", store: "Store", filters: "Sequence[Filter]", per_task: int | None, manifest: "ExportManifest"
 ) -> "Iterator[Episode]":
     """The rollouts that are wanted, groups together, each with its calls while it is looked at."""
     from dataclasses import replace

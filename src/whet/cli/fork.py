@@ -108,16 +108,15 @@ def _as_json(forked: "Forked") -> str:
 
 def _tell_outcome(forked: "Forked") -> None:
     from whet.cli.tables import replay_told
-    from whet.rollout.result import Result
+    from whet.runs.results import ResultReader
     from whet.runs.store.store import Store
 
     with Store.open_read(forked.request.out) as store:
-        last = [(row, attempts[-1]) for row, attempts in store.attempts_by_rollout() if attempts]
+        results = [(one.row, one.last.result) for one in ResultReader(store) if one.last]
     typer.echo("")
-    for row, attempt in last:
-        if attempt.result is None:
+    for row, result in results:
+        if result is None:
             continue
-        result = Result.model_validate_json(attempt.result)
         scores = f"{_shown(forked.score)} -> {_shown(result.score.value)}"
         told = replay_told(result) if result.replay else result.score.reason
         typer.echo(f"{row.id}  score {scores}  {told}")

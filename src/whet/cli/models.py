@@ -8,7 +8,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from whet.models.pull import Progress
+    from whet.models.pull import PullProgress
     from whet.models.serving import Engine
 
 Name = Annotated[str, typer.Argument(help="As `whet models list` names it.")]
@@ -25,9 +25,9 @@ def models() -> None:
 def show_list() -> None:
     """The models that are here, and those that whet knows how to get."""
     from whet.cli.tables import plain_table, terminal
-    from whet.models import KNOWN, all_pulled
+    from whet.models import KNOWN, list_pulled
 
-    here = {model.name: model for model in all_pulled()}
+    here = {model.name: model for model in list_pulled()}
     table = plain_table("model", "size", "sha256", "pulled", "from", "file")
     for name in sorted({*here, *KNOWN}):
         if model := here.get(name):
@@ -98,7 +98,7 @@ async def _serve(engine: "Engine", port: int) -> None:
 
 
 @contextmanager
-def _progress(what: str) -> "Iterator[Progress]":
+def _progress(what: str) -> "Iterator[PullProgress]":
     """A bar on a terminal, nothing elsewhere."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 

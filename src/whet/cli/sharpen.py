@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from whet.skills.proposers.driver import ProposalMade
     from whet.skills.results import SharpenResult
     from whet.skills.search.shorten import Removal
-    from whet.skills.sharpen.preparing import Audited
-    from whet.skills.sharpen.run import Event
+    from whet.skills.sharpen.events import AuditFinished, SharpenEvent
 
 
 def sharpen(
@@ -159,7 +158,7 @@ def sharpen(
 
     with resumable(request.out), counted(console, within) as count:
 
-        def watch(event: "Event") -> None:
+        def watch(event: "SharpenEvent") -> None:
             count(event)
             _tell(console, event)
 
@@ -167,23 +166,22 @@ def sharpen(
     _conclude(console, outcome)
 
 
-def _tell(console: "Console", event: "Event") -> None:
+def _tell(console: "Console", event: "SharpenEvent") -> None:
     from whet.skills.gate.gate import ExamResult
     from whet.skills.gate.heuristics import RuleComparison
     from whet.skills.proposers.base import SearchStep
     from whet.skills.proposers.driver import ProposalMade
     from whet.skills.search.shorten import Removal
-    from whet.skills.sharpen.preparing import Audited
-    from whet.skills.sharpen.run import Begun
+    from whet.skills.sharpen.events import AuditFinished, SharpenStarted
 
     match event:
-        case Begun(folder, skill, splits, budget, used, seed):
+        case SharpenStarted(folder, skill, splits, budget, used, seed):
             console.print(f"skill {skill.name}; {splits}; at most {budget}; {folder}", soft_wrap=True)
             how = "drawn" if seed.drawn else "chosen"
             console.print(f"  order of exams: seed {how}, committed as {seed.commitment}", soft_wrap=True)
             if used.runs:
                 console.print(f"  {used}", soft_wrap=True)
-        case Audited():
+        case AuditFinished():
             _tell_audit(console, event)
         case ProposalMade(candidate=None):
             if event.refused or event.proposal.reason:
@@ -198,7 +196,7 @@ def _tell(console: "Console", event: "Event") -> None:
             console.print(_removal_line(event), soft_wrap=True)
 
 
-def _tell_audit(console: "Console", audited: "Audited") -> None:
+def _tell_audit(console: "Console", audited: "AuditFinished") -> None:
     from whet.cli.estimate import shown_lifts
     from whet.cli.tables import money
     from whet.skills.rollouts.audit import WARNED

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from whet.rollout.result import Result, Spending
-    from whet.runs.store.schema import AttemptRow, RolloutRow
+    from whet.runs.results import AttemptRecord, RolloutRecord
     from whet.runs.store.store import Store
-    from whet.trace.steps.steps import Step
     from whet.trace.steps.summary import Summary
 
 TRANSCRIPT = "transcript "
@@ -46,7 +45,7 @@ def show(
     """Show a run, or one rollout: scores, steps, verification, logs."""
     from whet.cli.tables import terminal
     from whet.errors import UserError
-    from whet.runs.stats.summary import rollout_named
+    from whet.runs.results import ResultReader
     from whet.runs.store.store import Store
 
     if rollout is None and (save is not None or to is not None):
@@ -59,31 +58,28 @@ def show(
             if summaries:
                 _show_summaries(console, store)
             return
-        row = rollout_named(store, run, rollout)
+        record = ResultReader(store).find(run, rollout)
         if save is not None:
-            _save_logs(store, row, save)
+            _save_logs(record, save)
         elif to is not None:
-            _show_prefix(console, store, row, to, None if full else budget)
+            _show_prefix(console, record, to, None if full else budget)
         else:
-            _show_rollout(console, store, row, None if full else SECTION_LIMIT, None if full else budget)
+            _show_rollout(console, store, record, None if full else SECTION_LIMIT, None if full else budget)
 
 
 def _show_run(console: "Console", store: "Store") -> None:
     from rich.text import Text
 
     from whet.cli.tables import plain_table, summary_table, thousands
-    from whet.rollout.result import Result
+    from whet.runs.results import ResultReader
     from whet.runs.scheduler import STOPPED, STOPPED_ARMS
     from whet.runs.stats.summary import skill_names, tally
 
     names = skill_names(store)
-    plan = store.attempts_by_rollout()
+    plan = list(ResultReader(store))
     # What is the same in every line is said once, in the summary.
-    varying = [key for key in ("agent", "model", "skill", "sample") if len({getattr(row, key) for row, _ in plan}) > 1]
-    last_of = {row.id: attempts[-1] for row, attempts in plan if attempts}
-    results = {
-        rollout: Result.model_validate_json(attempt.result) for rollout, attempt in last_of.items() if attempt.result
-    }
+    varying = [key for key in ("agent", "model", "skill", "sample") if len({getattr(one.row, key) for one in plan}) > 1]
+    results = {one.row.id: result for one in plan if one.last and (result := one.last.result) is not None}
     speakers = ["speakers"] if any(_speakers(result.spending) for result in results.values()) else []
     table = plain_table("rollout", "task", *varying)
     for heading in ("score", "calls", *speakers, "tokens", "why"):
@@ -91,13 +87,14 @@ def _show_run(console: "Console", store: "Store") -> None:
         table.add_column(heading, no_wrap=True, overflow="ellipsis", justify="left" if words else "right")
     # A long reason leaves room for what it is about.
     table.columns[-1].max_width = max(20, console.width - 60)
-    for row, _ in plan:
+    for one in plan:
+        row = one.row
         result = results.get(row.id)
         shown = {"agent": row.agent, "model": row.model, "skill": names[row.skill], "sample": str(row.sample)}
         spent = result.spending if result else None
         table.add_row(
             *(Text(text) for text in (row.id, row.task, *(shown[key] for key in varying))),
-            _score(last_of.get(row.id)),
+            _score(one.last),
             str(spent.calls) if spent else "",
             *(Text(_speakers(spent) if spent else "") for _ in speakers),
             thousands(spent.input_tokens + spent.output_tokens) if spent and spent.captured else "",
@@ -114,22 +111,22 @@ def _show_run(console: "Console", store: "Store") -> None:
 def _show_summaries(console: "Console", store: "Store") -> None:
     from rich.text import Text
 
+    from whet.runs.results import ResultReader
+
     console.print()
-    for row, attempts in store.attempts_by_rollout():
-        if attempts:
-            console.print(Text.assemble((row.id, "bold"), f"  {_summary(store, attempts[-1])}"), soft_wrap=True)
+    for one in ResultReader(store):
+        if one.last is not None:
+            console.print(Text.assemble((one.row.id, "bold"), f"  {_summary(one.last)}"), soft_wrap=True)
 
 
-def _summary(store: "Store", attempt: "AttemptRow") -> "Summary":
-    from whet.rollout.result import Result
+def _summary(attempt: "AttemptRecord") -> "Summary":
     from whet.trace.steps.summary import summary
 
-    result = Result.model_validate_json(attempt.result) if attempt.result else None
-    changed = [change.path for change in result.changes] if result else []
-    return summary(_steps(store, attempt.id), changed)
+    changed = [change.path for change in attempt.result.changes] if attempt.result else []
+    return summary(attempt.steps(), changed)
 
 
-def _score(last: "AttemptRow | None") -> "Text":
+def _score(last: "AttemptRecord | None") -> "Text":
     from rich.text import Text
 
     if last is None:
@@ -153,10 +150,11 @@ def _speakers(spent: "Spending") -> str:
     return ", ".join(f"{who} {times}" for who, times in told.items())
 
 
-def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: int | None, budget: int | None) -> None:
+def _show_rollout(
+    console: "Console", store: "Store", rollout: "RolloutRecord", limit: int | None, budget: int | None
+) -> None:
     from rich.text import Text
 
-    from whet.rollout.result import Result
     from whet.runs.run import FORK
     from whet.runs.stats.summary import skill_names
     from whet.trace.conversations.graph import build
@@ -165,22 +163,22 @@ def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: 
     from whet.trace.steps.text import compact
     from whet.trace.training.losses import Losses
 
+    row, attempts = rollout.row, rollout.attempts
     arm = f"agent {row.agent}  model {row.model}  skill {skill_names(store)[row.skill]}"
     console.print(Text.assemble((row.id, "bold"), f"  task {row.task}  {arm}  sample {row.sample}"), soft_wrap=True)
     if (origin := store.get(FORK)) is not None:
         console.print(f"fork of {origin['run']} {origin['rollout']} at call {origin['at']}", soft_wrap=True)
-    attempts = store.attempts_of(row.id)
     if not attempts:
         console.print("not run yet")
     for attempt in attempts[:-1]:
-        console.print(f"attempt {attempt.number}: missing: {attempt.cause}")
+        console.print(f"attempt {attempt.row.number}: missing: {attempt.cause}")
     for attempt in attempts[-1:]:
-        result = Result.model_validate_json(attempt.result) if attempt.result else None
-        console.print(Text.assemble(f"attempt {attempt.number}: ", _score(attempt), f"  {_why(result)}"))
+        result = attempt.result
+        console.print(Text.assemble(f"attempt {attempt.row.number}: ", _score(attempt), f"  {_why(result)}"))
         if result is not None:
             _show_facts(console, result)
         losses = Losses()
-        found = steps(build(losses.each(store.each_exchange(attempt.id))))
+        found = steps(build(losses.each(attempt.exchanges())))
         _section(console, "withheld or lost between agent and model", "\n".join(losses.lines()), limit)
         if found:
             changed = [change.path for change in result.changes] if result else []
@@ -188,7 +186,7 @@ def _show_rollout(console: "Console", store: "Store", row: "RolloutRow", limit: 
             _print_steps(console, compact(found, budget))
         if result is not None:
             _show_judgements(console, result, limit)
-        logs = store.logs(attempt.id)
+        logs = attempt.logs()
         for name, data in logs.items():
             if not name.startswith(NOT_SHOWN):
                 _section(console, name, data.decode(errors="replace"), limit)
@@ -230,37 +228,28 @@ def _known(truth: bool | None) -> str:
     return "unknown" if truth is None else "yes" if truth else "no"
 
 
-def _save_logs(store: "Store", row: "RolloutRow", folder: Path) -> None:
+def _save_logs(rollout: "RolloutRecord", folder: Path) -> None:
     """Write what the last attempt left, each log a file."""
     from whet.errors import UserError
 
-    attempts = store.attempts_of(row.id)
-    if not attempts:
-        raise UserError(f"rollout '{row.id}' has not been run yet")
+    if rollout.last is None:
+        raise UserError(f"rollout '{rollout.row.id}' has not been run yet")
     if folder.exists():
         raise UserError(f"{folder}: exists already; --save needs a new folder")
-    for name, data in store.logs(attempts[-1].id).items():
+    for name, data in rollout.last.logs().items():
         path = folder / name.replace(TRANSCRIPT, "transcript/", 1)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
 
 
-def _show_prefix(console: "Console", store: "Store", row: "RolloutRow", to: int, budget: int | None) -> None:
+def _show_prefix(console: "Console", rollout: "RolloutRecord", to: int, budget: int | None) -> None:
     from whet.errors import UserError
     from whet.trace.steps.text import compact
 
-    attempts = store.attempts_of(row.id)
-    found = _steps(store, attempts[-1].id) if attempts else []
+    found = rollout.last.steps() if rollout.last else []
     if not 1 <= to <= len(found):
-        raise UserError(f"--to {to}: rollout '{row.id}' has {len(found)} steps; expected one of them")
+        raise UserError(f"--to {to}: rollout '{rollout.row.id}' has {len(found)} steps; expected one of them")
     _print_steps(console, compact(found[:to], budget))
-
-
-def _steps(store: "Store", attempt: int) -> "list[Step]":
-    from whet.trace.conversations.graph import build
-    from whet.trace.steps.steps import steps
-
-    return steps(build(store.each_exchange(attempt)))
 
 
 def _print_steps(console: "Console", text: str) -> None:

@@ -1,6 +1,6 @@
 """Local models: weights that are pulled once, and an engine that serves them with their tokens told exactly."""
 
-from whet.models.catalog import KNOWN, Known, Pulled, all_pulled, find_model, pulled
+from whet.models.catalog import KNOWN, KnownModel, PulledModel, find_model, find_pulled, list_pulled
 from whet.models.pull import pull, sha256_of
 from whet.models.serving import DEFAULT_CONTEXT, Engine, Serving, served
 
@@ -8,13 +8,13 @@ __all__ = [
     "DEFAULT_CONTEXT",
     "KNOWN",
     "Engine",
-    "Known",
-    "Pulled",
+    "KnownModel",
+    "PulledModel",
     "Serving",
-    "all_pulled",
     "find_model",
+    "find_pulled",
+    "list_pulled",
     "pull",
-    "pulled",
     "served",
     "sha256_of",
 ]

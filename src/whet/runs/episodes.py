@@ -7,8 +7,8 @@ from dataclasses import replace
 from statistics import fmean, pstdev
 
 from whet.ids import digest
-from whet.rollout.result import Result
-from whet.runs.store.schema import AttemptRow, RolloutRow
+from whet.runs.results import AttemptRecord, ResultReader
+from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.trace.training.episode import Episode
 
@@ -20,9 +20,9 @@ def episodes(store: Store) -> list[tuple[Episode, int]]:
     """Every rollout that was tried, in the order of the plan, with the attempt whose exchanges are its own."""
     tags = {task.id: tuple(json.loads(task.spec).get("tags", ())) for task in store.tasks()}
     found = [
-        (_episode(rollout, tried[-1], tags), tried[-1].id)
-        for rollout, attempts in store.attempts_by_rollout()
-        if (tried := [attempt for attempt in attempts if attempt.ended is not None])
+        (_episode(rollout.row, attempt, tags), attempt.id)
+        for rollout in ResultReader(store)
+        if (attempt := rollout.last_ended) is not None
     ]
     rewards: dict[str, list[float]] = defaultdict(list)
     for episode, _ in found:
@@ -45,8 +45,8 @@ def best_of_each_task(found: Sequence[tuple[Episode, int]], most: int) -> list[t
     return [one for place, one in enumerate(found) if place in kept]
 
 
-def _episode(rollout: RolloutRow, attempt: AttemptRow, tags: Mapping[str, tuple[str, ...]]) -> Episode:
-    result = Result.model_validate_json(attempt.result) if attempt.result else None
+def _episode(rollout: RolloutRow, attempt: AttemptRecord, tags: Mapping[str, tuple[str, ...]]) -> Episode:
+    result = attempt.result
     report = result.report if result else None
     key = (rollout.task, rollout.agent, rollout.model, rollout.skill)
     return Episode(
@@ -57,7 +57,7 @@ def _episode(rollout: RolloutRow, attempt: AttemptRow, tags: Mapping[str, tuple[
         model=rollout.model,
         skill=rollout.skill,
         sample=rollout.sample,
-        attempt=attempt.number,
+        attempt=attempt.row.number,
         reward=attempt.value,
         exchanges=(),
         rewards={name: score.value for name, score in result.judgements.items()} if result else {},
@@ -66,8 +66,8 @@ def _episode(rollout: RolloutRow, attempt: AttemptRow, tags: Mapping[str, tuple[
         version=report.version if report else None,
         tags=tags.get(rollout.task, ()),
         flags=result.flags if result else (),
-        started=attempt.started,
-        ended=attempt.ended,
+        started=attempt.row.started,
+        ended=attempt.row.ended,
         cost=result.spending.cost if result else None,
     )
 

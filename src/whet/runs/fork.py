@@ -12,13 +12,12 @@ from typing import Any, Literal
 from whet.agents import agent_named
 from whet.errors import UserError
 from whet.gateway import Limits
-from whet.rollout.result import Result
 from whet.runs import run as runs
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
+from whet.runs.results import AttemptRecord, ResultReader, RolloutRecord
 from whet.runs.run import FORK, TASKS, Origin
-from whet.runs.stats.summary import rollout_named
-from whet.runs.store.schema import AttemptRow, RolloutRow
+from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.skill import Skill, read_skill
 from whet.tasks import Task, read_tasks
@@ -61,9 +60,9 @@ class Forked:
 def plan_fork(fork: Fork, config: Config) -> Forked:
     """Read the recorded rollout. UserError when there is nothing to replay, or it would not be the same work."""
     with _opened(fork.run) as store:
-        row = rollout_named(store, fork.run, fork.rollout)
-        attempt = _last_attempt(fork.run, row, store.attempts_of(row.id))
-        exchanges = tuple(store.exchanges(attempt.id))
+        rollout = ResultReader(store).find(fork.run, fork.rollout)
+        row, attempt = rollout.row, _last_attempt(fork.run, rollout)
+        exchanges = tuple(attempt.exchanges())
         declared = (store.get("agents") or {}).get(row.agent)
         place, sandbox = store.get(TASKS), store.get("sandbox")
         digest = next(task.digest for task in store.tasks() if task.id == row.task)
@@ -76,7 +75,7 @@ def plan_fork(fork: Fork, config: Config) -> Forked:
     now = skill.digest if skill else ""
     lines = frozenset() if now == row.skill else _lines(texts.get(row.skill, ""), skill.text if skill else "")
     prefix = Prefix(exchanges, fork.at, lines, fork.live_if_diverged)
-    about = {"run": str(fork.run.resolve()), "rollout": row.id, "attempt": attempt.number, "at": fork.at}
+    about = {"run": str(fork.run.resolve()), "rollout": row.id, "attempt": attempt.row.number, "at": fork.at}
     request = RunOptions(
         tasks=tasks or Path(),
         out=fork.out,
@@ -110,14 +109,13 @@ def _opened(run: Path) -> Iterator[Store]:
         raise UserError(f"{run}: cannot be read: {error}") from error
 
 
-def _last_attempt(run: Path, row: RolloutRow, attempts: list[AttemptRow]) -> AttemptRow:
-    ended = [attempt for attempt in attempts if attempt.ended is not None]
-    if not ended:
+def _last_attempt(run: Path, rollout: RolloutRecord) -> AttemptRecord:
+    row, attempt = rollout.row, rollout.last_ended
+    if attempt is None:
         raise UserError(f"{run}: rollout '{row.id}' has not been run to an end; there is nothing to replay")
-    result = Result.model_validate_json(ended[-1].result) if ended[-1].result else None
-    if result is not None and not result.spending.captured:
+    if attempt.result is not None and not attempt.result.spending.captured:
         raise UserError(f"{run}: rollout '{row.id}' was run without a record; there is no call to replay")
-    return ended[-1]
+    return attempt
 
 
 def _user_config(run: Path, row: RolloutRow, declared: Mapping[str, Any] | None, config: Config) -> bool | None:

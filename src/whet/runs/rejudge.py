@@ -23,16 +23,16 @@ from whet.rollout.result import Flag, Result, encode_result, redact_result
 from whet.runs.config import Config, judge_model_configs, model_secrets, never_called, open_models
 from whet.runs.plan import public
 from whet.runs.reply_cache import CacheUse, cache_use, open_cache
+from whet.runs.results import AttemptRecord, ResultReader, encode_judge_call
 from whet.runs.run import TASKS
-from whet.runs.scheduler import judge_log
-from whet.runs.store.schema import AttemptRow, RolloutRow, TaskRow
+from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
 from whet.runs.verdicts import settle_anew
 from whet.sandbox import DEFAULT, sandbox_named
 from whet.scoring import NO_VERDICT, Cause, RankJudge, Score, TaskJudge, Work, combine, judges_of
 from whet.tasks import Task, read_tasks, resolve_env
-from whet.tasks.judges import AnyJudge, Judges, Rank, located
+from whet.tasks.judges import AnyJudge, Judges, RankSpec, locate_modules
 from whet.validation_errors import explain, user_error
 
 _JUDGED_BY = {"judge", "verify", "verify_env", "answer_schema", "tests", "omitted", "canary", "agent_logs"}
@@ -46,7 +46,7 @@ class JudgeFile(BaseModel):
 
     judge: Judges = ()
     """In place of those that the tasks name."""
-    rank: tuple[Rank, ...] = ()
+    rank: tuple[RankSpec, ...] = ()
     """Judges that see all samples of a task together."""
 
     @model_validator(mode="before")
@@ -89,7 +89,7 @@ class Judged:
 @dataclass(frozen=True, slots=True)
 class _Case:
     row: RolloutRow
-    attempt: AttemptRow
+    attempt: int
     result: Result
     work: Work
 
@@ -143,7 +143,7 @@ class _Judging:
     ) -> None:
         self.case, self._writer, self._default, self._sandbox = case, writer, default, sandbox
         # Every time is another one: what was asked then is on record under its own name.
-        name = f"judge {case.attempt.id}-{case.result.judged + 1}"
+        name = f"judge {case.attempt}-{case.result.judged + 1}"
         self._referee = ModelClient(gateway, models, default, self._record, name, case.row.sample)
 
     async def __aenter__(self) -> Work:
@@ -154,9 +154,11 @@ class _Judging:
         await self._referee.__aexit__()
 
     async def _record(self, exchange: Exchange) -> None:
-        await self._writer.do(lambda store: store.add_log(self.case.attempt.id, *judge_log(exchange)))
+        await self._writer.do(lambda store: store.add_log(self.case.attempt, *encode_judge_call(exchange)))
 
-    async def judge(self, work: Work, ranked: Mapping[str, Score], ranks: Sequence[Rank], redactor: Redactor) -> Judged:
+    async def judge(
+        self, work: Work, ranked: Mapping[str, Score], ranks: Sequence[RankSpec], redactor: Redactor
+    ) -> Judged:
         """Judge, and store."""
         case, before = self.case, self.case.result
         judges = judges_of(work.task)
@@ -186,7 +188,7 @@ class _Judging:
         result = redact_result(result, redactor)
         body = encode_result(result)
         value, cause = result.score.value, result.score.cause
-        await self._writer.do(lambda store: store.replace_result(case.attempt.id, body, value=value, cause=cause))
+        await self._writer.do(lambda store: store.replace_result(case.attempt, body, value=value, cause=cause))
         return Judged(case.row, before.score, result.score, tuple(kept))
 
     @asynccontextmanager
@@ -204,7 +206,7 @@ class _Judging:
         self,
         judgements: Mapping[str, Score],
         ranked: Mapping[str, Score],
-        ranks: Sequence[Rank],
+        ranks: Sequence[RankSpec],
         kept: Sequence[str],
     ) -> tuple[str, ...]:
         """The flags of the rollout, with those that depend on its judges found anew."""
@@ -234,7 +236,7 @@ def _of_then(judge: TaskJudge, before: Result) -> Score:
     return Score.missing(Cause.JUDGE, "it needs the box, which is gone; run the rollout again", unrelated=True)
 
 
-async def _ranks(ranks: Sequence[Rank], cases: Sequence[_Case], works: Sequence[Work]) -> list[dict[str, Score]]:
+async def _ranks(ranks: Sequence[RankSpec], cases: Sequence[_Case], works: Sequence[Work]) -> list[dict[str, Score]]:
     """What the judges say that see all samples of a task, for each of them."""
     said: list[dict[str, Score]] = [{} for _ in cases]
     for judge in map(RankJudge, ranks):
@@ -248,18 +250,17 @@ def _cases(
 ) -> Iterable[list[_Case]]:
     """What can be judged again, task by task; what cannot is told."""
     with Store.open_read(run) as store:
-        plan = store.attempts_by_rollout()
+        plan = list(ResultReader(store))
         for name, task in tasks.items():
             group = []
-            for row, attempts in plan:
-                ended = [attempt for attempt in attempts if attempt.result is not None]
-                if row.task != name or not ended:
+            for rollout in plan:
+                row, attempt = rollout.row, rollout.counting
+                if row.task != name or attempt is None or (result := attempt.result) is None:
                     continue
-                result = Result.model_validate_json(ended[-1].result or b"")
                 if reason := _nothing_to_judge(result):
                     watch(Judged(row, result.score, result.score, (), reason))
                 else:
-                    group.append(_Case(row, ended[-1], result, _work(task, result, store, ended[-1].id, env)))
+                    group.append(_Case(row, attempt.id, result, _work(task, result, attempt, env)))
             if group:
                 yield group
 
@@ -272,10 +273,10 @@ def _nothing_to_judge(result: Result) -> str:
     return ""
 
 
-def _work(task: Task, result: Result, store: Store, attempt: int, env: Mapping[str, str]) -> Work:
+def _work(task: Task, result: Result, attempt: AttemptRecord, env: Mapping[str, str]) -> Work:
     assert result.report is not None
     asks_for_calls = any(judge.needs_calls for judge in task.judge)
-    exchanges = store.each_exchange(attempt) if asks_for_calls else ()
+    exchanges = attempt.exchanges() if asks_for_calls else ()
     asked = [call for exchange in exchanges for call in requested_calls(exchange)]
     return Work(
         task,
@@ -305,7 +306,7 @@ def read_judges(file: Path) -> JudgeFile:
         raise UserError(f"{file}: {error}; expected TOML, or JSON in a file of that ending") from error
     if not given.judge and not given.rank:
         raise UserError(f"{file}: names no judge; expected [[judge]] or [[rank]]")
-    return given.model_copy(update={"judge": located(given.judge, file.parent)})
+    return given.model_copy(update={"judge": locate_modules(given.judge, file.parent)})
 
 
 def with_judges(task: Task, judges: Judges) -> Task:

@@ -1,193 +1,196 @@
-"""A stored run as plain objects, for programs and notebooks."""
+"""The one reader of stored results: rollouts in plan order, their attempts, and what each attempt left behind.
 
-import html
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+Nothing is read or parsed before it is asked for.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from whet.errors import UserError
-from whet.exchange import Exchange
-from whet.rollout.result import Result
-from whet.runs.episodes import episodes
-from whet.runs.stats.summary import Arm, Tally, UnevenArms, skill_names, tally, uneven_losses
-from whet.runs.store.schema import RolloutRow
+from whet.exchange import Exchange, Usage
+from whet.rollout.result import Result, decode_result
+from whet.runs.store.exchanges import ExchangeHead
+from whet.runs.store.schema import AttemptRow, RolloutRow
 from whet.runs.store.store import Store
-from whet.scoring import Score
-from whet.trace.conversations.graph import Graph, build
+from whet.scoring import Cause
+from whet.trace.conversations.graph import Graph, GraphReader, build
+from whet.trace.steps.steps import Step, steps
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
+JUDGE_CALL = "judge call "
+"""The names of logs with model calls of judges begin with this."""
 
 
-_COUNTS = ("scored", "missing", "not run")
+class AttemptRecord:
+    """One attempt as it is stored. Its store must be open."""
+
+    def __init__(self, store: Store, row: AttemptRow) -> None:
+        self._store = store
+        self.row = row
+
+    @property
+    def id(self) -> int:
+        return self.row.id
+
+    @property
+    def value(self) -> float | None:
+        return self.row.value
+
+    @property
+    def cause(self) -> Cause | None:
+        return self.row.cause
+
+    @property
+    def has_result(self) -> bool:
+        """False while it runs, and for an attempt that was killed."""
+        return self.row.result is not None
+
+    @cached_property
+    def result(self) -> Result | None:
+        body = self._store.result_body(self.row)
+        return None if body is None else decode_result(body)
+
+    def usage(self) -> tuple[int, Usage]:
+        """How many model calls it made, and the tokens that they report."""
+        return self._store.usage(self.id)
+
+    def exchanges(self) -> Iterator[Exchange]:
+        """All model calls, in order of arrival, one at a time."""
+        return self._store.each_exchange(self.id)
+
+    def exchange(self, index: int) -> Exchange | None:
+        """One model call by its number; the others are not read."""
+        return self._store.exchange(self.id, index)
+
+    def exchange_heads(self) -> list[ExchangeHead]:
+        """All model calls without their bodies."""
+        return self._store.exchange_heads(self.id)
+
+    def graph(self) -> Graph:
+        """Its conversations."""
+        return build(self.exchanges())
+
+    def steps(self) -> list[Step]:
+        """What the agent did, in reading order."""
+        return steps(self.graph())
+
+    def logs(self) -> dict[str, bytes]:
+        """By name."""
+        return self._store.logs(self.id)
+
+    def judge_calls(self) -> dict[str, dict[str, Any]]:
+        """The judges' model calls, by the name of their log, as `encode_judge_call` wrote them."""
+        return {name: json.loads(self._store.log(self.id, name)) for name in self._store.log_names(self.id, JUDGE_CALL)}
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRollout:
-    """One rollout, with what came of its last attempt."""
+class RolloutRecord:
+    """One rollout of the plan, with all its attempts in order."""
 
-    id: str
-    task: str
-    agent: str
-    model: str
-    skill: str
-    """Digest; empty without one."""
-    sample: int
-    attempts: int
-    """How often it was tried."""
-    result: Result | None = field(repr=False)
-    """None as long as no attempt has ended."""
-    run: Path = field(repr=False)
-    attempt: int | None = field(repr=False)
-    """The attempt that counts, by its number in the store."""
+    row: RolloutRow
+    attempts: tuple[AttemptRecord, ...]
 
     @property
-    def score(self) -> Score | None:
-        """Its value may be missing, with the cause; None as long as no attempt has ended."""
-        return self.result.score if self.result else None
+    def last(self) -> AttemptRecord | None:
+        """The last attempt; it may still be running."""
+        return self.attempts[-1] if self.attempts else None
 
     @property
-    def exchanges(self) -> list[Exchange]:
-        """Every model call as it went over the wire, read anew each time."""
-        with Store.open_read(self.run) as store:
-            return [] if self.attempt is None else store.exchanges(self.attempt)
+    def last_ended(self) -> AttemptRecord | None:
+        """The last attempt that ended, also one that was killed."""
+        return next((one for one in reversed(self.attempts) if one.row.ended is not None), None)
 
     @property
-    def trace(self) -> Graph:
-        """The conversations, derived anew each time."""
-        with Store.open_read(self.run) as store:
-            return build(() if self.attempt is None else store.each_exchange(self.attempt))
+    def counting(self) -> AttemptRecord | None:
+        """The attempt that counts: the last one with a result. Its score may be missing."""
+        return next((one for one in reversed(self.attempts) if one.has_result), None)
 
     @property
-    def logs(self) -> dict[str, bytes]:
-        with Store.open_read(self.run) as store:
-            return {} if self.attempt is None else store.logs(self.attempt)
+    def result(self) -> Result | None:
+        """The result that counts."""
+        return self.counting.result if self.counting else None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class StoredRun:
-    """A run as it was when it was loaded. Shown, it is a table with a line per arm."""
+class ResultReader:
+    """Reads the results of a run whose store is open.
 
-    folder: Path
-    rollouts: tuple[StoredRollout, ...]
-    arms: Mapping[Arm, Tally]
-    """By agent, model and skill."""
-    skills: Mapping[str, str]
-    """Names of skills by their digests."""
-
-    def __getitem__(self, beginning: str) -> StoredRollout:
-        """The rollout whose id begins so."""
-        found = [rollout for rollout in self.rollouts if rollout.id.startswith(beginning)]
-        if len(found) != 1:
-            raise UserError(
-                f"{self.folder}: {len(found)} rollouts have an id that begins with '{beginning}'; expected one"
-            )
-        return found[0]
-
-    def frame(self) -> "pd.DataFrame":
-        """A data frame of pandas, a line per rollout. What is missing is NaN, never zero."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise UserError("data frames need pandas; install it: pip install pandas") from error
-        return pd.DataFrame([_line(rollout, self.skills) for rollout in self.rollouts])
-
-    def tables(self) -> "dict[str, pa.Table]":
-        """Arrow tables of rollouts, exchanges and scores, as `whet export --to parquet` writes them."""
-        import pyarrow as pa
-
-        from whet.trace.export.tables import SCHEMAS, records
-        from whet.trace.training.calls import Training
-        from whet.trace.training.rows import harvest
-
-        rows: dict[str, list[Any]] = {name: [] for name in SCHEMAS}
-        with Store.open_read(self.folder) as store:
-            harvests = (
-                harvest(replace(episode, exchanges=store.each_exchange(attempt)), Training())
-                for episode, attempt in episodes(store)
-            )
-            for name, row in records(harvests):
-                rows[name].append(row)
-        return {name: pa.Table.from_pylist(rows[name], schema) for name, schema in SCHEMAS.items()}
-
-    def __repr__(self) -> str:
-        lines = list(self._lines())
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        padded = ("  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)) for line in lines)
-        return "\n".join([f"{self.folder}: {len(self.rollouts)} rollouts", *(line.rstrip() for line in padded)])
-
-    def _repr_html_(self) -> str:
-        heading, *lines = ([html.escape(word) for word in line] for line in self._lines())
-        head = "".join(f"<th>{word}</th>" for word in heading)
-        body = "".join(f"<tr>{''.join(f'<td>{word}</td>' for word in line)}</tr>" for line in lines)
-        caption = f"{html.escape(str(self.folder))}: {len(self.rollouts)} rollouts"
-        return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-    def _lines(self) -> Iterator[tuple[str, ...]]:
-        bounded = any(arm.bounds() for arm in self.arms.values())
-        yield "agent", "model", "skill", "score [95 %]", *(["missing at 0, at 1"] if bounded else []), *_COUNTS
-        for (agent, model, skill), arm in self.arms.items():
-            bounds = arm.bounds()
-            shown = f"{bounds[0]:.1%}, {bounds[1]:.1%}" if bounds else "-"
-            counts = (arm.measured, arm.missing.total(), arm.not_run)
-            mean = str(arm.mean() or "-")
-            yield agent, model, self.skills[skill], mean, *([shown] if bounded else []), *map(str, counts)
-
-    @property
-    def uneven(self) -> list[UnevenArms]:
-        """Every two arms that lose scores unevenly, so that their means may not be comparable."""
-        return uneven_losses(self.arms)
-
-
-def load(folder: Path | str) -> StoredRun:
-    """A run that is stored, also one that still goes on.
-
-    >>> load("runs/quiz").rollouts[0].score.value  # doctest: +SKIP
-    1.0
+    >>> with Store.open_read(Path("runs/quiz")) as store:  # doctest: +SKIP
+    ...     scores = [one.counting.value for one in ResultReader(store) if one.counting]
     """
-    folder = Path(folder)
-    with Store.open_read(folder) as store:
-        return StoredRun(folder, tuple(_rollouts(folder, store)), tally(store), skill_names(store))
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __iter__(self) -> Iterator[RolloutRecord]:
+        """Every rollout, in the order of the plan."""
+        for row, attempts in self._store.attempts_by_rollout():
+            yield self._record(row, attempts)
+
+    def rollout(self, name: str) -> RolloutRecord:
+        """The rollout with this id; the others are not read."""
+        return self._record(self._store.rollout(name), self._store.attempts_of(name))
+
+    def attempts_of(self, name: str) -> tuple[AttemptRecord, ...]:
+        """All attempts at a rollout, in order; none when the plan does not have it."""
+        return tuple(AttemptRecord(self._store, attempt) for attempt in self._store.attempts_of(name))
+
+    def missing_of(self, task: str, causes: Iterable[Cause]) -> Iterator[AttemptRecord]:
+        """The last attempts at rollouts of a task that ended without a score for one of these causes."""
+        return (AttemptRecord(self._store, attempt) for attempt in self._store.missing_of(task, causes))
+
+    def find(self, run: Path, beginning: str) -> RolloutRecord:
+        """The rollout whose id begins like this, or the only one of the task with this name. UserError if there is
+        not exactly one."""
+        rows = self._store.rollouts()
+        found = [row for row in rows if row.id.startswith(beginning)] or [row for row in rows if row.task == beginning]
+        if len(found) != 1:
+            count = "none does" if not found else f"{len(found)} do"
+            raise UserError(
+                f"{run}: expected one rollout whose id begins with '{beginning}'; {count} (whet show {run})"
+            )
+        return self.rollout(found[0].id)
+
+    def _record(self, row: RolloutRow, attempts: list[AttemptRow]) -> RolloutRecord:
+        return RolloutRecord(row, tuple(AttemptRecord(self._store, attempt) for attempt in attempts))
 
 
-def _rollouts(folder: Path, store: Store) -> Iterator[StoredRollout]:
-    for row, attempts in store.attempts_by_rollout():
-        ended = [attempt for attempt in attempts if attempt.result is not None]
-        last = ended[-1] if ended else None
-        result = Result.model_validate_json(last.result) if last and last.result else None
-        yield _rollout(row, len(attempts), result, folder, last.id if last else None)
+class LiveTrace:
+    """The conversations of an attempt that may still be running. An update reads only the calls that are new."""
+
+    def __init__(self, store: Store, attempt: int) -> None:
+        self._store, self._attempt = store, attempt
+        self._reader = GraphReader()
+        self._seen: set[int] = set()
+
+    def update(self) -> Graph:
+        """The conversations up to now."""
+        indexes = self._store.exchange_indexes(self._attempt)
+        new = [index for index in indexes if index not in self._seen]
+        if not new:
+            return self._reader.graph()
+        if self._seen and new[0] < max(self._seen):
+            # Calls are stored when they end. This one began before one that is read already.
+            self._reader, new = GraphReader(), indexes
+        for exchange in self._store.each_exchange(self._attempt, new[0]):
+            self._reader.add(exchange)
+            self._seen.add(exchange.index)
+        return self._reader.graph()
 
 
-def _rollout(row: RolloutRow, attempts: int, result: Result | None, run: Path, attempt: int | None) -> StoredRollout:
-    return StoredRollout(row.id, row.task, row.agent, row.model, row.skill, row.sample, attempts, result, run, attempt)
-
-
-def _line(rollout: StoredRollout, skills: Mapping[str, str]) -> dict[str, Any]:
-    """A rollout as a line of a data frame."""
-    result = rollout.result
-    line: dict[str, Any] = {
-        "rollout": rollout.id,
-        "task": rollout.task,
-        "agent": rollout.agent,
-        "model": rollout.model,
-        "skill": skills[rollout.skill] if rollout.skill else None,
-        "sample": rollout.sample,
-        "attempts": rollout.attempts,
+def encode_judge_call(exchange: Exchange) -> tuple[str, bytes]:
+    """The log of a judge's model call. It is apart from the agent's calls, which models are trained on."""
+    call = {
+        "path": exchange.path,
+        "upstream": exchange.upstream,
+        "status": exchange.status,
+        "error": exchange.error,
+        "started": exchange.started,
+        "ended": exchange.ended,
+        "usage": asdict(exchange.usage) if exchange.usage else None,
+        "request": exchange.request.decode(errors="replace"),
+        "response": exchange.response.decode(errors="replace"),
     }
-    if result is None:
-        return line
-    spent = result.spending
-    return line | {
-        "score": result.score.value,
-        "cause": result.score.cause,
-        **{f"judge {name}": score.value for name, score in result.judgements.items()},
-        "stop": result.report.stop if result.report else None,
-        "calls": spent.calls if spent.captured else None,
-        "input_tokens": spent.input_tokens if spent.captured else None,
-        "output_tokens": spent.output_tokens if spent.captured else None,
-        "cost": spent.cost,
-        "seconds": sum(result.seconds.values()),
-        "flags": list(result.flags),
-    }
+    return f"{JUDGE_CALL}{exchange.session} {exchange.index}", json.dumps(call).encode()

@@ -1,7 +1,6 @@
 """Runs a plan: so many rollouts at once, so many per model; each result is stored the moment it ends."""
 
 import asyncio
-import json
 import random
 import sqlite3
 import time
@@ -20,6 +19,7 @@ from whet.rollout.failures import Blame
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout, encode_result
 from whet.runs.plan import Plan, task_rows
+from whet.runs.results import encode_judge_call
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
@@ -42,8 +42,6 @@ BACKOFF_SEC = 1.0
 """How long the first pause before another try is at most; each further one is twice as long."""
 HOPELESS = 3
 """After this many rollouts of an agent on a model that all failed, and none that was scored, the rest is not run."""
-JUDGE_CALL = "judge call "
-"""How the names of logs begin that hold model calls of judges."""
 STOPPED = "stopped"
 """Where a run says which of its limits stopped it, if one did."""
 STOPPED_ARMS = "stopped arms"
@@ -244,7 +242,7 @@ async def _attempt_once(
         await writer.do(lambda store: store.add_exchange(number, exchange))
 
     async def record_judge(exchange: Exchange) -> None:
-        await writer.do(lambda store: store.add_log(number, *judge_log(exchange)))
+        await writer.do(lambda store: store.add_log(number, *encode_judge_call(exchange)))
 
     result = await attempt(rollout, resources, record, record_judge, blame)
     again = not blame.is_last and _is_worth_retrying(result, rollout, resources)
@@ -269,22 +267,6 @@ def _is_worth_retrying(result: Result, rollout: Rollout, resources: RunResources
     # A key that was taken before may be refused for what the agent asked, or for a moment.
     key_was_good = cause is Cause.AUTH and not resources.keys.are_bad(rollout.model.name)
     return cause.worth_retrying or key_was_good
-
-
-def judge_log(exchange: Exchange) -> tuple[str, bytes]:
-    """How a model call of a judge is kept: apart from those of the agent, which are what is trained on."""
-    told = {
-        "path": exchange.path,
-        "upstream": exchange.upstream,
-        "status": exchange.status,
-        "error": exchange.error,
-        "started": exchange.started,
-        "ended": exchange.ended,
-        "usage": asdict(exchange.usage) if exchange.usage else None,
-        "request": exchange.request.decode(errors="replace"),
-        "response": exchange.response.decode(errors="replace"),
-    }
-    return f"{JUDGE_CALL}{exchange.session} {exchange.index}", json.dumps(told).encode()
 
 
 def store_result(store: Store, attempt: int, result: Result, ended: float) -> None:

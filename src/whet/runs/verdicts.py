@@ -12,6 +12,7 @@ from whet.exchange import Exchange, Recorder
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout, encode_result
 from whet.runs.checks.tasks import attempt_with
+from whet.runs.results import ResultReader
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
@@ -110,13 +111,13 @@ def settle_task(store: Store, task: Task, causes: Collection[Cause] = UNDECIDED)
     """Settle the rollouts of a task that are missing for one of these causes and can be settled by now."""
     deciding, judges = deciding_judges(store, task.id), judges_of(task)
     found = []
-    for attempt in store.missing_of(task.id, causes) if deciding else ():
-        if attempt.result is None or attempt.cause is None:
+    for attempt in ResultReader(store).missing_of(task.id, causes) if deciding else ():
+        if (before := attempt.result) is None or attempt.cause is None:
             continue
-        after = settle(Result.model_validate_json(attempt.result), judges, deciding)
+        after = settle(before, judges, deciding)
         if after.score.value is not None:
             store.replace_result(attempt.id, encode_result(after), value=after.score.value, cause=None)
-            found.append(Settled(store.rollout(attempt.rollout), attempt.cause, after))
+            found.append(Settled(store.rollout(attempt.row.rollout), attempt.cause, after))
     return found
 
 
@@ -131,7 +132,7 @@ def settle_anew(store: Store, tasks: Mapping[str, Task]) -> list[Settled]:
 def settle_all(store: Store, tasks: Mapping[str, Task]) -> list[Settled]:
     """Settle what can be in a whole run, also one that was made before there was this rule. No rollout may be under
     way."""
-    for row, attempts in store.attempts_by_rollout():
-        if attempts and row.task in tasks and (body := attempts[-1].result) is not None:
-            note_verdicts(store, row.task, Result.model_validate_json(body))
+    for rollout in ResultReader(store):
+        if rollout.last and rollout.row.task in tasks and (result := rollout.last.result) is not None:
+            note_verdicts(store, rollout.row.task, result)
     return [settled for task in tasks.values() for settled in settle_task(store, task)]

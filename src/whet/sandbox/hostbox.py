@@ -33,13 +33,13 @@ from whet.box import (
 from whet.sandbox.disk.files import copy_tree, read_inside, write_inside
 from whet.sandbox.disk.folder import BoxFolder, remove_tree
 from whet.sandbox.disk.snapshot import snapshot_of
-from whet.sandbox.disk.storage import Usage, guard_storage, usage_of
+from whet.sandbox.disk.storage import DiskUsage, guard_storage, usage_of
 from whet.sandbox.process import TreeProcess
 from whet.sandbox.tools.server import Tools
-from whet.sandbox.tools.untrusted import OUTPUT, Refused, UntrustedCall, answer_of, parse_call, refusal
+from whet.sandbox.tools.untrusted import OUTPUT, CallRefused, UntrustedCall, answer_of, parse_call, refusal
 from whet.sandbox.verdict import VerifierFolder
 from whet.sandbox.view import PROGRAMS, View, hand_over, names_in, remove_links
-from whet.tasks.task import Limits
+from whet.tasks.task import TaskLimits
 from whet.workspace import Snapshot
 
 LOGS = ("agent", "verifier", "artifacts")
@@ -68,7 +68,7 @@ class Judging:
 class HostBox(ABC):
     """A box in a folder. Its kinds differ in how a command is wrapped and in the paths that commands see."""
 
-    def __init__(self, folder: BoxFolder, limits: Limits) -> None:
+    def __init__(self, folder: BoxFolder, limits: TaskLimits) -> None:
         self._folder = folder
         self._limits = limits
         user = folder.users.agent
@@ -76,11 +76,11 @@ class HostBox(ABC):
             folder.make(name, user)
         self._view = self._make_view(user, "home", ("work", "home", "tmp", "logs"))
         """What the commands of the box see: those of the agent, and from `seal` on those of the judge."""
-        self._storage = Usage(limits.storage_mb << 20, limits.max_files)
+        self._storage = DiskUsage(limits.storage_mb << 20, limits.max_files)
         folder.hold_reserve(self._storage)
         self._room = self._storage
         """What the box may hold in all."""
-        self._given = Usage()
+        self._given = DiskUsage()
         """Of that, what was there before the agent began, and from `seal` on what the agent has left."""
         self._serve: Serve | None = None
         self._running: set[TreeProcess] = set()
@@ -259,10 +259,10 @@ class HostBox(ABC):
         try:
             call = parse_call(use.argv)
             if not judging.work.sees(call.cwd):
-                raise Refused(f"the work does not see {call.cwd}; call it from {self.workdir} or ${SCRATCH}")
+                raise CallRefused(f"the work does not see {call.cwd}; call it from {self.workdir} or ${SCRATCH}")
             if judging.over_storage:
-                raise Refused(f"the work has written more than {self._limits.storage_mb} MB")
-        except Refused as refused:
+                raise CallRefused(f"the work has written more than {self._limits.storage_mb} MB")
+        except CallRefused as refused:
             return refusal(str(refused))
         async with self._lent_to_work(judging):
             return answer_of(await self._run_untrusted(call, use.stdin, judging))

@@ -17,7 +17,7 @@ from whet.sandbox.disk.folder import MARK, BoxFolder, Users, box_folder, kill_ma
 from whet.sandbox.hostbox import HostBox
 from whet.sandbox.process import TreeProcess, spawn, stdin_file
 from whet.sandbox.view import View
-from whet.tasks.task import WORKDIR, Limits
+from whet.tasks.task import WORKDIR, TaskLimits
 
 
 class Local:
@@ -30,7 +30,7 @@ class Local:
         """Works wherever whet does."""
 
     @asynccontextmanager
-    async def open(self, limits: Limits, workdir: str = WORKDIR) -> AsyncIterator[Box]:  # noqa: ARG002 - a folder has no say in its path
+    async def open(self, limits: TaskLimits, workdir: str = WORKDIR) -> AsyncIterator[Box]:  # noqa: ARG002 - a folder has no say in its path
         async with box_folder(Users()) as folder:
             box = LocalBox(folder, limits)
             try:
@@ -40,7 +40,7 @@ class Local:
 
 
 class LocalBox(HostBox):
-    def __init__(self, folder: BoxFolder, limits: Limits) -> None:
+    def __init__(self, folder: BoxFolder, limits: TaskLimits) -> None:
         super().__init__(folder, limits)
         self.python = sys.executable
         self.path = os.environ.get("PATH", os.defpath)

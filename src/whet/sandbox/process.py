@@ -15,7 +15,7 @@ from whet.box import Captured, Finished, SandboxError
 READ_SIZE = 1 << 18
 
 
-class Capture:
+class OutputCapture:
     """Reads a pipe as data arrives; keeps the first and the last half of the limit, counts all."""
 
     def __init__(self, fd: int, limit: int, on_excess: Callable[[], None]) -> None:
@@ -121,8 +121,8 @@ class TreeProcess:
         self._kill_tree = kill_tree
         self.wrote_too_much = asyncio.Event()
         """Set when a stream has passed the limit on output."""
-        self._out = Capture(_detach(popen.stdout), output_limit, self.wrote_too_much.set)
-        self._err = Capture(_detach(popen.stderr), output_limit, self.wrote_too_much.set)
+        self._out = OutputCapture(_detach(popen.stdout), output_limit, self.wrote_too_much.set)
+        self._err = OutputCapture(_detach(popen.stderr), output_limit, self.wrote_too_much.set)
         self._started = time.monotonic()
         self._end = ProcessEnd(popen.pid)
         self._finish = asyncio.create_task(self._until_gone())

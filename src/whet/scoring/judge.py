@@ -31,7 +31,7 @@ class JudgeError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolUse:
     """One call of a tool: of a program of the task, as the host logged it, or as the agent's model asked for it."""
 
     name: str
@@ -50,7 +50,7 @@ class Judge(Protocol):
         ...
 
 
-class Referee(Protocol):
+class JudgeModel(Protocol):
     """Asks the judges' own models, through the gateway."""
 
     async def ask(self, model: str | None, messages: Sequence[Mapping[str, str]]) -> str:
@@ -71,7 +71,7 @@ class Work:
     """Variables for the judge's commands."""
     structured: Any = None
     """The final answer in the form of the task's schema."""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolUse, ...] = ()
     captured: bool = True
     """Whether the calls of the agent's own tools are known."""
     changes: tuple[Change, ...] = ()
@@ -82,7 +82,7 @@ class Work:
     """Why the changes are not all, if so."""
     stop: str = "finished"
     """Why the agent's part ended."""
-    referee: Referee | None = None
+    referee: JudgeModel | None = None
     started: float = field(default_factory=time.monotonic)
 
     @property

@@ -28,19 +28,19 @@ from whet.tasks.judges import AnyJudge
 from whet.tasks.task import Task
 
 _JUDGES: Mapping[type[AnyJudge], Callable[[Any, Work], Awaitable[Score]]] = {
-    specs.Reward: reward,
-    specs.Verify: verify,
-    specs.Exact: exact,
-    specs.Contains: contains,
-    specs.Choice: choice,
-    specs.Number: number,
-    specs.Json: json_answer,
-    specs.Rules: rules,
-    specs.Math: mathematics,
-    specs.Rubric: rubric,
-    specs.PythonFunction: python_function,
-    specs.Diff: diff,
-    specs.Outcome: outcome,
+    specs.RewardSpec: reward,
+    specs.VerifySpec: verify,
+    specs.ExactSpec: exact,
+    specs.ContainsSpec: contains,
+    specs.ChoiceSpec: choice,
+    specs.NumberSpec: number,
+    specs.JsonSpec: json_answer,
+    specs.RulesSpec: rules,
+    specs.MathSpec: mathematics,
+    specs.RubricSpec: rubric,
+    specs.PythonSpec: python_function,
+    specs.DiffSpec: diff,
+    specs.OutcomeSpec: outcome,
     specs.PythonJudge: python_object,
 }
 
@@ -89,11 +89,11 @@ def judges_of(task: Task) -> list[TaskJudge]:
     kinds = {spec.kind for spec in named}
     implied: list[AnyJudge] = []
     if task.tests is not None and "reward" not in kinds:
-        implied.append(specs.Reward(kind="reward"))
+        implied.append(specs.RewardSpec(kind="reward"))
     if task.verify and "verify" not in kinds:
-        implied.append(specs.Verify(kind="verify"))
+        implied.append(specs.VerifySpec(kind="verify"))
     if task.answer is not None and not named:
-        named.append(specs.Exact(kind="exact"))
+        named.append(specs.ExactSpec(kind="exact"))
     if not implied and not named:
         raise UserError(f"{task.origin}: nothing to judge by; expected tests, 'verify', 'answer' or 'judge'")
     return _name_judges([*implied, *named])

@@ -2,6 +2,6 @@
 
 from whet.tasks.env import resolve_env
 from whet.tasks.read import read_tasks
-from whet.tasks.task import Limits, Task, Tool
+from whet.tasks.task import Task, TaskLimits, TaskTool
 
-__all__ = ["Limits", "Task", "Tool", "read_tasks", "resolve_env"]
+__all__ = ["Task", "TaskLimits", "TaskTool", "read_tasks", "resolve_env"]

@@ -26,18 +26,18 @@ def _bound(value: object) -> object:
     return value
 
 
-Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
+NonEmptyText = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Pattern = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
 Chars = Annotated[int, BeforeValidator(_bound), Field(ge=0)]
 
 
-class Section(BaseModel):
+class SectionCheck(BaseModel):
     """A heading is there; with `text`, what stands under it contains this too."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     op: Literal["section_present", "section_contains"]
-    arg: Text
-    text: Text | None = None
+    arg: NonEmptyText
+    text: NonEmptyText | None = None
 
     @model_validator(mode="after")
     def _looks_inside_only_where_it_says_so(self) -> Self:
@@ -46,25 +46,25 @@ class Section(BaseModel):
         return self
 
 
-class Length(BaseModel):
+class LengthCheck(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     op: Literal["max_chars", "min_chars"]
     arg: Chars
 
 
-class Words(BaseModel):
+class WordsCheck(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     op: Literal["contains", "not_contains", "tool_called"]
-    arg: Text
+    arg: NonEmptyText
 
 
-class Matches(BaseModel):
+class PatternCheck(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     op: Literal["regex", "command_ran"]
     arg: Pattern
 
 
-class NoRefusal(BaseModel):
+class NoRefusalCheck(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     op: Literal["no_refusal"]
 
@@ -77,16 +77,16 @@ class FileCheck(BaseModel):
     arg: RelativePath
 
 
-class FileWords(BaseModel):
+class FileWordsCheck(BaseModel):
     """A file of the working directory has these words in it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     op: Literal["file_contains"]
     path: RelativePath
-    arg: Text
+    arg: NonEmptyText
 
 
-AnyCheck = Section | Length | Words | Matches | NoRefusal | FileCheck | FileWords
+AnyCheck = SectionCheck | LengthCheck | WordsCheck | PatternCheck | NoRefusalCheck | FileCheck | FileWordsCheck
 SHAPE = frozenset({"section_present", "section_contains", "max_chars", "min_chars"})
 """Checks that can be passed by another form of the same answer."""
 
@@ -105,4 +105,4 @@ def _known_operator(value: object) -> object:
     raise ValueError("expected a table with the key 'op'")
 
 
-Check = Annotated[AnyCheck, Field(discriminator="op"), BeforeValidator(_known_operator)]
+RulesCheck = Annotated[AnyCheck, Field(discriminator="op"), BeforeValidator(_known_operator)]

@@ -17,7 +17,7 @@ _NOT_PART_OF_THE_TASK = frozenset({"README.md", ".gitignore", ".git"})
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FolderEntry:
     """One file or symbolic link of a task folder."""
 
     path: str
@@ -39,13 +39,13 @@ class Entry:
         return self.target is not None and (self.absolute or self.target.split("/", 1)[0] != self.part)
 
 
-def list_entries(folder: Path) -> list[Entry]:
+def list_entries(folder: Path) -> list[FolderEntry]:
     """Every file and link that is part of the task, in one order on all machines. Links are not followed."""
     root = folder.resolve()
     return sorted(_walk(root, root), key=lambda entry: os.fsencode(entry.path))
 
 
-def ignored_entries(folder: Path, entries: Sequence[Entry], parts: Collection[str]) -> set[Entry]:
+def find_ignored_entries(folder: Path, entries: Sequence[FolderEntry], parts: Collection[str]) -> set[FolderEntry]:
     """What .harborignore files keep out of these top folders: what they name, as gitignore would, and themselves."""
     specs = {
         posixpath.dirname(entry.path): _ignore_spec(folder / entry.path)
@@ -73,12 +73,12 @@ def _ignored(path: str, specs: Mapping[str, GitIgnoreSpec]) -> bool:
     return verdict
 
 
-def folder_digest(folder: Path, entries: Sequence[Entry]) -> str:
+def folder_digest(folder: Path, entries: Sequence[FolderEntry]) -> str:
     """Digest of names, contents and executable bits."""
     return digest(*(_entry_digest(folder, entry).encode() for entry in entries))
 
 
-def _walk(root: Path, directory: Path) -> Iterator[Entry]:
+def _walk(root: Path, directory: Path) -> Iterator[FolderEntry]:
     with os.scandir(directory) as items:
         for item in items:
             if directory == root and item.name in _NOT_PART_OF_THE_TASK:
@@ -90,18 +90,18 @@ def _walk(root: Path, directory: Path) -> Iterator[Entry]:
                 yield from _walk(root, path)
             elif item.is_file():
                 executable = bool(item.stat().st_mode & stat.S_IXUSR)
-                yield Entry(path.relative_to(root).as_posix(), executable, None)
+                yield FolderEntry(path.relative_to(root).as_posix(), executable, None)
             else:
                 raise UserError(f"{path}: is neither a file, a folder nor a link; expected only these in a task")
 
 
-def _link(root: Path, link: Path) -> Entry:
+def _link(root: Path, link: Path) -> FolderEntry:
     target = Path(os.path.realpath(link))
     if not target.is_relative_to(root):
         raise UserError(f"{link}: the link leads to {target}; expected links that stay inside the task folder")
     if target.is_symlink() or link.is_relative_to(target):
         raise UserError(f"{link}: the link leads back to itself; expected links without a cycle")
-    return Entry(
+    return FolderEntry(
         path=link.relative_to(root).as_posix(),
         executable=False,
         target=target.relative_to(root).as_posix(),
@@ -109,7 +109,7 @@ def _link(root: Path, link: Path) -> Entry:
     )
 
 
-def _entry_digest(folder: Path, entry: Entry) -> str:
+def _entry_digest(folder: Path, entry: FolderEntry) -> str:
     path = os.fsencode(entry.path)
     if entry.target is not None:
         return digest(b"link", path, os.fsencode(entry.target))

@@ -12,10 +12,10 @@ from typing import get_args
 from pydantic import ValidationError
 
 from whet.errors import UserError
-from whet.tasks.folder import Entry, folder_digest, ignored_entries, list_entries
-from whet.tasks.judges import located
-from whet.tasks.manifest import Manifest, VerifierTable, WhetTable, unknown_keys
-from whet.tasks.task import WORKDIR, Limits, Split, Task
+from whet.tasks.folder import FolderEntry, find_ignored_entries, folder_digest, list_entries
+from whet.tasks.judges import locate_modules
+from whet.tasks.manifest import TaskManifest, VerifierTable, WhetTable, unknown_keys
+from whet.tasks.task import WORKDIR, Split, Task, TaskLimits
 from whet.validation_errors import explain, user_error
 
 _KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
@@ -28,8 +28,8 @@ _CANARY_FILE = 1 << 20
 @dataclass(frozen=True, slots=True)
 class _Folder:
     path: Path
-    manifest: Manifest
-    entries: list[Entry]
+    manifest: TaskManifest
+    entries: list[FolderEntry]
 
     def has(self, name: str) -> bool:
         return any(entry.path == name for entry in self.entries)
@@ -41,7 +41,7 @@ class _Folder:
 def read_harbor(path: Path) -> Task:
     """The task in a folder that has a task.toml."""
     everything = list_entries(path)
-    ignored = ignored_entries(path, everything, {"tests", "solution"})
+    ignored = find_ignored_entries(path, everything, {"tests", "solution"})
     entries = [entry for entry in everything if entry not in ignored]
     folder = _Folder(path, _manifest(path / "task.toml"), entries)
     _check_scripts(folder)
@@ -73,18 +73,18 @@ def read_harbor(path: Path) -> Task:
             agent_logs=whet.agent_logs,
             answer=whet.answer,
             answer_schema=whet.answer_schema,
-            judge=located(whet.judge, root),
+            judge=locate_modules(whet.judge, root),
             canary=whet.canary or _canaries(folder, workspace),
         )
     except ValidationError as error:
         raise user_error(explain(error, str(path), Task)) from error
 
 
-def _manifest(file: Path) -> Manifest:
+def _manifest(file: Path) -> TaskManifest:
     try:
-        return Manifest.model_validate(tomllib.loads(_text(file)))
+        return TaskManifest.model_validate(tomllib.loads(_text(file)))
     except ValidationError as error:
-        raise user_error(explain(error, str(file), Manifest)) from error
+        raise user_error(explain(error, str(file), TaskManifest)) from error
     except ValueError as error:
         raise UserError(f"{file}: {error}; expected TOML") from error
     except RecursionError as error:
@@ -224,20 +224,20 @@ def _unsupported_entries(folder: _Folder) -> Iterator[str]:
             yield f"the link {entry.path} to {entry.target}"
 
 
-def _warnings(manifest: Manifest) -> Iterator[str]:
+def _warnings(manifest: TaskManifest) -> Iterator[str]:
     version = manifest.schema_version or manifest.version
     if version is not None and version not in _KNOWN_VERSIONS:
         yield f"key 'schema_version' is '{version}'; known: {', '.join(_KNOWN_VERSIONS)}"
     yield from unknown_keys(manifest)
 
 
-def _split(manifest: Manifest) -> Split | None:
+def _split(manifest: TaskManifest) -> Split | None:
     given = manifest.metadata.get("split")
     split: Split | None = given if given in get_args(Split) else None
     return split
 
 
-def _tags(manifest: Manifest) -> tuple[str, ...]:
+def _tags(manifest: TaskManifest) -> tuple[str, ...]:
     tags = manifest.metadata.get("tags")
     listed = tags if isinstance(tags, list) and all(isinstance(tag, str) for tag in tags) else []
     keywords = manifest.task.keywords if manifest.task else ()
@@ -251,7 +251,7 @@ def _whet(folder: _Folder) -> WhetTable:
         raise user_error(explain(error, f"{folder.path / 'task.toml'}: [metadata.whet]", WhetTable)) from error
 
 
-def _limits(manifest: Manifest, whet: WhetTable) -> Limits:
+def _limits(manifest: TaskManifest, whet: WhetTable) -> TaskLimits:
     environment = manifest.environment
     asked = {
         "agent_sec": manifest.agent.timeout_sec,
@@ -260,4 +260,4 @@ def _limits(manifest: Manifest, whet: WhetTable) -> Limits:
         "storage_mb": environment.storage_mb or environment.storage,
     }
     given = {name: value for name, value in asked.items() if value is not None}
-    return Limits.model_validate(given | whet.limits.model_dump(exclude_unset=True))
+    return TaskLimits.model_validate(given | whet.limits.model_dump(exclude_unset=True))

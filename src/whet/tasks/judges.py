@@ -10,7 +10,7 @@ from pathspec import GitIgnoreSpec
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from whet.errors import did_you_mean
-from whet.tasks.checks import SHAPE, Check, FileCheck, FileWords, Pattern, Text, tags
+from whet.tasks.checks import SHAPE, FileCheck, FileWordsCheck, NonEmptyText, Pattern, RulesCheck, tags
 from whet.tasks.fields import Table, Value
 
 
@@ -44,10 +44,10 @@ def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-Texts = Annotated[tuple[Text, ...], BeforeValidator(_as_list), AfterValidator(_not_empty)]
+Texts = Annotated[tuple[NonEmptyText, ...], BeforeValidator(_as_list), AfterValidator(_not_empty)]
 Patterns = Annotated[tuple[Pattern, ...], BeforeValidator(_as_list)]
-Globs = Annotated[tuple[Text, ...], BeforeValidator(_as_list), AfterValidator(_globs)]
-Share = Annotated[float, Field(gt=0, le=1)]
+Globs = Annotated[tuple[NonEmptyText, ...], BeforeValidator(_as_list), AfterValidator(_globs)]
+PassMark = Annotated[float, Field(gt=0, le=1)]
 Shown = Literal["answer", "changes", "calls"]
 
 
@@ -60,7 +60,7 @@ class JudgeSpec(BaseModel):
     """What its judgement is called; by default its kind."""
     weight: float = Field(default=1, ge=0)
     """Its part in the score. 0: it is noted, and does not count."""
-    threshold: Share | None = None
+    threshold: PassMark | None = None
     """Makes it hard: from here on it gives 1, and below it 0."""
 
     @property
@@ -79,7 +79,7 @@ class JudgeSpec(BaseModel):
         return False
 
 
-class Reward(JudgeSpec):
+class RewardSpec(JudgeSpec):
     """Harbor's way: the reward that tests/test.sh writes."""
 
     kind: Literal["reward"]
@@ -89,7 +89,7 @@ class Reward(JudgeSpec):
         return True
 
 
-class Verify(JudgeSpec):
+class VerifySpec(JudgeSpec):
     """The share of the task's `verify` commands that exit 0."""
 
     kind: Literal["verify"]
@@ -99,7 +99,7 @@ class Verify(JudgeSpec):
         return True
 
 
-class Exact(JudgeSpec):
+class ExactSpec(JudgeSpec):
     """The answer is the expected one, apart from case, outer space, quotes and a full stop."""
 
     kind: Literal["exact"]
@@ -109,7 +109,7 @@ class Exact(JudgeSpec):
     """Score what is not the same by the share of the expected words that it has."""
 
 
-class Contains(JudgeSpec):
+class ContainsSpec(JudgeSpec):
     """The answer has these words in it."""
 
     kind: Literal["contains"]
@@ -119,7 +119,7 @@ class Contains(JudgeSpec):
     """One of them is enough."""
 
 
-class Choice(JudgeSpec):
+class ChoiceSpec(JudgeSpec):
     """The answer is one letter, in <answer> tags or the last one named."""
 
     kind: Literal["choice"]
@@ -127,7 +127,7 @@ class Choice(JudgeSpec):
     choices: str = Field(default="ABCDE", pattern=r"^[A-Z]{2,26}$")
 
 
-class Number(JudgeSpec):
+class NumberSpec(JudgeSpec):
     """The answer is a number, near enough."""
 
     kind: Literal["number"]
@@ -136,11 +136,11 @@ class Number(JudgeSpec):
     """How far off it may be."""
     rel: float = Field(default=1e-9, ge=0)
     """How far off it may be, as a share of the expected number."""
-    units: dict[Text, float] = Field(default_factory=dict)
+    units: dict[NonEmptyText, float] = Field(default_factory=dict)
     """What one of each unit is in the unit of the expected number. A number without a unit is in that one."""
 
 
-class Json(JudgeSpec):
+class JsonSpec(JudgeSpec):
     """The answer is JSON that fits a schema and holds these values."""
 
     kind: Literal["json"]
@@ -152,15 +152,15 @@ class Json(JudgeSpec):
     model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
 
 
-class Rules(JudgeSpec):
+class RulesSpec(JudgeSpec):
     """Checks of the answer, of what was called and of files: hard is all of them, soft the share."""
 
     kind: Literal["rules"]
-    checks: Annotated[tuple[Check, ...], AfterValidator(_not_empty)]
+    checks: Annotated[tuple[RulesCheck, ...], AfterValidator(_not_empty)]
 
     @property
     def needs_box(self) -> bool:
-        return any(isinstance(check, FileCheck | FileWords) for check in self.checks)
+        return any(isinstance(check, FileCheck | FileWordsCheck) for check in self.checks)
 
     @property
     def needs_calls(self) -> bool:
@@ -172,12 +172,12 @@ class Rules(JudgeSpec):
         return all(check.op in SHAPE for check in self.checks)
 
 
-class Rubric(JudgeSpec):
+class RubricSpec(JudgeSpec):
     """A model that sees task, rubric and answer, and votes."""
 
     kind: Literal["rubric"]
-    rubric: Text
-    model: Text | None = None
+    rubric: NonEmptyText
+    model: NonEmptyText | None = None
     """A model of whet.toml; by default the one of --judge-model."""
     votes: int = Field(default=3, ge=1, le=100)
     shows: tuple[Shown, ...] = Field(default=("answer",), min_length=1)
@@ -188,12 +188,12 @@ class Rubric(JudgeSpec):
         return "calls" in self.shows
 
 
-class Rank(JudgeSpec):
+class RankSpec(JudgeSpec):
     """A model that sees all samples of a task side by side and ranks them. For `whet rejudge` only."""
 
     kind: Literal["rank"]
-    rubric: Text
-    model: Text | None = None
+    rubric: NonEmptyText
+    model: NonEmptyText | None = None
     votes: int = Field(default=2, ge=1, le=100)
     """Each sees the samples in another order."""
     shows: tuple[Shown, ...] = Field(default=("answer",), min_length=1)
@@ -203,15 +203,15 @@ class Rank(JudgeSpec):
         return "calls" in self.shows
 
 
-class Math(JudgeSpec):
+class MathSpec(JudgeSpec):
     """The answer is the same mathematical object as the expected one."""
 
     kind: Literal["math"]
-    answer: Text | None = None
+    answer: NonEmptyText | None = None
     where: Literal["host", "box"] = "host"
     """In a process of its own either way; in the box it cannot reach anything else."""
     seconds: float = Field(default=20, gt=0)
-    fallback: Rubric | None = None
+    fallback: RubricSpec | None = None
     """Who judges when this cannot tell."""
 
     @property
@@ -223,7 +223,7 @@ class Math(JudgeSpec):
         return self.fallback is not None and self.fallback.needs_calls
 
 
-class PythonFunction(JudgeSpec):
+class PythonSpec(JudgeSpec):
     """A function of yours, run in the sealed box."""
 
     kind: Literal["python"]
@@ -254,7 +254,7 @@ class PythonFunction(JudgeSpec):
         return True
 
 
-class Diff(JudgeSpec):
+class DiffSpec(JudgeSpec):
     """What changed in the working directory: hard is all that is asked here, soft the share."""
 
     kind: Literal["diff"]
@@ -277,7 +277,7 @@ class Diff(JudgeSpec):
         return self
 
 
-class Outcome(JudgeSpec):
+class OutcomeSpec(JudgeSpec):
     """A weak label: the agent ended by itself, it answered, and what it did last did not fail."""
 
     kind: Literal["outcome"]
@@ -303,19 +303,19 @@ class PythonJudge(JudgeSpec):
 
 
 DeclaredJudge = (
-    Reward
-    | Verify
-    | Exact
-    | Contains
-    | Choice
-    | Number
-    | Json
-    | Rules
-    | Math
-    | Rubric
-    | PythonFunction
-    | Diff
-    | Outcome
+    RewardSpec
+    | VerifySpec
+    | ExactSpec
+    | ContainsSpec
+    | ChoiceSpec
+    | NumberSpec
+    | JsonSpec
+    | RulesSpec
+    | MathSpec
+    | RubricSpec
+    | PythonSpec
+    | DiffSpec
+    | OutcomeSpec
 )
 """A judge as a task declares it."""
 AnyJudge = DeclaredJudge | PythonJudge
@@ -360,21 +360,21 @@ Judges = Annotated[tuple[OneJudge, ...], BeforeValidator(_one_or_many), AfterVal
 """A judge by its name, as a table, or a list of these."""
 
 
-def located(judges: tuple[AnyJudge, ...], folder: Path) -> tuple[AnyJudge, ...]:
+def locate_modules(judges: tuple[AnyJudge, ...], folder: Path) -> tuple[AnyJudge, ...]:
     """The judges, with what they look for beside the task found from the folder where the task lies."""
     return tuple(
         judge.model_copy(update={"folder": (folder / judge.folder).resolve()})
-        if isinstance(judge, PythonFunction)
+        if isinstance(judge, PythonSpec)
         else judge
         for judge in judges
     )
 
 
-def asks_model(judge: JudgeSpec) -> Rubric | Rank | None:
+def asks_model(judge: JudgeSpec) -> RubricSpec | RankSpec | None:
     """The part of a judge that asks a model, if it has one."""
-    if isinstance(judge, Math):
+    if isinstance(judge, MathSpec):
         return judge.fallback
-    return judge if isinstance(judge, Rubric | Rank) else None
+    return judge if isinstance(judge, RubricSpec | RankSpec) else None
 
 
 def judge_warnings(judges: tuple[AnyJudge, ...]) -> list[str]:
@@ -382,27 +382,27 @@ def judge_warnings(judges: tuple[AnyJudge, ...]) -> list[str]:
     return [
         "the rules look at the form of the answer only; whoever reformats it wins"
         for judge in judges
-        if isinstance(judge, Rules) and judge.shape_only
+        if isinstance(judge, RulesSpec) and judge.shape_only
     ]
 
 
 def lacks(judge: AnyJudge, answer: str | None, schema: dict[str, Any] | None) -> str:
     """What a judge needs that its task does not give, in words; empty when it has all."""
     match judge:
-        case Exact(answer=None) | Contains(text=None) | Math(answer=None) if not (answer or "").strip():
+        case ExactSpec(answer=None) | ContainsSpec(text=None) | MathSpec(answer=None) if not (answer or "").strip():
             return "needs an expected answer; expected the key 'answer'"
-        case Choice():
+        case ChoiceSpec():
             given = (judge.answer or answer or "").strip().upper()
             if len(given) != 1 or given not in judge.choices:
                 return f"needs an 'answer' that is one of the letters {judge.choices}; it is {given[:20]!r}"
-        case Number(answer=None):
+        case NumberSpec(answer=None):
             try:
                 float(answer or "")
             except ValueError:
                 return f"needs an 'answer' that is a number; it is {(answer or '')[:20]!r}"
-        case Json(json_schema=None, expected=None) if schema is None:
+        case JsonSpec(json_schema=None, expected=None) if schema is None:
             return "needs something to compare with; expected 'schema', 'expected' or the task's 'answer_schema'"
-        case Json(json_schema=None) if schema is not None:
+        case JsonSpec(json_schema=None) if schema is not None:
             try:
                 check_schema(schema)
             except ValueError as error:

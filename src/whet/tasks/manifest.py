@@ -22,7 +22,7 @@ from pydantic import (
 from whet.errors import did_you_mean
 from whet.tasks.fields import Table
 from whet.tasks.judges import Judges
-from whet.tasks.task import Allowed, Canary, Env, Limits
+from whet.tasks.task import Allowed, Canary, Env, TaskLimits
 from whet.validation_errors import key_path
 
 # Harbor passes over keys that it does not know. They are kept here, so that `unknown_keys` can tell of them.
@@ -298,7 +298,7 @@ class Solution(BaseModel):
     env: Env = Field(default_factory=dict)
 
 
-class Step(BaseModel):
+class ManifestStep(BaseModel):
     """[[steps]]"""
 
     model_config = _OPEN
@@ -314,7 +314,7 @@ class WhetTable(BaseModel):
     """[metadata.whet]: what Harbor has no key for. Harbor leaves [metadata] to whoever writes the task."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    limits: Limits = Limits()
+    limits: TaskLimits = TaskLimits()
     """What is given here goes before what Harbor's keys say."""
     allow: tuple[Allowed, ...] = ()
     judge: Judges = ()
@@ -324,7 +324,7 @@ class WhetTable(BaseModel):
     agent_logs: bool = False
 
 
-class Manifest(BaseModel):
+class TaskManifest(BaseModel):
     """The whole file."""
 
     model_config = _OPEN
@@ -339,7 +339,7 @@ class Manifest(BaseModel):
     verifier: VerifierTable = VerifierTable()
     environment: Environment = Environment()
     solution: Solution = Solution()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ManifestStep, ...] = ()
 
     @field_validator("schema_version")
     @classmethod
@@ -351,7 +351,7 @@ class Manifest(BaseModel):
 
     @field_validator("steps")
     @classmethod
-    def _steps_have_different_names(cls, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    def _steps_have_different_names(cls, steps: tuple[ManifestStep, ...]) -> tuple[ManifestStep, ...]:
         if len({unicodedata.normalize("NFC", step.name).casefold() for step in steps}) < len(steps):
             raise ValueError("has two steps of one name; expected a different name for each")
         return steps

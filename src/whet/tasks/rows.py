@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from whet.errors import UserError, did_you_mean
 from whet.ids import digest
-from whet.tasks.judges import AnyJudge, PythonFunction, judge_warnings, located
+from whet.tasks.judges import AnyJudge, PythonSpec, judge_warnings, locate_modules
 from whet.tasks.parquet import parquet_rows
 from whet.tasks.task import Task
 from whet.validation_errors import explain, key_path, shown, user_error
@@ -79,7 +79,7 @@ def _task(row: _Row, file: Path) -> Task:
         problems.append(f"{row.where}: none of the keys 'verify', 'answer', 'judge' is given; expected at least one")
     if problems:
         raise UserError("\n".join(problems))
-    judge = located(task.judge, file.parent)
+    judge = locate_modules(task.judge, file.parent)
     warnings = tuple(f"{row.where}: {warning}" for warning in judge_warnings(task.judge))
     return task.model_copy(update={"digest": _digest(task, judge), "judge": judge, "warnings": warnings})
 
@@ -145,6 +145,6 @@ def _digest(task: Task, judges: Iterable[AnyJudge]) -> str:
     for path in task.attachments:
         parts += [b"attachment", path.name.encode(), path.read_bytes()]
     for judge in judges:
-        if isinstance(judge, PythonFunction) and judge.source is not None:
+        if isinstance(judge, PythonSpec) and judge.source is not None:
             parts += [b"function", judge.source.read_bytes()]
     return digest(*parts)

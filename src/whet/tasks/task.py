@@ -60,7 +60,7 @@ Allowed = Literal["provider-tools", "remote-media"]
 """What the model's provider may do for the agent although it reaches the network: run its own tools, fetch media."""
 
 
-class Limits(BaseModel):
+class TaskLimits(BaseModel):
     """What one rollout of a task may use. Reaching a limit is a result, not a failure of the machinery."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -97,7 +97,7 @@ class Limits(BaseModel):
         return self.files or max(self.storage_mb << 6, 20_000)
 
 
-class Tool(BaseModel):
+class TaskTool(BaseModel):
     """A program that the task puts into the box."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -146,7 +146,7 @@ class Task(BaseModel):
     """Variables of every command in the box. A whole-value `${NAME}` or `${NAME:-default}` comes from the host."""
     setup: tuple[ProcessText, ...] = ()
     """Shell commands run before the agent starts."""
-    tools: tuple[Tool, ...] = ()
+    tools: tuple[TaskTool, ...] = ()
     allow: tuple[Allowed, ...] = ()
 
     # How it is judged. None of this is in the box while the agent runs.
@@ -182,7 +182,7 @@ class Task(BaseModel):
     split: Split | None = None
     tags: tuple[str, ...] = ()
     metadata: Table = Field(default_factory=dict)
-    limits: Limits = Limits()
+    limits: TaskLimits = TaskLimits()
 
     @field_validator("files")
     @classmethod
@@ -198,7 +198,7 @@ class Task(BaseModel):
 
     @field_validator("tools")
     @classmethod
-    def _tools_have_different_names(cls, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    def _tools_have_different_names(cls, tools: tuple[TaskTool, ...]) -> tuple[TaskTool, ...]:
         if len({tool.name for tool in tools}) < len(tools):
             raise ValueError("names one tool twice; expected a different name for each")
         return tools

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from whet.testing.dialect import Request, encode
-from whet.testing.schemas import minimal, minimal_object, required
+from whet.testing.schemas import minimal_object, minimal_value, required
 from whet.testing.script import Reply, ToolCall, call, say
-from whet.testing.tools import SPAWN, WAIT, called, plain
+from whet.testing.tools import SPAWN, WAIT, plain_name, translate_call
+from whet.testing.wire import ScriptedCall
 
 _ANSWER_TOOLS = frozenset({"StructuredOutput", "structured_output"})
 _SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
@@ -22,29 +22,34 @@ _WAIT_MS = 600_000
 _TITLE = re.compile(r"(?i)title generator|\b(?:generate|write|create)\b[^.\n]{0,60}\b(?:title|summary|topic)\b")
 
 
-def adapted(reply: Reply, request: Request) -> Reply:
+def adapt_reply(reply: Reply, request: ScriptedCall) -> Reply:
     """The reply in a form that the agent behind the request understands; or what has to be said before it."""
-    return _wait(request) or _errand(reply, request) or _ended(_translated(_answered(reply, request), request), request)
+    return (
+        _wait(request)
+        or _errand(reply, request)
+        or _end(_translate_calls(_add_answer(reply, request), request), request)
+    )
 
 
-def _wait(request: Request) -> Reply | None:
+def _wait(request: ScriptedCall) -> Reply | None:
     """A call that waits for the sub-agents that the last reply started, for an agent that would end without them."""
     backwards = request.conversation[::-1]
     results = list(takewhile(lambda turn: turn.role == "tool", backwards))
     last = takewhile(lambda turn: turn.role == "assistant", backwards[len(results) :])
-    wait = next((tool for tool in request.tools if plain(tool.name) == WAIT), None)
-    if wait is None or not any(plain(name) == SPAWN for turn in last for name in turn.calls):
+    wait = next((tool for tool in request.tools if plain_name(tool.name) == WAIT), None)
+    if wait is None or not any(plain_name(name) == SPAWN for turn in last for name, _ in turn.calls):
         return None
     started = [agent for result in reversed(results) for agent in _AGENT_ID.findall(result.text)]
     return call(wait.name, targets=started, timeout_ms=_WAIT_MS) if started else None
 
 
-def _errand(reply: Reply, request: Request) -> Reply | None:
+def _errand(reply: Reply, request: ScriptedCall) -> Reply | None:
     """What serves an agent that asks for something beside the conversation, such as a title for it."""
     if request.tools or reply.fault is not None:
         return None
     if request.schema is not None:
-        return None if _fits(_answered(reply, request), request.schema) else say(_json(minimal(request.schema)))
+        fits = _fits(_add_answer(reply, request), request.schema)
+        return None if fits else say(_json(minimal_value(request.schema)))
     wants_title = any(_TITLE.search(text) for text in _prompt(request))
     return say("Scripted") if reply.tools and wants_title else None
 
@@ -57,7 +62,7 @@ def _fits(reply: Reply, schema: Any) -> bool:
     return not reply.tools and isinstance(schema, dict) and value.keys() >= set(required(schema))
 
 
-def _answered(reply: Reply, request: Request) -> Reply:
+def _add_answer(reply: Reply, request: ScriptedCall) -> Reply:
     """The reply with its answer as the request wants it."""
     if reply.answer is None:
         return reply
@@ -70,30 +75,32 @@ def _answered(reply: Reply, request: Request) -> Reply:
     return reply.model_copy(update={"text": text})
 
 
-def _translated(reply: Reply, request: Request) -> Reply:
+def _translate_calls(reply: Reply, request: ScriptedCall) -> Reply:
     """The reply with its calls in the words of the tools that are offered."""
     prompt = _prompt(request) if reply.tools else []
-    return reply.model_copy(update={"tools": tuple(called(tool, request.tools, prompt) for tool in reply.tools)})
+    return reply.model_copy(
+        update={"tools": tuple(translate_call(tool, request.tools, prompt) for tool in reply.tools)}
+    )
 
 
-def _ended(reply: Reply, request: Request) -> Reply:
+def _end(reply: Reply, request: ScriptedCall) -> Reply:
     """The reply, in which text alone is a call for agents that end only by one."""
     if reply.text is None or reply.tools:
         return reply
     for tool in request.tools:
         if tool.name == _FINISH:
-            finish = ToolCall(name=_FINISH, arguments=minimal_object(tool.schema, reply.text))
+            finish = ToolCall(name=_FINISH, arguments=minimal_object(tool.parameters, reply.text))
             return reply.model_copy(update={"text": None, "tools": (finish,)})
     if len(request.tools) == 1 and any(_SUBMIT in text for text in _prompt(request)):
         submit = call("bash", command=f"echo {_SUBMIT} && printf %s {shlex.quote(reply.text)}")
-        return _translated(reply.model_copy(update={"text": None, "tools": submit.tools}), request)
+        return _translate_calls(reply.model_copy(update={"text": None, "tools": submit.tools}), request)
     return reply
 
 
-def _prompt(request: Request) -> list[str]:
+def _prompt(request: ScriptedCall) -> list[str]:
     """What the agent and its user told the model."""
     return [turn.text for turn in request.conversation if turn.role in {"system", "user"}]
 
 
 def _json(value: Any) -> str:
-    return encode(value).decode()
+    return msgspec.json.encode(value).decode()

@@ -1,34 +1,66 @@
 """Which reply of a script answers a conversation, whatever dialect the conversation came in."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from re import Pattern
 
+from whet.gateway.dialects import neutral as n
+from whet.testing import tokens
 from whet.testing.script import Reply, Scene, Script, When, say
-from whet.testing.tools import SPAWN, WAIT, plain
+from whet.testing.tools import SPAWN, WAIT, plain_name
 
 _PREAMBLE = "Got it. Thanks for the context!"
-"""Qwen Code lets the assistant say this before the user says anything."""
+"""Qwen Code puts these words of the assistant before the first message of the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message of a conversation."""
+    """One message of a conversation, or one result of a tool."""
 
     role: str
     """system, user, assistant or tool."""
     text: str
-    besides: str = ""
-    """What it holds besides its text: thoughts, and calls of tools."""
-    calls: tuple[str, ...] = ()
-    """The names of the tools that it calls."""
+    thinking: str = ""
+    calls: tuple[tuple[str, str], ...] = ()
+    """Name and arguments of each tool that it calls."""
     image: bool = False
     """Whether it holds a picture."""
 
+    @property
+    def beside(self) -> str:
+        """All that it says beside its text."""
+        return self.thinking + "".join(map("".join, self.calls))
+
+    @property
+    def ids(self) -> list[int]:
+        """The token ids of the turn, without the mark of its end."""
+        return tokens.speech(self.thinking, self.text, self.calls)
+
+
+def read_turns(messages: Iterable[n.Message]) -> Iterator[Turn]:
+    """The turns of a conversation. Results of tools are turns of their own."""
+    for message in messages:
+        results = [part for part in message.parts if isinstance(part, n.ToolResult)]
+        for result in results:
+            yield _turn("tool", result.parts)
+        rest = [part for part in message.parts if not isinstance(part, n.ToolResult)]
+        if rest or not results:
+            yield _turn(message.role, rest)
+
+
+def _turn(role: str, parts: Sequence[n.Part]) -> Turn:
+    return Turn(
+        role,
+        "".join(part.text for part in parts if isinstance(part, n.Text | n.Refusal)),
+        "".join(part.text for part in parts if isinstance(part, n.Thinking)),
+        tuple((part.name, part.arguments) for part in parts if isinstance(part, n.ToolCall)),
+        any(isinstance(part, n.Image) for part in parts),
+    )
+
 
 def reply_to(conversation: Sequence[Turn], script: Script) -> Reply:
-    """The reply that is due; where the script has none, a reply that says so."""
+    """The next reply of the script. Where the script has none, the reply says so."""
     scene = next((scene for scene in script.scenes if _fits(scene.when, conversation)), None)
     if scene is None:
         return say(f"[scripted model: no scene matches; {_ending(conversation)}]")
@@ -39,20 +71,20 @@ def reply_to(conversation: Sequence[Turn], script: Script) -> Reply:
 
 
 def _assistant_turns(conversation: Sequence[Turn]) -> int:
-    """How often the script spoke. What it said in one go may come as several messages, one for each part of it."""
+    """How often the script has answered. One reply may come back as several messages, one for each part of it."""
     speeches = [list(turns) for role, turns in groupby(conversation, lambda turn: turn.role) if role == "assistant"]
-    return sum(not _beside_the_script(speech, before) for before, speech in pairwise([[], *speeches]))
+    return sum(not _is_not_scripted(speech, before) for before, speech in pairwise([[], *speeches]))
 
 
-def _beside_the_script(speech: Sequence[Turn], before: Sequence[Turn]) -> bool:
-    """Whether the agent made up what the assistant said, or it only waited for a sub-agent that it had just started."""
+def _is_not_scripted(speech: Sequence[Turn], before: Sequence[Turn]) -> bool:
+    """Whether the agent made this speech up, or the speech only waits for a sub-agent that was just started."""
     if calls := _calls(speech):
         return calls == {WAIT} and SPAWN in _calls(before)
     return [turn.text for turn in speech] == [_PREAMBLE]
 
 
 def _calls(speech: Sequence[Turn]) -> set[str]:
-    return {plain(name) for turn in speech for name in turn.calls}
+    return {plain_name(name) for turn in speech for name, _ in turn.calls}
 
 
 def _fits(when: When, conversation: Sequence[Turn]) -> bool:

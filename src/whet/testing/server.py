@@ -1,32 +1,29 @@
-"""The scripted model: an HTTP server on loopback that plays a script to whoever calls it like a real model."""
+"""The scripted model: an HTTP server on loopback that answers from a script like a real model."""
 
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self
 
+import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from whet.errors import UserError
-from whet.testing import chat, gemini, messages, responses
-from whet.testing.adapt import adapted
-from whet.testing.dialect import BadRequestError, Dialect, Provider, Request
+from whet.gateway.dialects import Dialect, by_route, likely_dialect, messages, token_counter, without_version
+from whet.testing.adapt import adapt_reply
 from whet.testing.play import reply_to
 from whet.testing.script import Fault, Reply, Script
+from whet.testing.wire import BadRequestError, read_call, write_count, write_stream, write_whole
 
 HOST = "127.0.0.1"
-_VERSION = "/{version:(?:v1(?:beta)?/)*}"
-"""Clients are told addresses with and without a version, and some add one of their own."""
+MODEL = "scripted"
 _GRACE = 0.01
 """Seconds that calls under way get when the server stops. Zero would mean no limit."""
-
-R = TypeVar("R", bound=Request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +85,8 @@ def _application(script: Script, key: str | None, tokens: bool, *first: Middlewa
     # No limit on the size of a request: long conversations pass aiohttp's default of 1 MiB.
     application = web.Application(middlewares=[*first, *demands, _refuse], client_max_size=0)
     player = _Player(script, tokens)
-    application.add_routes(
-        [
-            web.get("/", _alive),
-            web.get(_VERSION + "models", _models),
-            web.post(_VERSION + "chat/completions", player.chat),
-            web.post(_VERSION + "responses", player.responses),
-            web.post(_VERSION + "messages", player.messages),
-            web.post(_VERSION + "messages/count_tokens", _count_messages),
-            web.post(_VERSION + "models/{model:.+}:{method}", player.gemini),
-            web.route("*", "/{path:.*}", _not_found),
-        ]
-    )
+    routes = [web.get("/", _alive), web.post("/{path:.*}", player.answer), web.route("*", "/{path:.*}", _other)]
+    application.add_routes(routes)
     return application
 
 
@@ -119,7 +106,7 @@ def _demand(key: str) -> Middleware:
     async def demand(request: web.Request, handler: Handler) -> web.StreamResponse:
         known = any(secrets.compare_digest(given, expected) for given in _keys(request))
         if not known and request.path != "/":
-            return _error(_provider(request), 401, "The scripted model was given another key than it was started with.")
+            return _error(_dialect(request), 401, "The key is not the one that the scripted model was started with.")
         return await handler(request)
 
     return demand
@@ -130,7 +117,7 @@ async def _refuse(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except BadRequestError as error:
-        return _error(_provider(request), 400, str(error))
+        return _error(_dialect(request), 400, str(error))
 
 
 def _keys(http: web.Request) -> Iterator[bytes]:
@@ -146,37 +133,26 @@ async def _alive(_: web.Request) -> web.Response:
     return web.Response()
 
 
-async def _models(http: web.Request) -> web.Response:
-    return _json(_provider(http).models())
+async def _other(http: web.Request) -> web.Response:
+    if http.method == "GET" and without_version(http.path) == "/models":
+        return _json(msgspec.json.encode(_dialect(http).model_list(MODEL)))
+    return _not_found(http)
 
 
-async def _count_messages(http: web.Request) -> web.Response:
-    return _json(messages.count(await http.read()))
+def _not_found(http: web.Request) -> web.Response:
+    return _error(_dialect(http), 404, f"The scripted model has no route {http.method} {http.path}")
 
 
-async def _not_found(http: web.Request) -> web.Response:
-    return _error(_provider(http), 404, f"The scripted model has no route {http.method} {http.path}")
-
-
-def _provider(http: web.Request) -> Provider:
-    """Whose API a request is for, by its address, or else by its headers."""
-    if http.path.endswith(("/chat/completions", "/responses")):
-        return chat
-    if http.path.endswith(("/messages", "/messages/count_tokens")) or "anthropic-version" in http.headers:
-        return messages
-    if http.path.startswith("/v1beta") or ":" in http.path or "x-goog-api-key" in http.headers:
-        return gemini
-    return chat
+def _dialect(http: web.Request) -> Dialect:
+    return by_route(without_version(http.path)) or likely_dialect(http.path, http.headers)
 
 
 def _json(body: bytes) -> web.Response:
     return web.Response(body=body, content_type="application/json")
 
 
-def _error(
-    dialect: Dialect[Any] | Provider, status: int, message: str, headers: Mapping[str, str] | None = None
-) -> web.Response:
-    body = dialect.error(status, message)
+def _error(dialect: Dialect, status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    body = dialect.error_body(status, message)
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 
@@ -188,29 +164,17 @@ class _Player:
         self._tokens = tokens
         self._strikes: Counter[str] = Counter()
 
-    async def chat(self, http: web.Request) -> web.StreamResponse:
-        return await self._answer(http, chat, partial(chat.read, with_tokens=self._tokens))
-
-    async def responses(self, http: web.Request) -> web.StreamResponse:
-        return await self._answer(http, responses, responses.read)
-
-    async def messages(self, http: web.Request) -> web.StreamResponse:
-        return await self._answer(http, messages, messages.read)
-
-    async def gemini(self, http: web.Request) -> web.StreamResponse:
-        method = http.match_info["method"].lower()
-        if method == "counttokens":
-            return _json(gemini.count(await http.read()))
-        if method not in {"generatecontent", "streamgeneratecontent"}:
-            return await _not_found(http)
-        stream, sse = method.startswith("stream"), http.query.get("alt") == "sse"
-        read = partial(gemini.read, model=http.match_info["model"], stream=stream, sse=sse)
-        return await self._answer(http, gemini, read)
-
-    async def _answer(self, http: web.Request, dialect: Dialect[R], read: Callable[[bytes], R]) -> web.StreamResponse:
-        request = read(await http.read())
-        reply = adapted(reply_to(request.conversation, self._script), request)
-        fault = self._strike(reply, request.digest)
+    async def answer(self, http: web.Request) -> web.StreamResponse:
+        """Answer a request in its dialect, or make it fail as the script says."""
+        route = without_version(http.path)
+        if counter := token_counter(route):
+            return _json(write_count(counter, await http.read(), http.path_qs))
+        dialect = by_route(route)
+        if dialect is None:
+            return _not_found(http)
+        call = read_call(dialect, await http.read(), http.path_qs, with_tokens=self._tokens)
+        reply = adapt_reply(reply_to(call.conversation, self._script), call)
+        fault = self._strike(reply, call.digest)
         await asyncio.sleep(reply.delay)
         if fault is Fault.HANG:
             await asyncio.Event().wait()
@@ -220,10 +184,10 @@ class _Player:
             status = 503 if fault is Fault.OVERLOADED and dialect is not messages else fault.status
             return _error(dialect, status, f"Scripted fault {fault}.", _retry_after(reply))
         played = None if fault is Fault.EMPTY else reply
-        if not request.stream:
-            return await _send_whole(http, dialect.whole(request, played), fault)
-        content_type = "text/event-stream" if request.sse else "application/json"
-        return await _send_stream(http, dialect.events(request, played), content_type, fault, reply.chunk_delay)
+        if not call.request.stream:
+            return await _send_whole(http, write_whole(call, played), fault)
+        content_type = "application/json" if call.as_array else "text/event-stream"
+        return await _send_stream(http, write_stream(call, played), content_type, fault, reply.chunk_delay)
 
     def _strike(self, reply: Reply, digest: str) -> Fault | None:
         if reply.times is None:
@@ -252,8 +216,8 @@ async def _send_stream(
     if fault is Fault.CUT:
         events = events[: max(1, (len(events) - 1) // 2)]
     if fault is Fault.MALFORMED:
-        torn = events[1][: len(events[1]) // 2] + b"\n\n"
-        events = [events[0], torn, events[-1]]
+        second = events[:2][-1]
+        events = [events[0], second[: len(second) // 2] + b"\n\n", events[-1]]
     response = web.StreamResponse(headers={"content-type": content_type, "cache-control": "no-cache"})
     await response.prepare(http)
     for number, event in enumerate(events):

@@ -1,12 +1,13 @@
 """A toy tokenizer and chat template: every byte is a token, and a few tokens more mark who speaks and how."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 
 class Mark(IntEnum):
-    """The tokens that are no bytes."""
+    """The tokens that are not bytes."""
 
     SYSTEM = 256
     USER = 257
@@ -24,7 +25,7 @@ class Mark(IntEnum):
     """A message ends."""
 
 
-_ROLES = {"system": Mark.SYSTEM, "developer": Mark.SYSTEM, "assistant": Mark.ASSISTANT, "tool": Mark.TOOL}
+_ROLES = {"system": Mark.SYSTEM, "assistant": Mark.ASSISTANT, "tool": Mark.TOOL}
 
 
 def encode(text: str) -> list[int]:
@@ -67,6 +68,34 @@ def logprobs(ids: Sequence[int], start: int) -> list[dict[str, Any]]:
         {"token": decode([id_]), "logprob": _logprob(place, id_), "bytes": list(_bytes(id_)), "top_logprobs": []}
         for place, id_ in enumerate(ids, start)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """What a chat request gets to see of the tokens."""
+
+    allowed: bool = False
+    """Whether the model reports its tokens at all, and counts them in its usage."""
+    return_ids: bool = False
+    return_logprobs: bool = False
+
+    @property
+    def wanted(self) -> bool:
+        return self.allowed and (self.return_ids or self.return_logprobs)
+
+    def describe_prompt(self, ids: Sequence[int]) -> dict[str, Any]:
+        """The fields of an answer about what the model read."""
+        return {"prompt_token_ids": ids} if self.return_ids else {}
+
+    def describe(self, ids: Sequence[int], start: int) -> dict[str, Any]:
+        """The fields of a choice about ids that were sampled for it; the first has this place in the completion."""
+        fields: dict[str, Any] = {"token_ids": ids or None} if self.return_ids else {}
+        if self.return_logprobs:
+            fields["logprobs"] = {"content": logprobs(ids, start)} if ids else None
+        return fields
+
+
+NO_CAPTURE = Capture()
 
 
 def _marked(mark: Mark, text: str) -> list[int]:

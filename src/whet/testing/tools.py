@@ -5,12 +5,13 @@ Agents name the same tool differently. A script may use any of these names; the 
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any
 
+from whet.gateway.dialects import neutral as n
 from whet.testing.schemas import minimal_object, properties, required
 from whet.testing.script import ToolCall
 
@@ -19,24 +20,6 @@ SPAWN = "spawn_agent"
 WAIT = "wait_agent"
 """The tool by which Codex waits for sub-agents."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A tool that a request offers."""
-
-    name: str
-    schema: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    """Of its arguments."""
-    custom: bool = False
-    """Whether it takes text as it stands."""
-    namespace: str | None = None
-    """The group of tools in which it is declared."""
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The schemas of its arguments, by name."""
-        return properties(self.schema)
 
 
 class Meaning(Enum):
@@ -63,9 +46,12 @@ class Form:
     besides: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     """Arguments that the agent needs too; they also tell apart tools of the same name."""
 
-    def is_of(self, tool: Tool) -> bool:
+    def is_of(self, tool: n.Tool) -> bool:
         """Whether this is the form of an offered tool."""
-        return self.name == plain(tool.name) and tool.parameters.keys() >= {self.parameter, *self.besides}
+        return self.name == plain_name(tool.name) and properties(tool.parameters).keys() >= {
+            self.parameter,
+            *self.besides,
+        }
 
 
 FORMS = (
@@ -93,28 +79,12 @@ FORMS = (
 """For an agent with other tools, add its forms here."""
 
 
-def offered(entries: Any) -> Iterator[Tool]:
-    """The tools in the list of a request, whatever its dialect. What is not understood is left out."""
-    for entry in entries if isinstance(entries, list) else ():
-        match entry:
-            case {"type": "namespace", "name": str(namespace), "tools": inner}:
-                yield from (replace(tool, namespace=namespace) for tool in offered(inner))
-            case {"functionDeclarations": inner}:
-                yield from offered(inner)
-            case {"function": dict(function)}:
-                yield from offered([function])
-            case {"name": str(name)}:
-                schemas = (entry.get(key) for key in ("parameters", "input_schema", "parametersJsonSchema"))
-                schema = next((schema for schema in schemas if isinstance(schema, dict)), _NOTHING)
-                yield Tool(name, schema, custom=entry.get("type") == "custom")
-
-
-def plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """The name of a tool without the namespace that translators between dialects put before it."""
     return name.rpartition("__")[2]
 
 
-def called(call: ToolCall, tools: Sequence[Tool], prompt: Sequence[str]) -> ToolCall:
+def translate_call(call: ToolCall, tools: Sequence[n.Tool], prompt: Sequence[str]) -> ToolCall:
     """The call in the words of the tools that are offered; where they have none for it, the call as it stands.
 
     The prompt is what the agent told the model; it says where skills are.
@@ -126,20 +96,20 @@ def called(call: ToolCall, tools: Sequence[Tool], prompt: Sequence[str]) -> Tool
     found = [(form, tool) for tool in tools for form in FORMS if form.meaning is meaning and form.is_of(tool)]
     if found:
         form, tool = min(found, key=lambda pair: pair[0].name != pair[1].name)
-        return call if value is None else _rendered(call, value, form, tool)
-    instead = None if value is None else _instead(meaning, value, prompt)
-    translated = call if instead is None else called(instead, tools, prompt)
+        return call if value is None else _fill_call(call, value, form, tool)
+    instead = None if value is None else _substitute(meaning, value, prompt)
+    translated = call if instead is None else translate_call(instead, tools, prompt)
     return translated if any(tool.name == translated.name for tool in tools) else call
 
 
-def _takes(tool: Tool, call: ToolCall) -> bool:
+def _takes(tool: n.Tool, call: ToolCall) -> bool:
     """Whether a tool of the name that is called takes the arguments as they stand."""
     if tool.name != call.name:
         return False
     form = next((form for form in FORMS if form.is_of(tool)), None)
     if form is None or not isinstance(call.arguments, dict):
         return True
-    return call.arguments.keys() >= {form.parameter, *required(tool.schema)}
+    return call.arguments.keys() >= {form.parameter, *required(tool.parameters)}
 
 
 def _value(meaning: Meaning, call: ToolCall) -> str | None:
@@ -151,29 +121,30 @@ def _value(meaning: Meaning, call: ToolCall) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _rendered(call: ToolCall, value: str, form: Form, tool: Tool) -> ToolCall:
+def _fill_call(call: ToolCall, value: str, form: Form, tool: n.Tool) -> ToolCall:
     """The call for a tool, with all that it requires. What else a script says is kept where it means the same."""
     if not isinstance(call.arguments, dict):
         return ToolCall(name=tool.name, arguments=call.arguments)
     words = " ".join(value.split())[:40]
-    demanded = minimal_object(tool.schema, words)
+    demanded = minimal_object(tool.parameters, words)
     strange = {} if tool.name == call.name else form.besides
-    kept = {name: call.arguments[name] for name in call.arguments if name in tool.parameters and name not in strange}
+    known = properties(tool.parameters).keys() - strange.keys()
+    kept = {name: value for name, value in call.arguments.items() if name in known}
     return ToolCall(name=tool.name, arguments=demanded | dict(form.besides) | kept | {form.parameter: value})
 
 
-def _instead(meaning: Meaning, value: str, prompt: Sequence[str]) -> ToolCall | None:
+def _substitute(meaning: Meaning, value: str, prompt: Sequence[str]) -> ToolCall | None:
     """A call that does the same by other means: a skill is a file, and a command can read a file."""
     match meaning:
         case Meaning.SKILL:
-            path = _place_of_skill(value, prompt)
+            path = _find_skill(value, prompt)
             return None if path is None else ToolCall(name="read", arguments={"path": path})
         case Meaning.READ:
             return ToolCall(name="bash", arguments={"command": f"cat {shlex.quote(value)}"})
     return None
 
 
-def _place_of_skill(name: str, prompt: Sequence[str]) -> str | None:
+def _find_skill(name: str, prompt: Sequence[str]) -> str | None:
     """The path of a skill in the prompt. Its root may be short for a path that is given elsewhere: - `r0` = `/path`."""
     text = "\n".join(prompt)
     found = re.search(rf"[^\s<>()`'\"]*/{re.escape(name)}/SKILL\.md", text)

@@ -13,7 +13,7 @@ from support.conformance_world import FORMS, PAIRS, Stage, staged
 from support.gateway_world import PROVIDER_KEY
 from support.sdk_clients import PNG, Front, Result
 from whet.testing import Reply, Scene, Script, ScriptedModel, ToolCall, say
-from whet.testing.dialect import count
+from whet.testing.wire import count
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

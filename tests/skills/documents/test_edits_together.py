@@ -11,7 +11,7 @@ from support.sharpen_world import HELPFUL, SKILL, World
 from whet.errors import UserError
 from whet.rollout.result import Result
 from whet.runs.options import RunOptions
-from whet.runs.results import load
+from whet.runs.stored_run import load
 from whet.skill import read_skill
 from whet.skills.documents.document import Policy
 from whet.skills.documents.edits import Edit, Op, apply_edits
@@ -59,7 +59,7 @@ async def test_a_model_may_put_its_rule_into_either_document_and_the_agent_reads
     assert (world.out / "leader/sums/CLAUDE.md").read_text() == found.leader.memory.text
     assert (world.out / "best/sums/CLAUDE.md").read_text() == (found.best.memory.text if found.best.memory else "")
     assert (world.folder / "CLAUDE.md").read_text() == HOUSE
-    question = load(world.out / "proposals").rollouts[0].exchanges[0].request.decode()
+    question = load(world.out / "proposals").rollouts[0].exchanges()[0].request.decode()
     assert "Be honest." in question
     assert "which the agent always reads" in question
     assert (

@@ -17,7 +17,8 @@ from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.sequential_test import ExamTerms, Pair, SequentialTest
 from whet.skills.measurement import Verdict
 from whet.skills.results import SharpenResult
-from whet.skills.sharpen.run import Event, examined
+from whet.skills.sharpen.events import SharpenEvent
+from whet.skills.sharpen.run import summarise_exam
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +71,8 @@ def test_versions_keep_their_first_author_all_their_exams_and_the_order_in_which
         history.record_measurement(candidate, "f0", mean=0.5, bar=0.25, accepted=True)
     for number in (1, 2):
         exam, attempt = ExamSequence("f0", "a1", ("t",), "0", number, ""), SequentialTest(ExamTerms(0.05, max_pairs=1))
-        attempt.take(Pair(0.0, 1.0))
-        history.record_exam("a1", examined(ExamResult(exam, attempt)))
+        attempt.add(Pair(0.0, 1.0))
+        history.record_exam("a1", summarise_exam(ExamResult(exam, attempt)))
     (tmp_path / "best" / "s").mkdir(parents=True)
     (tmp_path / "best" / "s" / "SKILL.md").write_text("Of another run.")
     versions = Versions(tmp_path)
@@ -90,7 +91,7 @@ def test_a_run_that_was_broken_off_has_versions_and_no_best_and_ends_with_the_sa
     world = World(tmp_path)
     steps = 0
 
-    def break_off(event: Event) -> None:
+    def break_off(event: SharpenEvent) -> None:
         nonlocal steps
         steps += type(event).__name__ == "Step"
         if steps == 2:

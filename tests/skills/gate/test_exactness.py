@@ -6,11 +6,11 @@ import random
 import pytest
 
 from support.known_world import World
-from support.whole_runs import proposals, whole
+from support.whole_runs import proposals, run_two_tiers, whole
 from whet.skills.gate.kinds import SearchKind
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import Outcome, RolloutKey, Verdict
-from whet.skills.search.two_tiers import SearchResult, search_and_certify
+from whet.skills.search.two_tiers import SearchResult
 
 
 class Disordered:
@@ -36,7 +36,7 @@ async def test_a_run_does_not_depend_on_the_order_in_which_rollouts_end_nor_on_h
     async def run(at_once: int, disorder: int) -> tuple[SearchResult, set[RolloutKey]]:
         rollouts = Disordered(3, at_once, disorder)
         tasks = rollouts.world.tasks("train"), rollouts.world.tasks("validation")
-        done = await search_and_certify("", *tasks, GatePlan(1500, 3, search=search), proposals("rich", 3), rollouts)
+        done = await run_two_tiers("", *tasks, GatePlan(1500, 3, search=search), proposals("rich", 3), rollouts)
         return done, rollouts.asked
 
     first = await run(1000, 0)

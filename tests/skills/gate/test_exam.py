@@ -154,7 +154,7 @@ async def test_what_is_on_record_of_both_rollouts_is_kept_with_their_position() 
 
     attempt = SequentialTest(TERMS)
     await run_exam(exam_of(1), attempt, Rolled(1), RolloutBudget(10_000), notes)
-    assert {one.notes for one in attempt.pairs} == {(Execution(1, 0, ("m",)), Execution(2, 0, ("m",)))}
+    assert {one.executions for one in attempt.pairs} == {(Execution(1, 0, ("m",)), Execution(2, 0, ("m",)))}
 
 
 async def test_after_its_verdict_an_attempt_goes_on_to_its_cap_or_the_end_of_its_purse() -> None:

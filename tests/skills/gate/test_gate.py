@@ -3,7 +3,7 @@
 import pytest
 
 from whet.skills.gate.exam import ExamSequence, RolloutBudget
-from whet.skills.gate.gate import ExamResult, Gate, NoJournal
+from whet.skills.gate.gate import ExamResult, ExamSetting, Gate, NoJournal
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.seed import Seed
 from whet.skills.measurement import Execution, Outcome, OutOfBudget, RolloutKey, Verdict
@@ -24,7 +24,9 @@ class Asked:
 
 def gate(purse: int = 10_000, alpha: float = 0.10) -> tuple[Gate, Asked]:
     asked = Asked()
-    return Gate("start", TASKS, RolloutBudget(purse), GatePlan(0, alpha=alpha), asked, Seed.choose(0)), asked
+    return Gate(
+        "start", ExamSetting(TASKS, Seed.choose(0)), RolloutBudget(purse), GatePlan(0, alpha=alpha), asked
+    ), asked
 
 
 def level(held: ExamResult | None) -> float | None:
@@ -55,7 +57,7 @@ async def test_while_the_search_is_open_an_attempt_uses_half_of_the_purse_at_mos
     assert early is not None
     assert early.test.verdict is Verdict.UNDECIDED
     assert len(early.test.pairs) == 25
-    assert found.purse.left == 50
+    assert found.budget.left == 50
     assert await found.run_early_exam("fair") is None, "it is continued when the search is closed, and not before"
 
 
@@ -65,7 +67,7 @@ async def test_an_undecided_attempt_is_continued_at_its_own_level_with_what_is_l
     assert early is not None
     seen = list(early.test.pairs)
     assert found.undecided == [early]
-    found.purse.left += 200
+    found.budget.left += 200
     assert await found.run_exam("fair") is early
     assert (early.test.verdict, early.level) == (Verdict.CERTIFIED, 0.05)
     assert early.test.pairs[: len(seen)] == seen
@@ -104,13 +106,13 @@ class Noted(NoJournal):
         self.cuts: dict[str, int] = {}
         self.links: list[str] = []
 
-    def opened(self, exam: ExamSequence) -> None:
+    def record_start(self, exam: ExamSequence) -> None:
         self.links.append(exam.link)
 
-    def cut(self, exam: ExamSequence, positions: int) -> None:
-        self.cuts[exam.link] = positions
+    def record_cut(self, exam: ExamSequence, pairs: int) -> None:
+        self.cuts[exam.link] = pairs
 
-    def cut_of(self, exam: ExamSequence) -> int | None:
+    def find_cut(self, exam: ExamSequence) -> int | None:
         return self.cuts.get(exam.link)
 
 
@@ -124,7 +126,7 @@ async def test_what_the_budget_cut_short_is_cut_at_the_same_place_when_a_run_is_
         return 0.5
 
     def new() -> Gate:
-        return Gate("start", TASKS, RolloutBudget(200), GatePlan(0), limited, Seed.choose(0), journal)
+        return Gate("start", ExamSetting(TASKS, Seed.choose(0), journal), RolloutBudget(200), GatePlan(0), limited)
 
     first = await new().run_early_exam("fair")
     left = 1000  # what is left of the search came to it since then
@@ -133,7 +135,7 @@ async def test_what_the_budget_cut_short_is_cut_at_the_same_place_when_a_run_is_
     assert first is not None
     assert second is not None
     assert len(first.test.pairs) == len(second.test.pairs) == 10
-    assert (first.test, first.exam) == (second.attempt, second.exam)
+    assert (first.test, first.exam) == (second.test, second.exam)
     continued = await again.run_exam("fair")
     assert continued is second
     assert len(second.test.pairs) > 10
@@ -146,7 +148,7 @@ async def test_an_attempt_is_written_down_before_its_first_rollout() -> None:
         assert journal.links
         return 1.0
 
-    found = Gate("start", TASKS, RolloutBudget(200), GatePlan(0), rollouts, Seed.choose(0), journal)
+    found = Gate("start", ExamSetting(TASKS, Seed.choose(0), journal), RolloutBudget(200), GatePlan(0), rollouts)
     held = await found.run_exam("same")
     assert held is not None
     assert journal.links == [held.exam.link]
@@ -157,7 +159,9 @@ async def test_where_the_arms_differ_in_what_was_sent_again_no_verdict_is_given_
         return Execution(resent=int("/candidate/" in str(key)))
 
     asked = Asked()
-    found = Gate("start", TASKS, RolloutBudget(200), GatePlan(0), asked, Seed.choose(0), read_execution=notes)
+    found = Gate(
+        "start", ExamSetting(TASKS, Seed.choose(0), read_execution=notes), RolloutBudget(200), GatePlan(0), asked
+    )
     held = await found.run_exam("good")
     assert held is not None
     assert held.test.verdict is Verdict.WITHHELD
@@ -171,7 +175,9 @@ async def test_a_verdict_is_withheld_when_more_positions_show_that_the_arms_diff
         return Execution(resent=int("/candidate/" in str(key) and number % 3 == 0))
 
     asked = Asked()
-    found = Gate("start", TASKS, RolloutBudget(200), GatePlan(0), asked, Seed.choose(0), read_execution=notes)
+    found = Gate(
+        "start", ExamSetting(TASKS, Seed.choose(0), read_execution=notes), RolloutBudget(200), GatePlan(0), asked
+    )
     held = await found.run_exam("good")
     assert held is not None
     assert found.incumbent == "good", "3 of 7 against none may be chance"

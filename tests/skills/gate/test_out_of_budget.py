@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.known_world import World, WorldProposer, skill_of
+from support.whole_runs import run_two_tiers
 from whet.skills.gate.exam import ExamSequence, RolloutBudget, run_exam, tighten
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest, replay
 from whet.skills.measurement import Outcome, OutOfBudget, RolloutKey, RunPart, Verdict
-from whet.skills.search.two_tiers import SearchResult, search_and_certify
+from whet.skills.search.two_tiers import SearchResult
 
 TERMS = ExamTerms(0.0125, 120)
 GOOD = skill_of(f"H{n}" for n in range(6))
@@ -93,7 +94,7 @@ async def test_a_search_that_is_out_of_money_ends_and_its_leader_is_still_held_b
     async def run(rollouts: Limited) -> SearchResult:
         world = rollouts.world
         tasks = world.tasks("train"), world.tasks("validation")
-        return await search_and_certify("", *tasks, GatePlan(3000, 1), Proposals(), rollouts)
+        return await run_two_tiers("", *tasks, GatePlan(3000, 1), Proposals(), rollouts)
 
     rollouts = SearchIsLimited(0, seed=1)
     found = await run(rollouts)

@@ -74,7 +74,7 @@ def test_what_is_lost_of_the_incumbent_certifies_nothing_unless_it_counts_as_not
         for instead in certified:
             attempt = SequentialTest(terms)
             for one, other, lost in zip(before, after, gone, strict=True):
-                attempt.take(Pair(instead if lost else one, other))
+                attempt.add(Pair(instead if lost else one, other))
                 if not attempt.is_open:
                     break
             certified[instead] += attempt.verdict is Verdict.CERTIFIED
@@ -88,7 +88,7 @@ def test_a_verdict_is_the_first_threshold_that_is_crossed_and_is_withheld_at_mos
     attempt = SequentialTest(terms)
     verdicts = []
     for position in taken:
-        attempt.take(position)
+        attempt.add(position)
         verdicts.append(attempt.verdict)
     assert attempt.log_evidence == pytest.approx(
         float(log_e_value([one.worst() for one in taken], 0.0, above=True)[-1]) if taken else 0.0, abs=1e-9
@@ -221,7 +221,7 @@ def test_models_are_counted_by_what_they_reported() -> None:
     taken = [
         Pair(0.0, 1.0, (Execution(reported=("m a",)), Execution(reported=(name,)))) for name in ("m a", "m a", "m b")
     ]
-    assert replay(ANYHOW, taken).reported == {"m a": (3, 2), "m b": (0, 1)}
+    assert replay(ANYHOW, taken).reported_models == {"m a": (3, 2), "m b": (0, 1)}
 
 
 def test_an_attempt_that_is_continued_is_the_one_that_was_never_stopped() -> None:
@@ -230,7 +230,7 @@ def test_an_attempt_that_is_continued_is_the_one_that_was_never_stopped() -> Non
     assert stopped.can_continue
     stopped.extend(100)
     for position in taken[20:]:
-        stopped.take(position)
+        stopped.add(position)
     assert stopped == replay(ExamTerms(0.05, 120), taken)
     assert stopped.verdict is Verdict.CERTIFIED
     assert not stopped.can_continue

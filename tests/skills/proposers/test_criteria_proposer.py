@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from support.judging_world import ScriptedReferee, checks_in, judgement, said_of
 from support.proposers_world import SKILL, context, failing_rollouts, rollout
-from whet.scoring import Call, Score
+from whet.scoring import Score, ToolUse
 from whet.skills.documents.document import Policy
 from whet.skills.documents.edits import Edit, Op, RefusedEdit, apply_edits
 from whet.skills.proposers.base import PastProposal, Proposal, ProposalContext, ScoredRollout
@@ -106,7 +106,7 @@ JUDGES: list[tuple[str, str, object, dict[str, Any], str, str]] = [
         "outcome",
         "ok",
         "outcome",
-        {"calls": (Call("x", "", "program", failed=True),)},
+        {"calls": (ToolUse("x", "", "program", failed=True),)},
         "does not fail",
         "read the error",
     ),
@@ -257,7 +257,7 @@ async def test_rules_stand_together_above_the_examples_and_other_lines_stay() ->
         now = context(*failing_rollouts(*checks), document=f"{document}- Mine.\n" if document != SKILL else document)
         document = apply_edits({"": now.document}, (await written(now)).edits, now.policy).text
     rules = [line.split(" ")[1] for line in document.split("\n") if line.startswith("- ")]
-    assert rules == ["Be", "Use", "Call", "Mine."]
+    assert rules == ["Be", "Use", "ToolUse", "Mine."]
     assert document.index("- Call") < document.index("Question: ") < document.index("- Mine.")
     assert "\n\n- " not in document.split("# Answers\n\n")[1]
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from whet.agents import AgentReport, Stop
+from whet.agents import AgentReport, StopReason
 from whet.rollout.result import Result
 from whet.runs.plan import task_rows
 from whet.runs.scheduler import store_result
@@ -118,7 +118,7 @@ async def test_a_section_that_is_closed_is_not_asked_for_and_an_open_one_alone_i
 async def test_a_writer_is_told_of_scored_trials_of_this_skill_by_the_judges_that_count(tmp_path: Path) -> None:
     world = World(tmp_path)
     judgements = {"exact": Score.of(0.0, "no"), "contains": Score.of(1.0, "has y")}
-    said: dict[str, Any] = {"stop": Stop.FINISHED, "exit_code": 0, "seconds": 0.0}
+    said: dict[str, Any] = {"stop": StopReason.FINISHED, "exit_code": 0, "seconds": 0.0}
     good = Result(score=Score.of(0.0), judgements=judgements, report=AgentReport(text="y", **said))
     world.done(world.start, good, 0)
     world.done("other", good, 1)

@@ -8,8 +8,8 @@ import pytest
 from support.sharpen_world import HELPFUL, World, decisions, exchanges
 from whet.errors import UserError
 from whet.gateway import Limits
-from whet.runs.results import load
 from whet.runs.store.store import DATABASE, Store
+from whet.runs.stored_run import load
 from whet.skills.measurement import NotMeasured
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
 
@@ -61,10 +61,10 @@ async def test_what_a_model_proposes_is_certified_and_all_that_it_was_asked_is_k
     first = proposals.rollouts[0]
     assert first.score is not None
     assert first.score.value == 1
-    asked = b"".join(call.request for call in first.exchanges)
+    asked = b"".join(call.request for call in first.exchanges())
     assert b"What is 7 + 1?" in asked
     assert first.result is not None
-    assert first.result.spending.calls == len(first.exchanges) == 3, "failures in eights, and successes"
+    assert first.result.spending.calls == len(first.exchanges()) == 3, "failures in eights, and successes"
     assert {one.agent for one in load(world.out / "search").rollouts} == {"chat"}
 
 
@@ -78,18 +78,18 @@ async def test_an_agent_edits_the_skill_knows_its_files_and_sees_nothing_of_the_
         given = {name.removeprefix("given ") for name in store.logs(store.attempts_of(first.id)[-1].id)}
     assert {"skill/SKILL.md", "RULES.md", "failing.md", "tried.md"} <= given
     assert any(name.startswith("traces/failed/") for name in given)
-    seen = json.loads(first.exchanges[1].request)["messages"][-1]["content"]
+    seen = json.loads(first.exchanges()[1].request)["messages"][-1]["content"]
     assert f"'{world.out}': No such file" in seen
     for hidden in ("pytest", "exam", "search", DATABASE):
         assert hidden not in seen.replace(str(world.out), "")
 
 
-@pytest.mark.parametrize("writer", [LLM, AGENT])
+@pytest.mark.parametrize("proposer", [LLM, AGENT])
 async def test_a_writer_whose_model_is_down_is_no_verdict_and_what_it_wrote_is_not_asked_for_again(
     world: World, proposer: ProposerSpec
 ) -> None:
     writes(world, BROKEN)
-    with pytest.raises(NotMeasured, match=r"nothing could be proposed: .*500"):
+    with pytest.raises(NotMeasured, match=r"the proposer failed: .*500"):
         await world.sharpen(proposer, FEW)
     assert not (world.out / "best").exists()
     failed = load(world.out / "proposals").rollouts[0]
@@ -113,7 +113,7 @@ async def test_the_limits_of_the_run_hold_for_writers_too(world: World) -> None:
 
 
 async def test_what_could_see_the_exams_or_edits_no_files_is_refused_before_anything_is_written(world: World) -> None:
-    with pytest.raises(UserError, match="agent 'chat' edits no files"):
+    with pytest.raises(UserError, match="agent 'chat' cannot edit files"):
         await world.sharpen(ProposerSpec("agent", model="o"))
     with pytest.raises(UserError, match="in sandbox 'local' the agent could read the exams"):
         await world.sharpen(AGENT, sandbox="local")

@@ -112,7 +112,7 @@ def leaks(out: Path) -> list[tuple[str, str]]:
     return [(where, word) for where, text in told(out) for word in HIDDEN if word in text]
 
 
-@pytest.mark.parametrize("writer", [LLM, AGENT], ids=lambda hired: hired.kind)
+@pytest.mark.parametrize("proposer", [LLM, AGENT], ids=lambda hired: hired.kind)
 async def test_a_proposer_is_told_nothing_of_exams_but_whether_they_certified(
     world: World, proposer: ProposerSpec
 ) -> None:

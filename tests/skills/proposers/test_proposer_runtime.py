@@ -12,9 +12,9 @@ from whet.agents import agent_named
 from whet.gateway import Gateway, Limits, Model
 from whet.redact import Redactor
 from whet.rollout.resources import RunResources
-from whet.runs.results import load
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
+from whet.runs.stored_run import load
 from whet.sandbox import sandbox_named
 from whet.skills.measurement import OutOfBudget
 from whet.skills.proposers.base import NoProposal, PastProposal
@@ -51,7 +51,7 @@ async def test_a_secret_that_a_model_says_is_neither_kept_nor_proposed(tmp_path:
     assert [edit.text for edit in proposal.edits] == ["- Log in with [redacted]."]
     (kept,) = load(tmp_path).rollouts
     assert kept.result is not None
-    for told in (repr(proposal), repr(kept.result), repr(kept.exchanges)):
+    for told in (repr(proposal), repr(kept.result), repr(kept.exchanges())):
         assert SECRET not in told
         assert "Log in" in told
 

@@ -66,7 +66,7 @@ class Notes(Adds):
 async def test_after_an_epoch_the_writer_looks_back_once_and_keeps_its_note(tmp_path: Path) -> None:
     world = World(tmp_path)
     proposer = Notes("- Sit.", HELPFUL, "- Stand.", "- Be kind.", "- Walk.", "- Run.", "- Rest.", "- Eat.")
-    await world.sharpen(proposer, 130, course=ScheduleOptions(batch=3))
+    await world.sharpen(proposer, 130, schedule=ScheduleOptions(batch=3))
     (first,) = (number for number, context in enumerate(proposer.contexts) if context.comparison)
     assert first == 3, "after three steps, and later no more: the skill did not change"
     back = proposer.contexts[first].comparison

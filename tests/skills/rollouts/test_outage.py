@@ -13,7 +13,7 @@ from whet.skills.gate.exam import ExamSequence
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.seed import Seed
 from whet.skills.measurement import NotMeasured, RunPart
-from whet.skills.sharpen.run import Event
+from whet.skills.sharpen.events import SharpenEvent
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ async def test_an_exam_in_which_the_model_dies_is_resumed_when_it_is_back(
     world.play(failing([n for n in world.splits["val"] if n != alive], fault) + script_of(world))
     scored: set[str] = set()
 
-    def note(event: Event) -> None:
+    def note(event: SharpenEvent) -> None:
         if isinstance(event, Ended) and event.result.score.value is not None:
             scored.add(event.row.id)
 
@@ -84,7 +84,7 @@ async def test_what_a_verdict_rests_on_is_not_tried_again_when_the_model_dies_la
     world.play(failing([drawn_first(world), *world.splits["test"]]) + script_of(world))
     verdicts: list[ExamResult] = []
 
-    def keep(event: Event) -> None:
+    def keep(event: SharpenEvent) -> None:
         verdicts.extend([event] if isinstance(event, ExamResult) else [])
 
     with pytest.raises(NotMeasured, match="in a row were lost"):
@@ -114,7 +114,7 @@ async def test_what_was_lost_before_others_were_scored_is_tried_again_too(world:
 async def test_what_was_lost_while_the_run_was_ending_is_tried_again_too(world: World) -> None:
     world.play(failing([3]) + script_of(world))
 
-    def end(event: Event) -> None:  # when the loss is on record, and before anyone is told of it
+    def end(event: SharpenEvent) -> None:  # when the loss is on record, and before anyone is told of it
         if isinstance(event, Ended) and event.result.score.value is None and not event.again:
             raise NotMeasured("the machine is full")
 

@@ -13,19 +13,20 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from support.known_world import World, sentence
+from support.whole_runs import run_two_tiers
 from whet.skills.certificates.certificate import Certificate, make_record, make_shortening
 from whet.skills.certificates.checks.arithmetic import problems
 from whet.skills.certificates.text import format_certificate
 from whet.skills.documents.store import PlainTexts, SkillTexts
 from whet.skills.gate.eprocess import log_e_value
 from whet.skills.gate.exam import RolloutBudget
-from whet.skills.gate.gate import Gate
+from whet.skills.gate.gate import ExamSetting, Gate
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.seed import Seed
-from whet.skills.measurement import Outcome, RolloutKey, Verdict, clean_execution
+from whet.skills.measurement import Outcome, RolloutKey, Verdict
 from whet.skills.proposers.base import SearchStep
-from whet.skills.search.shorten import Removal, SkillUnit, effects_of, shorten
-from whet.skills.search.two_tiers import SearchResult, search_and_certify
+from whet.skills.search.shorten import Removal, SkillUnit, measure_effects, shorten
+from whet.skills.search.two_tiers import SearchResult
 
 TASKS = World().tasks("validation")
 
@@ -65,15 +66,14 @@ async def shortened(
 
     asking = ["certify"]
     plan = GatePlan(0, seed)
-    gate = Gate(start, TASKS, RolloutBudget(400), plan, rollouts, Seed.choose(seed))
+    gate = Gate(start, ExamSetting(TASKS, Seed.choose(seed)), RolloutBudget(400), plan, rollouts)
     held = await gate.run_exam(certified)
     assert held is not None
     assert held.test.verdict is Verdict.CERTIFIED
     await gate.tighten(held)
-    gate.purse.left = purse
+    gate.budget.left = purse
     asking.append("beside")
-    done = SearchResult(plan, start, certified, certified, steps)
-    return await shorten(done, gate, plan, rollouts, texts or PlainTexts(), clean_execution), gate
+    return await shorten(start, steps, gate, plan, texts or PlainTexts()), gate
 
 
 async def test_all_suspects_are_left_out_at_once_and_what_helped_stays() -> None:
@@ -102,10 +102,10 @@ async def test_one_learned_rule_is_kept_at_least_for_the_start_was_beaten() -> N
 
 async def test_without_money_or_anything_to_drop_nothing_is_tried() -> None:
     removal, gate = await shortened(0, LEARNED, FULL, purse=1)
-    assert (removal, gate.purse.left) == (None, 1)
+    assert (removal, gate.budget.left) == (None, 1)
     sure = [step(skill(), skill("G0"), 0.2), step(skill("G0"), skill("G0", "G1"), 0.2)]
     removal, gate = await shortened(0, sure, skill("G0", "G1"))
-    assert (removal, gate.purse.left) == (None, 3000)
+    assert (removal, gate.budget.left) == (None, 3000)
 
 
 class Written:
@@ -138,7 +138,7 @@ def test_what_the_search_found_of_each_unit_is_its_mean_effect_alone() -> None:
         SearchStep(d, e, 0.90, 0.64),  # two at once: nothing is known of each
         SearchStep(a, skill("H1"), 0.9, 0.1, dropped=True),
     ]
-    found = effects_of(steps, PlainTexts())
+    found = measure_effects(steps, PlainTexts())
     assert found == {
         SkillUnit("", f"- {sentence('N0')}"): pytest.approx((0.01 - 0.04) / 2),
         SkillUnit("", f"- {sentence('H0')}"): pytest.approx(0.09),
@@ -203,7 +203,7 @@ async def sharpened(seed: int, *, dropping: bool = True) -> SearchResult:
 
     helps = tuple(f"H{n}" for n in range(6))
     proposer = InTurn(skill(*helps), skill(*helps, "N0"), skill(*helps, "N0", "N1"))
-    return await search_and_certify(
+    return await run_two_tiers(
         skill(), world.tasks("train"), TASKS, GatePlan(6000, seed, shorten=dropping), proposer, rollouts
     )
 

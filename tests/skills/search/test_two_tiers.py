@@ -7,12 +7,12 @@ import pytest
 from scipy import stats
 
 from support.known_world import World, skill_of
-from support.whole_runs import Paying, WorldRollouts, certificates, proposals, whole
+from support.whole_runs import Paying, WorldRollouts, certificates, proposals, run_two_tiers, whole
 from whet.scoring import Cause
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import NotMeasured, Outcome, RolloutKey, Verdict
-from whet.skills.search.two_tiers import SearchResult, search_and_certify
+from whet.skills.search.two_tiers import SearchResult
 
 
 def is_certified(held: ExamResult) -> bool:
@@ -59,7 +59,7 @@ async def test_begun_again_with_what_was_paid_it_decides_the_same_and_pays_nothi
 
     async def run() -> SearchResult:
         tasks = world.tasks("train"), world.tasks("validation")
-        return await search_and_certify("", *tasks, GatePlan(1500, 3), proposer, rollouts)
+        return await run_two_tiers("", *tasks, GatePlan(1500, 3), proposer, rollouts)
 
     proposer = proposals("rich", 3)
     first = await run()
@@ -91,7 +91,7 @@ def one_proposal(rule: str) -> Paying:
 async def sharpened_once(rule: str, seed: int) -> tuple[SearchResult, World]:
     rollouts = WorldRollouts(seed)
     tasks = rollouts.world.tasks("train"), rollouts.world.tasks("validation")
-    return await search_and_certify("", *tasks, GatePlan(900, seed), one_proposal(rule), rollouts), rollouts.world
+    return await run_two_tiers("", *tasks, GatePlan(900, seed), one_proposal(rule), rollouts), rollouts.world
 
 
 async def test_what_the_search_leaves_goes_to_the_exam_and_then_to_its_bound() -> None:
@@ -119,7 +119,7 @@ async def test_an_undecided_leader_is_continued_at_its_own_level_when_the_search
             if isinstance(event, ExamResult):
                 told.append((event.test.verdict, len(event.test.pairs), event.level))
 
-        done = await search_and_certify("", *tasks, GatePlan(600, seed), proposer, rollouts, watch)
+        done = await run_two_tiers("", *tasks, GatePlan(600, seed), proposer, rollouts, watch)
         if told and told[0][0] is Verdict.UNDECIDED:
             assert len(done.exam_results) == 1
             assert [level for *_, level in told] == [pytest.approx(0.05)] * 2
@@ -136,7 +136,7 @@ async def test_what_a_budget_was_raised_by_comes_when_the_search_is_over() -> No
 
     async def run(raised: int) -> SearchResult:
         proposer = one_proposal(skill_of(["G0"]))
-        return await search_and_certify("", *tasks, GatePlan(120, 2), proposer, rollouts, close_search=lambda: raised)
+        return await run_two_tiers("", *tasks, GatePlan(120, 2), proposer, rollouts, close=lambda: raised)
 
     before, after = await run(0), await run(500)
     assert (before.steps, before.leader) == (after.steps, after.leader)
@@ -160,6 +160,6 @@ async def test_lost_rollouts_are_no_verdict() -> None:
 
     world = World()
     with pytest.raises(NotMeasured, match="30 of 30 rollouts"):
-        await search_and_certify(
+        await run_two_tiers(
             "", world.tasks("train"), world.tasks("validation"), GatePlan(1000), proposals("rich", 0), lost
         )

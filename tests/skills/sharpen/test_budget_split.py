@@ -10,8 +10,7 @@ from whet.skills.gate.plan import GatePlan
 from whet.skills.rollouts.audit import Audit
 from whet.skills.rollouts.budget import Budget
 from whet.skills.rollouts.splits import Splits, split_tasks
-from whet.skills.sharpen.budget_split import refuse_too_few, split_budget
-from whet.skills.sharpen.preparing import Audited, Preparing, refuse_if_hopeless
+from whet.skills.sharpen.budget_split import BudgetSplitter, split_budget
 from whet.tasks import read_tasks
 
 
@@ -33,17 +32,14 @@ def test_audit_test_search_and_exams_make_up_the_budget(
 
 def test_the_search_must_afford_one_proposal(splits: Splits) -> None:
     # The audit takes 16, each side of the test a tenth, and exams a fifth of the rest.
-    refuse_too_few(split_budget(GatePlan(0), 44, splits, 1), splits, "44")
+    BudgetSplitter(Budget(44), GatePlan(0), splits, None).split(44)
     with pytest.raises(UserError, match=r"--budget is 43; expected more: 8 training, .* take 24 rollouts for audit"):
-        refuse_too_few(split_budget(GatePlan(0), 43, splits, 1), splits, "43")
+        BudgetSplitter(Budget(43), GatePlan(0), splits, None).split(43)
 
 
 def test_nothing_is_left_to_improve_only_where_every_score_is_1(splits: Splits) -> None:
-    wanted = Preparing(Budget(400), GatePlan(400), splits, None)
-
-    def audited(*twice: tuple[float, float]) -> Audited:
-        return Audited(Audit(twice, 0, 6, ()), 0.1, [], 1.0, None, 400)
-
-    refuse_if_hopeless(wanted, wanted.shares(400), audited((1.0, 1.0), (1.0, 0.5)))
+    splitter = BudgetSplitter(Budget(400), GatePlan(400), splits, None)
+    split = splitter.split(400)
+    splitter.check_power(split, Audit(((1.0, 1.0), (1.0, 0.5)), 0, 6, ()), 0.1)
     with pytest.raises(UserError, match="the skill scores 1 on every training task"):
-        refuse_if_hopeless(wanted, wanted.shares(400), audited((1.0, 1.0), (1.0, 1.0)))
+        splitter.check_power(split, Audit(((1.0, 1.0), (1.0, 1.0)), 0, 6, ()), 0.1)

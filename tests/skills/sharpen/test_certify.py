@@ -19,7 +19,7 @@ from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import RunPart, Verdict
 from whet.skills.rollouts.budget import read_budget
 from whet.skills.rollouts.runner import open_runner
-from whet.skills.sharpen.certify import Certifying, certify
+from whet.skills.sharpen.certify import CertifyRequest, certify
 from whet.tasks import read_tasks
 
 TASKS = {f"val-{n}" for n in range(100, 110)}
@@ -37,7 +37,7 @@ class Judging(World):
         tasks, within = self.folder / "tasks.jsonl", read_budget(budget)
         asked = RunOptions(tasks=tasks, out=self.out, agents=("chat",), models=("m",), **request)
         plan = GatePlan(within.rollouts or 0, alpha=alpha)
-        wish = Certifying(self.folder / "sums", new, asked, within, plan, seed=0)
+        wish = CertifyRequest(self.folder / "sums", new, asked, within, plan, seed=0)
         return await certify(wish, self.config, env=self.env)
 
     @property
@@ -79,7 +79,7 @@ async def test_it_is_not_gone_on_with_on_other_terms_nor_written_over(
 
 
 async def test_a_budget_that_ends_at_the_first_position_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--budget is 1 tokens; expected more: it was used up at the first position"):
+    with pytest.raises(UserError, match="--budget is 1 tokens; expected more: the first pair of rollouts used all"):
         await Judging(tmp_path).certify(budget="1 token", concurrency=1)
 
 
@@ -88,8 +88,8 @@ async def test_what_a_run_has_spent_counts_when_it_is_gone_on_with(done: Judging
     tasks = [task for task in read_tasks(asked.tasks) if task.id in TASKS]
     budget, shelf = read_budget("9k tokens"), SkillStore(done.out / "skills")
     ready: Any = (done.config, shelf, done.env, lambda _: None, budget, lambda: None)
-    async with open_runner(done.out, asked, {RunPart.EXAM: tasks}, *ready) as lab:
-        assert await lab.rollouts() == 44
+    async with open_runner(asked, {RunPart.EXAM: tasks}, *ready) as lab:
+        assert await lab.count_rollouts() == 44
         with Store.open_read(done.out / RunPart.EXAM) as store:
             whole = total(tally(store).values())
         assert lab.account.used == lab.account.used_by(RunPart.EXAM) == whole.input_tokens + whole.output_tokens > 44
@@ -110,8 +110,8 @@ async def test_what_both_sides_have_in_common_is_told_in_full(tmp_path: Path) ->
         read_budget("9"),
         lambda: None,
     )
-    async with open_runner(world.out, asked, {RunPart.EXAM: read_tasks(asked.tasks)}, *ready) as lab:
-        found = await lab.made_with()
+    async with open_runner(asked, {RunPart.EXAM: read_tasks(asked.tasks)}, *ready) as lab:
+        found = await lab.describe_setup()
     assert found["model"] == {
         "name": "m",
         "upstream": "m",

@@ -11,14 +11,14 @@ import pytest
 import whet
 from support.sharpen_world import HARMFUL, HELPFUL, USELESS, Adds, World, decisions, write_tasks
 from whet.errors import UserError
-from whet.runs.results import load
 from whet.runs.scheduler import Ended
 from whet.runs.store.store import Store
+from whet.runs.stored_run import load
 from whet.skills.measurement import NotMeasured, Verdict
 from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext
 from whet.skills.proposers.criteria.proposer import CriteriaProposer
 from whet.skills.results import SharpenResult
-from whet.skills.sharpen.run import Begun, Event
+from whet.skills.sharpen.events import SharpenEvent, SharpenStarted
 
 
 @pytest.fixture
@@ -85,8 +85,8 @@ async def test_an_edit_that_changes_nothing_costs_nothing_and_is_told_why(world:
 async def test_the_budget_is_never_passed(world: World, budget: int) -> None:
     found = await world.sharpen(Adds(HELPFUL, USELESS, HARMFUL), budget)
     made = world.exchanges()
-    assert found.done.spent <= budget
-    assert sum(map(len, made.values())) == found.done.spent
+    assert found.rollouts <= budget
+    assert sum(map(len, made.values())) == found.rollouts
 
 
 async def test_a_budget_that_is_too_small_to_begin_is_refused_and_not_spent(world: World) -> None:
@@ -144,7 +144,7 @@ async def test_a_run_that_is_broken_off_goes_on_as_if_it_had_not_been(
     first, made = unbroken
     seen = 0
 
-    def break_off(event: Event) -> None:
+    def break_off(event: SharpenEvent) -> None:
         nonlocal seen
         seen += isinstance(event, Ended)
         if seen == ended:
@@ -238,7 +238,7 @@ async def test_a_skill_whose_failures_are_lost_half_of_the_time_gains_nothing_by
     assert held.test.verdict is not Verdict.CERTIFIED
     failed = [at for at in held.test.pairs if at.incumbent == 0.0]
     assert {at.worst() for at in failed} == {0.0}, "no second try made a score of it"
-    assert {at.notes[1].tries for at in failed} == {1}
+    assert {at.executions[1].tries for at in failed} == {1}
 
 
 async def test_a_budget_that_is_raised_continues_the_undecided_leader(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ async def test_a_budget_that_is_raised_continues_the_undecided_leader(tmp_path: 
     assert after.test.verdict is Verdict.CERTIFIED
     assert after.test.pairs[: len(before.test.pairs)] == before.test.pairs
     assert (after.exam, after.level) == (before.exam, before.level)
-    assert first.done.spent < more.done.spent <= 400
+    assert first.rollouts < more.rollouts <= 400
     again = await world.sharpen(Adds(), 100, resume=True)
     assert decisions(again) == decisions(more), "what it was raised to is kept"
     with pytest.raises(UserError, match="it can be raised, not lowered"):
@@ -270,8 +270,8 @@ async def test_the_order_of_exams_is_committed_before_the_first_and_revealed_in_
     journal: list[str] = []
     shown: list[str] = []
 
-    def watch(event: Event) -> None:
-        if isinstance(event, Begun):
+    def watch(event: SharpenEvent) -> None:
+        if isinstance(event, SharpenStarted):
             shown.append(event.seed.commitment)
         if isinstance(event, Ended) and event.row.task.startswith("val") and not journal:
             journal.append(json.loads((world.out / "sharpen.json").read_text())["seed"])
@@ -305,7 +305,7 @@ async def test_two_runs_ask_their_tasks_in_different_orders_unless_a_seed_is_cho
 
 def test_from_python_with_a_writer_of_ones_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(world.folder / "state"))
-    events: list[Event] = []
+    events: list[SharpenEvent] = []
     found = whet.sharpen(
         world.folder / "sums",
         world.folder / "tasks.jsonl",
@@ -320,8 +320,8 @@ def test_from_python_with_a_writer_of_ones_own(world: World, monkeypatch: pytest
     assert found.certified
     assert found.best.folder.name == "sums"
     assert [type(event).__name__ for event in events if not isinstance(event, Ended)] == [
-        "Begun",
-        "Audited",
+        "SharpenStarted",
+        "AuditFinished",
         "Drafted",
         "Step",
         "Drafted",

@@ -41,7 +41,7 @@ class Installed:
     """Whether every byte was checked against hashes that whet ships."""
 
 
-class Record(BaseModel):
+class InstallRecord(BaseModel):
     """What an install says of itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,12 +61,12 @@ def installs_root() -> Path:
     return install_folder("agents")
 
 
-def installed(package: Package, version: str | None = None) -> Installed | None:
+def find_install(package: Package, version: str | None = None) -> Installed | None:
     """The managed install of this version, by default the pinned one; None when there is none."""
     return _read(package, installs_root() / package.agent / (version or package.version))
 
 
-def all_installed(package: Package) -> list[Installed]:
+def find_installs(package: Package) -> list[Installed]:
     """The managed installs of all versions."""
     folders = sorted(path.parent for path in (installs_root() / package.agent).glob(f"[!.]*/{RECORD}"))
     return [found for folder in folders if (found := _read(package, folder))]
@@ -82,14 +82,14 @@ def install(package: Package, version: str | None = None) -> Installed:
     wanted = version or package.version
     if not re.fullmatch(r"\d+(\.\d+)+[\w.+-]*", wanted):
         raise UserError(f"version '{wanted}' of {package.agent}: expected an exact one, such as {package.version}")
-    if found := installed(package, wanted):
+    if found := find_install(package, wanted):
         return found
     _require_node(package)
     home = installs_root() / package.agent
     try:
         _make_folder(home)
         with lock_folder(home):
-            return installed(package, wanted) or _install(package, wanted, home)
+            return find_install(package, wanted) or _install(package, wanted, home)
     except OSError as error:
         raise UserError(
             f"{error.filename or home}: {error.strerror}; whet installs agents there, WHET_AGENTS names another folder"
@@ -115,7 +115,7 @@ def on_path(package: Package) -> Installed | None:
 
 def _read(package: Package, folder: Path) -> Installed | None:
     try:
-        record = Record.model_validate_json((folder / RECORD).read_bytes())
+        record = InstallRecord.model_validate_json((folder / RECORD).read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValidationError):
         return None
     if record.python not in {None, box_python()}:  # the system has another Python now
@@ -127,7 +127,7 @@ def _install(package: Package, version: str, home: Path) -> Installed:
     making = Path(tempfile.mkdtemp(prefix=MAKING, dir=home))
     try:
         verified = fetch(package, version, making)
-        record = Record(
+        record = InstallRecord(
             package=package.name,
             version=version,
             program=_first_that_starts(package, version, making),

@@ -20,7 +20,7 @@ from whet.rollout.attempt import attempt
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
 from whet.skill import Skill, read_skill
-from whet.tasks import Limits, Task
+from whet.tasks import Task, TaskLimits
 from whet.testing import Scene, Script, ScriptedModel, call, say
 
 ANSWER = "The file is written."
@@ -38,7 +38,7 @@ TASK = Task(
     id="rehearsal",
     instruction="Write the word ready to the file made.txt, as the skill rehearsal says.",
     verify=("grep -qx ready made.txt",),
-    limits=Limits(agent_sec=120, idle_sec=60),
+    limits=TaskLimits(agent_sec=120, idle_sec=60),
 )
 
 

@@ -12,7 +12,7 @@ from whet.errors import UserError
 from whet.exchange import EXACT
 from whet.gateway.guards.overrides import changed
 from whet.gateway.token_capture import capture_changes, check_tokens
-from whet.models import Engine, Pulled, served, sha256_of
+from whet.models import Engine, PulledModel, served, sha256_of
 
 ASKED = {
     "messages": [{"role": "user", "content": "Name some animals of the forest, and say what each of them eats."}],
@@ -40,7 +40,7 @@ class ModelCheck:
         return self.tokens == EXACT and self.decodes and self.repeats
 
 
-async def check_model(model: Pulled) -> ModelCheck:
+async def check_model(model: PulledModel) -> ModelCheck:
     """Start the engine and ask it the same twice. UserError when it has other weights, or does not start."""
     sha256 = await asyncio.to_thread(sha256_of, model.file)
     if sha256 != model.sha256:

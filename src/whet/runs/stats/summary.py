@@ -4,12 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
-from pathlib import Path
 
-from whet.errors import UserError
 from whet.exchange import Usage
 from whet.gateway import Spent
 from whet.rollout.result import Result, Spending
+from whet.runs.results import ResultReader
 from whet.runs.stats.losses import MANY, UNEVEN, uneven
 from whet.runs.stats.means import Interval, PassPoint, mean_interval, pass_curve, passed
 from whet.runs.store.schema import RolloutRow
@@ -124,11 +123,12 @@ def cells(store: Store) -> dict[Arm, dict[str, Tally]]:
     """Every arm of a stored run, task by task."""
     arms: dict[Arm, dict[str, Tally]] = {}
     calls = store.sent_calls()
-    for row, attempts in store.attempts_by_rollout():
+    for rollout in ResultReader(store):
+        row = rollout.row
         cell = arms.setdefault(arm_of(row), {}).setdefault(row.task, Tally())
         cell.planned += 1
-        results = [Result.model_validate_json(attempt.result) for attempt in attempts if attempt.result is not None]
-        unfinished = [_interrupted(*store.usage(attempt.id)) for attempt in attempts if attempt.result is None]
+        results = [result for attempt in rollout.attempts if (result := attempt.result) is not None]
+        unfinished = [_interrupted(*attempt.usage()) for attempt in rollout.attempts if not attempt.has_result]
         for result in (*results, *unfinished):
             cell.spend(result)
         if results:
@@ -198,16 +198,6 @@ def spent(arms: Iterable[Tally]) -> Spent:
     """What the attempts so far have used up of the limits of their run. A cost that is not known counts as nothing."""
     whole = total(arms)
     return Spent(whole.calls, Usage(whole.input_tokens, whole.output_tokens), whole.cost or 0.0)
-
-
-def rollout_named(store: Store, run: Path, beginning: str) -> RolloutRow:
-    """The rollout whose id begins so, or the one of the task of this name. UserError when there is not just one."""
-    rows = store.rollouts()
-    matches = [row for row in rows if row.id.startswith(beginning)] or [row for row in rows if row.task == beginning]
-    if len(matches) != 1:
-        found = "none does" if not matches else f"{len(matches)} do"
-        raise UserError(f"{run}: expected one rollout whose id begins with '{beginning}'; {found} (whet show {run})")
-    return matches[0]
 
 
 def skill_names(store: Store) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 
-from whet.rollout.result import Result
+from whet.rollout.result import decode_result
 from whet.runs.store.schema import DamagedError
 from whet.runs.store.store import Store
 
@@ -56,8 +56,8 @@ def _read_all(store: Store) -> None:
     store.skills()
     for _, attempts in store.attempts_by_rollout():
         for attempt in attempts:
-            if attempt.result is not None:
-                Result.model_validate_json(attempt.result)
+            if (body := store.result_body(attempt)) is not None:
+                decode_result(body)
             for _ in store.each_exchange(attempt.id):
                 pass
             store.logs(attempt.id)

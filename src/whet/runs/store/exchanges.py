@@ -5,7 +5,7 @@ import json
 import sqlite3
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from itertools import accumulate
 from typing import Any
 
@@ -13,7 +13,7 @@ import msgspec
 
 from whet.exchange import CallError, Exchange, Headers, Kind, Speaker, Usage
 from whet.plain_text import plain_text
-from whet.runs.store.blobs import Blobs
+from whet.runs.store.blobs import Blobs, Bodies
 from whet.runs.store.schema import DamagedError
 
 SMALL_BODY = 4096
@@ -73,27 +73,68 @@ def add(db: sqlite3.Connection, blobs: Blobs, attempt: int, exchange: Exchange) 
     db.execute(f"INSERT INTO exchange VALUES (NULL{', ?' * len(values)})", values)  # noqa: S608
 
 
-def each(db: sqlite3.Connection, blobs: Blobs, attempt: int) -> Iterator[Exchange]:
-    """All model calls of an attempt, one after the other, in order of arrival."""
-    # Up to the last one that is there now: a run that goes on adds more, whose bodies would not be known.
+@dataclass(frozen=True, slots=True)
+class ExchangeHead:
+    """A model call without its headers and bodies."""
+
+    index: int
+    dialect: str
+    path: str
+    upstream: str
+    status: int | None
+    attempts: int
+    error: CallError | None
+    started: float
+    first_byte: float | None
+    ended: float
+    usage: Usage | None
+    speaker: Speaker | None
+    tokens: str | None
+
+
+def each(db: sqlite3.Connection, blobs: Blobs, attempt: int, first: int = 0) -> Iterator[Exchange]:
+    """The model calls of an attempt from number `first` on, one after the other, in order of arrival."""
+    # Up to the last one that is there now: a running attempt adds more, whose bodies would not be known.
     (last,) = db.execute("SELECT coalesce(max(id), 0) FROM exchange WHERE attempt = ?", (attempt,)).fetchone()
-    shared = {key: blobs.bodies(_nodes(db, key, attempt, last)) for key in _SHARED}
+    where, values = "attempt = ? AND id <= ? AND idx >= ?", (attempt, last, first)
+    shared = {key: blobs.bodies(_nodes(db, key, where, values)) for key in _SHARED}
+    for row in db.execute(f"SELECT * FROM exchange WHERE {where} ORDER BY idx", values):  # noqa: S608 - our own text
+        yield _exchange(row, _data(row, blobs, shared))
+
+
+def one(db: sqlite3.Connection, blobs: Blobs, attempt: int, index: int) -> Exchange | None:
+    """One model call of an attempt; None when there is none of this number."""
+    row = db.execute("SELECT * FROM exchange WHERE attempt = ? AND idx = ?", (attempt, index)).fetchone()
+    if row is None:
+        return None
+    shared = {key: blobs.bodies([row[key]] if isinstance(row[key], int) else []) for key in _SHARED}
+    return _exchange(row, _data(row, blobs, shared))
+
+
+def heads(db: sqlite3.Connection, attempt: int) -> list[ExchangeHead]:
+    """All model calls of an attempt, in order of arrival, without headers and bodies."""
+    columns = ", ".join((*_TYPES, "error", "speaker", "tokens"))
+    rows = db.execute(f"SELECT {columns} FROM exchange WHERE attempt = ? ORDER BY idx", (attempt,))  # noqa: S608
+    return [_head(row) for row in rows]
+
+
+def _nodes(db: sqlite3.Connection, key: str, where: str, values: tuple[int, ...]) -> list[int]:
+    rows = db.execute(
+        f"SELECT {key} FROM exchange WHERE {where} AND typeof({key}) = 'integer'",  # noqa: S608 - our own text
+        values,
+    )
+    return [node for (node,) in rows]
+
+
+def _data(row: sqlite3.Row, blobs: Blobs, shared: Mapping[str, Bodies]) -> dict[str, bytes | None]:
+    """The bodies of a row."""
 
     def read(key: str, value: int | bytes | None) -> bytes | None:
         if isinstance(value, int):
             return shared[key].body(value)
         return None if value is None else blobs.unpacked(value)
 
-    for row in db.execute("SELECT * FROM exchange WHERE attempt = ? AND id <= ? ORDER BY idx", (attempt, last)):
-        yield _exchange(row, {key: read(key, row[key]) for key in (*_SHARED, *_PACKED)})
-
-
-def _nodes(db: sqlite3.Connection, key: str, attempt: int, last: int) -> list[int]:
-    rows = db.execute(
-        f"SELECT {key} FROM exchange WHERE attempt = ? AND id <= ? AND typeof({key}) = 'integer'",  # noqa: S608
-        (attempt, last),
-    )
-    return [node for (node,) in rows]
+    return {key: read(key, row[key]) for key in (*_SHARED, *_PACKED)}
 
 
 def _body(blobs: Blobs, attempt: int, body: bytes) -> int | bytes:
@@ -120,34 +161,53 @@ def _response(rest: bytes, repeated: bytes | None, at: int | None) -> bytes:
     return rest if repeated is None or at is None else b"".join((rest[:at], repeated, rest[at:]))
 
 
-def _exchange(row: sqlite3.Row, data: Mapping[str, Any]) -> Exchange:
+def _head(row: sqlite3.Row) -> ExchangeHead:
     for key, expected in _TYPES.items():
         if not isinstance(row[key], expected):
             raise DamagedError(f"{key} of a model call is {type(row[key]).__name__}; expected {expected}")
     tokens = [row[f"{field.name}_tokens"] for field in fields(Usage)]
-    return Exchange(
-        session=str(row["attempt"]),
+    return ExchangeHead(
         index=row["idx"],
         dialect=row["dialect"],
         path=row["path"],
-        request_headers=_headers(row["request_headers"]),
-        request=data["request"],
         upstream=row["upstream"],
         status=row["status"],
-        response_headers=_headers(row["response_headers"]),
-        response=_response(data["response"], data["prompt_ids"], row["prompt_ids_at"]),
         attempts=row["attempts"],
         error=None if row["error"] is None else CallError(row["error"]),
         started=row["started"],
         first_byte=row["first_byte"],
         ended=row["ended"],
         usage=None if None in tokens else Usage(*tokens),
+        speaker=None if row["speaker"] is None else _speaker(row["speaker"]),
+        tokens=row["tokens"],
+    )
+
+
+def _exchange(row: sqlite3.Row, data: Mapping[str, Any]) -> Exchange:
+    head = _head(row)
+    return Exchange(
+        session=str(row["attempt"]),
+        index=head.index,
+        dialect=head.dialect,
+        path=head.path,
+        request_headers=_headers(row["request_headers"]),
+        request=data["request"],
+        upstream=head.upstream,
+        status=head.status,
+        response_headers=_headers(row["response_headers"]),
+        response=_response(data["response"], data["prompt_ids"], row["prompt_ids_at"]),
+        attempts=head.attempts,
+        error=head.error,
+        started=head.started,
+        first_byte=head.first_byte,
+        ended=head.ended,
+        usage=head.usage,
         sent=data["sent"],
         delivered=data["delivered"],
         warnings=tuple(json.loads(row["warnings"])),
-        speaker=None if row["speaker"] is None else _speaker(row["speaker"]),
+        speaker=head.speaker,
         arrivals=_arrivals(data["arrivals"]),
-        tokens=row["tokens"],
+        tokens=head.tokens,
     )
 
 

@@ -190,8 +190,8 @@ class AttemptRow:
     cause: Cause | None
     final: bool
     """Its result is the rollout's result."""
-    result: bytes | None
-    """JSON."""
+    result: int | None
+    """Where its result is stored; `Store.result_body` reads it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from whet.errors import UserError
 from whet.exchange import Exchange, Usage
 from whet.runs.store import exchanges, schema
 from whet.runs.store.blobs import Blobs
+from whet.runs.store.exchanges import ExchangeHead
 from whet.runs.store.schema import AttemptRow, ResultRow, RolloutRow, SkillRow, TaskRow
 from whet.scoring.score import Cause
 
@@ -215,6 +216,10 @@ class Store:
         """All attempts at a rollout, in order."""
         return self._attempts("SELECT * FROM attempt WHERE rollout = ? ORDER BY number", rollout)
 
+    def result_body(self, attempt: AttemptRow) -> bytes | None:
+        """The result of an attempt, as JSON; None when it has none."""
+        return None if attempt.result is None else self._blobs.get_blob(attempt.result)
+
     def missing_of(self, task: str, causes: Iterable[Cause]) -> list[AttemptRow]:
         """The last attempts at rollouts of a task, of those that ended without a score for one of these causes."""
         named = sorted(causes)
@@ -228,8 +233,11 @@ class Store:
         )
 
     def rollout(self, name: str) -> RolloutRow:
-        """One line of the plan."""
-        return RolloutRow(*self._db.execute("SELECT * FROM rollout WHERE id = ?", (name,)).fetchone())
+        """One line of the plan. KeyError when there is none with this id."""
+        row = self._db.execute("SELECT * FROM rollout WHERE id = ?", (name,)).fetchone()
+        if row is None:
+            raise KeyError(name)
+        return schema.typed(RolloutRow(*row))
 
     def attempts_by_rollout(self) -> list[tuple[RolloutRow, list[AttemptRow]]]:
         """The whole plan in its order, each rollout with all its attempts in order."""
@@ -256,9 +264,23 @@ class Store:
         """All model calls of an attempt, in order of arrival, as they were given. The session is the attempt's id."""
         return list(self.each_exchange(attempt))
 
-    def each_exchange(self, attempt: int) -> Iterator[Exchange]:
-        """The same one after the other: a long conversation is then in memory once, not once for each of its calls."""
-        return exchanges.each(self._db, self._blobs, attempt)
+    def each_exchange(self, attempt: int, first: int = 0) -> Iterator[Exchange]:
+        """The same one after the other: a long conversation is then in memory once, not once for each of its calls.
+        Those with a lower number than `first` are left out."""
+        return exchanges.each(self._db, self._blobs, attempt, first)
+
+    def exchange(self, attempt: int, index: int) -> Exchange | None:
+        """One model call by its number; None when there is none. The others are not read."""
+        return exchanges.one(self._db, self._blobs, attempt, index)
+
+    def exchange_heads(self, attempt: int) -> list[ExchangeHead]:
+        """All model calls of an attempt without headers and bodies."""
+        return exchanges.heads(self._db, attempt)
+
+    def exchange_indexes(self, attempt: int) -> list[int]:
+        """The numbers of all model calls of an attempt, in order."""
+        rows = self._db.execute("SELECT idx FROM exchange WHERE attempt = ? ORDER BY idx", (attempt,))
+        return [index for (index,) in rows]
 
     def usage(self, attempt: int) -> tuple[int, Usage]:
         """How many model calls an attempt made, and the tokens that they say they used."""
@@ -287,10 +309,24 @@ class Store:
         rows = self._db.execute("SELECT name, blob FROM log WHERE attempt = ? ORDER BY name", (attempt,)).fetchall()
         return {name: self._blobs.get_blob(blob) for name, blob in rows}
 
+    def log(self, attempt: int, name: str) -> bytes:
+        """One log of an attempt. KeyError when there is none of this name."""
+        row = self._db.execute("SELECT blob FROM log WHERE attempt = ? AND name = ?", (attempt, name)).fetchone()
+        if row is None:
+            raise KeyError(name)
+        return self._blobs.get_blob(row["blob"])
+
+    def log_names(self, attempt: int, beginning: str = "") -> list[str]:
+        """The names of an attempt's logs that begin like this."""
+        rows = self._db.execute("SELECT name FROM log WHERE attempt = ? ORDER BY name", (attempt,))
+        return [name for (name,) in rows if name.startswith(beginning)]
+
+    def data_version(self) -> int:
+        """Another number than before when another connection has written to the run since."""
+        return int(self._db.execute("PRAGMA data_version").fetchone()[0])
+
     def _attempts(self, query: str, *values: object) -> list[AttemptRow]:
-        rows = self._db.execute(query, values).fetchall()
-        results = self._blobs.get_blobs({row["result"] for row in rows if row["result"] is not None})
-        return [schema.typed(_attempt(row, results.get(row["result"]))) for row in rows]
+        return [schema.typed(_attempt(row)) for row in self._db.execute(query, values)]
 
 
 def _existing(folder: Path) -> Path:
@@ -330,7 +366,7 @@ def _locked(folder: Path) -> Iterator[int]:
         raise
 
 
-def _attempt(row: sqlite3.Row, result: bytes | None) -> AttemptRow:
+def _attempt(row: sqlite3.Row) -> AttemptRow:
     return AttemptRow(
         id=row["id"],
         rollout=row["rollout"],
@@ -340,5 +376,5 @@ def _attempt(row: sqlite3.Row, result: bytes | None) -> AttemptRow:
         value=row["value"],
         cause=None if row["cause"] is None else Cause(row["cause"]),
         final=bool(row["final"]),
-        result=result,
+        result=row["result"],
     )

@@ -26,7 +26,7 @@ from whet.sandbox.disk.folder import MARK, BoxFolder, box_folder, box_users
 from whet.sandbox.hostbox import HostBox, at_most
 from whet.sandbox.process import ProcessEnd, TreeProcess, stdin_file
 from whet.sandbox.view import PROGRAMS, View
-from whet.tasks.task import WORKDIR, Limits
+from whet.tasks.task import WORKDIR, TaskLimits
 
 MODEL_PORT = 41_100
 HOME = "/home/agent"
@@ -77,7 +77,7 @@ class Bubblewrap:
                     f"sandbox 'bubblewrap' needs the program '{program}'; install it: apt-get install {package}"
                 )
         try:
-            async with self.open(Limits()) as box:
+            async with self.open(TaskLimits()) as box:
                 done = await box.exec(["true"], timeout=30)
         except SandboxError as error:
             raise UserError(
@@ -89,7 +89,7 @@ class Bubblewrap:
             raise UserError(f"sandbox 'bubblewrap' does not work here: {done.stderr.text.strip()}")
 
     @asynccontextmanager
-    async def open(self, limits: Limits, workdir: str = WORKDIR) -> AsyncIterator[Box]:
+    async def open(self, limits: TaskLimits, workdir: str = WORKDIR) -> AsyncIterator[Box]:
         async with box_folder(box_users()) as folder:
             box = BubblewrapBox(folder, limits, workdir)
             try:
@@ -101,7 +101,7 @@ class Bubblewrap:
 class BubblewrapBox(HostBox):
     path = PATH
 
-    def __init__(self, folder: BoxFolder, limits: Limits, workdir: str) -> None:
+    def __init__(self, folder: BoxFolder, limits: TaskLimits, workdir: str) -> None:
         if workdir in SEEN.values() or workdir.split("/")[1] in OWN_FOLDERS or workdir.startswith(f"{JUDGE_HOME}/"):
             raise SandboxError(f"working directory '{workdir}' is a place that the box needs for itself")
         self._paths = {**SEEN, "work": workdir}

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import IO
 
 from whet.box import EscapeError, SandboxError
-from whet.sandbox.disk.storage import Usage
+from whet.sandbox.disk.storage import DiskUsage
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-UNLIMITED = Usage(math.inf, math.inf)
+UNLIMITED = DiskUsage(math.inf, math.inf)
 
 MAX_DEPTH = 100
 """How deep folders may be nested to be copied: a walk holds a descriptor for each level, and whet has only so many."""
@@ -50,21 +50,21 @@ def write_inside(root: Path, relative: str, data: bytes, mode: int, owner: int |
 
 
 def copy_tree(
-    source: Path, target: Path, owner: int | None, *, inside: str = ".", below: str = ".", limit: Usage = UNLIMITED
-) -> Usage:
+    source: Path, target: Path, owner: int | None, *, inside: str = ".", below: str = ".", limit: DiskUsage = UNLIMITED
+) -> DiskUsage:
     """Copy a folder inside source into one below target: files with their permissions, links as links, nothing else.
 
     No link is followed on either side, and holes in files stay holes. Returns what was copied. Stops with an error
     before it has copied more than the limit.
     """
-    copied = Usage()
+    copied = DiskUsage()
     with _translated(inside), opened(source, inside) as top:
         for folder, folders, files, here in os.fwalk(".", onerror=_fail, dir_fd=top):
             if folder.count(os.sep) > MAX_DEPTH:
                 raise SandboxError(f"{inside}: folders nested more than {MAX_DEPTH} deep")
             with opened(target, os.path.join(below, folder), create=True, owner=owner) as there:  # noqa: PTH118
                 for name in [*folders, *files]:
-                    copied += Usage(files=1)
+                    copied += DiskUsage(files=1)
                     if copied.files > limit.files:
                         raise SandboxError(f"{inside}: more than {limit.files:.0f} files")
                     info = os.stat(name, dir_fd=here, follow_symlinks=False)
@@ -78,7 +78,7 @@ def copy_tree(
                         size = _copy_file(name, info, here, there, owner, room)
                         if size is None:
                             raise SandboxError(f"{inside}: more than {limit.size:.0f} bytes of files")
-                        copied += Usage(size)
+                        copied += DiskUsage(size)
     return copied
 
 

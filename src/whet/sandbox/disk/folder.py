@@ -18,7 +18,7 @@ from whet.box import SandboxError
 from whet.errors import UserError
 from whet.ids import new_name
 from whet.sandbox.disk.files import copy_tree
-from whet.sandbox.disk.storage import Disk, Usage
+from whet.sandbox.disk.storage import Disk, DiskUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class BoxFolder:
             os.chown(path, owner, owner)
         return path
 
-    def hold_reserve(self, limit: Usage) -> None:
+    def hold_reserve(self, limit: DiskUsage) -> None:
         """Take some of the disk for later, if boxes of this limit may fill it."""
         left = Disk.of(self.path).left
         if not (limit * BOXES).passes(left):

@@ -28,20 +28,20 @@ NEARLY_FULL = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class DiskUsage:
     """Bytes of data, and files: each file, folder and link takes an inode of the disk."""
 
     size: float = 0
     files: float = 0
 
-    def __add__(self, other: Self) -> "Usage":
-        return Usage(self.size + other.size, self.files + other.files)
+    def __add__(self, other: Self) -> "DiskUsage":
+        return DiskUsage(self.size + other.size, self.files + other.files)
 
-    def __sub__(self, other: Self) -> "Usage":
-        return Usage(self.size - other.size, self.files - other.files)
+    def __sub__(self, other: Self) -> "DiskUsage":
+        return DiskUsage(self.size - other.size, self.files - other.files)
 
-    def __mul__(self, factor: float) -> "Usage":
-        return Usage(self.size * factor, self.files * factor)
+    def __mul__(self, factor: float) -> "DiskUsage":
+        return DiskUsage(self.size * factor, self.files * factor)
 
     def passes(self, limit: Self) -> bool:
         """Whether either is above its limit."""
@@ -52,17 +52,17 @@ class Usage:
 class Disk:
     """A file system: what it can hold, and what is left."""
 
-    total: Usage
-    left: Usage
+    total: DiskUsage
+    left: DiskUsage
 
     @classmethod
     def of(cls, folder: Path) -> Self:
         info = os.statvfs(folder)
         # A file system that makes inodes as it needs them says 0.
         inodes, free = (info.f_files, info.f_favail) if info.f_files else (math.inf, math.inf)
-        return cls(Usage(info.f_blocks * info.f_frsize, inodes), Usage(info.f_bavail * info.f_frsize, free))
+        return cls(DiskUsage(info.f_blocks * info.f_frsize, inodes), DiskUsage(info.f_bavail * info.f_frsize, free))
 
-    def is_filled_by(self, usage: Usage) -> bool:
+    def is_filled_by(self, usage: DiskUsage) -> bool:
         """Whether the disk is nearly full and somebody holds more than what is left for all others."""
         return any(
             left < total / NEARLY_FULL and held > left
@@ -75,8 +75,8 @@ class Disk:
 
 async def guard_storage(
     folder: Path,
-    limit: Usage,
-    given: Usage,
+    limit: DiskUsage,
+    given: DiskUsage,
     on_excess: Callable[[], Awaitable[None]],
     pids: Callable[[], Iterable[int]] = tuple,
 ) -> None:
@@ -94,16 +94,16 @@ async def guard_storage(
         if not filled and not lost.passes(limit * 0.25) and time.monotonic() - walked < WALK_SEC:
             continue
         before, walked = disk, time.monotonic()
-        usage = await asyncio.to_thread(lambda: usage_of(folder) + removed_usage(folder, pids()))
+        usage = await asyncio.to_thread(lambda: usage_of(folder) + measure_removed_files(folder, pids()))
         if usage.passes(limit) or disk.is_filled_by(usage - given):
             await on_excess()
 
 
-def usage_of(folder: Path) -> Usage:
-    return Usage(disk_usage(folder), _du(folder, "--inodes"))
+def usage_of(folder: Path) -> DiskUsage:
+    return DiskUsage(disk_usage(folder), _du(folder, "--inodes"))
 
 
-def removed_usage(folder: Path, pids: Iterable[int]) -> Usage:
+def measure_removed_files(folder: Path, pids: Iterable[int]) -> DiskUsage:
     """What processes hold of a folder's disk in files that have no name any more."""
     device, sizes, looked = folder.stat().st_dev, dict[int, int](), 0
     for pid in pids:
@@ -112,12 +112,12 @@ def removed_usage(folder: Path, pids: Iterable[int]) -> Usage:
                 for entry in entries:
                     looked += 1
                     if looked > MOST_DESCRIPTORS:
-                        return Usage(math.inf)
+                        return DiskUsage(math.inf)
                     with contextlib.suppress(OSError):
                         info = entry.stat()
                         if stat.S_ISREG(info.st_mode) and info.st_nlink == 0 and info.st_dev == device:
                             sizes[info.st_ino] = info.st_blocks * 512
-    return Usage(sum(sizes.values()), len(sizes))
+    return DiskUsage(sum(sizes.values()), len(sizes))
 
 
 def disk_usage(folder: Path) -> int:

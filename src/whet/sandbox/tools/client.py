@@ -23,7 +23,7 @@ WAIT = "--wait"
 """Option in front of the name: a silent pipe on standard input is waited for."""
 
 
-class CallError(Exception):
+class ToolCallError(Exception):
     """The call could not be made; the message is for whoever made it."""
 
 
@@ -41,7 +41,7 @@ def called(name: str, argv: list[str], silence: float) -> tuple[int, bytes, byte
         stdout, stderr = (exactly(host, int.from_bytes(size, "big")) for size in (head[1:9], head[9:]))
         return head[0], stdout, stderr
     except OSError as error:
-        raise CallError(f"not available: {error.strerror or error}") from None
+        raise ToolCallError(f"not available: {error.strerror or error}") from None
 
 
 def exactly(host: _socket.socket, size: int) -> bytes:
@@ -49,7 +49,7 @@ def exactly(host: _socket.socket, size: int) -> bytes:
     while len(data) < size:
         part = host.recv(min(size - len(data), 1 << 20))
         if not part:
-            raise CallError("not available: no answer came")
+            raise ToolCallError("not available: no answer came")
         data += part
     return bytes(data)
 
@@ -67,7 +67,7 @@ def standard_input(name: str, room: int, silence: float) -> bytes:
     else:
         data = b""
     if len(data) > room:
-        raise CallError(f"more than {LIMIT} bytes of arguments and standard input")
+        raise ToolCallError(f"more than {LIMIT} bytes of arguments and standard input")
     return data
 
 
@@ -89,7 +89,7 @@ def pipe_rest(name: str, room: int, silence: float) -> bytes:
     deadline = time.monotonic() + PIPE_SEC
     while len(data) <= room:
         if not select.select([0], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            raise CallError("standard input does not end")
+            raise ToolCallError("standard input does not end")
         part = os.read(0, 1 << 20)
         if not part:
             break
@@ -100,7 +100,7 @@ def pipe_rest(name: str, room: int, silence: float) -> bytes:
 def main(name: str, argv: list[str], silence: float = SILENCE_SEC) -> int:
     try:
         code, output, errors = called(name, argv, silence)
-    except CallError as error:
+    except ToolCallError as error:
         sys.stderr.write(f"{name}: {error}\n")
         return UNAVAILABLE
     return write_all(1, output, name) or write_all(2, errors, name) or code

@@ -19,7 +19,7 @@ TIMED_OUT = 124
 USAGE = f"usage: {UNTRUSTED} [--env NAME=VALUE]... [--time SECONDS] [--] COMMAND [ARGUMENT]..."
 
 
-class Refused(Exception):  # noqa: N818 - an answer to the caller, no failure
+class CallRefused(Exception):  # noqa: N818 - an answer to the caller, no failure
     """The call cannot be run; the message is for whoever made it."""
 
 
@@ -43,26 +43,26 @@ def parse_call(words: Sequence[str]) -> UntrustedCall:
         if option == "--" and not given:
             break
         if option not in {"--env", "--time"}:
-            raise Refused(f"unknown option {option!a}; {USAGE}")
+            raise CallRefused(f"unknown option {option!a}; {USAGE}")
         if not given:
             if not rest:
-                raise Refused(f"{option} needs a value; {USAGE}")
+                raise CallRefused(f"{option} needs a value; {USAGE}")
             value = rest.pop(0)
         if option == "--env":
             name, _, text = value.partition("=")
             if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None or "=" not in value:
-                raise Refused(f"--env {value!a}; expected NAME=VALUE")
+                raise CallRefused(f"--env {value!a}; expected NAME=VALUE")
             env[name] = text
         else:
             seconds = _seconds(value)
     if not rest or not rest[0]:
-        raise Refused(f"names no command; {USAGE}")
+        raise CallRefused(f"names no command; {USAGE}")
     return UntrustedCall(cwd, tuple(rest), env, seconds)
 
 
 def _seconds(value: str) -> float:
     if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", value) is None or float(value) == 0:
-        raise Refused(f"--time {value!a}; expected a number of seconds above 0")
+        raise CallRefused(f"--time {value!a}; expected a number of seconds above 0")
     return float(value)
 
 

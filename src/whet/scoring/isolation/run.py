@@ -17,7 +17,7 @@ PROGRAMS = Path(__file__).with_name("programs.py")
 TAIL = 4000
 
 
-async def isolated(program: str, request: Mapping[str, Any], seconds: float) -> Any:
+async def run_isolated(program: str, request: Mapping[str, Any], seconds: float) -> Any:
     """What a program of programs.py answers. JudgeError when it fails or takes too long."""
     variables = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
     with tempfile.TemporaryFile() as said:

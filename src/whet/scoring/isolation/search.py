@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Sequence
 
-from whet.scoring.isolation.run import isolated
+from whet.scoring.isolation.run import run_isolated
 from whet.scoring.judge import JudgeError
 
 SEARCH_SEC = 10.0
@@ -29,7 +29,7 @@ async def search(searches: Sequence[tuple[str, str]], *, by_line: bool = False) 
 
 async def _search(searches: Sequence[tuple[str, str]], flags: int, seconds: float) -> list[bool]:
     request = {"searches": [{"pattern": pattern, "text": text, "flags": flags} for pattern, text in searches]}
-    return list(await isolated("regex", request, seconds))
+    return list(await run_isolated("regex", request, seconds))
 
 
 async def _search_alone(one: tuple[str, str], flags: int, seconds: float) -> bool | None:
@@ -39,6 +39,6 @@ async def _search_alone(one: tuple[str, str], flags: int, seconds: float) -> boo
         return None
 
 
-def undecided(found: Sequence[bool | None]) -> dict[str, bool]:
+def no_verdict_details(found: Sequence[bool | None]) -> dict[str, bool]:
     """What the details of a judgement say when a pattern took too long."""
     return {"no_verdict": True} if None in found else {}

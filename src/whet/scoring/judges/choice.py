@@ -5,12 +5,12 @@ import re
 from whet.plain_text import tagged
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
-from whet.tasks.judges import Choice
+from whet.tasks.judges import ChoiceSpec
 
 
-async def choice(spec: Choice, work: Work) -> Score:
+async def choice(spec: ChoiceSpec, work: Work) -> Score:
     expected = (spec.answer or work.task.answer or "").strip().upper()
-    chosen = chosen_letter(work.answer, spec.choices)
+    chosen = find_choice(work.answer, spec.choices)
     reason = f"the choice is {chosen}" if chosen else "no single choice was named"
     checks = [{"op": "one_choice", "arg": spec.choices, "passed": chosen is not None}]
     if chosen is not None:
@@ -18,12 +18,12 @@ async def choice(spec: Choice, work: Work) -> Score:
     return Score.of(float(chosen == expected), reason, choice=chosen, checks=checks)
 
 
-def chosen_letter(text: str, choices: str = "ABCDE") -> str | None:
+def find_choice(text: str, choices: str = "ABCDE") -> str | None:
     """The letter that a text settles on; None when it does not.
 
-    >>> chosen_letter("Not A. <answer>(b)</answer>"), chosen_letter("A or B? It is **C**."), chosen_letter("Dog")
+    >>> find_choice("Not A. <answer>(b)</answer>"), find_choice("A or B? It is **C**."), find_choice("Dog")
     ('B', 'C', None)
-    >>> chosen_letter("<answer>A or B</answer>"), chosen_letter("B. A cat has four legs.")
+    >>> find_choice("<answer>A or B</answer>"), find_choice("B. A cat has four legs.")
     (None, 'B')
     """
     answer = tagged(text)

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 
 from pathspec import GitIgnoreSpec
 
-from whet.scoring.isolation.search import search, undecided
+from whet.scoring.isolation.search import no_verdict_details, search
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.score import Score
-from whet.tasks.judges import Diff
+from whet.tasks.judges import DiffSpec
 from whet.workspace import CUT, Change
 
 
-async def diff(spec: Diff, work: Work) -> Score:
+async def diff(spec: DiffSpec, work: Work) -> Score:
     if work.unseen is not None:
         raise JudgeError(f"the working directory was not looked at as a whole: {work.unseen}")
     changes = work.changes if work.diffs is None else await asyncio.to_thread(work.diffs)
@@ -31,10 +31,10 @@ async def diff(spec: Diff, work: Work) -> Score:
         f"; not: {failed[0]}" if failed else ""
     )
     checks = [{"op": ask, "arg": asked, "passed": good} for ask, asked, good in results]
-    return Score.of(1 - len(failed) / len(results), reason, checks=checks, **undecided(found))
+    return Score.of(1 - len(failed) / len(results), reason, checks=checks, **no_verdict_details(found))
 
 
-def _path_results(spec: Diff, paths: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
+def _path_results(spec: DiffSpec, paths: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
     for glob in spec.changed:
         yield "changed", glob, any(map(GitIgnoreSpec.from_lines([glob]).match_file, paths))
     for glob in spec.untouched:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from whet.scoring.answers import final, has_words, normalise, share_of_words
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
-from whet.tasks.judges import Exact
+from whet.tasks.judges import ExactSpec
 
 
-async def exact(spec: Exact, work: Work) -> Score:
+async def exact(spec: ExactSpec, work: Work) -> Score:
     expected = spec.answer or (work.task.answer or "",)
     said = final(work.answer)
     given = normalise(said)

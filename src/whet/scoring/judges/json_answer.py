@@ -7,28 +7,28 @@ from collections.abc import Iterator
 from typing import Any
 
 from whet.plain_text import read_json, tagged
-from whet.scoring.isolation.run import isolated
+from whet.scoring.isolation.run import run_isolated
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.score import Score
-from whet.tasks.judges import Json
+from whet.tasks.judges import JsonSpec
 
 SCHEMA_SEC = 20.0
 _FENCED = re.compile(r"^```(?:json)?[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-async def json_answer(spec: Json, work: Work) -> Score:
+async def json_answer(spec: JsonSpec, work: Work) -> Score:
     try:
-        value = work.structured if work.structured is not None else answered_json(work.answer)
+        value = work.structured if work.structured is not None else read_json_answer(work.answer)
     except ValueError as error:
         return Score.of(0, str(error), checks=[{"op": "json", "passed": False, "problem": str(error)}])
     checks = [] if spec.expected is None else [*_compared(spec.expected, value)]
     schema = work.task.answer_schema if spec.json_schema is None else spec.json_schema
     if schema is not None:
         try:
-            misfits = await isolated("schema", {"schema": schema, "value": value}, SCHEMA_SEC)
+            misfits = await run_isolated("schema", {"schema": schema, "value": value}, SCHEMA_SEC)
         except JudgeError as error:
             # A value that cannot fail shows whether the failure lies in the answer.
-            await isolated("schema", {"schema": schema, "value": None}, SCHEMA_SEC)
+            await run_isolated("schema", {"schema": schema, "value": None}, SCHEMA_SEC)
             checks = [{"op": "json_schema", "arg": _keys(schema), "passed": False, "problem": str(error)}]
             return Score.undecided(f"the answer could not be compared with its schema: {error}", checks=checks)
         checks.insert(
@@ -40,10 +40,10 @@ async def json_answer(spec: Json, work: Work) -> Score:
     return Score.of(passed / len(checks), reason, checks=checks)
 
 
-def answered_json(text: str) -> Any:
+def read_json_answer(text: str) -> Any:
     """The JSON in a text: between answer tags, all of it, or in its only fenced block. ValueError for none or several.
 
-    >>> answered_json('Here:\\n```json\\n{"n": 4}\\n```\\nDone.')
+    >>> read_json_answer('Here:\\n```json\\n{"n": 4}\\n```\\nDone.')
     {'n': 4}
     """
     answer = tagged(text)

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from whet.scoring.answers import final, normalise
-from whet.scoring.isolation.run import PROGRAMS, isolated, read_answer
+from whet.scoring.isolation.run import PROGRAMS, read_answer, run_isolated
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.judges.rubric import rubric
 from whet.scoring.score import Score
-from whet.tasks.judges import Math
+from whet.tasks.judges import MathSpec
 
 CONTROL_SEC = 20.0
 """How long the expected answer may take to be compared with itself."""
 
 
-async def mathematics(spec: Math, work: Work) -> Score:
+async def mathematics(spec: MathSpec, work: Work) -> Score:
     expected, said = spec.answer or work.task.answer or "", final(work.answer)
     if not said.strip():
         return Score.of(0, "nothing was answered", checks=[{"op": "answered", "passed": False}])
@@ -39,9 +39,9 @@ async def mathematics(spec: Math, work: Work) -> Score:
     return Score.of(float(found["same"]), reason, by="math", checks=checks, **found)
 
 
-async def _compare(spec: Math, work: Work, expected: str, answer: str, seconds: float) -> Any:
+async def _compare(spec: MathSpec, work: Work, expected: str, answer: str, seconds: float) -> Any:
     request = {"expected": expected, "answer": answer}
-    return await (_in_box(work, request, seconds) if spec.where == "box" else isolated("math", request, seconds))
+    return await (_in_box(work, request, seconds) if spec.where == "box" else run_isolated("math", request, seconds))
 
 
 async def _in_box(work: Work, request: dict[str, Any], seconds: float) -> Any:

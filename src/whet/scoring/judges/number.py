@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from whet.plain_text import tagged
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
-from whet.tasks.judges import Number
+from whet.tasks.judges import NumberSpec
 
 _NUMBER = re.compile(
     r"(?<![\w.,])([-+\u2212]?(?:\d{1,3}(?:[,\u00a0\u202f]\d{3})+(?!\d)|\d+)?(?:\.\d+)?(?:[eE][-+]?\d+)?)(?=[^\d]|$)"
@@ -16,7 +16,7 @@ _BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 _UNIT = re.compile(r"\s*([^\W\d_]+(?:[/^][^\W_]+)*|[%°$€£µ]\w*)")
 
 
-async def number(spec: Number, work: Work) -> Score:
+async def number(spec: NumberSpec, work: Work) -> Score:
     expected = float(work.task.answer or "nan") if spec.answer is None else spec.answer
     given = final_number(work.answer, spec.units)
     checks = [{"op": "a_number", "arg": [*spec.units], "passed": given is not None}]

@@ -3,10 +3,10 @@
 from whet.scoring.answers import is_refusal
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
-from whet.tasks.judges import Outcome
+from whet.tasks.judges import OutcomeSpec
 
 
-async def outcome(spec: Outcome, work: Work) -> Score:  # noqa: ARG001 - it has nothing to set
+async def outcome(spec: OutcomeSpec, work: Work) -> Score:  # noqa: ARG001 - it has nothing to set
     known = [call.failed for call in work.calls if call.failed is not None]
     signs = (
         ("ended", "the agent ended by itself", work.stop == "finished"),

@@ -9,14 +9,14 @@ from typing import Any
 from whet.scoring.isolation.run import PROGRAMS, TAIL, read_answer
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.score import Score
-from whet.tasks.judges import PythonFunction
+from whet.tasks.judges import PythonSpec
 
 MOST_BYTES = 16 << 20
 """How much the files beside a function may hold in all. They are handed to the box with every call."""
 MOST_FILES = 2_000
 
 
-async def python_function(spec: PythonFunction, work: Work) -> Score:
+async def python_function(spec: PythonSpec, work: Work) -> Score:
     box = work.sealed_box
     told = _told(work)
     if spec.workspace:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from whet.plain_text import read_json
 from whet.scoring.judge import JudgeError, Work
-from whet.scoring.judges.rubric import referee_of, shown
+from whet.scoring.judges.rubric import format_work, referee_of
 from whet.scoring.score import Score
-from whet.tasks.judges import Rank
+from whet.tasks.judges import RankSpec
 from whet.untrusted_text import fenced
 
 _SYSTEM = (
@@ -22,7 +22,7 @@ _SYSTEM = (
 class RankJudge:
     """Gives the best sample 1, the worst 0, and the others what lies between."""
 
-    spec: Rank
+    spec: RankSpec
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class RankJudge:
         # A model prefers what it reads first, so every vote begins with another one.
         turn = vote * max(1, len(works) // self.spec.votes) % len(works)
         order = [*range(turn, len(works)), *range(turn)]
-        pieces = [piece for n, index in enumerate(order, 1) for piece in shown(works[index], self.spec.shows, n)]
+        pieces = [piece for n, index in enumerate(order, 1) for piece in format_work(works[index], self.spec.shows, n)]
         asked = [fenced("task", "\n\n".join(works[0].task.instructions)), fenced("rubric", self.spec.rubric), *pieces]
         messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": "\n\n".join(asked)}]
         referee, reply = referee_of(works[0]), ""

@@ -13,14 +13,14 @@ from whet.box import Box, RefusedVerdict
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.judges.verify import command_result
 from whet.scoring.score import Score
-from whet.tasks.judges import Reward
+from whet.tasks.judges import RewardSpec
 
 FOLDER = "/logs/verifier"
 TWO_REWARDS = "two-rewards"
 """Flag of a rollout whose tests wrote two reward files that disagree."""
 
 
-async def reward(spec: Reward, work: Work) -> Score:  # noqa: ARG001 - the tests are the task's
+async def reward(spec: RewardSpec, work: Work) -> Score:  # noqa: ARG001 - the tests are the task's
     assert work.task.tests is not None
     box = work.sealed_box
     await box.mount(work.task.tests, "/tests", work.task.omitted_from("tests"))

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from whet.plain_text import read_json
-from whet.scoring.judge import JudgeError, Referee, Work
+from whet.scoring.judge import JudgeError, JudgeModel, Work
 from whet.scoring.score import ROUNDING, Score
-from whet.tasks.judges import Rubric, Shown
+from whet.tasks.judges import RubricSpec, Shown
 from whet.untrusted_text import fenced
 
 HARD = 0.8
@@ -26,7 +26,7 @@ _REPAIR = (
 )
 
 
-async def rubric(spec: Rubric, work: Work) -> Score:
+async def rubric(spec: RubricSpec, work: Work) -> Score:
     if "answer" in spec.shows and len(spec.shows) == 1 and not work.answer.strip():
         return Score.of(0, "nothing was answered", hard=False, checks=[{"op": "answered", "passed": False}])
     referee = referee_of(work)
@@ -49,14 +49,14 @@ async def rubric(spec: Rubric, work: Work) -> Score:
     return Score.of(mean, f"{len(scores)} votes: {reason}", hard=met, votes=votes, checks=checks)
 
 
-def referee_of(work: Work) -> Referee:
+def referee_of(work: Work) -> JudgeModel:
     """Who asks the judges' models; JudgeError when nobody does."""
     if work.referee is None:
         raise JudgeError("no model judges here", unrelated=True)
     return work.referee
 
 
-async def _vote(referee: Referee, model: str | None, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+async def _vote(referee: JudgeModel, model: str | None, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """One vote: strict in its form, asked for once more when it is not, and else none."""
     reply = await referee.ask(model, messages)
     read = read_vote(reply)
@@ -98,15 +98,15 @@ def read_vote(reply: str) -> tuple[float, str] | None:
     return float(score), str(told.get("reason", ""))[:2000]
 
 
-def question(spec: Rubric, work: Work) -> str:
+def question(spec: RubricSpec, work: Work) -> str:
     """What the judge's model is asked."""
     parts = [fenced("task", "\n\n".join(work.task.instructions)), fenced("rubric", spec.rubric)]
     if work.task.answer is not None:
         parts.append(fenced("expected answer", work.task.answer))
-    return "\n\n".join([*parts, *shown(work, spec.shows)])
+    return "\n\n".join([*parts, *format_work(work, spec.shows)])
 
 
-def shown(work: Work, kinds: Sequence[Shown], number: int | None = None) -> list[str]:
+def format_work(work: Work, kinds: Sequence[Shown], number: int | None = None) -> list[str]:
     """The pieces of the work that a model is shown."""
     texts = {
         "answer": work.answer or "(nothing was answered)",

@@ -7,11 +7,20 @@ from dataclasses import dataclass
 from whet.box import SandboxError
 from whet.plain_text import read_json
 from whet.scoring.answers import has_words, is_refusal
-from whet.scoring.isolation.search import search, undecided
-from whet.scoring.judge import Call, JudgeError, Work
+from whet.scoring.isolation.search import no_verdict_details, search
+from whet.scoring.judge import JudgeError, ToolUse, Work
 from whet.scoring.score import Score
-from whet.tasks.checks import AnyCheck, FileCheck, FileWords, Length, Matches, NoRefusal, Section, Words
-from whet.tasks.judges import Rules
+from whet.tasks.checks import (
+    AnyCheck,
+    FileCheck,
+    FileWordsCheck,
+    LengthCheck,
+    NoRefusalCheck,
+    PatternCheck,
+    SectionCheck,
+    WordsCheck,
+)
+from whet.tasks.judges import RulesSpec
 
 FILE_LIMIT = 16 << 20
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
@@ -19,12 +28,12 @@ _HEADING = re.compile(r"^ {0,3}(#{1,6})(?=[ \t]|$)")
 _COMMAND_KEYS = frozenset({"command", "cmd", "commands", "script", "code"})
 
 
-async def rules(spec: Rules, work: Work) -> Score:
+async def rules(spec: RulesSpec, work: Work) -> Score:
     found = await search(_searches(spec.checks, work))
     matched = iter(found)
     results = []
     for check in spec.checks:
-        good = next(matched) if isinstance(check, Matches) else await _passes(check, work)
+        good = next(matched) if isinstance(check, PatternCheck) else await _passes(check, work)
         stalled = {"problem": "its pattern took too long on this text"} if good is None else {}
         passed = _known(check, good is True, work)
         results.append({**check.model_dump(exclude_none=True), "passed": passed, **stalled})
@@ -33,7 +42,7 @@ async def rules(spec: Rules, work: Work) -> Score:
     reason = f"{len(results) - len(failed)} of {len(results)} checks passed" + (
         f"; failed: {named[:300]}" if named else ""
     )
-    return Score.of(1 - len(failed) / len(results), reason, checks=results, **undecided(found))
+    return Score.of(1 - len(failed) / len(results), reason, checks=results, **no_verdict_details(found))
 
 
 def _known(check: AnyCheck, good: bool, work: Work) -> bool:
@@ -48,10 +57,10 @@ async def _passes(check: AnyCheck, work: Work) -> bool:
     match check:
         case FileCheck(arg=path):
             return await _file(work, path) is not None
-        case FileWords(path=path, arg=text):
+        case FileWordsCheck(path=path, arg=text):
             content = await _file(work, path)
             return content is not None and has_words(content.decode(errors="replace"), text)
-        case Words(op="tool_called", arg=name):
+        case WordsCheck(op="tool_called", arg=name):
             return any(call.name.casefold() == name.casefold() for call in work.calls)
     # A text that is not there has no form and no content: silence passes no check of it.
     return bool(work.answer.strip()) and text_passes(check, work.answer)
@@ -60,22 +69,22 @@ async def _passes(check: AnyCheck, work: Work) -> bool:
 def text_passes(check: AnyCheck, text: str) -> bool:
     """Whether a text passes a check that asks for nothing but the text."""
     match check:
-        case Section(op="section_present", arg=name):
+        case SectionCheck(op="section_present", arg=name):
             return any(_is_heading(line, name) for line in _lines(text))
-        case Section(arg=name, text=wanted):
+        case SectionCheck(arg=name, text=wanted):
             return any(
                 name.casefold() in section.title.casefold() and (wanted is None or has_words(section.text, wanted))
                 for section in sections(text)
             )
-        case Length(op="max_chars", arg=bound):
+        case LengthCheck(op="max_chars", arg=bound):
             return len(text) <= bound
-        case Length(arg=bound):
+        case LengthCheck(arg=bound):
             return len(text) >= bound
-        case Words(op="contains", arg=phrase):
+        case WordsCheck(op="contains", arg=phrase):
             return has_words(text, phrase)
-        case Words(op="not_contains", arg=phrase):
+        case WordsCheck(op="not_contains", arg=phrase):
             return not has_words(text, phrase)
-        case NoRefusal():
+        case NoRefusalCheck():
             return not is_refusal(text)
     raise AssertionError(check)
 
@@ -89,14 +98,14 @@ def _searches(checks: Sequence[AnyCheck], work: Work) -> list[tuple[str, str]]:
         if check.op == "command_ran"
         else (check.arg if work.answer.strip() else never, work.answer)
         for check in checks
-        if isinstance(check, Matches)
+        if isinstance(check, PatternCheck)
     ]
 
 
-def commands_of(call: Call) -> Iterator[str]:
+def commands_of(call: ToolUse) -> Iterator[str]:
     """The command lines of a call.
 
-    >>> list(commands_of(Call("bash", '{"command": "ls -l", "timeout": 5}', "model")))
+    >>> list(commands_of(ToolUse("bash", '{"command": "ls -l", "timeout": 5}', "model")))
     ['ls -l']
     """
     if call.by == "program":

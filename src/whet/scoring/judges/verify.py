@@ -5,12 +5,12 @@ from typing import Any
 from whet.box import Finished
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
-from whet.tasks.judges import Verify
+from whet.tasks.judges import VerifySpec
 
 TAIL = 4000
 
 
-async def verify(spec: Verify, work: Work) -> Score:  # noqa: ARG001 - the commands are the task's
+async def verify(spec: VerifySpec, work: Work) -> Score:  # noqa: ARG001 - the commands are the task's
     results = []
     for command in work.task.verify:
         done = await work.sealed_box.exec(["bash", "-c", command], env=work.env, timeout=work.seconds_left)

@@ -24,7 +24,7 @@ CERTIFICATE = "certificate.json"
 
 
 class _Stored(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, serialize_by_alias=True)
 
 
 _Scored = Annotated[float, Field(ge=0, le=1)] | Cause
@@ -171,13 +171,13 @@ def make_record(held: ExamResult) -> ExamRecord:
                 task=exam.task_at(number),
                 incumbent=one.incumbent,
                 candidate=one.candidate,
-                tries=(one.notes[0].tries, one.notes[1].tries),
-                resent=(one.notes[0].resent, one.notes[1].resent),
+                tries=(one.executions[0].tries, one.executions[1].tries),
+                resent=(one.executions[0].resent, one.executions[1].resent),
             )
             for number, one in enumerate(attempt.pairs)
         ),
         findings=compute_findings(attempt),
-        reported=attempt.reported,
+        reported=attempt.reported_models,
     )
 
 

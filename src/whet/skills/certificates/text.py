@@ -89,8 +89,8 @@ def format_verdict(record: ExamRecord, tasks: int) -> str:
             )
         case Verdict.FUTILE:
             return (
-                f"futile: {on} a lift of {terms.minimum_effect * 100:.0f} points or more is unlikely: where there is one, "
-                f"{terms.beta:.0%} of exams say so all the same"
+                f"futile: {on} a lift of {terms.minimum_effect * 100:.0f} points or more is unlikely: "
+                f"where there is one, {terms.beta:.0%} of exams say so all the same"
             )
         case Verdict.WITHHELD:
             return f"withheld: {'; '.join(found.withheld)}; what is lost or tried again may have made the difference"
@@ -199,7 +199,8 @@ def _made_with(certificate: Certificate) -> Iterator[str]:
     yield from ("## What it was made with", "")
     yield from (f"- {key.replace('_', ' ')}: {_brief(value)}" for key, value in certificate.made_with.items() if value)
     yield f"- whet {certificate.whet}; score: {certificate.metric}"
-    yield f"- order of tasks: seed {certificate.seed.told}; committed before the first exam: `{certificate.commitment}`"
+    seed = certificate.seed.origin
+    yield f"- order of tasks: seed {seed}; committed before the first exam: `{certificate.commitment}`"
     yield f"- skill at the start: `{certificate.start}`"
     yield f"- skill that is certified: {_certified(certificate)}"
     yield f"- {len(certificate.tasks)} validation tasks: `{certificate.tasks_digest}`"

@@ -70,8 +70,8 @@ class RuleComparison:
 
     @property
     def accepted(self) -> bool:
-        """Whether the rule accepts, on the tasks where both have a score. For `no-regression`, a missing score of a task
-        that was passed before is a regression."""
+        """Whether the rule accepts, on the tasks where both have a score. For `no-regression`, a missing score of a
+        task that was passed before is a regression."""
         pairs = list(zip(self.before, self.after, strict=True))
         if self.rule is GateKind.NO_REGRESSION and any(
             isinstance(after, Cause) and not isinstance(before, Cause) and before >= 1 - ROUNDING

@@ -194,8 +194,8 @@ class SequentialTest:
         )
 
     def differences_between_arms(self) -> list[str]:
-        """Problems that one skill has more often than chance explains, by Fisher's exact test at 5 %. Certificates store
-        these sentences, so they must not change."""
+        """Problems that one skill has more often than chance explains, by Fisher's exact test at 5 %. Certificates
+        store these sentences, so they must not change."""
         return [
             f"{what} {one} of {whole} rollouts of the old skill and {other} of {whole} of the new "
             f"(p = {chance:.2g}, withheld below {UNEVEN:g})"
@@ -235,7 +235,7 @@ class SequentialTest:
         return upper_bound([one.best() for one in self.pairs], level or self.terms.level)
 
     def estimate(self) -> float | None:
-        """Mean difference of measured pairs after the verdict. The mean up to the verdict is biased by the stopping rule."""
+        """Mean difference of measured pairs after the verdict. Up to the verdict, the stopping rule biases the mean."""
         after = [one.worst() for one in self.pairs[self.decided_at or 0 :] if one.is_measured]
         return fsum(after) / len(after) if after and self.decided_at is not None else None
 

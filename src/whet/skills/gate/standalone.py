@@ -53,7 +53,7 @@ class Exam(Generic[T]):
         `seed` makes it reproducible, and must not be known to the author of the candidates."""
         self._tasks, self._score, self._concurrency = tasks, score, concurrency
         budget = sys.maxsize if budget is None else budget
-        plan = GatePlan(budget, alpha=alpha, minimum_effect=worth)
+        plan = GatePlan(budget, alpha=alpha, minimum_effect=minimum_effect)
         names = tuple(map(str, range(len(tasks))))
         order = Seed.draw() if seed is None else Seed.choose(seed)
         self._gate = Gate(incumbent, ExamSetting(names, order), RolloutBudget(budget), plan, self._roll_out)

@@ -11,7 +11,7 @@ from whet.skills.proposers import prompts
 from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext, ScoredRollout
 from whet.skills.proposers.leak_check import check_edits
 from whet.tasks import Task
-from whet.tasks.judges import Diff
+from whet.tasks.judges import DiffSpec
 
 NOTE = "NOTE.md"
 """What the agent writes down for itself."""
@@ -64,7 +64,7 @@ class AgentProposer:
             id="write-skill",
             instruction=prompts.write(context),
             files={path: _encodable(text) for path, text in files.items()},
-            judge=(Diff(kind="diff", only=("/skill/", f"/{NOTE}")),),
+            judge=(DiffSpec(kind="diff", only=("/skill/", f"/{NOTE}")),),
         )
 
 

@@ -9,8 +9,8 @@ from whet.scoring.answers import has_words, normalise, words
 from whet.skills.documents.edits import Edit, RefusedEdit, apply_edits
 from whet.skills.proposers.base import ProposalContext, ScoredRollout
 from whet.tasks import Task
-from whet.tasks.checks import FileWords, Section, Words
-from whet.tasks.judges import Choice, Contains, Exact, Json, Math, Number, Rules
+from whet.tasks.checks import FileWordsCheck, SectionCheck, WordsCheck
+from whet.tasks.judges import ChoiceSpec, ContainsSpec, ExactSpec, JsonSpec, MathSpec, NumberSpec, RulesSpec
 
 RUN = 6
 """This many equal words in a row are not a coincidence."""
@@ -126,18 +126,18 @@ def expected_answers(task: Task) -> tuple[str, ...]:
 
 def _list_answers(judge: object) -> Iterator[str]:
     match judge:
-        case Exact(answer=tuple(texts)) | Contains(text=tuple(texts)):
+        case ExactSpec(answer=tuple(texts)) | ContainsSpec(text=tuple(texts)):
             yield from texts
-        case Choice(answer=str(text)) | Math(answer=str(text)):
+        case ChoiceSpec(answer=str(text)) | MathSpec(answer=str(text)):
             yield text
-        case Number(answer=float(number)):
+        case NumberSpec(answer=float(number)):
             yield f"{number:g}"
-        case Json(expected=expected):
+        case JsonSpec(expected=expected):
             yield from _leaves(expected)
-        case Rules(checks=checks):
+        case RulesSpec(checks=checks):
             for check in checks:
                 match check:
-                    case Words(op="contains", arg=text) | Section(text=str(text)) | FileWords(arg=text):
+                    case WordsCheck(op="contains", arg=text) | SectionCheck(text=str(text)) | FileWordsCheck(arg=text):
                         yield text
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from whet.ids import digest
-from whet.scoring.judges.json_answer import answered_json
+from whet.scoring.judges.json_answer import read_json_answer
 from whet.skills.documents.edits import Edit
 from whet.skills.proposers import prompts
 from whet.skills.proposers.base import Proposal, ProposalContext, ScoredRollout
@@ -114,7 +114,7 @@ class LlmProposer:
 
 def read(reply: str) -> Reflection:
     """What a reply proposes; ValueError says in a few words what is wrong with it."""
-    told = answered_json(reply)
+    told = read_json_answer(reply)
     try:
         return Reflection.model_validate(told)
     except ValidationError as error:

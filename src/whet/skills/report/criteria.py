@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from whet.rollout.result import Result
+from whet.runs.results import ResultReader
 from whet.runs.stats.means import Interval, wilson
 from whet.runs.store.store import Store
 from whet.skills.proposers.criteria.checks import Criterion, checks_of
@@ -47,9 +47,10 @@ def _rate(got: Mapping[str, bool]) -> Interval:
 def _checked(test: Path) -> Iterator[tuple[str, str, Criterion, bool]]:
     """Skill, task, what was asked and whether it was got."""
     with Store.open_read(test) as store:
-        for row, attempts in store.attempts_by_rollout():
-            if not attempts or attempts[-1].value is None or attempts[-1].result is None:
+        for rollout in ResultReader(store):
+            row, last = rollout.row, rollout.last
+            if last is None or last.value is None or last.result is None:
                 continue
-            for score in Result.model_validate_json(attempts[-1].result).judgements.values():
+            for score in last.result.judgements.values():
                 for check in checks_of(score):
                     yield row.skill, row.task, Criterion.of(check), bool(check["passed"])

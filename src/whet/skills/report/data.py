@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import fsum
 from pathlib import Path
 
-from whet.rollout.result import Result
+from whet.runs.results import ResultReader
 from whet.runs.stats.means import Interval, mean_interval
 from whet.runs.stats.paired import Difference, difference_interval
 from whet.runs.stats.summary import Tally
@@ -88,8 +88,8 @@ def evidence(attempt: SequentialTest) -> list[tuple[float, float]]:
     better, worse = EProcess(-attempt.terms.margin, above=True), EProcess(attempt.terms.minimum_effect, above=False)
     found = [(0.0, 0.0)]
     for position in attempt.pairs:
-        better.take(position.worst())
-        worse.take(position.best())
+        better.add(position.worst())
+        worse.add(position.best())
         found.append((better.log, worse.log))
     return found
 
@@ -136,11 +136,11 @@ def _costs(run: Path) -> Iterator[Cost]:
             continue
         whole = Tally()
         with Store.open_read(run / folder) as store:
-            for _, attempts in store.attempts_by_rollout():
+            for rollout in ResultReader(store):
                 whole.planned += 1
-                for attempt in attempts:
-                    if attempt.result is not None:
-                        whole.spend(Result.model_validate_json(attempt.result))
+                for attempt in rollout.attempts:
+                    if (result := attempt.result) is not None:
+                        whole.spend(result)
         if whole.planned:
             yield Cost(name, whole.planned, _tokens(whole), whole.cost)
 

@@ -55,7 +55,7 @@ def in_plain_words(outcome: SharpenResult) -> str:
 
 def _by_rule(outcome: SharpenResult) -> str:
     """What a classic rule decided, and what that is worth."""
-    compared, rule = outcome.done.compared, outcome.done.plan.gate
+    compared, rule = outcome.done.comparisons, outcome.done.plan.gate
     taken = sum(one.accepted for one in compared)
     return (
         f"Accepted by the rule '{rule}', which certifies nothing: {taken} of {len(compared)} skills that were shown to "
@@ -95,7 +95,7 @@ def _certified(outcome: SharpenResult, last: ExamResult) -> str:
 
 def _changed(held: ExamResult) -> str:
     """What replies said of the model, where it was not the same all the time."""
-    told = format_models(held.test.reported)
+    told = format_models(held.test.reported_models)
     return f" {told}" if told else ""
 
 
@@ -103,7 +103,8 @@ def _shorter(outcome: SharpenResult) -> str:
     removal = outcome.done.removal
     if removal is None or not removal.accepted:
         return ""
-    return f" {format_removal(removal.units, removal.exam_result.test.at_least(), removal.exam_result.level, outcome.certificate)}"
+    result = removal.exam_result
+    return f" {format_removal(removal.units, result.test.at_least(), result.level, outcome.certificate)}"
 
 
 def _why(outcome: SharpenResult) -> str:
@@ -188,8 +189,8 @@ def _left_out(removal: Removal | None) -> Iterator[str | Plot]:
         return
     yield from ("## What can be left out", "")
     yield charts.removal(removal)
-    attempt = removal.exam_result.test
-    between = f"{attempt.at_least() * 100:+.1f} to {attempt.at_most() * 100:+.1f} points, at level {removal.exam_result.level:g}"
+    test, level = removal.exam_result.test, removal.exam_result.level
+    between = f"{test.at_least() * 100:+.1f} to {test.at_most() * 100:+.1f} points, at level {level:g}"
     outcome = "left out" if removal.accepted else "kept"
     yield from (f"Without all of these together the score changes by {between}: {outcome}.", "")
     yield from (f"- {plain(unit)}" for unit in removal.units)

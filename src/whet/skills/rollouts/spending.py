@@ -17,9 +17,10 @@ from whet.files import write_atomic
 from whet.gateway import Gateway, Spent
 from whet.gateway.prices import Price, cost
 from whet.rollout.result import Result
+from whet.runs.results import ResultReader
 from whet.runs.store.store import Store
 from whet.skills.measurement import OutOfBudget
-from whet.skills.rollouts.budget import Budget, Unit
+from whet.skills.rollouts.budget import Budget, Unit, format_amount
 
 STOPPED = "stopped.json"
 """Which parts of a run were out of budget, and why."""
@@ -68,7 +69,9 @@ class BudgetTracker:
         if limit is not None:
             self._stop(part, str(limit))
         elif most is not None and used >= most:
-            self._stop(part, f"{shown(used, self.budget.unit)} of its share of {shown(most, self.budget.unit)}")
+            self._stop(
+                part, f"{format_amount(used, self.budget.unit)} of its share of {format_amount(most, self.budget.unit)}"
+            )
 
     def used_by(self, part: str) -> float:
         """By one part."""
@@ -106,15 +109,15 @@ def read_spending(folder: Path, prices: Mapping[str, Price | None]) -> tuple[Spe
     in which several ran counts once."""
     found, times, scored = [], [], 0
     with Store.open_read(folder) as store:
-        for row, attempts in store.attempts_by_rollout():
-            price = prices.get(row.model)
-            scored += any(attempt.value is not None for attempt in attempts)
-            for attempt in attempts:
-                times.append((attempt.started, attempt.ended or attempt.started))
-                if attempt.result is not None:
-                    found.append(_spent(Result.model_validate_json(attempt.result)))
+        for rollout in ResultReader(store):
+            price = prices.get(rollout.row.model)
+            scored += any(attempt.value is not None for attempt in rollout.attempts)
+            for attempt in rollout.attempts:
+                times.append((attempt.row.started, attempt.row.ended or attempt.row.started))
+                if (result := attempt.result) is not None:
+                    found.append(_spent(result))
                 else:
-                    calls, usage = store.usage(attempt.id)
+                    calls, usage = attempt.usage()
                     found.append(Spent(calls, usage, cost(usage, price) if price else 0.0))
     return replace(total_spent(found), seconds=union_length(times)), scored
 

@@ -28,8 +28,14 @@ def common_terms(request: RunOptions, budget: Budget, plan: GatePlan) -> dict[st
         "judge_model": request.judge_model,
         "sandbox": request.sandbox,
         "budget": asdict(budget),
-        "plan": asdict(plan),
+        "plan": _store_plan(plan),
     }
+
+
+def _store_plan(plan: GatePlan) -> dict[str, object]:
+    """A plan under the keys that earlier versions wrote."""
+    stored = asdict(plan)
+    return {**stored, "giving_up": stored.pop("beta"), "worth": stored.pop("minimum_effect")}
 
 
 def resolve_budget(file: Path, budget: Budget) -> tuple[Budget, Budget]:

@@ -1,19 +1,20 @@
-"""Only the exam: is one skill better than another?"""
+"""The flow of `whet certify`: one exam, which tests whether one skill is better than another."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from whet.errors import UserError
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.scheduler import Ended, Stopped, refuse_existing
-from whet.skill import Skill, read_skill
+from whet.skill import read_skill
 from whet.skills.certificates.certificate import Certificate, make_record
 from whet.skills.certificates.text import write_certificate
 from whet.skills.documents.store import SkillStore
-from whet.skills.gate.alpha_ledger import enter
+from whet.skills.gate.alpha_ledger import LedgerEntry, enter
 from whet.skills.gate.exam import PAIR, ExamSequence, RolloutBudget, run_exam, tighten
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.journal import ExamJournalFile
@@ -29,99 +30,117 @@ from whet.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
-class Certifying:
-    """Which skills to compare, on what, and within which bounds."""
+class CertifyRequest:
+    """Which skills to compare, on which tasks, and within which budget."""
 
     old: Path
     new: Path
-    request: RunOptions
+    run: RunOptions
     budget: Budget
     plan: GatePlan
-    """For one attempt, which all of its alpha goes to."""
+    """For one exam, which gets all of alpha."""
     seed: int | None = None
-    """Of the order of tasks; drawn by chance when the user names none."""
+    """Of the order of tasks; drawn at random when the user sets none."""
 
 
-Watch = Callable[[Ended | Stopped | Seed], None]
+CertifyWatch = Callable[[Ended | Stopped | Seed], None]
 
 
 async def certify(
-    wish: Certifying, config: Config, watch: Watch = lambda _: None, env: Mapping[str, str] = os.environ
+    request: CertifyRequest, config: Config, watch: CertifyWatch = lambda _: None, env: Mapping[str, str] = os.environ
 ) -> Certificate:
-    """Hold the new skill before an exam of the old one, or go on with it."""
-    folder = wish.request.out
-    tasks = validation_tasks(read_tasks(wish.request.tasks))
-    refuse_existing(folder, resume=wish.request.resume)
-    first, now = resolve_budget(folder / CERTIFY_TERMS, wish.budget)
-    plan = replace(wish.plan, budget=first.rollouts or 0)
-    wish = replace(wish, budget=first, plan=plan)
-    fewest = PAIR * SequentialTest(plan.terms(plan.alpha, 1)).fewest
-    if now.rollouts is not None and now.rollouts < fewest:
-        raise UserError(
-            f"--budget is {now}; expected at least {fewest} rollouts: with fewer nothing can be certified at level "
-            f"{plan.alpha:g}, whatever their scores"
-        )
-    shelf, old, new = SkillStore(folder / "skills"), read_skill(wish.old), read_skill(wish.new)
-    if old.digest == new.digest:
-        raise UserError(f"{wish.new}: is the same as {wish.old}; expected another skill")
-    digests = {task.id: task.digest for task in tasks}
+    """Test the new skill against the old one in one exam, or resume that exam."""
+    return await CertifyRun(request, config, watch, env).run()
 
-    def begin() -> None:
-        shelf.keep(old)
-        shelf.keep(new)
-        seed = fix_seed(folder / RunPart.EXAM, wish.seed)
-        fix_terms(folder / CERTIFY_TERMS, _terms(wish, old, new, digests, seed))
-        write_raised(folder / CERTIFY_TERMS, first, now)
-        watch(seed)
 
-    request = wish.request.model_copy(update={"skills": (wish.old, wish.new)})
-    async with open_runner(folder, request, {RunPart.EXAM: tasks}, config, shelf, env, watch, now, begin) as lab:
-        seed = fix_seed(folder / RunPart.EXAM, wish.seed)
-        made_with = await lab.made_with()
-        fix_terms(folder / MADE_WITH, made_with)
-        used = enter(folder, digests, plan.alpha, env)
-        exam = ExamSequence(old.digest, new.digest, tuple(digests), seed.value, 1, seed.commitment)
-        ExamJournalFile(folder / RunPart.EXAM).opened(exam)
-        held = await _held(exam, now, plan, lab)
-        certificate = Certificate(
+class CertifyRun:
+    """One exam of a new skill against an old one."""
+
+    def __init__(self, request: CertifyRequest, config: Config, watch: CertifyWatch, env: Mapping[str, str]) -> None:
+        """Read and check everything that can be checked before anything is written."""
+        self.config, self.watch, self.env, self.folder = config, watch, env, request.run.out
+        self.tasks = validation_tasks(read_tasks(request.run.tasks))
+        self.digests = {task.id: task.digest for task in self.tasks}
+        refuse_existing(self.folder, resume=request.run.resume)
+        # The terms keep the first budget; a resumed exam may have more.
+        first, self.budget = resolve_budget(self.folder / CERTIFY_TERMS, request.budget)
+        self.plan = replace(request.plan, budget=first.rollouts or 0)
+        self.request = replace(request, budget=first, plan=self.plan)
+        self._check_budget()
+        self.old, self.new = read_skill(request.old), read_skill(request.new)
+        if self.old.digest == self.new.digest:
+            raise UserError(f"{request.new}: is the same as {request.old}; expected another skill")
+        self.skills = SkillStore(self.folder / "skills")
+
+    def _check_budget(self) -> None:
+        fewest = PAIR * SequentialTest(self.plan.terms(self.plan.alpha, 1)).fewest
+        if self.budget.rollouts is not None and self.budget.rollouts < fewest:
+            raise UserError(
+                f"--budget is {self.budget}; expected at least {fewest} rollouts: with fewer nothing can be certified "
+                f"at level {self.plan.alpha:g}, whatever their scores"
+            )
+
+    async def run(self) -> Certificate:
+        options = self.request.run.model_copy(update={"skills": (self.request.old, self.request.new)})
+        parts = {RunPart.EXAM: self.tasks}
+        async with open_runner(
+            options, parts, self.config, self.skills, self.env, self.watch, self.budget, self._begin
+        ) as runner:
+            made_with = await runner.describe_setup()
+            fix_terms(self.folder / MADE_WITH, made_with)
+            used = enter(self.folder, self.digests, self.plan.alpha, self.env)
+            result = await self.run_exam(runner)
+            certificate = self._certificate(result, made_with, used)
+        write_certificate(certificate, self.folder)
+        return certificate
+
+    def _begin(self) -> None:
+        """Write the terms of the exam. Called once it is certain that the run can be opened."""
+        self.skills.keep(self.old)
+        self.skills.keep(self.new)
+        self.seed = fix_seed(self.folder / RunPart.EXAM, self.request.seed)
+        terms = {
+            "old": self.old.digest,
+            "new": self.new.digest,
+            **common_terms(self.request.run, self.request.budget, self.plan),
+            "tasks": self.digests,
+            "seed": self.seed.commitment,
+        }
+        fix_terms(self.folder / CERTIFY_TERMS, terms)
+        write_raised(self.folder / CERTIFY_TERMS, self.request.budget, self.budget)
+        self.watch(self.seed)
+
+    async def run_exam(self, runner: RolloutRunner) -> ExamResult:
+        """Run the exam until it has a verdict; then use what is left to narrow the bounds of a certificate."""
+        seed = self.seed
+        exam = ExamSequence(self.old.digest, self.new.digest, tuple(self.digests), seed.value, 1, seed.commitment)
+        ExamJournalFile(self.folder / RunPart.EXAM).record_start(exam)
+        # A budget in another unit ends the exam when it is used up.
+        rollouts = RolloutBudget(self.budget.rollouts or MANY)
+        test = SequentialTest(self.plan.terms(self.plan.alpha, rollouts.pairs))
+        await run_exam(exam, test, runner, rollouts, runner.read_execution)
+        if not test.pairs:
+            raise UserError(f"--budget is {self.budget}; expected more: the first pair of rollouts used all of it")
+        if test.verdict is Verdict.CERTIFIED:
+            await tighten(exam, test, self.plan.max_pairs(len(exam.tasks)), runner, rollouts, runner.read_execution)
+        return ExamResult(exam, test)
+
+    def _certificate(self, result: ExamResult, made_with: dict[str, Any], used: LedgerEntry) -> Certificate:
+        return Certificate(
             whet=__version__,
-            start=old.digest,
-            certified=new.digest if held.test.verdict is Verdict.CERTIFIED else old.digest,
-            alpha=plan.alpha,
+            start=self.old.digest,
+            certified=self.new.digest if result.test.verdict is Verdict.CERTIFIED else self.old.digest,
+            alpha=self.plan.alpha,
             single=True,
-            seed=seed,
-            commitment=seed.commitment,
+            seed=self.seed,
+            commitment=self.seed.commitment,
             made_with=made_with,
-            tasks=digests,
-            records=(make_record(held),),
+            tasks=self.digests,
+            records=(make_record(result),),
             used=used,
         )
-    write_certificate(certificate, folder)
-    return certificate
 
 
 def validation_tasks(tasks: Sequence[Task]) -> list[Task]:
-    """Those that are for validation, if any says so; else all."""
+    """The tasks with split 'val'; all tasks when none has it."""
     return [task for task in tasks if task.split == "val"] or list(tasks)
-
-
-async def _held(exam: ExamSequence, budget: Budget, plan: GatePlan, lab: RolloutRunner) -> ExamResult:
-    # A budget in another unit ends it when it is used up.
-    purse = RolloutBudget(budget.rollouts or MANY)
-    attempt = SequentialTest(plan.terms(plan.alpha, purse.pairs))
-    await run_exam(exam, attempt, lab, purse, lab.notes)
-    if not attempt.pairs:
-        raise UserError(f"--budget is {budget}; expected more: it was used up at the first position")
-    if attempt.verdict is Verdict.CERTIFIED:
-        await tighten(exam, attempt, plan.max_pairs(len(exam.tasks)), lab, purse, lab.notes)
-    return ExamResult(exam, attempt)
-
-
-def _terms(wish: Certifying, old: Skill, new: Skill, tasks: dict[str, str], seed: Seed) -> dict[str, object]:
-    return {
-        "old": old.digest,
-        "new": new.digest,
-        **common_terms(wish.request, wish.budget, wish.plan),
-        "tasks": tasks,
-        "seed": seed.commitment,
-    }

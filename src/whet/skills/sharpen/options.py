@@ -1,4 +1,4 @@
-"""Writers, policies and preferences as users name them."""
+"""Reads option values: the name of a proposer, a policy, preferences."""
 
 import re
 from pathlib import Path
@@ -12,44 +12,44 @@ from whet.skills.proposers.criteria.proposer import CriteriaProposer
 from whet.skills.proposers.rules_file import read_rules
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
 
-_IN_TURN = re.compile(r"\+(?=criteria|rules:)")
-"""Where the names of writers are joined; a path may have a plus in it too."""
+_JOIN = re.compile(r"\+(?=criteria|rules:)")
+"""Joins the names of proposers; a path may contain a plus as well."""
 
 _POLICIES = {"anything": Policy(), "only-learned-block": Policy(opens="learned")}
 
 
 def read_proposer(name: str, model: str | None = None, agent: str | None = None) -> Proposer | ProposerSpec:
-    """The writer of this name, with the model and the agent that it is to use, where not those under test.
+    """The proposer of this name. It uses the model and agent under test unless others are named.
 
     >>> read_proposer("agent", agent="opencode")
-    Hired(kind='agent', model=None, agent='opencode')
+    ProposerSpec(kind='agent', model=None, agent='opencode')
     """
     if agent is not None and name != "agent":
         raise UserError(f"--optimizer-agent is '{agent}'; expected it with --proposer agent, not '{name}'")
-    if model is None and len(names := _IN_TURN.split(name)) > 1:
-        return ProposerChain(tuple(map(_own, names)))
+    if model is None and len(names := _JOIN.split(name)) > 1:
+        return ProposerChain(tuple(map(_read_builtin, names)))
     if name in {"llm", "agent"}:
         return ProposerSpec("llm" if name == "llm" else "agent", model, agent)
     if model is not None:
         raise UserError(f"--optimizer-model is '{model}'; expected it with --proposer llm or agent, not '{name}'")
-    return _own(name)
+    return _read_builtin(name)
 
 
-def _own(name: str) -> Proposer:
-    """A writer that needs neither model nor agent."""
+def _read_builtin(name: str) -> Proposer:
+    """A proposer that needs neither a model nor an agent."""
     kind, _, rest = name.partition(":")
     if kind == "rules" and rest:
         return read_rules(Path(rest))
     if name != "criteria":
         raise UserError(
-            f"--proposer is '{name}'; expected criteria, llm, agent, or rules:FILE with a rule on each line; "
-            "criteria+rules:FILE takes one after the other"
+            f"--proposer is '{name}'; expected criteria, llm, agent, or rules:FILE with one rule per line; "
+            "criteria+rules:FILE uses the second when the first has nothing more to propose"
         )
     return CriteriaProposer()
 
 
 def read_policy(name: str) -> Policy:
-    """What may be changed.
+    """What a proposer may change.
 
     >>> read_policy("sections=Answers,Style").sections
     ('Answers', 'Style')
@@ -75,7 +75,7 @@ def refuse_unknown_sections(policy: Policy, skill: Skill) -> None:
 
 
 def read_preferences(given: str) -> str:
-    """House rules: the text of a file, or else what is given itself."""
+    """House rules: the text of a file, or the given text itself."""
     path = Path(given)
     is_name = len(given.split()) == 1 and path.suffix in {".md", ".txt"}
     try:

@@ -1,5 +1,5 @@
-"""The desk: where a writer's own model or agent works. Its calls go through the gateway of the run, so the same limits
-and the same ledger cover them; every draft is a rollout of the run `proposals`."""
+"""Runs proposers that use a model or an agent. Their calls go through the gateway of the run, so the same limits and
+the same ledger cover them; every proposal is a rollout in the store `proposals`."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from whet.agents import AgentReport, Stop, agent_named
+from whet.agents import AgentReport, StopReason, agent_named
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.rollout.judging import client_spending
@@ -31,56 +31,58 @@ from whet.skills.rollouts.runner import AgentSetup, RolloutRunner
 from whet.tasks import Task
 
 GIVEN = "given "
-"""How the names of logs begin that hold the files which an agent was given."""
+"""Prefix of the logs that hold the files which an agent was given."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProposerSpec:
-    """A writer that is a model or an agent, by name. What is None is the same as under test."""
+    """A proposer that uses a model or an agent. None stands for the model or agent under test."""
 
     kind: Literal["llm", "agent"]
     model: str | None = None
     agent: str | None = None
 
-    def beside(self, request: RunOptions) -> RunOptions:
-        """The request with all that the writer needs; what is under test stays first."""
-        agents = (*request.agents, self.agent or request.agents[0])
-        models = (*request.models, self.model or request.models[0])
+    def add_to(self, options: RunOptions) -> RunOptions:
+        """The options with the model and agent of the proposer added; those under test stay first."""
+        agents = (*options.agents, self.agent or options.agents[0])
+        models = (*options.models, self.model or options.models[0])
         both = {"agents": tuple(dict.fromkeys(agents)), "models": tuple(dict.fromkeys(models))}
-        return request.model_copy(update=both)
+        return options.model_copy(update=both)
 
-    def check(self, request: RunOptions, config: Config) -> None:
-        """UserError when it cannot work, or could see what it must not."""
+    def check(self, options: RunOptions, config: Config) -> None:
+        """UserError when the proposer cannot edit files, or could read the exams."""
         if self.kind == "llm":
             return
-        name = self.agent or request.agents[0]
+        name = self.agent or options.agents[0]
         if not agent_named(name, config.agents).in_box:
-            raise UserError(f"agent '{name}' edits no files, so it cannot propose; name another: --optimizer-agent")
-        if not sandbox_named(request.sandbox).own_root:
             raise UserError(
-                f"--proposer agent: in sandbox '{request.sandbox}' the agent could read the exams of the run; "
+                f"agent '{name}' cannot edit files, so it cannot propose; choose another: --optimizer-agent"
+            )
+        if not sandbox_named(options.sandbox).own_root:
+            raise UserError(
+                f"--proposer agent: in sandbox '{options.sandbox}' the agent could read the exams of the run; "
                 "use --sandbox bubblewrap, or --proposer llm"
             )
 
-    def at_desk(self, lab: RolloutRunner) -> "ProposerRuntime":
-        """The writer, ready to work."""
-        arm, refuse = lab.arm(self.agent, self.model), partial(lab.account.refuse, RunPart.SEARCH)
-        return ProposerRuntime(self.kind, arm, lab.resources, lab.recorder(RunPart.PROPOSALS), refuse)
+    def open(self, runner: RolloutRunner) -> "ProposerRuntime":
+        """The proposer, ready to work in a run."""
+        arm, refuse = runner.agent_setup(self.agent, self.model), partial(runner.account.refuse, RunPart.SEARCH)
+        return ProposerRuntime(self.kind, arm, runner.resources, runner.writer(RunPart.PROPOSALS), refuse)
 
 
 @dataclass(frozen=True, slots=True)
 class ProposerRuntime:
-    """A writer at work."""
+    """Runs the model or agent of a proposer, and records what it does."""
 
     kind: Literal["llm", "agent"]
     arm: AgentSetup
     resources: RunResources
     recorder: StoreWriter
     refuse_spent: Callable[[], None]
-    """Raises OutOfBudget when there is no money left for a draft."""
+    """Raises OutOfBudget when no budget is left for a proposal."""
 
     async def propose(self, context: ProposalContext) -> Proposal:
-        """A draft; NoDraft when the model or the agent did not work."""
+        """NoProposal when the model or the agent fails."""
         self.refuse_spent()
         try:
             return await (self._reflect(context) if self.kind == "llm" else self._let_edit(context))
@@ -89,8 +91,8 @@ class ProposerRuntime:
             raise
 
     async def _reflect(self, context: ProposalContext) -> Proposal:
-        """A draft of the model's, with all that it was asked on record."""
-        row = await self._planned(Task(id=_name(context), instruction="Propose edits of the skill."), "llm")
+        """Ask the model, and record every call."""
+        row = await self._add_row(Task(id=_name(context), instruction="Propose edits of the skill."), "llm")
         started, clock = time.time(), time.monotonic()
         attempt = await self.recorder.do(lambda store: store.start_attempt(row.id, started))
 
@@ -98,13 +100,13 @@ class ProposerRuntime:
             await self.recorder.do(lambda store: store.add_exchange(attempt, exchange))
 
         gateway, model = self.resources.gateway, self.arm.model
-        async with ModelClient(gateway, {model.name: model}, model.name, record, "writer") as referee:
-            proposal = await self._reflected(referee, context)
+        async with ModelClient(gateway, {model.name: model}, model.name, record, "writer") as client:
+            proposal = await self._ask_model(client, context)
         seconds = round(time.monotonic() - clock, 4)
         result = Result(
             score=_score(proposal, interrupted=gateway.exhausted() is not None),
             report=_report(proposal, seconds),
-            spending=client_spending(referee),
+            spending=client_spending(client),
             seconds={"agent": seconds},
         )
         ended = time.time()
@@ -113,11 +115,11 @@ class ProposerRuntime:
             raise proposal
         return proposal
 
-    async def _reflected(self, referee: ModelClient, context: ProposalContext) -> Proposal | NoProposal:
+    async def _ask_model(self, client: ModelClient, context: ProposalContext) -> Proposal | NoProposal:
         async def ask(messages: Sequence[ChatMessage]) -> str:
             try:
-                # What it says is written down, and may become part of the skill.
-                return self.resources.redactor.text(await referee.ask(None, messages))
+                # The reply is stored, and may become part of the skill.
+                return self.resources.redactor.text(await client.ask(None, messages))
             except JudgeError as error:
                 raise NoProposal(str(error)) from error
 
@@ -127,11 +129,11 @@ class ProposerRuntime:
             return nothing
 
     async def _let_edit(self, context: ProposalContext) -> Proposal:
-        """A draft of the agent's, with the files that it was given on record."""
+        """Let the agent edit the skill, and record the files that it was given."""
 
         async def attempt(task: Task) -> Result:
             task = task.model_copy(update={"id": _name(context)})
-            row = await self._planned(task, self.arm.agent)
+            row = await self._add_row(task, self.arm.agent)
             rollout = Rollout(row.id, task, self.arm.program, self.arm.model, skill=None)
             result = await until_measured(row, rollout, self.resources, self.recorder, lambda _: None)
             await self.recorder.do(lambda store: _keep_given(store, row, task))
@@ -139,7 +141,7 @@ class ProposerRuntime:
 
         return await AgentProposer(attempt).propose(context)
 
-    async def _planned(self, task: Task, agent: str) -> RolloutRow:
+    async def _add_row(self, task: Task, agent: str) -> RolloutRow:
         row = RolloutRow(
             RolloutKey.proposal(task.id).rollout_id, 0, task.id, agent, self.arm.model.name, skill="", sample=0
         )
@@ -164,8 +166,8 @@ def _score(proposal: Proposal | NoProposal, *, interrupted: bool) -> Score:
 
 def _report(proposal: Proposal | NoProposal, seconds: float) -> AgentReport:
     if isinstance(proposal, NoProposal):
-        return AgentReport(stop=Stop.CRASHED, exit_code=None, text="", seconds=seconds, error=str(proposal))
-    return AgentReport(stop=Stop.FINISHED, exit_code=None, text=proposal.raw, seconds=seconds)
+        return AgentReport(stop=StopReason.CRASHED, exit_code=None, text="", seconds=seconds, error=str(proposal))
+    return AgentReport(stop=StopReason.FINISHED, exit_code=None, text=proposal.raw, seconds=seconds)
 
 
 def _keep_given(store: Store, row: RolloutRow, task: Task) -> None:

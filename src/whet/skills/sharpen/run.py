@@ -1,245 +1,333 @@
-"""Sharpening a skill from the request to the folders that hold what came of it. Command line and API start here."""
+"""The flow of `whet sharpen`: `SharpenRun.run` calls the steps in order. The command line and the API start here."""
 
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from whet.errors import UserError
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
-from whet.runs.scheduler import Ended, Stopped, refuse_existing
-from whet.skill import Skill, read_skill
+from whet.runs.scheduler import refuse_existing
+from whet.runs.stats.summary import tally, total
+from whet.runs.store.store import Store
+from whet.skill import read_skill
 from whet.skills.certificates.certificate import Certificate, make_record, make_shortening
 from whet.skills.certificates.text import write_certificate
 from whet.skills.documents.document import Policy
 from whet.skills.documents.history import ACCEPTED, BEST, LEADER, SHORTENED, SKILLS, TERMS, ExamSummary, History
 from whet.skills.documents.store import SkillStore, copy_skill
-from whet.skills.gate.alpha_ledger import LedgerEntry, count_uses, enter
-from whet.skills.gate.gate import ExamResult
+from whet.skills.gate.alpha_ledger import count_uses, enter
+from whet.skills.gate.gate import ExamResult, ExamSetting
 from whet.skills.gate.heuristics import RuleComparison
 from whet.skills.gate.journal import ExamJournalFile
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.plan import MANY, GatePlan
-from whet.skills.gate.seed import Seed, fix_seed
+from whet.skills.gate.seed import fix_seed
 from whet.skills.measurement import OutOfBudget, RunPart, Verdict
 from whet.skills.proposers.base import Proposer, SearchStep
-from whet.skills.proposers.driver import ProposalMade, ProposerDriver
+from whet.skills.proposers.driver import ProposerDriver
 from whet.skills.proposers.schedule import ProposalSchedule, ScheduleOptions
 from whet.skills.report.text import write_report
 from whet.skills.results import SharpenResult
+from whet.skills.rollouts.audit import audit, detectable_lift
 from whet.skills.rollouts.budget import Budget, Unit, format_amount
 from whet.skills.rollouts.final_test import FinalTest, UsedError, run_final_test
 from whet.skills.rollouts.runner import RolloutRunner, open_runner
-from whet.skills.rollouts.splits import Splits, split_tasks
-from whet.skills.rollouts.terms import MADE_WITH, common_terms, fix_terms, resolve_budget, write_raised
+from whet.skills.rollouts.splits import split_tasks
+from whet.skills.rollouts.terms import MADE_WITH, common_terms, compute_once, fix_terms, resolve_budget, write_raised
 from whet.skills.search.shorten import Removal
-from whet.skills.search.two_tiers import SearchResult, search_and_certify
-from whet.skills.sharpen.budget_split import BudgetSplit
+from whet.skills.search.two_tiers import SearchResult, SearchSetting, search_and_certify
+from whet.skills.sharpen.budget_split import BudgetSplit, BudgetSplitter
+from whet.skills.sharpen.events import AuditFinished, SharpenStarted, SharpenWatch
 from whet.skills.sharpen.options import refuse_unknown_sections
-from whet.skills.sharpen.preparing import Audited, Preparing, prepare, refuse_if_hopeless
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
-from whet.tasks import Task, read_tasks
+from whet.tasks import read_tasks
 from whet.version import __version__
+
+ROLLOUTS = "rollouts.json"
+"""How many rollouts a budget in another unit was found to cover."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharpenRequest:
-    """What to sharpen, on what, and within which bounds."""
+    """What to sharpen, on which tasks, and within which budget."""
 
     skill: Path
-    request: RunOptions
-    """Tasks, agent and model; where the run goes."""
+    run: RunOptions
+    """Tasks, agent, model and run folder."""
     budget: Budget
-    """Of all that the run uses."""
+    """For everything that the run uses."""
     plan: GatePlan
-    """Its own budget is found by the audit."""
+    """Its own budget is set after the audit."""
     proposer: str
-    """What the writer is called."""
+    """The name of the proposer, for the record."""
     policy: Policy = field(default_factory=Policy)
     preferences: str = ""
-    course: ScheduleOptions = field(default_factory=ScheduleOptions)
+    schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
     also: Path | None = None
     """A document that agents always read, to be sharpened together with the skill."""
     known_good: Path | None = None
-    """A skill that is known to be better: where it is not, the set-up measures nothing."""
+    """Positive control: a skill known to be better. If the audit does not see it, the tasks measure nothing."""
     seed: int | None = None
-    """Of the order of exams; drawn by chance when the user names none."""
+    """Of the order of exams; drawn at random when the user sets none."""
     force: bool = False
-    """Whether to go on although the budget cannot show what may be expected."""
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """The run is open."""
-
-    folder: Path
-    skill: Skill
-    splits: Splits
-    budget: Budget
-    used: LedgerEntry
-    """What the validation tasks were used for so far."""
-    seed: Seed
-    """Of the order of exams. Only its commitment may be shown."""
-
-
-Event = Begun | Audited | ProposalMade | SearchStep | ExamResult | RuleComparison | Removal | Ended | Stopped
-Watch = Callable[[Event], None]
+    """Run even if the budget is too small to detect a realistic improvement."""
 
 
 async def sharpen_skill(
-    wish: SharpenRequest,
-    writer: Proposer | ProposerSpec,
+    request: SharpenRequest,
+    proposer: Proposer | ProposerSpec,
     config: Config,
-    watch: Watch = lambda _: None,
+    watch: SharpenWatch = lambda _: None,
     env: Mapping[str, str] = os.environ,
 ) -> SharpenResult:
-    """Sharpen a skill, or go on with it. NotMeasured when too much was lost; then it can be resumed."""
-    folder, start = wish.request.out, read_skill(wish.skill, wish.also)
-    hired = writer if isinstance(writer, ProposerSpec) else None
-    if hired:
-        hired.check(wish.request, config)
-    refuse_unknown_sections(wish.policy, start)
-    refuse_existing(folder, resume=wish.request.resume)
-    first, now = resolve_budget(folder / TERMS, wish.budget)
-    wish = replace(wish, budget=first, plan=replace(wish.plan, budget=first.rollouts or 0))
-    wanted = wanted_of(wish)
-    shelf = SkillStore(folder / SKILLS)
-    validation = {task.id: task.digest for task in wanted.splits.validation}
-    async with _opened(wish, now, hired, start, wanted, shelf, config, watch, env) as lab:
-        made_with = await lab.made_with()
-        fix_terms(folder / MADE_WITH, made_with)
-        shares, audited = await prepare(wanted, start.digest, lab, folder)
-        watch(audited)
-        certifies = wish.plan.gate is GateKind.CERTIFY
-        if certifies and not wish.force:
-            refuse_if_hopeless(wanted, shares, audited)
-        pen = writer.at_desk(lab) if isinstance(writer, ProposerSpec) else writer
-        seed = fix_seed(folder / RunPart.EXAM, wish.seed)
-        # A run without an exam uses no validation task up.
-        journal = ExamJournalFile(folder / RunPart.EXAM, lambda: enter(folder, validation, wish.plan.alpha, env))
-        done = await _search_and_certify(wish, shares, pen, start, wanted.splits, shelf, lab, watch, seed, now, journal)
-        tested = await _test(folder, done, shares.test, lab)
-        # Where a hard stop fell, not all that the purses paid for was rolled out.
-        done.spent = await lab.rollouts() if lab.account.stopped else done.spent + shares.audit
-        used = enter(folder, validation, wish.plan.alpha, env) if done.exam_results else None
-        certificate = _certificate(wish, done, validation, made_with, tested, used, seed)
-        outcome = _outcome(replace(wish, budget=now), done, shelf, audited, certificate, lab)
-    await asyncio.to_thread(_hand_out, outcome)
-    return outcome
+    """Sharpen a skill, or resume a run that was interrupted.
+
+    NotMeasured when too many rollouts failed to decide anything; the run can be resumed then.
+    """
+    return await SharpenRun(request, proposer, config, watch, env).run()
 
 
-@asynccontextmanager
-async def _opened(
-    wish: SharpenRequest,
-    now: Budget,
-    hired: ProposerSpec | None,
-    start: Skill,
-    wanted: Preparing,
-    shelf: SkillStore,
-    config: Config,
-    watch: Watch,
-    env: Mapping[str, str],
-) -> AsyncIterator[RolloutRunner]:
-    """The lab of a run. Its terms are written down once it is known that it can be opened."""
-    folder, splits = wish.request.out, wanted.splits
-
-    def begin() -> None:
-        for skill in (start, *([read_skill(wish.known_good)] if wish.known_good else [])):
-            shelf.keep(skill)
-        seed = fix_seed(folder / RunPart.EXAM, wish.seed)
-        fix_terms(folder / TERMS, _terms(wish, hired, start, wanted, seed))
-        write_raised(folder / TERMS, wish.budget, now)
-        validation = {task.id: task.digest for task in splits.validation}
-        watch(Begun(folder, start, splits, now, count_uses(folder, validation, env), seed))
-
-    parts = {RunPart.SEARCH: splits.train, RunPart.EXAM: splits.validation, RunPart.TEST: splits.test}
-    request = wish.request.model_copy(update={"skills": (wish.skill,)})
-    if hired:
-        parts[RunPart.PROPOSALS] = ()
-        request = hired.beside(request)
-    async with open_runner(folder, request, parts, config, shelf, env, watch, now, begin) as lab:
-        yield lab
+def plan_budget(request: SharpenRequest) -> BudgetSplitter:
+    """Split the tasks and prepare the split of the budget. UserError when a budget in rollouts is too small."""
+    known_good = None if request.known_good is None else read_skill(request.known_good).digest
+    splits = split_tasks(read_tasks(request.run.tasks), request.plan.seed)
+    splitter = BudgetSplitter(request.budget, request.plan, splits, known_good)
+    if request.budget.rollouts is not None:
+        splitter.split(request.budget.rollouts)
+    return splitter
 
 
-def wanted_of(wish: SharpenRequest) -> Preparing:
-    """What is to be prepared. UserError when a budget in rollouts is too small to try anything."""
-    known_good = None if wish.known_good is None else read_skill(wish.known_good).digest
-    splits = split_tasks(read_tasks(wish.request.tasks), wish.plan.seed)
-    wanted = Preparing(wish.budget, wish.plan, splits, known_good)
-    if wish.budget.rollouts is not None:
-        wanted.shares(wish.budget.rollouts)
-    return wanted
+class SharpenRun:
+    """One sharpen run: the fields are what its steps share, the methods are the steps in their order."""
 
+    runner: RolloutRunner
+    made_with: dict[str, Any]
+    split: BudgetSplit
+    audited: AuditFinished
 
-async def _search_and_certify(
-    wish: SharpenRequest,
-    shares: BudgetSplit,
-    writer: Proposer,
-    start: Skill,
-    splits: Splits,
-    shelf: SkillStore,
-    lab: RolloutRunner,
-    watch: Watch,
-    seed: Seed,
-    now: Budget,
-    journal: ExamJournalFile,
-) -> SearchResult:
-    folder, plan = wish.request.out, shares.plan
-    history = History(folder, start.digest, wish.proposer)
-    train = {task.id: task for task in splits.train}
-    search, drafts = folder / RunPart.SEARCH, folder / "drafts"
-    steps = plan.proposals(len(train))
-    schedule = ProposalSchedule(wish.course, steps, plan.seed, wish.policy, wish.preferences)
-    proposing = ProposerDriver(writer, shelf, search, train, drafts, history, schedule, watch)
+    def __init__(
+        self,
+        request: SharpenRequest,
+        proposer: Proposer | ProposerSpec,
+        config: Config,
+        watch: SharpenWatch,
+        env: Mapping[str, str],
+    ) -> None:
+        """Read and check everything that can be checked before anything is written."""
+        self.proposer, self.config, self.watch, self.env = proposer, config, watch, env
+        self.folder = request.run.out
+        self.start = read_skill(request.skill, request.also)
+        if isinstance(proposer, ProposerSpec):
+            proposer.check(request.run, config)
+        refuse_unknown_sections(request.policy, self.start)
+        refuse_existing(self.folder, resume=request.run.resume)
+        # A budget may be raised when a run is resumed. What was planned with the first budget stays as it is.
+        first, self.budget = resolve_budget(self.folder / TERMS, request.budget)
+        self.request = replace(request, budget=first, plan=replace(request.plan, budget=first.rollouts or 0))
+        self.splitter = plan_budget(self.request)
+        self.splits = self.splitter.splits
+        self.validation = {task.id: task.digest for task in self.splits.validation}
+        self.skills = SkillStore(self.folder / SKILLS)
 
-    def pass_on(event: SearchStep | ExamResult | RuleComparison | Removal) -> None:
+    async def run(self) -> SharpenResult:
+        async with self._open():
+            await self.audit()
+            found = await self.search()
+            tested = await self.test(found)
+            # After a hard stop, not every rollout that was planned was done, so they are counted.
+            planned = found.spent + self.split.audit + (2 * len(tested.before) if tested else 0)
+            rollouts = await self.runner.count_rollouts() if self.runner.account.stopped else planned
+            result = self._result(found, self.certify(found, tested), rollouts)
+        await asyncio.to_thread(self.write, result)
+        return result
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[None]:
+        """Open the stores and the gateway of the run."""
+        splits, options = self.splits, self.request.run
+        parts = {RunPart.SEARCH: splits.train, RunPart.EXAM: splits.validation, RunPart.TEST: splits.test}
+        options = options.model_copy(update={"skills": (self.request.skill,)})
+        if isinstance(self.proposer, ProposerSpec):
+            parts[RunPart.PROPOSALS] = ()
+            options = self.proposer.add_to(options)
+        async with open_runner(
+            options, parts, self.config, self.skills, self.env, self.watch, self.budget, self._begin
+        ) as self.runner:
+            self.made_with = await self.runner.describe_setup()
+            fix_terms(self.folder / MADE_WITH, self.made_with)
+            yield
+
+    def _begin(self) -> None:
+        """Write the terms of the run. Called once it is certain that the run can be opened."""
+        known_good = [read_skill(self.request.known_good)] if self.request.known_good else []
+        for skill in (self.start, *known_good):
+            self.skills.keep(skill)
+        self.seed = fix_seed(self.folder / RunPart.EXAM, self.request.seed)
+        fix_terms(self.folder / TERMS, self._terms())
+        write_raised(self.folder / TERMS, self.request.budget, self.budget)
+        used = count_uses(self.folder, self.validation, self.env)
+        self.watch(SharpenStarted(self.folder, self.start, self.splits, self.budget, used, self.seed))
+
+    def _terms(self) -> dict[str, object]:
+        request, splits = self.request, self.splits
+        sides = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+        return {
+            "skill": self.start.digest,
+            **common_terms(request.run, request.budget, request.plan),
+            "proposer": request.proposer,
+            "optimizer": asdict(self.proposer) if isinstance(self.proposer, ProposerSpec) else None,
+            "preferences": request.preferences,
+            "policy": request.policy.model_dump(mode="json"),
+            "known_good": self.splitter.known_good,
+            "course": asdict(request.schedule),
+            "seed": self.seed.commitment,
+            "tasks": {name: {task.id: task.digest for task in side} for name, side in sides.items()},
+        }
+
+    async def audit(self) -> None:
+        """Measure the noise of the scores, split the budget by what a rollout uses, and check that it is enough."""
+        budget, account = self.request.budget, self.runner.account
+        train = [task.id for task in self.splits.train]
+        try:
+            found = await audit(self.start.digest, train, self.runner, self.splitter.known_good)
+        except OutOfBudget:
+            raise UserError(f"--budget is {budget}; expected more: the audit used all of it") from None
+        self.runner.mark_decided()
+        rollouts = budget.rollouts or compute_once(
+            self.folder / ROLLOUTS, lambda: budget.in_rollouts(account.used, found.rollouts)
+        )
+        self.split = self.splitter.split(rollouts)
+        account.divide({RunPart.SEARCH: self.split.search_share, RunPart.EXAM: self.split.exam_share}, budget.amount)
+        variance = found.cautious_variance
+        lift, table = detectable_lift(variance, self.split.plan), self.splitter.lift_table(variance, rollouts)
+        seconds, cost = await asyncio.to_thread(_mean_use, self.folder / RunPart.SEARCH)
+        self.audited = AuditFinished(found, lift, table, seconds, cost, rollouts)
+        self.watch(self.audited)
+        if self.request.plan.gate is GateKind.CERTIFY and not self.request.force:
+            self.splitter.check_power(self.split, found, lift)
+
+    async def search(self) -> SearchResult:
+        """Search for better skills on the train tasks, and certify the best on the validation tasks."""
+        train = {task.id: task for task in self.splits.train}
+        self.history = History(self.folder, self.start.digest, self.request.proposer)
+        self.driver = self._driver()
+        # A run without an exam does not use the validation tasks.
+        journal = ExamJournalFile(self.folder / RunPart.EXAM, self._enter_ledger)
+        found = await search_and_certify(
+            self.start.digest,
+            self.split.plan,
+            SearchSetting(tuple(train), self.driver, self.skills, self._close_search),
+            ExamSetting(tuple(self.validation), self.seed, journal, self.runner.read_execution),
+            self.runner,
+            self._record,
+        )
+        for held in found.exam_results:  # the bounds of the last exam may be closer now than at its verdict
+            self.history.record_exam(held.candidate, summarise_exam(held))
+        return found
+
+    def _driver(self) -> ProposerDriver:
+        request, plan = self.request, self.split.plan
+        tasks = {task.id: task for task in self.splits.train}
+        proposer = self.proposer.open(self.runner) if isinstance(self.proposer, ProposerSpec) else self.proposer
+        schedule = ProposalSchedule(
+            request.schedule, plan.proposals(len(tasks)), plan.seed, request.policy, request.preferences
+        )
+        search, drafts = self.folder / RunPart.SEARCH, self.folder / "drafts"
+        return ProposerDriver(proposer, self.skills, search, tasks, drafts, self.history, schedule, self.watch)
+
+    def _record(self, event: SearchStep | ExamResult | RuleComparison | Removal) -> None:
+        """Write a decision into the history, and pass on to the proposer what it may know: one bit of an exam."""
         match event:
             case SearchStep(parent, candidate, mean, bar):
-                history.record_measurement(candidate, parent, mean=mean, bar=bar, accepted=event.accepted)
+                self.history.record_measurement(candidate, parent, mean=mean, bar=bar, accepted=event.accepted)
             case ExamResult():
-                history.record_exam(event.candidate, examined(event))
-                proposing.learn(certified=event.test.verdict is Verdict.CERTIFIED)
+                self.history.record_exam(event.candidate, summarise_exam(event))
+                self.driver.learn(certified=event.test.verdict is Verdict.CERTIFIED)
             case RuleComparison():
-                proposing.learn(certified=event.accepted)
+                self.driver.learn(certified=event.accepted)
             case Removal(units, held):
-                history.record_version(held.candidate, held.exam.incumbent, (), f"left out: {'; '.join(units)}")
-                history.record_exam(held.candidate, examined(held))
-        lab.decided()
-        watch(event)
+                reason = f"left out: {'; '.join(units)}"
+                self.history.record_version(held.candidate, held.exam.incumbent, (), reason)
+                self.history.record_exam(held.candidate, summarise_exam(held))
+        self.runner.mark_decided()
+        self.watch(event)
 
-    validation = tuple(task.id for task in splits.validation)
+    def _close_search(self) -> int:
+        """Let exams use everything that is left except for the final test. Returns the rollouts that the budget was
+        raised by: everything up to here was planned without them."""
+        kept = self.split.test_share * self.request.budget.amount
+        self.runner.account.close(RunPart.SEARCH, RunPart.EXAM, kept)
+        return MANY if self.budget.rollouts is None else self.budget.rollouts - self.split.rollouts
 
-    def close_search() -> int:
-        """Let exams use all that is left but for the sealed test. What a budget was raised by comes now: everything
-        up to here was planned without it."""
-        lab.account.close(RunPart.SEARCH, RunPart.EXAM, shares.test_share * wish.budget.amount)
-        return MANY if now.rollouts is None else now.rollouts - shares.rollouts
+    def _enter_ledger(self) -> Any:
+        return enter(self.folder, self.validation, self.request.plan.alpha, self.env)
 
-    done = await search_and_certify(
-        start.digest,
-        tuple(train),
-        validation,
-        plan,
-        proposing,
-        lab,
-        pass_on,
-        shelf,
-        seed,
-        journal,
-        lab.notes,
-        close_search,
-    )
-    for held in done.exam_results:  # the bounds of the last may be closer than when its verdict fell
-        history.record_exam(held.candidate, examined(held))
-    return done
+    async def test(self, found: SearchResult) -> FinalTest | None:
+        """Test the final skill against the start, once. None when there is nothing to test, when no budget is left, or
+        when the test tasks were used before with a skill that was certified on a smaller budget."""
+        tasks = [task.id for task in self.split.test]
+        if found.final == found.start or not tasks:
+            return None
+        try:
+            tested = await run_final_test(self.folder / RunPart.TEST, found.start, found.final, tasks, self.runner)
+        except (OutOfBudget, UsedError):
+            return None
+        return tested
+
+    def certify(self, found: SearchResult, tested: FinalTest | None) -> Certificate:
+        """Put everything that the verdicts rest on into one certificate."""
+        return Certificate(
+            whet=__version__,
+            start=found.start,
+            certified=found.certified,
+            gate=self.request.plan.gate,
+            alpha=self.request.plan.alpha,
+            seed=self.seed,
+            commitment=self.seed.commitment,
+            made_with=self.made_with,
+            tasks=self.validation,
+            records=tuple(map(make_record, found.exam_results)),
+            shortening=make_shortening(found.removal),
+            test=tested,
+            used=self._enter_ledger() if found.exam_results else None,
+        )
+
+    def _result(self, found: SearchResult, certificate: Certificate, rollouts: int) -> SharpenResult:
+        get, unit = self.skills.get, self.budget.unit
+        return SharpenResult(
+            folder=self.folder,
+            done=found,
+            start=get(found.start),
+            best=get(found.certified),
+            leader=get(found.leader),
+            shortened=get(found.shortened) if found.shortened != found.certified else None,
+            accepted=get(found.accepted) if found.accepted else None,
+            audit=self.audited.audit,
+            certificate=certificate,
+            budget=self.budget,
+            rollouts=rollouts,
+            used=None if unit is Unit.ROLLOUTS else format_amount(self.runner.account.used, unit),
+        )
+
+    def write(self, result: SharpenResult) -> None:
+        """Write certificate and report, and copy the skills that were found into the run folder."""
+        write_certificate(result.certificate, self.folder)
+        write_report(result)
+        named = {BEST: result.best, LEADER: result.leader, SHORTENED: result.shortened, ACCEPTED: result.accepted}
+        for name, skill in named.items():
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+            if skill is not None:
+                copy_skill(skill, self.folder / name)
 
 
-def examined(held: ExamResult) -> ExamSummary:
-    """An exam as the history of a skill keeps it."""
+def summarise_exam(held: ExamResult) -> ExamSummary:
+    """An exam as the history of a skill stores it."""
     attempt = held.test
     assert attempt.verdict is not None
     assert attempt.decided_at is not None
@@ -256,92 +344,9 @@ def examined(held: ExamResult) -> ExamSummary:
     )
 
 
-async def _test(folder: Path, done: SearchResult, tasks: Sequence[Task], lab: RolloutRunner) -> FinalTest | None:
-    """Test what came of it against the start, once; None when there is nothing to test, no money for it, or its tasks
-    were done before with a skill that was certified on a smaller budget."""
-    if done.final == done.start or not tasks:
-        return None
-    try:
-        tested = await run_final_test(folder / RunPart.TEST, done.start, done.final, [task.id for task in tasks], lab)
-    except (OutOfBudget, UsedError):
-        return None
-    done.spent += len(tested.before) + len(tested.after)
-    return tested
-
-
-def _certificate(
-    wish: SharpenRequest,
-    done: SearchResult,
-    validation: dict[str, str],
-    made_with: dict[str, Any],
-    tested: FinalTest | None,
-    used: LedgerEntry | None,
-    seed: Seed,
-) -> Certificate:
-    return Certificate(
-        whet=__version__,
-        start=done.start,
-        certified=done.certified,
-        gate=wish.plan.gate,
-        alpha=wish.plan.alpha,
-        seed=seed,
-        commitment=seed.commitment,
-        made_with=made_with,
-        tasks=validation,
-        records=tuple(map(make_record, done.exam_results)),
-        shortening=make_shortening(done.removal),
-        test=tested,
-        used=used,
-    )
-
-
-def _outcome(
-    wish: SharpenRequest,
-    done: SearchResult,
-    shelf: SkillStore,
-    audited: Audited,
-    certificate: Certificate,
-    lab: RolloutRunner,
-) -> SharpenResult:
-    return SharpenResult(
-        folder=wish.request.out,
-        done=done,
-        start=shelf.get(done.start),
-        best=shelf.get(done.certified),
-        leader=shelf.get(done.leader),
-        shortened=shelf.get(done.shortened) if done.shortened != done.certified else None,
-        accepted=shelf.get(done.accepted) if done.accepted else None,
-        audit=audited.audit,
-        certificate=certificate,
-        budget=wish.budget,
-        used=None if wish.budget.unit is Unit.ROLLOUTS else format_amount(lab.account.used, wish.budget.unit),
-    )
-
-
-def _terms(
-    wish: SharpenRequest, hired: ProposerSpec | None, start: Skill, wanted: Preparing, seed: Seed
-) -> dict[str, object]:
-    splits = wanted.splits
-    sides = {"train": splits.train, "validation": splits.validation, "test": splits.test}
-    return {
-        "skill": start.digest,
-        **common_terms(wish.request, wish.budget, wish.plan),
-        "proposer": wish.proposer,
-        "optimizer": asdict(hired) if hired else None,
-        "preferences": wish.preferences,
-        "policy": wish.policy.model_dump(mode="json"),
-        "known_good": wanted.known_good,
-        "course": asdict(wish.course),
-        "seed": seed.commitment,
-        "tasks": {name: {task.id: task.digest for task in side} for name, side in sides.items()},
-    }
-
-
-def _hand_out(outcome: SharpenResult) -> None:
-    write_certificate(outcome.certificate, outcome.folder)
-    write_report(outcome)
-    handed = {BEST: outcome.best, LEADER: outcome.leader, SHORTENED: outcome.shortened, ACCEPTED: outcome.accepted}
-    for name, skill in handed.items():
-        shutil.rmtree(outcome.folder / name, ignore_errors=True)
-        if skill is not None:
-            copy_skill(skill, outcome.folder / name)
+def _mean_use(search: Path) -> tuple[float, float | None]:
+    """Seconds and dollars per rollout so far."""
+    with Store.open_read(search) as store:
+        whole = total(tally(store).values())
+    number = max(1, whole.measured)
+    return whole.seconds / number, None if whole.cost is None else whole.cost / number

@@ -13,13 +13,13 @@ from itertools import pairwise
 from whet.exchange import Exchange, Kind, Speaker
 from whet.gateway.attribution.threads import COMPACTION, MAIN
 from whet.gateway.dialects.neutral import Message, Text, ToolCall
-from whet.trace.conversations.tree import Asked, Messages, Node, Rewrite, Setting, path
+from whet.trace.conversations.tree import CallSettings, Messages, Node, RequestNodes, Rewrite, path
 
 _PROMPT = 12
 """A shorter argument of a tool call is not taken for a sub-agent's prompt."""
 
 
-class Cause(StrEnum):
+class BreakCause(StrEnum):
     """Why a thread does not go on from where it was."""
 
     COMPACTION = "compaction"
@@ -34,7 +34,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    cause: Cause
+    cause: BreakCause
     shared: int | None
     """The last message that both have."""
 
@@ -79,7 +79,7 @@ class Graph:
     """All conversations of one rollout."""
 
     nodes: tuple[Node, ...]
-    settings: tuple[Setting, ...]
+    settings: tuple[CallSettings, ...]
     turns: tuple[Turn, ...]
     """In order of arrival."""
     threads: tuple[Thread, ...]
@@ -119,7 +119,7 @@ class Graph:
         """The turns of a thread, cut where its history was broken. What was repeated counts once."""
         cut_up: list[list[Turn]] = []
         for turn in (self.turns[place] for place in thread.turns):
-            if turn.broken is not None and turn.broken.cause is Cause.REPEATED:
+            if turn.broken is not None and turn.broken.cause is BreakCause.REPEATED:
                 cut_up[-1].pop()
             elif turn.broken is not None or not cut_up:
                 cut_up.append([])
@@ -135,7 +135,7 @@ def build(exchanges: Iterable[Exchange]) -> Graph:
     return reader.graph()
 
 
-def working_threads(speakers: Iterable[Speaker | None]) -> frozenset[str]:
+def find_working_threads(speakers: Iterable[Speaker | None]) -> frozenset[str]:
     """The threads that do the work. Helper calls may be called like the one that they help."""
     return frozenset(one.thread for one in speakers if one is not None and one.kind is not Kind.UTILITY)
 
@@ -155,7 +155,7 @@ class _Heard:
 
     index: int
     speaker: Speaker | None
-    asked: Asked
+    asked: RequestNodes
     answer: int | None
     failed: bool
 
@@ -191,7 +191,7 @@ class GraphReader:
     def graph(self) -> Graph:
         """The conversations of all that was read."""
         # Which threads do the work is known at the end only.
-        builder = _Builder(self._messages, working_threads(self._speakers))
+        builder = _Builder(self._messages, find_working_threads(self._speakers))
         for heard in self._heard:
             builder.add(heard)
         nodes, settings = tuple(self._messages.nodes), tuple(self._messages.settings)
@@ -280,10 +280,10 @@ class _Builder:
         shared = self._messages.shared(before.prompt, prompt)
         evidence = heard.speaker.evidence if heard.speaker else ""
         if key in self._compacted or "after the compaction" in evidence:
-            return Break(Cause.COMPACTION, shared)
+            return Break(BreakCause.COMPACTION, shared)
         if prompt == before.prompt:
-            return Break(Cause.REPEATED, shared)
-        return Break(Cause.RESTARTED if shared is None else Cause.EDITED, shared)
+            return Break(BreakCause.REPEATED, shared)
+        return Break(BreakCause.RESTARTED if shared is None else BreakCause.EDITED, shared)
 
     def _note_compaction(self, key: str, speaker: Speaker | None) -> None:
         self._compacted.discard(key)

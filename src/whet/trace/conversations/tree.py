@@ -35,7 +35,7 @@ REMEMBERED = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class MessageSource:
     """Where a message was first seen."""
 
     exchange: int
@@ -55,7 +55,7 @@ class Node:
     depth: int
     """Messages before it on its path. Those of the system do not count."""
     message: Message
-    source: Source
+    source: MessageSource
 
 
 class Rewrite(StrEnum):
@@ -67,7 +67,7 @@ class Rewrite(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class CallSettings:
     """What a call asks for beside its messages."""
 
     model: str
@@ -78,7 +78,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestNodes:
     """A request, as the nodes that it is."""
 
     system: tuple[int, ...]
@@ -106,7 +106,7 @@ class Messages:
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
-        self.settings: list[Setting] = []
+        self.settings: list[CallSettings] = []
         self._links: list[bytes] = []
         """Of each node, what stands for the path to it."""
         self._by_link: dict[bytes, int] = {}
@@ -114,7 +114,7 @@ class Messages:
         self._rewritten: set[tuple[int, Rewrite]] = set()
         self._growing = PrefixCache[_Place | None](REMEMBERED)
 
-    def request(self, exchange: Exchange) -> Asked:
+    def request(self, exchange: Exchange) -> RequestNodes:
         """The messages of a request. ValueError when it cannot be read."""
         readable = replace_lone_surrogates(exchange.request)  # as the model was sent them; places stay the same
         if readable != exchange.request:
@@ -130,7 +130,9 @@ class Messages:
         if reply is None:
             return None
         body = exchange.response if exchange.delivered is None else exchange.delivered
-        return self._node(prompt, Message("assistant", reply.parts), Source(exchange.index, "reply", 0, len(body)))
+        return self._node(
+            prompt, Message("assistant", reply.parts), MessageSource(exchange.index, "reply", 0, len(body))
+        )
 
     def path(self, node: int | None) -> list[Node]:
         """The messages from the first one to this one."""
@@ -164,7 +166,7 @@ class Messages:
             node = self.nodes[node].parent
         return found[::-1]
 
-    def _grown(self, exchange: Exchange) -> Asked:
+    def _grown(self, exchange: Exchange) -> RequestNodes:
         """The messages of a request, of which only those are read that no earlier one began with."""
         look = self._growing.look(exchange.speaker and exchange.speaker.thread, exchange.request)
         body, edges = cut(exchange, look), look.layout().lasting
@@ -178,7 +180,7 @@ class Messages:
         self._growing.keep(look, list(_resumable(edges, body.begin, known, places)))
         system = [self._node(None, message, _source(exchange, body.system)) for message in frame.messages]
         found = (*system, *(place.system if place else ()))
-        return Asked(found, setting, place.leaf if place else None, self._noted(rewritten))
+        return RequestNodes(found, setting, place.leaf if place else None, self._noted(rewritten))
 
     def _group(
         self,
@@ -224,13 +226,13 @@ class Messages:
         return known
 
     def _setting(self, request: Request) -> int:
-        setting = Setting(request.model, request.tools, request.tool_choice, request.sampling, request.format)
+        setting = CallSettings(request.model, request.tools, request.tool_choice, request.sampling, request.format)
         if setting in self.settings:
             return self.settings.index(setting)
         self.settings.append(setting)
         return len(self.settings) - 1
 
-    def _whole(self, exchange: Exchange) -> Asked:
+    def _whole(self, exchange: Exchange) -> RequestNodes:
         """The messages of a request whose parts cannot be told apart."""
         request = read_whole(exchange)
         source = _source(exchange, (0, len(exchange.request)))
@@ -239,9 +241,9 @@ class Messages:
         leaf: int | None = None
         for message in request.messages[len(leading) :]:
             leaf = self._node(leaf, message, source)
-        return Asked(tuple(system), self._setting(request), leaf)
+        return RequestNodes(tuple(system), self._setting(request), leaf)
 
-    def _node(self, parent: int | None, message: Message, source: Source) -> int:
+    def _node(self, parent: int | None, message: Message, source: MessageSource) -> int:
         """The node of a message behind another one; a new one when there is none."""
         before = self._links[parent] if parent is not None else b""
         link = hashlib.blake2b(before + msgspec.json.encode(neutral_form(message)), digest_size=16).digest()
@@ -274,8 +276,8 @@ def path(nodes: Sequence[Node], node: int | None, known: Collection[int] = ()) -
     return found[::-1]
 
 
-def _source(exchange: Exchange, place: tuple[int, int]) -> Source:
-    return Source(exchange.index, "request", *place)
+def _source(exchange: Exchange, place: tuple[int, int]) -> MessageSource:
+    return MessageSource(exchange.index, "request", *place)
 
 
 def _calls(messages: Iterable[Message]) -> list[ToolCall]:

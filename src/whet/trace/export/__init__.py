@@ -11,17 +11,17 @@ import msgspec
 
 from whet.errors import UserError
 from whet.trace.export import areal, atif, chat, openrlhf, otlp, prime_rl, skyrl, slime, tables, trl, verl
-from whet.trace.export.manifest import Manifest
-from whet.trace.export.sinks import Documents, JsonLines, Sink, Tables, written
+from whet.trace.export.manifest import ExportManifest
+from whet.trace.export.sinks import DocumentsSink, JsonLinesSink, Sink, TablesSink, open_sink
 from whet.trace.training.calls import Training
 from whet.trace.training.episode import Episode
-from whet.trace.training.rows import Harvest, canonical, harvest
+from whet.trace.training.rows import Harvest, canonical_row, harvest
 
 UNSCORED = "without a score"
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class ExportFormat:
     """A form in which rollouts leave."""
 
     name: str
@@ -30,63 +30,71 @@ class Format:
     needs_ids: bool = True
     needs_score: bool = True
     """Whether rollouts without a score are left out. They are never counted as 0."""
-    sink: Callable[[Path], Sink] = JsonLines
+    sink: Callable[[Path], Sink] = JsonLinesSink
     says_the_same: Callable[[Any], bytes] | None = None
     """What two records have in common when one of them is enough."""
 
 
 def _rows(harvests: Iterable[Harvest]) -> Iterator[Any]:
-    return (canonical(one.episode, row) for one in harvests for row in one.rows.rows)
+    return (canonical_row(one.episode, row) for one in harvests for row in one.rows.rows)
 
 
 _TEXT: dict[str, Any] = {"needs_ids": False, "needs_score": False}
 _ALL = (
-    Format("rows", "whet's own rows, with everything that the others derive from", _rows, needs_score=False),
-    Format("trl-trace", "TRL: TrainingTrace, one per rollout", trl.traces),
-    Format("trl-sft", "TRL: pre-tokenised SFT", trl.sft, needs_score=False),
-    Format("trl-grpo", "TRL: what a GRPO rollout function returns", trl.grpo),
-    Format("trl-pairs", "TRL: preference pairs, best and worst of a task; text", trl.pairs, needs_ids=False),
-    Format("verl", "verl: agent-loop outputs", verl.records),
-    Format("skyrl", "SkyRL: step-wise generator outputs, one per rollout", skyrl.records),
-    Format("prime-rl", "prime-rl: training samples", prime_rl.records),
-    Format("prime-rl-split", "prime-rl, older: prompt and completion apart", prime_rl.split),
-    Format("areal", "AReaL: interactions, one per row", areal.records),
-    Format("areal-individual", "AReaL: interactions, one per call, the reward discounted backwards", areal.individual),
-    Format("openrlhf", "OpenRLHF: executor results", openrlhf.records),
-    Format("slime", "slime: samples", slime.records),
-    Format("chat", "chat messages, one conversation per line; text", chat.records, **_TEXT, says_the_same=chat.spoken),
-    Format("atif", "ATIF 1.8: a folder, one document per rollout", atif.documents, **_TEXT, sink=Documents),
-    Format("otlp", "OpenTelemetry GenAI spans as OTLP/JSON", otlp.records, **_TEXT),
-    Format(
+    ExportFormat("rows", "whet's own rows, with everything that the others derive from", _rows, needs_score=False),
+    ExportFormat("trl-trace", "TRL: TrainingTrace, one per rollout", trl.traces),
+    ExportFormat("trl-sft", "TRL: pre-tokenised SFT", trl.sft, needs_score=False),
+    ExportFormat("trl-grpo", "TRL: what a GRPO rollout function returns", trl.grpo),
+    ExportFormat("trl-pairs", "TRL: preference pairs, best and worst of a task; text", trl.pairs, needs_ids=False),
+    ExportFormat("verl", "verl: agent-loop outputs", verl.records),
+    ExportFormat("skyrl", "SkyRL: step-wise generator outputs, one per rollout", skyrl.records),
+    ExportFormat("prime-rl", "prime-rl: training samples", prime_rl.records),
+    ExportFormat("prime-rl-split", "prime-rl, older: prompt and completion apart", prime_rl.split),
+    ExportFormat("areal", "AReaL: interactions, one per row", areal.records),
+    ExportFormat(
+        "areal-individual", "AReaL: interactions, one per call, the reward discounted backwards", areal.individual
+    ),
+    ExportFormat("openrlhf", "OpenRLHF: executor results", openrlhf.records),
+    ExportFormat("slime", "slime: samples", slime.records),
+    ExportFormat(
+        "chat",
+        "chat messages, one conversation per line; text",
+        chat.records,
+        **_TEXT,
+        says_the_same=chat.digest_messages,
+    ),
+    ExportFormat("atif", "ATIF 1.8: a folder, one document per rollout", atif.documents, **_TEXT, sink=DocumentsSink),
+    ExportFormat("otlp", "OpenTelemetry GenAI spans as OTLP/JSON", otlp.records, **_TEXT),
+    ExportFormat(
         "parquet",
         "a folder of Parquet tables: rollouts, exchanges, scores",
         tables.records,
         **_TEXT,
-        sink=partial(Tables, schemas=tables.SCHEMAS),
+        sink=partial(TablesSink, schemas=tables.SCHEMAS),
     ),
 )
-FORMATS: Mapping[str, Format] = MappingProxyType({target.name: target for target in _ALL})
+FORMATS: Mapping[str, ExportFormat] = MappingProxyType({target.name: target for target in _ALL})
 
 
 def export(
     episodes: Iterable[Episode],
-    target: Format,
+    target: ExportFormat,
     out: Path,
     training: Training,
-    manifest: Manifest | None = None,
+    manifest: ExportManifest | None = None,
     *,
     distinct: bool = False,
-) -> Manifest:
+) -> ExportManifest:
     """Write rollouts to a new file or folder, one after the other; rows that are kept apart and the manifest beside it.
 
     The episodes of a group come together. UserError when the format needs token ids and no call has any.
     """
-    manifest = manifest or Manifest()
+    manifest = manifest or ExportManifest()
     beside = {kind: out.with_name(f"{out.name}.{kind}") for kind in ("apart.jsonl", "manifest.json")}
     for path in beside.values():
         if path.exists():
             raise UserError(f"{path}: exists already; --out needs a new name")
-    with written(beside["apart.jsonl"], JsonLines) as apart, written(out, target.sink) as sink:
+    with open_sink(beside["apart.jsonl"], JsonLinesSink) as apart, open_sink(out, target.sink) as sink:
         records = target.records(_harvests(episodes, target, training, manifest, apart))
         for record in _distinct(records, target, manifest) if distinct else records:
             sink.write(record)
@@ -105,7 +113,7 @@ def export(
     return manifest
 
 
-def _distinct(records: Iterable[Any], target: Format, manifest: Manifest) -> Iterator[Any]:
+def _distinct(records: Iterable[Any], target: ExportFormat, manifest: ExportManifest) -> Iterator[Any]:
     if target.says_the_same is None:
         raise UserError(f"--distinct: records of {target.name} are never the same; expected --to chat")
     seen: set[bytes] = set()
@@ -119,7 +127,7 @@ def _distinct(records: Iterable[Any], target: Format, manifest: Manifest) -> Ite
 
 
 def _harvests(
-    episodes: Iterable[Episode], target: Format, training: Training, manifest: Manifest, apart: Sink
+    episodes: Iterable[Episode], target: ExportFormat, training: Training, manifest: ExportManifest, apart: Sink
 ) -> Iterator[Harvest]:
     for episode in episodes:
         manifest.rollouts += 1
@@ -129,5 +137,5 @@ def _harvests(
         found = harvest(episode, training)
         manifest.count(found)
         for row in found.rows.apart:
-            apart.write(canonical(episode, row) | {"apart": row.truncated})
+            apart.write(canonical_row(episode, row) | {"apart": row.truncated})
         yield found

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from whet.gateway.dialects.neutral import Json
-from whet.trace.training.calls import Call
+from whet.trace.training.calls import TokenCall
 from whet.trace.training.rows import Harvest
 
 UNKNOWN = 0
@@ -39,7 +39,7 @@ def individual(harvests: Iterable[Harvest]) -> Iterator[Json]:
             )
 
 
-def _version(call: Call) -> int:
+def _version(call: TokenCall) -> int:
     return int(call.weights) if call.weights is not None and call.weights.isdecimal() else UNKNOWN
 
 

@@ -14,8 +14,8 @@ from whet.gateway.dialects.neutral import Json, Message, Text, ToolCall, ToolRes
 from whet.trace.conversations.graph import Thread, Turn
 from whet.trace.conversations.tree import Node
 from whet.trace.export.speech import chat_tools, text_of, thoughts_of
-from whet.trace.training.calls import Call
-from whet.trace.training.episode import Record
+from whet.trace.training.calls import TokenCall
+from whet.trace.training.episode import CallRecord
 from whet.trace.training.rows import Harvest
 
 VERSION = "ATIF-v1.8"
@@ -45,7 +45,7 @@ class _Writer:
         self._episode = harvest.episode
         self._graph = harvest.graph
         self._exchanges = {record.index: record for record in harvest.records}
-        self._calls: dict[int, Call] = {call.id: call for call in harvest.calls}
+        self._calls: dict[int, TokenCall] = {call.id: call for call in harvest.calls}
         self._trained = {span.call: row.number for row in harvest.rows.rows for span in row.trained}
         self._told: set[int] = set()
         """Calls that are steps of a document already."""
@@ -128,7 +128,7 @@ class _Writer:
         before = step.get("observation", {"results": []})["results"]
         step["observation"] = {"results": [*before, *_results(results, calls, subs)]}
 
-    def _metrics(self, exchange: Record) -> Json:
+    def _metrics(self, exchange: CallRecord) -> Json:
         usage, call = exchange.usage, self._calls.get(exchange.index)
         metrics: Json = {}
         if usage is not None:
@@ -143,7 +143,7 @@ class _Writer:
                 metrics["logprobs"] = call.logprobs.tolist()
         return metrics
 
-    def _extra(self, exchange: Record) -> Json:
+    def _extra(self, exchange: CallRecord) -> Json:
         extra: Json = {"call_id": str(exchange.index), **({"replayed": True} if exchange.replayed else {})}
         if exchange.index in self._calls:
             extra |= {"capture_level": "tokens", "trained": exchange.index in self._trained}

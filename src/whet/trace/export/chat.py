@@ -24,7 +24,7 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
                 fresh = {turn.reply for turn in segment if turn.reply is not None} - seen
                 if fresh:
                     yield {
-                        "messages": weighted_messages(harvest.graph, segment[-1], fresh),
+                        "messages": weigh_messages(harvest.graph, segment[-1], fresh),
                         "tools": chat_tools(harvest.graph.settings[segment[-1].setting].tools),
                         "reward": harvest.episode.reward,
                         "task_id": harvest.episode.task,
@@ -37,7 +37,7 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
                 seen |= fresh
 
 
-def spoken(record: Json) -> bytes:
+def digest_messages(record: Json) -> bytes:
     """A digest of the messages of a line without the ids of calls: lines with the same one say the same."""
     told = [
         [message["role"], message["content"], [call["function"] for call in message.get("tool_calls", ())]]
@@ -52,7 +52,7 @@ def replies_from_record(harvest: Harvest) -> set[int]:
     return {turn.reply for turn in harvest.graph.turns if turn.exchange in repeated and turn.reply is not None}
 
 
-def weighted_messages(graph: Graph, turn: Turn, fresh: set[int]) -> list[Json]:
+def weigh_messages(graph: Graph, turn: Turn, fresh: set[int]) -> list[Json]:
     """A conversation to the reply of a turn; a reply counts when it is a fresh one."""
     messages = []
     for node in graph.conversation(turn):

@@ -9,7 +9,7 @@ from whet.trace.training.rows import Harvest
 
 
 @dataclass(slots=True)
-class Manifest:
+class ExportManifest:
     """Counts an export, rollout by rollout."""
 
     rollouts: int = 0

@@ -14,7 +14,7 @@ from whet.gateway.dialects.neutral import Json, Message, Part, Refusal, Text, Th
 from whet.ids import digest
 from whet.trace.conversations.graph import Thread, Turn
 from whet.trace.conversations.tree import Node
-from whet.trace.training.episode import Record
+from whet.trace.training.episode import CallRecord
 from whet.trace.training.rows import Harvest
 
 CLIENT, INTERNAL = 3, 1
@@ -69,7 +69,7 @@ def _spans(harvest: Harvest) -> Iterator[Json]:
 
 
 def _sub_agent(
-    thread: Thread, turns: Sequence[Turn], exchanges: dict[int, Record], trace: str, span: str, parent: str
+    thread: Thread, turns: Sequence[Turn], exchanges: dict[int, CallRecord], trace: str, span: str, parent: str
 ) -> Json:
     own = [exchanges[turns[place].exchange] for place in thread.turns]
     facts = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": thread.name or thread.id}
@@ -78,7 +78,7 @@ def _sub_agent(
 
 
 def _call(
-    exchange: Record, trace: str, span: str, parent: str, model: str, new: Sequence[Node], reply: Sequence[Node]
+    exchange: CallRecord, trace: str, span: str, parent: str, model: str, new: Sequence[Node], reply: Sequence[Node]
 ) -> Json:
     usage = exchange.usage
     facts = {

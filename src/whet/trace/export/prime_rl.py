@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from whet.gateway.dialects.neutral import Json
-from whet.trace.training.rows import Harvest, Row
+from whet.trace.training.rows import Harvest, TrainingRow
 
 NEUTRAL_TEMPERATURE = 1.0
 """Of tokens that were not sampled here, or at a temperature that is not known."""
@@ -38,7 +38,7 @@ def split(harvests: Iterable[Harvest]) -> Iterator[Json]:
             }
 
 
-def _temperatures(row: Row) -> list[float]:
+def _temperatures(row: TrainingRow) -> list[float]:
     sent = {call.id: call.temperature for call in row.calls}
     temperatures = [NEUTRAL_TEMPERATURE] * len(row.tokens)
     for span in row.trained:

@@ -22,7 +22,7 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
-class JsonLines:
+class JsonLinesSink:
     """A file with a JSON document on each line."""
 
     def __init__(self, path: Path) -> None:
@@ -35,7 +35,7 @@ class JsonLines:
         self._file.close()
 
 
-class Documents:
+class DocumentsSink:
     """A folder with a JSON document in each file. Records are pairs of a file's name and what is in it."""
 
     def __init__(self, path: Path) -> None:
@@ -50,7 +50,7 @@ class Documents:
     def close(self) -> None: ...
 
 
-class Tables:
+class TablesSink:
     """A folder with Parquet files. Records are pairs of a table's name and a row."""
 
     def __init__(self, path: Path, schemas: Mapping[str, pa.Schema]) -> None:
@@ -79,7 +79,7 @@ class Tables:
 
 
 @contextmanager
-def written(path: Path, sink: Callable[[Path], Sink]) -> Iterator[Sink]:
+def open_sink(path: Path, sink: Callable[[Path], Sink]) -> Iterator[Sink]:
     """A sink that appears under its name when all went well, and not at all otherwise."""
     if path.exists():
         raise UserError(f"{path}: exists already; --out needs a new name")

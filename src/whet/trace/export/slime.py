@@ -6,7 +6,7 @@ from itertools import count
 from whet.gateway.dialects.neutral import Json
 from whet.trace.export.chat import prompt_text
 from whet.trace.export.speech import text_of
-from whet.trace.training.rows import Harvest, Row
+from whet.trace.training.rows import Harvest, TrainingRow
 
 
 def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
@@ -34,7 +34,7 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
             }
 
 
-def _response(harvest: Harvest, row: Row) -> str:
+def _response(harvest: Harvest, row: TrainingRow) -> str:
     """The words of the replies. The ids are what is trained; this is for people."""
     graph = harvest.graph
     replies = {turn.exchange: turn.reply for turn in graph.turns}

@@ -10,7 +10,7 @@ from whet.trace.conversations.tree import Node
 from whet.trace.export.chat import replies_from_record
 from whet.trace.export.speech import chat_messages, chat_tools
 from whet.trace.training.calls import CallKind
-from whet.trace.training.rows import Harvest, Row
+from whet.trace.training.rows import Harvest, TrainingRow
 
 IGNORED = -100
 """The label of a token that is not trained."""
@@ -30,7 +30,7 @@ def traces(harvests: Iterable[Harvest]) -> Iterator[Json]:
             yield {"schema_version": 1, "turns": turns}
 
 
-def _trace_turn(harvest: Harvest, row: Row, place: int, turns: dict[int, Turn]) -> Json:
+def _trace_turn(harvest: Harvest, row: TrainingRow, place: int, turns: dict[int, Turn]) -> Json:
     span = row.spans[place]
     turn, graph, episode = turns.get(span.call), harvest.graph, harvest.episode
     call = next(call for call in row.calls if call.id == span.call)

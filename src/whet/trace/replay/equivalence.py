@@ -42,7 +42,7 @@ _NUMBERED = re.compile(r"^\s*\d+(?:[\t→:|] ?|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class MessageDifference:
     """Where two conversations part."""
 
     what: str
@@ -54,9 +54,9 @@ class Difference:
         return f"{self.what}: recorded {self.then}, now {self.now}"
 
 
-def compare(
+def compare_messages(
     then: Iterable[Message], now: Iterable[Message], ids: dict[str, str], leave_out: Collection[str] = ()
-) -> Difference | None:
+) -> MessageDifference | None:
     """The first difference between two stretches of a conversation; None when they say the same.
 
     Ids that a program made up anew are added to `ids`: those of then, with those of now. Lines to `leave_out` do not
@@ -65,30 +65,30 @@ def compare(
     before, after = _spoken(then), _spoken(now)
     for (what, recorded), (kind, live) in zip(before, after, strict=False):
         if what != kind:
-            return Difference("another kind of message", f"{what} {_short(recorded)}", f"{kind} {_short(live)}")
+            return MessageDifference("another kind of message", f"{what} {_short(recorded)}", f"{kind} {_short(live)}")
         one, other = _without(recorded, leave_out), _without(live, leave_out)
-        paired = pairs(one, other)
+        paired = pair_ids(one, other)
         if paired is None:
-            return Difference(what, *_excerpts(one, other))
+            return MessageDifference(what, *_excerpts(one, other))
         ids.update(paired)
     for what, text in before[len(after) :]:
-        return Difference(what, _short(text), "nothing")
+        return MessageDifference(what, _short(text), "nothing")
     for what, text in after[len(before) :]:
-        return Difference(what, "nothing", _short(text))
+        return MessageDifference(what, "nothing", _short(text))
     return None
 
 
-def texts(messages: Iterable[Message]) -> list[str]:
+def comparable_texts(messages: Iterable[Message]) -> list[str]:
     """What is said in messages, each part without what is different every time."""
     return [_PASSING.sub("~", text) for _, text in _spoken(messages)]
 
 
-def pairs(then: str, now: str) -> dict[str, str] | None:
+def pair_ids(then: str, now: str) -> dict[str, str] | None:
     """The ids by which two texts differ that otherwise say the same; None when they do not.
 
-    >>> pairs("[main 1a2b3c4] 3 files in 0.2 s", "[main 99e0f1d] 3 files in 1.7 s")
+    >>> pair_ids("[main 1a2b3c4] 3 files in 0.2 s", "[main 99e0f1d] 3 files in 1.7 s")
     {'1a2b3c4': '99e0f1d'}
-    >>> pairs("3 files", "4 files") is None
+    >>> pair_ids("3 files", "4 files") is None
     True
     """
     if then == now:
@@ -104,7 +104,7 @@ def pairs(then: str, now: str) -> dict[str, str] | None:
     return different if all(one in named or _are_ids(one, other) for one, other in different.items()) else None
 
 
-def renamed(text: str, ids: Mapping[str, str]) -> str:
+def rename_ids(text: str, ids: Mapping[str, str]) -> str:
     """A text with the ids of now in place of those of then."""
     for then, now in ids.items():
         text = text.replace(then, now)
@@ -174,7 +174,9 @@ def _excerpts(then: str, now: str) -> tuple[str, str]:
     """Both texts, from the first line on in which they differ."""
     recorded, live = then.splitlines(), now.splitlines()
     both = zip(recorded, live, strict=False)
-    place = next((n for n, (one, other) in enumerate(both) if pairs(one, other) is None), min(len(recorded), len(live)))
+    place = next(
+        (n for n, (one, other) in enumerate(both) if pair_ids(one, other) is None), min(len(recorded), len(live))
+    )
     return tuple(_short("\n".join(lines[place:])) or "nothing" for lines in (recorded, live))  # type: ignore[return-value]
 
 

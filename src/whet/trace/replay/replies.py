@@ -10,19 +10,19 @@ from whet.gateway.dialects.neutral import Part, Reply, Text, Thinking, ToolCall
 from whet.gateway.replay.recording import RecordedReply
 from whet.trace.conversations.replies import read_reply
 from whet.trace.conversations.slices import read_whole
-from whet.trace.replay.equivalence import renamed
+from whet.trace.replay.equivalence import rename_ids
 
 JSON: Headers = (("Content-Type", "application/json"),)
 
 
-def given_again(recorded: Exchange, call: Exchange, ids: Mapping[str, str]) -> RecordedReply:
+def prepare_reply(recorded: Exchange, call: Exchange, ids: Mapping[str, str]) -> RecordedReply:
     """The reply to a recorded call, for a call of now. `ids` are those of then with those of now."""
     assert recorded.status is not None
     back = _dialect_of_response(recorded)
     wants_stream = DIALECTS[call.dialect].wants_stream(call.request, call.path)
     body, headers, streamed = recorded.response, recorded.response_headers, recorded.streamed
     if not streamed:
-        body = renamed(body.decode(errors="surrogateescape"), ids).encode(errors="surrogateescape")
+        body = rename_ids(body.decode(errors="surrogateescape"), ids).encode(errors="surrogateescape")
     elif ids or not wants_stream:
         reply = read_reply(back, body)
         named = _renamed(reply, ids)
@@ -45,9 +45,9 @@ def _renamed(reply: Reply, ids: Mapping[str, str]) -> Reply:
     def of_now(part: Part) -> Part:
         match part:
             case ToolCall():
-                return msgspec.structs.replace(part, arguments=renamed(part.arguments, ids))
+                return msgspec.structs.replace(part, arguments=rename_ids(part.arguments, ids))
             case Text() | Thinking(token=None):
-                return msgspec.structs.replace(part, text=renamed(part.text, ids))
+                return msgspec.structs.replace(part, text=rename_ids(part.text, ids))
         return part
 
     return msgspec.structs.replace(reply, parts=tuple(map(of_now, reply.parts)))

@@ -11,9 +11,9 @@ from whet.gateway.calls.count_tokens import TOKEN_COUNT
 from whet.gateway.replay.recording import RecordedReply
 from whet.gateway.upstream.client import RETRIED
 from whet.trace.conversations.slices import read_whole
-from whet.trace.conversations.tree import Asked, Messages
-from whet.trace.replay.equivalence import compare, texts
-from whet.trace.replay.replies import given_again
+from whet.trace.conversations.tree import Messages, RequestNodes
+from whet.trace.replay.equivalence import comparable_texts, compare_messages
+from whet.trace.replay.replies import prepare_reply
 
 DIVERGED = RecordedReply(None)
 
@@ -70,14 +70,14 @@ class _Thread:
     goes_on: bool
     """It made more calls than these."""
     done: int = 0
-    then: Asked | None = None
-    now: Asked | None = None
+    then: RequestNodes | None = None
+    now: RequestNodes | None = None
     """As its last call was made, then and now."""
     opening: tuple[int, int] = (0, 0)
     """How many messages came before the first reply, then and now."""
 
 
-class Retelling:
+class ReplaySession:
     """One session's way through a recorded rollout; to the gateway, its `Recording`."""
 
     def __init__(self, prefix: Prefix) -> None:
@@ -108,7 +108,7 @@ class Retelling:
                 self.live_from = self.given + 1
             return None
         self.given += speaker.kind is Kind.MAIN and recorded.error is None
-        return given_again(recorded, call, self._ids)
+        return prepare_reply(recorded, call, self._ids)
 
     def fell_short(self) -> str | None:
         """Why the point was not reached from which on it was to go on otherwise; None when it was."""
@@ -168,7 +168,7 @@ class Retelling:
             known_then = self._then.length(self._then.shared(thread.then.prompt, then.prompt)) - opened_then
             known_now = self._now.length(self._now.shared(thread.now.prompt, now.prompt)) - opened_now
             known = max(0, min(known_then, known_now))
-            difference = compare(
+            difference = compare_messages(
                 self._then.behind(then.prompt, opened_then + known),
                 self._now.behind(now.prompt, opened_now + known),
                 self._ids,
@@ -215,7 +215,7 @@ def _likest(call: Exchange, others: Sequence[Exchange]) -> Exchange | None:
 
 def _said(call: Exchange) -> set[str]:
     try:
-        return set(texts(read_whole(call).messages))
+        return set(comparable_texts(read_whole(call).messages))
     except ValueError:
         return set()
 

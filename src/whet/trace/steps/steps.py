@@ -11,13 +11,13 @@ from enum import StrEnum
 
 from whet.exchange import Kind
 from whet.gateway.dialects.neutral import Image, Message, Part, Refusal, Text, Thinking, ToolCall, ToolResult
-from whet.trace.conversations.graph import Cause, Graph, Thread, Turn
+from whet.trace.conversations.graph import BreakCause, Graph, Thread, Turn
 
 _BROKEN = {
-    Cause.COMPACTION: "compaction: a summary takes the place of the conversation",
-    Cause.EDITED: "the agent changed its history",
-    Cause.RESTARTED: "the agent began anew",
-    Cause.REPEATED: "the agent asked the same again; the reply before counts for nothing",
+    BreakCause.COMPACTION: "compaction: a summary takes the place of the conversation",
+    BreakCause.EDITED: "the agent changed its history",
+    BreakCause.RESTARTED: "the agent began anew",
+    BreakCause.REPEATED: "the agent asked the same again; the reply before counts for nothing",
 }
 
 

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from whet.gateway.dialects.neutral import Thinking
-from whet.trace.conversations.graph import Cause, Graph, Turn
+from whet.trace.conversations.graph import BreakCause, Graph, Turn
 from whet.trace.conversations.tree import Rewrite
-from whet.trace.training.calls import Call
+from whet.trace.training.calls import TokenCall
 from whet.trace.training.merge import Forest
 
 COMPACTION = "compaction"
@@ -17,10 +17,10 @@ RETOKENISED = "boundary re-tokenised"
 NEW_THREAD = "new thread"
 
 
-def breaks(graph: Graph, calls: Sequence[Call], forest: Forest) -> Mapping[str, int]:
+def breaks(graph: Graph, calls: Sequence[TokenCall], forest: Forest) -> Mapping[str, int]:
     """How often each cause broke a chain."""
     turns = {turn.exchange: turn for turn in graph.turns}
-    last: dict[str, Call] = {}
+    last: dict[str, TokenCall] = {}
     found: Counter[str] = Counter()
     for call in sorted(calls, key=lambda one: one.order):
         if call.id not in forest.calls:
@@ -34,10 +34,10 @@ def breaks(graph: Graph, calls: Sequence[Call], forest: Forest) -> Mapping[str, 
     return found
 
 
-def _cause(graph: Graph, before: Turn | None, after: Turn | None, call: Call, next_call: Call) -> str:
+def _cause(graph: Graph, before: Turn | None, after: Turn | None, call: TokenCall, next_call: TokenCall) -> str:
     if before is None or after is None:
         return HISTORY
-    if after.broken is not None and after.broken.cause is Cause.COMPACTION:
+    if after.broken is not None and after.broken.cause is BreakCause.COMPACTION:
         return COMPACTION
     if before.system != after.system:
         return SYSTEM

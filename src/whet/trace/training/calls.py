@@ -54,7 +54,7 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class TokenCall:
     """One call whose ids are known."""
 
     id: int
@@ -84,7 +84,7 @@ class Call:
         return self.started, self.id
 
 
-def calls_of(read: Iterable[Call], graph: Graph) -> list[Call]:
+def calls_of(read: Iterable[TokenCall], graph: Graph) -> list[TokenCall]:
     """The calls that were read, in their places among the conversations."""
     turns = {turn.exchange: turn for turn in graph.turns}
     found = []
@@ -126,7 +126,7 @@ def kind_of(speaker: Speaker | None) -> CallKind:
     return CallKind.COMPACT if speaker.name == COMPACTION else CallKind.UTILITY
 
 
-def call_of(exchange: Exchange, training: Training) -> Call | None:
+def call_of(exchange: Exchange, training: Training) -> TokenCall | None:
     """A call whose ids are known, its thread as its speaker calls it; None when they are not."""
     tokens = tokens_of(exchange)
     if tokens is None:
@@ -146,7 +146,7 @@ def call_of(exchange: Exchange, training: Training) -> Call | None:
         reasons.append("the finish reason is not known")
     if training.sampling == "strict":
         reasons += _constraints(policy)
-    return Call(
+    return TokenCall(
         exchange.index,
         exchange.speaker.thread if exchange.speaker else MAIN,
         kind,

@@ -7,7 +7,7 @@ from whet.exchange import CallError, Exchange, Speaker, Usage
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CallRecord:
     """An exchange without its bodies."""
 
     index: int
@@ -27,9 +27,9 @@ class Record:
     response_bytes: int
 
 
-def record_of(exchange: Exchange) -> Record:
+def record_of(exchange: Exchange) -> CallRecord:
     """What is kept of an exchange when its bodies have been read."""
-    return Record(
+    return CallRecord(
         exchange.index,
         exchange.dialect,
         exchange.speaker,

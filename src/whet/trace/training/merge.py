@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from whet.trace.training.calls import Call, CallKind
+from whet.trace.training.calls import CallKind, TokenCall
 
 _RANK = MappingProxyType({CallKind.ROOT: 0, CallKind.SUBAGENT: 1})
 """Rows of the main thread come first, then those of sub-agents, then all others."""
@@ -16,7 +16,7 @@ _RANK = MappingProxyType({CallKind.ROOT: 0, CallKind.SUBAGENT: 1})
 class Forest:
     """Calls with their parents: a parent's prompt and reply together begin the prompt of its child."""
 
-    calls: Mapping[int, Call]
+    calls: Mapping[int, TokenCall]
     """Those that count, by id."""
     parents: Mapping[int, int | None]
     discarded: Mapping[int, str]
@@ -24,13 +24,13 @@ class Forest:
     ambiguous: frozenset[int]
     """Calls that were made alike with none of them continued: which one the agent took cannot be told."""
 
-    def paths(self) -> list[list[Call]]:
+    def paths(self) -> list[list[TokenCall]]:
         """Each way from a root to a leaf, in the order of export."""
         inner = set(self.parents.values())
         found = [self._path(leaf) for leaf in self.calls if leaf not in inner]
         return sorted(found, key=_export_order)
 
-    def _path(self, leaf: int) -> list[Call]:
+    def _path(self, leaf: int) -> list[TokenCall]:
         found = []
         at: int | None = leaf
         while at is not None:
@@ -39,13 +39,13 @@ class Forest:
         return found[::-1]
 
 
-def _export_order(path: Sequence[Call]) -> tuple[Any, ...]:
+def _export_order(path: Sequence[TokenCall]) -> tuple[Any, ...]:
     # Between ways that share a beginning, the one that goes on with the work comes before that of a helper call.
     worked = [call for call in path if call.refused is None] or path
     return _RANK.get(worked[-1].kind, 2), path[0].order, _RANK.get(path[-1].kind, 2), path[-1].order
 
 
-def merge(calls: Iterable[Call]) -> Forest:
+def merge(calls: Iterable[TokenCall]) -> Forest:
     """Find the parent of each call; set aside what was asked twice."""
     ordered = sorted(calls, key=lambda call: call.order)
     discarded = _duplicates(ordered)
@@ -57,9 +57,9 @@ def merge(calls: Iterable[Call]) -> Forest:
     return Forest(kept, {id_: parents[id_] for id_ in kept}, discarded, ambiguous)
 
 
-def _duplicates(ordered: Sequence[Call]) -> dict[int, str]:
+def _duplicates(ordered: Sequence[TokenCall]) -> dict[int, str]:
     """Of calls with the same prompt and the same reply, all but the last that reached the agent."""
-    alike: dict[tuple[CallKind, bytes, bytes], list[Call]] = defaultdict(list)
+    alike: dict[tuple[CallKind, bytes, bytes], list[TokenCall]] = defaultdict(list)
     for call in ordered:
         alike[call.kind, call.prompt.tobytes(), call.sampled.tobytes()].append(call)
     found: dict[int, str] = {}
@@ -69,7 +69,7 @@ def _duplicates(ordered: Sequence[Call]) -> dict[int, str]:
     return found
 
 
-def _parents(calls: Sequence[Call]) -> dict[int, int | None]:
+def _parents(calls: Sequence[TokenCall]) -> dict[int, int | None]:
     """The parent of each call: the longest prompt and reply that its prompt begins with.
 
     In sorted order whatever begins a sequence comes before it, with nothing else between that does not begin with the
@@ -79,7 +79,7 @@ def _parents(calls: Sequence[Call]) -> dict[int, int | None]:
     events += [(call.prompt.tobytes(), 1, call) for call in calls]
     events.sort(key=lambda event: (event[0], event[1]))
     parents: dict[int, int | None] = {}
-    open_: list[tuple[bytes, list[Call]]] = []
+    open_: list[tuple[bytes, list[TokenCall]]] = []
     for ids, is_prompt, call in events:
         while open_ and not ids.startswith(open_[-1][0]):
             open_.pop()
@@ -92,7 +92,7 @@ def _parents(calls: Sequence[Call]) -> dict[int, int | None]:
     return parents
 
 
-def _parent(call: Call, open_: Sequence[tuple[bytes, list[Call]]]) -> int | None:
+def _parent(call: TokenCall, open_: Sequence[tuple[bytes, list[TokenCall]]]) -> int | None:
     for _, alike in reversed(open_):
         able = [one for one in alike if len(one.prompt) < len(call.prompt)]
         if able:
@@ -100,11 +100,11 @@ def _parent(call: Call, open_: Sequence[tuple[bytes, list[Call]]]) -> int | None
     return None
 
 
-def _siblings(calls: Sequence[Call], parents: Mapping[int, int | None]) -> tuple[dict[int, str], frozenset[int]]:
+def _siblings(calls: Sequence[TokenCall], parents: Mapping[int, int | None]) -> tuple[dict[int, str], frozenset[int]]:
     """Calls that were made again in their thread: those to throw away, and those that cannot be told apart."""
     continued = {parent for parent in parents.values() if parent is not None}
     last = {call.thread: call.id for call in calls}
-    groups: dict[tuple[object, ...], list[Call]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[TokenCall]] = defaultdict(list)
     for call in calls:
         parent = parents[call.id]
         groups[call.prompt.tobytes() if parent is None else parent, call.thread, call.kind].append(call)

@@ -8,8 +8,8 @@ from typing import Any
 
 from whet.trace.conversations.graph import Graph, GraphReader
 from whet.trace.training.breaks import breaks
-from whet.trace.training.calls import Call, CallKind, Training, call_of, calls_of, kind_of
-from whet.trace.training.episode import Episode, Record, record_of
+from whet.trace.training.calls import CallKind, TokenCall, Training, call_of, calls_of, kind_of
+from whet.trace.training.episode import CallRecord, Episode, record_of
 from whet.trace.training.merge import Forest, merge
 
 SCHEMA = "whet.row/1"
@@ -17,7 +17,7 @@ SAMPLED = "sampled"
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RowSpan:
     """A stretch of a row."""
 
     call: int
@@ -29,11 +29,11 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TrainingRow:
     """One chain of calls."""
 
-    calls: tuple[Call, ...]
-    spans: tuple[Span, ...]
+    calls: tuple[TokenCall, ...]
+    spans: tuple[RowSpan, ...]
     tokens: list[int]
     loss_mask: list[int]
     """1 exactly on the sampled tokens that are trained in this row."""
@@ -55,7 +55,7 @@ class Row:
         return self.number == self.of - 1
 
     @property
-    def trained(self) -> list[Span]:
+    def trained(self) -> list[RowSpan]:
         """The replies that are trained here."""
         return [span for span in self.spans if span.trained]
 
@@ -71,20 +71,20 @@ class Row:
 class Rows:
     """The rows of one rollout, in the order of export."""
 
-    rows: tuple[Row, ...]
-    apart: tuple[Row, ...]
+    rows: tuple[TrainingRow, ...]
+    apart: tuple[TrainingRow, ...]
     """Truncated ones, which are not to be trained as they are."""
     dropped: tuple[str, ...]
     """Why rows were dropped that no trainer could take."""
     forest: Forest
 
 
-def rows_of(calls: Iterable[Call], training: Training | None = None) -> Rows:
+def rows_of(calls: Iterable[TokenCall], training: Training | None = None) -> Rows:
     """Merge calls into rows. Each trained reply is in exactly one row with mask 1."""
     training = training or Training()
     forest = merge(calls)
     taken: set[int] = set()
-    rows: list[Row] = []
+    rows: list[TrainingRow] = []
     dropped: list[str] = []
     for path in forest.paths():
         trained = {call.id for call in path if call.refused is None and call.id not in taken}
@@ -92,7 +92,7 @@ def rows_of(calls: Iterable[Call], training: Training | None = None) -> Rows:
             continue
         taken |= trained
         row = _row(path, trained, training.max_tokens)
-        if isinstance(row, Row):
+        if isinstance(row, TrainingRow):
             rows.append(row)
         else:
             dropped.append(row)
@@ -101,7 +101,7 @@ def rows_of(calls: Iterable[Call], training: Training | None = None) -> Rows:
     return Rows(_weighted(whole, training), _weighted(apart, training), tuple(dropped), forest)
 
 
-def _row(path: Sequence[Call], trained: set[int], longest: int | None) -> Row | str:
+def _row(path: Sequence[TokenCall], trained: set[int], longest: int | None) -> TrainingRow | str:
     """The row of a path up to its last trained reply, or up to the last that fits; else why there is none."""
     ends = [place for place, call in enumerate(path, 1) if call.id in trained]
     fitting = [place for place in ends if longest is None or path[place - 1].end <= longest]
@@ -112,12 +112,12 @@ def _row(path: Sequence[Call], trained: set[int], longest: int | None) -> Row | 
     last = chain[-1]
     tokens = last.prompt.tolist() + last.sampled.tolist()
     mask, logprobs = [0] * len(tokens), [0.0] * len(tokens)
-    spans: list[Span] = []
+    spans: list[RowSpan] = []
     held = 0
     for call in chain:
-        spans.append(Span(call.id, "interstitial" if spans else "prompt", held, len(call.prompt)))
+        spans.append(RowSpan(call.id, "interstitial" if spans else "prompt", held, len(call.prompt)))
         held = call.end
-        spans.append(Span(call.id, SAMPLED, len(call.prompt), held, call.id in trained))
+        spans.append(RowSpan(call.id, SAMPLED, len(call.prompt), held, call.id in trained))
         if call.id in trained:
             assert call.logprobs is not None
             mask[len(call.prompt) : held] = [1] * len(call.sampled)
@@ -127,10 +127,12 @@ def _row(path: Sequence[Call], trained: set[int], longest: int | None) -> Row | 
     if len(fitting) < len(ends):
         truncated = f"cut behind call {last.id} to fit into {longest} tokens"
     first = next(call for call in chain if call.id in trained)
-    return Row(chain, tuple(spans), tokens, mask, logprobs, len(chain[0].prompt), first.kind, first.thread, truncated)
+    return TrainingRow(
+        chain, tuple(spans), tokens, mask, logprobs, len(chain[0].prompt), first.kind, first.thread, truncated
+    )
 
 
-def _weighted(rows: Sequence[Row], training: Training) -> tuple[Row, ...]:
+def _weighted(rows: Sequence[TrainingRow], training: Training) -> tuple[TrainingRow, ...]:
     weights = [training.subagent_weight if row.kind is CallKind.SUBAGENT else 1.0 for row in rows]
     return tuple(
         replace(row, number=number, of=len(rows), weight=weight / sum(weights))
@@ -138,7 +140,7 @@ def _weighted(rows: Sequence[Row], training: Training) -> tuple[Row, ...]:
     )
 
 
-def canonical(episode: Episode, row: Row) -> dict[str, Any]:
+def canonical_row(episode: Episode, row: TrainingRow) -> dict[str, Any]:
     """A row with all that any trainer may want to know of it."""
     weights = {call.id: call.weights for call in row.calls}
     return {
@@ -192,11 +194,11 @@ class Harvest:
     episode: Episode
     """Its exchanges left out."""
     training: Training
-    records: Sequence[Record]
+    records: Sequence[CallRecord]
     """What is known of its exchanges beside their bodies."""
     graph: Graph
     rows: Rows
-    calls: Sequence[Call]
+    calls: Sequence[TokenCall]
     counts: Mapping[str, int]
     breaks: Mapping[str, int]
     """Places where a thread's tokens do not go on from its call before, by cause."""
@@ -222,7 +224,7 @@ def harvest(episode: Episode, training: Training) -> Harvest:
     return Harvest(replace(episode, exchanges=()), training, records, graph, rows, calls, counts, broken, refused)
 
 
-def _counts(records: Sequence[Record], calls: Sequence[Call], rows: Rows) -> dict[str, int]:
+def _counts(records: Sequence[CallRecord], calls: Sequence[TokenCall], rows: Rows) -> dict[str, int]:
     answered = [record for record in records if record.status == 200]
     every = [*rows.rows, *rows.apart]
     trained = [span.call for row in every for span in row.trained]

@@ -107,7 +107,7 @@ def _seed(certificate: Certificate) -> CheckResult:
             "seed", CheckState.FAILED, "the seed is not the one that was committed to before the first exam"
         )
     if not seed.drawn:
-        return not_checked("seed", CHOSEN.format(seed.told))
+        return not_checked("seed", CHOSEN.format(seed.origin))
     return CheckResult("seed", CheckState.OK, DRAWN.format(certificate.commitment))
 
 

@@ -30,8 +30,10 @@ class StoredRollout:
 
     row: RolloutRow
     attempts: Sequence[AttemptRow]
+    bodies: Mapping[int, bytes]
+    """The results of the attempts that have one, as JSON."""
     outcome: Outcome | None
-    notes: Execution
+    execution: Execution
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +89,18 @@ def _read_part(folder: Path, part: RunPart) -> StoredPart | str:
     if not (folder / part / DATABASE).is_file():
         return f"{part}/{DATABASE} is not there"
     with Store.open_read(folder / part) as store:
-        kept = {
-            row.id: StoredRollout(
-                row, attempts, known.outcome, read_execution(store, row.id) if attempts else Execution(tries=0)
-            )
-            for row, known in on_record(store, part)
-            for attempts in (store.attempts_of(row.id),)
-        }
+        kept = {row.id: _read_kept(store, row, known.outcome) for row, known in on_record(store, part)}
         about = {key: store.get(key) for key in ("agents", "sandbox")}
         forgotten = frozenset(store.get(FORGOTTEN) or ())
         return StoredPart({task.id: task.digest for task in store.tasks()}, kept, about, forgotten)
+
+
+def _read_kept(store: Store, row: RolloutRow, outcome: Outcome | None) -> StoredRollout:
+    attempts = store.attempts_of(row.id)
+    bodies = {attempt.id: body for attempt in attempts if (body := store.result_body(attempt)) is not None}
+    return StoredRollout(
+        row, attempts, bodies, outcome, read_execution(store, row.id) if attempts else Execution(tries=0)
+    )
 
 
 def read_json(file: Path) -> dict[str, Any] | None:

@@ -73,11 +73,11 @@ def _wrong_scores(run: RunFolder, part: StoredPart, record: ExamRecord) -> Itera
             if kept is None:
                 yield f"{at}: its rollout is not in the store"
                 continue
-            for told in kept.notes.reported:
+            for told in kept.execution.reported:
                 reported.setdefault(told, [0, 0])[arm] += 1
             facts = _facts(one.task, skill, claimed, one.tries[arm], one.resent[arm])
-            row, notes = kept.row, kept.notes
-            stored = _facts(row.task, row.skill, kept.outcome, notes.tries, notes.resent)
+            row, execution = kept.row, kept.execution
+            stored = _facts(row.task, row.skill, kept.outcome, execution.tries, execution.resent)
             yield from differences(f"{at}:", facts, stored)
     if {key: tuple(value) for key, value in reported.items()} != dict(record.reported):
         yield f"attempt {record.number}: the replies report other models than the certificate says"
@@ -181,6 +181,6 @@ def _bad_attempts(kept: StoredRollout, forgotten: frozenset[int]) -> Iterator[st
             yield "a try that has a score was put aside"
         if one.result is None:
             continue
-        score = json.loads(one.result).get("score", {})
+        score = json.loads(kept.bodies[one.id]).get("score", {})
         if (score.get("value"), score.get("cause")) != (one.value, one.cause):
             yield "its score is not the one of its result"

@@ -62,9 +62,9 @@ def check_terms(run: RunFolder) -> CheckResult:
 
 def _wrong_terms(run: RunFolder, plan: Mapping[str, Any]) -> Iterator[str]:
     for record in run.certificate.records:
-        for key in ("giving_up", "worth"):
-            if getattr(record.terms, key) != plan.get(key):
-                yield f"attempt {record.number}: {key} is {getattr(record.terms, key)}, expected {plan.get(key)}"
+        for key, value in (("giving_up", record.terms.beta), ("worth", record.terms.minimum_effect)):
+            if value != plan.get(key):
+                yield f"exam {record.number}: {key} is {value}, expected {plan.get(key)}"
     if run.certificate.shortening is not None:
         level = run.certificate.shortening.record.terms.level
         if level != plan.get("removal_level"):

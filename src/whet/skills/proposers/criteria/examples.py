@@ -10,7 +10,7 @@ from whet.skills.documents.document import TextSpan
 from whet.skills.proposers.base import ScoredRollout
 from whet.skills.proposers.criteria.checks import Criterion
 from whet.skills.proposers.criteria.regex import shape_of
-from whet.tasks.checks import Length, NoRefusal, Section, Words
+from whet.tasks.checks import LengthCheck, NoRefusalCheck, SectionCheck, WordsCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +144,13 @@ def _holds(criterion: Criterion, answer: str) -> bool:
             # Simple ones only, which end soon on a short text.
             return shape_of(pattern) is not None and re.search(pattern, answer) is not None
         case Criterion(op="contains" | "not_contains" as op, arg=str(words)):
-            return text_passes(Words(op=op, arg=words), answer)
+            return text_passes(WordsCheck(op=op, arg=words), answer)
         case Criterion(op="max_chars" | "min_chars" as op, arg=int(bound)):
-            return text_passes(Length(op=op, arg=bound), answer)
+            return text_passes(LengthCheck(op=op, arg=bound), answer)
         case Criterion(op="section_present" | "section_contains" as op, arg=str(title), text=text):
-            return text_passes(Section(op=op, arg=title, text=text), answer)
+            return text_passes(SectionCheck(op=op, arg=title, text=text), answer)
         case Criterion(op="no_refusal"):
-            return text_passes(NoRefusal(op="no_refusal"), answer)
+            return text_passes(NoRefusalCheck(op="no_refusal"), answer)
     return True
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from support.trace_world import answered, asked, calls, said
 from whet.gateway.dialects.neutral import Text, Thinking
-from whet.trace.replay.equivalence import compare, pairs
+from whet.trace.replay.equivalence import compare_messages, pair_ids
 
 LISTING = "total 8\n-rw-r--r-- 1 me me {size} Nov {day} 05:{minute} a.txt\n"
 
@@ -28,7 +28,7 @@ LISTING = "total 8\n-rw-r--r-- 1 me me {size} Nov {day} 05:{minute} a.txt\n"
     ],
 )
 def test_times_and_places_that_pass_make_no_difference(then: str, now: str) -> None:
-    assert pairs(then, now) is not None
+    assert pair_ids(then, now) is not None
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_times_and_places_that_pass_make_no_difference(then: str, now: str) -> N
     ],
 )
 def test_what_a_command_says_makes_one(then: str, now: str) -> None:
-    assert pairs(then, now) is None
+    assert pair_ids(then, now) is None
 
 
 PIECE = st.sampled_from(["made ", "[main {}] ", "{}\n", "ok: ", "({})"])
@@ -54,29 +54,32 @@ PIECE = st.sampled_from(["made ", "[main {}] ", "{}\n", "ok: ", "({})"])
 def test_ids_are_paired_wherever_they_stand(pieces: list[tuple[str, UUID, UUID]]) -> None:
     then, now = ("".join(piece[0].format(piece[side]) for piece in pieces) for side in (1, 2))
     named = {str(one): str(other) for piece, one, other in pieces if "{}" in piece and one != other}
-    assert pairs(then, now) == named
+    assert pair_ids(then, now) == named
 
 
 @given(st.text(), st.text())
 def test_texts_are_like_themselves_and_the_question_has_no_direction(one: str, other: str) -> None:
-    assert pairs(one, one) == {}
-    assert (pairs(one, other) is None) == (pairs(other, one) is None)
+    assert pair_ids(one, one) == {}
+    assert (pair_ids(one, other) is None) == (pair_ids(other, one) is None)
 
 
 def test_the_first_difference_is_told_with_its_place() -> None:
     then = [said(Text("I look."), calls("ls")), answered("a\nb\nc")]
     now = [said(Thinking("hm"), Text("I look."), calls("ls", "c2")), answered("a\nb\nd", "c2")]
-    difference = compare(then, now, {})
+    difference = compare_messages(then, now, {})
     assert str(difference) == "result of bash: recorded 'c', now 'd'"
-    assert str(compare(then, now[:1], {})) == "result of bash: recorded 'a\\nb\\nc', now nothing"
-    assert str(compare([asked("x")], [answered("x")], {})).startswith(
+    assert str(compare_messages(then, now[:1], {})) == "result of bash: recorded 'a\\nb\\nc', now nothing"
+    assert str(compare_messages([asked("x")], [answered("x")], {})).startswith(
         "another kind of message: recorded text of the user"
     )
-    assert compare(then, then, {}) is None
+    assert compare_messages(then, then, {}) is None
 
 
 def test_lines_of_a_skill_can_be_left_out() -> None:
     then, now = [answered("1\tBe careful.\n2\tLook twice.\n3")], [answered("1\tBe bold.\n2")]
-    assert compare(then, now, {}) is not None
-    assert compare(then, now, {}, {"Be careful.", "Look twice.", "Be bold."}) is None
-    assert compare(then, [answered("1\tno such file")], {}, {"Be careful.", "Look twice.", "Be bold."}) is not None
+    assert compare_messages(then, now, {}) is not None
+    assert compare_messages(then, now, {}, {"Be careful.", "Look twice.", "Be bold."}) is None
+    assert (
+        compare_messages(then, [answered("1\tno such file")], {}, {"Be careful.", "Look twice.", "Be bold."})
+        is not None
+    )
