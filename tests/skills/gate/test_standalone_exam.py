@@ -117,7 +117,7 @@ async def test_functions_that_wait_are_waited_for_and_run_at_once() -> None:
     assert held.test.verdict is Verdict.CERTIFIED
     assert most == 5
     assert exam.run("bad").test.verdict is Verdict.FUTILE, "also where a loop is running already"
-    with pytest.raises(RuntimeError, match="one after the other"):
+    with pytest.raises(RuntimeError, match="one exam at a time"):
         await asyncio.gather(exam.run_async("one"), exam.run_async("other"))
     wrapped = Exam("bad", range(30), lambda task, skill: score(task, skill))
     assert (await wrapped.run_async("good")).test.verdict is Verdict.CERTIFIED
