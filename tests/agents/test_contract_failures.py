@@ -19,7 +19,7 @@ from whet.sandbox.disk.folder import MARK
 from whet.scoring import Cause
 from whet.testing import Fault, Reply, call, say
 
-PATIENCE_SEC = (45.0, 200.0)
+PATIENCE_SEC = (20.0, 60.0, 200.0)
 """How long an agent may take that does not get an answer: longer when it has not even asked, on a busy machine."""
 REFUSING = """
 [[scene]]

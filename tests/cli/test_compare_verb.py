@@ -154,7 +154,7 @@ def test_tries_and_calls_of_the_store_are_counted_by_arm(project: Project) -> No
     with Store.open_write(project.path / "b") as store:
         store.add_tasks(TaskRow(f"t{n}", "d", f"t{n}", "{}") for n in range(24, 30))
         for n in range(24, 30):
-            row = RolloutRow(f"again-{n}", n, f"t{n}", "chat", "m", "", 0)
+            row = RolloutRow(f"again-{n}", n, f"t{n}", "chat", "m", None, 0)
             store.add_rollouts([row])
             for outcome in (Cause.MODEL, 1.0):
                 finish(store, row.id, outcome)

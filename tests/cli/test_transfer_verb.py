@@ -118,7 +118,8 @@ def test_mistakes_are_told_in_one_line(project: Project) -> None:
 def test_from_python(project: Project) -> None:
     config = Config(models={"m": ModelConfig(script=project.path / "script.toml")})
     tasks, skill = project.path / "tasks.jsonl", project.path / "better"
-    found = whet.transfer(skill, tasks, agent="chat", model="m", out=project.path / "out", config=config)
+    options = whet.TransferOptions(out=project.path / "out")
+    found = whet.transfer(skill, tasks, agent="chat", model="m", options=options, config=config)
     (one,) = found.lifts.values()
     assert one.verdict == "better"
     assert doubts(found) == []

@@ -64,7 +64,7 @@ def test_different_rollouts_have_different_ids(cells: set[tuple[str, str, str, s
 
 def test_the_same_rollout_of_a_changed_task_has_another_id() -> None:
     changed = make_task("a", digest="another")
-    assert rollout_id(make_task("a"), "chat", "m", "", 0) != rollout_id(changed, "chat", "m", "", 0)
+    assert rollout_id(make_task("a"), "chat", "m", None, 0) != rollout_id(changed, "chat", "m", None, 0)
 
 
 def test_what_is_stored_of_a_task_holds_neither_its_answer_nor_its_files() -> None:

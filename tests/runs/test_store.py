@@ -48,7 +48,7 @@ EXCHANGE = Exchange(
 
 
 def planned(number: int) -> RolloutRow:
-    return RolloutRow(f"r{number}", number, "t", "agent", "model", "", number)
+    return RolloutRow(f"r{number}", number, "t", "agent", "model", None, number)
 
 
 def new_run(folder: Path, rollouts: int = 3) -> Store:

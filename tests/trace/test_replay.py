@@ -99,7 +99,7 @@ def test_what_others_did_before_the_fork_is_replayed_and_what_they_did_after_is_
     sub = speaker(Kind.SUB, "s", "explore")
     then = record((MAIN, WORK), (sub, turns("Errand.", ("x", "y"), ("z", "w"))))
     prefix = Prefix(tuple(then), 3)
-    assert [(one.speaker.kind, one.index) for one in prefix.replayed if one.speaker] == [
+    assert [(one.speaker.kind, one.index) for one in prefix.calls_to_replay if one.speaker] == [
         ("main", 0),
         ("sub", 1),
         ("main", 2),

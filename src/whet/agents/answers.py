@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from whet.plain_text import read_json, tagged
+from whet.plain_text import find_tagged, read_json
 
 
 def ask_for_answer(instruction: str, schema: Mapping[str, Any]) -> str:
@@ -21,7 +21,7 @@ def read_tagged_answer(text: str) -> Any:
     >>> read_tagged_answer('It is <answer>{"n": 4}</answer>.')
     {'n': 4}
     """
-    found = tagged(text)
+    found = find_tagged(text)
     try:
         return None if found is None else read_json(found)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What `whet sharpen --estimate` prints: how the budget would be divided, what it may cost, and what it may show."""
+"""What `whet sharpen --dry-run` prints: how the budget would be divided, what it may cost, and what it may show."""
 
 from typing import TYPE_CHECKING
 

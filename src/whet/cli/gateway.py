@@ -36,13 +36,13 @@ def gateway(
     from whet.runs.config import find_config, read_config
     from whet.runs.options import new_folder
     from whet.runs.reply_cache import cache_use
-    from whet.runs.standalone.serve import Request, stand_alone
+    from whet.runs.standalone.serve import GatewayRequest, stand_alone
 
     config = read_config(find_config(Path.cwd()))
     name = model or config.defaults.model
     if name is None:
         raise UserError("--model is missing; expected it here, or 'model' under [defaults] in whet.toml")
-    request = Request(name, out or new_folder(), port, metrics_port, cache_use(cache))
+    request = GatewayRequest(name, out or new_folder(), port, metrics_port, cache_use(cache))
     run_coroutine(stand_alone(request, config, LiveView(terminal(), request.out)))
 
 

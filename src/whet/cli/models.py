@@ -88,10 +88,10 @@ def check(name: Name) -> None:
 
 async def _serve(engine: "Engine", port: int) -> None:
     from whet.errors import UserError
-    from whet.models import served
+    from whet.models import serve_model
 
     name = engine.model.name
-    async with served(engine, port) as serving:
+    async with serve_model(engine, port) as serving:
         typer.echo(f"{serving.url}/v1 serves {name}; Ctrl-C ends it")
         typer.echo(f'in whet.toml:  [models.{name}]  url = "{serving.url}"  capture = "vllm"')
         raise UserError(f"model 'local/{name}' has ended, with exit code {await serving.ended()}")

@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +165,9 @@ class JsonLines:
         self._print(
             event="summary",
             arms=[_arm_fields(key, arm) for key, arm in arms.items()],
-            uneven=[asdict(one) for one in uneven_losses(arms)],
+            uneven=[
+                {"more": _plain_arm(one.more), "less": _plain_arm(one.less), "p": one.p} for one in uneven_losses(arms)
+            ],
         )
 
     def on(self, event: Event) -> None:
@@ -200,7 +201,7 @@ class JsonLines:
                     task=event.row.task,
                     agent=event.row.agent,
                     model=event.row.model,
-                    skill=event.row.skill,
+                    skill=event.row.skill or "",
                     sample=event.row.sample,
                     attempt=event.attempt,
                     again=event.again,
@@ -219,10 +220,15 @@ class JsonLines:
         self._console.out(json.dumps(fields), highlight=False)
 
 
+def _plain_arm(arm: Arm) -> tuple[str, ...]:
+    """An arm in JSON: no skill is an empty text."""
+    return tuple(part or "" for part in arm)
+
+
 def _arm_fields(key: Arm, arm: Tally) -> dict[str, Any]:
     mean, bounds = arm.mean(), arm.bounds()
     return {
-        **dict(zip(("agent", "model", "skill"), key, strict=True)),
+        **dict(zip(("agent", "model", "skill"), _plain_arm(key), strict=True)),
         "scored": arm.measured,
         "missing": dict(arm.missing),
         "not_run": arm.not_run,

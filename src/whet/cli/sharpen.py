@@ -1,12 +1,11 @@
 """`whet sharpen`: a better skill, and the proof that it is better."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.skills.gate.kinds import GateKind, SearchKind
-from whet.skills.proposers.schedule import Schedule
+from whet.cli.options import Layout, takes
+from whet.skills.options import SharpenOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,149 +19,40 @@ if TYPE_CHECKING:
     from whet.skills.sharpen.events import AuditFinished, SharpenEvent
 
 
+LAYOUT = Layout(
+    arguments=("skill", "tasks"),
+    required=("skill", "tasks"),
+    advanced=("schedule", "epochs", "batch"),
+    limits=("max_cost",),
+)
+
+
+@takes(SharpenOptions, LAYOUT)
 def sharpen(
-    skill: Annotated[Path, typer.Argument(help="Skill folder, or a Markdown file that agents always read.")],
-    tasks: Annotated[Path, typer.Argument(help="Task folder, .jsonl or .parquet file, or a folder of these.")],
-    proposer: Annotated[
-        str,
-        typer.Option(
-            help="Who proposes edits: 'criteria' makes rules of what judges ask for in vain; 'llm' lets a model "
-            "reflect on the work; 'agent' lets a coding agent edit the skill; 'rules:FILE' tries a list."
-        ),
-    ] = "criteria",
-    optimizer_model: Annotated[
-        str | None, typer.Option(help="Model of the proposers 'llm' and 'agent'; by default --model.")
-    ] = None,
-    optimizer_agent: Annotated[
-        str | None, typer.Option(help="Agent of the proposer 'agent'; by default --agent.")
-    ] = None,
-    search: Annotated[
-        SearchKind,
-        typer.Option(
-            help="How to look for better skills: one proposal after the other (ratchet), several at once of which the "
-            "worse are dropped early (race), or from whatever is best on some task, by sections (pareto)."
-        ),
-    ] = SearchKind.RATCHET,
-    gate: Annotated[
-        GateKind,
-        typer.Option(
-            help="What decides on the leader: an exam (certify), or for comparison a rule of other optimizers."
-        ),
-    ] = GateKind.CERTIFY,
-    shorten: Annotated[
-        bool,
-        typer.Option("--shorten", help="Use leftover budget to show that some learned rules can be left out."),
-    ] = False,
-    also: Annotated[
-        Path | None,
-        typer.Option(help="A document that agents always read (AGENTS.md, CLAUDE.md, GEMINI.md), sharpened together."),
-    ] = None,
-    preferences: Annotated[
-        str, typer.Option(metavar="TEXT|FILE", help="House rules that proposals are to keep, or a file that has them.")
-    ] = "",
-    policy: Annotated[
-        str, typer.Option(help="What may be changed: anything, only-learned-block, or sections=TITLE,TITLE.")
-    ] = "anything",
-    schedule: Annotated[
-        Schedule, typer.Option(help="How many edits a proposal may have as the search goes on: from 4 down to 2.")
-    ] = Schedule.COSINE,
-    epochs: Annotated[
-        int, typer.Option(help="Parts of the search; after each the proposer looks back on what changed.", min=1)
-    ] = 4,
-    batch: Annotated[
-        int, typer.Option(help="Training tasks that a proposer is shown at once; then the next ones.", min=1)
-    ] = 40,
-    samples: Annotated[
-        int | None,
-        typer.Option(
-            help="Rollouts per training task, whenever a skill is measured; by default several if tasks are few.", min=1
-        ),
-    ] = None,
-    agent: Annotated[str | None, typer.Option(help="Agent that does the tasks.")] = None,
-    model: Annotated[str | None, typer.Option(help="Model that it calls.")] = None,
-    budget: Annotated[
-        str, typer.Option(help="All that it may use: rollouts (400), '2M tokens', '$5', '3h' or '45min'.")
-    ] = "400",
-    alpha: Annotated[
-        float, typer.Option(help="Chance that the run certifies what is no better.", min=0.0001, max=0.5)
-    ] = 0.10,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Reproduce a split and the order of exams; by default the order is drawn by chance."),
-    ] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Rollouts at once.", min=1)] = None,
-    sandbox: Annotated[str | None, typer.Option(help="bubblewrap (default), or local (no isolation).")] = None,
-    judge_model: Annotated[
-        str | None, typer.Option(help="Model that judges ask, where a task names none; not the one under test.")
-    ] = None,
-    max_cost: Annotated[float | None, typer.Option(help="Dollars that the run may cost; then it stops.", min=0)] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder; by default a new one under runs/.")] = None,
-    known_good: Annotated[
-        Path | None, typer.Option(help="A skill that is known to be better: the audit tells whether it is seen to be.")
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Go on although the budget cannot show what may be expected.")
-    ] = False,
-    estimate: Annotated[
-        bool, typer.Option("--estimate", help="Say what the budget is for and what it may show; spend nothing.")
-    ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in --out; nothing is paid for twice.")
+    options: SharpenOptions,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print how the budget would be split and what it can show; run nothing.")
     ] = False,
 ) -> None:
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen."""
-    from whet.cli.asking import asked, counted, resumable
+    from whet import api
+    from whet.cli.asking import count_rollouts, resumable
     from whet.cli.estimate import print_estimate
+    from whet.cli.run import complete_options
     from whet.cli.tables import terminal
-    from whet.event_loop import run_coroutine
-    from whet.gateway import Limits
-    from whet.skills.gate.plan import AUTO, GatePlan
-    from whet.skills.proposers.schedule import ScheduleOptions
-    from whet.skills.rollouts.budget import read_budget
-    from whet.skills.sharpen.options import read_policy, read_preferences, read_proposer
-    from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 
-    within = read_budget(budget)
-    writer = read_proposer(proposer, optimizer_model, optimizer_agent)
-    request, config = asked(
-        tasks,
-        agent=agent,
-        model=model,
-        concurrency=concurrency,
-        sandbox=sandbox,
-        judge_model=judge_model,
-        out=out,
-        resume=resume,
-        limits=Limits(cost=max_cost),
-    )
-    wish = SharpenRequest(
-        skill,
-        request,
-        within,
-        GatePlan(
-            within.rollouts or 0, seed or 0, alpha, samples=samples or AUTO, search=search, gate=gate, shorten=shorten
-        ),
-        proposer,
-        read_policy(policy),
-        read_preferences(preferences),
-        ScheduleOptions(schedule, epochs, batch),
-        also,
-        known_good,
-        seed=seed,
-        force=force,
-    )
+    options, config = complete_options(options)
     console = terminal()
-    if estimate:
-        print_estimate(console, wish, config)
+    if dry_run:
+        print_estimate(console, api.sharpen_request(options, config), config)
         return
-
-    with resumable(request.out), counted(console, within) as count:
+    with resumable(options.out), count_rollouts(console, options.budget) as count:
 
         def watch(event: "SharpenEvent") -> None:
             count(event)
             _tell(console, event)
 
-        outcome = run_coroutine(sharpen_skill(wish, writer, config, watch))
+        outcome = api.sharpen(options=options, config=config, watch=watch)
     _conclude(console, outcome)
 
 

@@ -91,7 +91,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def summary_table(arms: Mapping[Arm, Tally], skills: Mapping[str, str]) -> Group:
+def summary_table(arms: Mapping[Arm, Tally], skills: Mapping[str | None, str]) -> Group:
     """One line per agent, model and skill; below it what is missing and flagged."""
     with_skill = any(skill for _, _, skill in arms)
     table = plain_table("agent", "model", *(["skill"] if with_skill else []))
@@ -148,7 +148,7 @@ def _notes(key: Arm, arm: Tally) -> list[str]:
     return lines
 
 
-def _uneven_note(found: UnevenArms, arms: Mapping[Arm, Tally], skills: Mapping[str, str]) -> str:
+def _uneven_note(found: UnevenArms, arms: Mapping[Arm, Tally], skills: Mapping[str | None, str]) -> str:
     def told(key: Arm) -> str:
         arm = arms[key]
         name = " / ".join([*key[:2], *([skills[key[2]]] if any(skill for _, _, skill in arms) else [])])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from whet.runs.checks.tasks import Check
+    from whet.runs.checks.tasks import TaskCheck
     from whet.scoring import Score
 
 app = typer.Typer(help="Prove tasks, and choose among them.", no_args_is_help=True)
@@ -28,7 +28,7 @@ def check(
 ) -> None:
     """Validate tasks and prove each: its solution must score 1, and doing nothing must not."""
     from whet.event_loop import run_coroutine
-    from whet.runs.checks.tasks import Verdict
+    from whet.runs.checks.tasks import TaskVerdict
     from whet.runs.checks.tasks import check as prove
     from whet.runs.config import find_config, read_config
     from whet.sandbox import sandbox_named
@@ -41,7 +41,7 @@ def check(
         async with aclosing(proofs) as checks:
             async for found in checks:
                 typer.echo(_as_json(found) if as_json else _as_line(found))
-                good = good and found.verdict is not Verdict.BROKEN
+                good = good and found.verdict is not TaskVerdict.BROKEN
         return good
 
     if not run_coroutine(run()):
@@ -70,13 +70,13 @@ def filter_(
     typer.echo(command("run", str(out)))
 
 
-def _as_line(found: "Check") -> str:
+def _as_line(found: "TaskCheck") -> str:
     scores = f"solution {_shown(found.solution)}, nothing {_shown(found.nothing)}" if found.solution else ""
     notes = "".join(f"\n{'':11}warning: {warning}" for warning in found.warnings)
     return f"{found.verdict:<10} {found.task.id}  {scores}{'  ' + found.reason if found.reason else ''}{notes}".rstrip()
 
 
-def _as_json(found: "Check") -> str:
+def _as_json(found: "TaskCheck") -> str:
     return json.dumps(
         {
             "task": found.task.id,

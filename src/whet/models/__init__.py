@@ -2,7 +2,7 @@
 
 from whet.models.catalog import KNOWN, KnownModel, PulledModel, find_model, find_pulled, list_pulled
 from whet.models.pull import pull, sha256_of
-from whet.models.serving import DEFAULT_CONTEXT, Engine, Serving, served
+from whet.models.serving import DEFAULT_CONTEXT, Engine, Serving, serve_model
 
 __all__ = [
     "DEFAULT_CONTEXT",
@@ -15,6 +15,6 @@ __all__ = [
     "find_pulled",
     "list_pulled",
     "pull",
-    "served",
+    "serve_model",
     "sha256_of",
 ]

@@ -26,7 +26,7 @@ def exact_front(llama: Path) -> web.Application:
     """The application that passes calls on to the server at this socket file."""
     app = web.Application(client_max_size=MAX_BODY)
 
-    async def connected(app: web.Application) -> AsyncIterator[None]:
+    async def connect(app: web.Application) -> AsyncIterator[None]:
         patient = aiohttp.ClientTimeout(total=None)
         # llama.cpp hangs up after a stream without saying so, which a connection that is used again would run into.
         connector = aiohttp.UnixConnector(str(llama), limit=0, force_close=True)
@@ -36,10 +36,10 @@ def exact_front(llama: Path) -> web.Application:
             app[_LLAMA] = session
             yield
 
-    app.cleanup_ctx.append(connected)
+    app.cleanup_ctx.append(connect)
     for path in CHAT:
         app.router.add_post(path, _chat)
-    app.router.add_route("*", "/{path:.*}", _passed_on)
+    app.router.add_route("*", "/{path:.*}", _pass_on)
     return app
 
 
@@ -49,7 +49,7 @@ async def _chat(request: web.Request) -> web.StreamResponse:
     except ValueError:
         asked = None  # for llama.cpp to refuse
     if not isinstance(asked, dict) or asked.get("return_token_ids") is not True:
-        return await _passed_on(request)
+        return await _pass_on(request)
     llama = request.app[_LLAMA]
     top = asked["top_logprobs"] if isinstance(asked.get("top_logprobs"), int) else 0
     # In one piece: streams of llama.cpp leave the end of the turn out, and lose ids inside of tool calls.
@@ -113,7 +113,7 @@ def _chunks(told: dict[str, Any], with_usage: bool) -> Iterator[dict[str, Any]]:
         yield {**common, "choices": [], "usage": told["usage"]}
 
 
-async def _passed_on(request: web.Request) -> web.StreamResponse:
+async def _pass_on(request: web.Request) -> web.StreamResponse:
     """The call as it is, and the reply line by line as it comes. Of the headers only the kind of content goes along:
     llama.cpp would let every web page call it."""
     llama = request.app[_LLAMA]

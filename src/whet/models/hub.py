@@ -57,7 +57,7 @@ class HubFile:
         part: Path | None = None
         try:
             async with aiohttp.ClientSession(headers=headers, timeout=_PATIENCE, auto_decompress=False) as http:
-                offer = await self._asked(http)
+                offer = await self._request(http)
                 part = home / f"{PART}{digest(self.text.encode(), offer.version.encode())}"
                 await self._download(http, offer.url, part, progress)
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -66,7 +66,7 @@ class HubFile:
             raise UserError(f"{self.text} cannot be pulled: {str(error) or 'the hub is silent'}{again}") from error
         return part, offer.sha256
 
-    async def _asked(self, http: aiohttp.ClientSession) -> _Offer:
+    async def _request(self, http: aiohttp.ClientSession) -> _Offer:
         """Ask for the file's version and hash, which the hub itself says, not the storage that it then leads to."""
         url = f"{self.endpoint}/{self.repo}/resolve/main/{quote(self.file)}"
         for _ in range(_MOVES):

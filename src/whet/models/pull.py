@@ -61,9 +61,9 @@ def pull(what: str, name: str | None = None, progress: PullProgress | None = Non
     source = _source(what, os.environ)
     wanted = name or source.default_name
     if not NAME.fullmatch(wanted):
-        raise UserError(f"--name is '{wanted}'; expected small letters, digits, '.', '_' and '-'")
+        raise UserError(f"`name` is '{wanted}'; expected small letters, digits, '.', '_' and '-'")
     if wanted in KNOWN and wanted != what:
-        raise UserError(f"{what}: '{wanted}' is the name of a model that whet knows; choose another with --name")
+        raise UserError(f"{what}: '{wanted}' is the name of a model that whet knows; choose another with `name`")
     home = models_root() / wanted
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def _source(what: str, env: Mapping[str, str]) -> WeightsSource:
 def _already_here(source: WeightsSource, name: str) -> PulledModel | None:
     found = find_pulled(name)
     if found is not None and found.source != source.text:
-        raise UserError(f"'{name}' is here already, from {found.source}; choose another name with --name")
+        raise UserError(f"'{name}' is here already, from {found.source}; choose another name with `name`")
     return found
 
 

@@ -22,7 +22,7 @@ async def entries_of(
     """One entry for each sampled token: the one that was told, where it is sure which; else one that is asked for."""
     places = surely(sampled, [entry["id"] for entry in told])
     return [
-        told[place] if place is not None else await _asked_again(llama, [*prompt, *sampled[:index]], sampled[index])
+        told[place] if place is not None else await _ask_again(llama, [*prompt, *sampled[:index]], sampled[index])
         for index, place in enumerate(places)
     ]
 
@@ -48,7 +48,7 @@ def _earliest(sampled: Sequence[int], told: Sequence[int]) -> list[int | None]:
     return places
 
 
-async def _asked_again(llama: aiohttp.ClientSession, before: list[int], id_: int) -> dict[str, Any]:
+async def _ask_again(llama: aiohttp.ClientSession, before: list[int], id_: int) -> dict[str, Any]:
     for count in (MOST_LIKELY, ALL):
         body = {"prompt": before, "n_predict": 1, "n_probs": count, "temperature": 0, "logit_bias": _HARMLESS}
         async with llama.post("/completion", json=body, raise_for_status=True) as reply:

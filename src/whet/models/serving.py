@@ -45,7 +45,7 @@ class Serving:
 
 
 @contextlib.asynccontextmanager
-async def served(engine: Engine, port: int = 0) -> AsyncIterator[Serving]:
+async def serve_model(engine: Engine, port: int = 0) -> AsyncIterator[Serving]:
     """Serve on a port of this machine, 0 for a free one. UserError, with the engine's last words, when it cannot."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise UserError("local models need one more package: pip install 'whet[local]'")
@@ -61,7 +61,7 @@ async def served(engine: Engine, port: int = 0) -> AsyncIterator[Serving]:
             told = await _port_told(process, engine.model, log)
             yield Serving(f"http://127.0.0.1:{told}", process)
         finally:
-            await _ended(process)
+            await _end(process)
 
 
 def _argv(engine: Engine, port: int, folder: str) -> list[str]:
@@ -82,7 +82,7 @@ async def _port_told(process: asyncio.subprocess.Process, model: PulledModel, lo
     return int(told)
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
+async def _end(process: asyncio.subprocess.Process) -> None:
     assert process.stdin is not None
     process.stdin.close()
     try:

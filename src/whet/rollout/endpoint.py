@@ -43,18 +43,18 @@ async def probe(gateway: Gateway, model: Model, record: Recorder) -> Probe:
     try:
         async with (
             asyncio.timeout(PROBE_SEC),
-            ModelClient(gateway, {model.name: model}, model.name, record, "probe", cached=False) as referee,
+            ModelClient(gateway, {model.name: model}, model.name, record, "probe", cached=False) as client,
         ):
             try:
-                await referee.ask(None, QUESTION)
+                await client.ask(None, QUESTION)
                 health = Health.UP
             except JudgeError:
                 pass
             finally:
-                session = referee.sessions.get(model.name)
+                session = client.sessions.get(model.name)
     except TimeoutError:
         return Probe(Health.DOWN, session)
-    if session is not None and session.last_error is CallError.AUTH:
+    if session is not None and session.totals.last_error is CallError.AUTH:
         health = Health.REFUSED
     return Probe(health, session)
 

@@ -15,8 +15,8 @@ from whet.agents import DeclaredAgent
 from whet.errors import UserError, did_you_mean
 from whet.gateway import Model
 from whet.gateway.model import Auth, Capture
-from whet.gateway.upstream.client import AzureLogin
-from whet.models import DEFAULT_CONTEXT, Engine, find_model, served
+from whet.gateway.upstream.azure import AzureLogin
+from whet.models import DEFAULT_CONTEXT, Engine, find_model, serve_model
 from whet.tasks import resolve_env
 from whet.tasks.judges import JudgeSpec, asks_model
 from whet.tasks.task import Allowed
@@ -229,7 +229,7 @@ def judge_model_configs(judges: Iterable[JudgeSpec], default: str | None, config
     asking = [asked for judge in judges if (asked := asks_model(judge)) is not None]
     if default is None and any(asked.model is None for asked in asking):
         raise UserError(
-            "a judge asks a model and names none; name one with --judge-model, or 'judge_model' under [defaults] in "
+            "a judge asks a model and names none; name one with `judge_model`, or 'judge_model' under [defaults] in "
             f"{FILE}; it should not be the model under test"
         )
     return {name: model_config(name, config) for asked in asking if (name := asked.model or default) is not None}
@@ -274,7 +274,7 @@ async def open_models(models: Mapping[str, ModelConfig], env: Mapping[str, str])
     one that has several names only once."""
     engines = {name: _engine(model) for name, model in models.items() if model.local is not None}
     async with AsyncExitStack() as opened:
-        serving = {engine: await opened.enter_async_context(served(engine)) for engine in {*engines.values()}}
+        serving = {engine: await opened.enter_async_context(serve_model(engine)) for engine in {*engines.values()}}
         urls = {name: serving[engine].url for name, engine in engines.items()}
         yield {
             name: await opened.enter_async_context(_open(name, model, urls.get(name), env))

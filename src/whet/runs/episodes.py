@@ -48,14 +48,14 @@ def best_of_each_task(found: Sequence[tuple[Episode, int]], most: int) -> list[t
 def _episode(rollout: RolloutRow, attempt: AttemptRecord, tags: Mapping[str, tuple[str, ...]]) -> Episode:
     result = attempt.result
     report = result.report if result else None
-    key = (rollout.task, rollout.agent, rollout.model, rollout.skill)
+    key = (rollout.task, rollout.agent, rollout.model, rollout.skill or "")
     return Episode(
         rollout=rollout.id,
         group=digest(*(part.encode() for part in key))[:12],
         task=rollout.task,
         agent=rollout.agent,
         model=rollout.model,
-        skill=rollout.skill,
+        skill=rollout.skill or "",
         sample=rollout.sample,
         attempt=attempt.row.number,
         reward=attempt.value,

@@ -33,8 +33,8 @@ class StoredRollout:
     task: str
     agent: str
     model: str
-    skill: str
-    """Digest; empty without one."""
+    skill: str | None
+    """Digest; None without one."""
     sample: int
     attempts: int
     """How often it was tried."""
@@ -79,7 +79,7 @@ class StoredRun:
     rollouts: tuple[StoredRollout, ...]
     arms: Mapping[Arm, Tally]
     """By agent, model and skill."""
-    skills: Mapping[str, str]
+    skills: Mapping[str | None, str]
     """Names of skills by their digests."""
 
     def __getitem__(self, beginning: str) -> StoredRollout:
@@ -100,7 +100,7 @@ class StoredRun:
         return pd.DataFrame([_line(rollout, self.skills) for rollout in self.rollouts])
 
     def tables(self) -> "dict[str, pa.Table]":
-        """Arrow tables of rollouts, exchanges and scores, as `whet export --to parquet` writes them."""
+        """Arrow tables of rollouts, exchanges and scores, as `whet export --format parquet` writes them."""
         import pyarrow as pa
 
         from whet.trace.export.tables import SCHEMAS, records
@@ -174,7 +174,7 @@ def _rollouts(folder: Path, store: Store) -> Iterator[StoredRollout]:
         )
 
 
-def _line(rollout: StoredRollout, skills: Mapping[str, str]) -> dict[str, Any]:
+def _line(rollout: StoredRollout, skills: Mapping[str | None, str]) -> dict[str, Any]:
     """A rollout as a line of a data frame."""
     result = rollout.result
     line: dict[str, Any] = {

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-from whet.plain_text import tagged
+from whet.plain_text import find_tagged
 
 _WRAPPING = "\"'`* "
 _REFUSAL = re.compile(
@@ -32,7 +32,7 @@ def nfkc(text: str) -> str:
 
 def final(text: str) -> str:
     """The tagged answer, or else all that was said."""
-    return text if (answer := tagged(text)) is None else answer
+    return text if (answer := find_tagged(text)) is None else answer
 
 
 def normalise(text: str) -> str:

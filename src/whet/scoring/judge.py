@@ -31,7 +31,7 @@ class JudgeError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolUse:
+class ObservedCall:
     """One call of a tool: of a program of the task, as the host logged it, or as the agent's model asked for it."""
 
     name: str
@@ -71,7 +71,7 @@ class Work:
     """Variables for the judge's commands."""
     structured: Any = None
     """The final answer in the form of the task's schema."""
-    calls: tuple[ToolUse, ...] = ()
+    calls: tuple[ObservedCall, ...] = ()
     captured: bool = True
     """Whether the calls of the agent's own tools are known."""
     changes: tuple[Change, ...] = ()

@@ -323,7 +323,7 @@ KINDS = frozenset(tags(DeclaredJudge.__args__, "kind"))
 GROUP_KINDS = frozenset({"rank"})
 
 
-def _known_kind(value: object) -> object:
+def _check_kind(value: object) -> object:
     match {"kind": value} if isinstance(value, str) else value:
         case JudgeSpec():
             return value
@@ -346,7 +346,7 @@ def _one_or_many(value: object) -> object:
     return value
 
 
-def _told_apart(judges: tuple[JudgeSpec, ...]) -> tuple[JudgeSpec, ...]:
+def _check_names(judges: tuple[JudgeSpec, ...]) -> tuple[JudgeSpec, ...]:
     names = [judge.name for judge in judges if judge.name is not None]
     if len({*names}) < len(names):
         raise ValueError("has two judges of one name; expected a different name for each")
@@ -355,8 +355,8 @@ def _told_apart(judges: tuple[JudgeSpec, ...]) -> tuple[JudgeSpec, ...]:
     return judges
 
 
-OneJudge = Annotated[DeclaredJudge, Field(discriminator="kind"), BeforeValidator(_known_kind)]
-Judges = Annotated[tuple[OneJudge, ...], BeforeValidator(_one_or_many), AfterValidator(_told_apart)]
+OneJudge = Annotated[DeclaredJudge, Field(discriminator="kind"), BeforeValidator(_check_kind)]
+Judges = Annotated[tuple[OneJudge, ...], BeforeValidator(_one_or_many), AfterValidator(_check_names)]
 """A judge by its name, as a table, or a list of these."""
 
 

@@ -224,6 +224,6 @@ class Task(BaseModel):
         named = "".join(f"\n- `{tool.name}`: {tool.description or 'a program for this task'}" for tool in self.tools)
         return f"{self.instruction}\n\nThese programs are at hand in the shell:\n{named}", *self.followups
 
-    def omitted_from(self, part: str) -> list[str]:
+    def omissions_in(self, part: str) -> list[str]:
         """What stays out of `tests` or `solution`, relative to it."""
         return [path.removeprefix(f"{part}/") for path in self.omitted if path.startswith(f"{part}/")]

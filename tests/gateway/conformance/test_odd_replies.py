@@ -112,8 +112,8 @@ async def test_a_call_with_such_a_count_is_flagged() -> None:
         await reply.read()
         assert w.records.only.error is None
         assert w.records.only.usage is None
-        assert w.session.calls_without_usage == 1
-        assert w.session.usage == Usage()
+        assert w.session.totals.calls_without_usage == 1
+        assert w.session.totals.usage == Usage()
 
 
 @pytest.mark.parametrize("details", [{"cached_tokens": -5}, {"cached_tokens": 99}, {"cached_tokens": "9"}, [], None])
@@ -141,7 +141,7 @@ async def test_a_reply_that_cannot_be_read_is_the_models_failure(front: str, bod
         await reply.read()
         assert w.records.only.error is CallError.MALFORMED
         assert w.records.only.response == body
-        assert w.session.last_error is CallError.MALFORMED
+        assert w.session.totals.last_error is CallError.MALFORMED
 
 
 async def test_a_defect_in_reading_a_reply_leaves_a_record(monkeypatch: pytest.MonkeyPatch) -> None:

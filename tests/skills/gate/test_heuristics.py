@@ -158,5 +158,5 @@ async def test_a_run_under_a_classic_rule_certifies_nothing_and_is_fooled() -> N
 @pytest.mark.parametrize("option", ["search", "gate"])
 def test_a_kind_that_is_not_known_is_told_in_one_line(option: str) -> None:
     wrong: dict[str, Any] = {option: "fast"}
-    with pytest.raises(UserError, match=f"{option} is 'fast'; expected one of (ratchet|certify), "):
-        whet.sharpen("skill", "tasks", agent="chat", model="m", **wrong)
+    with pytest.raises(UserError, match=f"`{option}` is 'fast'; expected one of: (ratchet|certify), "):
+        whet.SharpenOptions(**wrong)

@@ -96,7 +96,7 @@ def test_policies_and_preferences_are_named_as_users_do(tmp_path: Path) -> None:
     assert read_policy("only-learned-block") == Policy(opens="learned")
     assert read_policy("sections=Tone, Form ") == Policy(opens="sections", sections=("Tone", "Form"))
     for wrong in ("sections", "sections=", "learned", "anything=x", ""):
-        with pytest.raises(UserError, match=f"--policy is '{wrong}'; expected anything, only-learned-block, or"):
+        with pytest.raises(UserError, match=f"`policy` is '{wrong}'; expected anything, only-learned-block, or"):
             read_policy(wrong)
     file = tmp_path / "house.md"
     with pytest.raises(UserError, match=r"house.md', which cannot be read: .*No such file"):
@@ -115,7 +115,7 @@ def test_a_section_that_the_skill_does_not_have_is_told() -> None:
 
 
 def test_what_a_proposer_has_no_use_for_is_refused() -> None:
-    with pytest.raises(UserError, match="--optimizer-model is 'big'; expected it with --proposer llm or agent"):
+    with pytest.raises(UserError, match="`proposer_model` is 'big'; expected it with the proposer 'llm' or 'agent'"):
         read_proposer("criteria", model="big")
-    with pytest.raises(UserError, match="--optimizer-agent is 'pi'; expected it with --proposer agent, not 'llm'"):
+    with pytest.raises(UserError, match="`proposer_agent` is 'pi'; expected it with the proposer 'agent', not 'llm'"):
         read_proposer("llm", agent="pi")

@@ -50,7 +50,7 @@ def test_a_budget_that_is_shown_can_be_read_again(number: int, form: str) -> Non
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "2M", "4.5", "5 EUR", "two hours", "$", "$5 tokens", "1e9", "3d"])
 def test_what_is_no_budget_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match=r"--budget is .*; expected rollouts"):
+    with pytest.raises(UserError, match=r"`budget` is .*; expected rollouts"):
         read_budget(text)
 
 
@@ -71,7 +71,7 @@ def test_rollouts_are_planned_with_a_margin_and_those_of_the_audit_are_among_the
     budget = Budget(1000, Unit.TOKENS)
     assert budget.in_rollouts(100, 10) == 10 + 900 // 12.5
     assert budget.in_rollouts(1100, 10) == 10
-    with pytest.raises(UserError, match="--budget is 1k tokens, but 10 rollouts used no tokens of it"):
+    with pytest.raises(UserError, match="`budget` is 1k tokens, but 10 rollouts used no tokens of it"):
         budget.in_rollouts(0, 10)
 
 
@@ -121,7 +121,7 @@ def test_a_limit_of_the_user_ends_the_run_and_is_not_taken_for_its_budget(tmp_pa
     account = BudgetTracker(tmp_path, Budget(10, Unit.DOLLARS), meter, {})  # type: ignore[arg-type]
     for limit in (Reached("cost", 5.2, 5.0), Reached("turns", 10, 10)):
         meter.reached = limit
-        with pytest.raises(UserError, match=r"stopped by limit .*; go on with a higher limit and --resume"):
+        with pytest.raises(UserError, match=r"stopped by limit .*; resume with a higher limit and `resume`"):
             account.refuse("exam")
     assert not (tmp_path / STOPPED).exists(), "with a higher limit, nothing has stopped"
     meter.reached = Reached("cost", 10.1, 10.0)

@@ -15,7 +15,7 @@ from whet.scoring import Cause, Score
 from whet.skills.measurement import Execution, Outcome, RolloutKey, RunPart
 from whet.skills.rollouts import runner
 
-ROW = RolloutRow("r", 0, "t", "chat", "m", "", 0)
+ROW = RolloutRow("r", 0, "t", "chat", "m", None, 0)
 
 
 def tried(store: Store, outcome: float | Cause) -> int:

@@ -71,7 +71,7 @@ async def test_it_is_not_gone_on_with_on_other_terms_nor_written_over(
         await done.certify(USELESS, resume=True)
     with pytest.raises(UserError, match=r"certify.json: the run was begun with other terms \(plan\)"):
         await done.certify(alpha=0.1, resume=True)
-    with pytest.raises(UserError, match="out: exists already; continue it with --resume"):
+    with pytest.raises(UserError, match="out: exists already; continue it with `resume`"):
         await done.certify()
     monkeypatch.setattr(done, "model", ModelConfig(script=done.folder / "script.toml", attempts=1, max_tokens=5))
     with pytest.raises(UserError, match=r"made_with.json: the run was begun with other terms \(model\)"):
@@ -79,7 +79,7 @@ async def test_it_is_not_gone_on_with_on_other_terms_nor_written_over(
 
 
 async def test_a_budget_that_ends_at_the_first_position_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--budget is 1 tokens; expected more: the first pair of rollouts used all"):
+    with pytest.raises(UserError, match="`budget` is 1 tokens; expected more: the first pair of rollouts used all"):
         await Judging(tmp_path).certify(budget="1 token", concurrency=1)
 
 

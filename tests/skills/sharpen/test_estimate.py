@@ -42,12 +42,12 @@ def test_a_budget_is_good_for_fewer_rollouts_the_more_they_use(tmp_path: Path) -
     assert found.rollouts(read_budget("1M tokens")) == (100, 2424), "a quarter more than they are taken to use"
     assert found.rollouts(read_budget("$13")) == (40, 1733)
     assert found.rollouts(read_budget("7")) == (7, 7)
-    with pytest.raises(UserError, match=r"--budget is \$5.00, but the model's price is 0 or unknown"):
+    with pytest.raises(UserError, match=r"`budget` is \$5.00, but the model's price is 0 or unknown"):
         each(tmp_path, UNPRICED).rollouts(read_budget("$5"))
 
 
 def attempt(store: Store, rollout: int, times: tuple[float, float], spending: Spending) -> None:
-    row = RolloutRow(f"r{rollout}", rollout, "t", "chat", "m", "", rollout)
+    row = RolloutRow(f"r{rollout}", rollout, "t", "chat", "m", None, rollout)
     store.add_rollouts([row])
     result = Result(score=Score.of(1.0), spending=spending).model_dump_json().encode()
     number = store.start_attempt(row.id, times[0])

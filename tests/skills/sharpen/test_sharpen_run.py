@@ -75,7 +75,7 @@ async def test_an_edit_that_changes_nothing_costs_nothing_and_is_told_why(world:
     assert len(found.done.steps) == 1
     assert len(proposer.contexts) == 5, "three drafts in a row without a new candidate, and it gives up"
     (refused,) = proposer.contexts[1].past[0].refused
-    assert refused.reason == "the document says so already"
+    assert refused.reason == "the document already contains this text"
     (again,) = proposer.contexts[3].past[2].refused
     assert again.reason == "the skill that it makes was proposed before"
     assert [past.accepted for past in proposer.contexts[3].past] == [None, False, None]
@@ -90,7 +90,7 @@ async def test_the_budget_is_never_passed(world: World, budget: int) -> None:
 
 
 async def test_a_budget_that_is_too_small_to_begin_is_refused_and_not_spent(world: World) -> None:
-    with pytest.raises(UserError, match="--budget is 30; expected more"):
+    with pytest.raises(UserError, match="`budget` is 30; expected more"):
         await world.sharpen(Adds(HELPFUL), 30)
     assert not world.out.exists()
 
@@ -186,10 +186,10 @@ async def test_most_of_the_training_tasks_lost_is_no_verdict(world: World) -> No
 async def test_other_terms_are_refused_when_a_run_is_resumed(world: World) -> None:
     await world.sharpen(Adds(USELESS))
     with pytest.raises(
-        UserError, match=r"--budget is 399 rollouts, but the run was begun with 400 rollouts; it can be"
+        UserError, match=r"`budget` is 399 rollouts, but the run was begun with 400 rollouts; it can be"
     ):
         await world.sharpen(Adds(USELESS), 399, resume=True)
-    with pytest.raises(UserError, match=r"--budget is 2M tokens, but the run was begun with 400 rollouts"):
+    with pytest.raises(UserError, match=r"`budget` is 2M tokens, but the run was begun with 400 rollouts"):
         await world.sharpen(Adds(USELESS), "2M tokens", resume=True)
     write_tasks(world.folder, {**world.splits, "val": range(100, 111)})
     with pytest.raises(UserError, match=r"begun with other terms \(tasks\)"):
@@ -285,7 +285,7 @@ async def test_the_order_of_exams_is_committed_before_the_first_and_revealed_in_
     assert len(seed.value) == 64
     again = await world.sharpen(Adds(), resume=True, seed=None)
     assert again.certificate == found.certificate
-    with pytest.raises(UserError, match="--seed is 3, but the run was begun with a seed that was drawn; leave it out"):
+    with pytest.raises(UserError, match="`seed` is 3, but the run was begun with a seed that was drawn; leave it out"):
         await world.sharpen(Adds(), resume=True, seed=3)
 
 
@@ -312,8 +312,7 @@ def test_from_python_with_a_writer_of_ones_own(world: World, monkeypatch: pytest
         proposer=Adds(HELPFUL),
         agent="chat",
         model="m",
-        force=True,
-        out=world.out,
+        options=whet.SharpenOptions(force=True, out=world.out),
         config=world.config,
         watch=events.append,
     )

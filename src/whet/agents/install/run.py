@@ -99,17 +99,17 @@ def install(package: Package, version: str | None = None) -> Installed:
 def node_program() -> tuple[Path, str] | None:
     """The Node of this machine and its version; None when there is none that starts."""
     node = shutil.which("node")
-    versions = _versions_in(_asked([node], {})) if node else []
+    versions = _versions_in(_ask_version([node], {})) if node else []
     return (Path(node).resolve(), versions[0]) if node and versions else None
 
 
 def on_path(package: Package) -> Installed | None:
     """The user's own installation that PATH leads to; None when there is none that tells its version."""
     command = shutil.which(package.command)
-    versions = _versions_in(_asked([command], {})) if command else []
+    versions = _versions_in(_ask_version([command], {})) if command else []
     if command is None or not versions:
         return None
-    folder, program = _shown(package, Path(command).resolve())
+    folder, program = _folder_to_show(package, Path(command).resolve())
     return Installed(package.agent, versions[0], folder, program, pinned=False)
 
 
@@ -149,16 +149,16 @@ def _install(package: Package, version: str, home: Path) -> Installed:
 def _first_that_starts(package: Package, version: str, folder: Path) -> str:
     """The program of this machine, found by starting it: a package may hold builds for other processors too."""
     programs = [program for program in package.programs if (folder / program).is_file()]
-    said = f"it has no program for {platform.machine()}"
+    output = f"it has no program for {platform.machine()}"
     for program in programs:
         env = {package.cache_env: str(folder / CACHE)} if package.cache_env else {}
-        said = _asked([*_runner(package), str(folder / program)], env)
-        if version in _versions_in(said):
+        output = _ask_version([*_runner(package), str(folder / program)], env)
+        if version in _versions_in(output):
             for other in programs:
                 if other != program:
                     (folder / other).unlink()
             return program
-    raise UserError(f"{package.agent} {version} does not start here: {said.strip().splitlines()[-1]}")
+    raise UserError(f"{package.agent} {version} does not start here: {output.strip().splitlines()[-1]}")
 
 
 def _runner(package: Package) -> list[str]:
@@ -180,7 +180,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
-def _asked(argv: list[str], env: Mapping[str, str]) -> str:
+def _ask_version(argv: list[str], env: Mapping[str, str]) -> str:
     """What a program says to `--version`, with nothing of the user's settings; or why it says nothing."""
     with tempfile.TemporaryDirectory(prefix="whet-") as home:
         try:
@@ -203,15 +203,15 @@ def _asked(argv: list[str], env: Mapping[str, str]) -> str:
     return done.stdout + done.stderr or f"exit code {done.returncode}"
 
 
-def _versions_in(said: str) -> list[str]:
+def _versions_in(output: str) -> list[str]:
     """
     >>> _versions_in("codex-cli 0.166.0"), _versions_in("v20.20.2"), _versions_in("version 2.4.6.")
     (['0.166.0'], ['20.20.2'], ['2.4.6'])
     """
-    return re.findall(r"\d+\.\d+\.\d+(?:[\w.+-]*\w)?", said)
+    return re.findall(r"\d+\.\d+\.\d+(?:[\w.+-]*\w)?", output)
 
 
-def _shown(package: Package, program: Path) -> tuple[Path, str]:
+def _folder_to_show(package: Package, program: Path) -> tuple[Path, str]:
     """The folder that a box must be shown to run a program of the user, and the program's path in it."""
     for folder in program.parents:
         if (folder / "pyvenv.cfg").is_file():

@@ -92,9 +92,9 @@ class StoreWriter:
         try:
             store = Store.open_write(self._folder)
         except Exception as error:  # noqa: BLE001 - handed to whoever opens
-            self._in_loop(_Outcome(_Request(_nothing, self._opened), error=error).tell)
+            self._in_loop(_Outcome(_Request(_do_nothing, self._opened), error=error).tell)
             return
-        self._in_loop(_Outcome(_Request(_nothing, self._opened)).tell)
+        self._in_loop(_Outcome(_Request(_do_nothing, self._opened)).tell)
         failure: Exception | None = None
         try:
             with store:
@@ -102,13 +102,13 @@ class StoreWriter:
                     pass
         except Exception as error:  # noqa: BLE001 - handed to whoever closes
             failure = error
-        self._in_loop(_Outcome(_Request(_nothing, self._closed), error=failure).tell)
+        self._in_loop(_Outcome(_Request(_do_nothing, self._closed), error=failure).tell)
 
     def _write_batch(self, store: Store) -> bool:
         """Write what waits; whether more may follow. What was written is not held while the thread waits for more."""
         batch = self._batch()
         if batch:
-            self._in_loop(self._tell, _committed(store, batch))
+            self._in_loop(self._tell, _commit(store, batch))
         return bool(batch)
 
     def _batch(self) -> list[_Request[Any]]:
@@ -133,10 +133,10 @@ class StoreWriter:
             self._loop.call_soon_threadsafe(what, *values)
 
 
-def _nothing(store: Store) -> None: ...
+def _do_nothing(store: Store) -> None: ...
 
 
-def _committed(store: Store, batch: list[_Request[Any]]) -> "list[_Outcome[Any]]":
+def _commit(store: Store, batch: list[_Request[Any]]) -> "list[_Outcome[Any]]":
     """Run the requests in one transaction; when that fails, each in its own, so that the one that fails fails alone."""
     try:
         with store.atomic():
@@ -144,4 +144,4 @@ def _committed(store: Store, batch: list[_Request[Any]]) -> "list[_Outcome[Any]]
     except Exception as error:  # noqa: BLE001 - handed to whoever asked
         if len(batch) == 1:
             return [_Outcome(batch[0], error=error)]
-        return [outcome for request in batch for outcome in _committed(store, [request])]
+        return [outcome for request in batch for outcome in _commit(store, [request])]

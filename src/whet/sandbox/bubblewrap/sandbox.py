@@ -68,7 +68,7 @@ class Bubblewrap:
 
     async def check(self) -> None:
         if sys.platform != "linux":
-            raise UserError("sandbox 'bubblewrap' needs Linux; --sandbox local runs without any isolation")
+            raise UserError("sandbox 'bubblewrap' needs Linux; sandbox 'local' runs without any isolation")
         filter_program()
         packages = {"bwrap": "bubblewrap"} | dict.fromkeys(("prlimit", "setpriv", "choom"), "util-linux")
         for program, package in packages.items():
@@ -83,7 +83,7 @@ class Bubblewrap:
             raise UserError(
                 f"sandbox 'bubblewrap' does not work here: {error}; "
                 "unprivileged user namespaces must be allowed (sysctl kernel.unprivileged_userns_clone=1, "
-                "kernel.apparmor_restrict_unprivileged_userns=0), or use --sandbox local, which isolates nothing"
+                "kernel.apparmor_restrict_unprivileged_userns=0), or use sandbox 'local', which isolates nothing"
             ) from error
         if done.exit_code != 0:
             raise UserError(f"sandbox 'bubblewrap' does not work here: {done.stderr.text.strip()}")
@@ -116,7 +116,7 @@ class BubblewrapBox(HostBox):
         finally:
             self._starter.close()
 
-    def _seen(self, name: str) -> str:
+    def _path_in_box(self, name: str) -> str:
         return self._paths[name]
 
     def _show_log(self, name: str, folder: Path) -> None:

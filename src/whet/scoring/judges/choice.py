@@ -2,7 +2,7 @@
 
 import re
 
-from whet.plain_text import tagged
+from whet.plain_text import find_tagged
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
 from whet.tasks.judges import ChoiceSpec
@@ -26,7 +26,7 @@ def find_choice(text: str, choices: str = "ABCDE") -> str | None:
     >>> find_choice("<answer>A or B</answer>"), find_choice("B. A cat has four legs.")
     (None, 'B')
     """
-    answer = tagged(text)
+    answer = find_tagged(text)
     if answer is not None:
         # Lower case counts here, where nothing but the letter is expected; "a" as a word does not come alone.
         named = {letter.upper() for letter in re.findall(rf"(?<![\w'])([{choices}])(?![\w'])", answer, re.IGNORECASE)}

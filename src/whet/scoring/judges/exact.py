@@ -16,11 +16,11 @@ async def exact(spec: ExactSpec, work: Work) -> Score:
     same = any(given == normalise(answer) and bool(said.strip()) for answer in expected)
     soft = max(float(same), *(share_of_words(answer, said) for answer in expected))
     reason = "the answer matches" if same else f"the answer is {said[:80]!r}"
-    checks = [{"op": _asked(said, expected, same), "passed": same}]
+    checks = [{"op": _expected(said, expected, same), "passed": same}]
     return Score.of(soft if spec.partial else float(same), reason, hard=same, soft=soft, checks=checks)
 
 
-def _asked(said: str, expected: Sequence[str], same: bool) -> str:
+def _expected(said: str, expected: Sequence[str], same: bool) -> str:
     """What was asked of the answer: to be there, to be nothing else besides, or to be right."""
     if not said.strip():
         return "answered"

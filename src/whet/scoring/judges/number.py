@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from whet.plain_text import tagged
+from whet.plain_text import find_tagged
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
 from whet.tasks.judges import NumberSpec
@@ -35,7 +35,7 @@ def final_number(text: str, units: Mapping[str, float]) -> float | None:
     (1234.5, 3000.0, None)
     """
     boxed = _BOXED.findall(text)
-    place = tagged(text) or (boxed[-1] if boxed else text)
+    place = find_tagged(text) or (boxed[-1] if boxed else text)
     found = [match for match in _NUMBER.finditer(place) if any(map(str.isdigit, match[1]))]
     if not found:
         return None

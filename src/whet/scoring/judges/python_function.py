@@ -18,7 +18,7 @@ MOST_FILES = 2_000
 
 async def python_function(spec: PythonSpec, work: Work) -> Score:
     box = work.sealed_box
-    told = _told(work)
+    told = _request(work)
     if spec.workspace:
         told["workspace"] = box.workdir
     request = {"function": spec.function, "files": files_beside(spec.folder.resolve()), "work": told}
@@ -50,7 +50,7 @@ def files_beside(folder: Path) -> dict[str, str]:
     return found
 
 
-def _told(work: Work) -> dict[str, Any]:
+def _request(work: Work) -> dict[str, Any]:
     """What the function is given: plain values, as JSON has them."""
     return {
         "task": work.task.model_dump(

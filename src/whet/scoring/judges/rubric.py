@@ -9,7 +9,7 @@ from whet.plain_text import read_json
 from whet.scoring.judge import JudgeError, JudgeModel, Work
 from whet.scoring.score import ROUNDING, Score
 from whet.tasks.judges import RubricSpec, Shown
-from whet.untrusted_text import fenced
+from whet.untrusted_text import fence
 
 HARD = 0.8
 """From here on a rubric counts as met, where its task does not say."""
@@ -100,9 +100,9 @@ def read_vote(reply: str) -> tuple[float, str] | None:
 
 def question(spec: RubricSpec, work: Work) -> str:
     """What the judge's model is asked."""
-    parts = [fenced("task", "\n\n".join(work.task.instructions)), fenced("rubric", spec.rubric)]
+    parts = [fence("task", "\n\n".join(work.task.instructions)), fence("rubric", spec.rubric)]
     if work.task.answer is not None:
-        parts.append(fenced("expected answer", work.task.answer))
+        parts.append(fence("expected answer", work.task.answer))
     return "\n\n".join([*parts, *format_work(work, spec.shows)])
 
 
@@ -115,4 +115,4 @@ def format_work(work: Work, kinds: Sequence[Shown], number: int | None = None) -
         "calls": "\n".join(f"{call.name} {call.arguments}" for call in work.calls) or "(no tool was called)",
     }
     suffix = "" if number is None else f" {number}"
-    return [fenced(f"{kind}{suffix}", texts[kind]) for kind in kinds]
+    return [fence(f"{kind}{suffix}", texts[kind]) for kind in kinds]

@@ -65,7 +65,5 @@ def fix_seed(folder: Path, number: int | None) -> Seed:
             f"{file}: expected the seed of this run: {json.dumps({'value': '...', 'drawn': True})}"
         ) from None
     if number is not None and found != Seed.choose(number):
-        raise UserError(
-            f"--seed is {number}, but the run was started with a seed that was {found.origin}; omit --seed to resume it"
-        )
+        raise UserError(f"`seed` is {number}, but the run was begun with a seed that was {found.origin}; leave it out")
     return found

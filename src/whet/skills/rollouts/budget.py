@@ -68,7 +68,7 @@ class Budget:
         """How many rollouts it is good for, given what so many of them have used. UserError when they used nothing."""
         if used <= 0:
             raise UserError(
-                f"--budget is {self}, but {rollouts} rollouts used no {self.unit} of it; "
+                f"`budget` is {self}, but {rollouts} rollouts used no {self.unit} of it; "
                 "expected a number of rollouts for this model"
             )
         return rollouts + max(0, int((self.amount - used) / (MARGIN * used / rollouts)))
@@ -100,7 +100,7 @@ def read_budget(text: str) -> Budget:
     amount = float(given[2]) * factor if given else 0.0
     whole = unit is not Unit.ROLLOUTS or amount.is_integer()
     if unit is None or not amount or not whole:
-        raise UserError(f"--budget is '{text}'; expected rollouts (400), '2M tokens', '$5', '3h' or '45min'")
+        raise UserError(f"`budget` is '{text}'; expected rollouts (400), '2M tokens', '$5', '3h' or '45min'")
     return Budget(amount, unit)
 
 

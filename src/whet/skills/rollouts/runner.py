@@ -29,13 +29,13 @@ from whet.runs.resources import limits_of, open_resources
 from whet.runs.scheduler import (
     HOPELESS,
     MAX_ATTEMPTS,
+    AttemptWatch,
     Ended,
     FailureWatch,
     Stopped,
-    Watch,
     explain_disk_errors,
     open_store,
-    until_measured,
+    run_until_scored,
 )
 from whet.runs.store.exchanges import ExchangeHead
 from whet.runs.store.schema import AttemptRow, RolloutRow
@@ -81,7 +81,7 @@ class RolloutRunner:
         stores: Mapping[RunPart, "_PartStore"],
         resources: RunResources,
         concurrency: int,
-        watch: Watch,
+        watch: AttemptWatch,
         account: BudgetTracker,
     ) -> None:
         self._arm, self._tasks, self._skills = arm, tasks, skills
@@ -97,8 +97,8 @@ class RolloutRunner:
         """Outage keys since the last score, with their tasks."""
         self._under_way: set[asyncio.Task[Any]] = set()
 
-    async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
-        """Return the stored outcome of this key, or run the rollout. `skill` is empty for a rollout without a skill.
+    async def __call__(self, task: str, skill: str | None, key: RolloutKey) -> Outcome:
+        """Return the stored outcome of this key, or run the rollout. `skill` is a digest; None is no skill.
         NotMeasured when every rollout fails."""
         part = key.part
         part_store = self._stores[part]
@@ -131,7 +131,7 @@ class RolloutRunner:
                 self.account.add(part, event.result)
             self._watch(event)
 
-        result = await until_measured(row, rollout, self.resources, part_store.writer, ended, failed, tries_of(part))
+        result = await run_until_scored(row, rollout, self.resources, part_store.writer, ended, failed, tries_of(part))
         if result.score.cause is Cause.INTERRUPTED:
             self.account.refuse(part)
         outcome = outcome_of(result)
@@ -239,7 +239,7 @@ async def open_runner(
     config: Config,
     skills: SkillStore,
     env: Mapping[str, str],
-    watch: Watch,
+    watch: AttemptWatch,
     budget: Budget,
     begin: Callable[[], None],
 ) -> AsyncIterator[RolloutRunner]:
@@ -256,7 +256,7 @@ async def open_runner(
         _refuse_free(budget, model.name, prices[model.name])
         about = {
             "sandbox": resources.sandbox.name,
-            "agents": resources.declared_agents(),
+            "agents": resources.dump_agents(),
             "tasks": options.tasks_path,
         }
         begin()
@@ -283,7 +283,7 @@ async def open_runner(
 
 def _refuse_free(budget: Budget, model: str, price: Price | None) -> None:
     if budget.unit is Unit.DOLLARS and price is not None and not (price.input or price.output):
-        raise UserError(f"--budget is {budget}, but model '{model}' costs nothing; expected rollouts, tokens or hours")
+        raise UserError(f"`budget` is {budget}, but model '{model}' costs nothing; expected rollouts, tokens or hours")
 
 
 def drop_half_pairs(keys: Collection[RolloutKey]) -> list[RolloutKey]:
@@ -342,11 +342,11 @@ class _PartStore:
     def __init__(self, writer: StoreWriter, rows: Collection[RolloutRow], known: dict[str, _Known]) -> None:
         self.writer, self.known = writer, known
         self._rows = {row.id: row for row in rows}
-        self._samples: dict[tuple[str, str], int] = {}
+        self._samples: dict[tuple[str, str | None], int] = {}
         for row in rows:
             self._samples[row.task, row.skill] = max(self._samples.get((row.task, row.skill), 0), row.sample + 1)
 
-    def row(self, key: RolloutKey, task: str, arm: AgentSetup, skill: str) -> RolloutRow:
+    def row(self, key: RolloutKey, task: str, arm: AgentSetup, skill: str | None) -> RolloutRow:
         """The row of a key. A new row is the next sample of its task and skill."""
         name = key.rollout_id
         if name not in self._rows:

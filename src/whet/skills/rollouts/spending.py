@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from whet.errors import UserError
-from whet.exchange import Usage
 from whet.files import write_atomic
 from whet.gateway import Gateway, Spent
 from whet.gateway.prices import Price, cost
@@ -63,7 +62,7 @@ class BudgetTracker:
             raise OutOfBudget(self.stopped[part])
         limit = self._gateway.exhausted()
         if limit is not None and not self.budget.is_reached_by(limit):
-            raise UserError(f"stopped by limit {limit}; go on with a higher limit and --resume")
+            raise UserError(f"stopped by limit {limit}; resume with a higher limit and `resume`")
         most = self._most.get(part)
         used = self.used_by(part) if most is not None else 0.0
         if limit is not None:
@@ -147,6 +146,4 @@ def total_spent(parts: Iterable[Spent]) -> Spent:
 
 def _spent(result: Result) -> Spent:
     spendings = [one for one in (result.spending, result.judging) if one is not None]
-    return total_spent(
-        Spent(one.calls, Usage(one.input_tokens, one.output_tokens), one.cost or 0.0) for one in spendings
-    )
+    return total_spent(one.as_spent() for one in spendings)

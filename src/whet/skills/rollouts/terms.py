@@ -47,7 +47,7 @@ def resolve_budget(file: Path, budget: Budget) -> tuple[Budget, Budget]:
     given = json.loads(file.read_text(encoding="utf-8"))["budget"]
     first = Budget(given["amount"], Unit(given["unit"]))
     if (budget.unit, max(budget.amount, first.amount)) != (first.unit, budget.amount):
-        raise UserError(f"--budget is {budget}, but the run was begun with {first}; it can be raised, not lowered")
+        raise UserError(f"`budget` is {budget}, but the run was begun with {first}; it can be raised, not lowered")
     raised = file.with_name(RAISED)
     now = max(budget.amount, float(raised.read_text(encoding="utf-8")) if raised.is_file() else 0.0)
     return first, Budget(now, first.unit)
@@ -70,7 +70,7 @@ def fix_terms(file: Path, terms: Mapping[str, object]) -> None:
     if changed:
         raise UserError(
             f"{file}: the run was begun with other terms ({', '.join(changed)}); go on with those, "
-            "or start a new run with another --out"
+            "or start a new run with another `out`"
         )
 
 

@@ -73,7 +73,7 @@ class BudgetSplitter:
             in_rollouts = self.budget.unit is Unit.ROLLOUTS
             budget = str(rollouts) if in_rollouts else f"{self.budget}, which is about {rollouts} rollouts"
             raise UserError(
-                f"--budget is {budget}; expected more: {splits} take {split.audit + 2 * len(split.test)} rollouts "
+                f"`budget` is {budget}; expected more: {splits} take {split.audit + 2 * len(split.test)} rollouts "
                 f"for audit and test, and the search needs {split.plan.samples} for each training task and proposal"
             )
         return split
@@ -88,7 +88,7 @@ class BudgetSplitter:
         if all(score == 1 for pair in audit.twice for score in pair):
             raise UserError(
                 "the skill scores 1 on every training task, so no proposal can do better; "
-                "expected harder tasks, or --force"
+                "expected harder tasks, or `force`"
             )
         if is_hopeless(lift):
             needed = self._find_enough(audit.cautious_variance)

@@ -76,7 +76,7 @@ class CertifyRun:
         fewest = PAIR * SequentialTest(self.plan.terms(self.plan.alpha, 1)).fewest
         if self.budget.rollouts is not None and self.budget.rollouts < fewest:
             raise UserError(
-                f"--budget is {self.budget}; expected at least {fewest} rollouts: with fewer nothing can be certified "
+                f"`budget` is {self.budget}; expected at least {fewest} rollouts: with fewer nothing can be certified "
                 f"at level {self.plan.alpha:g}, whatever their scores"
             )
 
@@ -120,7 +120,7 @@ class CertifyRun:
         test = SequentialTest(self.plan.terms(self.plan.alpha, rollouts.pairs))
         await run_exam(exam, test, runner, rollouts, runner.read_execution)
         if not test.pairs:
-            raise UserError(f"--budget is {self.budget}; expected more: the first pair of rollouts used all of it")
+            raise UserError(f"`budget` is {self.budget}; expected more: the first pair of rollouts used all of it")
         if test.verdict is Verdict.CERTIFIED:
             await tighten(exam, test, self.plan.max_pairs(len(exam.tasks)), runner, rollouts, runner.read_execution)
         return ExamResult(exam, test)

@@ -53,7 +53,7 @@ class Each:
             return budget.rollouts, budget.rollouts
         used = budget.of(self.most), budget.of(self.least)
         if not all(used):
-            raise UserError(f"--budget is {budget}, but the model's price is 0 or unknown; expected another unit")
+            raise UserError(f"`budget` is {budget}, but the model's price is 0 or unknown; expected another unit")
         fewest, most = (int(budget.amount / (MARGIN * one)) for one in used)
         return fewest, most
 

@@ -17,7 +17,7 @@ from whet.rollout.result import Result, Rollout
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.plan import task_rows
-from whet.runs.scheduler import store_result, until_measured
+from whet.runs.scheduler import run_until_scored, store_result
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
@@ -56,12 +56,12 @@ class ProposerSpec:
         name = self.agent or options.agents[0]
         if not agent_named(name, config.agents).in_box:
             raise UserError(
-                f"agent '{name}' cannot edit files, so it cannot propose; choose another: --optimizer-agent"
+                f"agent '{name}' cannot edit files, so it cannot propose; choose another with `proposer_agent`"
             )
         if not sandbox_named(options.sandbox).own_root:
             raise UserError(
-                f"--proposer agent: in sandbox '{options.sandbox}' the agent could read the exams of the run; "
-                "use --sandbox bubblewrap, or --proposer llm"
+                f"`proposer` is 'agent': in sandbox '{options.sandbox}' the agent could read the exams of the run; "
+                "set `sandbox` to bubblewrap, or `proposer` to llm"
             )
 
     def open(self, runner: RolloutRunner) -> "ProposerRuntime":
@@ -135,7 +135,7 @@ class ProposerRuntime:
             task = task.model_copy(update={"id": _name(context)})
             row = await self._add_row(task, self.arm.agent)
             rollout = Rollout(row.id, task, self.arm.program, self.arm.model, skill=None)
-            result = await until_measured(row, rollout, self.resources, self.recorder, lambda _: None)
+            result = await run_until_scored(row, rollout, self.resources, self.recorder, lambda _: None)
             await self.recorder.do(lambda store: _keep_given(store, row, task))
             return result
 
@@ -143,7 +143,7 @@ class ProposerRuntime:
 
     async def _add_row(self, task: Task, agent: str) -> RolloutRow:
         row = RolloutRow(
-            RolloutKey.proposal(task.id).rollout_id, 0, task.id, agent, self.arm.model.name, skill="", sample=0
+            RolloutKey.proposal(task.id).rollout_id, 0, task.id, agent, self.arm.model.name, skill=None, sample=0
         )
 
         def plan(store: Store) -> None:

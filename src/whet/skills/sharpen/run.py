@@ -197,7 +197,7 @@ class SharpenRun:
         try:
             found = await audit(self.start.digest, train, self.runner, self.splitter.known_good)
         except OutOfBudget:
-            raise UserError(f"--budget is {budget}; expected more: the audit used all of it") from None
+            raise UserError(f"`budget` is {budget}; expected more: the audit used all of it") from None
         self.runner.mark_decided()
         rollouts = budget.rollouts or compute_once(
             self.folder / ROLLOUTS, lambda: budget.in_rollouts(account.used, found.rollouts)

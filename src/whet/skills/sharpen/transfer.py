@@ -11,7 +11,7 @@ from whet.runs.options import RunOptions
 from whet.runs.run import Watch, run
 from whet.runs.stats.compare import Comparison, Verdict, compare_skills
 from whet.skill import Skill, read_skill
-from whet.skills.report.html import plain
+from whet.skills.report.html import escape_cell
 from whet.tasks import read_tasks
 
 MATRIX, READABLE = "transfer.json", "transfer.md"
@@ -54,7 +54,7 @@ async def transfer(
     kept = [task for task in tasks if task.split == "test"] or tasks
     await run(request.model_copy(update={"skills": (against, skill)}), config, watch, env, tasks=kept)
     new, old = read_skill(skill), read_skill(against) if against else None
-    found = Lifts(request.out, new, old, compare_skills(request.out, old.digest if old else "", new.digest))
+    found = Lifts(request.out, new, old, compare_skills(request.out, old.digest if old else None, new.digest))
     (request.out / MATRIX).write_text(json.dumps(_data(found), indent=1) + "\n", encoding="utf-8")
     (request.out / READABLE).write_text(found.markdown(), encoding="utf-8")
     return found
@@ -72,25 +72,34 @@ def _lines(found: Lifts) -> Iterator[str]:
     against = f"`{found.against.digest[:8]}`" if found.against else "no skill"
     agents, models = (list(dict.fromkeys(pair[place] for pair in found.lifts)) for place in (0, 1))
     yield from (f"# Lifts of {found.skill.name} `{found.skill.digest[:8]}` against {against}", "")
-    yield f"| points [95 % together] | {' | '.join(map(plain, models))} |"
+    yield f"| points [95 % together] | {' | '.join(map(escape_cell, models))} |"
     yield "|---" * (1 + len(models)) + "|"
     for agent in agents:
-        yield f"| {plain(agent)} | {' | '.join(cell(found.lifts[agent, model]) for model in models)} |"
+        yield f"| {escape_cell(agent)} | {' | '.join(cell(found.lifts[agent, model]) for model in models)} |"
     yield from (
         "",
         "| agent | model | the skill | lift [95 % together] | better / alike / worse | tasks | missing | p |",
     )
     yield "|---|---|---|---|---|---|---|---|"
     yield from (_row(agent, model, one) for (agent, model), one in found.lifts.items())
-    yield from ("", *map(plain, assurances(found)), "")
+    yield from ("", *map(escape_cell, assurances(found)), "")
     if unsure := doubts(found):
-        yield from (*(f"- {plain(line)}" for line in unsure), "")
+        yield from (*(f"- {escape_cell(line)}" for line in unsure), "")
 
 
 def _row(agent: str, model: str, one: Comparison) -> str:
     p = "< 0.001" if one.corrected_p < 0.001 else f"{one.corrected_p:.3f}"
     counts = f"{one.wins} / {one.ties} / {one.losses}"
-    cells = (plain(agent), plain(model), SAID[one.verdict], cell(one), counts, str(paired(one)), missing(one), p)
+    cells = (
+        escape_cell(agent),
+        escape_cell(model),
+        SAID[one.verdict],
+        cell(one),
+        counts,
+        str(paired(one)),
+        missing(one),
+        p,
+    )
     return f"| {' | '.join(cells)} |"
 
 

@@ -98,7 +98,7 @@ class Graph:
         reply = [self.nodes[turn.reply]] if turn.reply is not None else []
         return [*(self.nodes[node] for node in turn.system), *self.path(turn.prompt), *reply]
 
-    def sent_back(self) -> frozenset[int]:
+    def replies_sent_back(self) -> frozenset[int]:
         """The exchanges whose reply is in the next request of their thread, whatever else was changed in it."""
         return frozenset(
             before.exchange
@@ -195,7 +195,7 @@ class GraphReader:
         for heard in self._heard:
             builder.add(heard)
         nodes, settings = tuple(self._messages.nodes), tuple(self._messages.settings)
-        turns, threads = builder.built()
+        turns, threads = builder.build()
         return Graph(nodes, settings, turns, threads, tuple(self._unread), tuple(self._unanswered))
 
 
@@ -217,7 +217,7 @@ class _Builder:
         turns = self._threads.setdefault(key, [])
         if not turns:
             self._begun[key] = self._begin(key, heard)
-        broken = self._broken(key, heard, self._turns[turns[-1]]) if turns else None
+        broken = self._find_break(key, heard, self._turns[turns[-1]]) if turns else None
         self._note_compaction(key, heard.speaker)
         turns.append(len(self._turns))
         self._turns.append(
@@ -234,7 +234,7 @@ class _Builder:
             )
         )
 
-    def built(self) -> tuple[tuple[Turn, ...], tuple[Thread, ...]]:
+    def build(self) -> tuple[tuple[Turn, ...], tuple[Thread, ...]]:
         threads = (replace(self._begun[key], turns=tuple(turns)) for key, turns in self._threads.items())
         return tuple(self._turns), tuple(threads)
 
@@ -244,7 +244,7 @@ class _Builder:
             return Thread(key, Kind.MAIN, "", None, None, None, ())
         parent = self._parent(key, speaker)
         spoken = self._threads.get(parent or "", [])
-        at, by = self._spawned(spoken, heard.asked.prompt) if speaker.kind is Kind.SUB else (None, None)
+        at, by = self._find_spawn(spoken, heard.asked.prompt) if speaker.kind is Kind.SUB else (None, None)
         if at is None and spoken:
             last = self._turns[spoken[-1]]
             at = last.prompt if last.reply is None else last.reply
@@ -256,7 +256,7 @@ class _Builder:
         main = (one.id for one in self._begun.values() if one.kind is Kind.MAIN)
         return next((name for name in (*named, *main) if name in self._begun and name != key), None)
 
-    def _spawned(self, spoken: Sequence[int], prompt: int | None) -> tuple[int | None, str | None]:
+    def _find_spawn(self, spoken: Sequence[int], prompt: int | None) -> tuple[int | None, str | None]:
         """The message and the tool call of the parent that began a sub-agent: that with its prompt, or the last one."""
         words = "\n".join(_words(node.message) for node in self._messages.path(prompt))
         calls = [
@@ -271,13 +271,13 @@ class _Builder:
                 return node, call.id
         return (calls[0][0], calls[0][1].id) if calls else (None, None)
 
-    def _broken(self, key: str, heard: _Heard, before: Turn) -> Break | None:
+    def _find_break(self, key: str, heard: _Heard, before: Turn) -> Break | None:
         """How a turn fails to go on from the one before it, if it does."""
         prompt = heard.asked.prompt
         tip = before.prompt if before.reply is None else before.reply
         if tip is not None and self._messages.leads_to(tip, prompt):
             return None
-        shared = self._messages.shared(before.prompt, prompt)
+        shared = self._messages.find_shared(before.prompt, prompt)
         evidence = heard.speaker.evidence if heard.speaker else ""
         if key in self._compacted or "after the compaction" in evidence:
             return Break(BreakCause.COMPACTION, shared)

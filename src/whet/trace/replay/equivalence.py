@@ -62,7 +62,7 @@ def compare_messages(
     Ids that a program made up anew are added to `ids`: those of then, with those of now. Lines to `leave_out` do not
     count.
     """
-    before, after = _spoken(then), _spoken(now)
+    before, after = _split_messages(then), _split_messages(now)
     for (what, recorded), (kind, live) in zip(before, after, strict=False):
         if what != kind:
             return MessageDifference("another kind of message", f"{what} {_short(recorded)}", f"{kind} {_short(live)}")
@@ -80,7 +80,7 @@ def compare_messages(
 
 def comparable_texts(messages: Iterable[Message]) -> list[str]:
     """What is said in messages, each part without what is different every time."""
-    return [_PASSING.sub("~", text) for _, text in _spoken(messages)]
+    return [_PASSING.sub("~", text) for _, text in _split_messages(messages)]
 
 
 def pair_ids(then: str, now: str) -> dict[str, str] | None:
@@ -122,7 +122,7 @@ def _are_ids(one: str, other: str) -> bool:
     return len(prefixes) == 2 and prefixes[0] == prefixes[1]
 
 
-def _spoken(messages: Iterable[Message]) -> list[tuple[str, str]]:
+def _split_messages(messages: Iterable[Message]) -> list[tuple[str, str]]:
     """What is said, piece by piece. Thoughts are not said, and the system's words are no part of the work."""
     tools: dict[str, str] = {}
     found: list[tuple[str, str]] = []

@@ -34,14 +34,14 @@ class Summary:
     """What form the last reply of the main thread has."""
 
     def __str__(self) -> str:
-        parts = [_counted(self.steps, "step"), _counted(self.calls, "call")]
+        parts = [_count(self.steps, "step"), _count(self.calls, "call")]
         if self.sub_agents:
-            parts.append(_counted(self.sub_agents, "sub-agent"))
+            parts.append(_count(self.sub_agents, "sub-agent"))
         if self.tools:
             parts.append("tools " + _some([f"{name} {times}" for name, times in self.tools]))
         if self.files:
             parts.append("files " + _some(self.files))
-        return "; ".join([*parts, _counted(self.errors, "error"), f"answer {self.answer}"])
+        return "; ".join([*parts, _count(self.errors, "error"), f"answer {self.answer}"])
 
 
 def summary(steps: Sequence[Step], changed: Sequence[str] = ()) -> Summary:
@@ -59,7 +59,7 @@ def summary(steps: Sequence[Step], changed: Sequence[str] = ()) -> Summary:
     )
 
 
-def _counted(count: int, what: str) -> str:
+def _count(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
@@ -94,7 +94,7 @@ def _answer_form(steps: Sequence[Step]) -> str:
         return "JSON"
     if _FENCED.match(text):
         return "a code block"
-    return f"text, {_counted(len(text), 'character')}"
+    return f"text, {_count(len(text), 'character')}"
 
 
 def _is_json(text: str) -> bool:

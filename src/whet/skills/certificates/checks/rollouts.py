@@ -77,7 +77,7 @@ def _wrong_scores(run: RunFolder, part: StoredPart, record: ExamRecord) -> Itera
                 reported.setdefault(told, [0, 0])[arm] += 1
             facts = _facts(one.task, skill, claimed, one.tries[arm], one.resent[arm])
             row, execution = kept.row, kept.execution
-            stored = _facts(row.task, row.skill, kept.outcome, execution.tries, execution.resent)
+            stored = _facts(row.task, row.skill or "", kept.outcome, execution.tries, execution.resent)
             yield from differences(f"{at}:", facts, stored)
     if {key: tuple(value) for key, value in reported.items()} != dict(record.reported):
         yield f"attempt {record.number}: the replies report other models than the certificate says"

@@ -23,13 +23,13 @@ def signature_of(certificate: Path) -> Path:
 def sign(certificate: Path, key: Path) -> Path:
     """Sign a certificate with a private key, or with a public one whose private part an agent holds; the signature."""
     if shutil.which(PROGRAM) is None:
-        raise UserError(f"--sign needs {PROGRAM}; install OpenSSH's client")
+        raise UserError(f"`sign` needs {PROGRAM}; install OpenSSH's client")
     if not key.is_file():
-        raise UserError(f"--sign is {key}; expected the file of an SSH key")
+        raise UserError(f"`sign` is {key}; expected the file of an SSH key")
     signature_of(certificate).unlink(missing_ok=True)
     done = _run(["-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(certificate)])
     if done.returncode:
-        raise UserError(f"--sign is {key}: {PROGRAM} did not sign: {_last(done.stderr)}")
+        raise UserError(f"`sign` is {key}: {PROGRAM} did not sign: {_last(done.stderr)}")
     return signature_of(certificate)
 
 
@@ -50,11 +50,7 @@ def check_signature(certificate: Path, signers: Path | None) -> list[CheckResult
     verify = ["-Y", "verify", "-f", str(signers), "-I", signer, "-n", NAMESPACE, "-s", str(signature)]
     done = _run(verify, certificate)
     if done.returncode:
-        return [
-            CheckResult(
-                _NAME, CheckState.FAILED, f"is not one of this certificate: {_last(done.stderr or done.stdout)}"
-            )
-        ]
+        return [_failed(done)]
     return [CheckResult(_NAME, CheckState.OK, f"by {signer}")]
 
 
@@ -64,7 +60,12 @@ def _unknown_signer(certificate: Path, signature: Path) -> CheckResult:
         return CheckResult(
             _NAME, CheckState.FAILED, f"is not one of this certificate: {_last(done.stderr or done.stdout)}"
         )
-    return not_checked(_NAME, f"{_last(done.stdout)}; whose key that is, --allowed-signers FILE tells")
+    return not_checked(_NAME, f"{_last(done.stdout)}; whose key it is needs a file of allowed signers")
+
+
+def _failed(done: subprocess.CompletedProcess[str]) -> CheckResult:
+    reason = _last(done.stderr or done.stdout)
+    return CheckResult(_NAME, CheckState.FAILED, f"is not a signature of this certificate: {reason}")
 
 
 def _run(arguments: Sequence[str], given: Path | None = None) -> subprocess.CompletedProcess[str]:
