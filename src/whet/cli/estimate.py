@@ -14,10 +14,10 @@ def print_estimate(console: "Console", wish: "SharpenRequest", config: "Config")
     from whet.skills.gate.exam import PAIR
     from whet.skills.rollouts.audit import BINARY, TYPICAL
     from whet.skills.rollouts.budget import Unit
-    from whet.skills.sharpen.estimate import each_rollout
+    from whet.skills.sharpen.estimate import estimate_use
     from whet.skills.sharpen.run import plan_budget
 
-    wanted, each = plan_budget(wish), each_rollout(wish.run, config)
+    wanted, each = plan_budget(wish), estimate_use(wish.run, config)
     fewest, most = each.rollouts(wish.budget)
     lines = [f"{wanted.splits}; at most {wish.budget}, nothing is run yet", f"  {each}"]
     if wish.budget.unit is Unit.ROLLOUTS:

@@ -88,8 +88,9 @@ def _describe_certified(outcome: SharpenResult, last: ExamResult) -> str:
     estimate = attempt.estimate()
     measured = "" if estimate is None else f" (measured after the verdict: {estimate * 100:+.1f})"
     return (
-        f"A better skill was certified{steps}: on these {tasks} validation tasks its mean score is {lift} above the "
-        f"one before, at level {last.level:g}{measured}. The chance that a run certifies a skill that is not better is "
+        f"A better skill was certified{steps}: on these {tasks} validation tasks its mean score is {lift} above that "
+        f"of the skill before it, at level {last.level:g}{measured}. "
+        f"The chance that a run certifies a skill that is not better is "
         f"at most {outcome.done.plan.alpha:.0%}.{_describe_models(last)}"
     )
 
@@ -197,8 +198,8 @@ def _removal(removal: Removal | None) -> Iterator[str | Plot]:
         return
     yield from ("## Rules that can be removed", "")
     yield charts.draw_removal(removal)
-    attempt = removal.exam_result.test
-    between = f"{attempt.at_least() * 100:+.1f} to {attempt.at_most() * 100:+.1f} points, at level {removal.exam_result.level:g}"
+    test, level = removal.exam_result.test, removal.exam_result.level
+    between = f"{test.at_least() * 100:+.1f} to {test.at_most() * 100:+.1f} points, at level {level:g}"
     outcome = "removed" if removal.accepted else "kept"
     yield from (f"Without all of these rules the score changes by {between}: {outcome}.", "")
     yield from (f"- {escape_cell(unit)}" for unit in removal.units)
