@@ -29,8 +29,8 @@ def print_estimate(console: "Console", wish: "SharpenRequest", config: "Config")
     on_each = f"{plan.samples} rollouts on each" if plan.samples > 1 else "one rollout on each"
     lines += [
         f"  audit {shares.audit}, sealed test {2 * len(shares.test)}",
-        f"  search {plan.search_purse}: {plan.proposals(train)} proposals on {train} training tasks, {on_each}",
-        f"  exams {plan.certify_purse}: {plan.certify_purse // PAIR} positions, and what the search leaves",
+        f"  search {plan.search_budget}: {plan.proposals(train)} proposals on {train} training tasks, {on_each}",
+        f"  exams {plan.exam_budget}: {plan.exam_budget // PAIR} positions, and what the search leaves",
     ]
     for name, variance in (("typical noise", TYPICAL), ("the worst noise", BINARY)):
         lines.append(

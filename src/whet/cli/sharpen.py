@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from whet.skills.gate.gate import ExamResult
-    from whet.skills.gate.heuristics import Compared
+    from whet.skills.gate.heuristics import RuleComparison
     from whet.skills.proposers.base import SearchStep
     from whet.skills.proposers.driver import ProposalMade
     from whet.skills.results import SharpenResult
@@ -58,7 +58,7 @@ def sharpen(
 
 def _tell(console: "Console", event: "SharpenEvent") -> None:
     from whet.skills.gate.gate import ExamResult
-    from whet.skills.gate.heuristics import Compared
+    from whet.skills.gate.heuristics import RuleComparison
     from whet.skills.proposers.base import SearchStep
     from whet.skills.proposers.driver import ProposalMade
     from whet.skills.search.shorten import Removal
@@ -80,7 +80,7 @@ def _tell(console: "Console", event: "SharpenEvent") -> None:
             console.print(_step_line(event), soft_wrap=True)
         case ExamResult():
             console.print(_held_line(event), soft_wrap=True)
-        case Compared():
+        case RuleComparison():
             console.print(_compared_line(event), soft_wrap=True)
         case Removal():
             console.print(_removal_line(event), soft_wrap=True)
@@ -127,7 +127,7 @@ def _step_line(step: "SearchStep") -> str:
 
 
 def _held_line(held: "ExamResult") -> str:
-    attempt = held.attempt
+    attempt = held.test
     why = "; ".join(attempt.differences_between_arms()) if attempt.verdict == "withheld" else ""
     return (
         f"  attempt {held.exam.number}: {held.candidate[:8]} against {held.exam.incumbent[:8]}: {attempt.verdict} "
@@ -135,18 +135,18 @@ def _held_line(held: "ExamResult") -> str:
     )
 
 
-def _compared_line(compared: "Compared") -> str:
+def _compared_line(compared: "RuleComparison") -> str:
     taken = "accepted" if compared.accepted else "not accepted"
     return f"  rule {compared.rule}: {compared.candidate[:8]} against {compared.incumbent[:8]}: {taken}"
 
 
 def _removal_line(removal: "Removal") -> str:
     found = {
-        "certified": f"at most {max(0.0, -removal.held.attempt.at_least()) * 100:.1f} points lower",
+        "certified": f"at most {max(0.0, -removal.exam_result.test.at_least()) * 100:.1f} points lower",
         "futile": "kept: without them the skill is worse",
         "undecided": "kept: the data cannot tell",
         "withheld": "kept: the two versions lost scores unevenly",
-    }[str(removal.held.attempt.verdict)]
+    }[str(removal.exam_result.test.verdict)]
     rules = ", ".join(f"'{unit.splitlines()[0][:60]}'" for unit in removal.units)
     return f"  without {rules}: {found}"
 

@@ -16,7 +16,7 @@ from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
 from whet.scoring import Score
 from whet.skills.rollouts.budget import read_budget
-from whet.skills.rollouts.spending import spent_in
+from whet.skills.rollouts.spending import read_spending
 from whet.skills.sharpen.estimate import RolloutUse, estimate_use
 
 PRICED = ModelConfig(url="http://127.0.0.1:9", price_input=10, price_output=100)
@@ -65,7 +65,7 @@ def test_what_is_on_record_is_told_with_what_was_killed(tmp_path: Path) -> None:
         killed = store.start_attempt("r1", 200.0)
         store.add_exchange(killed, replace(call(None, 200), started=200.0, ended=202.0, usage=Usage(1000, 100)))
         store.interrupt_open_attempts()
-    spent, scored = spent_in(search, {"m": Price(10.0, 100.0)})
+    spent, scored = read_spending(search, {"m": Price(10.0, 100.0)})
     assert (spent.turns, spent.usage, spent.seconds, scored) == (3, Usage(5000, 300), 8.0, 2)
     assert spent.cost == pytest.approx(0.08)
     assert str(each(tmp_path, PRICED)) == "a rollout used 2.65k tokens, $0.04 and 4 s"

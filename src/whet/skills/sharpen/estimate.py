@@ -12,8 +12,8 @@ from whet.runs.config import Config, model_config
 from whet.runs.options import RunOptions
 from whet.runs.store.store import DATABASE
 from whet.skills.measurement import RunPart
-from whet.skills.rollouts.budget import MARGIN, Budget, Unit, shown
-from whet.skills.rollouts.spending import spent_in
+from whet.skills.rollouts.budget import MARGIN, Budget, Unit, format_amount
+from whet.skills.rollouts.spending import read_spending
 
 _ONE_CALL = (Usage(300, 30), Usage(6_000, 2_000)), (1.0, 30.0)
 _MANY_CALLS = (Usage(20_000, 1_000), Usage(1_000_000, 20_000)), (20.0, 600.0)
@@ -42,7 +42,8 @@ class RolloutUse:
 
     def _range(self, unit: Unit, least: int, most: int) -> str:
         low, high = (
-            shown(Budget(1, unit).of(one) * number, unit) for one, number in ((self.least, least), (self.most, most))
+            format_amount(Budget(1, unit).of(one) * number, unit)
+            for one, number in ((self.least, least), (self.most, most))
         )
         return low if low == high else f"{low} to {high}"
 
@@ -73,7 +74,7 @@ def estimate_use(request: RunOptions, config: Config) -> RolloutUse:
 
 
 def _read_mean_use(record: Path, model: str, price: Price | None) -> Spent | None:
-    spent, rollouts = spent_in(record, {model: price})
+    spent, rollouts = read_spending(record, {model: price})
     if not rollouts:
         return None
     usage = Usage(round(spent.usage.input / rollouts), round(spent.usage.output / rollouts))
