@@ -144,7 +144,7 @@ def test_a_run_that_a_limit_stopped_says_so_and_how_to_go_on(project: Project) -
     assert done.returncode == 0
     assert "\nstopped by limit turns: 2 of 2\n" in done.stdout
     assert "chat / m: 2 rollouts were not run" in done.stdout
-    assert "--resume  # goes on, with a higher limit" in done.stdout
+    assert "--resume  # resumes with a higher limit" in done.stdout
     assert "\nstopped by limit turns: 2 of 2\n" in project.whet("show", "out").stdout
     *_, stopped = events(project.whet(*run, "--resume", "--json").stdout)
     assert (stopped["event"], stopped["limit"]) == ("stopped", "turns: 2 of 2")

@@ -21,7 +21,7 @@ app = typer.Typer(invoke_without_command=True)
 
 @app.callback()
 def agents(context: typer.Context) -> None:
-    """The CLIs that whet can run: version, dialect, whether they are installed."""
+    """List the agents that whet can run, and whether they are installed."""
     if context.invoked_subcommand is not None:
         return
     from whet.agents.install.packages import PACKAGES
@@ -37,11 +37,15 @@ def agents(context: typer.Context) -> None:
 
 @app.command("install")
 def install(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="As `whet agents` lists them.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
-    version: Annotated[str | None, typer.Option(help="Of a single agent: another version than the pinned one.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="Names, as listed by `whet agents`.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All agents.")] = False,
+    version: Annotated[
+        str | None, typer.Option(help="Version to install instead of the pinned one. Only for a single agent.")
+    ] = None,
 ) -> None:
-    """Install CLIs, every file checked against the hashes that whet ships."""
+    """Install agents. Every file is checked against the hashes that whet ships."""
     from whet.event_loop import run_coroutine
 
     packages = _chosen(names or [], every)
@@ -55,11 +59,13 @@ def install(
 
 @app.command("check")
 def check(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="As `whet agents` lists them.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
-    sandbox: Annotated[str, typer.Option(help="bubblewrap, or local, which isolates nothing.")] = "bubblewrap",
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="Names, as listed by `whet agents`.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All agents.")] = False,
+    sandbox: Annotated[str, typer.Option(help="bubblewrap, or local (no isolation).")] = "bubblewrap",
 ) -> None:
-    """Prove that CLIs work here: each does a small task in the sandbox, with a scripted model, offline."""
+    """Check that agents work here: each does a small task in the sandbox with a scripted model, offline."""
     from whet.agents import CLIS
     from whet.event_loop import run_coroutine
 

@@ -97,7 +97,7 @@ class Progress:
     def stopped(self) -> None:
         self._stopped = True
         if self._started is not None:
-            self._console.print(f"\nstopped; continue with:\n  {self._resume}", soft_wrap=True, markup=False)
+            self._console.print(f"\nstopped. Resume with:\n  {self._resume}", soft_wrap=True, markup=False)
 
     def summary(self) -> None:
         if self._started is None or self._stopped:
@@ -115,9 +115,9 @@ class Progress:
         if worst is not None:
             lines.append(command("show", str(folder), worst.rollout.id))
         if self._limit is not None:
-            lines.append(f"{self._resume}  # goes on, with a higher limit")
+            lines.append(f"{self._resume}  # resumes with a higher limit")
         elif any(arm.missing for arm in arms.values()):
-            lines.append(f"{self._resume}  # tries again what is missing")
+            lines.append(f"{self._resume}  # retries what is missing")
         self._console.print("\nnext:\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True, markup=False)
 
     def __rich__(self) -> Table:

@@ -92,16 +92,16 @@ def _tell_audit(console: "Console", audited: "AuditFinished") -> None:
     from whet.skills.rollouts.audit import WARNED
 
     audit = audited.audit
-    lost = f"; {audit.lost} of {audit.rollouts} rollouts were lost" if audit.lost else ""
+    lost = f"; {audit.lost} of {audit.rollouts} rollouts have no score" if audit.lost else ""
     console.print(
-        f"  audit: the same skill twice differs on {audit.discordance:.0%} of the tasks{lost}; "
+        f"  audit: re-running the same skill changed {audit.discordance:.0%} of task scores{lost}; "
         f"a rollout takes {audited.seconds:.3g} s and costs {money(audited.cost)}; "
-        f"the budget is good for {audited.rollouts} of them",
+        f"the budget covers about {audited.rollouts} rollouts",
         soft_wrap=True,
     )
     if audit.known is not None:
         added = sum(audit.known) / max(1, len(audit.known))
-        console.print(f"  the skill that is known to be good adds {added * 100:+.1f} points", soft_wrap=True)
+        console.print(f"  the positive control adds {added * 100:+.1f} points", soft_wrap=True)
     if not audit.moves:
         console.print(
             f"  scores {'are the same' if not audit.discordance else 'differ by no more than chance'} without the skill"
@@ -109,9 +109,9 @@ def _tell_audit(console: "Console", audited: "AuditFinished") -> None:
             "it does not reach the model, or the judges do not see what it changes",
             soft_wrap=True,
         )
-    console.print(f"  smallest lift that a budget shows: {shown_lifts(audited.table)}", soft_wrap=True)
+    console.print(f"  smallest lift that a budget can detect: {shown_lifts(audited.table)}", soft_wrap=True)
     if audited.lift is not None and audited.lift > WARNED:
-        console.print(f"  this run will hardly show a lift below {audited.lift * 100:.0f} points", soft_wrap=True)
+        console.print(f"  this run is unlikely to detect a lift below {audited.lift * 100:.0f} points", soft_wrap=True)
 
 
 def _nothing_line(drafted: "ProposalMade") -> str:
@@ -144,8 +144,8 @@ def _removal_line(removal: "Removal") -> str:
     found = {
         "certified": f"at most {max(0.0, -removal.held.attempt.at_least()) * 100:.1f} points lower",
         "futile": "kept: without them the skill is worse",
-        "undecided": "kept: the data cannot tell",
-        "withheld": "kept: the two versions lost scores unevenly",
+        "undecided": "kept: undecided",
+        "withheld": "kept: the two versions are missing scores unevenly",
     }[str(removal.held.attempt.verdict)]
     rules = ", ".join(f"'{unit.splitlines()[0][:60]}'" for unit in removal.units)
     return f"  without {rules}: {found}"
@@ -159,7 +159,7 @@ def _conclude(console: "Console", outcome: "SharpenResult") -> None:
     console.print(f"\n{in_plain_words(outcome)}", soft_wrap=True)
     console.print(f"\n{'certified skill' if outcome.certified else 'skill as it was'}: {folder / 'best'}")
     if outcome.leader.digest != outcome.best.digest:
-        console.print(f"best that was found, not proved: {folder / 'leader'}")
+        console.print(f"best candidate of the search, not proved: {folder / 'leader'}")
     if outcome.accepted is not None:
         console.print(f"accepted by the rule '{outcome.done.plan.gate}', not proved: {folder / 'accepted'}")
     if outcome.shortened is not None:

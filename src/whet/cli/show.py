@@ -28,15 +28,16 @@ STEPS_LIMIT = 8000
 def show(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     rollout: Annotated[
-        str | None, typer.Argument(help="Rollout, by the beginning of its id, or by its task if it is the only one.")
+        str | None,
+        typer.Argument(help="Rollout: the start of its id, or its task if the task has one rollout."),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Show long steps and logs whole.")] = False,
-    to: Annotated[int | None, typer.Option(metavar="STEP", help="Show the steps up to this one, and no more.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show long steps and logs in full.")] = False,
+    to: Annotated[int | None, typer.Option(metavar="STEP", help="Show only the steps up to this one.")] = None,
     budget: Annotated[
-        int, typer.Option(metavar="CHARACTERS", help="About how long the steps may be together.", min=1)
+        int, typer.Option(metavar="CHARACTERS", help="Approximate length of all steps together.", min=1)
     ] = STEPS_LIMIT,
     summaries: Annotated[
-        bool, typer.Option("--summaries", help="Of a run, a line about each rollout's steps.")
+        bool, typer.Option("--summaries", help="Show a one-line summary of each rollout's steps.")
     ] = False,
     save: Annotated[
         Path | None, typer.Option(help="New folder to write the rollout's logs and transcripts to.")

@@ -10,17 +10,19 @@ import typer
 if TYPE_CHECKING:
     from whet.skills.documents.history import ExamSummary, Version, Versions
 
-app = typer.Typer(help="Versions of a skill: what was changed, and what came of it.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show the versions of a skill: what was changed, and how each version did.", no_args_is_help=True
+)
 
 LINE = 100
 """So many characters of an edit are listed."""
-Run = Annotated[Path, typer.Argument(help="Folder of a run of whet sharpen.")]
-Named = Annotated[str, typer.Argument(help="First digits of its digest, or start, best, leader, shortened.")]
+Run = Annotated[Path, typer.Argument(help="Run folder of `whet sharpen`.")]
+Named = Annotated[str, typer.Argument(help="First digits of its digest, or start, best, leader or shortened.")]
 
 
 @app.command("log")
 def log(run: Run) -> None:
-    """List all versions in the order in which they were tried."""
+    """List all versions in the order they were tried."""
     from rich.text import Text
 
     from whet.cli.tables import plain_table, terminal
@@ -41,7 +43,7 @@ def log(run: Run) -> None:
 
 @app.command("show")
 def show(run: Run, version: Named) -> None:
-    """Show what is known of a version, and its text with that of the memory document that goes with it."""
+    """Show the record of a version and its text, with the memory file that belongs to it."""
     from whet.skills.documents.history import SHORT, Versions
 
     versions = Versions(run)
@@ -83,7 +85,7 @@ def diff(run: Run, old: Named, new: Named) -> None:
 def export(
     run: Run,
     version: Named,
-    out: Annotated[Path, typer.Option(help="Folder to put it into, under its own name.")],
+    out: Annotated[Path, typer.Option(help="Folder to copy it to, under its own name.")],
 ) -> None:
     """Copy a version out of the run."""
     from whet.errors import UserError

@@ -152,10 +152,10 @@ def _uneven_note(found: UnevenArms, arms: Mapping[Arm, Tally], skills: Mapping[s
     def told(key: Arm) -> str:
         arm = arms[key]
         name = " / ".join([*key[:2], *([skills[key[2]]] if any(skill for _, _, skill in arms) else [])])
-        return f"{name} loses {arm.missing.total()} of {arm.measured + arm.missing.total()} scores"
+        return f"{name} is missing {arm.missing.total()} of {arm.measured + arm.missing.total()} scores"
 
     reason = f"Fisher's exact test, p = {found.p:.2g}"
-    return f"{told(found.more)}, {told(found.less)} ({reason}): lost unevenly, so their means may not be comparable"
+    return f"{told(found.more)}, {told(found.less)} ({reason}): missing unevenly, so their means may not be comparable"
 
 
 def command(*words: str) -> str:

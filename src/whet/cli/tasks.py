@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from whet.runs.checks.tasks import TaskCheck
     from whet.scoring import Score
 
-app = typer.Typer(help="Prove tasks, and choose among them.", no_args_is_help=True)
+app = typer.Typer(help="Check tasks, and select tasks of the right difficulty.", no_args_is_help=True)
 
 
 @app.callback()
@@ -23,10 +23,10 @@ def _tasks() -> None:
 def check(
     path: Annotated[Path, typer.Argument(help="Task folder, .jsonl or .parquet file, or a folder of these.")],
     sandbox: Annotated[str, typer.Option(help="bubblewrap, or local (no isolation).")] = "bubblewrap",
-    judge_model: Annotated[str | None, typer.Option(help="Model that judges ask, where a task names none.")] = None,
+    judge_model: Annotated[str | None, typer.Option(help="Model that judges call if the task names none.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per task.")] = False,
 ) -> None:
-    """Validate tasks and prove each: its solution must score 1, and doing nothing must not."""
+    """Check each task: its solution must score 1, and doing nothing must score less."""
     from whet.event_loop import run_coroutine
     from whet.runs.checks.tasks import TaskVerdict
     from whet.runs.checks.tasks import check as prove
@@ -55,7 +55,7 @@ def filter_(
     low: Annotated[float, typer.Option("--min", help="Lowest mean score.", min=0, max=1)] = 0.1,
     high: Annotated[float, typer.Option("--max", help="Highest mean score.", min=0, max=1)] = 0.9,
 ) -> None:
-    """Write the tasks that are neither too easy nor too hard, by their mean score over all samples of a run."""
+    """Select the tasks that are neither too easy nor too hard, by their mean score in a run."""
     from whet.cli.tables import command, counted
     from whet.errors import UserError
     from whet.runs.select_tasks import Band, filter_tasks
