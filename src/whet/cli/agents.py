@@ -48,7 +48,7 @@ def install(
     """Install agents. Every file is checked against the hashes that whet ships."""
     from whet.event_loop import run_coroutine
 
-    packages = _chosen(names or [], every)
+    packages = _select(names or [], every)
     if version is not None and len(packages) != 1:
         raise UserError(f"--version is '{version}' for {len(packages)} agents; expected a single agent with it")
     failed = run_coroutine(_install_all(packages, version))
@@ -69,7 +69,7 @@ def check(
     from whet.agents import CLIS
     from whet.event_loop import run_coroutine
 
-    chosen = {package.agent for package in _chosen(names or [], every)}
+    chosen = {package.agent for package in _select(names or [], every)}
     agents = [agent for agent in CLIS if agent.kind in chosen]
     for agent in agents:
         agent.check()
@@ -119,7 +119,7 @@ def _works(agent: str, version: str) -> str:
     return "not checked" if checked is None else f"{'yes' if checked.passed else 'no'}, {checked.on}"
 
 
-def _chosen(names: list[str], every: bool) -> "list[Package]":
+def _select(names: list[str], every: bool) -> "list[Package]":
     from whet.agents.install.packages import PACKAGES
 
     if every == bool(names):

@@ -102,7 +102,7 @@ def _points(share: float) -> str:
 
 
 def _details(found: "Comparison") -> "Iterator[str]":
-    from whet.cli.tables import counted
+    from whet.cli.tables import plural
     from whet.runs.stats.losses import UNEVEN
 
     for one in found.uneven:
@@ -117,14 +117,14 @@ def _details(found: "Comparison") -> "Iterator[str]":
         yield f"  {found.second} wins {found.wins}, ties {found.ties}, loses {found.losses} tasks"
     yield from _pass_rates(found)
     if found.detectable is not None and found.difference is not None:
-        plan = f"{counted(found.difference.tasks, 'task', 'tasks')} × {counted(found.samples, 'sample', 'samples')}"
+        plan = f"{plural(found.difference.tasks, 'task', 'tasks')} × {plural(found.samples, 'sample', 'samples')}"
         yield f"  {plan} show a true difference of {_points(found.detectable)} points in 80 % of cases"
     if any(effort.solved for effort in found.effort):
         yield f"  per solved task: {found.first} {_effort(found.effort[0])}; {found.second} {_effort(found.effort[1])}"
     for reason, count in found.unpaired.items():
-        yield f"  not compared: {counted(count, 'task', 'tasks')}, {reason}"
+        yield f"  not compared: {plural(count, 'task', 'tasks')}, {reason}"
     if found.judged_otherwise:
-        tasks = counted(found.judged_otherwise, "task was", "tasks were")
+        tasks = plural(found.judged_otherwise, "task was", "tasks were")
         yield f"  warning: {tasks} scored by other judges on one side than on the other"
     yield from _losses(found)
 
@@ -160,20 +160,20 @@ def _pass_rates(found: "Comparison") -> "Iterator[str]":
 
 
 def _losses(found: "Comparison") -> "Iterator[str]":
-    from whet.cli.tables import counted
+    from whet.cli.tables import plural
     from whet.runs.stats.compare import NOT_RUN, Verdict
 
     if any(NOT_RUN in side.causes for side in found.missing):
         yield "  warning: the run is incomplete; stopping at a good verdict makes errors more frequent than stated"
     for name, side in zip((found.first, found.second), found.missing, strict=True):
         if side.rescued:
-            yield f"  tried again in {name}: {counted(side.rescued, 'rollout', 'rollouts')} of {side.planned}"
+            yield f"  tried again in {name}: {plural(side.rescued, 'rollout', 'rollouts')} of {side.planned}"
         if side.resent:
-            yield f"  sent again in {name}: {counted(side.resent, 'call', 'calls')} of {side.sent}"
+            yield f"  sent again in {name}: {plural(side.resent, 'call', 'calls')} of {side.sent}"
     if not any(side.lost for side in found.missing):
         return
     for name, side in zip((found.first, found.second), found.missing, strict=True):
-        yield f"  missing in {name}: {_missing(side)}"
+        yield f"  missing in {name}: {_format_missing(side)}"
     low, high = (f"{bound * 100:+.1f}" for bound in found.extremes)
     yield f"  whatever the missing scores were, the difference over all of them lies between {low} and {high} points"
     if found.verdict in (Verdict.BETTER, Verdict.WORSE) and found.extremes[0] <= 0 <= found.extremes[1]:
@@ -181,7 +181,7 @@ def _losses(found: "Comparison") -> "Iterator[str]":
         yield f"  warning: if all missing scores were the worst for {ahead}, it would not be ahead"
 
 
-def _missing(side: "Missing") -> str:
+def _format_missing(side: "Missing") -> str:
     causes = ", ".join(f"{cause} {count}" for cause, count in side.causes.items())
     return f"{side.lost} of {side.planned} scores" + (f" ({causes})" if causes else "")
 

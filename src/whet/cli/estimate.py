@@ -34,12 +34,12 @@ def print_estimate(console: "Console", wish: "SharpenRequest", config: "Config")
     ]
     for name, variance in (("typical noise", TYPICAL), ("the worst noise", BINARY)):
         lines.append(
-            f"  smallest lift that a budget can detect, with {name}: {shown_lifts(wanted.lift_table(variance, most))}"
+            f"  smallest lift that a budget can detect, with {name}: {format_lifts(wanted.lift_table(variance, most))}"
         )
     for line in lines:
         console.print(line, soft_wrap=True)
 
 
-def shown_lifts(table: "list[tuple[str, float | None]]") -> str:
+def format_lifts(table: "list[tuple[str, float | None]]") -> str:
     """What several budgets show, in one line."""
     return ", ".join(f"{budget}: {'none' if lift is None else f'{lift * 100:.0f} points'}" for budget, lift in table)

@@ -108,10 +108,10 @@ class LiveView:
         self._console.print(Text("  ".join(cells), style="red" if error else ""), soft_wrap=True)
 
     def ended(self, spending: "Spending") -> None:
-        from whet.cli.tables import command, counted, money, thousands
+        from whet.cli.tables import command, money, plural, thousands
 
         tokens = f"{thousands(spending.input_tokens)}+{thousands(spending.output_tokens)} tokens"
-        calls = counted(spending.calls, "call", "calls")
+        calls = plural(spending.calls, "call", "calls")
         self._say(f"{calls}, {tokens}, cost {money(spending.cost)}; {self._folder}")
         self._say(f"  {command('show', str(self._folder), 'gateway')}")
 

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from whet.cli.tables import command, counted, duration, money, summary_table, terminal, thousands
+from whet.cli.tables import command, duration, money, plural, summary_table, terminal, thousands
 from whet.runs.run import Event, Started
 from whet.runs.scheduler import ArmStopped, Ended, Stopped
 from whet.runs.stats.summary import Arm, Tally, arm_of, skill_names, tally, total, uneven_losses
@@ -61,9 +61,9 @@ class Progress:
             case Started():
                 self._started, self._arms, self._since = event, event.arms, time.monotonic()
                 done = event.planned - event.pending
-                before = f", {counted(done, 'is', 'are')} done" if done else ""
+                before = f", {plural(done, 'is', 'are')} done" if done else ""
                 self._console.print(
-                    f"{counted(event.planned, 'rollout', 'rollouts')}{before}; sandbox {event.sandbox}; {event.folder}",
+                    f"{plural(event.planned, 'rollout', 'rollouts')}{before}; sandbox {event.sandbox}; {event.folder}",
                     soft_wrap=True,
                 )
                 self._forget_missing()

@@ -50,13 +50,13 @@ def sharpen(
 
         def watch(event: "SharpenEvent") -> None:
             count(event)
-            _tell(console, event)
+            _print_event(console, event)
 
         outcome = api.sharpen(options=options, config=config, watch=watch)
-    _conclude(console, outcome)
+    _print_result(console, outcome)
 
 
-def _tell(console: "Console", event: "SharpenEvent") -> None:
+def _print_event(console: "Console", event: "SharpenEvent") -> None:
     from whet.skills.gate.gate import ExamResult
     from whet.skills.gate.heuristics import Compared
     from whet.skills.proposers.base import SearchStep
@@ -72,22 +72,22 @@ def _tell(console: "Console", event: "SharpenEvent") -> None:
             if used.runs:
                 console.print(f"  {used}", soft_wrap=True)
         case AuditFinished():
-            _tell_audit(console, event)
+            _print_audit(console, event)
         case ProposalMade(candidate=None):
             if event.refused or event.proposal.reason:
-                console.print(_nothing_line(event), soft_wrap=True)
+                console.print(_no_proposal_line(event), soft_wrap=True)
         case SearchStep():
             console.print(_step_line(event), soft_wrap=True)
         case ExamResult():
-            console.print(_held_line(event), soft_wrap=True)
+            console.print(_exam_line(event), soft_wrap=True)
         case Compared():
-            console.print(_compared_line(event), soft_wrap=True)
+            console.print(_comparison_line(event), soft_wrap=True)
         case Removal():
             console.print(_removal_line(event), soft_wrap=True)
 
 
-def _tell_audit(console: "Console", audited: "AuditFinished") -> None:
-    from whet.cli.estimate import shown_lifts
+def _print_audit(console: "Console", audited: "AuditFinished") -> None:
+    from whet.cli.estimate import format_lifts
     from whet.cli.tables import money
     from whet.skills.rollouts.audit import WARNED
 
@@ -109,12 +109,12 @@ def _tell_audit(console: "Console", audited: "AuditFinished") -> None:
             "it does not reach the model, or the judges do not see what it changes",
             soft_wrap=True,
         )
-    console.print(f"  smallest lift that a budget can detect: {shown_lifts(audited.table)}", soft_wrap=True)
+    console.print(f"  smallest lift that a budget can detect: {format_lifts(audited.table)}", soft_wrap=True)
     if audited.lift is not None and audited.lift > WARNED:
         console.print(f"  this run is unlikely to detect a lift below {audited.lift * 100:.0f} points", soft_wrap=True)
 
 
-def _nothing_line(drafted: "ProposalMade") -> str:
+def _no_proposal_line(drafted: "ProposalMade") -> str:
     """Why nothing was tried, for whoever wonders whether the proposer or the rules for it are to blame."""
     refused = drafted.refused
     why = f"{len(refused)} refused, the first because {refused[0].reason}" if refused else drafted.proposal.reason
@@ -126,7 +126,7 @@ def _step_line(step: "SearchStep") -> str:
     return f"  tried {step.candidate[:8]}: {step.mean:.1%} on training tasks, to beat {step.bar:.1%}: {taken}"
 
 
-def _held_line(held: "ExamResult") -> str:
+def _exam_line(held: "ExamResult") -> str:
     attempt = held.attempt
     why = "; ".join(attempt.differences_between_arms()) if attempt.verdict == "withheld" else ""
     return (
@@ -135,7 +135,7 @@ def _held_line(held: "ExamResult") -> str:
     )
 
 
-def _compared_line(compared: "Compared") -> str:
+def _comparison_line(compared: "Compared") -> str:
     taken = "accepted" if compared.accepted else "not accepted"
     return f"  rule {compared.rule}: {compared.candidate[:8]} against {compared.incumbent[:8]}: {taken}"
 
@@ -151,7 +151,7 @@ def _removal_line(removal: "Removal") -> str:
     return f"  without {rules}: {found}"
 
 
-def _conclude(console: "Console", outcome: "SharpenResult") -> None:
+def _print_result(console: "Console", outcome: "SharpenResult") -> None:
     from whet.cli.tables import command
     from whet.skills.report.text import PAGE, in_plain_words
 

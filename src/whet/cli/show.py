@@ -147,8 +147,8 @@ def _why(result: "Result | None") -> str:
 
 def _speakers(spent: "Spending") -> str:
     """Who spoke how often; the main thread alone is not worth a word."""
-    told = spent.speakers if spent.speakers.keys() != {"main"} else {}
-    return ", ".join(f"{who} {times}" for who, times in told.items())
+    seen_as = spent.speakers if spent.speakers.keys() != {"main"} else {}
+    return ", ".join(f"{who} {times}" for who, times in seen_as.items())
 
 
 def _show_rollout(
@@ -200,24 +200,24 @@ def _show_rollout(
 
 
 def _show_facts(console: "Console", result: "Result") -> None:
-    from whet.cli.tables import money, replay_told
+    from whet.cli.tables import format_replay, money
 
     spent, report = result.spending, result.report
     who = f" ({_speakers(spent)})" if _speakers(spent) else ""
     phases = "  ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
     tokens = f"{spent.input_tokens:,} + {spent.output_tokens:,} tokens"
-    counted = f"{spent.calls} calls{who}  {tokens}  {money(spent.cost)}" if spent.captured else "nothing was captured"
-    console.print(f"{counted}  {phases}", soft_wrap=True)
+    plural = f"{spent.calls} calls{who}  {tokens}  {money(spent.cost)}" if spent.captured else "nothing was captured"
+    console.print(f"{usage}  {phases}", soft_wrap=True)
     if result.replay is not None:
-        console.print(replay_told(result), soft_wrap=True)
+        console.print(format_replay(result), soft_wrap=True)
     if report is not None:
         limit = f", stopped by limit {result.limit}" if result.limit else ""
         version = f" {report.version}" if report.version else ""
         console.print(f"agent{version} {report.stop}, exit code {report.exit_code}{limit}")
         if report.skill is not None:
             seen = result.skill
-            told = f", shown: {_known(seen.shown)}, read: {_known(seen.read)}" if seen else ""
-            console.print(f"skill delivered as {report.skill.way}{told}")
+            seen_as = f", shown: {_yes_or_no(seen.shown)}, read: {_yes_or_no(seen.read)}" if seen else ""
+            console.print(f"skill delivered as {report.skill.way}{seen_as}")
         _section(console, "answer", report.text, None)
         _section(console, "error", report.error or "", None)
     uses = [f"{use.name} {shlex.join(use.argv)}  (exit code {use.exit_code})" for use in result.tool_uses]
@@ -225,7 +225,7 @@ def _show_facts(console: "Console", result: "Result") -> None:
     _section(console, "changes", "\n".join(f"{change.kind} {change.path}" for change in result.changes), SECTION_LIMIT)
 
 
-def _known(truth: bool | None) -> str:
+def _yes_or_no(truth: bool | None) -> str:
     return "unknown" if truth is None else "yes" if truth else "no"
 
 

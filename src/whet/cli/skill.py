@@ -32,9 +32,9 @@ def log(run: Run) -> None:
     table = plain_table("version", "parent", "training, to beat", "exam", "what was changed")
     for version in versions.all.values():
         table.add_row(
-            Text(" ".join([version.digest[:SHORT], *_called(versions, version)])),
+            Text(" ".join([version.digest[:SHORT], *_names_of(versions, version)])),
             version.parent[:SHORT] if version.parent else "",
-            _measured(version),
+            _format_measurement(version),
             "\n".join(f"{_verdict(one)} ({one.number})" for one in version.exams),
             Text("\n".join(shorten(change, LINE, placeholder=" ...") for change in _changes(version))),
         )
@@ -48,7 +48,7 @@ def show(run: Run, version: Named) -> None:
 
     versions = Versions(run)
     found = versions[version]
-    typer.echo(" ".join(["version", found.digest, *_called(versions, found)]))
+    typer.echo(" ".join(["version", found.digest, *_names_of(versions, found)]))
     if found.parent:
         typer.echo(f"parent {found.parent[:SHORT]}; proposed by {found.proposer}")
     for line in (found.reason, *_changes(found)):
@@ -56,7 +56,7 @@ def show(run: Run, version: Named) -> None:
             typer.echo(f"  {line}")
     if found.measured:
         taken = "accepted" if found.measured.accepted else "not accepted"
-        typer.echo(f"training tasks: {_measured(found)}: {taken}")
+        typer.echo(f"training tasks: {_format_measurement(found)}: {taken}")
     for one in found.exams:
         lift = f"lift between {one.at_least * 100:+.1f} and {one.at_most * 100:+.1f} points"
         typer.echo(
@@ -99,11 +99,11 @@ def export(
     typer.echo(str(copy_skill(skill, out)))
 
 
-def _called(versions: "Versions", version: "Version") -> list[str]:
+def _names_of(versions: "Versions", version: "Version") -> list[str]:
     return [name for name, digest in versions.names.items() if digest == version.digest]
 
 
-def _measured(version: "Version") -> str:
+def _format_measurement(version: "Version") -> str:
     found = version.measured
     return f"{found.mean:.1%} {'>' if found.accepted else '≤'} {found.bar:.1%}" if found else ""
 
