@@ -153,7 +153,7 @@ def decisions(outcome: SharpenResult) -> Sequence[object]:
     """What a run decided, however often it was begun."""
     done = outcome.done
     held = [
-        (one.exam, one.attempt.terms, one.attempt.verdict, [(at.incumbent, at.candidate) for at in one.attempt.taken])
-        for one in done.held
+        (one.exam, one.test.terms, one.test.verdict, [(at.incumbent, at.candidate) for at in one.test.pairs])
+        for one in done.exam_results
     ]
     return done.steps, held, done.certified, done.leader, done.spent

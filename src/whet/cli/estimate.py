@@ -14,10 +14,10 @@ def print_estimate(console: "Console", wish: "SharpenRequest", config: "Config")
     from whet.skills.gate.exam import PAIR
     from whet.skills.rollouts.audit import BINARY, TYPICAL
     from whet.skills.rollouts.budget import Unit
-    from whet.skills.sharpen.estimate import each_rollout
+    from whet.skills.sharpen.estimate import estimate_use
     from whet.skills.sharpen.run import plan_budget
 
-    wanted, each = plan_budget(wish), each_rollout(wish.run, config)
+    wanted, each = plan_budget(wish), estimate_use(wish.run, config)
     fewest, most = each.rollouts(wish.budget)
     lines = [f"{wanted.splits}; at most {wish.budget}; nothing is run yet", f"  {each}"]
     if wish.budget.unit is Unit.ROLLOUTS:
@@ -29,8 +29,8 @@ def print_estimate(console: "Console", wish: "SharpenRequest", config: "Config")
     on_each = f"{plan.samples} rollouts on each" if plan.samples > 1 else "one rollout on each"
     lines += [
         f"  audit {shares.audit}, sealed test {2 * len(shares.test)}",
-        f"  search {plan.search_purse}: {plan.proposals(train)} proposals on {train} training tasks, {on_each}",
-        f"  exams {plan.certify_purse}: {plan.certify_purse // PAIR} positions, and what the search leaves",
+        f"  search {plan.search_budget}: {plan.proposals(train)} proposals on {train} training tasks, {on_each}",
+        f"  exams {plan.exam_budget}: {plan.exam_budget // PAIR} positions, and what the search leaves",
     ]
     for name, variance in (("typical noise", TYPICAL), ("the worst noise", BINARY)):
         lines.append(

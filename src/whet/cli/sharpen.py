@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from whet.skills.gate.gate import ExamResult
-    from whet.skills.gate.heuristics import Compared
+    from whet.skills.gate.heuristics import RuleComparison
     from whet.skills.proposers.base import SearchStep
     from whet.skills.proposers.driver import ProposalMade
     from whet.skills.results import SharpenResult
@@ -58,7 +58,7 @@ def sharpen(
 
 def _print_event(console: "Console", event: "SharpenEvent") -> None:
     from whet.skills.gate.gate import ExamResult
-    from whet.skills.gate.heuristics import Compared
+    from whet.skills.gate.heuristics import RuleComparison
     from whet.skills.proposers.base import SearchStep
     from whet.skills.proposers.driver import ProposalMade
     from whet.skills.search.shorten import Removal
@@ -80,7 +80,7 @@ def _print_event(console: "Console", event: "SharpenEvent") -> None:
             console.print(_step_line(event), soft_wrap=True)
         case ExamResult():
             console.print(_exam_line(event), soft_wrap=True)
-        case Compared():
+        case RuleComparison():
             console.print(_comparison_line(event), soft_wrap=True)
         case Removal():
             console.print(_removal_line(event), soft_wrap=True)
@@ -118,7 +118,7 @@ def _no_proposal_line(drafted: "ProposalMade") -> str:
     """Why nothing was tried, for whoever wonders whether the proposer or the rules for it are to blame."""
     refused = drafted.refused
     why = f"{len(refused)} refused, the first because {refused[0].reason}" if refused else drafted.proposal.reason
-    return f"  draft {drafted.number}: no new skill; {why[:300]}"
+    return f"  proposal {drafted.number}: no new skill; {why[:300]}"
 
 
 def _step_line(step: "SearchStep") -> str:
@@ -127,26 +127,26 @@ def _step_line(step: "SearchStep") -> str:
 
 
 def _exam_line(held: "ExamResult") -> str:
-    attempt = held.attempt
+    attempt = held.test
     why = "; ".join(attempt.differences_between_arms()) if attempt.verdict == "withheld" else ""
     return (
-        f"  attempt {held.exam.number}: {held.candidate[:8]} against {held.exam.incumbent[:8]}: {attempt.verdict} "
-        f"after {attempt.decided_at} positions (level {held.level:g}){why and f': {why}'}"
+        f"  exam {held.exam.number}: {held.candidate[:8]} against {held.exam.incumbent[:8]}: {attempt.verdict} "
+        f"after {attempt.decided_at} pairs (level {held.level:g}){why and f': {why}'}"
     )
 
 
-def _comparison_line(compared: "Compared") -> str:
+def _comparison_line(compared: "RuleComparison") -> str:
     taken = "accepted" if compared.accepted else "not accepted"
     return f"  rule {compared.rule}: {compared.candidate[:8]} against {compared.incumbent[:8]}: {taken}"
 
 
 def _removal_line(removal: "Removal") -> str:
     found = {
-        "certified": f"at most {max(0.0, -removal.held.attempt.at_least()) * 100:.1f} points lower",
+        "certified": f"at most {max(0.0, -removal.exam_result.test.at_least()) * 100:.1f} points lower",
         "futile": "kept: without them the skill is worse",
         "undecided": "kept: undecided",
         "withheld": "kept: the two versions are missing scores unevenly",
-    }[str(removal.held.attempt.verdict)]
+    }[str(removal.exam_result.test.verdict)]
     rules = ", ".join(f"'{unit.splitlines()[0][:60]}'" for unit in removal.units)
     return f"  without {rules}: {found}"
 

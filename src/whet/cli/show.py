@@ -206,7 +206,7 @@ def _show_facts(console: "Console", result: "Result") -> None:
     who = f" ({_speakers(spent)})" if _speakers(spent) else ""
     phases = "  ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
     tokens = f"{spent.input_tokens:,} + {spent.output_tokens:,} tokens"
-    plural = f"{spent.calls} calls{who}  {tokens}  {money(spent.cost)}" if spent.captured else "nothing was captured"
+    usage = f"{spent.calls} calls{who}  {tokens}  {money(spent.cost)}" if spent.captured else "nothing was captured"
     console.print(f"{usage}  {phases}", soft_wrap=True)
     if result.replay is not None:
         console.print(format_replay(result), soft_wrap=True)

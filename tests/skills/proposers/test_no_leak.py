@@ -117,7 +117,7 @@ async def test_a_proposer_is_told_nothing_of_exams_but_whether_they_certified(
     world: World, proposer: ProposerSpec
 ) -> None:
     found = await sharpened(world, proposer)
-    assert [held.attempt.verdict for held in found.done.held][:1] == ["certified"]
+    assert [held.test.verdict for held in found.done.exam_results][:1] == ["certified"]
     assert found.certificate.test is not None
     with Store.open_read(world.out / "exam") as store:
         scores = {result.attempt.value for result in store.results()}

@@ -18,7 +18,7 @@ from whet.runs.stored_run import load
 from whet.sandbox import sandbox_named
 from whet.skills.measurement import OutOfBudget
 from whet.skills.proposers.base import NoProposal, PastProposal
-from whet.skills.rollouts.runner import Arm
+from whet.skills.rollouts.runner import AgentSetup
 from whet.skills.sharpen.proposer_runtime import ProposerRuntime
 from whet.testing import Scene, Script, ScriptedModel, say
 
@@ -40,7 +40,7 @@ async def desk(
         Gateway(redactor, Limits(turns=turns)) as gateway,
         StoreWriter(folder) as recorder,
     ):
-        arm = Arm("chat", agent_named("chat", {}), Model("writer", scripted.url, "tiny", key=None, attempts=1))
+        arm = AgentSetup("chat", agent_named("chat", {}), Model("writer", scripted.url, "tiny", key=None, attempts=1))
         resources = RunResources(sandbox_named("local"), gateway, redactor, {})
         yield ProposerRuntime("llm", arm, resources, recorder, refuse_spent), scripted
 

@@ -88,8 +88,8 @@ async def test_what_a_run_has_spent_counts_when_it_is_gone_on_with(done: Judging
     tasks = [task for task in read_tasks(asked.tasks) if task.id in TASKS]
     budget, shelf = read_budget("9k tokens"), SkillStore(done.out / "skills")
     ready: Any = (done.config, shelf, done.env, lambda _: None, budget, lambda: None)
-    async with open_runner(done.out, asked, {RunPart.EXAM: tasks}, *ready) as lab:
-        assert await lab.rollouts() == 44
+    async with open_runner(asked, {RunPart.EXAM: tasks}, *ready) as lab:
+        assert await lab.count_rollouts() == 44
         with Store.open_read(done.out / RunPart.EXAM) as store:
             whole = total(tally(store).values())
         assert lab.account.used == lab.account.used_by(RunPart.EXAM) == whole.input_tokens + whole.output_tokens > 44
@@ -110,8 +110,8 @@ async def test_what_both_sides_have_in_common_is_told_in_full(tmp_path: Path) ->
         read_budget("9"),
         lambda: None,
     )
-    async with open_runner(world.out, asked, {RunPart.EXAM: read_tasks(asked.tasks)}, *ready) as lab:
-        found = await lab.made_with()
+    async with open_runner(asked, {RunPart.EXAM: read_tasks(asked.tasks)}, *ready) as lab:
+        found = await lab.describe_setup()
     assert found["model"] == {
         "name": "m",
         "upstream": "m",
