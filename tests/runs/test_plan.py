@@ -82,7 +82,7 @@ NOT_SET = "here: variable 'A' is '${B}', but B is not set; expected B in the env
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        ({"answer": None}, "here: nothing to judge by; expected tests, 'verify', 'answer' or 'judge'"),
+        ({"answer": None}, "here: nothing can judge this task; expected tests, 'verify', 'answer' or 'judge'"),
         ({"unsupported": "multi-step tasks"}, "here: not supported: multi-step tasks"),
         ({"needs_image": "image 'x'"}, "here: needs image 'x'; sandbox 'local' has no images, a container has"),
         (

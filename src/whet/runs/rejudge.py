@@ -218,7 +218,8 @@ def _earlier_score(judge: TaskJudge, before: Result) -> Score:
     said = before.judgements.get(judge.name)
     if said is not None:
         return said
-    return Score.missing(Cause.JUDGE, "it needs the box, which is gone; run the rollout again", unrelated=True)
+    reason = "it needs the agent's box, which no longer exists; run the rollout again"
+    return Score.missing(Cause.JUDGE, reason, unrelated=True)
 
 
 async def _ranks(ranks: Sequence[RankSpec], cases: Sequence[_Case], works: Sequence[Work]) -> list[dict[str, Score]]:
