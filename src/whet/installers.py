@@ -42,7 +42,7 @@ def reason_of_pip(done: subprocess.CompletedProcess[str]) -> str:
     """Why pip failed, in one line."""
     said = done.stderr
     if wrong := re.search(r"DO NOT MATCH THE HASHES.*\n\s+(\S+)", said):
-        return f"{wrong[1]} does not have the hash that its lock says"
+        return f"{wrong[1]} does not match the hash in its lock"
     errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
     reason = errors[-1] if errors else last_line(said) or f"pip ended with exit code {done.returncode}"
     if broken := re.search(r"connection broken by '(.*)':", said):

@@ -101,6 +101,6 @@ def find_model(name: str) -> PulledModel:
     if found := find_pulled(name):
         return found
     if name in KNOWN:
-        raise UserError(f"model '{name}' is not here; pull it: whet models pull {name}")
+        raise UserError(f"model '{name}' was not pulled; run: whet models pull {name}")
     known = did_you_mean(name, {*KNOWN, *(model.name for model in list_pulled())})
-    raise UserError(f"unknown local model '{name}'; {known}; others are pulled with 'whet models pull'")
+    raise UserError(f"unknown local model '{name}'; {known}; pull other models with 'whet models pull'")

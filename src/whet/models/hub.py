@@ -62,8 +62,10 @@ class HubFile:
                 await self._download(http, offer.url, part, progress)
         except (aiohttp.ClientError, TimeoutError) as error:
             here = part.stat().st_size if part is not None and part.exists() else 0
-            again = f"; {here / 1e6:.0f} MB are here, the same command fetches the rest" if here else ""
-            raise UserError(f"{self.text} cannot be pulled: {str(error) or 'the hub is silent'}{again}") from error
+            again = f"; {here / 1e6:.0f} MB were downloaded; the same command fetches the rest" if here else ""
+            raise UserError(
+                f"{self.text} cannot be pulled: {str(error) or 'the hub does not answer'}{again}"
+            ) from error
         return part, offer.sha256
 
     async def _request(self, http: aiohttp.ClientSession) -> _Offer:
@@ -78,7 +80,7 @@ class HubFile:
                     url = urljoin(url, place)
                     continue
                 return _Offer(url, tag, tag if _SHA256.fullmatch(tag) else None)
-        raise UserError(f"{self.text} cannot be pulled: the hub leads from place to place")
+        raise UserError(f"{self.text} cannot be pulled: too many redirects")
 
     async def _download(
         self, http: aiohttp.ClientSession, url: str, part: Path, progress: Callable[[int, int | None], None]
@@ -97,7 +99,9 @@ class HubFile:
 
     def _refuse_failure(self, status: int) -> None:
         if status in {401, 403}:
-            raise UserError(f"{self.text} cannot be pulled: the hub refuses it; it needs a token in HF_TOKEN that may")
+            raise UserError(
+                f"{self.text} cannot be pulled: access denied; set HF_TOKEN to a token that can read this repository"
+            )
         if status == 404:
             raise UserError(f"{self.text} cannot be pulled: the hub has no such file")
         if status >= 400:

@@ -71,8 +71,8 @@ def pull(what: str, name: str | None = None, progress: PullProgress | None = Non
             return _already_here(source, wanted) or _pull(source, wanted, home, progress or _untold)
     except OSError as error:
         raise UserError(
-            f"{error.filename or home}: {error.strerror or error}; models are kept there, "
-            "WHET_MODELS names another folder"
+            f"{error.filename or home}: {error.strerror or error}; models are stored there; "
+            "set WHET_MODELS to use another folder"
         ) from error
 
 
@@ -94,14 +94,14 @@ def _source(what: str, env: Mapping[str, str]) -> WeightsSource:
     if Path(what).is_file():
         return LocalFile(Path(what).resolve())
     raise UserError(
-        f"{what}: neither a known model ({', '.join(KNOWN)}), nor hf:OWNER/REPO/FILE.gguf, nor a file that is here"
+        f"{what}: neither a known model ({', '.join(KNOWN)}), nor hf:OWNER/REPO/FILE.gguf, nor an existing file"
     )
 
 
 def _already_here(source: WeightsSource, name: str) -> PulledModel | None:
     found = find_pulled(name)
     if found is not None and found.source != source.text:
-        raise UserError(f"'{name}' is here already, from {found.source}; choose another name with `name`")
+        raise UserError(f"'{name}' was already pulled from {found.source}; choose another name with `name`")
     return found
 
 
@@ -124,7 +124,7 @@ def _pull(source: WeightsSource, name: str, home: Path, progress: PullProgress) 
 def _fault(magic: bytes, sha256: str, wanted: str | None) -> str:
     if wanted not in {None, sha256}:
         return f"its sha256 is {sha256}, expected {wanted}"
-    return f"it is no GGUF file, it begins with {magic!r} (sha256 {sha256})"
+    return f"it is not a GGUF file: it begins with {magic!r} (sha256 {sha256})"
 
 
 def _sweep(home: Path) -> None:

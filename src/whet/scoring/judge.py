@@ -95,7 +95,7 @@ class Work:
     def sealed_box(self) -> Box:
         """The box, for a judge that is only asked while there is one."""
         if self.box is None:
-            raise JudgeError("it needs the box, which is gone; run the rollout again", unrelated=True)
+            raise JudgeError("it needs the agent's box, which no longer exists; run the rollout again", unrelated=True)
         return self.box
 
 

@@ -40,7 +40,7 @@ def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
         Draft202012Validator.check_schema(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     except SchemaError as error:
         place = "".join(f"[{part!r}]" for part in error.absolute_path)
-        raise ValueError(f"is no JSON schema: {place} {error.message}; expected one") from error
+        raise ValueError(f"is not a JSON schema: {place} {error.message}; expected one") from error
     return schema
 
 
@@ -380,7 +380,7 @@ def asks_model(judge: JudgeSpec) -> RubricSpec | RankSpec | None:
 def judge_warnings(judges: tuple[AnyJudge, ...]) -> list[str]:
     """What to say of judges that can be won too easily."""
     return [
-        "the rules look at the form of the answer only; whoever reformats it wins"
+        "the rules check only the form of the answer; an agent can pass them by reformatting it"
         for judge in judges
         if isinstance(judge, RulesSpec) and judge.shape_only
     ]

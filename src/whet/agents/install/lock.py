@@ -94,7 +94,7 @@ def _hold_to_lock(package: Package, folder: Path, locked: Mapping[str, Any]) -> 
         elif wanted is None:
             raise UserError(f"{package.agent} {package.version} is refused: '{_name(path)}' is not in its lock")
         elif (found["version"], found.get("integrity")) != (wanted["version"], wanted["integrity"]):
-            raise UserError(f"{package.agent} {package.version} is refused: '{_name(path)}' is not what its lock says")
+            raise UserError(f"{package.agent} {package.version} is refused: '{_name(path)}' does not match its lock")
         else:
             count += 1
     return count
@@ -109,7 +109,7 @@ def _reason_of_npm(done: subprocess.CompletedProcess[str], locked: Mapping[str, 
     wanted = re.search(r"wanted (\S+) but got", summary)
     if error.get("code") == "EINTEGRITY" and wanted:
         names = [_name(path) for path, entry in locked.items() if entry.get("integrity") == wanted[1]]
-        return f"{' or '.join(names) or 'a package'} does not have the hash that its lock says"
+        return f"{' or '.join(names) or 'a package'} does not match the hash in its lock"
     return summary or str(error.get("code"))
 
 

@@ -92,7 +92,8 @@ def install(package: Package, version: str | None = None) -> Installed:
             return find_install(package, wanted) or _install(package, wanted, home)
     except OSError as error:
         raise UserError(
-            f"{error.filename or home}: {error.strerror}; whet installs agents there, WHET_AGENTS names another folder"
+            f"{error.filename or home}: {error.strerror}; whet installs agents there; "
+            "set WHET_AGENTS to use another folder"
         ) from error
 
 
@@ -158,7 +159,7 @@ def _first_that_starts(package: Package, version: str, folder: Path) -> str:
                 if other != program:
                     (folder / other).unlink()
             return program
-    raise UserError(f"{package.agent} {version} does not start here: {output.strip().splitlines()[-1]}")
+    raise UserError(f"{package.agent} {version} does not start on this machine: {output.strip().splitlines()[-1]}")
 
 
 def _runner(package: Package) -> list[str]:

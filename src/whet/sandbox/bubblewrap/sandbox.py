@@ -132,7 +132,7 @@ class BubblewrapBox(HostBox):
     async def show(self, source: Path, name: str) -> str:
         folder = source.resolve()
         if not folder.is_dir():
-            raise SandboxError(f"{source} cannot be shown in a box: it is no folder")
+            raise SandboxError(f"{source} cannot be shown in a box: it is not a folder")
         if folder.is_relative_to("/usr"):
             return str(folder)  # in sight as it is
         if self._view.user is not None:

@@ -14,7 +14,7 @@ from whet.workspace import CUT, Change
 
 async def diff(spec: DiffSpec, work: Work) -> Score:
     if work.unseen is not None:
-        raise JudgeError(f"the working directory was not looked at as a whole: {work.unseen}")
+        raise JudgeError(f"the working directory could not be read completely: {work.unseen}")
     changes = work.changes if work.diffs is None else await asyncio.to_thread(work.diffs)
     results = [*_path_results(spec, [change.path for change in changes])]
     added, removed = _lines(changes, "+"), _lines(changes, "-")
@@ -27,7 +27,7 @@ async def diff(spec: DiffSpec, work: Work) -> Score:
             raise JudgeError(f"{ask} {pattern!r}: the diff of {unknown} is not on record, so it is not known")
         results.append((ask, pattern, was_found is expected))
     failed = [f"{ask} {asked!r}" for ask, asked, good in results if not good]
-    reason = f"{len(results) - len(failed)} of {len(results)} asked of the changes" + (
+    reason = f"{len(results) - len(failed)} of {len(results)} requirements on the changes are met" + (
         f"; not: {failed[0]}" if failed else ""
     )
     checks = [{"op": ask, "arg": asked, "passed": good} for ask, asked, good in results]

@@ -19,7 +19,7 @@ CONTROL_SEC = 20.0
 async def mathematics(spec: MathSpec, work: Work) -> Score:
     expected, said = spec.answer or work.task.answer or "", final(work.answer)
     if not said.strip():
-        return Score.of(0, "nothing was answered", checks=[{"op": "answered", "passed": False}])
+        return Score.of(0, "there is no answer", checks=[{"op": "answered", "passed": False}])
     if normalise(said) == normalise(expected):
         return Score.of(1, "the answer matches", by="text", checks=[{"op": "right", "passed": True}])
     try:
@@ -35,7 +35,7 @@ async def mathematics(spec: MathSpec, work: Work) -> Score:
     given = found["given"]
     reason = f"the answer {'equals' if found['same'] else 'is not'} {found['expected']}"
     checks = [{"op": "right" if given else "mathematics", "passed": bool(found["same"])}]
-    reason = reason if given else "the answer holds no mathematics"
+    reason = reason if given else "the answer contains no mathematics"
     return Score.of(float(found["same"]), reason, by="math", checks=checks, **found)
 
 

@@ -28,7 +28,7 @@ _REPAIR = (
 
 async def rubric(spec: RubricSpec, work: Work) -> Score:
     if "answer" in spec.shows and len(spec.shows) == 1 and not work.answer.strip():
-        return Score.of(0, "nothing was answered", hard=False, checks=[{"op": "answered", "passed": False}])
+        return Score.of(0, "there is no answer", hard=False, checks=[{"op": "answered", "passed": False}])
     referee = referee_of(work)
     messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": question(spec, work)}]
     try:
@@ -109,7 +109,7 @@ def question(spec: RubricSpec, work: Work) -> str:
 def format_work(work: Work, kinds: Sequence[Shown], number: int | None = None) -> list[str]:
     """The pieces of the work that a model is shown."""
     texts = {
-        "answer": work.answer or "(nothing was answered)",
+        "answer": work.answer or "(there is no answer)",
         "changes": "\n".join(f"{change.kind} {change.path}\n{change.diff or ''}" for change in work.changes)
         or "(no file was changed)",
         "calls": "\n".join(f"{call.name} {call.arguments}" for call in work.calls) or "(no tool was called)",
