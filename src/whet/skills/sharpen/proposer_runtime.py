@@ -27,7 +27,7 @@ from whet.skills.measurement import RolloutKey, RunPart
 from whet.skills.proposers.agent import AgentProposer
 from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext
 from whet.skills.proposers.llm import ChatMessage, LlmProposer
-from whet.skills.rollouts.runner import Arm, RolloutRunner
+from whet.skills.rollouts.runner import AgentSetup, RolloutRunner
 from whet.tasks import Task
 
 GIVEN = "given "
@@ -66,8 +66,8 @@ class ProposerSpec:
 
     def open(self, runner: RolloutRunner) -> "ProposerRuntime":
         """The proposer, ready to work in a run."""
-        arm, refuse = runner.arm(self.agent, self.model), partial(runner.account.refuse, RunPart.SEARCH)
-        return ProposerRuntime(self.kind, arm, runner.resources, runner.recorder(RunPart.PROPOSALS), refuse)
+        arm, refuse = runner.agent_setup(self.agent, self.model), partial(runner.account.refuse, RunPart.SEARCH)
+        return ProposerRuntime(self.kind, arm, runner.resources, runner.writer(RunPart.PROPOSALS), refuse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class ProposerRuntime:
     """Runs the model or agent of a proposer, and records what it does."""
 
     kind: Literal["llm", "agent"]
-    arm: Arm
+    arm: AgentSetup
     resources: RunResources
     recorder: StoreWriter
     refuse_spent: Callable[[], None]
