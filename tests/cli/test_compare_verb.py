@@ -326,6 +326,6 @@ def test_task_folders_of_a_band_are_linked_in_a_folder_that_runs_again(project: 
     assert kept.returncode == 0, kept.stderr
     assert [path.name for path in (project.path / "band").iterdir()] == ["good"]
     words = said_to_user(project.whet("tasks", "filter", "run", "--max", "1", "--min", "0.5", "--out", "b.jsonl"))
-    assert "good is a task folder; expected --out FOLDER" in words
+    assert "good is a task folder; expected a folder as" in words
     again = project.whet("run", "band", "--agent", "nop", "--model", "scripted:script.toml", "--out", "again")
     assert again.returncode == 0, again.stderr
