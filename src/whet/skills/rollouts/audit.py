@@ -115,7 +115,7 @@ def extra_rollouts(tasks: int, controls: int = 1) -> int:
 def detectable_lift(variance: float, plan: GatePlan) -> float | None:
     """The smallest lift that the first attempt certifies in 80 % of cases with all that is put aside for exams; None
     when that is too little to certify anything. What the search leaves comes on top of it."""
-    positions = plan.certify_purse // PAIR
+    positions = plan.exam_budget // PAIR
     return smallest_lift(variance, plan.terms(level_of(plan.alpha, 1), positions)) if positions else None
 
 
