@@ -16,10 +16,10 @@ demo: setup models
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo/demo.sh
 
 test: setup lint agents models
-	$(BIN)/pytest -n $(WORKERS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 cover: setup agents models
-	$(BIN)/pytest -n $(WORKERS) --cov --cov-report=term
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term
 
 lint: setup
 	$(BIN)/ruff check

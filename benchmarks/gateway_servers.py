@@ -111,7 +111,7 @@ async def whet(upstream_url: str, folder: str) -> None:
     names = [f"{dialect}-{number}" for dialect in SERVED for number in range(SESSIONS)]
     with Store.create(Path(folder)) as store:
         store.add_tasks([TaskRow("task", "", "", "{}")])
-        store.add_rollouts([RolloutRow(name, n, "task", "agent", "bench", "", n) for n, name in enumerate(names)])
+        store.add_rollouts([RolloutRow(name, n, "task", "agent", "bench", None, n) for n, name in enumerate(names)])
 
     async with StoreWriter(Path(folder)) as writer, Gateway(Redactor([KEY])) as gateway:
         endpoints: Endpoints = {}

@@ -85,7 +85,7 @@ def measure(turns: int, captured: bool) -> tuple[int, int, float]:
     with tempfile.TemporaryDirectory() as folder:
         with Store.create(Path(folder)) as store:
             store.add_tasks([TaskRow("t", "", "", "{}")])
-            store.add_rollouts([RolloutRow("r", 0, "t", "agent", "model", "", 0)])
+            store.add_rollouts([RolloutRow("r", 0, "t", "agent", "model", None, 0)])
             attempt = store.start_attempt("r", 0.0)
             for exchange in conversation(turns, captured=captured):
                 moved += len(exchange.request) + len(exchange.response)

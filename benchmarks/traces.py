@@ -29,7 +29,7 @@ def record(folder: Path, rollouts: int, turns: int) -> None:
     with Store.create(folder) as store:
         store.add_tasks([TaskRow("t", "", "", "{}")])
         store.add_rollouts(
-            RolloutRow(f"r{number}", number, "t", "agent", "model", "", number) for number in range(rollouts)
+            RolloutRow(f"r{number}", number, "t", "agent", "model", None, number) for number in range(rollouts)
         )
         for variant in range(min(DISTINCT, rollouts)):
             calls = list(conversation(turns, seed=variant))

@@ -53,7 +53,7 @@ def main(home: Path) -> int:
         work, "run", "tasks.jsonl", "--agent", "loop,claude-code", "--model", "exact", "--samples", "2", "--out", "run"
     )
     for name in FORMATS:
-        whet(work, "export", "run", "--to", name, "--out", name)
+        whet(work, "export", "run", "--format", name, "--out", name)
     return subprocess.run([home / "bin/python", Path(__file__).with_name("schemas.py"), work], check=False).returncode
 
 

@@ -137,9 +137,9 @@ def capture(work: Path, case: Case, url: str) -> Capture:
     whet(work, "run", "talks.jsonl", "--agent", case.agent, "--model", case.model, "--out", case.name)
     options = ("--truncated", "--sampling", "any" if case.constrained else "strict")
     for form in ("rows", "trl-trace"):
-        whet(work, "export", case.name, "--to", form, "--out", f"{case.name}.{form}", *options)
+        whet(work, "export", case.name, "--format", form, "--out", f"{case.name}.{form}", *options)
     if case.constrained:
-        whet(work, "export", case.name, "--to", "rows", "--out", f"{case.name}.strict")
+        whet(work, "export", case.name, "--format", "rows", "--out", f"{case.name}.strict")
         assert not _lines(work / f"{case.name}.strict"), "calls with a forced tool were trained"
     with Store.open_read(out) as store:
         wires = {

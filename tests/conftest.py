@@ -41,6 +41,19 @@ def _is_usable(folder: Path) -> bool:
     return not os.statvfs(folder).f_flag & os.ST_NOEXEC
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that no worker is left with it when the others are done."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_pause_between_attempts() -> Iterator[None]:
+    """A rollout that failed is attempted again at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("whet.runs.scheduler.BACKOFF_SEC", 0.0)
+        yield
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
     """An empty project of a user, and the program to run in it."""

@@ -124,10 +124,10 @@ def test_the_record_has_no_secret_whatever_was_cleared_before(bodies: list[bytes
     seen, redactor = ScreenedRequests(), Redactor([])
     for number, body in enumerate(bodies):
         asked = seen.look(body + padding, "chat")
-        asked.passed()
+        asked.accept()
         if number == learns_at:
             redactor = redactor.also(SECRET)
-        assert asked.redacted(redactor) == redactor.bytes(body + padding)
+        assert asked.redact(redactor) == redactor.bytes(body + padding)
 
 
 def said(*texts: str, tail: str = "") -> bytes:
@@ -156,7 +156,7 @@ def test_a_remote_address_is_found_behind_all_that_passed(hidden: str) -> None:
     for count in range(8, 20):
         asked = seen.look(said(*turns[:count]), "chat")
         assert not refused(asked.fresh, asked.body)
-        asked.passed()
+        asked.accept()
     for at in (0, 5, 18, 19):  # in place of what passed, and behind it
         assert is_refused(said(*turns[:at], hidden, *turns[at:]))
     assert not is_refused(said(*turns))
@@ -164,7 +164,7 @@ def test_a_remote_address_is_found_behind_all_that_passed(hidden: str) -> None:
 
 def test_what_passed_in_one_dialect_is_new_to_another() -> None:
     seen, turns = ScreenedRequests(), [text(number) for number in range(20)]
-    seen.look(said(*turns), "chat").passed()
+    seen.look(said(*turns), "chat").accept()
     assert len(seen.look(said(*turns), "chat").fresh) < WORTH
     assert len(seen.look(said(*turns), "messages").fresh) == len(said(*turns))
 
@@ -190,7 +190,7 @@ def test_a_secret_across_the_edge_of_what_was_cleared_is_found() -> None:
 
 def test_a_tool_of_the_provider_is_found_behind_all_that_passed() -> None:
     seen, turns = ScreenedRequests(), [text(number) for number in range(20)]
-    seen.look(said(*turns[:19]), "chat").passed()
+    seen.look(said(*turns[:19]), "chat").accept()
     asked = seen.look(said(*turns, tail=',"tools":[{"type":"web_search"}]'), "chat")
     assert len(asked.fresh) < len(asked.body) / 4
     assert check_tools(split_object(asked.fresh)["tools"], "chat", Permits()).withheld == ("tool web_search",)

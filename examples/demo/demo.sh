@@ -1,5 +1,6 @@
 #!/bin/sh
-# What `make demo` runs: sharpens a skill with a small model on this machine. Needs whet on the PATH; about four minutes.
+# `make demo` runs this: it sharpens a skill with a small model on this machine. It needs whet on the PATH and takes
+# about four minutes.
 set -eu
 cd "$(dirname "$0")/../.."
 out=${1:-runs/demo}
@@ -11,7 +12,7 @@ run() { printf '\n$ %s\n' "$*" && "$@"; }
 say "The computer of a ship answers the crew. Its skill says little:"
 sed '1,/^# /d; /^$/d' "$here/ship-answers/SKILL.md"
 say "Judges want more: every answer begins with \"Aye!\", has \"Captain\" in it, ends with OVER, and is right.
-What they ask for in vain becomes a rule with examples. After that two traps are proposed, one useless and one harmful:"
+Each check that fails becomes a rule with examples. After that two traps are proposed, one useless and one harmful:"
 cat "$here/traps.txt"
 
 rm -rf "$out"
@@ -19,19 +20,19 @@ run whet sharpen "$here/ship-answers" "$here/questions.jsonl" --agent ship --mod
   --proposer "criteria+rules:$here/traps.txt" --budget 680 --out "$out"
 say "The certified skill:"
 cat "$out/best/ship-answers/SKILL.md"
-say "What judges asked for, on test tasks that nothing was chosen by:"
-sed -n '/^| what is asked/,/^$/p' "$out/report.md"
-say "The search might have missed what the traps can do. So each is held before an exam too, against the first skill:"
+say "How often each check passes, on held-out test tasks:"
+sed -n '/^| check |/,/^$/p' "$out/report.md"
+say "The search may have missed what the traps do. So each trap is also tested in an exam against the first skill:"
 for trap in useless harmful; do
   run whet certify "$here/ship-answers" "$here/$trap" --tasks "$here/questions.jsonl" --agent ship --model ship \
     --budget 75 --out "$out/$trap"
 done
 
-say "All of it, with plots: $out/report.html"
+say "The whole report, with plots: $out/report.html"
 if [ -t 1 ] && [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] && command -v xdg-open >/dev/null; then
   xdg-open "$out/report.html" >/dev/null 2>&1 || true
 fi
-say "Now with a skill, tasks and an agent of your own (docs/sharpen.md says which tasks make it work):
+say "Now try it with your own skill, tasks and agent (docs/sharpen.md says which tasks work well):
 
-  whet sharpen path/to/skill path/to/tasks --agent opencode --model yours --estimate
+  whet sharpen path/to/skill path/to/tasks --agent opencode --model yours --dry-run
   whet sharpen path/to/skill path/to/tasks --agent opencode --model yours --budget 400"

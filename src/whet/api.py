@@ -3,36 +3,41 @@
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from whet.agents import Agent, AgentFunction, PythonAgent
 from whet.errors import UserError
 from whet.event_loop import run_coroutine
 from whet.gateway import Limits
 from whet.runs.config import Config, ModelConfig, project_config
-from whet.runs.options import RunOptions
+from whet.runs.options import Options, RolloutOptions, RunOptions
 from whet.runs.run import Event
 from whet.runs.run import run as run_tasks
+from whet.runs.scheduler import Ended, Stopped
+from whet.runs.stats.compare import Comparison, Key, compare_arms, compare_runs
 from whet.runs.stored_run import StoredRun, load
 from whet.scoring import Judge, Score, Work
-from whet.skills.gate.kinds import GateKind, SearchKind
+from whet.skills.certificates.certificate import Certificate
 from whet.skills.gate.plan import AUTO, GatePlan
+from whet.skills.gate.seed import Seed
+from whet.skills.options import CertifyOptions, SharpenOptions, TransferOptions
 from whet.skills.proposers.base import Proposer
-from whet.skills.proposers.schedule import Schedule, ScheduleOptions
+from whet.skills.proposers.schedule import ScheduleOptions
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import read_budget
+from whet.skills.sharpen.certify import CertifyRequest
+from whet.skills.sharpen.certify import certify as certify_skill
 from whet.skills.sharpen.events import SharpenEvent
-from whet.skills.sharpen.options import read_policy, read_proposer
+from whet.skills.sharpen.options import read_policy, read_preferences, read_proposer
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 from whet.skills.sharpen.transfer import Lifts
 from whet.skills.sharpen.transfer import transfer as transfer_skill
 from whet.tasks import Task, read_tasks
 from whet.tasks.judges import PythonJudge
 
-Names = str | Sequence[str] | None
 AgentLike = str | Agent | AgentFunction
 """A name, an object with the methods of `Agent`, or an async function from an assignment to an answer."""
-Kind = TypeVar("Kind", SearchKind, GateKind)
+OptionsT = TypeVar("OptionsT", bound=Options)
 ModelLike = str | ModelConfig
 JudgeFunction = Callable[[Work], Score | float | Awaitable[Score | float]]
 
@@ -69,16 +74,10 @@ async def run_async(
     >>> async def both():  # doctest: +SKIP
     ...     return await asyncio.gather(run_async("tasks", agent="codex"), run_async("tasks", agent="opencode"))
     """
-    agents, models = _by_name("agent", _listed(agent)), _by_name("model", _listed(model))
+    agents, models = _by_name("agent", _as_tuple(agent)), _by_name("model", _as_tuple(model))
     config = _with_objects(config or project_config(), agents, models)
-    named = {
-        "tasks": tasks if isinstance(tasks, Path | str) else tuple(tasks),
-        "agents": tuple(agents),
-        "models": tuple(models),
-        "skills": tuple(_listed(skill)) if not isinstance(skill, Path | str) else (skill,),
-    }
-    given = {**(options.given() if options else {}), **fields, **{key: value for key, value in named.items() if value}}
-    chosen = RunOptions(**given).complete(config)
+    named = {"tasks": _source(tasks), "agents": tuple(agents), "models": tuple(models), "skills": _as_tuple(skill)}
+    chosen = _merge(RunOptions, options, {**fields, **named}).complete(config)
     judged = [_judge_with(judges, task) for task in read_tasks(chosen.tasks)]
     await run_tasks(chosen, config, watch, tasks=judged)
     return load(chosen.out)
@@ -120,147 +119,188 @@ def run(
     )
 
 
-def sharpen(
-    skill: Path | str,
-    tasks: Path | str,
+async def sharpen_async(
+    skill: Path | str | None = None,
+    tasks: Path | str | Sequence[Task] = (),
     *,
-    also: Path | str | None = None,
-    proposer: str | Proposer = "criteria",
-    agent: str | None = None,
-    model: str | None = None,
-    optimizer_agent: str | None = None,
-    optimizer_model: str | None = None,
-    search: Literal["ratchet", "race", "pareto"] = "ratchet",
-    gate: Literal["certify", "strict", "soft", "hard", "mixed", "no-regression"] = "certify",
-    shorten: bool = False,
-    budget: int | str = 400,
-    alpha: float = 0.10,
-    seed: int | None = None,
-    policy: str = "anything",
-    preferences: str = "",
-    known_good: Path | str | None = None,
-    schedule: str = Schedule.COSINE,
-    epochs: int = 4,
-    batch: int = 40,
-    samples: int | None = None,
-    force: bool = False,
-    concurrency: int | None = None,
-    sandbox: str | None = None,
-    out: Path | str | None = None,
-    resume: bool = False,
-    judge_model: str | None = None,
-    limits: Limits | None = None,
+    options: SharpenOptions | None = None,
+    proposer: str | Proposer | None = None,
+    agent: AgentLike | None = None,
+    model: ModelLike | None = None,
+    config: Config | None = None,
+    watch: Callable[[SharpenEvent], None] = lambda _: None,
+) -> SharpenResult:
+    """`sharpen`, in the caller's own event loop. Cancelling it stops the run cleanly; it can be resumed."""
+    agents, models = _by_name("agent", _as_tuple(agent)), _by_name("model", _as_tuple(model))
+    config = _with_objects(config or project_config(), agents, models)
+    name = proposer if isinstance(proposer, str) else _name_of(proposer) if proposer is not None else None
+    named = {
+        "skill": skill,
+        "tasks": _source(tasks),
+        "agent": next(iter(agents), None),
+        "model": next(iter(models), None),
+    }
+    chosen = _merge(SharpenOptions, options, {**named, "proposer": name})
+    request = sharpen_request(chosen, config)
+    if proposer is not None and not isinstance(proposer, str):
+        return await sharpen_skill(request, proposer, config, watch)
+    declared = read_proposer(chosen.proposer, chosen.proposer_model, chosen.proposer_agent)
+    return await sharpen_skill(request, declared, config, watch)
+
+
+def sharpen(
+    skill: Path | str | None = None,
+    tasks: Path | str | Sequence[Task] = (),
+    *,
+    options: SharpenOptions | None = None,
+    proposer: str | Proposer | None = None,
+    agent: AgentLike | None = None,
+    model: ModelLike | None = None,
     config: Config | None = None,
     watch: Callable[[SharpenEvent], None] = lambda _: None,
 ) -> SharpenResult:
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen.
 
-    `budget` is in rollouts, or as for `whet sharpen`: "2M tokens", "$5", "3h". `known_good` is a skill that is known
-    to be better, which tells whether that can be seen. `proposer` is a name as for `whet sharpen`, or whatever has the
-    method `write` of `whet.skills.proposers.base.Writer`. What it uses itself, `optimizer_agent` and
-    `optimizer_model`, is by default the same as does the tasks.
+    `proposer` is a name, as for `whet sharpen`, or an object with the method of `Proposer`. NotMeasured when too many
+    scores are missing for a conclusion; then the run can be resumed.
 
-    >>> sharpen("examples/skills/careful-shell", "tasks", proposer="rules:rules.txt").best  # doctest: +SKIP
+    >>> sharpen("skills/sums", "tasks", options=SharpenOptions(budget="$5"), proposer="llm").best  # doctest: +SKIP
     """
-    config = config or project_config()
-    request = requested(
-        Path(tasks),
-        config,
-        agents=agent,
-        models=model,
-        concurrency=concurrency,
-        sandbox=sandbox,
-        out=Path(out) if out is not None else None,
-        resume=resume,
-        judge_model=judge_model,
-        limits=limits,
+    return run_coroutine(
+        sharpen_async(
+            skill,
+            tasks,
+            options=options,
+            proposer=proposer,
+            agent=agent,
+            model=model,
+            config=config,
+            watch=watch,
+        )
     )
-    writer = read_proposer(proposer, optimizer_model, optimizer_agent) if isinstance(proposer, str) else proposer
-    name = proposer if isinstance(proposer, str) else type(proposer).__name__
-    within = read_budget(str(budget))
-    if samples is not None and samples < 1:
-        raise UserError(f"samples is {samples}; expected at least 1")
-    wish = SharpenRequest(
-        Path(skill),
-        request,
-        within,
-        GatePlan(
-            within.rollouts or 0,
-            seed or 0,
-            alpha,
-            samples=samples or AUTO,
-            search=_chosen(SearchKind, "search", search),
-            gate=_chosen(GateKind, "gate", gate),
-            shorten=shorten,
-        ),
-        name,
-        read_policy(policy),
-        preferences,
-        ScheduleOptions(Schedule(schedule), epochs, batch),
-        Path(also) if also is not None else None,
-        known_good=Path(known_good) if known_good is not None else None,
-        seed=seed,
-        force=force,
+
+
+def sharpen_request(options: SharpenOptions, config: Config) -> SharpenRequest:
+    """What `sharpen` is to do, read and checked."""
+    if options.skill is None:
+        raise UserError("`skill` is missing; expected a skill folder or a Markdown file")
+    _refuse_missing_run(options)
+    budget = read_budget(options.budget)
+    plan = GatePlan(
+        budget.rollouts or 0,
+        options.seed or 0,
+        options.alpha,
+        samples=options.samples or AUTO,
+        search=options.search,
+        gate=options.gate,
+        shorten=options.shorten,
     )
-    return run_coroutine(sharpen_skill(wish, writer, config, watch))
+    return SharpenRequest(
+        options.skill,
+        options.run_options().complete(config),
+        budget,
+        plan,
+        options.proposer,
+        read_policy(options.policy),
+        read_preferences(options.preferences),
+        ScheduleOptions(options.schedule, options.epochs, options.batch),
+        options.memory_file,
+        options.known_good,
+        seed=options.seed,
+        force=options.force,
+    )
+
+
+def certify(
+    old: Path | str | None = None,
+    new: Path | str | None = None,
+    tasks: Path | str | Sequence[Task] = (),
+    *,
+    options: CertifyOptions | None = None,
+    agent: AgentLike | None = None,
+    model: ModelLike | None = None,
+    config: Config | None = None,
+    watch: Callable[[Ended | Stopped | Seed], None] = lambda _: None,
+) -> Certificate:
+    """Test whether a new skill is better than an old one, in an exam that ends as soon as the answer is clear.
+
+    >>> certify("skills/old", "skills/new", "tasks", agent="codex").certified  # doctest: +SKIP
+    """
+    agents, models = _by_name("agent", _as_tuple(agent)), _by_name("model", _as_tuple(model))
+    config = _with_objects(config or project_config(), agents, models)
+    named = {"old": old, "new": new, "tasks": _source(tasks)}
+    arm = {"agent": next(iter(agents), None), "model": next(iter(models), None)}
+    chosen = _merge(CertifyOptions, options, {**named, **arm})
+    if chosen.old is None or chosen.new is None or chosen.tasks == ():
+        raise UserError("expected two skills and `tasks`")
+    _refuse_missing_run(chosen)
+    budget = read_budget(chosen.budget)
+    plan = GatePlan(budget.rollouts or 0, chosen.seed or 0, chosen.alpha)
+    rollouts = chosen.run_options().complete(config)
+    request = CertifyRequest(chosen.old, chosen.new, rollouts, budget, plan, chosen.seed)
+    return run_coroutine(certify_skill(request, config, watch))
 
 
 def transfer(
-    skill: Path | str,
-    tasks: Path | str,
+    skill: Path | str | None = None,
+    tasks: Path | str | Sequence[Task] = (),
     *,
-    agent: Names = None,
-    model: Names = None,
-    against: Path | str | None = None,
-    samples: int | None = None,
-    concurrency: int | None = None,
-    sandbox: str | None = None,
-    out: Path | str | None = None,
-    resume: bool = False,
-    judge_model: str | None = None,
-    limits: Limits | None = None,
+    options: TransferOptions | None = None,
+    agent: AgentLike | Sequence[AgentLike] | None = None,
+    model: ModelLike | Sequence[ModelLike] | None = None,
     config: Config | None = None,
     watch: Callable[[Event], None] = lambda _: None,
 ) -> Lifts:
-    """How much a skill helps each agent on each model, against none or against an older skill.
+    """Measure how much a skill helps each agent on each model, compared with no skill or with an older one.
 
     >>> transfer("sharpened/best/sums", "tasks", agent=["opencode", "codex"], model="m").lifts  # doctest: +SKIP
     """
-    config = config or project_config()
-    request = requested(
-        Path(tasks),
-        config,
-        agents=agent,
-        models=model,
-        samples=samples,
-        concurrency=concurrency,
-        sandbox=sandbox,
-        out=Path(out) if out is not None else None,
-        resume=resume,
-        judge_model=judge_model,
-        limits=limits,
-    )
-    older = Path(against) if against is not None else None
-    return run_coroutine(transfer_skill(Path(skill), older, request, config, watch))
+    agents, models = _by_name("agent", _as_tuple(agent)), _by_name("model", _as_tuple(model))
+    config = _with_objects(config or project_config(), agents, models)
+    named = {"skill": skill, "tasks": _source(tasks), "agents": tuple(agents), "models": tuple(models)}
+    chosen = _merge(TransferOptions, options, named)
+    if chosen.skill is None:
+        raise UserError("`skill` is missing; expected a skill folder or a Markdown file")
+    rollouts = chosen.run_options().complete(config)
+    return run_coroutine(transfer_skill(chosen.skill, chosen.against, rollouts, config, watch))
 
 
-def requested(
-    tasks: Path | str, config: Config, *, agents: Names = None, models: Names = None, **given: Any
-) -> RunOptions:
-    """What to run: what is given, and else what whet.toml says."""
-    named = {"agents": tuple(_listed(agents)), "models": tuple(_listed(models))}
-    found = {**named, **given}
-    return RunOptions(tasks=tasks, **{key: value for key, value in found.items() if value}).complete(config)
+def compare(
+    run: Path | str | StoredRun, other: Path | str | StoredRun | None = None, by: str | None = None
+) -> list[Comparison]:
+    """Compare two runs, or the arms of one run, on the tasks that both did.
+
+    `by` is agent, model or skill: then only arms that differ in that alone are compared.
+
+    >>> compare("runs/a", "runs/b")[0].verdict  # doctest: +SKIP
+    <Verdict.BETTER: 'better'>
+    """
+    if by is not None and by not in set(Key):
+        raise UserError(f"`by` is '{by}'; expected one of: {', '.join(Key)}")
+    key = Key(by) if by else None
+    return compare_arms(_folder(run), key) if other is None else compare_runs(_folder(run), _folder(other), key)
 
 
-def _chosen(kinds: type[Kind], name: str, given: str) -> Kind:
-    try:
-        return kinds(given)
-    except ValueError:
-        raise UserError(f"{name} is '{given}'; expected one of {', '.join(kinds)}") from None
+def _folder(run: Path | str | StoredRun) -> Path:
+    return run.folder if isinstance(run, StoredRun) else Path(run)
 
 
-def _listed(given: Any) -> Sequence[Any]:
+def _source(tasks: Path | str | Sequence[Task]) -> Path | str | tuple[Task, ...]:
+    return tasks if isinstance(tasks, Path | str) else tuple(tasks)
+
+
+def _merge(model: type[OptionsT], options: OptionsT | None, named: Mapping[str, Any]) -> OptionsT:
+    """The options with what the caller named beside them."""
+    given = {key: value for key, value in named.items() if value not in (None, ())}
+    return model(**{**(options.given() if options else {}), **given})
+
+
+def _refuse_missing_run(options: RolloutOptions) -> None:
+    if options.resume and not options.out.is_dir():
+        raise UserError(f"{options.out}: there is no run to continue; expected the folder of one, or no `resume`")
+
+
+def _as_tuple(given: Any) -> Sequence[Any]:
     """One thing, or several, as a sequence."""
     if given is None:
         return ()

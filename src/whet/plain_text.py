@@ -58,10 +58,10 @@ def read_json(text: str | bytes) -> Any:
     return plain_value(value)
 
 
-def tagged(text: str) -> str | None:
+def find_tagged(text: str) -> str | None:
     """What stands between the last <answer> tags; None without any. It takes linear time.
 
-    >>> tagged("First <answer>3</answer>, no: <answer> 4 </answer>")
+    >>> find_tagged("First <answer>3</answer>, no: <answer> 4 </answer>")
     '4'
     """
     opened, answer, end = None, None, 0

@@ -6,17 +6,17 @@ SHOWN = 60_000
 """Characters of one text that are shown: its beginning and its end."""
 
 
-def fenced(name: str, text: str, limit: int = SHOWN) -> str:
+def fence(name: str, text: str, limit: int = SHOWN) -> str:
     """A text between tags that it cannot close itself: their code is the digest of what stands between them."""
-    text = shortened(text, limit)
+    text = shorten_text(text, limit)
     tag = f"{name.replace(' ', '-')}-{digest(text.encode(errors='replace'))[:8]}"
     return f"<{tag}>\n{text}\n</{tag}>"
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten_text(text: str, limit: int) -> str:
     """The beginning and the end of a text that is too long.
 
-    >>> shortened("abcdefgh", 4)
+    >>> shorten_text("abcdefgh", 4)
     'ab\\n[... 4 characters left out ...]\\ngh'
     """
     if len(text) <= limit:

@@ -30,6 +30,7 @@ _EXPECTED = {
     "too_short": "at least {min_length}",
     "greater_than": "a number greater than {gt:g}",
     "greater_than_equal": "a number of at least {ge:g}",
+    "less_than_equal": "a number of at most {le:g}",
     "string_too_short": "text with at least {min_length} character(s)",
     "string_too_long": "text with at most {max_length} characters",
     "string_pattern_mismatch": "text that matches {pattern}",
@@ -79,11 +80,11 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
     expected = _expected(detail)
     if not parts:  # the whole of it, such as a file that is not JSON
         return expected
-    if not expected.startswith("expected "):
+    if not expected.startswith(("expected ", "invalid value: ")):
         return f"key '{key}' {expected}"
     if parts[-1] == "[key]":
-        return f"key '{key_path(parts[:-2])}' has the name {shown(parts[-2])}; {expected}"
-    value = "not shown here" if _SECRET_KEYS.intersection(parts) else shown(detail["input"])
+        return f"key '{key_path(parts[:-2])}' has the name {format_value(parts[-2])}; {expected}"
+    value = "not shown here" if _SECRET_KEYS.intersection(parts) else format_value(detail["input"])
     return f"key '{key}' is {value}; {expected}"
 
 
@@ -114,10 +115,10 @@ def _expected(detail: ErrorDetails) -> str:
         return "expected one of: " + ", ".join(re.findall(r"'([^']*)'", context["expected"]))
     if kind in _EXPECTED:
         return "expected " + _EXPECTED[kind].format_map(context)
-    return f"expected otherwise: {detail['msg']}"
+    return f"invalid value: {detail['msg']}"
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value, short enough for a message. Tables and lists are only named: they may hold secrets deep inside."""
     match value:
         case dict():

@@ -19,7 +19,7 @@ from whet.sandbox.disk.folder import MARK
 from whet.scoring import Cause
 from whet.testing import Fault, Reply, call, say
 
-PATIENCE_SEC = (45.0, 200.0)
+PATIENCE_SEC = (20.0, 60.0, 200.0)
 """How long an agent may take that does not get an answer: longer when it has not even asked, on a busy machine."""
 REFUSING = """
 [[scene]]
@@ -126,7 +126,7 @@ async def test_a_conversation_that_a_program_cannot_go_on_with_is_refused() -> N
     done = await rolled_out(named("mini-swe-agent"), task(followups=("Go on.",)), scene(say("?")))
     assert done.requests == []
     assert done.result.score.cause is Cause.SETUP
-    assert done.result.score.reason == "t: key 'followups': agent 'mini-swe-agent' cannot go on with a conversation"
+    assert done.result.score.reason == "t: key 'followups': agent 'mini-swe-agent' cannot continue a conversation"
 
 
 @pytest.fixture

@@ -165,7 +165,7 @@ def test_a_run_and_all_that_is_shown_of_it(hostile: Project) -> None:
         ["compare", "out", "other"],
         ["rejudge", "out"],
         ["fork", "out", rollout[1], "--at", "2", "--out", f"forked{HOSTILE}"],
-        ["export", "out", "--to", "chat", "--out", f"exported{HOSTILE}"],
+        ["export", "out", "--format", "chat", "--out", f"exported{HOSTILE}"],
         ["tasks", "check", "q.jsonl"],
         ["tasks", "filter", "q.jsonl", "--run", "out", "--out", f"kept{HOSTILE}.jsonl"],
         [*run_arguments("out"), "--resume"],

@@ -60,7 +60,7 @@ def verbs(rollout: str) -> list[list[str]]:
         ["show", "out"],
         ["show", "out", "--summaries"],
         ["show", "out", rollout],
-        ["export", "out", "--to", "chat", "--out", "exported"],
+        ["export", "out", "--format", "chat", "--out", "exported"],
         ["compare", "out", "good"],
         ["rejudge", "out"],
         ["fork", "out", rollout, "--at", "2", "--out", "forked"],

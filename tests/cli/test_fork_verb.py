@@ -108,7 +108,7 @@ def test_several_continuations_are_compared_exported_and_judged_like_any_run(rec
     assert done.stdout.count("score 0.00 -> 1.00") == 3
     assert "+100.0" in project.whet("compare", "first", "forked").stdout
     assert "3 judged again" in project.whet("rejudge", "forked").stdout
-    assert project.whet("export", "forked", "--to", "chat", "--out", "chat.jsonl").returncode == 0
+    assert project.whet("export", "forked", "--format", "chat", "--out", "chat.jsonl").returncode == 0
     lines = [json.loads(line) for line in (project.path / "chat.jsonl").read_text().splitlines()]
     weights = [[one["weight"] for one in line["messages"] if one["role"] == "assistant"] for line in lines]
     assert weights == [[0, 0, 1, 1]] * 3
@@ -134,7 +134,7 @@ def test_replayed_tokens_stay_and_are_not_trained(project: Project) -> None:
     assert [one.response for one in exchanges[:2]] == [one.response for one in then[:2]]
     # Nothing of the tokens is for the agent's eyes.
     assert all(b"token_ids" not in (one.delivered or b"") and one.delivered for one in exchanges)
-    done = project.whet("export", "forked", "--to", "trl-trace", "--out", "trace.jsonl")
+    done = project.whet("export", "forked", "--format", "trl-trace", "--out", "trace.jsonl")
     assert done.returncode == 0, done.stderr
     (trace,) = [json.loads(line) for line in (project.path / "trace.jsonl").read_text().splitlines()]
     rollout_turns = [turn["node_id"].rpartition("-")[2] for turn in trace["turns"]]

@@ -8,17 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.whet_program import (
-    EXAMPLES,
-    Project,
-    Record,
-    events,
-    new_project,
-    records,
-    slow_examples,
-    until,
-    until_begun,
-)
+from support.waiting import wait_until
+from support.whet_program import EXAMPLES, Project, Record, events, new_project, records, slow_examples, until_begun
 from whet.runs.store.store import Store
 from whet.scoring import Cause
 
@@ -60,7 +51,7 @@ def test_a_run_killed_at_any_moment_ends_as_an_unbroken_one(
     command = ["run", str(EXAMPLES / "tasks"), *loop(project, 0.1), *options]
     with project.start(*command) as whet:
         kill(whet, run, done)
-    until(lambda: not project.processes())
+    wait_until(lambda: not project.processes())
 
     with Store.open_read(run) as store:
         finished = {row.rollout.id for row in store.results()}
@@ -155,7 +146,7 @@ def test_a_stopped_run_says_how_to_continue_and_that_works(project: Project, sto
     assert project.processes() == []
     lines = (first + out).splitlines()
     *ended, blank, says, command = lines
-    assert (blank, says) == ("", "stopped; continue with:")
+    assert (blank, says) == ("", "stopped. Resume with:")
     stored = records(project.path / folder)
     assert {line.split()[0] for line in ended} <= stored.keys()
     assert 0 < len(stored) < 60

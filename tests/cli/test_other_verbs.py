@@ -8,7 +8,8 @@ import urllib.request
 
 import pytest
 
-from support.whet_program import EXAMPLES, Project, events, until, until_begun
+from support.waiting import wait_until
+from support.whet_program import EXAMPLES, Project, events, until_begun
 
 TEST = "if [ -f done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
 
@@ -79,7 +80,7 @@ def test_a_scripted_model_is_served_until_it_is_stopped(project: Project) -> Non
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}/v1/chat/completions"
     with project.start("scripted", str(EXAMPLES / "scripted.toml"), "--port", str(port), "--key", "sk-test") as whet:
-        until(lambda: answers(port) or whet.poll() is not None)
+        wait_until(lambda: answers(port) or whet.poll() is not None)
         body = json.dumps({"messages": [{"role": "user", "content": "hexadecimal number 2F in decimal?"}]}).encode()
         headers = {"Authorization": "Bearer sk-test", "Content-Type": "application/json"}
         with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=10) as reply:

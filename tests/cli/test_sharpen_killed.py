@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from support.sharpen_world import HARMFUL, HELPFUL, USELESS, World
-from support.whet_program import Project, new_project, until
+from support.waiting import wait_until
+from support.whet_program import Project, new_project
 from whet.runs.store.store import Store
 from whet.skills.certificates.certificate import read_certificate
 from whet.testing import ScriptedModel
@@ -96,7 +97,7 @@ class Lives:
         writes = self._context.Value("i", 0)
         process = self._context.Process(target=whet, args=(self._project, [*COMMAND, *OPTIONS, *again], writes, write))
         process.start()
-        await asyncio.to_thread(until, lambda: not process.is_alive() or (call is not None and self.calls >= call))
+        await asyncio.to_thread(wait_until, lambda: not process.is_alive() or (call is not None and self.calls >= call))
         process.kill()
         process.join()
         self.writes = writes.value

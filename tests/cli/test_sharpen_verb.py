@@ -41,7 +41,7 @@ def test_a_wrong_proposer_or_too_few_tasks_are_told_in_one_line(project: Project
 
 def test_an_estimate_spends_nothing_and_a_hopeless_budget_is_refused(project: Project) -> None:
     plan = ["--proposer", "rules:rules.txt", "--budget", "300", "--out", "out"]
-    told = project.whet(*COMMAND, *plan, "--estimate")
+    told = project.whet(*COMMAND, *plan, "--dry-run")
     assert told.returncode == 0, told.stderr
     assert "8 training, 10 validation and 6 test tasks; at most 300 rollouts, nothing is run yet" in told.stdout
     assert "  audit 16, sealed test 12\n" in told.stdout
@@ -49,7 +49,7 @@ def test_an_estimate_spends_nothing_and_a_hopeless_budget_is_refused(project: Pr
     assert not (project.path / "out").exists()
     project.write("AGENTS.md", "Count twice.\n")
     project.write("better/SKILL.md", SKILL + HELPFUL + "\n")
-    skills = ["--also", "AGENTS.md", "--known-good", "better"]
+    skills = ["--memory-file", "AGENTS.md", "--known-good", "better"]
     writer = ["--policy", "sections=Rules", "--preferences", "Be brief."]
     course = ["--schedule", "linear", "--epochs", "2", "--batch", "5"]
     terms = ["--search", "race", "--alpha", "0.2", "--seed", "3"]

@@ -34,7 +34,7 @@ def test_an_old_run_is_shown_compared_and_exported(old: Project) -> None:
     compared = old.whet("compare", "old/run", "--by", "skill")
     assert compared.returncode == 0, compared.stderr
     for kind in ("chat", "atif", "parquet"):
-        exported = old.whet("export", "old/run", "--to", kind, "--out", f"rows-{kind}")
+        exported = old.whet("export", "old/run", "--format", kind, "--out", f"rows-{kind}")
         assert exported.returncode == 0, exported.stderr
 
 

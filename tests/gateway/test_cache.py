@@ -28,12 +28,12 @@ from support.gateway_world import (
     read_until,
     serving,
     stream,
-    until,
 )
+from support.waiting import until
 from whet.errors import UserError
 from whet.exchange import CACHE, CallError, Exchange
 from whet.gateway import Gateway, Limits
-from whet.gateway.replay.cache import WITHOUT_EFFECT, normalised
+from whet.gateway.replay.cache import WITHOUT_EFFECT, normalise
 from whet.redact import Redactor
 from whet.runs.reply_cache import CacheUse, cache_file, open_cache
 from whet.testing import Reply, Scene, Script, ScriptedModel
@@ -270,7 +270,7 @@ async def test_a_reply_that_was_received_whole_is_kept_when_the_agent_has_hung_u
         async with w.post(json=body) as reply:
             await read_until(reply, b"fo")
             reply.close()
-        await until(lambda: all(call._hung_up for call in w.session._under_way.values()))
+        await until(lambda: all(call.hung_up for call in w.session.open_calls.under_way))
         gone.set()
         await until(lambda: bool(w.records.exchanges))
     assert w.records.only.error is CallError.HUNG_UP
@@ -297,8 +297,8 @@ async def test_a_miss_fails_in_the_dialect_of_the_caller_and_asks_no_model(tmp_p
     assert counting.asked == 1
     missed = w.records.only
     assert (missed.error, missed.upstream, missed.attempts, missed.status) == (CallError.NOT_CACHED, CACHE, 0, None)
-    assert w.session.cache_missed
-    assert w.session.calls_without_usage == 0
+    assert w.session.totals.cache_missed
+    assert w.session.totals.calls_without_usage == 0
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -324,13 +324,13 @@ async def test_a_replayed_call_uses_tokens_and_costs_nothing(tmp_path: Path) -> 
     async with serving(Counting()) as url:
         async with caching(url, tmp_path, CacheUse.WRITE, limits=limit, **price) as w:
             await _read(w)
-            assert w.session.charged == w.session.usage
+            assert w.session.totals.charged == w.session.totals.usage
             async with w.post() as refused:
                 assert refused.status == 400
         async with caching(url, tmp_path, CacheUse.READ, limits=limit, **price) as w:
             await _read(w)
-            assert (w.session.usage.input, w.session.usage.output) == (9, 2)
-            assert (w.session.charged.input, w.session.charged.output) == (0, 0)
+            assert (w.session.totals.usage.input, w.session.totals.usage.output) == (9, 2)
+            assert (w.session.totals.charged.input, w.session.totals.charged.output) == (0, 0)
             async with w.post() as allowed:
                 assert allowed.status == 200
 
@@ -358,7 +358,7 @@ async def test_a_cache_that_fails_under_way_is_reported_to_whoever_opened_the_se
 
 async def test_replay_without_a_cache_is_a_mistake_of_the_user(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"cache\.db: there are no replies to replay; expected a run with --cache write"
+        UserError, match=r"cache\.db: there are no replies to replay; expected a run with `cache` 'write'"
     ):
         await asked(NOWHERE, tmp_path, CacheUse.REPLAY_ONLY)
 
@@ -412,7 +412,7 @@ def _shuffled(value: Any, reverse: bool) -> Any:
 def test_the_normal_form_depends_on_what_is_asked_alone(fields: dict[str, Any], name: str, value: Any) -> None:
     body = json.dumps(fields).encode()
     other = json.dumps({name: value} | _shuffled(fields, reverse=True), indent=1).encode()
-    assert normalised(body) == normalised(other)
+    assert normalise(body) == normalise(other)
 
 
 @given(st.dictionaries(st.text(max_size=5), JSON, max_size=5), st.dictionaries(st.text(max_size=5), JSON, max_size=5))
@@ -420,7 +420,7 @@ def test_different_questions_have_different_normal_forms(one: dict[str, Any], tw
     def asked(fields: dict[str, Any]) -> str:
         return json.dumps({name: value for name, value in fields.items() if name not in WITHOUT_EFFECT}, sort_keys=True)
 
-    same = normalised(json.dumps(one).encode()) == normalised(json.dumps(two).encode())
+    same = normalise(json.dumps(one).encode()) == normalise(json.dumps(two).encode())
     assert same == (asked(one) == asked(two))
 
 
@@ -430,4 +430,4 @@ def test_what_is_no_json_is_known_by_its_bytes(body: bytes) -> None:
         is_object = isinstance(json.loads(body), dict)
     except ValueError:
         is_object = False
-    assert is_object or normalised(body) == body
+    assert is_object or normalise(body) == body

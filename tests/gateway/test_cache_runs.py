@@ -121,6 +121,6 @@ async def test_a_cache_that_holds_nothing_is_named_before_anything_is_run(tmp_pa
 
 
 async def test_an_unknown_use_of_the_cache_is_named_before_anything_is_run(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--cache is 'reply'; expected one of: off, read, write, replay-only"):
+    with pytest.raises(UserError, match="`cache` is 'reply'; expected one of: off, read, write, replay-only"):
         await perform(tmp_path, "first", ModelConfig(url="http://127.0.0.1:9"), "reply")
     assert not (tmp_path / "first").exists()

@@ -67,7 +67,7 @@ async def test_any_key_that_is_not_the_secret_is_refused_unrecorded(path: str, h
         async with w.post(path.format(secret=w.session.secret), headers=filled) as reply:
             assert reply.status == 401
             assert (await reply.json())["error"]["code"] == "invalid_api_key"
-        assert w.session.calls == 0
+        assert w.session.totals.calls == 0
         assert not w.records.exchanges
 
 
@@ -98,7 +98,7 @@ async def test_only_the_presented_model_is_listed() -> None:
         assert (await get(w, "GET", "/v1/models/gpt-9"))[0] == 404
         async with w.http.get(w.url + "/v1/models") as reply:
             assert reply.status == 401
-        assert w.session.calls == 0
+        assert w.session.totals.calls == 0
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ async def test_what_is_at_which_address(method: str, path: str, expected: int) -
         assert (b'"error"' in body) == (expected == 404)
         # What goes nowhere is on record too; it is no call of a model.
         assert [exchange.error for exchange in w.records.exchanges] == [CallError.REJECTED] * (expected == 404)
-        assert w.session.calls == 0
+        assert w.session.totals.calls == 0
 
 
 async def test_a_body_over_the_limit_is_refused_in_dialect(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ async def test_a_body_over_the_limit_is_refused_in_dialect(monkeypatch: pytest.M
     async with world(answer_unary) as w, w.post(data=b"x" * 1001) as reply:
         assert reply.status == 413
         assert "error" in await reply.json()
-        assert w.session.calls == 0
+        assert w.session.totals.calls == 0
         assert (w.records.only.error, w.records.only.request) == (CallError.REJECTED, b"")
 
 

@@ -22,7 +22,7 @@ from support.gateway_world import (
     world,
 )
 from whet.exchange import CallError
-from whet.gateway.upstream.client import RETRIED, retry_delay
+from whet.gateway.upstream.pool import RETRIED, retry_delay
 
 
 class Failing:
@@ -47,8 +47,8 @@ async def test_a_passing_failure_is_retried_without_the_agent_noticing(status: i
         assert await reply.json() == UNARY
         assert w.records.only.attempts == model.asked == 3
         assert w.records.only.error is None
-        assert w.session.calls == 1
-        assert w.session.last_error is None
+        assert w.session.totals.calls == 1
+        assert w.session.totals.last_error is None
 
 
 @pytest.mark.parametrize("status", [429, 500])
@@ -64,8 +64,8 @@ async def test_a_lasting_failure_is_passed_on_after_all_attempts(status: int) ->
         assert w.records.only.error is CallError.STATUS
         assert w.records.only.status == status
         assert w.records.only.usage is None
-        assert w.session.last_error is CallError.STATUS
-        assert w.session.calls_without_usage == 0
+        assert w.session.totals.last_error is CallError.STATUS
+        assert w.session.totals.calls_without_usage == 0
 
 
 @pytest.mark.parametrize("status", [400, 404, 422])
@@ -87,8 +87,8 @@ async def test_a_refused_key_is_not_retried_and_marks_the_session(status: int) -
         assert w.records.only.error is CallError.AUTH
         async with w.post() as reply:
             assert reply.status == 200
-        assert w.session.last_error is None
-        assert w.session.auth_failed
+        assert w.session.totals.last_error is None
+        assert w.session.totals.auth_failed
 
 
 async def test_errors_of_the_model_reach_the_agent_without_secrets_and_addresses() -> None:
@@ -124,7 +124,7 @@ async def test_an_endpoint_that_does_not_listen() -> None:
         assert w.records.only.error is CallError.REFUSED
         assert w.records.only.status is None
         assert w.records.only.attempts == 2
-        assert w.session.calls_without_usage == 0
+        assert w.session.totals.calls_without_usage == 0
 
 
 async def test_a_connection_lost_before_the_status_is_retried() -> None:
@@ -152,7 +152,7 @@ async def test_a_model_that_never_answers() -> None:
         assert "error" in await reply.json()
         assert w.records.only.error is CallError.TIMEOUT
         assert w.records.only.attempts == 1
-        assert w.session.calls_without_usage == 1
+        assert w.session.totals.calls_without_usage == 1
 
 
 async def test_a_model_that_sends_a_status_and_then_nothing() -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import aiohttp
 from aiohttp import web
 
-from support.gateway_world import PATIENCE, STREAM, World, answer_stream, stream, world
+from support.gateway_world import STREAM, World, answer_stream, stream, world
+from support.waiting import until
 from whet.exchange import CallError
 
 WHOLE = b"".join(STREAM)
@@ -37,19 +38,13 @@ async def hang_up_after_the_first_event(w: World) -> None:
         reply.close()
 
 
-async def until(met: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not met():  # noqa: ASYNC110 - what is waited for is the gateway's own state
-            await asyncio.sleep(0.001)
-
-
 async def read(w: World) -> bytes:
     async with w.post() as reply:
         return bytes(await reply.read())
 
 
 def nobody_follows(w: World) -> Callable[[], bool]:
-    return lambda: all(call._followers == 0 for call in w.session._undelivered)
+    return lambda: all(call.connection is None for call in w.session.open_calls.undelivered)
 
 
 async def test_a_retry_of_a_call_under_way_joins_it() -> None:

@@ -25,12 +25,13 @@ from support.gateway_world import (
     read_to_break,
     read_until,
     stream,
-    until,
     world,
 )
+from support.waiting import until
 from whet.exchange import CallError, Usage
+from whet.gateway.buffers.reply_buffer import ReplyHead
 from whet.gateway.calls import call as call_module
-from whet.gateway.calls.call import Request
+from whet.gateway.calls.requests import AgentRequest
 from whet.gateway.dialects import chat
 
 SECRET_HEADERS = {"authorization", "x-api-key", "x-goog-api-key", "cookie", "proxy-authorization", "set-cookie"}
@@ -61,9 +62,9 @@ async def test_usage_adds_up_and_calls_that_do_not_say_are_counted_apart() -> No
         for _ in range(3):
             async with w.post() as reply:
                 assert reply.status == 200
-        assert w.session.calls == 3
-        assert w.session.usage == Usage(18, 4)
-        assert w.session.calls_without_usage == 1
+        assert w.session.totals.calls == 3
+        assert w.session.totals.usage == Usage(18, 4)
+        assert w.session.totals.calls_without_usage == 1
         assert [exchange.index for exchange in w.records.exchanges] == [0, 1, 2]
         assert w.records.exchanges[1].usage is None
 
@@ -114,13 +115,13 @@ async def test_a_reply_is_recorded_whole_although_the_agent_hung_up() -> None:
         async with w.post() as reply:
             await read_until(reply, STREAM[0])
             reply.close()
-        (call,) = w.session._under_way.values()
-        await until(lambda: call._hung_up)
+        (call,) = w.session.open_calls.under_way
+        await until(lambda: call.hung_up)
         more.set()
         await until(lambda: bool(w.records.exchanges))
         assert w.records.only.response == b"".join(STREAM)
         assert w.records.only.error is CallError.HUNG_UP
-        assert w.session.usage == Usage(9, 2)
+        assert w.session.totals.usage == Usage(9, 2)
 
 
 async def test_an_agent_that_hangs_up_before_the_first_byte_is_noticed() -> None:
@@ -137,8 +138,8 @@ async def test_an_agent_that_hangs_up_before_the_first_byte_is_noticed() -> None
         posting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await posting
-        (call,) = w.session._under_way.values()
-        await until(lambda: call._hung_up)
+        (call,) = w.session.open_calls.under_way
+        await until(lambda: call.hung_up)
         more.set()
         await until(lambda: bool(w.records.exchanges))
         assert w.records.only.error is CallError.HUNG_UP
@@ -187,10 +188,27 @@ async def test_closing_cuts_a_stream_and_leaves_its_record() -> None:
         assert len(w.records.exchanges) == 1
 
 
+class NoConnection:
+    """An agent that is not there."""
+
+    ready = True
+
+    def start(self, head: ReplyHead) -> None: ...
+
+    def send(self, data: bytes) -> None: ...
+
+    def finish(self, *, broken: bool) -> None: ...
+
+    async def flush(self) -> bool:
+        return False
+
+
 async def test_closing_leaves_a_record_of_a_call_that_has_only_just_come() -> None:
     async with world(answer_unary) as w:
-        w.session.call(Request(chat, "/v1/chat/completions", (), b"{}"))
+        call = w.session.call(AgentRequest(chat, "/v1/chat/completions", (), b"{}"))
+        answering = asyncio.create_task(call.answer(NoConnection()))
         await w.session.close()
+        await answering
         assert w.records.only.error is CallError.SEALED
         assert w.records.only.status is None
 
@@ -221,11 +239,11 @@ async def test_closing_loses_no_call_of_sub_agents_that_work_side_by_side() -> N
         await until(lambda: begun == len(kinds) and len(w.records.exchanges) == kinds.count("ends"))
         await w.session.close()
         records = {exchange.speaker.thread: exchange for exchange in w.records.exchanges if exchange.speaker}
-        assert len(w.records.exchanges) == len(records) == w.session.calls == len(kinds)
+        assert len(w.records.exchanges) == len(records) == w.session.totals.calls == len(kinds)
         for number, kind in enumerate(kinds):
             expected = (None, 200) if kind == "ends" else (CallError.SEALED, 200 if kind == "streams" else None)
             assert (records[f"ses_{number}"].error, records[f"ses_{number}"].status) == expected
-        assert w.session.speakers == {"sub": len(kinds)}
+        assert w.session.totals.speakers == {"sub": len(kinds)}
         await asyncio.gather(*agents, return_exceptions=True)
 
 
@@ -242,9 +260,9 @@ async def closing_during_a_commit() -> AsyncIterator[tuple[World, asyncio.Event,
         with w.records.held_back() as allowed:
             async with w.post():
                 await asyncio.wait_for(w.records.asked.wait(), PATIENCE)
-                (call,) = w.session._under_way.values()
+                (call,) = w.session.open_calls.under_way
                 closing = asyncio.create_task(w.session.close())
-                await until(lambda: call._sealed)
+                await until(lambda: call.sealed)
                 yield w, allowed, closing
 
 
@@ -272,7 +290,7 @@ async def test_closing_during_retries_leaves_a_record() -> None:
 
     async with world(model, backoff_sec=30) as w:
         posting = asyncio.ensure_future(w.post())
-        await until(lambda: bool(w.session._under_way))
+        await until(lambda: bool(w.session.open_calls.under_way))
         await w.session.close()
         assert w.records.only.error is CallError.SEALED
         with pytest.raises(aiohttp.ClientError):
@@ -307,7 +325,7 @@ async def test_a_session_answers_on_every_socket_it_is_given() -> None:
         for url in (w.url, f"http://127.0.0.1:{sock.getsockname()[1]}"):
             async with w.http.post(f"{url}/v1/chat/completions", json=BODY, headers=headers) as reply:
                 assert reply.status == 200
-        assert w.session.calls == 2
+        assert w.session.totals.calls == 2
         await w.session.close()
         assert sock.fileno() == -1
 
@@ -334,7 +352,7 @@ async def test_one_agent_can_make_calls_one_after_the_other_on_one_connection() 
             async with w.post() as reply:
                 assert await reply.read() == b"".join(STREAM)
                 assert USAGE in w.records.exchanges[-1].response
-        assert w.session.calls == 5
+        assert w.session.totals.calls == 5
         assert len(w.session._http.connections) == 1
 
 

@@ -27,9 +27,9 @@ from support.gateway_world import (
     serving,
     session_for,
     stream,
-    until,
     world,
 )
+from support.waiting import until
 from whet.exchange import CallError, Usage
 
 
@@ -192,7 +192,7 @@ async def test_a_stream_cut_before_its_end_tells_the_agent_and_keeps_what_came()
         assert w.records.only.error is CallError.CUT
         assert w.records.only.response == STREAM[0] + b'data: {"choi'
         assert w.records.only.status == 200
-        assert w.session.calls_without_usage == 1
+        assert w.session.totals.calls_without_usage == 1
 
 
 async def test_a_stream_that_simply_ends_too_early_is_cut() -> None:
@@ -240,7 +240,7 @@ async def test_a_recorder_that_fails_turns_a_whole_reply_into_a_500() -> None:
         assert "no space" not in body
         assert "four" not in body
         assert w.session.record_error is w.records.failure
-        assert w.session.usage == Usage(9, 2), "what was spent was spent"
+        assert w.session.totals.usage == Usage(9, 2), "what was spent was spent"
 
 
 async def test_two_hundred_streams_at_once() -> None:
@@ -274,7 +274,7 @@ async def test_two_hundred_streams_at_once() -> None:
             replies = await asyncio.gather(*(talk(index) for index in range(200)))
         assert replies == [delta(f"agent {i}") + delta(finish="stop") + USAGE + DONE for i in range(200)]
         assert len(w.records.exchanges) == 200
-        assert all(session.calls == 10 and session.usage == Usage(90, 20) for session in sessions)
+        assert all(session.totals.calls == 10 and session.totals.usage == Usage(90, 20) for session in sessions)
         for session in sessions:
             indices = sorted(e.index for e in w.records.exchanges if e.session == session.id)
             assert indices == list(range(10))
@@ -294,7 +294,7 @@ async def test_no_more_calls_are_under_way_than_the_model_allows() -> None:
 
     async with world(model, concurrency=2) as w:
         asking = [asyncio.ensure_future(w.post()) for _ in range(6)]
-        await until(lambda: w.session.calls == 6 and under_way == 2)
+        await until(lambda: w.session.totals.calls == 6 and under_way == 2)
         gate.set()
         assert [reply.status for reply in await asyncio.gather(*asking)] == [200] * 6
         assert most == 2

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from support.gateway_world import Handler, event, read_to_break, read_until, session_for, stream, world
-from whet.gateway.calls import call
+from whet.gateway.calls import transfer
 from whet.testing import Scene, Script, ScriptedModel, say
 
 PATH = "/v1beta/models/tiny:streamGenerateContent"
@@ -73,8 +73,8 @@ async def test_a_model_that_does_not_stream_gives_an_array_of_one() -> None:
 
 
 async def test_a_silent_model_keeps_the_array_alive_with_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call, "GRACE_SEC", 0.02)
-    monkeypatch.setattr(call, "KEEP_ALIVE_SEC", 0.02)
+    monkeypatch.setattr(transfer, "GRACE_SEC", 0.02)
+    monkeypatch.setattr(transfer, "KEEP_ALIVE_SEC", 0.02)
     go_on = asyncio.Event()
 
     async def model(request: web.BaseRequest) -> web.StreamResponse:

@@ -14,7 +14,7 @@ from whet.exchange import CallError
 from whet.gateway import Model
 from whet.gateway.guards import chat, check_tools, gemini, guard_request, messages, responses
 from whet.gateway.guards.checks import MOST_NOTES, Permits
-from whet.gateway.guards.overrides import changed, declared_changes
+from whet.gateway.guards.overrides import change_body, configured_changes
 from whet.gateway.guards.screened import REPAIRED, ScreenedRequests
 from whet.gateway.guards.strict_json import split_object
 from whet.trace.conversations.graph import build
@@ -44,7 +44,7 @@ def sent(dialect: str, asked: dict[str, Any], **options: Any) -> tuple[dict[str,
     """The request as it is sent, and what is withheld of it."""
     body = json.dumps(asked).encode()
     guarded = guard_request(split_object(body), body, dialect, model(dialect, **options))
-    return json.loads(changed(body, guarded.changes)), guarded.withheld
+    return json.loads(change_body(body, guarded.changes)), guarded.withheld
 
 
 def saying(dialect: str, part: Any) -> dict[str, Any]:
@@ -403,7 +403,7 @@ async def test_a_schema_refers_only_to_itself_in_a_translated_request() -> None:
         for _, form in SCHEMAS[:2]:
             async with w.post(json=asked | form({"$ref": REFERENCES[0]})) as reply:
                 assert reply.status == 400
-        assert w.session.calls == 0
+        assert w.session.totals.calls == 0
 
 
 def test_arguments_of_a_template_are_single_words() -> None:
@@ -467,8 +467,8 @@ def test_a_model_can_widen_the_lists(dialect: str) -> None:
 
 def capped(dialect: str, asked: dict[str, Any], most: int | None = 100, **options: Any) -> dict[str, Any]:
     body = json.dumps(asked).encode()
-    changes = declared_changes(split_object(body), model(dialect, max_tokens=most, **options))
-    return {name: value for name, value in json.loads(changed(body, changes)).items() if name != "model"}
+    changes = configured_changes(split_object(body), model(dialect, max_tokens=most, **options))
+    return {name: value for name, value in json.loads(change_body(body, changes)).items() if name != "model"}
 
 
 WRONG = [-1, 0, 101, 10**9, 10**400, 1e3, 50.0, "50", "99999", True, [5], {}]
@@ -517,7 +517,7 @@ async def test_a_request_with_remote_media_never_reaches_the_model() -> None:
             padding = {"role": "user", "content": "x" * 40_000}
             async with w.post(json={"messages": [{"role": "user", "content": [remote]}, padding]}) as reply:
                 assert reply.status == 400
-        assert w.session.calls == 0
+        assert w.session.totals.calls == 0
         assert [exchange.error for exchange in w.records.exchanges] == [CallError.REJECTED] * 2
         assert b"Media must be part of the request" in w.records.exchanges[0].response
 

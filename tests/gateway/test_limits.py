@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from support.gateway_world import Records, World, answer_unary, model, serving, session_for, until, world
+from support.gateway_world import Records, World, answer_unary, model, serving, session_for, world
+from support.waiting import until
 from whet.exchange import CallError, Usage
 from whet.gateway import Gateway, Limits, Reached, Spent, limits
-from whet.gateway import session as session_module
+from whet.gateway import limits as limits_module
 from whet.gateway.limits import Meter
 from whet.redact import Redactor
 
@@ -112,9 +113,9 @@ async def test_a_session_over_its_limit_answers_400_in_dialect_and_sends_nothing
         assert status == 400
         assert body["error"]["message"] == "The limit on turns is reached; there will be no further replies."
         assert sent == 1
-        assert session.ended_by == Reached("turns", 1, 1)
-        assert not session.ended_with_run
-        assert session.calls == 1
+        assert session.limits.ended_by == Reached("turns", 1, 1)
+        assert not session.limits.ended_with_run
+        assert session.totals.calls == 1
         assert [exchange.error for exchange in w.records.exchanges] == [None, CallError.REJECTED]
         await session.close()
 
@@ -128,7 +129,7 @@ async def test_a_limit_of_the_run_holds_for_all_its_sessions() -> None:
             one = World(gateway, session, await session.listen(), records, w.http)
             statuses.append((await ask(one))[0])
             await session.close()
-            assert session.ended_with_run == (number == 3)
+            assert session.limits.ended_with_run == (number == 3)
         assert statuses == [200, 200, 200, 400]
         assert gateway.exhausted() == Reached("turns", 3, 3)
 
@@ -158,7 +159,7 @@ async def test_calls_beyond_the_limit_on_them_wait_and_are_not_refused() -> None
         answers = await asyncio.gather(*(ask(one) for one in limited for _ in range(6)))
         assert [status for status, _ in answers] == [200] * 12
         assert most == 3
-        assert [session.ended_by for session in sessions] == [None, None]
+        assert [session.limits.ended_by for session in sessions] == [None, None]
 
 
 async def test_closing_leaves_a_record_of_calls_that_still_wait_for_room() -> None:
@@ -170,7 +171,7 @@ async def test_closing_leaves_a_record_of_calls_that_still_wait_for_room() -> No
         session = w.gateway.open_session("limited", model(url), w.records, Limits(concurrency=1))
         limited = World(w.gateway, session, await session.listen(), w.records, w.http)
         asking = [asyncio.ensure_future(ask(limited)) for _ in range(4)]
-        await until(lambda: session.calls == 4)
+        await until(lambda: session.totals.calls == 4)
         await session.close()
         assert [exchange.error for exchange in w.records.exchanges] == [CallError.SEALED] * 4
         await asyncio.gather(*asking, return_exceptions=True)
@@ -188,16 +189,16 @@ async def test_a_session_says_when_its_time_is_over(limits: Limits, of_run: Limi
     async with serving(answer_unary) as url, Gateway(Redactor([]), of_run) as gateway:
         session = gateway.open_session("timed", model(url), Records(), limits)
         async with asyncio.timeout(10):
-            await session.over()
-        assert session.ended_by is not None
-        assert session.ended_by.limit == name
-        assert session.ended_with_run == (of_run != Limits())
+            await session.limits.wait_until_over()
+        assert session.limits.ended_by is not None
+        assert session.limits.ended_by.limit == name
+        assert session.limits.ended_with_run == (of_run != Limits())
 
 
 async def test_a_session_without_limits_on_time_is_never_over() -> None:
     async with serving(answer_unary) as url, session_for(url) as w:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(w.session.over(), 0.05)
+            await asyncio.wait_for(w.session.limits.wait_until_over(), 0.05)
 
 
 async def test_an_agent_whose_command_has_just_ended_has_its_whole_idle_time_before_it() -> None:
@@ -211,17 +212,17 @@ async def test_an_agent_whose_command_has_just_ended_has_its_whole_idle_time_bef
     async with serving(answer_unary) as url, Gateway(Redactor([])) as gateway:
         session = gateway.open_session("timed", model(url), Records(), Limits(idle_sec=0.1))
         async with asyncio.timeout(10):
-            await session.over(works)
+            await session.limits.wait_until_over(works)
     assert len(looks) == len(found), "the look that first found nothing must not be the end"
     assert looks[2] - looks[1] >= 0.09
 
 
 async def test_an_agent_that_does_not_end_when_it_is_refused_must_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "LAST_WORDS_SEC", 0.02)
+    monkeypatch.setattr(limits_module, "LAST_WORDS_SEC", 0.02)
     async with serving(answer_unary) as url, session_for(url) as w:
         session = w.gateway.open_session("limited", model(url), w.records, Limits(turns=1))
         limited = World(w.gateway, session, await session.listen(), w.records, w.http)
-        over = asyncio.ensure_future(session.over())
+        over = asyncio.ensure_future(session.limits.wait_until_over())
         await ask(limited)
         await asyncio.sleep(0.1)
         assert not over.done(), "all turns are used, but no call was refused"
@@ -233,6 +234,6 @@ async def test_a_request_that_makes_no_sense_does_not_count() -> None:
     async with world(answer_unary, dialect="messages") as w:
         async with w.post(data=b"not JSON") as reply:
             assert reply.status == 400
-        assert w.session.calls == 0
+        assert w.session.totals.calls == 0
         assert w.records.only.error is CallError.REJECTED
         assert w.records.only.request == b"not JSON"

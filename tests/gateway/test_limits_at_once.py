@@ -10,7 +10,8 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.gateway_world import BODY, Records, World, answer_unary, model, serving, session_for, until
+from support.gateway_world import BODY, Records, World, answer_unary, model, serving, session_for
+from support.waiting import until
 from whet.exchange import CallError, Usage
 from whet.gateway import Gateway, Limits, Reached
 from whet.gateway.call_bounds import UNCAPPED_OUTPUT, Bound, bound_of
@@ -71,9 +72,9 @@ async def test_fifty_calls_at_once_pass_a_limit_by_one_call_at_most(
         statuses = await asyncio.gather(*(ask(limited, **more) for _ in range(50)))
         assert sorted(statuses) == [200] + [400] * 49
         assert spending.used == [20]
-        assert session.calls == session.speakers.total() == 1
-        assert session.ended_by is not None
-        assert session.ended_with_run is of_run
+        assert session.totals.calls == session.totals.speakers.total() == 1
+        assert session.limits.ended_by is not None
+        assert session.limits.ended_with_run is of_run
         assert [one.error for one in w.records.exchanges].count(CallError.REJECTED) == 49
         assert all(one.status == 400 for one in w.records.exchanges if one.error)
 
@@ -144,7 +145,7 @@ async def test_a_call_that_is_sent_again_is_looked_at_again() -> None:
         limited = World(gateway, session, await session.listen(), w.records, w.http)
         first = asyncio.ensure_future(ask(limited))
         await until(lambda: sent == 1)
-        gateway._meter.settle_unsaid(Usage(input=1), None)
+        gateway._meter.settle_estimate(Usage(input=1), None)
         others_done.set()
         assert await first == 400
         assert sent == 1
@@ -211,7 +212,7 @@ async def test_a_growing_conversation_reserves_what_was_counted_and_not_a_token_
 
     spending = Spending(lambda: (7000, 5))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("whet.gateway.session.Allowance", Noting)
+        patch.setattr("whet.gateway.limits.Allowance", Noting)
         async with serving(spending) as url, session_for(url) as w:
             session = w.gateway.open_session("limited", model(url), w.records, Limits(total_tokens=10**6))
             limited = World(w.gateway, session, await session.listen(), w.records, w.http)
@@ -232,14 +233,14 @@ async def test_use_that_the_model_does_not_say_counts_against_the_limit_and_not_
         session = w.gateway.open_session("limited", model(url), w.records, Limits(total_tokens=200))
         limited = World(w.gateway, session, await session.listen(), w.records, w.http)
         assert [await ask(limited) for _ in range(3)] == [200, 200, 400]
-        assert session.calls_without_usage == 2
-        assert session.usage == Usage()
+        assert session.totals.calls_without_usage == 2
+        assert session.totals.usage == Usage()
         assert w.gateway.spent().usage == Usage()
 
 
 def test_an_attempt_that_got_no_answer_counts_again() -> None:
     meter = Meter(Limits(total_tokens=10))
-    Allowance([meter], lambda *_: None).settle_unsaid(Usage(input=10), None)
+    Allowance([meter], lambda *_: None).settle_estimate(Usage(input=10), None)
     assert meter.refusal() == Reached("total_tokens", 10, 10)
 
 

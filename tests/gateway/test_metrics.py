@@ -108,11 +108,11 @@ async def test_calls_under_way_are_told() -> None:
     seen = []
 
     async def model(request: web.BaseRequest) -> web.StreamResponse:
-        seen.append(w.session.under_way)
+        seen.append(w.session.calls_in_flight)
         return web.json_response(UNARY)
 
     async with world(model) as w:
-        assert w.session.under_way == 0
+        assert w.session.calls_in_flight == 0
         async with w.post() as reply:
             assert reply.status == 200
-        assert (seen, w.session.under_way) == ([1], 0)
+        assert (seen, w.session.calls_in_flight) == ([1], 0)

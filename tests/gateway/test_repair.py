@@ -79,7 +79,7 @@ async def test_each_refused_parameter_is_mended_once_and_remembered() -> None:
         assert json.loads(first.request)["max_tokens"] == 5
         assert json.loads(second.sent or b"") == {**BODY, "max_completion_tokens": 7}
         assert third.sent is None
-        assert w.session.calls == 3
+        assert w.session.totals.calls == 3
 
 
 async def test_a_stream_is_mended_before_its_first_byte() -> None:

@@ -15,15 +15,16 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.gateway_world import BODY, STREAM, UNARY, World, delta, session_for, until, world
+from support.gateway_world import BODY, STREAM, UNARY, World, delta, session_for, world
+from support.waiting import until
 from whet.errors import UserError
 from whet.exchange import CallError
 from whet.gateway.buffers.decompress import decoder
 from whet.gateway.buffers.memory import BODIES, COPIES, Memory, TooLargeError, check_decoded_size
 from whet.gateway.buffers.spool import Spool, SpoolRoom
-from whet.gateway.calls import call as call_module
+from whet.gateway.calls import transfer
 from whet.gateway.sse import EventFramer
-from whet.gateway.upstream import client
+from whet.gateway.upstream import reply
 
 GOOD = json.dumps(UNARY).encode()
 EVENTS = b"Content-Type: text/event-stream\r\n"
@@ -91,10 +92,10 @@ async def outcome(w: World) -> CallError | None:
 async def test_a_reply_without_end_is_cut_and_recorded_as_far_as_it_came(
     monkeypatch: pytest.MonkeyPatch, first: bytes, forever: bytes
 ) -> None:
-    monkeypatch.setattr(client, "REPLY_LIMIT", 1 << 20)
-    monkeypatch.setattr(client, "STREAM_LIMIT", 1 << 20)
-    monkeypatch.setattr(call_module, "EVENT_LIMIT", 1 << 19)
-    monkeypatch.setattr(call_module, "MOST_EVENTS", 1 << 14)
+    monkeypatch.setattr(reply, "REPLY_LIMIT", 1 << 20)
+    monkeypatch.setattr(reply, "STREAM_LIMIT", 1 << 20)
+    monkeypatch.setattr(transfer, "EVENT_LIMIT", 1 << 19)
+    monkeypatch.setattr(transfer, "MOST_EVENTS", 1 << 14)
     async with raw_model(first, forever=forever) as w:
         assert await outcome(w) is (CallError.MALFORMED if b'"stop"' in first else CallError.TOO_LARGE)
         assert 0 < len(w.records.only.response) <= 1 << 20
@@ -102,7 +103,7 @@ async def test_a_reply_without_end_is_cut_and_recorded_as_far_as_it_came(
 
 
 async def test_a_reply_that_drips_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "LONGEST_REPLY_SEC", 0.1)
+    monkeypatch.setattr(reply, "LONGEST_REPLY_SEC", 0.1)
     async with raw_model(head(EVENTS), forever=b": drip\n\n", pause_sec=0.01) as w:
         assert await outcome(w) is CallError.TIMEOUT
         assert b"drip" in w.records.only.response
@@ -154,7 +155,7 @@ async def test_odd_forms_of_http(sent: bytes, expected: CallError | None) -> Non
 
 
 async def test_a_large_error_is_cut_and_stays_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "ERROR_LIMIT", 1000)
+    monkeypatch.setattr(reply, "ERROR_LIMIT", 1000)
     async with raw_model(head(status=b"400 Bad Request"), forever=b"x" * 5000) as w:
         assert await outcome(w) is CallError.STATUS
         assert len(w.records.only.response) == 1000

@@ -3,7 +3,7 @@
 import pytest
 
 from whet.exchange import Headers, Kind, Speaker
-from whet.gateway.attribution.headers import NOTHING, told
+from whet.gateway.attribution.headers import NOTHING, read_headers
 from whet.gateway.attribution.threads import Threads
 
 TOOLS = b'{"messages": [{"role": "user", "content": "Fix it."}], "tools": [{"name": "bash"}]}'
@@ -67,7 +67,7 @@ def test_a_header_that_cannot_be_read_tells_nothing(metadata: str) -> None:
 
 @pytest.mark.parametrize("headers", [(), (("user-agent", "OpenAI/JS"), ("x-rlm-role", "root"))])
 def test_headers_that_say_nothing_are_not_guessed_at(headers: Headers) -> None:
-    assert told(headers) is NOTHING
+    assert read_headers(headers) is NOTHING
 
 
 def test_a_title_that_is_asked_for_first_does_not_take_the_threads_place() -> None:
@@ -84,7 +84,7 @@ def test_what_headers_call_a_sub_agent_is_told_apart_by_its_conversation() -> No
     more = other.replace(b"}]", b'},{"role":"assistant","content":"ok"},{"role":"user","content":"go on"}]', 1)
     third = TOOLS.replace(b"Fix it.", b"Read it.")
     found = [speaker(sub, body, threads, number) for number, body in enumerate((other, third), 1)]
-    threads.ended(1, None)
+    threads.end(1, None)
     found.append(speaker({"x-initiator": "agent"}, more, threads, 3))
     assert [(one.kind, one.thread) for one in found] == [(Kind.SUB, "sub-1"), (Kind.SUB, "sub-2"), (Kind.SUB, "sub-1")]
     assert found[2].evidence == "x-initiator: agent, and continues call 1"

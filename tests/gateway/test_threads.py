@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whet.exchange import Kind, Speaker
-from whet.gateway.attribution.threads import WATCHED, Answer, Threads
+from whet.gateway.attribution.threads import WATCHED, ThreadAnswer, Threads
 from whet.gateway.dialects import DIALECTS
 from whet.gateway.dialects.neutral import (
     Begin,
@@ -89,7 +89,7 @@ class World:
     def answer(self, index: int, *parts: ToolCall | Text, streamed: bool = False) -> None:
         """A call ends with this reply."""
         written = _stream(self.dialect, parts) if streamed else _whole(self.dialect, parts)
-        self.threads.ended(index, Answer(self.dialect, written, streamed))
+        self.threads.end(index, ThreadAnswer(self.dialect, written, streamed))
 
     def step(self, talk: Talk, **headers: str) -> Speaker:
         """A call that is answered with a tool call, which is done."""
@@ -298,7 +298,7 @@ def test_marks_for_the_providers_cache_may_move(monkeypatch: pytest.MonkeyPatch)
         turns += [{"role": "assistant", "content": "ok"}, {"role": "user", "content": f"go on {number} é"}]
         if number == 6:
             # From now on the bytes alone must tell.
-            monkeypatch.setattr("whet.gateway.attribution.threads.read", None)
+            monkeypatch.setattr("whet.gateway.attribution.threads.read_conversation", None)
 
 
 def test_another_message_in_the_place_of_a_marked_one_is_not_taken_for_it() -> None:
@@ -348,7 +348,7 @@ def test_whatever_is_sent_has_a_speaker(dialect: str, bodies: list[tuple[bytes, 
         index, speaker = world.ask(body)
         assert speaker.evidence
         if answered:
-            world.threads.ended(index, Answer(dialect, body, streamed=False))
+            world.threads.end(index, ThreadAnswer(dialect, body, streamed=False))
 
 
 def test_json_that_nests_without_end_has_a_speaker() -> None:

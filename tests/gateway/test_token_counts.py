@@ -46,7 +46,7 @@ async def test_a_model_of_the_same_dialect_counts_and_it_is_no_turn(front: str) 
         assert exchange.speaker is not None
         assert (exchange.speaker.kind, exchange.error, exchange.usage) == (Kind.UTILITY, None, None)
         assert "count" in exchange.speaker.thread
-        assert (w.session.calls, w.session.answered) == (0, 0)
+        assert (w.session.totals.calls, w.session.totals.answered) == (0, 0)
 
 
 async def test_the_name_of_the_model_is_set_and_all_that_is_allowed_passes() -> None:

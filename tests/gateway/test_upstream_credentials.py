@@ -14,8 +14,11 @@ from whet.errors import UserError
 from whet.exchange import CallError
 from whet.gateway import Model
 from whet.gateway.buffers.memory import Memory
-from whet.gateway.upstream.client import AzureLogin, Received, Upstream, credential_secrets, own_credentials
-from whet.gateway.upstream.client import UpstreamError as CallFailedError
+from whet.gateway.upstream.azure import AzureLogin
+from whet.gateway.upstream.client import OutgoingCall, Upstream
+from whet.gateway.upstream.headers import credential_secrets, own_credentials
+from whet.gateway.upstream.reply import ReceivedReply
+from whet.gateway.upstream.reply import UpstreamError as CallFailedError
 
 KEY = "azure-key-0123456789"
 IDENTITY = """
@@ -67,7 +70,7 @@ def azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     _without_azure(monkeypatch)
 
 
-async def sent(to: dict[str, Any], headers: dict[str, str], calls: int = 1) -> tuple[dict[str, str], Received]:
+async def sent(to: dict[str, Any], headers: dict[str, str], calls: int = 1) -> tuple[dict[str, str], ReceivedReply]:
     """What arrives at the endpoint of a model with these settings."""
     arrived: dict[str, str] = {}
 
@@ -75,7 +78,7 @@ async def sent(to: dict[str, Any], headers: dict[str, str], calls: int = 1) -> t
         arrived.update({name.lower(): value for name, value in request.headers.items()})
         return await answer_unary(request)
 
-    received = [Received(Memory().spool()) for _ in range(calls)]
+    received = [ReceivedReply(Memory().spool()) for _ in range(calls)]
     async with serving(endpoint) as url:
         upstream = Upstream()
         try:
@@ -85,8 +88,8 @@ async def sent(to: dict[str, Any], headers: dict[str, str], calls: int = 1) -> t
     return arrived, received[-1]
 
 
-async def _call(upstream: Upstream, to: Model, headers: dict[str, str], received: Received) -> None:
-    async with upstream.send(to, "/v1/chat/completions", headers, b"{}", received) as incoming:
+async def _call(upstream: Upstream, to: Model, headers: dict[str, str], received: ReceivedReply) -> None:
+    with await upstream.send(OutgoingCall(to, "/v1/chat/completions", headers, b"{}"), received) as incoming:
         await incoming.read()
 
 

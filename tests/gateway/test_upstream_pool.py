@@ -13,12 +13,15 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.gateway_world import PATIENCE, answer_unary, cut, model, serving, stream, until
+from support.gateway_world import PATIENCE, answer_unary, cut, model, serving, stream
+from support.waiting import until
 from whet.exchange import CallError
 from whet.gateway import Model
 from whet.gateway.buffers.memory import Memory
-from whet.gateway.upstream.client import FIRST_REST_SEC, LONGEST_REST_SEC, RETRIED, Endpoint, Pool, Received, Upstream
-from whet.gateway.upstream.client import UpstreamError as CallFailedError
+from whet.gateway.upstream.client import OutgoingCall, Upstream
+from whet.gateway.upstream.pool import FIRST_REST_SEC, LONGEST_REST_SEC, RETRIED, EndpointPool, PoolEndpoint
+from whet.gateway.upstream.reply import ReceivedReply
+from whet.gateway.upstream.reply import UpstreamError as CallFailedError
 
 PATH = "/v1/chat/completions"
 MINUTES = 1000.0
@@ -72,9 +75,10 @@ async def pool_of(
         yield upstream, model(first, replicas=tuple(others), **options)
 
 
-async def call(upstream: Upstream, to: Model, affinity: str = "") -> Received:
-    received = Received(Memory().spool())
-    async with upstream.send(to, PATH, {"Content-Type": "application/json"}, b"{}", received, affinity) as incoming:
+async def call(upstream: Upstream, to: Model, affinity: str = "") -> ReceivedReply:
+    received = ReceivedReply(Memory().spool())
+    sent = OutgoingCall(to, PATH, {"Content-Type": "application/json"}, b"{}", affinity)
+    with await upstream.send(sent, received) as incoming:
         while await incoming.read():
             pass
     return received
@@ -89,7 +93,7 @@ async def failed_call(upstream: Upstream, to: Model, affinity: str = "") -> Call
 def affinity_for(server: Server, to: Model) -> str:
     """A session whose calls begin at this endpoint."""
     names = (f"session-{number}" for number in itertools.count())
-    return next(name for name in names if Pool(to, Clock()).first(name).url == server.url)
+    return next(name for name in names if EndpointPool(to, Clock()).first(name).url == server.url)
 
 
 async def test_calls_without_a_session_go_round() -> None:
@@ -227,8 +231,8 @@ async def test_each_endpoint_has_its_own_slots_and_waiting_for_one_has_no_time_l
         await upstream.close()
 
 
-def endpoint(clock: Clock) -> Endpoint:
-    return Endpoint("http://127.0.0.1:9", 0, 1, clock)
+def endpoint(clock: Clock) -> PoolEndpoint:
+    return PoolEndpoint("http://127.0.0.1:9", 0, 1, clock)
 
 
 def test_rests_double_up_to_a_limit_and_begin_anew_after_an_answer() -> None:
@@ -271,7 +275,7 @@ def test_whatever_happened_a_resting_endpoint_is_chosen_only_when_all_rest(
     happened: list[tuple[str, int, float]], affinity: str
 ) -> None:
     clock = Clock()
-    pool = Pool(model("http://h0", replicas=("http://h1", "http://h2", "http://h3")), clock)
+    pool = EndpointPool(model("http://h0", replicas=("http://h1", "http://h2", "http://h3")), clock)
     everyone = pool._endpoints
     for what, place, seconds in happened:
         match what:

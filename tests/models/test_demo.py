@@ -36,7 +36,7 @@ def sharpen_command(project: Project) -> list[str]:
 
 
 def test_its_budget_has_room_for_an_early_exam_and_a_last_one(project: Project) -> None:
-    told = project.whet(*sharpen_command(project), "--estimate")
+    told = project.whet(*sharpen_command(project), "--dry-run")
     assert told.returncode == 0, told.stderr
     positions = re.search(r"exams \d+: (\d+) positions", told.stdout)
     assert positions is not None, told.stdout

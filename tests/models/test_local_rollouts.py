@@ -58,7 +58,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, smollm2: PulledModel) -> I
 def exported(project: Project) -> Exported:
     done = project.whet("run", "tasks.jsonl", "--agent", "chat,loop", "--model", "policy", "--out", "run")
     assert done.returncode == 0, done.stderr
-    words = ("export", "run", "--to", "rows", "--truncated", "--out", "rows.jsonl")
+    words = ("export", "run", "--format", "rows", "--truncated", "--out", "rows.jsonl")
     assert project.whet(*words).returncode == 0
     with Store.open_read(project.path / "run") as store:
         calls = {one.rollout.id: store.exchanges(one.attempt.id) for one in store.results()}

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from support.models_world import smollm2_fixture as smollm2_fixture
-from support.whet_program import Project, said_to_user, until
+from support.waiting import wait_until
+from support.whet_program import Project, said_to_user
 from whet.errors import UserError
-from whet.models import Engine, PulledModel, pull, served
+from whet.models import Engine, PulledModel, pull, serve_model
 from whet.runs.config import Config, ModelConfig, judge_model_configs, model_config, never_called, open_models
 from whet.tasks.judges import RubricSpec
 
@@ -46,7 +47,7 @@ async def test_an_engine_that_does_not_start_says_why(
         (tmp_path / "half.gguf").write_bytes(whole.read(1_000_000))
     half = pull(str(tmp_path / "half.gguf"))
     with pytest.raises(UserError, match=r"model 'local/half' does not start: .*read") as refused:
-        async with served(Engine(half)):
+        async with serve_model(Engine(half)):
             pass
     assert "\n" not in str(refused.value)
 
@@ -62,8 +63,8 @@ def test_the_engine_ends_with_whet_even_when_that_is_killed(project: Project, sm
         assert "/v1 serves smollm2; Ctrl-C ends it" in first
         (engine,) = engines(project)
         os.kill(whet.pid, signal.SIGKILL)
-        until(lambda: not Path(f"/proc/{engine}").exists())
-    until(lambda: not list(project.tmp.glob("whet-engine-*/llama.sock")))
+        wait_until(lambda: not Path(f"/proc/{engine}").exists())
+    wait_until(lambda: not list(project.tmp.glob("whet-engine-*/llama.sock")))
 
 
 def test_whoever_serves_a_model_is_told_when_its_engine_has_ended(project: Project, smollm2: PulledModel) -> None:
@@ -90,7 +91,7 @@ def test_a_run_on_a_model_that_is_not_here_is_one_line_and_no_folder(project: Pr
     project.rows("tasks.jsonl", {"id": "t", "instruction": "Say yes.", "answer": "yes"})
     lacking = Project(project.path, project.tmp, {"WHET_MODELS": str(project.path / "none")})
     for model, said in (
-        ("local/smollm2", "whet: model 'smollm2' is not here; pull it: whet models pull smollm2"),
+        ("local/smollm2", "whet: model 'smollm2' was not pulled; run: whet models pull smollm2"),
         ("local/smol", "whet: unknown local model 'smol'; did you mean 'smollm2'?"),
     ):
         words = ("run", "tasks.jsonl", "--agent", "chat", "--model", model, "--out", "out")

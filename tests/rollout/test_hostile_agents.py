@@ -178,7 +178,7 @@ async def test_it_reaches_no_session_but_its_own(task: Task) -> None:
     assert result.report is not None
     assert result.report.stdout.startswith("401\nunreachable\n")
     assert marker not in result.report.stdout
-    assert (other.calls, scripted.requests) == (0, [])
+    assert (other.totals.calls, scripted.requests) == (0, [])
 
 
 async def test_a_flood_of_output_is_cut_and_does_not_hide_what_it_did(task: Task) -> None:

@@ -25,7 +25,7 @@ def scored(run: Path, tasks: Path, *values: float) -> Path:
         store.set("tasks", str(tasks))
         for number, (task, value) in enumerate(zip(read_tasks(tasks), values, strict=True)):
             store.add_tasks([TaskRow(task.id, task.digest, task.origin, "{}")])
-            store.add_rollouts([RolloutRow(f"r{number}", number, task.id, "chat", "m", "", 0)])
+            store.add_rollouts([RolloutRow(f"r{number}", number, task.id, "chat", "m", None, 0)])
             body = Result(score=Score.of(value)).model_dump_json().encode()
             attempt = store.start_attempt(f"r{number}", 0.0)
             store.finish_attempt(attempt, body, value=value, cause=None, final=True, ended=1.0)
@@ -50,7 +50,7 @@ def test_a_file_that_begins_with_a_byte_order_mark_is_written_without_it(tmp_pat
 def test_tasks_with_attachments_are_written_beside_them_only(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("1\n")
     run = scored(tmp_path / "run", write_rows(tmp_path, {**ROW, "attachments": ["data.csv"]}), 1.0)
-    with pytest.raises(UserError, match=r"tasks.jsonl:1: has attachments; expected --out beside .*tasks.jsonl"):
+    with pytest.raises(UserError, match=r"tasks.jsonl:1: has attachments; expected `out` beside .*tasks.jsonl"):
         filter_tasks(run, Band(0, 1), tmp_path / "elsewhere" / "band.jsonl")
     assert filter_tasks(run, Band(0, 1), tmp_path / "band.jsonl").kept == 1
 

@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 
 from support.gateway_world import serving, stream
-from support.whet_program import Project, events, until
+from support.waiting import wait_until
+from support.whet_program import Project, events
 from whet.exchange import Exchange
 from whet.gateway.dialects import DIALECTS
 from whet.runs.store.store import Store
@@ -59,7 +60,7 @@ async def test_a_gateway_killed_in_the_middle_of_a_stream(project: Project, dial
     async with serving(model) as url:
         command = two_calls_each(project, url, dialect, "task-a", "task-b", "task-c")
         with project.start(*command) as whet:
-            await asyncio.to_thread(until, lambda: model.half_sent.is_set() or whet.poll() is not None)
+            await asyncio.to_thread(wait_until, lambda: model.half_sent.is_set() or whet.poll() is not None)
             assert whet.poll() is None, whet.communicate()
             whet.kill()
             await asyncio.to_thread(whet.communicate)

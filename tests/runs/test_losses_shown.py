@@ -23,7 +23,7 @@ def arm_with(scored: int, lost: int, value: float = 1.0) -> Tally:
 
 def shown(arms: dict[Arm, Tally]) -> str:
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(summary_table(arms, {"": "-"}))
+    console.print(summary_table(arms, {None: "-"}))
     return console.export_text()
 
 
@@ -45,17 +45,24 @@ def test_a_task_with_samples_that_are_partly_missing_counts_once() -> None:
 
 
 def test_the_terminal_and_json_show_bounds_and_uneven_losses() -> None:
-    arms = {("cheat", "m", ""): arm_with(6, 6), ("honest", "m", ""): arm_with(12, 0, 0.5)}
+    arms: dict[Arm, Tally] = {("cheat", "m", None): arm_with(6, 6), ("honest", "m", None): arm_with(12, 0, 0.5)}
     text = shown(arms)
     assert "cheat / m: the mean is 50.0% if all that is missing is 0, and 100.0% if all is 1" in text
-    assert "cheat / m loses 6 of 12 scores, honest / m loses 0 of 12 scores (Fisher's exact test, p = 0.014)" in text
-    fields = _arm_fields(("cheat", "m", ""), arms["cheat", "m", ""])
+    assert (
+        "cheat / m is missing 6 of 12 scores, honest / m is missing 0 of 12 scores (Fisher's exact test, p = 0.014)"
+        in text
+    )
+    fields = _arm_fields(("cheat", "m", None), arms["cheat", "m", None])
     assert (fields["mean"], fields["mean_with_missing_at_0"], fields["mean_with_missing_at_1"]) == (1.0, 0.5, 1.0)
     (found,) = uneven_losses(arms)
-    assert (found.more, found.less) == (("cheat", "m", ""), ("honest", "m", ""))
+    assert (found.more, found.less) == (("cheat", "m", None), ("honest", "m", None))
 
 
 def test_arms_that_lose_alike_are_not_warned_of() -> None:
-    arms = {("a", "m", ""): arm_with(9, 3), ("b", "m", ""): arm_with(10, 2), ("c", "m", ""): Tally(planned=12)}
+    arms: dict[Arm, Tally] = {
+        ("a", "m", None): arm_with(9, 3),
+        ("b", "m", None): arm_with(10, 2),
+        ("c", "m", None): Tally(planned=12),
+    }
     assert uneven_losses(arms) == []
     assert "unevenly" not in shown(arms)

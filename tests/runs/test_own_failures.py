@@ -22,13 +22,6 @@ from whet.scoring import Cause, Score
 from whet.testing import Fault, Reply, Scene, Script, ScriptedModel
 
 RIGHT = Reply(text="4")
-
-
-@pytest.fixture(autouse=True)
-def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whet.runs.scheduler.BACKOFF_SEC", 0.01)
-
-
 AGENT = ("command:bash ask.sh",)
 
 
@@ -108,7 +101,7 @@ async def test_who_is_to_blame(answered: tuple[int, ...], up: bool, own: bool) -
         for number, good in enumerate(answered, 1):
             blame.is_last = number == len(answered)
             session = gateway.open_session("r", model, forget)
-            session.answered = good
+            session.totals.answered = good
             blamed = await blame.decide(Score.missing(Cause.MODEL, "it failed"), session, forget)
             assert blamed.own is (own and blame.is_last)
             await session.close()

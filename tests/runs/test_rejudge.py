@@ -12,8 +12,9 @@ from whet.agents.tools import LoggedUse
 from whet.errors import UserError
 from whet.rollout.result import Result, Spending
 from whet.runs.config import Config, ModelConfig
+from whet.runs.options import RejudgeOptions
 from whet.runs.plan import public
-from whet.runs.rejudge import Judged, Rejudge, rejudge
+from whet.runs.rejudge import Judged, rejudge
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
@@ -28,7 +29,9 @@ async def again(
     folder: Path, models: dict[str, ModelConfig] | None = None, env: dict[str, str] | None = None, **request: Any
 ) -> dict[str, Judged]:
     seen: list[Judged] = []
-    await rejudge(Rejudge(folder / "run", **request), Config(models=models or {}), seen.append, env=env or {})
+    await rejudge(
+        RejudgeOptions(run=folder / "run", **request), Config(models=models or {}), seen.append, env=env or {}
+    )
     return {judged.row.task: judged for judged in seen}
 
 
@@ -95,7 +98,7 @@ async def test_a_file_names_other_judges_which_ask_their_own_model(tmp_path: Pat
     file = tmp_path / "judges.json"
     file.write_text(json.dumps({"judge": [RUBRIC]}))
     referee = scripted(tmp_path, {"": Reply(text='{"reason": "kind", "score": 0.9}')}, name="referee")
-    with pytest.raises(UserError, match="names none; name one with --judge-model"):
+    with pytest.raises(UserError, match="names none; name one with `judge_model`"):
         await again(tmp_path, referee, judge=file)
     told = await again(tmp_path, referee, judge=file, judge_model="referee")
     assert told["q"].after.value == 0.9
@@ -132,7 +135,7 @@ def record(folder: Path, tasks: Path, *attempts: Result) -> None:
     with Store.create(folder / "run") as store:
         store.set("tasks", str(tasks))
         store.add_tasks([TaskRow(task.id, task.digest, task.origin, public(task))])
-        store.add_rollouts([RolloutRow("r", 0, task.id, "loop", "m", "", 0)])
+        store.add_rollouts([RolloutRow("r", 0, task.id, "loop", "m", None, 0)])
         for result in attempts:
             value, cause, final = result.score.value, result.score.cause, result is attempts[-1]
             body = result.model_dump_json().encode()

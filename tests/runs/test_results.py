@@ -27,7 +27,7 @@ ANSWERS = exchange(1, [*GO, LOOKS, SEES], said(Text("3")))
 def new_run(folder: Path, *tasks: str) -> Store:
     store = Store.create(folder)
     store.add_tasks(TaskRow(task, "d", "tasks.jsonl:1", "{}") for task in tasks)
-    rows = (RolloutRow(f"{task}-id", place, task, "agent", "m", "", 0) for place, task in enumerate(tasks))
+    rows = (RolloutRow(f"{task}-id", place, task, "agent", "m", None, 0) for place, task in enumerate(tasks))
     store.add_rollouts(rows)
     return store
 

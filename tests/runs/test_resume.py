@@ -84,7 +84,7 @@ async def test_what_is_not_asked_for_again_is_left_alone(tmp_path: Path) -> None
 async def test_a_folder_that_holds_something_else_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.txt").write_text("Mine.")
-    with pytest.raises(UserError, match="exists already; continue it with --resume"):
+    with pytest.raises(UserError, match="exists already; continue it with `resume`"):
         await perform(questions(tmp_path, "a"), scripted(tmp_path, RIGHT))
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["thesis.txt"]
 
@@ -104,7 +104,7 @@ def test_a_run_that_was_killed_while_it_was_made_can_be_resumed(tmp_path: Path) 
 
 
 def test_what_an_interrupted_attempt_spent_is_counted(tmp_path: Path) -> None:
-    row = RolloutRow("r", 0, "t", "loop", "m", "", 0)
+    row = RolloutRow("r", 0, "t", "loop", "m", None, 0)
     exchange = Exchange(
         session="1",
         index=0,

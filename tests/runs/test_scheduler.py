@@ -30,7 +30,7 @@ RIGHT = Reply(text="4")
 
 
 def row(ordinal: int, model: str = "m") -> RolloutRow:
-    return RolloutRow(f"r{ordinal}", ordinal, "t", "a", model, "", ordinal)
+    return RolloutRow(f"r{ordinal}", ordinal, "t", "a", model, None, ordinal)
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.fixed_dictionaries({m: st.integers(1, 3) for m in "abc"}))

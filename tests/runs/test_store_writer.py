@@ -45,7 +45,7 @@ asyncio.run(main())
 def folder(tmp_path: Path) -> Path:
     with Store.create(tmp_path) as store:
         store.add_tasks([TaskRow("t", "d", "", "{}")])
-        store.add_rollouts([RolloutRow("r", 0, "t", "agent", "model", "", 0)])
+        store.add_rollouts([RolloutRow("r", 0, "t", "agent", "model", None, 0)])
     return tmp_path
 
 

@@ -64,7 +64,7 @@ async def test_what_was_not_run_is_neither_measured_nor_missing(tmp_path: Path) 
     assert isinstance(seen[0], Started)
     with Store.open_write(tmp_path / "run") as store:
         first, second = store.rollouts()
-        store.add_rollouts([type(first)("new", 9, first.task, first.agent, first.model, "", 2)])
+        store.add_rollouts([type(first)("new", 9, first.task, first.agent, first.model, None, 2)])
         store.start_attempt("new", 1.0)
     arm = stored_tally(tmp_path / "run")
     assert (arm.planned, arm.measured, arm.not_run, arm.missing.total()) == (3, 2, 1, 0)

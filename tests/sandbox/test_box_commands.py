@@ -7,16 +7,8 @@ import tracemalloc
 
 import pytest
 
-from support.box_helpers import (
-    TREE,
-    carriers,
-    model_port,
-    new_marker,
-    open_descriptors,
-    start_tree,
-    until,
-    until_written,
-)
+from support.box_helpers import TREE, carriers, model_port, new_marker, open_descriptors, start_tree, until_written
+from support.waiting import until
 from whet.box import Box, Sandbox, SandboxError
 from whet.sandbox import sandbox_named
 from whet.tasks.task import TaskLimits

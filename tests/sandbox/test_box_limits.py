@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.box_helpers import carriers, host_workdir, new_marker, until
+from support.box_helpers import carriers, host_workdir, new_marker
+from support.waiting import until
 from whet.box import Sandbox
 from whet.sandbox import sandbox_named
 from whet.sandbox.disk.storage import Disk, DiskUsage

@@ -17,8 +17,8 @@ from support.box_helpers import (
     new_marker,
     run_python,
     start_tree,
-    until,
 )
+from support.waiting import until
 from whet.box import Box, SandboxError
 from whet.sandbox.verdict import VerifierFolder
 

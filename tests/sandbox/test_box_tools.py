@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from support.box_helpers import FETCH, host_folder, model_port, open_descriptors, run_python, until
+from support.box_helpers import FETCH, host_folder, model_port, open_descriptors, run_python
+from support.waiting import until
 from whet.box import Box, Sandbox, SandboxError, ToolAnswer, ToolUse
 from whet.sandbox import sandbox_named
 from whet.sandbox.tools import server

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.box_helpers import FETCH, carriers, model_port, new_marker, run_python, until, until_written
+from support.box_helpers import FETCH, carriers, model_port, new_marker, run_python, until_written
+from support.waiting import until
 from whet.box import Box, Sandbox, SandboxError
 from whet.errors import UserError
 from whet.sandbox import sandbox_named

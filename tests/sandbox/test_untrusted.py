@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.box_helpers import carriers, host_folder, host_workdir, logs_of, new_marker, until, until_written
+from support.box_helpers import carriers, host_folder, host_workdir, logs_of, new_marker, until_written
+from support.waiting import until
 from whet.box import Box, Sandbox, SandboxError
 from whet.sandbox import sandbox_named
 from whet.sandbox.process import TreeProcess

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from support.box_helpers import TREE, carriers, host_folder, new_marker, until
+from support.box_helpers import TREE, carriers, host_folder, new_marker
+from support.waiting import until
 from whet.box import Box, Sandbox
 from whet.sandbox import remove_stale
 from whet.sandbox.disk.folder import boxes_root

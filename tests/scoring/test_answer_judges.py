@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.judging_world import ScriptedReferee, judged, said_of
-from whet.plain_text import tagged
+from whet.plain_text import find_tagged
 from whet.scoring import Cause
 from whet.scoring.answers import has_words, is_refusal, normalise
 from whet.scoring.judges.number import final_number
@@ -137,7 +137,7 @@ def test_a_number_beyond_all_bounds_is_none() -> None:
 
 @given(st.text(st.sampled_from("<answer>/A ")))
 def test_tags_are_read_from_any_text(text: str) -> None:
-    answer = tagged(text)
+    answer = find_tagged(text)
     assert answer is None or answer in text
 
 

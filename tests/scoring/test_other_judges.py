@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from support.judging_world import judged, said_of
 from whet.errors import UserError
 from whet.sandbox import sandbox_named
-from whet.scoring import Cause, Score, ToolUse, combine, judges_of
+from whet.scoring import Cause, ObservedCall, Score, combine, judges_of
 from whet.tasks import Task, TaskLimits, read_tasks
 from whet.validation_errors import explain
 from whet.workspace import Change
@@ -60,14 +60,19 @@ async def test_a_diff_that_is_not_on_record_is_not_known(diff: str | None) -> No
     ("answer", "stop", "calls", "good"),
     [
         ("Done.", "finished", (), 3),
-        ("Done.", "finished", (ToolUse("t", "", "program", failed=True), ToolUse("t", "", "program", failed=False)), 3),
-        ("Done.", "finished", (ToolUse("t", "", "program", failed=True),), 2),
+        (
+            "Done.",
+            "finished",
+            (ObservedCall("t", "", "program", failed=True), ObservedCall("t", "", "program", failed=False)),
+            3,
+        ),
+        ("Done.", "finished", (ObservedCall("t", "", "program", failed=True),), 2),
         ("I can't.", "finished", (), 2),
         ("Done.", "timeout", (), 2),
-        ("", "crashed", (ToolUse("t", "", "program", failed=True),), 0),
+        ("", "crashed", (ObservedCall("t", "", "program", failed=True),), 0),
     ],
 )
-async def test_outcome_is_a_weak_label(answer: str, stop: str, calls: tuple[ToolUse, ...], good: int) -> None:
+async def test_outcome_is_a_weak_label(answer: str, stop: str, calls: tuple[ObservedCall, ...], good: int) -> None:
     score = await said_of(answer, "outcome", stop=stop, calls=calls)
     assert score.value == pytest.approx(good / 3)
     assert score.details["weak"]
@@ -220,7 +225,7 @@ def test_weights_count_and_what_has_none_is_noted_only() -> None:
         ({"kind": "outcome", "threshold": 2}, "threshold"),
         ([{"kind": "outcome", "name": "a"}, {"kind": "outcome", "name": "a"}], "has two judges of one name"),
         ({"kind": "rank", "rubric": "x"}, "which sees all samples of a task; expected it in a file for rejudge"),
-        ({"kind": "json", "schema": {"type": 3}}, "is no JSON schema"),
+        ({"kind": "json", "schema": {"type": 3}}, "is not a JSON schema"),
         ("json", "needs something to compare with"),
         ({"kind": "python", "function": "os.system"}, "expected text that matches"),
         ("diff", "asks for nothing"),

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from support.judging_world import judged, said_of
-from whet.scoring import Cause, ToolUse
+from whet.scoring import Cause, ObservedCall
 from whet.scoring.judges.rules import sections
 from whet.tasks import Task, read_tasks
 from whet.validation_errors import explain
@@ -104,9 +104,9 @@ async def test_silence_passes_no_check_of_the_text(check: dict[str, Any]) -> Non
 
 
 CALLS = (
-    ToolUse("bash", '{"command": "pip install x && pytest -q"}', "model"),
-    ToolUse("Shell", '{"command": ["git", "log"]}', "model"),
-    ToolUse("lookup", "--city Paris", "program", failed=False),
+    ObservedCall("bash", '{"command": "pip install x && pytest -q"}', "model"),
+    ObservedCall("Shell", '{"command": ["git", "log"]}', "model"),
+    ObservedCall("lookup", "--city Paris", "program", failed=False),
 )
 
 

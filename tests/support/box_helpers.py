@@ -1,14 +1,14 @@
-"""What the tests of boxes share: waiting for a condition, and looking at a box from the host."""
+"""What the tests of boxes share: processes to leave behind, and a box as the host sees it."""
 
 import asyncio
 import socket
-import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
+from support.waiting import until
 from whet.box import Box, Process
 from whet.sandbox.hostbox import HostBox
 from whet.sandbox.local import LocalBox
@@ -51,14 +51,6 @@ def carriers(marker: str) -> list[int]:
             if marker.encode() in seen:
                 found.append(int(entry.name))
     return found
-
-
-async def until(condition: Callable[[], object], seconds: float = 15) -> None:
-    """Wait until the condition holds; fail when it does not in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        await asyncio.sleep(0.02)
 
 
 async def until_written(process: Process, words: bytes) -> None:

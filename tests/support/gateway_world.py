@@ -149,13 +149,6 @@ def cut(request: web.BaseRequest) -> None:
     request.transport.close()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that has no event of its own."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - the state of the gateway has no event
-            await asyncio.sleep(0.005)
-
-
 async def read_until(reply: aiohttp.ClientResponse, expected: bytes) -> bytes:
     """Read a reply until this has come."""
     received = b""

@@ -6,7 +6,7 @@ from typing import Any
 
 from whet.box import Box
 from whet.sandbox import sandbox_named
-from whet.scoring import Score, ToolUse, Work, combine, judges_of
+from whet.scoring import ObservedCall, Score, Work, combine, judges_of
 from whet.tasks import Task
 from whet.workspace import Change
 
@@ -45,7 +45,7 @@ async def said_of(
     judge: object,
     /,
     *,
-    calls: tuple[ToolUse, ...] = (),
+    calls: tuple[ObservedCall, ...] = (),
     changes: tuple[Change, ...] = (),
     captured: bool = True,
     stop: str = "finished",

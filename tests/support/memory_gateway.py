@@ -27,7 +27,7 @@ async def main(folder: Path, url: str, dialect: str, sessions: int) -> None:
     model = Model(name="m", url=url, upstream_name="tiny", key="sk-provider-0123456789", dialect=dialect, attempts=1)
     with Store.create(folder) as store, store.atomic():
         store.add_tasks([TaskRow("t", "", "t", "{}")])
-        store.add_rollouts([RolloutRow(f"r{n}", n, "t", "a", "m", "", n) for n in range(sessions)])
+        store.add_rollouts([RolloutRow(f"r{n}", n, "t", "a", "m", None, n) for n in range(sessions)])
         attempts = [store.start_attempt(f"r{n}", time.time()) for n in range(sessions)]
     async with StoreWriter(folder) as writer, Gateway(Redactor([])) as gateway:
         opened = []

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from whet.exchange import EXACT, Exchange
-from whet.models import Engine, PulledModel, pull, served
+from whet.models import Engine, PulledModel, pull, serve_model
 
 NEAR = 0.1
 """How far log-probabilities may be, in the mean, from those that the engine gives when it reads the same ids in one
@@ -71,7 +71,7 @@ def engine_of(model: PulledModel) -> Iterator[Asked]:
     urls: list[str] = []
 
     async def serve() -> None:
-        async with served(Engine(model)) as serving:
+        async with serve_model(Engine(model)) as serving:
             urls.append(serving.url)
             ready.set()
             await asyncio.to_thread(ending.wait)

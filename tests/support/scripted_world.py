@@ -1,9 +1,8 @@
 """What the tests of the scripted model share: replies of every kind, and a client of a model that really serves."""
 
-import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,11 +102,3 @@ def calling() -> aiohttp.ClientSession:
 
 def script(*replies: Reply) -> Script:
     return Script(scenes=(Scene(replies=replies),))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(5000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise TimeoutError

@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-RULE = "Before you finish, run what you made and look whether it does all that the task says."
-"""What `criteria` makes of hidden tests that fail; the scripted optimizer has the same idea."""
+RULE = "Before you finish, run what you made and check that it does everything the task says."
+"""What `criteria` makes of hidden tests that fail; the scripted proposer has the same idea."""
 SKILL = """\
 ---
 name: careful-work
@@ -28,7 +28,7 @@ text = '{{"edits": []}}'
 
 [[scene]]
 when.system = "You improve a document"
-when.user = "These trials failed"
+when.user = "These rollouts failed"
 [[scene.reply]]
 text = '{{"patterns": ["nothing is done"], "edits": [{{"op": "add", "text": "- {RULE}"}}]}}'
 
@@ -65,10 +65,10 @@ def write_world(folder: Path) -> None:
 
 def sharpen_command(agent: str, proposer: str, budget: int) -> list[str]:
     """What a user types in that folder. The agent and another scripted model propose, where that is asked for."""
-    hired = [] if proposer == "criteria" else ["--optimizer-model", "scripted:optimizer.toml"]
+    options = [] if proposer == "criteria" else ["--proposer-model", "scripted:optimizer.toml"]
     return [
         *("sharpen", "careful-work", "tasks", "--agent", agent, "--model", "scripted:model.toml"),
-        *("--proposer", proposer, *hired, "--budget", str(budget), "--force"),
+        *("--proposer", proposer, *options, "--budget", str(budget), "--force"),
         *("--concurrency", "2", "--out", "out"),
     ]
 

@@ -9,13 +9,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from support.waiting import PATIENCE, wait_until
 from whet.cli import main
 from whet.errors import UserError
 from whet.rollout.result import decode_result
@@ -24,7 +24,6 @@ from whet.runs.store.store import Store
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = REPOSITORY / "examples"
-PATIENCE = 60.0
 
 SCRIPT = """
 [[scene]]
@@ -36,14 +35,6 @@ text = "42"
 delay = DELAY
 """
 """What a model says that has the loop agent write 42 into a file, and then takes its time."""
-
-
-def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
-    """Wait until the condition holds; fail when it does not in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.02)
 
 
 @dataclass(frozen=True)
@@ -134,7 +125,7 @@ def new_project(path: Path) -> Iterator[Project]:
     try:
         yield project
         assert project.boxes() == []
-        until(lambda: not project.processes(), seconds=10)
+        wait_until(lambda: not project.processes(), seconds=10)
     finally:
         shutil.rmtree(tmp)
 
@@ -178,7 +169,7 @@ def slow_examples(delay: float) -> str:
 
 def until_begun(whet: subprocess.Popen[str], run: Path, done: int = 0) -> None:
     """Wait until so many rollouts of a run under way are done and another one has made its first call."""
-    until(lambda: _has_begun(run, done) or whet.poll() is not None)
+    wait_until(lambda: _has_begun(run, done) or whet.poll() is not None)
     assert whet.poll() is None, whet.communicate()
 
 

@@ -35,16 +35,16 @@ def test_nothing_is_omitted_without_an_ignore_file(folder: Path) -> None:
 def test_rules_hold_below_their_folder_only_and_the_ignore_file_is_never_placed(folder: Path) -> None:
     put(folder, "tests/.harborignore", "*.log\n")
     task = read(folder)
-    assert task.omitted_from("tests") == [".harborignore", "data/a.log", "data/keep.log"]
-    assert task.omitted_from("solution") == []
+    assert task.omissions_in("tests") == [".harborignore", "data/a.log", "data/keep.log"]
+    assert task.omissions_in("solution") == []
 
 
 def test_a_deeper_rule_wins(folder: Path) -> None:
     put(folder, ".harborignore", "*.log\n")
     put(folder, "tests/data/.harborignore", "!keep.log\n")
     task = read(folder)
-    assert task.omitted_from("tests") == ["data/.harborignore", "data/a.log"]
-    assert task.omitted_from("solution") == ["a.log"]
+    assert task.omissions_in("tests") == ["data/.harborignore", "data/a.log"]
+    assert task.omissions_in("solution") == ["a.log"]
 
 
 def test_what_is_ignored_does_not_change_the_digest(folder: Path) -> None:

@@ -8,7 +8,8 @@ import time
 import aiohttp
 import pytest
 
-from support.scripted_world import Client, calling, playing, script, until
+from support.scripted_world import Client, calling, playing, script
+from support.waiting import until
 from whet.errors import UserError
 from whet.testing import Reply, Scene, Script, ScriptedModel, When, call, say, serve
 

@@ -56,7 +56,7 @@ def exported(project: Project, tmp_path: Path, *words: str) -> tuple[str, list[s
 
 
 def test_a_row_is_what_was_on_the_wire_and_its_mask_is_what_was_sampled(project: Project, tmp_path: Path) -> None:
-    said, lines = exported(project, tmp_path, "exact", "--to", "rows")
+    said, lines = exported(project, tmp_path, "exact", "--format", "rows")
     assert "2 of 2 rollouts, 2 records" in said
     with Store.open_read(project.path / "exact") as store:
         attempts = {done.rollout.id: done.attempt.id for done in store.results()}
@@ -82,7 +82,7 @@ def test_a_row_is_what_was_on_the_wire_and_its_mask_is_what_was_sampled(project:
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_is_written_with_its_manifest(project: Project, tmp_path: Path, name: str) -> None:
     out = tmp_path / "out"
-    done = project.whet("export", "exact", "--to", name, "--out", str(out))
+    done = project.whet("export", "exact", "--format", name, "--out", str(out))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1].startswith("2 of 2 rollouts")
     assert json.loads(out.with_name("out.manifest.json").read_text())["format"] == name
@@ -90,16 +90,18 @@ def test_every_format_is_written_with_its_manifest(project: Project, tmp_path: P
 
 
 def test_rollouts_are_chosen_by_score_and_tag(project: Project, tmp_path: Path) -> None:
-    said, lines = exported(project, tmp_path, "exact", "--to", "chat", "--filter", "score>=1", "--filter", "tag=easy")
+    said, lines = exported(
+        project, tmp_path, "exact", "--format", "chat", "--filter", "score>=1", "--filter", "tag=easy"
+    )
     assert [json.loads(line)["task_id"] for line in lines] == ["good"]
     assert "1 of 2 rollouts, 1 records\n  left out: 1 by --filter" in said
 
 
 def test_a_run_without_ids_says_so(project: Project, tmp_path: Path) -> None:
-    done = project.whet("export", "plain", "--to", "verl", "--out", str(tmp_path / "out"))
-    assert "--to verl needs token ids, and none of 4 calls has them" in said_to_user(done)
+    done = project.whet("export", "plain", "--format", "verl", "--out", str(tmp_path / "out"))
+    assert "--format 'verl' needs token ids, and none of 4 calls has them" in said_to_user(done)
 
 
 def test_mistakes_are_one_line(project: Project, tmp_path: Path) -> None:
-    done = project.whet("export", "exact", "--to", "varl", "--out", str(tmp_path / "out"))
-    assert said_to_user(done).startswith("whet: --to 'varl': unknown format; did you mean 'verl'?")
+    done = project.whet("export", "exact", "--format", "varl", "--out", str(tmp_path / "out"))
+    assert said_to_user(done).startswith("whet: --format 'varl': unknown format; did you mean 'verl'?")

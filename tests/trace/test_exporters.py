@@ -275,7 +275,7 @@ def test_rows_that_are_too_long_are_counted_as_that(tmp_path: Path) -> None:
 
 def test_without_ids_there_are_no_rows_and_it_says_what_there_is(tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
-    with pytest.raises(UserError, match=r"--to verl needs token ids, and none of 2 calls has them.*chat, atif"):
+    with pytest.raises(UserError, match=r"`format` 'verl' needs token ids, and none of 2 calls has them.*chat, atif"):
         export([episode([FIRST, SECOND])], FORMATS["verl"], out, Training())
     assert list(tmp_path.iterdir()) == []
     export([episode([FIRST, SECOND])], FORMATS["chat"], out, Training())
@@ -334,7 +334,7 @@ def test_a_conversation_that_an_earlier_line_has_can_be_left_out(tmp_path: Path)
     once = export(both, FORMATS["chat"], tmp_path / "once", Training(), distinct=True)
     assert (every.records, every.repeated) == (2, 0)
     assert (once.records, once.repeated) == (1, 1)
-    with pytest.raises(UserError, match="--distinct: records of rows are never the same; expected --to chat"):
+    with pytest.raises(UserError, match="`distinct`: records of rows are never the same; expected the format 'chat'"):
         export(both, FORMATS["rows"], tmp_path / "rows", Training(), distinct=True)
 
 

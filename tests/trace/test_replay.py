@@ -99,7 +99,7 @@ def test_what_others_did_before_the_fork_is_replayed_and_what_they_did_after_is_
     sub = speaker(Kind.SUB, "s", "explore")
     then = record((MAIN, WORK), (sub, turns("Errand.", ("x", "y"), ("z", "w"))))
     prefix = Prefix(tuple(then), 3)
-    assert [(one.speaker.kind, one.index) for one in prefix.replayed if one.speaker] == [
+    assert [(one.speaker.kind, one.index) for one in prefix.calls_to_replay if one.speaker] == [
         ("main", 0),
         ("sub", 1),
         ("main", 2),
@@ -219,7 +219,7 @@ def test_an_agent_that_ends_early_falls_short() -> None:
     then = record((MAIN, WORK))
     session = ReplaySession(Prefix(tuple(then), 4))
     assert ask(session, then[0])
-    assert session.fell_short() == "the agent ended after call 1, where it went on"
+    assert session.fell_short() == "the agent ended after call 1; the recorded agent continued"
 
 
 def test_a_sub_agent_that_nobody_sent_out_is_a_divergence_and_a_title_is_not() -> None:

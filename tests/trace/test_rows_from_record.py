@@ -56,7 +56,7 @@ def test_the_rows_of_a_stored_rollout_train_each_recorded_token_once_and_are_the
     record = [on_the_wire(call) for call in calls]
     with Store.create(place) as store:
         store.add_tasks([TaskRow("t", "", "", "{}")])
-        store.add_rollouts([RolloutRow("r1", 0, "t", "loop", "m", "", 0)])
+        store.add_rollouts([RolloutRow("r1", 0, "t", "loop", "m", None, 0)])
         attempt = store.start_attempt("r1", 0.0)
         for one in record[::-1]:  # what ends first is committed first
             store.add_exchange(attempt, one)

@@ -81,7 +81,7 @@ def test_breaks_and_failures_are_marked_and_calls_keep_their_numbers() -> None:
     assert summary(steps(build(rollout))).errors == 1
     assert shown(rollout).splitlines()[2:] == [
         "3 call 1: One.",
-        "4 break: the agent asked the same again; the reply before counts for nothing",
+        "4 break: the agent sent the same request again; the earlier reply does not count",
         "5 call 2: Two.",
         "6 helper compaction: Two files.",
         "7 failed: a call was not answered: status",
@@ -267,3 +267,35 @@ def test_whatever_an_agent_sends_and_a_model_answers_can_be_shown(sent: Any, rep
 @given(st.binary(max_size=60))
 def test_a_request_of_any_bytes_can_be_shown(request: bytes) -> None:
     assert shown([replace(exchange(0, GO, said(Text("4"))), request=request)])
+
+
+def test_steps_lead_to_their_calls_threads_parts_and_bytes() -> None:
+    thinks = said(Thinking("Hm."), Text("Somebody shall count."), SPAWN)
+    rollout = [
+        exchange(0, GO, thinks),
+        exchange(1, [asked(ERRAND)], said(Text("3")), speaker=SUB),
+        replace(exchange(2, GO, said(Text("-"))), status=500, error=CallError.STATUS),
+        exchange(3, [*GO, thinks, answered("They are 3.")], said(Text("Three."))),
+    ]
+    found = steps(build(rollout))
+    assert [(step.kind, step.thread, step.exchange) for step in found] == [
+        ("system", "main", 0),
+        ("user", "main", 0),
+        ("reply", "main", 0),
+        ("sub-agent", "sub-1", 1),
+        ("user", "sub-1", 1),
+        ("reply", "sub-1", 1),
+        ("failed", "main", 2),
+        ("result", "main", 3),
+        ("reply", "main", 3),
+    ]
+    assert found[2].parts == thinks.parts, "thinking, text and calls apart"
+    for step in found:
+        if step.source is None:
+            continue
+        call = rollout[step.source.exchange]
+        body = call.request if step.source.place == "request" else call.response
+        told = body[step.source.start : step.source.end].decode()
+        assert all(part.text in told for part in step.parts if isinstance(part, Text))
+    assert found[7].source is not None
+    assert found[7].source.place == "request"

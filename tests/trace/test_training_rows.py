@@ -133,7 +133,7 @@ def test_a_thread_that_goes_back_and_ends_there_keeps_its_end() -> None:
 def test_the_same_call_twice_counts_once_and_the_last_one_counts() -> None:
     rows = rows_of([made(0, [1], [10]), made(1, [1], [10]), made(2, [1, 10, 2], [12])])
     assert rows.forest.discarded == {0: "the same as call 1"}
-    assert [span.call for span in rows.rows[0].trained] == [1, 2]
+    assert [span.call for span in rows.rows[0].trained_spans] == [1, 2]
 
 
 def test_of_the_same_call_twice_the_one_that_reached_the_agent_counts() -> None:
@@ -218,7 +218,7 @@ def test_every_sampled_token_of_a_trained_call_is_in_exactly_one_row_behind_what
 ) -> None:
     rows = rows_of(calls)
     trained = [call for call in rows.forest.calls.values() if call.refused is None]
-    assert Counter(span.call for row in rows.rows for span in row.trained) == Counter(call.id for call in trained)
+    assert Counter(span.call for row in rows.rows for span in row.trained_spans) == Counter(call.id for call in trained)
     total: Counter[Any] = Counter()
     for row in rows.rows:
         total += trained_at(row)
@@ -228,7 +228,7 @@ def test_every_sampled_token_of_a_trained_call_is_in_exactly_one_row_behind_what
 @given(worlds)
 def test_every_call_is_trained_or_it_is_said_why_not(calls: list[TokenCall]) -> None:
     rows = rows_of(calls)
-    trained = {span.call for row in rows.rows for span in row.trained}
+    trained = {span.call for row in rows.rows for span in row.trained_spans}
     refused = {call.id for call in calls if call.refused is not None}
     assert trained.isdisjoint(rows.forest.discarded)
     assert trained.isdisjoint(refused)
@@ -250,11 +250,11 @@ def test_no_row_is_longer_than_the_trainer_takes_and_none_trains_a_part_of_a_rep
     every = [*rows.rows, *rows.apart]
     assert all(len(row.tokens) <= longest for row in every)
     assert not keep or not rows.apart
-    times = Counter(span.call for row in every for span in row.trained)
+    times = Counter(span.call for row in every for span in row.trained_spans)
     assert set(times.values()) <= {1}
-    assert times.keys() <= {span.call for row in whole.rows for span in row.trained}
+    assert times.keys() <= {span.call for row in whole.rows for span in row.trained_spans}
     for row in every:
-        assert sum(row.loss_mask) == sum(span.end - span.start for span in row.trained)
+        assert sum(row.loss_mask) == sum(span.end - span.start for span in row.trained_spans)
     assert len(every) + len(rows.dropped) == len(whole.rows)
 
 

@@ -69,7 +69,7 @@ class Assignment:
         return self.endpoint
 
 
-class Started(BaseModel):
+class ProgramStart(BaseModel):
     """One start of an agent's program."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -99,7 +99,7 @@ class AgentReport(BaseModel):
     """Of its program."""
     config: dict[str, str] = Field(default_factory=dict)
     """The files that were written into its home, by their path there."""
-    starts: tuple[Started, ...] = ()
+    starts: tuple[ProgramStart, ...] = ()
     """Each start of its program, when it was started for several instructions or reminded of an answer."""
     answer: Any = None
     """The final answer in the form of the task's schema."""

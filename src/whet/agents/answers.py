@@ -1,14 +1,14 @@
-"""Answers in a structured form: how an agent is asked for one, and how it is found in a text."""
+"""Structured answers: how whet asks an agent for one, and how it finds it in a text."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from whet.plain_text import read_json, tagged
+from whet.plain_text import find_tagged, read_json
 
 
 def ask_for_answer(instruction: str, schema: Mapping[str, Any]) -> str:
-    """An instruction that asks for an answer of this schema, for agents that cannot be held to it."""
+    """Add a request for an answer of this schema, for agents that have no schema option."""
     return (
         f"{instruction}\n\nEnd with your final answer between <answer> and </answer>: "
         f"JSON, and nothing else, that fits this JSON schema:\n{json.dumps(schema)}"
@@ -21,7 +21,7 @@ def read_tagged_answer(text: str) -> Any:
     >>> read_tagged_answer('It is <answer>{"n": 4}</answer>.')
     {'n': 4}
     """
-    found = tagged(text)
+    found = find_tagged(text)
     try:
         return None if found is None else read_json(found)
     except ValueError:

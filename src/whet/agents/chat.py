@@ -38,7 +38,7 @@ class ChatAgent(BaseModel):
         started = time.monotonic()
         task, skill = assignment.task, assignment.skill
         delivered = Delivered(way="system" if self.skill_at == "system" else "instruction") if skill else None
-        messages: list[dict[str, Any]] = self._opening(assignment)
+        messages: list[dict[str, Any]] = self._first_messages(assignment)
         text = ""
         try:
             async with asyncio.timeout(task.limits.agent_sec), aiohttp.ClientSession() as http:
@@ -55,7 +55,7 @@ class ChatAgent(BaseModel):
             return _report(StopReason.CRASHED, started, delivered, error=str(error))
         return _report(StopReason.FINISHED, started, delivered, text=text)
 
-    def _opening(self, assignment: Assignment) -> list[dict[str, Any]]:
+    def _first_messages(self, assignment: Assignment) -> list[dict[str, Any]]:
         task, skill = assignment.task, assignment.skill
         question = task.instruction
         if task.answer_schema is not None and not task.followups:
@@ -68,13 +68,13 @@ class ChatAgent(BaseModel):
         if skill is not None and self.skill_at == "instruction":
             question = f"{skill.body.strip()}\n\n{question}"
         images, _ = attachments(task, assignment.box.workdir, images=True)
-        asked: dict[str, Any] = {
+        question_message: dict[str, Any] = {
             "role": "user",
             "content": [_text(question), *map(_picture, images)] if images else question,
         }
         if skill is not None and self.skill_at == "system":
-            return [{"role": "system", "content": skill.body}, asked]
-        return [asked]
+            return [{"role": "system", "content": skill.body}, question_message]
+        return [question_message]
 
 
 async def _ask(http: aiohttp.ClientSession, assignment: Assignment, messages: list[dict[str, Any]]) -> tuple[int, Any]:

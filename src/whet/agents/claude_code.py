@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from whet.agents.agent import ModelEndpoint
-from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
 
 MODELS = ("MODEL", "SMALL_FAST_MODEL", *(f"DEFAULT_{tier}_MODEL" for tier in ("OPUS", "SONNET", "HAIKU", "FABLE")))
 QUIET = {
@@ -64,18 +64,18 @@ class ClaudeCode(CliAgent):
             stdin=_message(launch) if as_message else launch.instruction,
         )
 
-    def said(self, output: Output) -> Said:
+    def read_output(self, output: Output) -> AgentOutput:
         for event in reversed([*output.events()]):
             if event.get("type") == "result":
                 text = str(event.get("result") or "")
                 failed = bool(event.get("is_error"))
-                return Said(
+                return AgentOutput(
                     text="" if failed else text,
                     session=event.get("session_id"),
                     error=(text or "; ".join(map(str, event.get("errors", ()))) or "an error") if failed else None,
                     answer=event.get("structured_output"),
                 )
-        return Said()
+        return AgentOutput()
 
 
 def _variables(endpoint: ModelEndpoint) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from whet.agents.agent import AgentReport, Assignment, ModelEndpoint, Started, StopReason, stop_of
+from whet.agents.agent import AgentReport, Assignment, ModelEndpoint, ProgramStart, StopReason, stop_of
 from whet.agents.answers import ask_for_answer, read_tagged_answer
 from whet.agents.attachments import AttachedImage, attachments, list_attachments
 from whet.agents.install.packages import PACKAGES, Package
@@ -98,7 +98,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class AgentOutput:
     """What a program's own output tells."""
 
     text: str = ""
@@ -150,7 +150,7 @@ class CliAgent(BaseModel, ABC):
 
     traits: ClassVar[Traits]
     answer_file: ClassVar[str | None] = None
-    """A file of the home that the program writes and that `said` reads."""
+    """A file of the home that the program writes and that `read_output` reads."""
 
     @abstractmethod
     def config(self, launch: Launch) -> Mapping[str, str]:
@@ -161,7 +161,7 @@ class CliAgent(BaseModel, ABC):
         """The command line for one instruction."""
 
     @abstractmethod
-    def said(self, output: Output) -> Said:
+    def read_output(self, output: Output) -> AgentOutput:
         """What the program's output tells."""
 
     @property
@@ -186,29 +186,31 @@ class CliAgent(BaseModel, ABC):
         due = [*self._instructions(assignment, delivered)]
         schema = assignment.task.answer_schema if self.traits.schema else None
         config: Mapping[str, str] = {}
-        starts: list[Started] = []
+        starts: list[ProgramStart] = []
         reminders = self.reminders if self.traits.resumes else 0
-        stop, said, done = StopReason.FINISHED, Said(), None
-        while due and stop is StopReason.FINISHED and not said.error:
-            launch = replace(launch, instruction=due.pop(0), resumed=said.session if starts else None)
+        stop, found, done = StopReason.FINISHED, AgentOutput(), None
+        while due and stop is StopReason.FINISHED and not found.error:
+            launch = replace(launch, instruction=due.pop(0), resumed=found.session if starts else None)
             launch = replace(launch, schema=None if due else schema, images=() if starts else launch.images)
             config = self.config(launch)
             for path, text in config.items():
                 await assignment.box.write_file(f"{launch.home}/{path}", text.encode())
             start = self.start(launch)
             done = await self._exec(assignment, start, deadline - time.monotonic())
-            stop, said = stop_of(done), self.said(await self._output(assignment.box, done))
-            starts.append(Started(argv=start.argv, exit_code=done.exit_code, seconds=done.seconds, text=said.text))
-            if stop is StopReason.FINISHED and not (said.text or said.answer or said.error) and reminders:
+            stop, found = stop_of(done), self.read_output(await self._output(assignment.box, done))
+            starts.append(
+                ProgramStart(argv=start.argv, exit_code=done.exit_code, seconds=done.seconds, text=found.text)
+            )
+            if stop is StopReason.FINISHED and not (found.text or found.answer or found.error) and reminders:
                 reminders -= 1
                 due.insert(0, REMINDER)
         assert done is not None
         return AgentReport(
-            stop=StopReason.FAILED if said.error and stop is StopReason.FINISHED else stop,
+            stop=StopReason.FAILED if found.error and stop is StopReason.FINISHED else stop,
             exit_code=done.exit_code,
-            text=said.text,
-            answer=read_tagged_answer(said.text) if said.answer is None else said.answer,
-            error=said.error,
+            text=found.text,
+            answer=read_tagged_answer(found.text) if found.answer is None else found.answer,
+            error=found.error,
             stdout=_ends(done.stdout.text),
             stderr=_ends(done.stderr.text),
             seconds=sum(start.seconds for start in starts),
@@ -225,7 +227,7 @@ class CliAgent(BaseModel, ABC):
         box, task = assignment.box, assignment.task
         if task.followups and not self.traits.resumes:
             raise UserError(
-                f"{task.origin or task.id}: key 'followups': agent '{self.kind}' cannot go on with a conversation"
+                f"{task.origin or task.id}: key 'followups': agent '{self.kind}' cannot continue a conversation"
             )
         found = await asyncio.to_thread(program, self.package, self.version)
         folder = await box.show(found.folder, self.kind)

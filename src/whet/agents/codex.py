@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
 from whet.plain_text import read_json
 
 CONFIG = """\
@@ -74,7 +74,7 @@ class Codex(CliAgent):
         env = {"MODEL_KEY": launch.endpoint.key} if launch.endpoint else {}
         return Start((*argv, *launch.args, "--", "-"), env, stdin=launch.instruction)
 
-    def said(self, output: Output) -> Said:
+    def read_output(self, output: Output) -> AgentOutput:
         text, session, error = "", None, None
         for event in output.events():
             match event:
@@ -84,7 +84,7 @@ class Codex(CliAgent):
                     text = message
                 case {"type": "turn.failed", "error": {"message": str(message)}}:
                     error = message
-        return Said(text, session, error, answer=_json(text))
+        return AgentOutput(text, session, error, answer=_json(text))
 
 
 def _json(text: str) -> object:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
 from whet.agents.install.packages import CACHE
 
 
@@ -46,7 +46,7 @@ class Copilot(CliAgent):
             }
         return Start((*launch.command, *session, *options, *launch.args, *attachments), env, stdin=launch.instruction)
 
-    def said(self, output: Output) -> Said:
+    def read_output(self, output: Output) -> AgentOutput:
         text, session, error = "", None, None
         for event in output.events():
             match event:
@@ -58,4 +58,4 @@ class Copilot(CliAgent):
                     error = message
                 case {"type": "result", "sessionId": str(identity)}:
                     session = identity
-        return Said(text, session, error)
+        return AgentOutput(text, session, error)

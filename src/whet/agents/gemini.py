@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
-from whet.agents.own_command import command_files, told
+from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
+from whet.agents.own_command import command_files, prompt_argument
 
 SETTINGS = {
     "security": {"auth": {"selectedType": "gemini-api-key"}},
@@ -40,9 +40,9 @@ class Gemini(CliAgent):
             # Without a model's name it asks a model which one to take.
             argv += ["-m", launch.endpoint.model]
             env |= {"GOOGLE_GEMINI_BASE_URL": launch.endpoint.url, "GEMINI_API_KEY": launch.endpoint.key}
-        return Start((*argv, *launch.args), env, told(launch))
+        return Start((*argv, *launch.args), env, prompt_argument(launch))
 
-    def said(self, output: Output) -> Said:
+    def read_output(self, output: Output) -> AgentOutput:
         text, session, error = "", None, None
         for event in output.events():
             match event:
@@ -54,4 +54,4 @@ class Gemini(CliAgent):
                     text = ""
                 case {"type": "result", "status": "error", "error": {"message": str(message)}}:
                     error = message
-        return Said(text, session, error)
+        return AgentOutput(text, session, error)

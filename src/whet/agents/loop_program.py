@@ -170,10 +170,10 @@ def run_bash(command: str, seconds: float) -> str:
             os.killpg(shell.pid, signal.SIGKILL)
             shell.wait()
             ending = f"[killed after {seconds:g} seconds]"
-        return shortened(output.fileno()) + ending
+        return read_ends(output.fileno()) + ending
 
 
-def shortened(output: int) -> str:
+def read_ends(output: int) -> str:
     """The content of a file, or its beginning and its end. Reads by position: whoever still writes is not disturbed."""
     size = os.fstat(output).st_size
     if size <= OUTPUT_LIMIT:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
 from whet.plain_text import read_json
 
 TASK = ".mini/task.yaml"
@@ -43,16 +43,16 @@ class MiniSweAgent(CliAgent):
             env |= {"OPENAI_API_BASE": f"{launch.endpoint.url}/v1", "OPENAI_API_KEY": launch.endpoint.key}
         return Start((*argv, *launch.args), env)
 
-    def said(self, output: Output) -> Said:
+    def read_output(self, output: Output) -> AgentOutput:
         try:
             record = read_json(output.file or b"{}")
         except ValueError:
-            return Said(error="its record is not JSON")
+            return AgentOutput(error="its record is not JSON")
         info = record.get("info") if isinstance(record, dict) else None
         info = info if isinstance(info, dict) else {}
         status = info.get("exit_status")
         ended = status in {None, "Submitted", "LimitsExceeded"}
-        return Said(str(info.get("submission") or "").strip(), error=None if ended else str(status))
+        return AgentOutput(str(info.get("submission") or "").strip(), error=None if ended else str(status))
 
 
 def _yaml(text: str) -> str:

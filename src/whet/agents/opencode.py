@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from whet.agents.agent import ModelEndpoint
-from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
 
 CONFIG = ".config/opencode"
 RIPGREP = f"node_modules/@vscode/ripgrep-linux-{'arm64' if platform.machine() == 'aarch64' else 'x64'}/bin"
@@ -54,19 +54,19 @@ class OpenCode(CliAgent):
             stdin=launch.instruction,
         )
 
-    def said(self, output: Output) -> Said:
-        said = Said()
+    def read_output(self, output: Output) -> AgentOutput:
+        found = AgentOutput()
         for event in output.events():
             match event:
                 case {"type": "text", "sessionID": str(session), "part": {"text": str(text)}}:
-                    said = Said(text, session)
+                    found = AgentOutput(text, session)
                 case {"type": "error", "error": {"name": name, "data": {"message": message}}}:
-                    said = Said(said.text, said.session, error=f"{name}: {message}")
+                    found = AgentOutput(found.text, found.session, error=f"{name}: {message}")
                 case {"type": "error", "error": error}:
-                    said = Said(said.text, said.session, error=str(error))
+                    found = AgentOutput(found.text, found.session, error=str(error))
                 case {"sessionID": str(session)}:
-                    said = Said(said.text, session, said.error)
-        return said
+                    found = AgentOutput(found.text, session, found.error)
+        return found
 
 
 def _config(endpoint: ModelEndpoint) -> str:

@@ -27,7 +27,7 @@ class OracleAgent(BaseModel):
         task, box = assignment.task, assignment.box
         if task.solution is None:
             return AgentReport(stop=StopReason.CRASHED, exit_code=None, text="", stderr="no solution", seconds=0)
-        await box.mount(task.solution, "/solution", task.omitted_from("solution"))
+        await box.mount(task.solution, "/solution", task.omissions_in("solution"))
         argv = ["bash", "/solution/solve.sh"]
         own_env = resolve_env(task.solution_env, assignment.host_env, f"task '{task.id}'")
         env = {**assignment.env, "DEBIAN_FRONTEND": "noninteractive", **own_env}

@@ -15,8 +15,8 @@ def command_files(launch: Launch, folder: str) -> dict[str, str]:
     return {f"{folder}/{NAME}.toml": f"prompt = {_toml(launch.instruction)}\n"} if _becomes_command(launch) else {}
 
 
-def told(launch: Launch) -> str:
-    """What the program is told: the instruction after its images, or the name of the command that holds it."""
+def prompt_argument(launch: Launch) -> str:
+    """The argument of the program: the instruction after its images, or the name of the command that holds it."""
     images = "".join(f"@{image.path}\n" for image in launch.images)
     return f"/{NAME}" if _becomes_command(launch) else images + launch.instruction
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
+from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
 
 SETTINGS = {"retry": {"enabled": False, "provider": {"maxRetries": 0, "timeoutMs": 3_600_000}}}
 
@@ -54,17 +54,17 @@ class Pi(CliAgent):
         images = [f"@{image.path}" for image in launch.images]
         return Start((*argv, *launch.args, *images), env, stdin=launch.instruction)
 
-    def said(self, output: Output) -> Said:
-        said = Said()
+    def read_output(self, output: Output) -> AgentOutput:
+        found = AgentOutput()
         for event in output.events():
             match event:
                 case {"type": "session", "id": str(session)}:
-                    said = Said(session=session)
+                    found = AgentOutput(session=session)
                 case {"type": "message_end", "message": {"role": "assistant"} as message}:
                     failed = message.get("stopReason") == "error"
                     error = str(message.get("errorMessage") or "an error") if failed else None
-                    said = Said(_text(message), said.session, error)
-        return said
+                    found = AgentOutput(_text(message), found.session, error)
+        return found
 
 
 def _text(message: Mapping[str, Any]) -> str:

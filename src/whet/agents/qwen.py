@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from whet.agents.agent import openai_env
-from whet.agents.cli import CliAgent, Launch, Output, Said, Start, Traits
-from whet.agents.own_command import command_files, told
+from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
+from whet.agents.own_command import command_files, prompt_argument
 
 SETTINGS = {
     "$version": 4,
@@ -50,17 +50,17 @@ class Qwen(CliAgent):
             argv += [f"--append-system-prompt={launch.system}"]
         if launch.schema is not None:
             argv += ["--json-schema", json.dumps(launch.schema)]
-        return Start((*argv, *launch.args), env, told(launch))
+        return Start((*argv, *launch.args), env, prompt_argument(launch))
 
-    def said(self, output: Output) -> Said:
+    def read_output(self, output: Output) -> AgentOutput:
         for event in reversed([*output.events()]):
             if event.get("type") == "result":
                 text = str(event.get("result") or "")
                 failed = bool(event.get("is_error")) or text.startswith(ERROR)
-                return Said(
+                return AgentOutput(
                     text="" if failed else text,
                     session=event.get("session_id"),
                     error=text or "an error" if failed else None,
                     answer=event.get("structured_result"),
                 )
-        return Said()
+        return AgentOutput()

@@ -41,6 +41,8 @@ class Layout:
     """Flags that are not named as their option."""
     help: Mapping[str, str] = field(default_factory=dict)
     metavar: Mapping[str, str] = field(default_factory=dict)
+    whole: tuple[str, ...] = ()
+    """Lists whose values may hold commas."""
     advanced: tuple[str, ...] = ()
     limits: tuple[str, ...] = tuple(LIMITS)
     """Which limits of a run the command has, if the model has `limits`."""
@@ -74,9 +76,11 @@ def takes(model: "type[Options]", layout: Layout) -> Callable[[F], F]:
 
 
 def _parameters(model: "type[Options]", layout: Layout) -> Iterator[inspect.Parameter]:
+    from whet.runs.options import RolloutOptions
+
     fields = model.model_fields
-    inherited = {name for base in model.__mro__[1:] for name in getattr(base, "model_fields", ())}
-    named = sorted(fields, key=lambda name: name in inherited)
+    # What all verbs share comes last.
+    named = sorted(fields, key=lambda name: name in RolloutOptions.model_fields)
     for name in (*layout.arguments, *(one for one in named if one not in layout.arguments)):
         if name in layout.left_out:
             continue
@@ -96,9 +100,9 @@ def _parameters(model: "type[Options]", layout: Layout) -> Iterator[inspect.Para
 def _parameter(name: str, info: "FieldInfo", layout: Layout) -> inspect.Parameter:
     kind = _plain_type(info.annotation)
     text = with_flags(layout.help.get(name, info.description or ""), layout.flags)
-    default = None if info.default_factory or info.default in ((), (None,)) else info.default
+    required = name in layout.required or info.is_required()
+    default = None if required or info.default_factory or info.default in ((), (None,)) else info.default
     if name in layout.arguments:
-        required = name in layout.required
         argument = typer.Argument(help=text)
         if required:
             return _keyword(name, Annotated[kind, argument], inspect.Parameter.empty)
@@ -111,7 +115,7 @@ def _parameter(name: str, info: "FieldInfo", layout: Layout) -> inspect.Paramete
     )
     if kind is bool:
         return _keyword(name, Annotated[bool, option], False)
-    if name in layout.required:
+    if required:
         return _keyword(name, Annotated[kind, option], inspect.Parameter.empty)
     return _keyword(name, Annotated[kind if default is not None else kind | None, option], default)
 
@@ -141,7 +145,7 @@ def _is_typed(context: typer.Context, name: str) -> bool:
 
 
 def _fields(model: "type[Options]", layout: Layout, given: dict[str, Any]) -> dict[str, Any]:
-    limits = {name: given.pop(name) for name in LIMITS if name in given}
+    limits = {name: given.pop(name) for name in LIMITS if name in given and name not in model.model_fields}
     for name in [name for name in given if name not in model.model_fields]:
         given[name.removeprefix("no_")] = not given.pop(name)
     found = {name: _value(name, value, model.model_fields[name], layout) for name, value in given.items()}
@@ -150,7 +154,7 @@ def _fields(model: "type[Options]", layout: Layout, given: dict[str, Any]) -> di
 
 def _value(name: str, value: Any, info: "FieldInfo", layout: Layout) -> Any:
     if isinstance(value, list):
-        names = split_names(layout.flags.get(name, f"--{name}"), value)
+        names = value if name in layout.whole else split_names(layout.flags.get(name, f"--{name}"), value)
         # 'none' stands for an arm without a skill.
         return tuple(None if one == "none" and type(None) in _inner(info) else one for one in names)
     return not value if info.default is True else value

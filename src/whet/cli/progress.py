@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from whet.cli.tables import command, counted, duration, money, summary_table, terminal, thousands
+from whet.cli.tables import command, duration, money, plural, summary_table, terminal, thousands
 from whet.runs.run import Event, Started
 from whet.runs.scheduler import ArmStopped, Ended, Stopped
 from whet.runs.stats.summary import Arm, Tally, arm_of, skill_names, tally, total, uneven_losses
@@ -62,9 +61,9 @@ class Progress:
             case Started():
                 self._started, self._arms, self._since = event, event.arms, time.monotonic()
                 done = event.planned - event.pending
-                before = f", {counted(done, 'is', 'are')} done" if done else ""
+                before = f", {plural(done, 'is', 'are')} done" if done else ""
                 self._console.print(
-                    f"{counted(event.planned, 'rollout', 'rollouts')}{before}; sandbox {event.sandbox}; {event.folder}",
+                    f"{plural(event.planned, 'rollout', 'rollouts')}{before}; sandbox {event.sandbox}; {event.folder}",
                     soft_wrap=True,
                 )
                 self._forget_missing()
@@ -98,7 +97,7 @@ class Progress:
     def stopped(self) -> None:
         self._stopped = True
         if self._started is not None:
-            self._console.print(f"\nstopped; continue with:\n  {self._resume}", soft_wrap=True, markup=False)
+            self._console.print(f"\nstopped. Resume with:\n  {self._resume}", soft_wrap=True, markup=False)
 
     def summary(self) -> None:
         if self._started is None or self._stopped:
@@ -116,9 +115,9 @@ class Progress:
         if worst is not None:
             lines.append(command("show", str(folder), worst.rollout.id))
         if self._limit is not None:
-            lines.append(f"{self._resume}  # goes on, with a higher limit")
+            lines.append(f"{self._resume}  # resumes with a higher limit")
         elif any(arm.missing for arm in arms.values()):
-            lines.append(f"{self._resume}  # tries again what is missing")
+            lines.append(f"{self._resume}  # retries what is missing")
         self._console.print("\nnext:\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True, markup=False)
 
     def __rich__(self) -> Table:
@@ -166,7 +165,9 @@ class JsonLines:
         self._print(
             event="summary",
             arms=[_arm_fields(key, arm) for key, arm in arms.items()],
-            uneven=[asdict(one) for one in uneven_losses(arms)],
+            uneven=[
+                {"more": _plain_arm(one.more), "less": _plain_arm(one.less), "p": one.p} for one in uneven_losses(arms)
+            ],
         )
 
     def on(self, event: Event) -> None:
@@ -200,7 +201,7 @@ class JsonLines:
                     task=event.row.task,
                     agent=event.row.agent,
                     model=event.row.model,
-                    skill=event.row.skill,
+                    skill=event.row.skill or "",
                     sample=event.row.sample,
                     attempt=event.attempt,
                     again=event.again,
@@ -219,10 +220,15 @@ class JsonLines:
         self._console.out(json.dumps(fields), highlight=False)
 
 
+def _plain_arm(arm: Arm) -> tuple[str, ...]:
+    """An arm in JSON: no skill is an empty text."""
+    return tuple(part or "" for part in arm)
+
+
 def _arm_fields(key: Arm, arm: Tally) -> dict[str, Any]:
     mean, bounds = arm.mean(), arm.bounds()
     return {
-        **dict(zip(("agent", "model", "skill"), key, strict=True)),
+        **dict(zip(("agent", "model", "skill"), _plain_arm(key), strict=True)),
         "scored": arm.measured,
         "missing": dict(arm.missing),
         "not_run": arm.not_run,

@@ -4,6 +4,6 @@ from whet.gateway.gateway import Gateway
 from whet.gateway.limits import Limits, Reached, Spent
 from whet.gateway.model import Model
 from whet.gateway.session import Session
-from whet.gateway.upstream.client import RETRIED
+from whet.gateway.upstream.pool import RETRIED
 
 __all__ = ["RETRIED", "Gateway", "Limits", "Model", "Reached", "Session", "Spent"]

@@ -69,7 +69,7 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def estimate_unsaid(sent: bytes, response: bytes, streamed: bool) -> Usage:
+def estimate_usage(sent: bytes, response: bytes, streamed: bool) -> Usage:
     """What a call has probably used of which the model does not say so. It counts against limits only."""
     # Most servers send an event for each token or two.
     output = (

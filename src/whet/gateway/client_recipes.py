@@ -49,7 +49,7 @@ def recipe_for(agent: str, address: Address) -> Recipe:
     mini() { command mini -m openai/m "$@"; }
     """
     if agent not in RECIPES:
-        raise UserError(f"--agent is '{agent}'; {did_you_mean(agent, RECIPES)}")
+        raise UserError(f"`agent` is '{agent}'; {did_you_mean(agent, RECIPES)}")
     return RECIPES[agent](address)
 
 

@@ -11,13 +11,13 @@ from whet.errors import UserError, did_you_mean
 from whet.exchange import Recorder
 from whet.gateway.buffers.memory import Memory, return_large_blocks
 from whet.gateway.dialects import DIALECTS
-from whet.gateway.limits import Limits, Meter, Reached, Spent
+from whet.gateway.limits import Limits, Meter, Reached, SessionLimits, Spent
 from whet.gateway.loop_watchdog import watched
 from whet.gateway.model import Model
 from whet.gateway.replay.cache import ReplyCache
 from whet.gateway.replay.recording import Recording
 from whet.gateway.server import http_server
-from whet.gateway.session import Session
+from whet.gateway.session import Session, SharedParts
 from whet.gateway.upstream.client import Upstream
 from whet.redact import Redactor
 
@@ -93,19 +93,8 @@ class Gateway:
         if model.dialect not in DIALECTS:
             hint = did_you_mean(model.dialect, DIALECTS)
             raise UserError(f"model '{model.name}': key 'dialect' is '{model.dialect}'; {hint}")
-        meters, cache = (Meter(limits), self._meter), self._cache if cached else None
-        session = Session(
-            session_id,
-            model,
-            record,
-            self._redactor,
-            self._upstream,
-            self._memory,
-            meters,
-            cache,
-            sample,
-            recording,
-            http_server,
-        )
+        shared = SharedParts(self._redactor, self._upstream, self._memory, http_server)
+        replay = (self._cache, sample) if self._cache is not None and cached else None
+        session = Session(session_id, model, record, shared, SessionLimits(limits, self._meter), replay, recording)
         self._sessions.add(session)
         return session

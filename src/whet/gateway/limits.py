@@ -8,13 +8,15 @@ passed by one call's own use at most.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, fields
 
 from whet.exchange import Usage
 from whet.gateway.buffers.waiting_line import Line
 from whet.gateway.call_bounds import Bound
 
+LAST_WORDS_SEC = 15.0
+"""How long an agent may continue that gets no more replies. Most end at once, some try again and again."""
 AMOUNTS = ("input_tokens", "output_tokens", "total_tokens", "cost")
 """The limits on what is known only when a call has ended."""
 FIRST_EXCESS = 10.0
@@ -91,7 +93,7 @@ class Meter:
         by_name = ((one.name, getattr(limits, one.name)) for one in fields(limits))
         self._limits: dict[str, float] = {name: limit for name, limit in by_name if limit is not None}
         self._turns, self._usage, self._cost = before.turns, before.usage, before.cost
-        self._unsaid, self._unsaid_cost = Usage(), 0.0
+        self._estimated, self._estimated_cost = Usage(), 0.0
         """An estimate of what calls used that did not say it."""
         self._under_way = 0
         self._last = self._last_call = time.monotonic()
@@ -157,10 +159,10 @@ class Meter:
             self._usage += usage
         self._cost += cost or 0.0
 
-    def settle_unsaid(self, usage: Usage, cost: float | None) -> None:
+    def settle_estimate(self, usage: Usage, cost: float | None) -> None:
         """Count an estimate of what a call used that did not say it. It counts against limits, not as spent."""
-        self._unsaid += usage
-        self._unsaid_cost += cost or 0.0
+        self._estimated += usage
+        self._estimated_cost += cost or 0.0
 
     @property
     def reserves(self) -> bool:
@@ -217,7 +219,7 @@ class Meter:
         now = time.monotonic()
         return {
             "turns": self._turns,
-            **_amounts(self._usage + self._unsaid, self._cost + self._unsaid_cost),
+            **_amounts(self._usage + self._estimated, self._cost + self._estimated_cost),
             "wall_sec": now - self._began,
             "idle_sec": 0.0 if self._under_way else now - self._last,
         }
@@ -250,7 +252,7 @@ class Allowance:
 
     @property
     def reserves(self) -> bool:
-        """Whether the call must say what it may use."""
+        """Whether the call must reserve what it may use."""
         return any(meter.reserves for meter in self._meters)
 
     async def reserve(self, bound: Bound) -> None:
@@ -271,6 +273,11 @@ class Allowance:
                 self._on_limit(meter, error.reached)
                 raise
 
+    def room(self) -> AbstractAsyncContextManager[None]:
+        """The call's place among those that may be under way at once, once there is room for it."""
+        rooms = [meter.room for meter in self._meters if meter.room is not None]
+        return _enter_all(rooms) if rooms else _UNLIMITED
+
     def withdraw(self) -> None:
         """The call is not sent at all."""
         self._settled = True
@@ -278,32 +285,91 @@ class Allowance:
             meter.withdraw()
             meter.release(self._reserved.pop(meter, {}))
 
-    def settle(self, usages: Sequence[Usage | None], cost: float | None) -> None:
-        """The call has ended. `usages` is what counts in each meter."""
+    def settle(self, own: Usage | None, shared: Usage | None, cost: float | None) -> None:
+        """The call has ended: count `own` in the session's meter, and `shared` in the run's."""
         self._settled = True
-        for meter, usage in zip(self._meters, usages, strict=True):
+        for meter in self._meters:
+            usage = own if meter is self._meters[0] else shared
             meter.settle(usage, cost)
             meter.release(self._reserved.pop(meter, {}), usage, cost)
 
     def close(self) -> None:
-        """Nothing more is heard of the call. Where a defect ended it, nobody waits for what it set aside."""
+        """Release what the call reserved, if a defect ended it before it was settled."""
         if not self._settled:
-            self.settle([None] * len(self._meters), None)
+            self.settle(None, None, None)
 
-    def settle_unsaid(self, usage: Usage, cost: float | None) -> None:
-        """Count an estimate of what the call used that the model does not say. To be called before it is settled."""
+    def settle_estimate(self, usage: Usage, cost: float | None) -> None:
+        """Count an estimate where the model reports no usage. To be called before the call is settled."""
         for meter in self._meters:
-            meter.settle_unsaid(usage, cost)
+            meter.settle_estimate(usage, cost)
 
 
-def room_for_call(meters: Sequence[Meter]) -> AbstractAsyncContextManager[None]:
-    """One call's place among those that may be under way at once, once there is room for it."""
-    rooms = [meter.room for meter in meters if meter.room is not None]
-    return _entered(rooms) if rooms else nullcontext()
+class SessionLimits:
+    """The limits that hold for one session: its own, and those of the run. The first one that is reached ends it."""
+
+    def __init__(self, limits: Limits, run: Meter) -> None:
+        self._own = Meter(limits)
+        self._meters = (self._own, run)
+        self._is_reached = asyncio.Event()
+        self.ended_by: Reached | None = None
+        """The limit that refused a call, or ended the agent's time."""
+        self.ended_with_run = False
+        """That limit is the run's, not this session's own."""
+
+    def check(self) -> None:
+        """LimitError when no further call is allowed."""
+        for meter in self._meters:
+            if (reached := meter.refusal()) is not None:
+                self._end(meter, reached)
+        if self.ended_by is not None:
+            raise LimitError(self.ended_by)
+
+    def admit(self) -> Allowance:
+        """Count a call in."""
+        for meter in self._meters:
+            meter.admit()
+        return Allowance(self._meters, self._end)
+
+    @property
+    def used_most(self) -> bool:
+        """Whether this session alone used more than half of the limit that ended it."""
+        if self.ended_by is None:
+            return False
+        spent = self._own.spent()
+        used = {"turns": float(spent.turns), **_amounts(spent.usage, spent.cost)}
+        return used.get(self.ended_by.limit, 0.0) > self.ended_by.allowed / 2
+
+    async def wait_until_over(self, works: Callable[[float], bool] = lambda _: False) -> None:
+        """Return when the agent must be ended: its time is over, or it does not end although it gets no more replies.
+
+        An agent that `works` is not idle: it runs something that it started since its last call, these seconds ago.
+        When that has ended, its idle time begins at the first look that finds nothing: the end itself is not observed.
+        """
+        worked = False
+        while self.ended_by is None:
+            left = [seconds for meter in self._meters if (seconds := meter.seconds_left()) is not None]
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, default=None)):
+                    await self._is_reached.wait()
+                    await asyncio.sleep(LAST_WORDS_SEC)
+            worked_before, worked = worked, works(self._own.seconds_since_call())
+            if worked or worked_before:
+                self._own.not_idle()
+            for meter in self._meters:
+                if (reached := meter.out_of_time()) is not None:
+                    self._end(meter, reached)
+
+    def _end(self, meter: Meter, reached: Reached) -> None:
+        if self.ended_by is None:
+            self.ended_by, self.ended_with_run = reached, meter is not self._own
+            self._is_reached.set()
+
+
+_UNLIMITED = nullcontext()
 
 
 @asynccontextmanager
-async def _entered(rooms: Sequence[asyncio.Semaphore]) -> AsyncIterator[None]:
+async def _enter_all(rooms: Sequence[asyncio.Semaphore]) -> AsyncIterator[None]:
     async with AsyncExitStack() as entered:
         for room in rooms:
             await entered.enter_async_context(room)

@@ -11,8 +11,8 @@ from whet.gateway.dialects.gemini.array_stream import ARRAY_HEADERS, ArrayWriter
 from whet.gateway.dialects.lenient import decode, decode_by
 from whet.gateway.dialects.neutral import End, Event, Message, disassemble
 from whet.gateway.guards import guard_request, read_strictly, refuse_references
-from whet.gateway.guards.overrides import Changes, apply_changes, changed, declared_changes
-from whet.gateway.guards.screened import Judging
+from whet.gateway.guards.overrides import Changes, apply_changes, change_body, configured_changes
+from whet.gateway.guards.screened import ScreenedBody
 from whet.gateway.guards.strict_json import split_object
 from whet.gateway.model import Model
 from whet.gateway.sse import data_lines
@@ -71,7 +71,7 @@ class Translation(Protocol):
         ...
 
 
-def choose_translation(front: Dialect, path: str, asked: Judging, model: Model) -> Translation:
+def choose_translation(front: Dialect, path: str, asked: ScreenedBody, model: Model) -> Translation:
     """The way of a call. ValueError when the request cannot be read, or must not cross."""
     try:
         events = _in_events(front, path, asked, model)
@@ -80,7 +80,7 @@ def choose_translation(front: Dialect, path: str, asked: Judging, model: Model) 
     return ArrayTranslation(events) if front is DIALECTS["gemini"] and gemini.stream_as_array(path) else events
 
 
-def _in_events(front: Dialect, path: str, asked: Judging, model: Model) -> Translation:
+def _in_events(front: Dialect, path: str, asked: ScreenedBody, model: Model) -> Translation:
     """The way of a call whose reply, if it is a stream, is one of events."""
     back = DIALECTS[model.dialect]
     if model.capture != "none" and not asks_for_tokens(asked.body):
@@ -94,12 +94,12 @@ class PassThrough:
     translated = False
     stream_headers, keep_alive = STREAM_HEADERS, KEEP_ALIVE
 
-    def __init__(self, dialect: Dialect, path: str, asked: Judging, model: Model) -> None:
+    def __init__(self, dialect: Dialect, path: str, asked: ScreenedBody, model: Model) -> None:
         fields = split_object(asked.fresh)
         # A conversation that is compacted has no output limit in its dialect.
         compacts = dialect is responses and responses.compacts(without_version(path))
         changes, self.warnings = allowed_changes(asked, fields, model, puts_cap_in=not compacts)
-        self.body = changed(asked.body, changes)
+        self.body = change_body(asked.body, changes)
         # Where the dialect says it in the body, the field is at hand; elsewhere the path says it.
         self.streams = fields.get("stream") == b"true" or dialect.wants_stream(b"{}", path)
         self.path = dialect.upstream_path(path, model.upstream_name, self.streams)
@@ -132,16 +132,16 @@ class Translated:
     translated = True
     stream_headers, keep_alive = STREAM_HEADERS, KEEP_ALIVE
 
-    def __init__(self, front: Dialect, back: Dialect, path: str, asked: Judging, model: Model) -> None:
+    def __init__(self, front: Dialect, back: Dialect, path: str, asked: ScreenedBody, model: Model) -> None:
         if front is not back:
             read_strictly(split_object(asked.fresh))
-            asked.passed()
+            asked.accept()
         # The neutral form is an allow-list of its own: it has no place for tools, media and fields beyond its own.
         request = front.read_request(asked.body, path)
         refuse_references(tool.parameters for tool in request.tools)
         refuse_references([request.format and request.format.schema])
         written, lost = back.write_request(msgspec.structs.replace(request, model=model.upstream_name))
-        self.body = changed(written, declared_changes(split_object(written), model))
+        self.body = change_body(written, configured_changes(split_object(written), model))
         self.path = back.upstream_path("", model.upstream_name, request.stream)
         self.streams = request.stream
         self.warnings = (*asked.warnings, *request.lost, *lost)
@@ -179,14 +179,14 @@ class Translated:
 
 
 def allowed_changes(
-    asked: Judging, fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool = True
+    asked: ScreenedBody, fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool = True
 ) -> tuple[Changes, tuple[str, ...]]:
     """What is changed in a request that is sent in the agent's own bytes, and what is to be said of it."""
     guarded = guard_request(fields, asked.body, model.dialect, model, check_tools=asked.check_tools)
     if guarded.keeps_conversation:
-        asked.passed()
+        asked.accept()
     kept = apply_changes(fields, guarded.changes)
-    changes = guarded.changes | declared_changes(kept, model, puts_cap_in=puts_cap_in)
+    changes = guarded.changes | configured_changes(kept, model, puts_cap_in=puts_cap_in)
     return changes, (*asked.warnings, *guarded.withheld)
 
 
@@ -197,14 +197,14 @@ class Captured(Translated):
     a stream gets one when the reply is there.
     """
 
-    def __init__(self, front: Dialect, back: Dialect, path: str, asked: Judging, model: Model) -> None:
+    def __init__(self, front: Dialect, back: Dialect, path: str, asked: ScreenedBody, model: Model) -> None:
         guarded = allowed_changes(asked, split_object(asked.fresh), model) if front is back else None
         super().__init__(front, back, path, asked, model)
         if guarded is not None:
             # The agent's own bytes, so that fields that the neutral form does not know survive.
             changes, self.warnings = guarded
-            self.body = changed(asked.body, changes)
-        self.body = changed(self.body, capture_changes(model.capture))
+            self.body = change_body(asked.body, changes)
+        self.body = change_body(self.body, capture_changes(model.capture))
 
     def whole(self, response: bytes) -> bytes:
         if not self.streams:

@@ -27,7 +27,7 @@ def main(weights: str, name: str, slots: str, context: str, port: str, folder: s
     """Serve until standard input ends; tell the port on standard output when ready."""
     threading.Thread(target=_end_with_whet, args=(folder,), daemon=True).start()
     path = Path(folder, "llama.sock")
-    sock = _bound(int(port))
+    sock = _bind(int(port))
     try:
         # It serves for as long as it lives.
         server = xllamacpp.Server(_params(weights, name, int(slots), int(context), path))
@@ -56,7 +56,7 @@ def _params(weights: str, name: str, slots: int, context: int, path: Path) -> xl
     return params
 
 
-def _bound(port: int) -> socket.socket:
+def _bind(port: int) -> socket.socket:
     try:
         return socket.create_server(("127.0.0.1", port))
     except OSError as error:

@@ -17,10 +17,10 @@ from whet.exchange import Exchange, Kind, Recorder
 from whet.gateway import Limits, Session
 from whet.gateway.dialects.neutral import Stop as ReplyStop
 from whet.rollout.failures import OWN_CAUSES, Blame, find_failure, stop_reason
-from whet.rollout.judging import Judgement, judge_work, logged_calls, requested_calls
+from whet.rollout.judging import Judgement, find_requested_calls, judge_work, list_logged_calls
 from whet.rollout.resources import RunResources
-from whet.rollout.result import Flag, Replay, Result, Rollout, SkillSeen, Spending, redact_result, session_spending
-from whet.scoring import Cause, Score, ToolUse, Work, combine, judges_of
+from whet.rollout.result import Flag, ForkReplay, Result, Rollout, SkillSeen, Spending, redact_result, session_spending
+from whet.scoring import Cause, ObservedCall, Score, Work, combine, judges_of
 from whet.scoring.leaks import Canaries
 from whet.tasks import Task, resolve_env
 from whet.trace.conversations.replies import reply_of
@@ -141,7 +141,7 @@ class _Attempt:
                 report, broken = await _run_agent(rollout.agent, assignment, session)
         finally:
             await session.close()
-        if session.answered:
+        if session.totals.answered:
             resources.keys.accept(rollout.model.name)
         stop = stop_reason(report, session, must_call=rollout.agent.needs_model and rollout.captured)
         if stop in {StopReason.FINISHED, StopReason.CRASHED} and self.observer.model_declined:
@@ -156,8 +156,11 @@ class _Attempt:
         limits = Limits(**{"idle_sec": self.resources.idle_sec if enforced else None, **given})
         model = replace(rollout.model, allow=rollout.model.allow | frozenset(self.task.allow))
         self.replay = ReplaySession(rollout.prefix) if rollout.prefix else None
-        record = self.observer.observe(self._record)
-        return self.resources.gateway.open_session(rollout.id, model, record, limits, rollout.sample, self.replay)
+        session = self.resources.gateway.open_session(
+            rollout.id, model, self._record, limits, rollout.sample, self.replay
+        )
+        session.on_exchange(self.observer.look)
+        return session
 
     async def find_changes(self, before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
         found = await asyncio.to_thread(changes, before, after)
@@ -180,7 +183,7 @@ class _Attempt:
     async def find_failure(self, ended: _Ended) -> Score | None:
         """Why the score is missing; None when the work is judged. A failure that the rollout caused is judged."""
         session = ended.session
-        if session.ended_with_run and self.resources.rollouts >= SHARED and session.used_most:
+        if session.limits.ended_with_run and self.resources.rollouts >= SHARED and session.limits.used_most:
             self.flags += (Flag.DRAINED,)
             return None
         failure = ended.broken or find_failure(ended.report, session, self.replay)
@@ -204,7 +207,7 @@ class _Attempt:
             report.text,
             env,
             structured=report.answer,
-            calls=(*self.observer.calls, *logged_calls(self.tool_uses)),
+            calls=(*self.observer.calls, *list_logged_calls(self.tool_uses)),
             captured=self.rollout.captured,
             changes=self.changes,
             diffs=partial(changes, before, after, whole=True),
@@ -229,7 +232,7 @@ class _Attempt:
             score=score,
             judgements=self.judgement.scores,
             report=self.report,
-            limit=str(session.ended_by) if session and session.ended_by else None,
+            limit=str(session.limits.ended_by) if session and session.limits.ended_by else None,
             skill=SkillSeen(shown=sightings.shown, read=sightings.read) if sightings and session else None,
             changes=self.changes,
             unseen=self.unseen,
@@ -241,11 +244,11 @@ class _Attempt:
             seconds=self.seconds,
         )
 
-    def _replay_result(self) -> Replay | None:
+    def _replay_result(self) -> ForkReplay | None:
         prefix, replay = self.rollout.prefix, self.replay
         if prefix is None or replay is None:
             return None
-        return Replay(
+        return ForkReplay(
             at=prefix.at,
             given=replay.given,
             live_from=replay.live_from,
@@ -261,25 +264,16 @@ class _Observer:
         """`wants_calls`: whether a judge needs to know which tools were called."""
         self.canaries = Canaries(rollout.task)
         self.sightings = SkillSightings(rollout.skill) if rollout.skill and rollout.captured else None
-        self.calls: list[ToolUse] = []
+        self.calls: list[ObservedCall] = []
         self._wants_calls = wants_calls
         self._last: Exchange | None = None
-
-    def observe(self, record: Recorder) -> Recorder:
-        """A recorder that shows each exchange to this observer first."""
-
-        async def look_and_record(exchange: Exchange) -> None:
-            self.look(exchange)
-            await record(exchange)
-
-        return look_and_record
 
     def look(self, exchange: Exchange) -> None:
         if self.sightings is not None:
             self.sightings.look(exchange.request)
         self.canaries.look(exchange.request, exchange.response)
         if self._wants_calls:
-            self.calls += requested_calls(exchange)
+            self.calls += find_requested_calls(exchange)
         if exchange.speaker is not None and exchange.speaker.kind is Kind.MAIN:
             self._last = exchange
 
@@ -311,7 +305,7 @@ async def run_within_limits(agent: Agent, assignment: Assignment, session: Sessi
     """Run an agent until it ends, or until the session says that it must end."""
     started = time.monotonic()
     running = asyncio.ensure_future(agent.run(assignment))
-    over = asyncio.ensure_future(session.over(assignment.box.has_started_since))
+    over = asyncio.ensure_future(session.limits.wait_until_over(assignment.box.has_started_since))
     try:
         await asyncio.wait([running, over], return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
@@ -334,7 +328,7 @@ async def _run_agent(agent: Agent, assignment: Assignment, session: Session) -> 
     try:
         return await run_within_limits(agent, assignment, session), None
     except Exception as error:
-        if not session.answered or isinstance(error, UserError):
+        if not session.totals.answered or isinstance(error, UserError):
             raise
         report = AgentReport(stop=StopReason.CRASHED, exit_code=None, text="", seconds=time.monotonic() - started)
         if isinstance(error, SandboxError):

@@ -19,20 +19,20 @@ OWN_CAUSES = ENDPOINT_CAUSES | {Cause.AGENT, Cause.SANDBOX, Cause.INTERNAL}
 
 def find_failure(report: AgentReport, session: Session, replay: ReplaySession | None = None) -> Score | None:
     """A missing score when the agent could not do its work; None when the work can be judged."""
-    if session.ended_with_run:
-        return Score.missing(Cause.INTERRUPTED, f"the run was stopped by limit {session.ended_by}")
+    if session.limits.ended_with_run:
+        return Score.missing(Cause.INTERRUPTED, f"the run was stopped by limit {session.limits.ended_by}")
     if _key_refused(session):
         return Score.missing(Cause.AUTH, "the model's endpoint refused the key")
     if replay is not None and (fell_short := replay.fell_short()) is not None:
         return Score.missing(Cause.DIVERGED, fell_short)
-    if session.cache_missed:
+    if session.totals.cache_missed:
         return Score.missing(Cause.CACHE, "a reply is not in the cache, and --cache replay-only asks no model")
     if _model_failed(session):
-        status = f" {session.last_status}" if session.last_error is CallError.STATUS else ""
-        return Score.missing(Cause.MODEL, f"the last model call failed: {session.last_error}{status}")
-    if session.calls and not session.answered and report.stop is StopReason.TIMEOUT:
+        status = f" {session.totals.last_status}" if session.totals.last_error is CallError.STATUS else ""
+        return Score.missing(Cause.MODEL, f"the last model call failed: {session.totals.last_error}{status}")
+    if session.totals.calls and not session.totals.answered and report.stop is StopReason.TIMEOUT:
         return Score.missing(Cause.MODEL, "the model answered no call in the agent's time")
-    if session.calls == 0 and report.stop in {StopReason.CRASHED, StopReason.NO_MODEL_CALL}:
+    if session.totals.calls == 0 and report.stop in {StopReason.CRASHED, StopReason.NO_MODEL_CALL}:
         error = report.error or report.stderr.strip()[-500:] or f"exit code {report.exit_code}"
         return Score.missing(Cause.AGENT, f"the agent ended before any model call was seen: {error}")
     if report.stop is StopReason.FAILED:
@@ -42,28 +42,28 @@ def find_failure(report: AgentReport, session: Session, replay: ReplaySession | 
 
 def stop_reason(report: AgentReport, session: Session, *, must_call: bool) -> StopReason:
     """Why the agent's part ended. What the gateway knows takes precedence over the program's own report."""
-    if session.ended_by is not None:
-        return StopReason.IDLE if session.ended_by.limit == "idle_sec" else StopReason.LIMIT
+    if session.limits.ended_by is not None:
+        return StopReason.IDLE if session.limits.ended_by.limit == "idle_sec" else StopReason.LIMIT
     if _key_refused(session):
         return StopReason.AUTH
-    if must_call and session.calls == 0:
+    if must_call and session.totals.calls == 0:
         return StopReason.NO_MODEL_CALL
     return report.stop
 
 
 def _key_refused(session: Session) -> bool:
     """Whether a refused key ended the agent's work. If a later call was answered, it did not."""
-    return session.last_error is CallError.AUTH or (session.auth_failed and not session.answered)
+    return session.totals.last_error is CallError.AUTH or (session.totals.auth_failed and not session.totals.answered)
 
 
 def _model_failed(session: Session) -> bool:
     """Whether a failure of the model ended the agent's work."""
-    if session.last_error is CallError.STATUS:
+    if session.totals.last_error is CallError.STATUS:
         # A 400 after good calls is the agent's doing, such as a prompt that grew too long. If no call ever
         # succeeded the set-up is wrong, such as a model name that the endpoint does not know.
-        return session.last_status in RETRIED or session.answered == 0
+        return session.totals.last_status in RETRIED or session.totals.answered == 0
     broken = {CallError.CUT, CallError.MALFORMED, CallError.TOO_LARGE}
-    return session.last_error in {CallError.REFUSED, CallError.TIMEOUT} | broken
+    return session.totals.last_error in {CallError.REFUSED, CallError.TIMEOUT} | broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Blame:
 
     async def decide(self, failure: Score, session: Session, record: Recorder) -> Blamed:
         """Decide about the failure that has ended a try."""
-        answered = session.answered > 0
+        answered = session.totals.answered > 0
         if failure.cause not in ENDPOINT_CAUSES:
             self._tries.append(_Try(up=False, answered=answered))
             final = self.is_last or not (failure.cause and failure.cause.worth_retrying)
@@ -114,7 +114,7 @@ class Blame:
         elif failure.cause is Cause.AUTH and asked.health is Health.REFUSED:
             self._keys.refuse(self._model.name, self._rollout)
         own = (all(one.up for one in self._tries) or self._all_answered) if self.is_last else False
-        details = {**failure.details, "endpoint": asked.health, "answered": session.answered}
+        details = {**failure.details, "endpoint": asked.health, "answered": session.totals.answered}
         explained = failure.model_copy(update={"details": details})
         return Blamed(own or (up and failure.cause is Cause.AUTH), explained, asked.session)
 

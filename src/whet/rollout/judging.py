@@ -10,13 +10,13 @@ from whet.gateway.dialects.neutral import ToolCall
 from whet.rollout.model_client import ModelClient
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Flag, Rollout, Spending, session_spending
-from whet.scoring import NO_VERDICT, Score, TaskJudge, ToolUse, Work
+from whet.scoring import NO_VERDICT, ObservedCall, Score, TaskJudge, Work
 from whet.trace.conversations.replies import reply_of
 
 
 @dataclass(slots=True)
 class Judgement:
-    """What the judges of one rollout say, as far as they have said it."""
+    """The scores of one rollout so far, what they cost, and flags."""
 
     scores: dict[str, Score] = field(default_factory=dict)
     """By the name of the judge."""
@@ -56,16 +56,16 @@ def client_spending(client: ModelClient) -> Spending:
     return sum(each, start=Spending(cost=0))
 
 
-def requested_calls(exchange: Exchange) -> list[ToolUse]:
+def find_requested_calls(exchange: Exchange) -> list[ObservedCall]:
     """The tool calls in the model's reply to the agent."""
     reply = reply_of(exchange) if exchange.status == 200 else None
     return [
-        ToolUse(part.name, part.arguments, "model")
+        ObservedCall(part.name, part.arguments, "model")
         for part in (reply.parts if reply else ())
         if isinstance(part, ToolCall)
     ]
 
 
-def logged_calls(uses: Iterable[LoggedUse]) -> list[ToolUse]:
+def list_logged_calls(uses: Iterable[LoggedUse]) -> list[ObservedCall]:
     """The calls of the task's own programs."""
-    return [ToolUse(use.name, shlex.join(use.argv), "program", failed=use.exit_code != 0) for use in uses]
+    return [ObservedCall(use.name, shlex.join(use.argv), "program", failed=use.exit_code != 0) for use in uses]

@@ -15,8 +15,8 @@ from whet.agents import DeclaredAgent
 from whet.errors import UserError, did_you_mean
 from whet.gateway import Model
 from whet.gateway.model import Auth, Capture
-from whet.gateway.upstream.client import AzureLogin
-from whet.models import DEFAULT_CONTEXT, Engine, find_model, served
+from whet.gateway.upstream.azure import AzureLogin
+from whet.models import DEFAULT_CONTEXT, Engine, find_model, serve_model
 from whet.tasks import resolve_env
 from whet.tasks.judges import JudgeSpec, asks_model
 from whet.tasks.task import Allowed
@@ -229,7 +229,7 @@ def judge_model_configs(judges: Iterable[JudgeSpec], default: str | None, config
     asking = [asked for judge in judges if (asked := asks_model(judge)) is not None]
     if default is None and any(asked.model is None for asked in asking):
         raise UserError(
-            "a judge asks a model and names none; name one with --judge-model, or 'judge_model' under [defaults] in "
+            "a judge asks a model and names none; name one with `judge_model`, or 'judge_model' under [defaults] in "
             f"{FILE}; it should not be the model under test"
         )
     return {name: model_config(name, config) for asked in asking if (name := asked.model or default) is not None}
@@ -263,7 +263,7 @@ def never_called(model: ModelConfig, env: Mapping[str, str]) -> ModelConfig:
     """A model whose replies are all on record: it needs neither a key nor a login nor an engine. A key that is there is
     masked."""
     key_env = model.key_env if model.key_env and env.get(model.key_env) else None
-    elsewhere = {**_told_of_local(model), "local": None, "url": NOT_CALLED} if model.local is not None else {}
+    elsewhere = {**_local_settings(model), "local": None, "url": NOT_CALLED} if model.local is not None else {}
     auth = "key" if model.auth == "azure" else model.auth
     return model.model_copy(update={"key_env": key_env, "auth": auth, **elsewhere})
 
@@ -274,7 +274,7 @@ async def open_models(models: Mapping[str, ModelConfig], env: Mapping[str, str])
     one that has several names only once."""
     engines = {name: _engine(model) for name, model in models.items() if model.local is not None}
     async with AsyncExitStack() as opened:
-        serving = {engine: await opened.enter_async_context(served(engine)) for engine in {*engines.values()}}
+        serving = {engine: await opened.enter_async_context(serve_model(engine)) for engine in {*engines.values()}}
         urls = {name: serving[engine].url for name, engine in engines.items()}
         yield {
             name: await opened.enter_async_context(_open(name, model, urls.get(name), env))
@@ -292,7 +292,7 @@ async def open_model(name: str, model: ModelConfig, env: Mapping[str, str] = os.
 @asynccontextmanager
 async def _open(name: str, model: ModelConfig, engine: str | None, env: Mapping[str, str]) -> AsyncIterator[Model]:
     if engine is not None:
-        yield _model(name, model.model_copy(update=_told_of_local(model)), (engine,), env)
+        yield _model(name, model.model_copy(update=_local_settings(model)), (engine,), env)
         return
     if model.script is not None:
         async with ScriptedModel(read_script(model.script)) as scripted:
@@ -307,7 +307,7 @@ def _engine(model: ModelConfig) -> Engine:
     return Engine(find_model(model.local or ""), model.concurrency or 1, model.context)
 
 
-def _told_of_local(model: ModelConfig) -> dict[str, object]:
+def _local_settings(model: ModelConfig) -> dict[str, object]:
     """What is known of a local model because whet serves it."""
     named = {"name": model.name or model.local, "concurrency": model.concurrency or 1}
     return {**_FREE, **named, "capture": "vllm"}

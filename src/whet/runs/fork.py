@@ -5,16 +5,15 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from whet.agents import agent_named
 from whet.errors import UserError
-from whet.gateway import Limits
 from whet.runs import run as runs
 from whet.runs.config import Config
-from whet.runs.options import RunOptions
+from whet.runs.options import ForkOptions, RunOptions
 from whet.runs.results import AttemptRecord, ResultReader, RolloutRecord
 from whet.runs.run import FORK, TASKS, Origin
 from whet.runs.store.schema import RolloutRow
@@ -22,29 +21,6 @@ from whet.runs.store.store import Store
 from whet.skill import Skill, read_skill
 from whet.tasks import Task, read_tasks
 from whet.trace.replay.session import Prefix, main_calls
-
-
-@dataclass(frozen=True, slots=True)
-class Fork:
-    """What to fork, where, and what is to be different, as a user names it."""
-
-    run: Path
-    rollout: str
-    """The beginning of its id."""
-    at: int
-    out: Path
-    model: str | None = None
-    """Which model is asked from there on; by default the one of then."""
-    skill: Path | Literal["none"] | None = None
-    """Which skill the agent has; None is the one of then."""
-    tasks: Path | None = None
-    """Where the task is now; by default where it was."""
-    samples: int = 1
-    concurrency: int = 4
-    live_if_diverged: bool = False
-    resume: bool = False
-    judge_model: str | None = None
-    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +33,9 @@ class Forked:
     """Of the rollout that it is a fork of."""
 
 
-def plan_fork(fork: Fork, config: Config) -> Forked:
+def plan_fork(fork: ForkOptions, config: Config) -> Forked:
     """Read the recorded rollout. UserError when there is nothing to replay, or it would not be the same work."""
-    with _opened(fork.run) as store:
+    with _open_run(fork.run) as store:
         rollout = ResultReader(store).find(fork.run, fork.rollout)
         row, attempt = rollout.row, _last_attempt(fork.run, rollout)
         exchanges = tuple(attempt.exchanges())
@@ -69,15 +45,15 @@ def plan_fork(fork: Fork, config: Config) -> Forked:
         texts = {skill.digest: skill.body.decode() for skill in store.skills()}
     user_config = _user_config(fork.run, row, declared, config)
     _check_at(fork, row, len(main_calls(exchanges)))
-    tasks = fork.tasks or (Path(place) if place else None)
+    tasks = fork.tasks or (Path(place) if place else ())
     task = _task(fork, row, tasks, digest)
     skill = _skill(fork, row)
-    now = skill.digest if skill else ""
-    lines = frozenset() if now == row.skill else _lines(texts.get(row.skill, ""), skill.text if skill else "")
+    now = skill.digest if skill else None
+    lines = frozenset() if now == row.skill else _lines(texts.get(row.skill or "", ""), skill.text if skill else "")
     prefix = Prefix(exchanges, fork.at, lines, fork.live_if_diverged)
     about = {"run": str(fork.run.resolve()), "rollout": row.id, "attempt": attempt.row.number, "at": fork.at}
     request = RunOptions(
-        tasks=tasks or Path(),
+        tasks=tasks,
         out=fork.out,
         agents=(row.agent,),
         models=(fork.model or row.model,),
@@ -101,7 +77,7 @@ async def fork(forked: Forked, config: Config, watch: runs.Watch, env: Mapping[s
 
 
 @contextmanager
-def _opened(run: Path) -> Iterator[Store]:
+def _open_run(run: Path) -> Iterator[Store]:
     try:
         with Store.open_read(run) as store:
             yield store
@@ -121,7 +97,7 @@ def _last_attempt(run: Path, rollout: RolloutRecord) -> AttemptRecord:
 def _user_config(run: Path, row: RolloutRow, declared: Mapping[str, Any] | None, config: Config) -> bool | None:
     """Whether the agent started with the user's settings. UserError when the agent has changed since."""
     if declared is None:
-        raise UserError(f"{run}: rollout '{row.id}' is no work of an agent that could do it again")
+        raise UserError(f"{run}: rollout '{row.id}' was not done by an agent, so it cannot be forked")
     now = agent_named(row.agent, config.agents).model_dump(mode="json")
     if {**now, "home": None} != {**declared, "home": None}:
         raise UserError(f"agent '{row.agent}' is not what it was in {run}; a fork needs it as it was")
@@ -129,40 +105,40 @@ def _user_config(run: Path, row: RolloutRow, declared: Mapping[str, Any] | None,
     return None if home is None else home == "own"
 
 
-def _check_at(fork: Fork, row: RolloutRow, calls: int) -> None:
+def _check_at(fork: ForkOptions, row: RolloutRow, calls: int) -> None:
     if not calls:
         raise UserError(f"{fork.run}: rollout '{row.id}' has no answered call; there is nothing to replay")
     if not 1 <= fork.at <= calls + 1:
         raise UserError(
-            f"--at is {fork.at}; expected the number of a call of rollout '{row.id}', which has {calls}: "
+            f"`at` is {fork.at}; expected the number of a call of rollout '{row.id}', which has {calls}: "
             f"1 to {calls}, or {calls + 1} to replay all of them (whet show {fork.run} {row.id})"
         )
 
 
 def _check_resumed(out: Path, about: Mapping[str, Any]) -> None:
-    with _opened(out) as store:
+    with _open_run(out) as store:
         before = store.get(FORK)
     if before != about:
-        raise UserError(f"{out}: is not this fork; start a new one with another --out")
+        raise UserError(f"{out}: is not this fork; start a new one with another `out`")
 
 
-def _task(fork: Fork, row: RolloutRow, place: Path | None, digest: str) -> Task:
-    if place is None:
-        raise UserError(f"{fork.run}: does not say where its tasks are; name the place with --tasks")
+def _task(fork: ForkOptions, row: RolloutRow, place: Path | tuple[Task, ...], digest: str) -> Task:
+    if not place:
+        raise UserError(f"{fork.run}: the run does not record where its tasks are; set `tasks`")
     task = next((task for task in read_tasks(place) if task.id == row.task), None)
     if task is None:
-        raise UserError(f"{place}: has no task '{row.task}', which the rollout is of; name the place with --tasks")
+        raise UserError(f"{place}: has no task '{row.task}', which the rollout is of; name the place with `tasks`")
     if task.digest != digest:
         raise UserError(f"{task.origin}: task '{task.id}' is not what it was in {fork.run}; a fork needs it as it was")
     return task
 
 
-def _skill(fork: Fork, row: RolloutRow) -> Skill | None:
-    if fork.skill == "none" or (fork.skill is None and not row.skill):
+def _skill(fork: ForkOptions, row: RolloutRow) -> Skill | None:
+    if fork.skill == Path("none") or (fork.skill is None and not row.skill):
         return None
     if fork.skill is None:
         raise UserError(
-            f"rollout '{row.id}' had a skill, of which {fork.run} keeps the text alone; name its folder with --skill, "
+            f"rollout '{row.id}' had a skill, of which {fork.run} keeps the text alone; name its folder with `skill`, "
             "or none"
         )
     return read_skill(fork.skill)

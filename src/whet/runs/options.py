@@ -6,7 +6,7 @@ command line prints its flag instead.
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -107,6 +107,74 @@ class RunOptions(RolloutOptions):
         models = self.models or (_required("model", defaults.model) if self.record else ())
         whole = super().complete(config).fill({"samples": defaults.samples})
         return whole.model_copy(update={"agents": agents, "models": models})
+
+
+class ForkOptions(RolloutOptions):
+    """Which rollout to repeat, up to which call, and what is different from there on."""
+
+    run: Path
+    """Run folder."""
+    rollout: str
+    """Rollout: the start of its id, or its task if the task has one rollout."""
+    at: int
+    """First call to make anew, as numbered by `whet show RUN ROLLOUT`."""
+    model: str | None = None
+    """Model from that call on (default: the original model)."""
+    skill: Path | None = None
+    """Skill folder for the agent, or 'none'. Required if the rollout had a skill."""
+    samples: int = Field(default=1, ge=1)
+    """How many times to continue from that call."""
+    live_if_diverged: bool = False
+    """If the agent does something else than was recorded, continue with the live model. By default the score is then
+    missing."""
+
+
+class RejudgeOptions(Options):
+    """Which run to judge again, and with which judges."""
+
+    run: Path
+    """Run folder."""
+    judge: Path | None = None
+    """TOML or JSON file with [[judge]] and [[rank]] (default: the tasks' own judges)."""
+    tasks: Path | None = None
+    """Where the tasks are now (default: where the run read them)."""
+    judge_model: str | None = None
+    """Model that judges call if they name none."""
+    cache: CacheUse = CacheUse.OFF
+    """Recorded replies: off, read, write (read and add), or replay-only (no network)."""
+    sandbox: str | None = None
+    """Where judges run that need a sandbox (default: the sandbox of the run)."""
+    limits: Limits = Limits()
+    """Limits of the judges' model calls."""
+
+
+class ExportOptions(Options):
+    """Which rollouts of a run to export, in which format."""
+
+    run: Path
+    """Run folder."""
+    format: str
+    """Format; docs/export.md lists them."""
+    out: Path
+    """New file or folder."""
+    filter: tuple[str, ...] = ()
+    """Only rollouts with score>=0.5, agent=NAME, tag=NAME, and so on. Several conditions must all hold."""
+    subagents: float = Field(default=1.0, ge=0)
+    """Weight of rows from sub-agents; 0 leaves them out."""
+    compaction: bool = False
+    """Train on the calls that write summaries, too."""
+    sampling: Literal["strict", "any"] = "strict"
+    """strict: only calls sampled at a known temperature and without constraints; any: all calls."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Longest row that the trainer takes."""
+    truncated: bool = False
+    """Write truncated rows with the others, not to a file of their own."""
+    discount: float = Field(default=1.0, ge=0, le=1)
+    """areal-individual: factor on the reward for each call before the last."""
+    per_task: int | None = Field(default=None, ge=1)
+    """At most N rollouts per task, the best ones."""
+    distinct: bool = False
+    """chat: leave out conversations that an earlier line has already."""
 
 
 def _required(option: str, default: str | None) -> tuple[str, ...]:

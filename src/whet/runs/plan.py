@@ -35,7 +35,7 @@ class Plan:
     def rows(self) -> list[RolloutRow]:
         """Every rollout. All tasks come once before any comes twice, so a run that is stopped early has breadth."""
         cells = [
-            (task, agent, model, skill.digest if skill else "", sample)
+            (task, agent, model, skill.digest if skill else None, sample)
             for sample in range(self.samples)
             for task in self.tasks.values()
             for agent in self.agents
@@ -65,9 +65,9 @@ def skill_row(skill: Skill) -> SkillRow:
     return SkillRow(skill.digest, skill.name, skill.text.encode())
 
 
-def rollout_id(task: Task, agent: str, model: str, skill: str, sample: int, forked: str = "") -> str:
+def rollout_id(task: Task, agent: str, model: str, skill: str | None, sample: int, forked: str = "") -> str:
     """The same rollout has the same id in every run that plans it. A fork is another one."""
-    parts = (task.id, task.digest, agent, model, skill, str(sample), *([forked] if forked else []))
+    parts = (task.id, task.digest, agent, model, skill or "", str(sample), *([forked] if forked else []))
     return digest(*(part.encode() for part in parts))[:12]
 
 
@@ -86,7 +86,7 @@ def check_tasks(tasks: Sequence[Task], sandbox: Sandbox, env: Mapping[str, str])
         if task.tests is not None and not sandbox.own_root:
             raise UserError(
                 f"{task.origin}: its tests need /tests and /logs, which sandbox '{sandbox.name}' cannot give; "
-                "use --sandbox bubblewrap"
+                "use sandbox 'bubblewrap'"
             )
 
 

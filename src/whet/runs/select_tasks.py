@@ -44,7 +44,7 @@ def filter_tasks(run: Path, band: Band, out: Path) -> Filtered:
     """Write the tasks whose mean score over all samples and arms lies in the band: rows to a .jsonl file, or task
     folders as links, and rows beside them, in a new folder. `whet run` reads either."""
     if out.exists():
-        raise UserError(f"{out}: exists already; --out needs a new file or folder")
+        raise UserError(f"{out}: exists already; `out` needs a new file or folder")
     with Store.open_read(run) as store:
         values = total(tally(store).values()).values
         rows = {row.id: row.digest for row in store.tasks()}
@@ -52,7 +52,7 @@ def filter_tasks(run: Path, band: Band, out: Path) -> Filtered:
     means = {task: math.fsum(scores) / len(scores) for task, scores in values.items()}
     kept = [task for task in rows if task in means and band.low <= means[task] <= band.high]
     if kept:
-        tasks = _unchanged(run, place, {task: rows[task] for task in kept})
+        tasks = _read_unchanged(run, place, {task: rows[task] for task in kept})
         _write(tasks, out)
         _prove(tasks, out)
     return Filtered(
@@ -63,7 +63,7 @@ def filter_tasks(run: Path, band: Band, out: Path) -> Filtered:
     )
 
 
-def _unchanged(run: Path, place: str | None, digests: Mapping[str, str]) -> list[Task]:
+def _read_unchanged(run: Path, place: str | None, digests: Mapping[str, str]) -> list[Task]:
     """The tasks as they are at their source, which must be as they were."""
     if place is None:
         raise UserError(f"{run}: does not say where its tasks are")
@@ -86,7 +86,7 @@ def _write(tasks: list[Task], out: Path) -> None:
         if rows:
             _write_rows(rows, out / ROWS)
     elif folders:
-        raise UserError(f"{out}: {folders[0].origin} is a task folder; expected --out FOLDER, which will link to it")
+        raise UserError(f"{out}: {folders[0].origin} is a task folder; expected a folder as `out`, to link to it")
     else:
         _write_rows(rows, out)
 
@@ -103,7 +103,7 @@ def _prove(tasks: list[Task], out: Path) -> None:
 def _write_rows(tasks: list[Task], file: Path) -> None:
     for task in tasks:
         if task.attachments and file.resolve().parent != _source(task)[0].resolve().parent:
-            raise UserError(f"{task.origin}: has attachments; expected --out beside {_source(task)[0]}")
+            raise UserError(f"{task.origin}: has attachments; expected `out` beside {_source(task)[0]}")
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("wb") as lines:
         for line in _lines(tasks):

@@ -1,4 +1,4 @@
-"""A stored run as plain objects, for programs and notebooks."""
+"""A stored run as plain objects, for programs and notebooks: what `whet.load` returns."""
 
 import html
 from collections.abc import Iterator, Mapping
@@ -33,8 +33,8 @@ class StoredRollout:
     task: str
     agent: str
     model: str
-    skill: str
-    """Digest; empty without one."""
+    skill: str | None
+    """Digest; None without one."""
     sample: int
     attempts: int
     """How often it was tried."""
@@ -79,7 +79,7 @@ class StoredRun:
     rollouts: tuple[StoredRollout, ...]
     arms: Mapping[Arm, Tally]
     """By agent, model and skill."""
-    skills: Mapping[str, str]
+    skills: Mapping[str | None, str]
     """Names of skills by their digests."""
 
     def __getitem__(self, beginning: str) -> StoredRollout:
@@ -100,7 +100,7 @@ class StoredRun:
         return pd.DataFrame([_line(rollout, self.skills) for rollout in self.rollouts])
 
     def tables(self) -> "dict[str, pa.Table]":
-        """Arrow tables of rollouts, exchanges and scores, as `whet export --to parquet` writes them."""
+        """Arrow tables of rollouts, exchanges and scores, as `whet export --format parquet` writes them."""
         import pyarrow as pa
 
         from whet.trace.export.tables import SCHEMAS, records
@@ -147,7 +147,7 @@ class StoredRun:
 
 
 def load(folder: Path | str) -> StoredRun:
-    """A run that is stored, also one that still goes on.
+    """Load a stored run, also one that is still running.
 
     >>> load("runs/quiz").rollouts[0].score.value  # doctest: +SKIP
     1.0
@@ -174,7 +174,7 @@ def _rollouts(folder: Path, store: Store) -> Iterator[StoredRollout]:
         )
 
 
-def _line(rollout: StoredRollout, skills: Mapping[str, str]) -> dict[str, Any]:
+def _line(rollout: StoredRollout, skills: Mapping[str | None, str]) -> dict[str, Any]:
     """A rollout as a line of a data frame."""
     result = rollout.result
     line: dict[str, Any] = {

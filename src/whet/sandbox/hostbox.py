@@ -50,7 +50,7 @@ class MoreRoom(Exception):  # noqa: N818 - starts the watch anew
 
 
 @dataclass(slots=True)
-class Judging:
+class JudgeBox:
     """The judge's phase of a box."""
 
     work: View
@@ -86,18 +86,18 @@ class HostBox(ABC):
         self._running: set[TreeProcess] = set()
         self._work_running: set[TreeProcess] = set()
         self._guard: asyncio.Task[None] | None = None
-        self._judging: Judging | None = None
+        self._judging: JudgeBox | None = None
         self._lending = asyncio.Lock()
         self._tools: Tools | None = None
         self._tools_path = ""
         """The folder of the programs on offer, as commands see it."""
-        self.workdir, self.home = self._seen("work"), self._seen("home")
+        self.workdir, self.home = self._path_in_box("work"), self._path_in_box("home")
 
     python: str
     path: str
 
     @abstractmethod
-    def _seen(self, name: str) -> str:
+    def _path_in_box(self, name: str) -> str:
         """The path at which commands see a folder of the box."""
 
     @abstractmethod
@@ -222,7 +222,7 @@ class HostBox(ABC):
             judge, "judge-home", ("work", "home", "tmp", "logs", "logs/verifier", "judge-home", "scratch"), self._view
         )
         # Python 3.11 and later then look for no module beside a script or in the working directory.
-        self._view.env.update({"PYTHONSAFEPATH": "1", SCRATCH: self._seen("scratch")})
+        self._view.env.update({"PYTHONSAFEPATH": "1", SCRATCH: self._path_in_box("scratch")})
         for name in ("agent", "artifacts") if show_logs else ():
             if (old_logs / name).is_dir() and not (old_logs / name).is_symlink():
                 hand_over([old_logs / name], judge)
@@ -234,15 +234,15 @@ class HostBox(ABC):
         folder, user = self._folder, self._folder.users.work
         folder.make("work-tmp", user)
         work = replace(self._make_view(user, "home", ("work", "home", "work-tmp")), ends_first=True)
-        work.shown[self._seen("scratch")] = folder.path / "scratch"
-        work.env[SCRATCH] = self._seen("scratch")
+        work.shown[self._path_in_box("scratch")] = folder.path / "scratch"
+        work.env[SCRATCH] = self._path_in_box("scratch")
         tools = Tools(folder, self.python, "judge-tools", self._view.user)
         path = await self.show(tools.path, "of-the-judge")
         self._view.programs.insert(0, f"{path}/bin")
         tools.add(UNTRUSTED, self._answer_untrusted, path, attached=True)
         verifier = VerifierFolder.at(folder.path / "logs" / "verifier", self._view.user)
         lent = tuple(folder.path / name for name in ("work", "home", "scratch"))
-        self._judging = Judging(work, verifier, lent, tools)
+        self._judging = JudgeBox(work, verifier, lent, tools)
 
     async def read_verdict(self, name: str, limit: int = 1 << 20) -> bytes:
         if self._judging is None:
@@ -267,7 +267,7 @@ class HostBox(ABC):
         async with self._lent_to_work(judging):
             return answer_of(await self._run_untrusted(call, use.stdin, judging))
 
-    async def _run_untrusted(self, call: UntrustedCall, stdin: bytes, judging: Judging) -> Finished:
+    async def _run_untrusted(self, call: UntrustedCall, stdin: bytes, judging: JudgeBox) -> Finished:
         process = await self._spawn(judging.work, call.argv, call.env, call.cwd, stdin, OUTPUT)
         self._watch(process, self._work_running)
         flood = asyncio.create_task(process.wrote_too_much.wait())
@@ -283,7 +283,7 @@ class HostBox(ABC):
             await asyncio.wait([flood, end])
 
     @asynccontextmanager
-    async def _lent_to_work(self, judging: Judging) -> AsyncIterator[None]:
+    async def _lent_to_work(self, judging: JudgeBox) -> AsyncIterator[None]:
         """The judge's folders belong to the work as long as a command of the work runs."""
         await self._change_lending(judging, 1)
         try:
@@ -291,7 +291,7 @@ class HostBox(ABC):
         finally:
             await asyncio.shield(self._change_lending(judging, -1))
 
-    async def _change_lending(self, judging: Judging, change: int) -> None:
+    async def _change_lending(self, judging: JudgeBox, change: int) -> None:
         async with self._lending:
             judging.calls += change
             if judging.calls == max(change, 0):  # the first one begins, or the last one has ended
@@ -353,9 +353,9 @@ class HostBox(ABC):
     def _make_view(self, user: int | None, home: str, names: Sequence[str], before: View | None = None) -> View:
         """A view of these folders of the box, with what was shown before of the host's programs."""
         tmp = next(name for name in names if name.endswith("tmp"))
-        places = {self._seen(name): self._folder.path / name for name in names}
+        places = {self._path_in_box(name): self._folder.path / name for name in names}
         shown = {path: at for path, at in before.shown.items() if path.startswith(PROGRAMS)} if before else {}
-        return View(user, self._seen(home), self._seen(tmp), places, shown)
+        return View(user, self._path_in_box(home), self._path_in_box(tmp), places, shown)
 
     def _variables(self, view: View, env: Mapping[str, str]) -> dict[str, str]:
         """All variables of a command, with the programs on offer found before all others."""

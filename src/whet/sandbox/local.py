@@ -58,7 +58,7 @@ class LocalBox(HostBox):
     async def show(self, source: Path, name: str) -> str:  # noqa: ARG002 - all of the host is in sight
         return str(source)
 
-    def _seen(self, name: str) -> str:
+    def _path_in_box(self, name: str) -> str:
         return str(self._folder.path / name)
 
     def _show_log(self, name: str, folder: Path) -> None:

@@ -4,7 +4,7 @@ Read `score.py` and `judge.py` first: what a score is, and what every judge rece
 judge; `task_judges.py` selects the judges of a task and combines their scores.
 """
 
-from whet.scoring.judge import GroupJudge, Judge, JudgeError, JudgeModel, ToolUse, Work
+from whet.scoring.judge import GroupJudge, Judge, JudgeError, JudgeModel, ObservedCall, Work
 from whet.scoring.judges.rank import RankJudge
 from whet.scoring.score import NO_VERDICT, Cause, Score
 from whet.scoring.task_judges import TaskJudge, combine, judges_of
@@ -16,10 +16,10 @@ __all__ = [
     "Judge",
     "JudgeError",
     "JudgeModel",
+    "ObservedCall",
     "RankJudge",
     "Score",
     "TaskJudge",
-    "ToolUse",
     "Work",
     "combine",
     "judges_of",

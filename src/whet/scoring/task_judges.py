@@ -66,10 +66,10 @@ class TaskJudge:
             return Score.missing(Cause.SANDBOX, str(error))
         except Exception as error:  # noqa: BLE001 - a defect must not end the run; it is kept, whole, as data
             return Score.missing(Cause.INTERNAL, repr(error), traceback=traceback.format_exc())
-        return _graded(score, self.spec.threshold)
+        return _grade(score, self.spec.threshold)
 
 
-def _graded(score: Score, threshold: float | None) -> Score:
+def _grade(score: Score, threshold: float | None) -> Score:
     """A score with what it is when it must be all or nothing."""
     if score.value is None:
         return score
@@ -95,7 +95,7 @@ def judges_of(task: Task) -> list[TaskJudge]:
     if task.answer is not None and not named:
         named.append(specs.ExactSpec(kind="exact"))
     if not implied and not named:
-        raise UserError(f"{task.origin}: nothing to judge by; expected tests, 'verify', 'answer' or 'judge'")
+        raise UserError(f"{task.origin}: nothing can judge this task; expected tests, 'verify', 'answer' or 'judge'")
     return _name_judges([*implied, *named])
 
 

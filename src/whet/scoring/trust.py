@@ -1,6 +1,6 @@
 """Looks for tests that let the agent's work into the judge's own process, where it can decide the score.
 
-A static look, which can miss much and is at times wrong: it warns, and nothing depends on it.
+A static check that can miss much and is sometimes wrong: it only warns.
 """
 
 import ast
@@ -28,7 +28,7 @@ ADVICE = f"in the judge's own process, where it can decide the score; run it wit
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What the agent is given or told to make."""
+    """The files that the agent gets or must make."""
 
     files: frozenset[str]
     """Names of files, without folders."""
@@ -50,7 +50,7 @@ class _Work:
 
 
 def trust_warnings(task: Task) -> list[str]:
-    """What to say of tests that run or load the agent's work themselves."""
+    """Warnings about tests that run or load the agent's work themselves."""
     work = _Work.of(task)
     found = [*_test_warnings(task, work)]
     for index, command in enumerate(task.verify):
@@ -64,7 +64,7 @@ def _test_warnings(task: Task, work: _Work) -> Iterator[str]:
     texts = {
         str(file.relative_to(task.tests)): file.read_text(errors="replace")
         for file in _files(task.tests)
-        if str(file.relative_to(task.tests)) not in task.omitted_from("tests")
+        if str(file.relative_to(task.tests)) not in task.omissions_in("tests")
     }
     own = {PurePosixPath(name).parts[0].removesuffix(".py") for name in texts}
     work = _Work(work.files - {PurePosixPath(name).name for name in texts}, work.modules - own)
@@ -161,7 +161,7 @@ def _python_runs(text: str, work: _Work) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in own):
             words = [leaf.value for leaf in ast.walk(node) if isinstance(leaf, ast.Constant)]
             texts = [word for word in words if isinstance(word, str)]
-            if what := _called(_name(node.func), texts, work):
+            if what := _run_by_call(_name(node.func), texts, work):
                 yield node.lineno, what
 
 
@@ -177,7 +177,7 @@ def _name(function: ast.expr) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def _called(name: str, words: list[str], work: _Work) -> str:
+def _run_by_call(name: str, words: list[str], work: _Work) -> str:
     if name in LOADERS:
         loaded = next((word for word in words if work.holds(word) or word.partition(".")[0] in work.modules), "")
         return f"loads '{loaded}'" if loaded else ""

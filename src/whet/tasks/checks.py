@@ -1,4 +1,4 @@
-"""The checks of a rules judge, as a task says them: one table for each, told apart by their operator."""
+"""The checks of a `rules` judge as a task declares them: one table each, distinguished by its operator."""
 
 import re
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ def _compiles(pattern: str) -> str:
     return pattern
 
 
-def _bound(value: object) -> object:
+def _read_length(value: object) -> object:
     if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,15}", value):
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
@@ -28,7 +28,7 @@ def _bound(value: object) -> object:
 
 NonEmptyText = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Pattern = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
-Chars = Annotated[int, BeforeValidator(_bound), Field(ge=0)]
+Chars = Annotated[int, BeforeValidator(_read_length), Field(ge=0)]
 
 
 class SectionCheck(BaseModel):
@@ -95,7 +95,7 @@ def tags(models: Iterable[type[BaseModel]], key: str) -> set[str]:
     return {tag for model in models for tag in model.model_fields[key].annotation.__args__}  # type: ignore[union-attr]
 
 
-def _known_operator(value: object) -> object:
+def _check_operator(value: object) -> object:
     operators = tags(AnyCheck.__args__, "op")
     match value:
         case {"op": str(op)} if op in operators:
@@ -105,4 +105,4 @@ def _known_operator(value: object) -> object:
     raise ValueError("expected a table with the key 'op'")
 
 
-RulesCheck = Annotated[AnyCheck, Field(discriminator="op"), BeforeValidator(_known_operator)]
+RulesCheck = Annotated[AnyCheck, Field(discriminator="op"), BeforeValidator(_check_operator)]

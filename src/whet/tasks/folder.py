@@ -53,7 +53,9 @@ def find_ignored_entries(folder: Path, entries: Sequence[FolderEntry], parts: Co
         if posixpath.basename(entry.path) == IGNORE_FILE
     }
     inside = [entry for entry in entries if entry.part in parts]
-    return {entry for entry in inside if posixpath.basename(entry.path) == IGNORE_FILE or _ignored(entry.path, specs)}
+    return {
+        entry for entry in inside if posixpath.basename(entry.path) == IGNORE_FILE or _is_ignored(entry.path, specs)
+    }
 
 
 def _ignore_spec(file: Path) -> GitIgnoreSpec:
@@ -63,13 +65,13 @@ def _ignore_spec(file: Path) -> GitIgnoreSpec:
         raise UserError(f"{file}: {error}; expected lines as in a .gitignore") from error
 
 
-def _ignored(path: str, specs: Mapping[str, GitIgnoreSpec]) -> bool:
+def _is_ignored(path: str, specs: Mapping[str, GitIgnoreSpec]) -> bool:
     """Whether the innermost rule that speaks of the path excludes it."""
     verdict = False
     for place, spec in sorted(specs.items()):  # a folder before what lies in it
         if not place or path.startswith(f"{place}/"):
-            said = spec.check_file(posixpath.relpath(path, place or ".")).include
-            verdict = verdict if said is None else said
+            included = spec.check_file(posixpath.relpath(path, place or ".")).include
+            verdict = verdict if included is None else included
     return verdict
 
 

@@ -63,7 +63,7 @@ def read_harbor(path: Path) -> Task:
             solution=root / "solution" if folder.has("solution/solve.sh") else None,
             solution_env=manifest.solution.env,
             needs_image=_needs_image(folder),
-            unsupported="; ".join(_unsupported(folder)) or None,
+            unsupported="; ".join(_find_unsupported(folder)) or None,
             warnings=tuple(f"{path / 'task.toml'}: {warning}" for warning in _warnings(manifest)),
             split=_split(manifest),
             tags=_tags(manifest),
@@ -181,7 +181,7 @@ def _needs_image(folder: _Folder) -> str | None:
     return None
 
 
-def _unsupported(folder: _Folder) -> Iterator[str]:
+def _find_unsupported(folder: _Folder) -> Iterator[str]:
     """One phrase for each thing that would be done wrong without a word."""
     manifest, environment, verifier = folder.manifest, folder.manifest.environment, folder.manifest.verifier
     if manifest.steps:
@@ -212,10 +212,10 @@ def _unsupported(folder: _Folder) -> Iterator[str]:
     for name in ("environment/docker-compose.yaml", "tests/Dockerfile", "tests/docker-compose.yaml", "trajectory.json"):
         if folder.has(name):
             yield name
-    yield from _unsupported_entries(folder)
+    yield from _find_unsupported_entries(folder)
 
 
-def _unsupported_entries(folder: _Folder) -> Iterator[str]:
+def _find_unsupported_entries(folder: _Folder) -> Iterator[str]:
     workspace = _workspace(folder)
     if workspace == "workspace" and _has_loose_files(folder):
         yield "files for the working directory in both environment/ and workspace/"
@@ -253,11 +253,11 @@ def _whet(folder: _Folder) -> WhetTable:
 
 def _limits(manifest: TaskManifest, whet: WhetTable) -> TaskLimits:
     environment = manifest.environment
-    asked = {
+    limits_given = {
         "agent_sec": manifest.agent.timeout_sec,
         "verify_sec": manifest.verifier.timeout_sec,
         "memory_mb": environment.memory_mb or environment.memory,
         "storage_mb": environment.storage_mb or environment.storage,
     }
-    given = {name: value for name, value in asked.items() if value is not None}
+    given = {name: value for name, value in limits_given.items() if value is not None}
     return TaskLimits.model_validate(given | whet.limits.model_dump(exclude_unset=True))

@@ -16,7 +16,7 @@ from whet.ids import digest
 from whet.tasks.judges import AnyJudge, PythonSpec, judge_warnings, locate_modules
 from whet.tasks.parquet import parquet_rows
 from whet.tasks.task import Task
-from whet.validation_errors import explain, key_path, shown, user_error
+from whet.validation_errors import explain, format_value, key_path, user_error
 
 _KEYS = frozenset(
     {"id", "instruction", "followups", "files", "attachments", "env", "workdir", "setup", "tools", "verify", "judge"}
@@ -34,7 +34,7 @@ class _Row:
 
 
 def read_rows(file: Path) -> list[Task]:
-    """The tasks of a .jsonl or .parquet file. All rows are checked before the first problems are told."""
+    """The tasks of a .jsonl or .parquet file. All rows are checked before the first problems are reported."""
     tasks: list[Task] = []
     problems: list[str] = []
     for row in _parquet(file) if file.suffix.lower() == ".parquet" else _jsonl(file):
@@ -88,7 +88,7 @@ def _values(row: _Row) -> dict[str, Any]:
     """The keys and values that the row gives. A null says that the key is absent."""
     values = _decode(row.data, row.where) if isinstance(row.data, bytes) else row.data
     if not isinstance(values, Mapping):
-        raise UserError(f"{row.where}: the row is {shown(values)}; expected an object with keys and values")
+        raise UserError(f"{row.where}: the row is {format_value(values)}; expected an object with keys and values")
     return {key: value for key, value in values.items() if value is not None}
 
 
@@ -106,7 +106,7 @@ def _decode(line: bytes, where: str) -> Any:
 def _attachments(names: Any, folder: Path, where: str) -> tuple[list[Path], list[str]]:
     """The attached files, and what is wrong with the others."""
     if not isinstance(names, list):
-        return [], [f"{where}: key 'attachments' is {shown(names)}; expected a list of files"]
+        return [], [f"{where}: key 'attachments' is {format_value(names)}; expected a list of files"]
     paths: dict[str, Path] = {}
     problems: list[str] = []
     for index, name in enumerate(names):
@@ -114,7 +114,7 @@ def _attachments(names: Any, folder: Path, where: str) -> tuple[list[Path], list
         if path is not None and paths.setdefault(path.name, path) is path:
             continue
         expected = "a file in the folder of the rows file" if path is None else "a name that no other attachment has"
-        problems.append(f"{where}: key 'attachments[{index}]' is {shown(name)}; expected {expected}")
+        problems.append(f"{where}: key 'attachments[{index}]' is {format_value(name)}; expected {expected}")
     return list(paths.values()), problems
 
 

@@ -13,10 +13,11 @@ import pytest_asyncio
 from aiohttp import web
 
 from support.conformance_world import FORMS, SOME_PAIRS, Stage, staged
-from support.gateway_world import PATIENCE, Handler, serving, until
+from support.gateway_world import PATIENCE, Handler, serving
 from support.gateway_world import stream as begin_stream
 from support.raw_wire import ToldServer, asked, played, wants_stream
 from support.sdk_clients import Front
+from support.waiting import until
 from whet.exchange import CallError, Exchange
 from whet.gateway import Session
 from whet.testing import say
@@ -115,13 +116,13 @@ async def test_a_retry_gets_the_bytes_of_the_call_that_was_hung_up_on(
     world: World, front: Front, back: str, moment: Moment, stream: bool, ends_meanwhile: bool
 ) -> None:
     session, records = world.stage.sessions[back], world.stage.records[back]
-    calls, answered = session.calls, session.answered
+    calls, answered = session.totals.calls, session.totals.answered
     with world.halted(back, moment) as go_on:
         had = await hang_up(world, front, back, moment, stream=stream)
         await until(lambda: not followed(session))
         if ends_meanwhile:
             go_on.set()
-            await until(lambda: not session._under_way)
+            await until(lambda: not session.open_calls.under_way)
         again = asyncio.create_task(world.read(front, back, stream=stream))
         if not ends_meanwhile:
             await until(lambda: followed(session))
@@ -135,7 +136,7 @@ async def test_a_retry_gets_the_bytes_of_the_call_that_was_hung_up_on(
     missed = ends_meanwhile and moment is not Moment.BEFORE_THE_END
     assert exchange.error is (CallError.HUNG_UP if missed else None)
     assert world.model.asked == exchange.attempts == 1
-    assert (session.calls, session.answered) == (calls + 1, answered + (exchange.error is None))
+    assert (session.totals.calls, session.totals.answered) == (calls + 1, answered + (exchange.error is None))
 
 
 @pytest.mark.parametrize("stream", FORMS)
@@ -148,12 +149,12 @@ async def test_an_agent_that_hangs_up_and_stays_away_leaves_one_whole_record(
         await hang_up(world, front, back, Moment.BEFORE_HEAD, stream=stream)
         await until(lambda: not followed(session))
         go_on.set()
-        await until(lambda: not session._under_way)
+        await until(lambda: not session.open_calls.under_way)
     assert records.only.error is CallError.HUNG_UP
     assert records.only.response == played(back, ANSWER, stream=stream)
     assert records.only.usage is not None
     # It is not asked for again, so that no other test may get it.
-    session._undelivered.clear()
+    session.open_calls.undelivered.clear()
 
 
 async def hang_up(world: World, front: Front, back: str, moment: Moment, *, stream: bool) -> bytes:
@@ -174,7 +175,7 @@ async def hang_up(world: World, front: Front, back: str, moment: Moment, *, stre
 
 
 def followed(session: Session) -> bool:
-    return any(call._followers for call in session._undelivered)
+    return any(call.connection for call in session.open_calls.undelivered)
 
 
 def given(exchange: Exchange) -> bytes:

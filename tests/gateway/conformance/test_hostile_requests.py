@@ -16,9 +16,10 @@ import pytest
 from yarl import URL
 
 from support.conformance_world import DIALECTS, TRANSLATED_TO
-from support.gateway_world import PATIENCE, Records, model, until
+from support.gateway_world import PATIENCE, Records, model
 from support.hostile_requests import Hostile, hostile_request
 from support.raw_wire import PATHS, asked, says_error
+from support.waiting import until
 from whet.exchange import CallError, Exchange
 from whet.gateway import Gateway, Session
 from whet.gateway.session import UNCLAIMED
@@ -102,9 +103,9 @@ async def test_thousands_of_hostile_requests(front: str, caplog: pytest.LogCaptu
                         pytest.fail(f"{hostile!r:.3000} was answered with {status} {body[:500]!r}: {fault}")
                 t.upstream.requests.clear()
             assert _memory() - memory < GROWTH
-            assert t.other.calls == 1
-            assert not t.session._under_way
-            assert all(call.delivered for call in t.session._undelivered)
+            assert t.other.totals.calls == 1
+            assert not t.session.open_calls.under_way
+            assert all(call.delivered for call in t.session.open_calls.undelivered)
         await until(lambda: len(asyncio.all_tasks()) == tasks)
     assert not caplog.records
 
@@ -190,13 +191,13 @@ def _head(t: Target, path: str, length: int) -> bytes:
 
 async def _hang_up_on(t: Target, path: str, body: dict[str, Any]) -> None:
     """Send a request and leave as soon as the call is on its way."""
-    sent, calls = json.dumps(body).encode(), t.session.calls
+    sent, calls = json.dumps(body).encode(), t.session.totals.calls
     _, writer = await asyncio.open_connection("127.0.0.1", URL(t.url).port)
     writer.write(_head(t, path, len(sent)) + sent)
-    await until(lambda: t.session.calls > calls)
+    await until(lambda: t.session.totals.calls > calls)
     writer.close()
-    await until(lambda: not t.session._under_way)
-    assert t.session.last_error is CallError.HUNG_UP
+    await until(lambda: not t.session.open_calls.under_way)
+    assert t.session.totals.last_error is CallError.HUNG_UP
     t.upstream.requests.clear()
 
 

@@ -14,7 +14,7 @@ from support.gateway_world import UNARY, Handler, answer_unary, session_for, wor
 from support.raw_wire import PATHS, asked, played
 from whet.exchange import CallError, Usage
 from whet.gateway.dialects import DIALECTS
-from whet.gateway.dialects.lenient import decode, make_readable, stated_usage
+from whet.gateway.dialects.lenient import decode, make_readable, make_usage
 from whet.testing import Reply
 from whet.trace.conversations.replies import reply_of
 
@@ -112,8 +112,8 @@ async def test_a_call_with_such_a_count_is_flagged() -> None:
         await reply.read()
         assert w.records.only.error is None
         assert w.records.only.usage is None
-        assert w.session.calls_without_usage == 1
-        assert w.session.usage == Usage()
+        assert w.session.totals.calls_without_usage == 1
+        assert w.session.totals.usage == Usage()
 
 
 @pytest.mark.parametrize("details", [{"cached_tokens": -5}, {"cached_tokens": 99}, {"cached_tokens": "9"}, [], None])
@@ -141,7 +141,7 @@ async def test_a_reply_that_cannot_be_read_is_the_models_failure(front: str, bod
         await reply.read()
         assert w.records.only.error is CallError.MALFORMED
         assert w.records.only.response == body
-        assert w.session.last_error is CallError.MALFORMED
+        assert w.session.totals.last_error is CallError.MALFORMED
 
 
 async def test_a_defect_in_reading_a_reply_leaves_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,10 +171,10 @@ def test_bytes_become_readable_once(data: bytes) -> None:
 
 
 @given(*[st.one_of(st.none(), st.integers(), st.floats(), st.text(), st.booleans())] * 5)
-def test_a_stated_usage_is_never_negative(
+def test_a_make_usage_is_never_negative(
     read: Any, sampled: Any, cache_read: Any, cache_write: Any, reasoning: Any
 ) -> None:
-    usage = stated_usage(read, sampled, cache_read=cache_read, cache_write=cache_write, reasoning=reasoning)
+    usage = make_usage(read, sampled, cache_read=cache_read, cache_write=cache_write, reasoning=reasoning)
     if usage is not None:
         assert usage.input >= usage.cache_read + usage.cache_write >= 0
         assert usage.output >= usage.reasoning >= 0

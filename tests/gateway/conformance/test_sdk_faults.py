@@ -38,7 +38,9 @@ class Counters:
 
     @classmethod
     def of(cls, session: Session) -> "Counters":
-        return cls(session.calls, session.answered, session.calls_without_usage, session.usage)
+        return cls(
+            session.totals.calls, session.totals.answered, session.totals.calls_without_usage, session.totals.usage
+        )
 
     def after(self, exchange: Exchange) -> "Counters":
         """What is counted after one more call, which went like this."""
@@ -67,7 +69,7 @@ class World:
         """The one exchange of the last call, which the session has counted once."""
         session, exchange = self.stage.sessions[back], self.stage.records[back].only
         assert Counters.of(session) == self.before[back].after(exchange)
-        assert (session.last_error, session.last_status) == (exchange.error, exchange.status)
+        assert (session.totals.last_error, session.totals.last_status) == (exchange.error, exchange.status)
         return exchange
 
 
@@ -274,7 +276,7 @@ async def test_a_model_that_refuses_the_key(world: World, front: Front, back: st
         await world.ask(front, back, stream=False)
     assert _response(raised.value).status_code == 401
     assert world.recorded(back).error is CallError.AUTH
-    assert world.stage.sessions[back].auth_failed
+    assert world.stage.sessions[back].totals.auth_failed
     assert world.model.asked == 1
 
 

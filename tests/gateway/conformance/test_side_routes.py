@@ -66,7 +66,7 @@ async def test_a_model_that_can_count_is_asked_by_each_sdk() -> None:
         counted = (await client.aio.models.count_tokens(model=MODEL, contents=turn["content"])).total_tokens
         assert counted == json.loads(stage.records["gemini"].only.response)["totalTokens"]
         assert [request.path.rpartition("/")[2] for request in model.requests] == ["count_tokens", "tiny:countTokens"]
-        assert stage.sessions["messages"].calls == stage.sessions["gemini"].calls == 0
+        assert stage.sessions["messages"].totals.calls == stage.sessions["gemini"].totals.calls == 0
 
 
 @pytest.mark.parametrize("path", ["/v1/messages/count_tokens", "/v1beta/models/tiny:countTokens"])

@@ -78,7 +78,7 @@ async def test_an_agent_edits_both_as_files() -> None:
     proposal = await AgentProposer(attempt).propose(given)
     assert [(edit.document, edit.text) for edit in proposal.edits] == [("", "- One."), ("AGENTS.md", "- Two.")]
     assert "- Be honest." in proposal.raw
-    assert proposal.reason == "changes of other files were not taken: skill/more.md"
+    assert proposal.reason == "changes to other files were ignored: skill/more.md"
     done = apply_edits(given.editable, proposal.edits, Policy())
     assert done.texts == {"SKILL.md": f"{SKILL}- One.\n", "AGENTS.md": f"{HOUSE}- Two.\n"}
 

@@ -23,7 +23,7 @@ OPEN = Policy(max_chars=100_000)
 
 
 async def drafted(given: ProposalContext, agent: Agent, *replies: Reply) -> Proposal:
-    """What an agent in a real box makes of a brief."""
+    """What an agent in a real box proposes for a context."""
 
     async def attempt(task: Task) -> Result:
         return (await attempted(task, agent, *replies)).result
@@ -116,7 +116,7 @@ async def test_an_agent_that_may_choose_changes_as_many_places_as_it_likes_and_k
 async def test_a_document_that_is_gone_or_far_too_long_is_no_proposal(script: str) -> None:
     proposal = await drafted(context(rollout()), shell(script))
     assert proposal.edits == ()
-    assert proposal.reason.startswith("what the agent wrote cannot be taken")
+    assert proposal.reason.startswith("the agent's changes cannot be read")
 
 
 async def test_other_files_are_not_taken_and_it_says_so() -> None:
@@ -124,10 +124,10 @@ async def test_other_files_are_not_taken_and_it_says_so() -> None:
         context(rollout()), shell("echo x > skill/helper.sh; echo '- Look twice.' >> skill/SKILL.md")
     )
     assert [edit.text for edit in proposal.edits] == ["- Look twice."]
-    assert proposal.reason == "changes of other files were not taken: skill/helper.sh"
+    assert proposal.reason == "changes to other files were ignored: skill/helper.sh"
 
 
-async def test_an_agent_that_was_let_down_is_no_writer_without_ideas() -> None:
+async def test_an_agent_that_was_let_down_is_no_proposer_without_ideas() -> None:
     async def attempt(_: Task) -> Result:
         return Result(score=Score.missing(Cause.MODEL, "502 five times"))
 

@@ -1,4 +1,4 @@
-"""`criteria` turns what judges ask in vain into plain rules: most frequent first, with an example, no answer copied."""
+"""`criteria` turns failing checks into plain rules: most frequent first, with an example, no answer copied."""
 
 import asyncio
 import re
@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from support.judging_world import ScriptedReferee, checks_in, judgement, said_of
 from support.proposers_world import SKILL, context, failing_rollouts, rollout
-from whet.scoring import Score, ToolUse
+from whet.scoring import ObservedCall, Score
 from whet.skills.documents.document import Policy
 from whet.skills.documents.edits import Edit, Op, RefusedEdit, apply_edits
 from whet.skills.proposers.base import PastProposal, Proposal, ProposalContext, ScoredRollout
-from whet.skills.proposers.criteria.checks import Criterion, failing
+from whet.skills.proposers.criteria.checks import Criterion, count_failing
 from whet.skills.proposers.criteria.proposer import CriteriaProposer
 from whet.skills.proposers.criteria.regex import shape_of
-from whet.skills.proposers.criteria.wording import told, wording
-from whet.skills.proposers.leak_check import expected_answers
+from whet.skills.proposers.criteria.wording import describe_check, format_failing
+from whet.skills.proposers.leak_check import list_expected_answers
 from whet.tasks import Task
 from whet.tasks.checks import AnyCheck, tags
 from whet.tasks.judges import KINDS
@@ -83,17 +83,17 @@ def changed(path: str) -> tuple[Change, ...]:
 
 
 JUDGES: list[tuple[str, str, object, dict[str, Any], str, str]] = [
-    ("exact", "It is Rome.", "exact", {"answer": "Rome"}, "and nothing besides", "the thing asked for alone"),
+    ("exact", "It is Rome.", "exact", {"answer": "Rome"}, "and nothing else", "only with what was asked for"),
     ("exact", "Oslo", "exact", {"answer": "Rome"}, "is right", ""),
     ("exact", "", "exact", {"answer": "Rome"}, "There is an answer", "Always give an answer"),
-    ("contains", "-", {"kind": "contains", "text": "Sir"}, {}, 'the words "Sir"', 'Use "Sir" in every'),
+    ("contains", "-", {"kind": "contains", "text": "Sir"}, {}, 'contains "Sir"', 'Use "Sir" in every'),
     ("contains", "-", {"kind": "contains", "text": ["a", "b"], "any": True}, {}, '"a" or "b"', 'Use "a" or "b"'),
     ("choice", "A or B", "choice", {"answer": "C"}, "is right", ""),
     ("choice", "hm", "choice", {"answer": "C"}, "one of the letters ABCDE", "end with its letter between <answer>"),
     ("number", "many", "number", {"answer": "4"}, "ends with a number", "End the answer with the number."),
     ("number", "5", "number", {"answer": "4"}, "is right", ""),
     ("json", "no", {"kind": "json", "expected": {"n": 4}}, {}, "one JSON value", "one JSON object and nothing else"),
-    ("json", "{}", {"kind": "json", "expected": {"n": 4}}, {}, 'the key "n"', 'Have the key "n"'),
+    ("json", "{}", {"kind": "json", "expected": {"n": 4}}, {}, 'the key "n"', 'Include the key "n"'),
     ("json", '{"n": 5}', {"kind": "json", "expected": {"n": 4}}, {}, "is right", ""),
     ("json", "{}", {"kind": "json", "schema": {"required": ["n"]}}, {}, "with the keys n", "with the keys n"),
     ("math", "", "math", {"answer": "4"}, "There is an answer", "Always give an answer"),
@@ -101,19 +101,26 @@ JUDGES: list[tuple[str, str, object, dict[str, Any], str, str]] = [
     ("math", "5", "math", {"answer": "4"}, "is right", ""),
     ("rules", "-" * 9, {"kind": "rules", "checks": [{"op": "max_chars", "arg": 5}]}, {}, "at most 5", "under 5"),
     ("outcome", "", "outcome", {"stop": "timeout"}, "There is an answer", "Always give an answer"),
-    ("outcome", "ok", "outcome", {"stop": "timeout"}, "ends by itself", "Stop as soon as"),
+    ("outcome", "ok", "outcome", {"stop": "timeout"}, "stops by itself", "Stop as soon as"),
     (
         "outcome",
         "ok",
         "outcome",
-        {"calls": (ToolUse("x", "", "program", failed=True),)},
+        {"calls": (ObservedCall("x", "", "program", failed=True),)},
         "does not fail",
         "read the error",
     ),
-    ("rubric", "-", {"kind": "rubric", "rubric": "Be kind.", "votes": 1}, {}, '"Be kind."', "in all you do: Be kind."),
+    (
+        "rubric",
+        "-",
+        {"kind": "rubric", "rubric": "Be kind.", "votes": 1},
+        {},
+        '"Be kind."',
+        "make sure of this: Be kind.",
+    ),
     ("diff", "-", {"kind": "diff", "changed": "a.py"}, {}, "that matches `a.py`", "your change in `a.py`"),
     ("diff", "-", {"kind": "diff", "untouched": "t.py"}, {}, "that matches `t.py`", "Never change `t.py`"),
-    ("diff", "-", {"kind": "diff", "only": ["a.py", "b.py"]}, {}, "but `a.py, b.py`", "nothing but `a.py, b.py`"),
+    ("diff", "-", {"kind": "diff", "only": ["a.py", "b.py"]}, {}, "except `a.py, b.py`", "Change only `a.py, b.py`"),
     ("diff", "-", {"kind": "diff", "adds": "y"}, {}, "`y` is added", ""),
     ("diff", "-", {"kind": "diff", "removes": "y"}, {}, "`y` is removed", ""),
     ("diff", "-", {"kind": "diff", "lacks": "x"}, {}, "No line that matches", ""),
@@ -133,8 +140,8 @@ async def test_every_judge_says_what_it_missed(
 
 async def assert_tells(score: Score, asked: str, rule: str) -> None:
     rollouts = [rollout(f"t{n}", judgements={"judge": score}) for n in range(3)]
-    found = failing(rollouts)
-    assert any(asked in told(one) and "3 of 3 trials" in told(one) for one in found)
+    found = count_failing(rollouts)
+    assert any(asked in format_failing(one) and "3 of 3 rollouts" in format_failing(one) for one in found)
     rules = await all_rules(rollouts)
     assert not rule or any(rule in text for text in rules), rules
     assert rule or not rules
@@ -152,13 +159,13 @@ async def all_rules(rollouts: Sequence[ScoredRollout]) -> list[str]:
 
 async def test_tests_and_commands_and_functions_say_that_they_failed(tmp_path: Any) -> None:
     ran = "run what you made"
-    await assert_tells(await judgement(Task(id="t", instruction="-", verify=("false",))), "`false` ends well", ran)
+    await assert_tells(await judgement(Task(id="t", instruction="-", verify=("false",))), "`false` succeeds", ran)
     tests = checks_in(tmp_path, "echo 0 > /logs/verifier/reward.txt\n")
     await assert_tells(await judgement(Task(id="t", instruction="-", tests=tests)), "The hidden tests", ran)
     (tmp_path / "mine.py").write_text("def none(work): return 0\n")
     judge = {"kind": "python", "function": "mine:none", "folder": str(tmp_path)}
     task = Task.model_validate({"id": "t", "instruction": "-", "judge": [judge]})
-    await assert_tells(await judgement(task), "The check that the user wrote", "")
+    await assert_tells(await judgement(task), "The user's own check", "")
 
 
 def test_no_judge_is_forgotten() -> None:
@@ -171,15 +178,15 @@ async def test_what_fails_most_often_is_said_first_and_one_rule_at_a_time() -> N
     proposal = await written(context(*rollouts))
     (edit,) = proposal.edits
     assert "40 characters" in edit.text
-    assert "7 of 7 trials [max_chars=40]" in edit.reason
+    assert "7 of 7 rollouts [max_chars=40]" in edit.reason
     assert (await written(context(*rollouts, edits=4))).edits == (edit,)
     assert (await written(context(*rollouts, edits=0))).edits == ()
 
 
 async def test_an_answer_of_which_one_part_is_wrong_is_wrong_once() -> None:
     score = await said_of('{"a": 3, "b": 3, "c": 5}', {"kind": "json", "expected": {"a": 4, "b": 4, "c": 5}})
-    assert [(told(one), one.failed) for one in failing([rollout(judgements={"json": score})])] == [
-        ("The answer is right. [right, not met in 1 of 1 trials]", 1)
+    assert [(format_failing(one), one.failed) for one in count_failing([rollout(judgements={"json": score})])] == [
+        ("The answer is right. [right, failed in 1 of 1 rollouts]", 1)
     ]
 
 
@@ -194,8 +201,8 @@ async def test_what_one_task_alone_waits_for_is_never_said() -> None:
     ]
     for check in checks:
         assert await rule_for(check, tasks=1) == ""
-        (one,) = failing(failing_rollouts(check, tasks=1))
-        assert "Canberra" not in told(one)
+        (one,) = count_failing(failing_rollouts(check, tasks=1))
+        assert "Canberra" not in format_failing(one)
     assert await rule_for({"op": "max_chars", "arg": 40}, tasks=1) != ""
 
 
@@ -257,7 +264,7 @@ async def test_rules_stand_together_above_the_examples_and_other_lines_stay() ->
         now = context(*failing_rollouts(*checks), document=f"{document}- Mine.\n" if document != SKILL else document)
         document = apply_edits({"": now.document}, (await written(now)).edits, now.policy).text
     rules = [line.split(" ")[1] for line in document.split("\n") if line.startswith("- ")]
-    assert rules == ["Be", "Use", "ToolUse", "Mine."]
+    assert rules == ["Be", "Use", "ObservedCall", "Mine."]
     assert document.index("- Call") < document.index("Question: ") < document.index("- Mine.")
     assert "\n\n- " not in document.split("# Answers\n\n")[1]
 
@@ -311,15 +318,15 @@ async def test_a_rule_goes_where_the_policy_lets_it() -> None:
     "pattern", [r"(a+)+$", r"^\d{4}-\d{2}$", r"(?=x)y", r"^yes$", r".*", r"\s", "", "(", "x[^y]z", "a{9999999}"]
 )
 async def test_a_pattern_that_cannot_be_said_plainly_makes_no_rule(pattern: str) -> None:
-    assert wording(Criterion("regex", pattern)).rule == ""
+    assert describe_check(Criterion("regex", pattern)).rule == ""
 
 
 @pytest.mark.filterwarnings("ignore:Possible:FutureWarning")  # of sets that Python may read otherwise one day
 @given(st.text(alphabet=r"ab*+?.^$\()[]{}|<> wdsW0123456789,:", max_size=20))
 def test_a_pattern_of_any_kind_is_read(pattern: str) -> None:
     shape = shape_of(pattern)
-    assert shape is None or re.search(pattern, shape.put("Lima"))
-    assert wording(Criterion("regex", pattern)).asked
+    assert shape is None or re.search(pattern, shape.fill("Lima"))
+    assert describe_check(Criterion("regex", pattern)).requirement
 
 
 def test_the_texts_that_judges_wait_for_are_known() -> None:
@@ -341,4 +348,4 @@ def test_the_texts_that_judges_wait_for_are_known() -> None:
         {"kind": "math", "answer": "x^2"},
     ]
     task = Task.model_validate({"id": "t", "instruction": "-", "answer": "Rome", "judge": judge})
-    assert expected_answers(task) == ("Rome", "x", "4", "Oslo", "Bern", "Lima", "4.5", "Kyiv", "Quito", "C", "x^2")
+    assert list_expected_answers(task) == ("Rome", "x", "4", "Oslo", "Bern", "Lima", "4.5", "Kyiv", "Quito", "C", "x^2")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import whet
 from whet.skill import read_skill
-from whet.skills.report.criteria import check_rates
+from whet.skills.report.criteria import read_check_rates
 
 SCRIPT = """
 [[scene]]
@@ -41,11 +41,11 @@ def test_what_tasks_share_is_told_and_what_one_asks_alone_is_not_told_word_for_w
     )
     found = {
         one.words: (one.before.mean, one.after.mean)
-        for one in check_rates(tmp_path / "run", before.digest, after.digest)
+        for one in read_check_rates(tmp_path / "run", before.digest, after.digest)
     }
     shared, alone = (
-        'The answer has the words "Aye" in it.',
-        "The answer has certain words that one task alone waits for.",
+        'The answer contains "Aye".',
+        "The answer contains words that only one task expects.",
     )
     assert {words: found[words] for words in (shared, alone)} == {shared: (0.0, 1.0), alone: (0.5, 0.5)}
     assert not any("4" in words or "5" in words for words in found)

@@ -21,15 +21,15 @@ from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
 from whet.skill import Skill
-from whet.skills.gate.exam import Exam
+from whet.skills.gate.exam import ExamSequence
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.sequential_test import ExamTerms, Pair, SequentialTest
-from whet.skills.measurement import Notes
+from whet.skills.measurement import Execution
 from whet.skills.report import charts
 from whet.skills.report.data import Cost, Effect, ReportData, evidence, read_report_data
-from whet.skills.report.html import page
-from whet.skills.report.svg import apart, ticks
+from whet.skills.report.html import render_page
+from whet.skills.report.svg import spread, ticks
 from whet.skills.report.text import in_plain_words, report
 from whet.skills.results import SharpenResult
 from whet.skills.search.shorten import Removal
@@ -53,7 +53,7 @@ def test_it_tells_what_was_found_tried_and_spent(outcome: SharpenResult) -> None
         "A better skill was certified: on these 10 validation tasks its mean score is at least "
     )
     assert "| 1 | `" in text
-    assert re.search(r"\| 25\.0% \[\d+\.\d, \d+\.\d\] \| 25\.0% \| not taken \|", text)
+    assert re.search(r"\| 25\.0% \[\d+\.\d, \d+\.\d\] \| 25\.0% \| rejected \|", text)
     assert '| add "- Answer with the number alone." | +75.0 [' in text
     assert "## The sealed test" in text
     assert re.search(r"^\| search \| \d+ \| [\d,]+ \| 0\.0000 \|$", text, re.MULTILINE)
@@ -94,7 +94,7 @@ def test_what_edits_say_is_shown_as_it_is_and_never_becomes_part_of_the_page(out
         (row,) = (line for line in text.split("\n") if line.startswith("| `vvvvvvvv` |"))
         assert len(re.findall(r"(?<!\\)\|", row)) == 4
         assert all(ET.fromstring(plot.svg).tag == f"{SVG}svg" for plot in shown)
-        drawn = page(text, {f"plots/{plot.name}.svg": plot.svg for plot in shown})
+        drawn = render_page(text, {f"plots/{plot.name}.svg": plot.svg for plot in shown})
         cell = re.search(r"<td><code>vvvvvvvv</code></td>\n<td>(.*?)</td>", drawn)
         assert cell is not None
         assert unescape(cell[1]) == (" ".join(said.replace("\0", "\ufffd").split()) or "-")
@@ -103,19 +103,19 @@ def test_what_edits_say_is_shown_as_it_is_and_never_becomes_part_of_the_page(out
 
 
 def held(scores: list[tuple[float | Cause, float | Cause]], level: float = 0.0125, margin: float = 0.0) -> ExamResult:
-    exam = Exam("old", "new", tuple(f"task-{n}" for n in range(60)), "0", 1, "")
+    exam = ExamSequence("old", "new", tuple(f"task-{n}" for n in range(60)), "0", 1, "")
     worth = 0.0 if margin else 0.12
-    attempt = SequentialTest(ExamTerms(level=level, positions=len(scores), worth=worth, margin=margin))
+    attempt = SequentialTest(ExamTerms(level=level, max_pairs=len(scores), minimum_effect=worth, margin=margin))
     for incumbent, candidate in scores:
-        attempt.take(Pair(incumbent, candidate))
+        attempt.add(Pair(incumbent, candidate))
     return ExamResult(exam, attempt)
 
 
 def test_the_evidence_that_is_drawn_is_the_one_that_decided() -> None:
     one = held([(0.0, 1.0), (Cause.MODEL, 1.0), (1.0, 0.5), (0.0, Cause.AGENT)])
-    traced = evidence(one.attempt)
+    traced = evidence(one.test)
     assert len(traced) == 5
-    assert traced[-1][0] == one.attempt.log_evidence
+    assert traced[-1][0] == one.test.log_evidence
     assert traced[1][0] == traced[2][0], "a lost score counts against the candidate: it won nothing there"
 
 
@@ -125,13 +125,13 @@ def test_what_can_be_left_out_is_told_with_its_bounds(outcome: SharpenResult) ->
     assert (dropped.accepted, kept.accepted) == (True, False)
     found = replace(outcome, done=replace(outcome.done, removal=dropped))
     text, shown = report(found, ReportData(None, (), (), ()))
-    assert re.search(r"changes by -\d+\.\d to \+\d+\.\d points, at level 0\.05: left out\.$", text, re.MULTILINE)
+    assert re.search(r"changes by -\d+\.\d to \+\d+\.\d points, at level 0\.05: removed\.$", text, re.MULTILINE)
     assert "- - Be \\| kind.\n- - Smile." in text
     assert re.search(r"Without these 2 rules the skill scores at most \d\.\d points lower on these 10 tasks, at", text)
     (drawn,) = (plot for plot in shown if plot.name == "left-out")
     assert {"- Be | kind.; - Smile."} <= set(texts(drawn.svg))
     inside(drawn.svg)
-    assert evidence(dropped.held.attempt)[-1][0] == dropped.held.attempt.log_evidence
+    assert evidence(dropped.exam_result.test)[-1][0] == dropped.exam_result.test.log_evidence
     text, _ = report(replace(outcome, done=replace(outcome.done, removal=kept)), ReportData(None, (), (), ()))
     assert re.search(r"changes by -100\.0 to -\d+\.\d points, at level 0\.05: kept\.$", text, re.MULTILINE)
     assert "points lower on these" not in text
@@ -139,27 +139,30 @@ def test_what_can_be_left_out_is_told_with_its_bounds(outcome: SharpenResult) ->
 
 def test_in_plain_words_it_says_why_nothing_was_certified(outcome: SharpenResult) -> None:
     def told(*helds: ExamResult, leader: Skill = outcome.leader, left: int = 3) -> str:
-        done = replace(outcome.done, held=[*helds], left=left)
+        done = replace(outcome.done, exam_results=tuple(helds), left=left)
         return in_plain_words(replace(outcome, leader=leader, done=done))
 
     assert told(leader=outcome.start).startswith("No better skill was found: no proposal did better on the training")
-    assert "not held before an exam: 3 rollouts were left, and an exam needs more to certify anything" in told()
+    assert "There was no exam: 3 rollouts were left, and an exam needs more to certify anything" in told()
     futile = told(held([(1.0, 0.0)] * 30))
     assert "futile: on these 10 tasks a lift of 12 points or more is unlikely: where there is one, 20% of" in futile
     undecided = told(held([(0.0, 1.0), (1.0, 0.0)]))
     assert re.search(
         r"undecided: on these 10 tasks the lift is between -\S+ and \S+ points, each .* level 0.0125", undecided
     )
-    assert undecided.endswith(f" 3 proposals were tried with {outcome.spending}.")
+    assert undecided.endswith(f" The run measured 3 proposals with {outcome.spending}.")
     lost = told(held([*[(0.0, 1.0)] * 36, *[(0.0, Cause.MODEL)] * 6]))
     assert "withheld: lost the scores of 0 of 42 rollouts of the old skill and 6 of 42 of the new (p = 0.026" in lost
 
 
 def test_a_model_that_changed_during_the_attempt_is_told(outcome: SharpenResult) -> None:
     one = held([(0.0, 1.0)] * 30)
-    taken = [replace(at, notes=(Notes(reported=("m fp_1",)), Notes(reported=("m fp_2",)))) for at in one.attempt.taken]
-    one.attempt.taken[:] = taken
-    told = in_plain_words(replace(outcome, done=replace(outcome.done, held=[one])))
+    taken = [
+        replace(at, executions=(Execution(reported=("m fp_1",)), Execution(reported=("m fp_2",))))
+        for at in one.test.pairs
+    ]
+    one.test.pairs[:] = taken
+    told = in_plain_words(replace(outcome, done=replace(outcome.done, exam_results=(one,))))
     assert (
         "The model reported 2 names or fingerprints during this attempt: m fp_1 in 30 rollouts of the old skill and 0 "
         "of the new, m fp_2 in 0 rollouts of the old skill and 30 of the new."
@@ -169,7 +172,7 @@ def test_a_model_that_changed_during_the_attempt_is_told(outcome: SharpenResult)
 def test_what_a_rule_accepted_is_not_called_certified(outcome: SharpenResult) -> None:
     done = replace(outcome.done, plan=replace(outcome.done.plan, gate=GateKind.STRICT))
     told = in_plain_words(replace(outcome, done=done, accepted=outcome.leader))
-    assert told.startswith("Accepted by the rule 'strict', which certifies nothing: 0 of 0 skills")
+    assert told.startswith("The rule 'strict', which certifies nothing, accepted 0 of 0 skills")
     assert "was certified" not in told
 
 
@@ -177,11 +180,11 @@ def test_why_there_was_no_test_and_what_is_not_known_are_told(outcome: SharpenRe
     untested = replace(outcome, certificate=outcome.certificate.model_copy(update={"test": None}))
     effect = Effect("v" * 32, ("add x",), None)
     text, _ = report(untested, ReportData(None, (), (effect,), (Cost("search", 10, None, None),)))
-    assert "It was not taken: there are no test tasks, no budget was left, or" in text
+    assert "There was no sealed test: there are no test tasks, no budget was left, or" in text
     assert "| search | 10 | unknown | unknown |" in text
     assert "| `vvvvvvvv` | add x | not measured |" in text
-    text, _ = report(replace(untested, done=replace(outcome.done, held=[])), ReportData(None, (), (), ()))
-    assert "It was not taken: there is nothing new to test." in text
+    text, _ = report(replace(untested, done=replace(outcome.done, exam_results=())), ReportData(None, (), (), ()))
+    assert "There was no sealed test: there is nothing new to test." in text
 
 
 def test_attempts_that_failed_are_paid_for_and_later_measurements_do_not_change_what_decided(
@@ -200,7 +203,7 @@ def test_attempts_that_failed_are_paid_for_and_later_measurements_do_not_change_
             store_result(store, store.start_attempt("again", 0.0), result, 1.0)
         store.start_attempt("killed", 2.0)
     after = read_report_data(run, outcome.done)
-    assert (after.start, after.tried) == (before.start, before.tried)
+    assert (after.start, after.proposals) == (before.start, before.proposals)
     assert after.effects != before.effects, "by all measurements"
     (was, now) = (figures.costs[0] for figures in (before, after))
     assert was.tokens is not None
@@ -215,9 +218,9 @@ def test_attempts_that_failed_are_paid_for_and_later_measurements_do_not_change_
 )
 def test_whatever_an_exam_saw_it_can_be_drawn(scores: list[tuple[float | Cause, float | Cause]], level: float) -> None:
     one = held(scores, level)
-    drawn = charts.wealth(1, one)
+    drawn = charts.evidence_curve(1, one)
     assert any(text.startswith("verdict at ") for text in texts(drawn.svg))
-    by_task = charts.tasks(one)
+    by_task = charts.draw_tasks(one)
     inside(drawn.svg)
     inside(by_task.svg)
     rows = [text for text in texts(by_task.svg) if text.startswith("task-")]
@@ -234,12 +237,12 @@ def inside(svg: str) -> None:
 
 
 def test_what_is_not_known_is_not_drawn_as_nothing() -> None:
-    svg = charts.costs([Cost("search", 10, None, None), Cost("test", 2, 0, 0.0)]).svg
+    svg = charts.draw_costs([Cost("search", 10, None, None), Cost("test", 2, 0, 0.0)]).svg
     assert texts(svg).count("unknown") == 2
     assert "$0.0000" in texts(svg)
     effect = Effect("v" * 32, ("add x",), None)
-    assert "not measured" in texts(charts.effects([effect]).svg)
-    inside(charts.effects([effect, Effect("w" * 32, ("y" * 500,), Difference(0.5, -1.0, 1.0, 3))]).svg)
+    assert "not measured" in texts(charts.draw_effects([effect]).svg)
+    inside(charts.draw_effects([effect, Effect("w" * 32, ("y" * 500,), Difference(0.5, -1.0, 1.0, 3))]).svg)
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
@@ -251,11 +254,11 @@ def test_ticks_are_few_round_and_in_range(low: float, size: float) -> None:
 
 @given(st.lists(st.floats(0, 1000), max_size=6))
 def test_labels_never_lie_on_each_other_and_keep_their_order(places: list[float]) -> None:
-    moved = apart(places)
+    moved = spread(places)
     order = sorted(range(len(places)), key=places.__getitem__)
     assert all(moved[b] - moved[a] >= 14.99 for a, b in pairwise(order))
     assert all(after >= before for before, after in zip(places, moved, strict=True))
 
 
 def test_a_page_has_a_title_that_is_only_text() -> None:
-    assert "<title>Sharpening &lt;b&gt;</title>" in page("# Sharpening <b>\n", {})
+    assert "<title>Sharpening &lt;b&gt;</title>" in render_page("# Sharpening <b>\n", {})

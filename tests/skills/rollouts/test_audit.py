@@ -33,8 +33,8 @@ async def test_the_noise_of_a_known_world_is_found_and_what_its_skill_does() -> 
     world = World(5, {"train": 120, "validation": 30})
     helpful = skill_of(["H0", "H1", "H2", "H3", "H4", "H5"])
 
-    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
-        return float(world.succeeds(task, skill, str(key)))
+    async def rollouts(task: str, skill: str | None, key: RolloutKey) -> Outcome:
+        return float(world.succeeds(task, skill or "", str(key)))
 
     found = await audit("", world.tasks("train"), rollouts)
     assert found.variance == pytest.approx(0.154, abs=0.04)
@@ -44,14 +44,14 @@ async def test_the_noise_of_a_known_world_is_found_and_what_its_skill_does() -> 
 
 
 async def test_a_skill_that_reaches_nobody_moves_nothing() -> None:
-    async def deaf(task: str, skill: str, key: RolloutKey) -> Outcome:
+    async def deaf(task: str, skill: str | None, key: RolloutKey) -> Outcome:
         return 1.0
 
     assert not (await audit("skill", ("a", "b"), deaf)).moves
 
 
 async def test_lost_rollouts_are_counted_and_left_out() -> None:
-    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
+    async def rollouts(task: str, skill: str | None, key: RolloutKey) -> Outcome:
         return Cause.MODEL if task == "a" and "again" in str(key) else 0.5
 
     found = await audit("skill", ("a", "b"), rollouts)
@@ -80,7 +80,7 @@ def test_a_hopeless_plan_is_refused_and_told_what_would_do() -> None:
 async def test_a_good_skill_is_seen_to_be_good_or_not() -> None:
     asked = set()
 
-    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
+    async def rollouts(task: str, skill: str | None, key: RolloutKey) -> Outcome:
         asked.add(key)
         return 1.0 if skill == "good" or (skill == "heard" and task == "a") else 0.0
 
@@ -97,8 +97,8 @@ async def test_a_good_skill_is_seen_to_be_good_or_not() -> None:
 async def test_what_chance_moves_is_not_taken_for_an_effect() -> None:
     world = World(5, {"train": 120, "validation": 30})
 
-    async def deaf(task: str, skill: str, key: RolloutKey) -> Outcome:
-        return float(world.succeeds(task, "", f"{skill}{key}"))
+    async def deaf(task: str, skill: str | None, key: RolloutKey) -> Outcome:
+        return float(world.succeeds(task, "", f"{skill or ''}{key}"))
 
     found = await audit("skill", world.tasks("train"), deaf)
     assert any(found.moved)
@@ -106,7 +106,7 @@ async def test_what_chance_moves_is_not_taken_for_an_effect() -> None:
 
 
 async def test_an_audit_without_any_pair_is_no_verdict() -> None:
-    async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
+    async def rollouts(task: str, skill: str | None, key: RolloutKey) -> Outcome:
         return Cause.MODEL if "again" in str(key) else 0.5
 
     with pytest.raises(NotMeasured) as nothing:

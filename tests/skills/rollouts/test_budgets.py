@@ -17,7 +17,7 @@ from whet.runs.store.store import Store
 from whet.scoring import Score
 from whet.skills.measurement import OutOfBudget, RunPart, Verdict
 from whet.skills.rollouts.budget import Budget, Unit, read_budget
-from whet.skills.rollouts.spending import STOPPED, BudgetTracker, covered
+from whet.skills.rollouts.spending import STOPPED, BudgetTracker, union_length
 from whet.testing import ScriptedModel
 from whet.testing.script import read_script
 
@@ -50,7 +50,7 @@ def test_a_budget_that_is_shown_can_be_read_again(number: int, form: str) -> Non
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "2M", "4.5", "5 EUR", "two hours", "$", "$5 tokens", "1e9", "3d"])
 def test_what_is_no_budget_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match=r"--budget is .*; expected rollouts"):
+    with pytest.raises(UserError, match=r"`budget` is .*; expected rollouts"):
         read_budget(text)
 
 
@@ -64,14 +64,14 @@ def test_the_stricter_limit_holds() -> None:
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), max_size=9))
 def test_time_in_which_several_rollouts_ran_counts_once(spans: list[tuple[int, int]]) -> None:
     seconds = {second for start, length in spans for second in range(start, start + length)}
-    assert covered([(start, start + length) for start, length in spans]) == len(seconds)
+    assert union_length([(start, start + length) for start, length in spans]) == len(seconds)
 
 
 def test_rollouts_are_planned_with_a_margin_and_those_of_the_audit_are_among_them() -> None:
     budget = Budget(1000, Unit.TOKENS)
     assert budget.in_rollouts(100, 10) == 10 + 900 // 12.5
     assert budget.in_rollouts(1100, 10) == 10
-    with pytest.raises(UserError, match="--budget is 1k tokens, but 10 rollouts used no tokens of it"):
+    with pytest.raises(UserError, match="`budget` is 1k tokens, but 10 rollouts used no tokens of it"):
         budget.in_rollouts(0, 10)
 
 
@@ -121,7 +121,7 @@ def test_a_limit_of_the_user_ends_the_run_and_is_not_taken_for_its_budget(tmp_pa
     account = BudgetTracker(tmp_path, Budget(10, Unit.DOLLARS), meter, {})  # type: ignore[arg-type]
     for limit in (Reached("cost", 5.2, 5.0), Reached("turns", 10, 10)):
         meter.reached = limit
-        with pytest.raises(UserError, match=r"stopped by limit .*; go on with a higher limit and --resume"):
+        with pytest.raises(UserError, match=r"stopped by limit .*; resume with a higher limit and `resume`"):
             account.refuse("exam")
     assert not (tmp_path / STOPPED).exists(), "with a higher limit, nothing has stopped"
     meter.reached = Reached("cost", 10.1, 10.0)
@@ -164,7 +164,7 @@ async def test_a_budget_in_tokens_is_planned_in_rollouts_once_the_audit_has_meas
     assert (found.used or "").endswith("tokens")
     planned = json.loads((world.out / "rollouts.json").read_text())
     assert planned < 8000 / 5, "a rollout takes more than five tokens"
-    assert planned > found.done.spent
+    assert planned > found.rollouts
     made = world.exchanges()
     assert decisions(await world.sharpen(Adds(), "8k tokens", resume=True)) == decisions(found)
     assert world.exchanges() == made
@@ -177,8 +177,8 @@ async def test_an_exam_that_uses_more_than_the_audit_foretold_is_cut_short_and_u
     )
     world.play(scenes + (world.folder / "script.toml").read_text())
     found = await world.sharpen(Adds(HELPFUL), "8k tokens")
-    (held,) = found.done.held
-    assert held.attempt.verdict is Verdict.UNDECIDED
+    (held,) = found.done.exam_results
+    assert held.test.verdict is Verdict.UNDECIDED
     assert found.best.digest == found.start.digest
     assert found.leader.digest != found.start.digest, "the search was not touched by it"
     assert "exam" in json.loads((world.out / STOPPED).read_text())

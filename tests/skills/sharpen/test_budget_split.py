@@ -33,7 +33,7 @@ def test_audit_test_search_and_exams_make_up_the_budget(
 def test_the_search_must_afford_one_proposal(splits: Splits) -> None:
     # The audit takes 16, each side of the test a tenth, and exams a fifth of the rest.
     BudgetSplitter(Budget(44), GatePlan(0), splits, None).split(44)
-    with pytest.raises(UserError, match=r"--budget is 43; expected more: 8 training, .* take 24 rollouts for audit"):
+    with pytest.raises(UserError, match=r"`budget` is 43; expected more: 8 training, .* take 24 rollouts for audit"):
         BudgetSplitter(Budget(43), GatePlan(0), splits, None).split(43)
 
 

@@ -1,4 +1,4 @@
-"""What the headers of a call tell of who is speaking. Each program has its own way; several tell only a part."""
+"""What the headers of a call say about who makes it. Each agent has its own headers; several say only a part."""
 
 import json
 from collections.abc import Mapping
@@ -9,66 +9,75 @@ from whet.exchange import Headers, Kind
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the headers say. What they leave open is told by the conversations."""
+class HeaderClaims:
+    """What the headers say. The conversations show the rest."""
 
     evidence: str
     kind: Kind | None = None
-    """None: the main thread or a helper call of it, or not told."""
+    """None: the main thread or one of its helper calls, or not known."""
     thread: str | None = None
     parent: str | None = None
     name: str = ""
-    """Which sub-agent, or what for."""
+    """The sub-agent's name, or the purpose of a helper call."""
     marks_subs: bool = True
-    """Whether this program would say so if it were a sub-agent."""
+    """Whether this agent marks the calls of its sub-agents."""
     gives_tools: bool = True
-    """Whether this program gives tools to every step of the work, so that a call without them is a helper's."""
+    """Whether this agent offers tools in every step of the work, so that a call without them is a helper call."""
 
 
 _NAMES = ("GeminiCLI", "QwenCode")
-NOTHING = Told("", marks_subs=False, gives_tools=False)
+_TELLING = frozenset(
+    {
+        *("x-rlm-role", "x-claude-code-session-id", "x-session-id", "x-opencode-session"),
+        *("thread-id", "session_id", "conversation_id", "x-interaction-type", "x-initiator"),
+    }
+)
+"""Without one of these, only the user agent is of use."""
+NOTHING = HeaderClaims("", marks_subs=False, gives_tools=False)
 
 
-def told(headers: Headers) -> Told:
-    """What these headers say of the speaker.
+def read_headers(headers: Headers) -> HeaderClaims:
+    """What these headers say about who makes the call.
 
-    >>> told((("x-session-id", "ses_2"), ("x-parent-session-id", "ses_1"))).kind
+    >>> read_headers((("x-session-id", "ses_2"), ("x-parent-session-id", "ses_1"))).kind
     <Kind.SUB: 'sub'>
     """
     given = {name.lower(): value for name, value in headers}
-    for teller in (_recursive, _claude_code, _opencode, _codex, _copilot, _by_name):
-        found = teller(given)
+    if _TELLING.isdisjoint(given) and not given.get("user-agent", "").startswith(_NAMES):
+        return NOTHING
+    for reader in (_recursive, _claude_code, _opencode, _codex, _copilot, _by_name):
+        found = reader(given)
         if found is not None:
             return found
     return NOTHING
 
 
-def _recursive(given: Mapping[str, str]) -> Told | None:
-    return Told("x-rlm-role: sub", Kind.SUB, name="rlm") if given.get("x-rlm-role") == "sub" else None
+def _recursive(given: Mapping[str, str]) -> HeaderClaims | None:
+    return HeaderClaims("x-rlm-role: sub", Kind.SUB, name="rlm") if given.get("x-rlm-role") == "sub" else None
 
 
-def _claude_code(given: Mapping[str, str]) -> Told | None:
+def _claude_code(given: Mapping[str, str]) -> HeaderClaims | None:
     session = given.get("x-claude-code-session-id")
     if session is None:
         return None
     if agent := given.get("x-claude-code-agent-id"):
         parent = given.get("x-claude-code-parent-agent-id", session)
-        return Told("x-claude-code-agent-id", Kind.SUB, agent, parent)
-    return Told("x-claude-code-session-id", thread=session)
+        return HeaderClaims("x-claude-code-agent-id", Kind.SUB, agent, parent)
+    return HeaderClaims("x-claude-code-session-id", thread=session)
 
 
-def _opencode(given: Mapping[str, str]) -> Told | None:
+def _opencode(given: Mapping[str, str]) -> HeaderClaims | None:
     if thread := given.get("x-session-id"):
         if parent := given.get("x-parent-session-id"):
-            return Told("x-parent-session-id", Kind.SUB, thread, parent)
-        return Told("x-session-id", thread=thread)
+            return HeaderClaims("x-parent-session-id", Kind.SUB, thread, parent)
+        return HeaderClaims("x-session-id", thread=thread)
     if thread := given.get("x-opencode-session"):
-        return Told("x-opencode-session", thread=thread, marks_subs=False)
+        return HeaderClaims("x-opencode-session", thread=thread, marks_subs=False)
     return None
 
 
-def _codex(given: Mapping[str, str]) -> Told | None:
-    """Codex, in its present and its earlier form; pi names its thread like the earlier one."""
+def _codex(given: Mapping[str, str]) -> HeaderClaims | None:
+    """Codex, in its present and its earlier form; pi uses the earlier one."""
     header = next((name for name in ("thread-id", "session_id", "conversation_id") if name in given), None)
     if header is None:
         return None
@@ -76,17 +85,17 @@ def _codex(given: Mapping[str, str]) -> Told | None:
     purpose, turn = given.get("x-openai-subagent", ""), _turn_metadata(given)
     if "compact" in purpose or "compact" in str(turn.get("request_kind")):
         evidence = f"x-openai-subagent: {purpose}" if purpose else f"request_kind: {turn['request_kind']}"
-        return Told(evidence, Kind.UTILITY, thread, None, "compaction")
+        return HeaderClaims(evidence, Kind.UTILITY, thread, None, "compaction")
     if purpose == "memory_consolidation":
-        return Told(f"x-openai-subagent: {purpose}", Kind.UTILITY, thread, None, "memory")
+        return HeaderClaims(f"x-openai-subagent: {purpose}", Kind.UTILITY, thread, None, "memory")
     if purpose:
         name = "" if purpose == "collab_spawn" else purpose
-        return Told(f"x-openai-subagent: {purpose}", Kind.SUB, thread, parent, name)
+        return HeaderClaims(f"x-openai-subagent: {purpose}", Kind.SUB, thread, parent, name)
     if parent is not None:
-        return Told("x-codex-parent-thread-id", Kind.SUB, thread, parent)
+        return HeaderClaims("x-codex-parent-thread-id", Kind.SUB, thread, parent)
     if turn.get("thread_source") == "subagent":
-        return Told("thread_source: subagent", Kind.SUB, thread)
-    return Told(header, thread=thread)
+        return HeaderClaims("thread_source: subagent", Kind.SUB, thread)
+    return HeaderClaims(header, thread=thread)
 
 
 def _turn_metadata(given: Mapping[str, str]) -> Mapping[str, Any]:
@@ -97,20 +106,20 @@ def _turn_metadata(given: Mapping[str, str]) -> Mapping[str, Any]:
     return metadata if isinstance(metadata, dict) else {}
 
 
-def _copilot(given: Mapping[str, str]) -> Told | None:
-    """Copilot tells the kind, and not on every call; it never tells which conversation."""
+def _copilot(given: Mapping[str, str]) -> HeaderClaims | None:
+    """Copilot sends the kind of a call, though not always; it never names the conversation."""
     kind = given.get("x-interaction-type", "")
     if "subagent" in kind:
-        return Told(f"x-interaction-type: {kind}", Kind.SUB)
+        return HeaderClaims(f"x-interaction-type: {kind}", Kind.SUB)
     if kind:
-        return Told(f"x-interaction-type: {kind}")
+        return HeaderClaims(f"x-interaction-type: {kind}")
     if "x-initiator" in given:
-        return Told(f"x-initiator: {given['x-initiator']}", marks_subs=False)
+        return HeaderClaims(f"x-initiator: {given['x-initiator']}", marks_subs=False)
     return None
 
 
-def _by_name(given: Mapping[str, str]) -> Told | None:
-    """Gemini and Qwen tell nothing but their names."""
+def _by_name(given: Mapping[str, str]) -> HeaderClaims | None:
+    """Gemini and Qwen send nothing but their names."""
     program = given.get("user-agent", "")
     name = next((name for name in _NAMES if program.startswith(name)), None)
-    return Told(f"user-agent: {name}", marks_subs=False) if name else None
+    return HeaderClaims(f"user-agent: {name}", marks_subs=False) if name else None

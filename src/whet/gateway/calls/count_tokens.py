@@ -1,100 +1,82 @@
-"""How many tokens a request has, as the model itself counts them. Such a call is on record, but it is no turn."""
+"""How many tokens a request has, as the model itself counts them. Such a call is recorded, but it is not a turn."""
 
 import time
-from collections.abc import Callable
 
 from whet.exchange import CallError, Exchange, Kind, Speaker
-from whet.gateway.buffers.memory import Memory
-from whet.gateway.calls.call import Request
+from whet.gateway.calls.exchanges import CallRecord, build_exchange
+from whet.gateway.calls.requests import AgentRequest, CallContext
 from whet.gateway.dialects import TokenCounter
 from whet.gateway.guards import guard_request
-from whet.gateway.guards.overrides import apply_changes, changed, declared_name
-from whet.gateway.guards.screened import Judging
+from whet.gateway.guards.overrides import apply_changes, change_body, model_name_change
+from whet.gateway.guards.screened import ScreenedBody
 from whet.gateway.guards.strict_json import split_object
 from whet.gateway.model import Model
-from whet.gateway.replay.cache import Question, Replay
-from whet.gateway.upstream.client import Received, Upstream, UpstreamError
+from whet.gateway.replay.cache import Replay, ReplySource
+from whet.gateway.upstream.client import OutgoingCall
 from whet.gateway.upstream.headers import headers_for_model, secrets_for_model
-from whet.redact import Redactor
+from whet.gateway.upstream.reply import ReceivedReply, UpstreamError
 
 TOKEN_COUNT = "token count"  # noqa: S105 - no password
 
 
-async def counted_by_model(
-    request: Request,
-    asked: Judging,
-    counter: TokenCounter,
+async def ask_model_for_count(
+    context: CallContext,
     model: Model,
-    *,
-    session: str,
+    counter: TokenCounter,
+    request: AgentRequest,
+    screened: ScreenedBody,
     index: int,
-    upstream: Upstream,
-    memory: Memory,
     replay: Replay | None,
-    redactor: Callable[..., Redactor],
 ) -> Exchange:
-    """Ask a model that speaks the request's dialect. The exchange has an error when the reply is no count.
+    """Ask a model of the request's dialect. The exchange has an error when the reply is not a count.
 
     ValueError when the request may not go to the model.
     """
-    fields = split_object(asked.fresh)
-    guarded = guard_request(fields, asked.body, model.dialect, model, check_tools=asked.check_tools, counts=True)
+    fields = split_object(screened.fresh)
+    guarded = guard_request(fields, screened.body, model.dialect, model, check_tools=screened.check_tools, counts=True)
     if guarded.keeps_conversation:
-        asked.passed()
+        screened.accept()
     path = counter.count_path(model.upstream_name)
     # Of the declared changes only the name: the others are about sampling, and nothing is sampled.
-    body = changed(asked.body, guarded.changes | declared_name(apply_changes(fields, guarded.changes), model))
-    question = replay.ask(path, body) if replay else None
-    started, received = time.time(), Received(memory.spool())
-    error = await _receive(request, path, body, model, received, upstream, question, session)
-    response, body = received.body.read(), received.repair.body if received.repair else body
+    name_change = model_name_change(apply_changes(fields, guarded.changes), model)
+    body = change_body(screened.body, guarded.changes | name_change)
+    stored = replay.ask(path, body) if replay else None
+    started, received = time.time(), ReceivedReply(context.memory.spool())
+    headers = headers_for_model(request.headers, model, translated=False)
+    error = await _receive(context, OutgoingCall(model, path, headers, body, context.session), received, stored)
+    response = received.body.read()
     if error is None and not counter.is_count(response):
         error = CallError.MALFORMED
-    masked = redactor(received.token, *secrets_for_model(request.headers, model))
-    exchange = Exchange(
-        session=session,
-        index=index,
-        dialect=counter.NAME,
-        path=masked.text(request.path),
-        request_headers=masked.headers(request.headers),
-        request=masked.bytes(request.body),
-        upstream=masked.text(received.upstream or model.address(path)),
-        status=received.status,
-        response_headers=masked.headers(received.headers),
-        response=masked.bytes(response),
-        attempts=received.attempts,
-        error=error,
-        started=started,
-        first_byte=received.first_byte,
-        ended=time.time(),
-        usage=None,
-        sent=None if body == request.body else masked.bytes(body),
-        speaker=Speaker(Kind.UTILITY, TOKEN_COUNT, None, f"POST {masked.text(request.path)}", TOKEN_COUNT),
-        warnings=(*asked.warnings, *guarded.withheld, *(received.repair.warnings if received.repair else ())),
-        arrivals=tuple(received.arrivals),
+    redactor = context.secrets.learn(received.token, *secrets_for_model(request.headers, model))
+    evidence = f"POST {redactor.text(request.path)}"
+    record = CallRecord(
+        context.session,
+        index,
+        request,
+        started,
+        received.status,
+        response,
+        error,
+        address=model.address(path),
+        sent=received.repair.body if received.repair else body,
+        warnings=(*screened.warnings, *guarded.withheld),
+        speaker=Speaker(Kind.UTILITY, TOKEN_COUNT, None, evidence, TOKEN_COUNT),
     )
-    if question is not None:
-        await question.settle(exchange, good=error is None)
+    exchange = build_exchange(record, received, redactor)
+    if stored is not None:
+        await stored.settle(exchange, good=error is None)
     return exchange
 
 
 async def _receive(
-    request: Request,
-    path: str,
-    body: bytes,
-    model: Model,
-    received: Received,
-    upstream: Upstream,
-    question: Question | None,
-    affinity: str,
+    context: CallContext, call: OutgoingCall, received: ReceivedReply, stored: ReplySource | None
 ) -> CallError | None:
-    """Receive the reply. Says what went wrong."""
-    headers = headers_for_model(request.headers, model, translated=False)
+    """Receive the reply. Returns what went wrong."""
     try:
-        if question and (replayed := await question.replayed(received)):
-            await replayed.read()
+        if stored is not None and (reply := await stored.find(received)):
+            await reply.read()
         else:
-            async with upstream.send(model, path, headers, body, received, affinity) as incoming:
+            with await context.upstream.send(call, received) as incoming:
                 while await incoming.read():
                     pass
     except UpstreamError as failure:

@@ -23,10 +23,10 @@ HIGHEST_CAP = (1 << 31) - 1
 Changes = dict[str, bytes | None]
 
 
-def changed(body: bytes, changes: Mapping[str, bytes | None]) -> bytes:
+def change_body(body: bytes, changes: Mapping[str, bytes | None]) -> bytes:
     """The body with these top-level fields set to JSON, or dropped where it is None. Every other value keeps its bytes.
 
-    >>> changed(b'{"n": 1e3, "x": [ 1 ]}', {"n": None, "t": b"0"})
+    >>> change_body(b'{"n": 1e3, "x": [ 1 ]}', {"n": None, "t": b"0"})
     b'{"x":[ 1 ],"t":0}'
     """
     if not changes:
@@ -40,15 +40,15 @@ def apply_changes(fields: Mapping[str, bytes], changes: Mapping[str, bytes | Non
     return {name: value for name, value in {**fields, **changes}.items() if value is not None}
 
 
-def declared_changes(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool = True) -> Changes:
+def configured_changes(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool = True) -> Changes:
     """What the model's configuration changes in a request of the model's dialect. `puts_cap_in`: the output limit is
     put in where the request has none."""
     changes = _bounded(fields, model, puts_cap_in=puts_cap_in)
     changes |= dict.fromkeys(model.drop)
-    return changes | dict(model.set) | declared_name(fields, model)
+    return changes | dict(model.set) | model_name_change(fields, model)
 
 
-def declared_name(fields: Mapping[str, bytes], model: Model) -> Changes:
+def model_name_change(fields: Mapping[str, bytes], model: Model) -> Changes:
     """The model's name in place of another one or of none: only the chosen model is called and paid."""
     if model.dialect == "gemini":
         return {}  # the path says it
@@ -63,7 +63,7 @@ def _bounded(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool) ->
     name = next((name for name in fields if camel(name) == "generationConfig"), "generationConfig")
     config = fields.get(name, b"{}")
     changes = _bound_caps(split_object(b"{}" if config == b"null" else config), model, puts_cap_in=puts_cap_in)
-    return {name: changed(b"{}" if config == b"null" else config, changes)} if changes else {}
+    return {name: change_body(b"{}" if config == b"null" else config, changes)} if changes else {}
 
 
 def _bound_caps(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool) -> Changes:

@@ -37,13 +37,13 @@ class ScreenedRequests:
         self._remembered = remembered or Remembered(REMEMBERED)
         self._check_tools = lru_cache(TOOL_LISTS)(check_tools)
 
-    def look(self, body: bytes, lists: Hashable) -> "Judging":
+    def look(self, body: bytes, lists: Hashable) -> "ScreenedBody":
         """A body that is to be judged. What passed one set of allow-lists tells nothing of another."""
         found = self._look(body, lists)
         if replace_lone_surrogates(found.fresh) == found.fresh:
-            return Judging(self._keep, found, self._check_tools, None)
+            return ScreenedBody(self._keep, found, self._check_tools, None)
         repaired = self._look(replace_lone_surrogates(body), lists)
-        return Judging(self._keep, repaired, self._check_tools, body)
+        return ScreenedBody(self._keep, repaired, self._check_tools, body)
 
     def forget(self) -> None:
         """Keep nothing of it."""
@@ -61,7 +61,7 @@ class ScreenedRequests:
         return self._growing.look(lists, body) if len(body) >= WORTH else Lookup(lists, body, 0, None, body)
 
 
-class Judging:
+class ScreenedBody:
     """One body on its way through the guards."""
 
     def __init__(
@@ -105,7 +105,7 @@ class Judging:
         if self._judged is not None:
             self._judged.tokens = tokens
 
-    def passed(self) -> None:
+    def accept(self) -> None:
         """The fresh part was let through."""
         if len(self._look.body) < WORTH:
             return
@@ -116,7 +116,7 @@ class Judging:
         self._judged = judged = _Judged()
         self._keep(self._look, [(end, judged) for end in lasting])
 
-    def redacted(self, redactor: Redactor) -> bytes:
+    def redact(self, redactor: Redactor) -> bytes:
         """The whole body as the agent sent it, without secrets."""
         if self._unrepaired is not None:
             return redactor.bytes(self._unrepaired)

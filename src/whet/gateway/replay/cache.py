@@ -11,7 +11,7 @@ import msgspec
 
 from whet.exchange import CACHE, CallError, Exchange, Headers
 from whet.gateway.model import Model
-from whet.gateway.upstream.client import Received, UpstreamError
+from whet.gateway.upstream.reply import ReceivedReply, UpstreamError
 from whet.ids import digest
 
 WITHOUT_EFFECT = frozenset({"user", "safety_identifier", "metadata", "client_metadata", "prompt_cache_key", "store"})
@@ -44,10 +44,10 @@ class ReplyCache(Protocol):
         ...
 
 
-class CacheLookup(Protocol):
+class ReplySource(Protocol):
     """One request that may have a reply already."""
 
-    async def replayed(self, received: Received) -> "Replayed | None":
+    async def find(self, received: ReceivedReply) -> "StoredReply | None":
         """The reply; None when the model is to be asked, UpstreamError when it may not be."""
         ...
 
@@ -66,19 +66,19 @@ class Replay:
         self._redact = redact
         self._asked: defaultdict[str, set[int]] = defaultdict(set)
 
-    def ask(self, path: str, body: bytes) -> "Question":
+    def ask(self, path: str, body: bytes) -> "CacheLookup":
         """A request as it is sent to the model. Asked again, it is another question: a model may answer otherwise."""
         # The secret of a session is a new one in each run.
-        request = digest(*self._names, path.encode(), normalised(self._redact(body)))
+        request = digest(*self._names, path.encode(), normalise(self._redact(body)))
         asked = self._asked[request]
         ordinal = next(number for number in itertools.count() if number not in asked)
         asked.add(ordinal)
         key = digest(request.encode(), str(ordinal).encode(), str(self._sample).encode())
         # A call that fails leaves no reply, so its number is free for the one that repeats it.
-        return Question(self._cache, key, withdraw=lambda: asked.discard(ordinal))
+        return CacheLookup(self._cache, key, withdraw=lambda: asked.discard(ordinal))
 
 
-class Question:
+class CacheLookup:
     """One request on its way through the cache."""
 
     def __init__(self, cache: ReplyCache, key: str, withdraw: Callable[[], None]) -> None:
@@ -86,7 +86,7 @@ class Question:
         self._key = key
         self._withdraw = withdraw
 
-    async def replayed(self, received: Received) -> "Replayed | None":
+    async def find(self, received: ReceivedReply) -> "StoredReply | None":
         """The reply that was kept; None when the model is to be asked, UpstreamError when it may not be."""
         reply = await self._cache.get(self._key)
         if reply is None and not self._cache.replay_only:
@@ -95,7 +95,7 @@ class Question:
         if reply is None:
             raise UpstreamError(CallError.NOT_CACHED)
         received.begin(reply.status, reply.headers)
-        return Replayed(reply.body, received)
+        return StoredReply(reply.body, received)
 
     async def settle(self, exchange: Exchange, *, good: bool) -> None:
         """The call has ended and is recorded so: keep its reply if it is good, and not out of the cache itself."""
@@ -106,10 +106,10 @@ class Question:
             await self._cache.put(self._key, CachedReply(exchange.status, exchange.response_headers, exchange.response))
 
 
-class Replayed:
+class StoredReply:
     """The body of a reply that is replayed, on its way out: all of it at once."""
 
-    def __init__(self, body: bytes, received: Received) -> None:
+    def __init__(self, body: bytes, received: ReceivedReply) -> None:
         self._rest = body
         self._received = received
 
@@ -125,10 +125,10 @@ class Replayed:
         """Nothing more is expected; there is nothing to wait for."""
 
 
-def normalised(body: bytes) -> bytes:
+def normalise(body: bytes) -> bytes:
     """A request in one form for all that ask the same: keys in order, without the fields that change no reply.
 
-    >>> normalised(b'{"user": "me", "n": {"b": 1, "a": 2}}')
+    >>> normalise(b'{"user": "me", "n": {"b": 1, "a": 2}}')
     b'{"n":{"a":2,"b":1}}'
     """
     try:

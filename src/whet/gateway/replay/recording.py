@@ -5,8 +5,8 @@ from typing import Protocol
 
 from whet.exchange import RECORDED, CallError, Exchange, Headers, Speaker
 from whet.gateway.model import Model
-from whet.gateway.replay.cache import Replayed
-from whet.gateway.upstream.client import Received, UpstreamError
+from whet.gateway.replay.cache import StoredReply
+from whet.gateway.upstream.reply import ReceivedReply, UpstreamError
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +22,18 @@ class RecordedReply:
     reshaped: bool = False
     """The agent gets it in another form than it is in: without its tokens, or as a stream."""
 
-    def standing_for(self, model: Model) -> Model:
+    def stand_in(self, model: Model) -> Model:
         """A model that replies in this form, so that its reply crosses to the agent as any other does."""
         if self.dialect is None:
             return model
         return replace(model, dialect=self.dialect, capture="vllm" if self.reshaped else "none")
 
-    async def replayed(self, received: Received) -> Replayed:
+    async def find(self, received: ReceivedReply) -> StoredReply:
         received.upstream = RECORDED
         if self.status is None:
             raise UpstreamError(CallError.DIVERGED)
         received.begin(self.status, self.headers)
-        return Replayed(self.body, received)
+        return StoredReply(self.body, received)
 
     async def settle(self, exchange: Exchange, *, good: bool) -> None:
         """It is on record already."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from whet.gateway.guards import may_be_sent
-from whet.gateway.guards.overrides import LEAST, OUTPUT_CAPS, changed
+from whet.gateway.guards.overrides import LEAST, OUTPUT_CAPS, change_body
 from whet.gateway.guards.strict_json import split_object
 from whet.gateway.model import Model
 
@@ -101,7 +101,7 @@ class Repair:
 
     def _apply(self, fix: Fix) -> bool:
         """Whether the fix changes the request."""
-        body = changed(self.body, fix.changes(self.body))
+        body = change_body(self.body, fix.changes(self.body))
         if body == self.body:
             return False
         self.body = body

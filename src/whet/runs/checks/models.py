@@ -1,4 +1,4 @@
-"""Proof that a local model works here: its weights are what was pulled, and the tokens that it tells are exact."""
+"""Checks that a local model works here: its weights are those that were pulled, and the tokens it reports are exact."""
 
 import asyncio
 import json
@@ -10,9 +10,9 @@ import aiohttp
 
 from whet.errors import UserError
 from whet.exchange import EXACT
-from whet.gateway.guards.overrides import changed
+from whet.gateway.guards.overrides import change_body
 from whet.gateway.token_capture import capture_changes, check_tokens
-from whet.models import Engine, PulledModel, served, sha256_of
+from whet.models import Engine, PulledModel, serve_model, sha256_of
 
 ASKED = {
     "messages": [{"role": "user", "content": "Name some animals of the forest, and say what each of them eats."}],
@@ -46,19 +46,19 @@ async def check_model(model: PulledModel) -> ModelCheck:
     if sha256 != model.sha256:
         raise UserError(f"{model.file}: is not what was pulled: its sha256 is {sha256}, expected {model.sha256}")
     started = time.monotonic()
-    async with served(Engine(model)) as serving, aiohttp.ClientSession(serving.url, raise_for_status=True) as http:
+    async with serve_model(Engine(model)) as serving, aiohttp.ClientSession(serving.url, raise_for_status=True) as http:
         ready = time.monotonic()
-        body = changed(json.dumps(ASKED).encode(), capture_changes("vllm"))
+        body = change_body(json.dumps(ASKED).encode(), capture_changes("vllm"))
         replies = [await _post(http, "/v1/chat/completions", body) for _ in range(2)]
-        told = [json.loads(reply) for reply in replies]
-        ids = told[0]["choices"][0]["token_ids"]
+        bodies = [json.loads(reply) for reply in replies]
+        ids = bodies[0]["choices"][0]["token_ids"]
         text = json.loads(await _post(http, "/detokenize", json.dumps({"tokens": ids}).encode()))["content"]
     return ModelCheck(
         start_sec=ready - started,
-        tokens_per_sec=told[1]["timings"]["predicted_per_second"],
-        tokens=check_tokens(replies[0], streamed=False) or "none are told",
-        decodes=text.startswith(told[0]["choices"][0]["message"]["content"]),
-        repeats=_sampled(told[0]) == _sampled(told[1]),
+        tokens_per_sec=bodies[1]["timings"]["predicted_per_second"],
+        tokens=check_tokens(replies[0], streamed=False) or "none are reported",
+        decodes=text.startswith(bodies[0]["choices"][0]["message"]["content"]),
+        repeats=_read_sampled(bodies[0]) == _read_sampled(bodies[1]),
     )
 
 
@@ -67,5 +67,5 @@ async def _post(http: aiohttp.ClientSession, path: str, body: bytes) -> bytes:
         return await reply.read()
 
 
-def _sampled(told: dict[str, Any]) -> list[tuple[int, float]]:
-    return [(entry["id"], entry["logprob"]) for entry in told["choices"][0]["logprobs"]["content"]]
+def _read_sampled(body: dict[str, Any]) -> list[tuple[int, float]]:
+    return [(entry["id"], entry["logprob"]) for entry in body["choices"][0]["logprobs"]["content"]]

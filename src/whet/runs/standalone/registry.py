@@ -76,7 +76,7 @@ def find(port: int | None, env: Mapping[str, str]) -> RunningGateway:
     if not gateways:
         raise UserError("no gateway runs; start one in another terminal: whet gateway --model NAME")
     ports = ", ".join(str(gateway.port) for gateway in gateways)
-    given = "several gateways run; name one with --port" if port is None else f"--port is {port}; no gateway runs there"
+    given = "several gateways run; name one with `port`" if port is None else f"`port` is {port}; no gateway runs there"
     raise UserError(f"{given} (running: {ports})")
 
 

@@ -32,7 +32,7 @@ SHUTDOWN_SEC = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class GatewayRequest:
     """What is to be served, and where."""
 
     model: str
@@ -45,7 +45,7 @@ class Request:
 
 
 class Watcher(Protocol):
-    """Is told what happens."""
+    """Receives the events of a gateway."""
 
     def started(self, gateway: RunningGateway, metrics_url: str | None) -> None: ...
 
@@ -56,15 +56,17 @@ class Watcher(Protocol):
     def ended(self, spending: Spending) -> None: ...
 
 
-async def stand_alone(request: Request, config: Config, watcher: Watcher, env: Mapping[str, str] = os.environ) -> None:
+async def stand_alone(
+    request: GatewayRequest, config: Config, watcher: Watcher, env: Mapping[str, str] = os.environ
+) -> None:
     """Serve one model on a port of this machine until cancelled, and record all calls."""
     declared = model_config(request.model, config)
     if request.cache is CacheUse.REPLAY_ONLY:
         declared = never_called(declared, env)
     redactor = Redactor([*model_secrets(request.model, declared, env), *secrets_in(env)])
-    # Whoever cannot have the port or the model should not find a run folder without a run.
-    operator = nullcontext() if request.metrics_port is None else _bound(request.metrics_port, "--metrics-port")
-    with operator as operator_sock, _bound(request.port, "--port") as sock:
+    # Ports and models are checked first: a failure must not leave an empty run folder behind.
+    operator = nullcontext() if request.metrics_port is None else _bind(request.metrics_port, "--metrics-port")
+    with operator as operator_sock, _bind(request.port, "--port") as sock:
         async with (
             open_cache(request.cache, env) as cache,
             open_model(request.model, declared, env) as upstream,
@@ -84,7 +86,7 @@ async def stand_alone(request: Request, config: Config, watcher: Watcher, env: M
             port: int = sock.getsockname()[1]
             announcement = RunningGateway(_address(port), port, session.secret, upstream.upstream_name, upstream.auth)
             with announce(announcement, env):
-                async with _operator_port(operator_sock, lambda: metrics.text(session.under_way)) as metrics_url:
+                async with _operator_port(operator_sock, lambda: metrics.text(session.calls_in_flight)) as metrics_url:
                     # What is there now stays. To look at all of it again for garbage would hold calls up by 50 ms.
                     gc.collect()
                     gc.freeze()
@@ -99,19 +101,19 @@ async def stand_alone(request: Request, config: Config, watcher: Watcher, env: M
 
 
 @asynccontextmanager
-async def _new_run(request: Request) -> AsyncIterator[tuple[StoreWriter, int]]:
+async def _new_run(request: GatewayRequest) -> AsyncIterator[tuple[StoreWriter, int]]:
     """A run with one attempt, which is all that the clients do; its store, to be written to."""
     with Store.create(request.out) as store, store.atomic():
         store.set("version", __version__)
         store.add_tasks([TaskRow(TASK, "", TASK, "{}")])
-        store.add_rollouts([RolloutRow(TASK, 0, TASK, TASK, request.model, "", 0)])
+        store.add_rollouts([RolloutRow(TASK, 0, TASK, TASK, request.model, None, 0)])
         attempt = store.start_attempt(TASK, time.time())
     async with StoreWriter(request.out) as writer:
         yield writer, attempt
 
 
 def _end_run(store: Store, attempt: int, spending: Spending) -> None:
-    """There was no task, so there is no score; what was spent is known."""
+    """Store what was spent. There was no task, so there is no score."""
     score = Score.missing(Cause.INTERRUPTED, "calls of any clients; there was no task to score")
     result = Result(score=score, spending=spending).model_dump_json().encode()
     store.finish_attempt(attempt, result, value=None, cause=score.cause, final=False, ended=time.time())
@@ -132,7 +134,7 @@ async def _operator_port(sock: socket.socket | None, metrics: Callable[[], str])
         await http.shutdown(SHUTDOWN_SEC)
 
 
-def _bound(port: int, option: str) -> socket.socket:
+def _bind(port: int, option: str) -> socket.socket:
     try:
         return socket.create_server(("127.0.0.1", port))
     except OSError as error:

@@ -68,7 +68,7 @@ class Bubblewrap:
 
     async def check(self) -> None:
         if sys.platform != "linux":
-            raise UserError("sandbox 'bubblewrap' needs Linux; --sandbox local runs without any isolation")
+            raise UserError("sandbox 'bubblewrap' needs Linux; sandbox 'local' runs without any isolation")
         filter_program()
         packages = {"bwrap": "bubblewrap"} | dict.fromkeys(("prlimit", "setpriv", "choom"), "util-linux")
         for program, package in packages.items():
@@ -83,7 +83,7 @@ class Bubblewrap:
             raise UserError(
                 f"sandbox 'bubblewrap' does not work here: {error}; "
                 "unprivileged user namespaces must be allowed (sysctl kernel.unprivileged_userns_clone=1, "
-                "kernel.apparmor_restrict_unprivileged_userns=0), or use --sandbox local, which isolates nothing"
+                "kernel.apparmor_restrict_unprivileged_userns=0), or use sandbox 'local', which isolates nothing"
             ) from error
         if done.exit_code != 0:
             raise UserError(f"sandbox 'bubblewrap' does not work here: {done.stderr.text.strip()}")
@@ -116,7 +116,7 @@ class BubblewrapBox(HostBox):
         finally:
             self._starter.close()
 
-    def _seen(self, name: str) -> str:
+    def _path_in_box(self, name: str) -> str:
         return self._paths[name]
 
     def _show_log(self, name: str, folder: Path) -> None:
@@ -132,7 +132,7 @@ class BubblewrapBox(HostBox):
     async def show(self, source: Path, name: str) -> str:
         folder = source.resolve()
         if not folder.is_dir():
-            raise SandboxError(f"{source} cannot be shown in a box: it is no folder")
+            raise SandboxError(f"{source} cannot be shown in a box: it is not a folder")
         if folder.is_relative_to("/usr"):
             return str(folder)  # in sight as it is
         if self._view.user is not None:
@@ -293,15 +293,15 @@ def _write_public(path: Path, text: str) -> None:
 
 async def _inner_end(info_fd: int) -> ProcessEnd | None:
     """Watches the first process in the namespace, as bwrap tells its id; None when bwrap never got so far."""
-    told = bytearray()
+    status = bytearray()
     with os.fdopen(info_fd, "rb", buffering=0) as info:
-        while b"}" not in told:
+        while b"}" not in status:
             await _readable(info)
             data = info.read(4096)
             if not data:
                 return None
-            told += data
-    return ProcessEnd(json.loads(told)["child-pid"])
+            status += data
+    return ProcessEnd(json.loads(status)["child-pid"])
 
 
 async def _readable(file: HasFileno) -> None:

@@ -141,7 +141,7 @@ def filter_program(machine: str | None = None) -> bytes:
     if name not in MACHINES:
         raise UserError(
             f"sandbox 'bubblewrap' has no system call filter for '{name}' processors; "
-            f"expected one of: {', '.join(MACHINES)}; --sandbox local runs without any isolation"
+            f"expected one of: {', '.join(MACHINES)}; sandbox 'local' runs without any isolation"
         )
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in _program(MACHINES[name]))
 

@@ -27,7 +27,7 @@ MAX_DEPTH = 100
 def read_inside(root: Path, relative: str, limit: int) -> bytes:
     """The content of a regular file below root."""
     # O_NONBLOCK: a named pipe in the file's place must not hold us up.
-    with _translated(relative, keep=FileNotFoundError), _located(root, relative) as (parent, name):
+    with _translate_errors(relative, keep=FileNotFoundError), _locate(root, relative) as (parent, name):
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
         with os.fdopen(fd, "rb") as file:
             info = os.fstat(fd)
@@ -42,9 +42,9 @@ def read_inside(root: Path, relative: str, limit: int) -> bytes:
 def write_inside(root: Path, relative: str, data: bytes, mode: int, owner: int | None) -> None:
     """Write a file below root; missing folders are made. What was at its place is replaced, never written through."""
     with (
-        _translated(relative),
-        _located(root, relative, create=True, owner=owner) as (parent, name),
-        _created(name, mode, parent, owner) as file,
+        _translate_errors(relative),
+        _locate(root, relative, create=True, owner=owner) as (parent, name),
+        _create(name, mode, parent, owner) as file,
     ):
         file.write(data)
 
@@ -58,11 +58,11 @@ def copy_tree(
     before it has copied more than the limit.
     """
     copied = DiskUsage()
-    with _translated(inside), opened(source, inside) as top:
+    with _translate_errors(inside), open_inside(source, inside) as top:
         for folder, folders, files, here in os.fwalk(".", onerror=_fail, dir_fd=top):
             if folder.count(os.sep) > MAX_DEPTH:
                 raise SandboxError(f"{inside}: folders nested more than {MAX_DEPTH} deep")
-            with opened(target, os.path.join(below, folder), create=True, owner=owner) as there:  # noqa: PTH118
+            with open_inside(target, os.path.join(below, folder), create=True, owner=owner) as there:  # noqa: PTH118
                 for name in [*folders, *files]:
                     copied += DiskUsage(files=1)
                     if copied.files > limit.files:
@@ -87,10 +87,10 @@ def _fail(error: OSError) -> None:
 
 
 @contextlib.contextmanager
-def _located(root: Path, relative: str, *, create: bool = False, owner: int | None = None) -> Iterator[tuple[int, str]]:
+def _locate(root: Path, relative: str, *, create: bool = False, owner: int | None = None) -> Iterator[tuple[int, str]]:
     """The opened folder that holds a file, and the name of the file in it."""
     folder, name = os.path.split(_resolve(root, relative))
-    with opened(root, folder, create=create, owner=owner) as parent:
+    with open_inside(root, folder, create=create, owner=owner) as parent:
         yield parent, name
 
 
@@ -103,7 +103,7 @@ def _resolve(root: Path, relative: str) -> str:
 
 
 @contextlib.contextmanager
-def opened(root: Path, relative: str, *, create: bool = False, owner: int | None = None) -> Iterator[int]:
+def open_inside(root: Path, relative: str, *, create: bool = False, owner: int | None = None) -> Iterator[int]:
     """A folder below root, opened name by name."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -122,7 +122,7 @@ def opened(root: Path, relative: str, *, create: bool = False, owner: int | None
 
 
 @contextlib.contextmanager
-def _created(name: str, mode: int, parent: int, owner: int | None) -> Iterator[IO[bytes]]:
+def _create(name: str, mode: int, parent: int, owner: int | None) -> Iterator[IO[bytes]]:
     _unlink(name, parent)
     fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=parent)
     with os.fdopen(fd, "wb") as file:
@@ -136,7 +136,7 @@ def _copy_file(name: str, info: os.stat_result, here: int, there: int, owner: in
     """Copy a file. Returns how many bytes of data it has, without its holes; None when there is no room for them."""
     fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
     mode = stat.S_IMODE(info.st_mode) & 0o777
-    with os.fdopen(fd, "rb", buffering=0) as source, _created(name, mode, there, owner) as copy:
+    with os.fdopen(fd, "rb", buffering=0) as source, _create(name, mode, there, owner) as copy:
         size = _copy_data(source.fileno(), copy.fileno(), room)
         # Tools tell by the time whether a file has changed; one that seems new may hide a change within its second.
         os.utime(copy.fileno(), ns=(info.st_atime_ns, info.st_mtime_ns))
@@ -176,7 +176,7 @@ def _unlink(name: str, parent: int) -> None:
 
 
 @contextlib.contextmanager
-def _translated(what: str, *, keep: type[OSError] | tuple[()] = ()) -> Iterator[None]:
+def _translate_errors(what: str, *, keep: type[OSError] | tuple[()] = ()) -> Iterator[None]:
     """Failures as a box gives them; those to keep go on as they are."""
     try:
         yield

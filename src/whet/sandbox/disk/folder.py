@@ -121,7 +121,7 @@ def box_users() -> Users:
 async def box_folder(users: Users) -> AsyncIterator[BoxFolder]:
     name = new_name()
     path = boxes_root() / f"box-{name}"
-    with _locked_new(path):
+    with _lock_new(path):
         try:
             yield BoxFolder(name, path, users)
         finally:
@@ -130,7 +130,7 @@ async def box_folder(users: Users) -> AsyncIterator[BoxFolder]:
 
 
 @contextlib.contextmanager
-def _locked_new(path: Path) -> Iterator[None]:
+def _lock_new(path: Path) -> Iterator[None]:
     # The folder appears under its name only when it is locked: a sweep never sees one that is being made.
     making = path.with_name(f".{path.name}")
     making.mkdir(mode=0o711)
@@ -149,14 +149,14 @@ def remove_stale() -> list[Path]:
     removed = []
     for path in (*sorted(boxes_root().glob("box-*")), *sorted(boxes_root().glob(".box-*"))):
         with contextlib.suppress(FileNotFoundError), _lock_if_free(path) as free:
-            if free and not _being_made(path):
+            if free and not _is_being_made(path):
                 kill_marked(path.name.lstrip(".").removeprefix("box-"))
                 remove_tree(path)
                 removed.append(path)
     return removed
 
 
-def _being_made(path: Path) -> bool:
+def _is_being_made(path: Path) -> bool:
     return path.name.startswith(".") and time.time() - path.stat().st_mtime < MAKING_SEC
 
 

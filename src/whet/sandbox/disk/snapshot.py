@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from whet.ids import digest
-from whet.sandbox.disk.files import opened
+from whet.sandbox.disk.files import open_inside
 from whet.workspace import Entry, Snapshot
 
 NAMES = 300_000
@@ -109,7 +109,7 @@ def _file(name: str, info: os.stat_result, parent: int, looked: _Looked) -> Entr
     if min(info.st_size, info.st_blocks * 512) > looked.read:
         looked.unread = looked.unread or looked.last
         return Entry(info.st_size, info.st_mtime_ns, None)
-    with _opened_file(name, parent) as fd:
+    with _open_file(name, parent) as fd:
         entry = _large(fd, info, looked) if info.st_size > READ_SIZE else _small(fd, info, looked)
     if info.st_nlink > 1:
         looked.linked[itself] = entry
@@ -170,7 +170,7 @@ def _text(data: bytes) -> str | None:
 
 
 @contextlib.contextmanager
-def _opened_file(name: str, parent: int) -> Iterator[int]:
+def _open_file(name: str, parent: int) -> Iterator[int]:
     """A file, though it be closed to us. A pipe that has taken its place does not hold us up."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     with contextlib.ExitStack() as stack:
@@ -178,7 +178,7 @@ def _opened_file(name: str, parent: int) -> Iterator[int]:
             fd = os.open(name, flags, dir_fd=parent)
             stack.callback(os.close, fd)
         except PermissionError:
-            fd = stack.enter_context(_forced(name, flags, parent))
+            fd = stack.enter_context(_force_open(name, flags, parent))
         yield fd
 
 
@@ -195,18 +195,18 @@ def _folder(root: Path, relative: str) -> Iterator[int]:
     """A folder below root, opened name by name, though it be closed to us."""
     with contextlib.ExitStack() as stack:
         try:
-            fd = stack.enter_context(opened(root, relative))
+            fd = stack.enter_context(open_inside(root, relative))
             os.stat(".", dir_fd=fd)  # whether names in it may be looked up, too
         except PermissionError:
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-            fd = stack.enter_context(_forced(str(root), flags, None))
+            fd = stack.enter_context(_force_open(str(root), flags, None))
             for name in Path(relative).parts:
-                fd = stack.enter_context(_forced(name, flags, fd))
+                fd = stack.enter_context(_force_open(name, flags, fd))
         yield fd
 
 
 @contextlib.contextmanager
-def _forced(name: str, flags: int, parent: int | None) -> Iterator[int]:
+def _force_open(name: str, flags: int, parent: int | None) -> Iterator[int]:
     """Something that its owner may have closed even to itself, opened and afterwards left as it was."""
     with contextlib.ExitStack() as stack:
         # To hold it without reading it takes no permission, and what is held cannot be swapped for a link.

@@ -2,7 +2,7 @@
 
 import re
 
-from whet.plain_text import tagged
+from whet.plain_text import find_tagged
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
 from whet.tasks.judges import ChoiceSpec
@@ -11,7 +11,7 @@ from whet.tasks.judges import ChoiceSpec
 async def choice(spec: ChoiceSpec, work: Work) -> Score:
     expected = (spec.answer or work.task.answer or "").strip().upper()
     chosen = find_choice(work.answer, spec.choices)
-    reason = f"the choice is {chosen}" if chosen else "no single choice was named"
+    reason = f"the choice is {chosen}" if chosen else "the answer does not settle on one choice"
     checks = [{"op": "one_choice", "arg": spec.choices, "passed": chosen is not None}]
     if chosen is not None:
         checks.append({"op": "right", "passed": chosen == expected})
@@ -26,7 +26,7 @@ def find_choice(text: str, choices: str = "ABCDE") -> str | None:
     >>> find_choice("<answer>A or B</answer>"), find_choice("B. A cat has four legs.")
     (None, 'B')
     """
-    answer = tagged(text)
+    answer = find_tagged(text)
     if answer is not None:
         # Lower case counts here, where nothing but the letter is expected; "a" as a word does not come alone.
         named = {letter.upper() for letter in re.findall(rf"(?<![\w'])([{choices}])(?![\w'])", answer, re.IGNORECASE)}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from whet.plain_text import read_json, tagged
+from whet.plain_text import find_tagged, read_json
 from whet.scoring.isolation.run import run_isolated
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.score import Score
@@ -21,7 +21,7 @@ async def json_answer(spec: JsonSpec, work: Work) -> Score:
         value = work.structured if work.structured is not None else read_json_answer(work.answer)
     except ValueError as error:
         return Score.of(0, str(error), checks=[{"op": "json", "passed": False, "problem": str(error)}])
-    checks = [] if spec.expected is None else [*_compared(spec.expected, value)]
+    checks = [] if spec.expected is None else [*_compare(spec.expected, value)]
     schema = work.task.answer_schema if spec.json_schema is None else spec.json_schema
     if schema is not None:
         try:
@@ -46,19 +46,19 @@ def read_json_answer(text: str) -> Any:
     >>> read_json_answer('Here:\\n```json\\n{"n": 4}\\n```\\nDone.')
     {'n': 4}
     """
-    answer = tagged(text)
+    answer = find_tagged(text)
     for candidate in (text,) if answer is None else (answer,):
-        if (found := _parsed(candidate)) is not None:
+        if (found := _parse(candidate)) is not None:
             return found[0]
     fenced = _FENCED.findall(text if answer is None else answer)
     if len(fenced) > 1:
         raise ValueError(f"the answer has {len(fenced)} blocks that may be meant")
-    if fenced and (found := _parsed(fenced[0])) is not None:
+    if fenced and (found := _parse(fenced[0])) is not None:
         return found[0]
     raise ValueError("the answer is not JSON")
 
 
-def _parsed(text: str) -> tuple[Any] | None:
+def _parse(text: str) -> tuple[Any] | None:
     try:
         return (read_json(text),)
     except ValueError:
@@ -71,19 +71,19 @@ def _keys(schema: dict[str, Any]) -> list[str]:
     return [key for key in required if isinstance(key, str)] if isinstance(required, list) else []
 
 
-def _compared(expected: Any, value: Any, place: str = "answer") -> Iterator[dict[str, Any]]:
+def _compare(expected: Any, value: Any, place: str = "answer") -> Iterator[dict[str, Any]]:
     """Every value that is expected, and whether it is there."""
     if isinstance(expected, dict) and expected:
         held = value if isinstance(value, dict) else {}
         for key, item in expected.items():
             if key in held:
-                yield from _compared(item, held[key], f"{place}.{key}")
+                yield from _compare(item, held[key], f"{place}.{key}")
             else:
                 there = f"{place}.{key}"
                 yield {"op": "json_key", "arg": there, "passed": False, "problem": f"{there} is missing"}
     elif isinstance(expected, list) and expected and isinstance(value, list) and len(value) == len(expected):
         for index, item in enumerate(expected):
-            yield from _compared(item, value[index], f"{place}[{index}]")
+            yield from _compare(item, value[index], f"{place}[{index}]")
     else:
         problem = f"{place} is {json.dumps(value)[:80]}, not {json.dumps(expected)[:80]}"
         same = _same(expected, value)

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from whet.plain_text import tagged
+from whet.plain_text import find_tagged
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
 from whet.tasks.judges import NumberSpec
@@ -21,7 +21,7 @@ async def number(spec: NumberSpec, work: Work) -> Score:
     given = final_number(work.answer, spec.units)
     checks = [{"op": "a_number", "arg": [*spec.units], "passed": given is not None}]
     if given is None:
-        return Score.of(0, "the answer is no number in a known unit", number=None, checks=checks)
+        return Score.of(0, "the answer is not a number in a known unit", number=None, checks=checks)
     near = math.isclose(given, expected, rel_tol=spec.rel, abs_tol=spec.abs)
     reason = f"the answer is {given:g}" + ("" if near else f", not {expected:g}")
     checks.append({"op": "right", "passed": near})
@@ -35,7 +35,7 @@ def final_number(text: str, units: Mapping[str, float]) -> float | None:
     (1234.5, 3000.0, None)
     """
     boxed = _BOXED.findall(text)
-    place = tagged(text) or (boxed[-1] if boxed else text)
+    place = find_tagged(text) or (boxed[-1] if boxed else text)
     found = [match for match in _NUMBER.finditer(place) if any(map(str.isdigit, match[1]))]
     if not found:
         return None

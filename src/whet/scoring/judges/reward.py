@@ -23,7 +23,7 @@ TWO_REWARDS = "two-rewards"
 async def reward(spec: RewardSpec, work: Work) -> Score:  # noqa: ARG001 - the tests are the task's
     assert work.task.tests is not None
     box = work.sealed_box
-    await box.mount(work.task.tests, "/tests", work.task.omitted_from("tests"))
+    await box.mount(work.task.tests, "/tests", work.task.omissions_in("tests"))
     # As Harbor runs it: by its own first line when it is executable, by bash otherwise.
     command = "if [ -x /tests/test.sh ]; then /tests/test.sh; else bash /tests/test.sh; fi"
     done = await box.exec(["bash", "-c", command], env=work.env, timeout=work.seconds_left)
@@ -54,9 +54,9 @@ async def read_rewards(box: Box) -> list[dict[str, float]]:
     """The rewards that the tests wrote, one set for each file: reward.json, then reward.txt."""
     found = []
     if (text := await _read(box, "reward.json")) is not None:
-        found.append(_checked("reward.json", _parse_object(text)))
+        found.append(_check_reward("reward.json", _parse_object(text)))
     if (text := await _read(box, "reward.txt")) is not None:
-        found.append(_checked("reward.txt", {"reward": _parse_number(text)}))
+        found.append(_check_reward("reward.txt", {"reward": _parse_number(text)}))
     if not found:
         raise ValueError(f"the tests wrote no reward.txt or reward.json into {FOLDER}")
     return found
@@ -97,7 +97,7 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
-def _checked(name: str, rewards: dict[str, Any]) -> dict[str, float]:
+def _check_reward(name: str, rewards: dict[str, Any]) -> dict[str, float]:
     for key, value in rewards.items():
         if not _is_finite(value):
             raise ValueError(f"{name}: '{key}' is {value!r}; expected a finite number")

@@ -8,7 +8,7 @@ from whet.box import SandboxError
 from whet.plain_text import read_json
 from whet.scoring.answers import has_words, is_refusal
 from whet.scoring.isolation.search import no_verdict_details, search
-from whet.scoring.judge import JudgeError, ToolUse, Work
+from whet.scoring.judge import JudgeError, ObservedCall, Work
 from whet.scoring.score import Score
 from whet.tasks.checks import (
     AnyCheck,
@@ -35,7 +35,7 @@ async def rules(spec: RulesSpec, work: Work) -> Score:
     for check in spec.checks:
         good = next(matched) if isinstance(check, PatternCheck) else await _passes(check, work)
         stalled = {"problem": "its pattern took too long on this text"} if good is None else {}
-        passed = _known(check, good is True, work)
+        passed = _check_known(check, good is True, work)
         results.append({**check.model_dump(exclude_none=True), "passed": passed, **stalled})
     failed = [result for result in results if not result["passed"]]
     named = ", ".join(f"{result['op']}={result['arg']}" if "arg" in result else result["op"] for result in failed)
@@ -45,7 +45,7 @@ async def rules(spec: RulesSpec, work: Work) -> Score:
     return Score.of(1 - len(failed) / len(results), reason, checks=results, **no_verdict_details(found))
 
 
-def _known(check: AnyCheck, good: bool, work: Work) -> bool:
+def _check_known(check: AnyCheck, good: bool, work: Work) -> bool:
     """What is not on record is not known to be absent."""
     if not good and check.op in {"tool_called", "command_ran"} and not work.captured:
         unknown = f"{check.op}={check.arg}: the agent's calls were not captured, so it is not known"
@@ -102,10 +102,10 @@ def _searches(checks: Sequence[AnyCheck], work: Work) -> list[tuple[str, str]]:
     ]
 
 
-def commands_of(call: ToolUse) -> Iterator[str]:
+def commands_of(call: ObservedCall) -> Iterator[str]:
     """The command lines of a call.
 
-    >>> list(commands_of(ToolUse("bash", '{"command": "ls -l", "timeout": 5}', "model")))
+    >>> list(commands_of(ObservedCall("bash", '{"command": "ls -l", "timeout": 5}', "model")))
     ['ls -l']
     """
     if call.by == "program":
@@ -133,7 +133,7 @@ def sections(text: str) -> list[SectionText]:
     open_ones: list[tuple[int, int, str]] = []
     found: list[tuple[int, SectionText]] = []
     for index in range(len(lines) + 1):
-        heading = _heading(lines[index]) if index < len(lines) else (0, "")
+        heading = _read_heading(lines[index]) if index < len(lines) else (0, "")
         if heading is None:
             continue
         while open_ones and open_ones[-1][1] >= heading[0]:
@@ -143,7 +143,7 @@ def sections(text: str) -> list[SectionText]:
     return [section for _, section in sorted(found, key=lambda one: one[0])]
 
 
-def _heading(line: str) -> tuple[int, str] | None:
+def _read_heading(line: str) -> tuple[int, str] | None:
     """Level and title of a heading; None for other lines."""
     mark = _HEADING.match(line)
     if mark is None:
@@ -168,7 +168,7 @@ def _lines(text: str) -> Iterator[str]:
 def _is_heading(line: str, name: str) -> bool:
     """Whether a line is a heading that ends with this name, a bold line with it, or begins with it and a colon."""
     name, folded = name.casefold().strip(), line.casefold()
-    heading = _heading(folded)
+    heading = _read_heading(folded)
     if heading is not None:
         title = heading[1].rstrip(" \t:*_")
         before = title.removesuffix(name)

@@ -14,8 +14,8 @@ from whet.skills.gate.alpha_ledger import LedgerEntry, set_digest
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.seed import Seed
-from whet.skills.gate.sequential_test import ExamTerms, Pair, SequentialTest, level_of, replayed
-from whet.skills.measurement import Notes, Verdict
+from whet.skills.gate.sequential_test import ExamTerms, Pair, SequentialTest, level_of, replay
+from whet.skills.measurement import Execution, Verdict
 from whet.skills.rollouts.final_test import FinalTest
 from whet.skills.search.shorten import Removal
 from whet.validation_errors import explain
@@ -24,14 +24,14 @@ CERTIFICATE = "certificate.json"
 
 
 class _Stored(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, serialize_by_alias=True)
 
 
 _Scored = Annotated[float, Field(ge=0, le=1)] | Cause
 _Count = Annotated[int, Field(ge=0)]
 
 
-class Taken(_Stored):
+class PairRecord(_Stored):
     """One position of an exam."""
 
     task: str
@@ -44,7 +44,7 @@ class Taken(_Stored):
     """Calls that were sent again in each."""
 
 
-class Troubles(_Stored):
+class ArmProblems(_Stored):
     """What went wrong with one arm's rollouts."""
 
     rollouts: int
@@ -71,13 +71,13 @@ class Findings(_Stored):
     estimate: float | None
     """Mean difference after the verdict; up to it, chance had a say in when to stop."""
     coverage: float
-    incumbent: Troubles
-    candidate: Troubles
+    incumbent: ArmProblems
+    candidate: ArmProblems
     withheld: tuple[str, ...] = ()
     """What differs between the arms by more than chance explains. With any of these no verdict is given."""
 
 
-class Record(_Stored):
+class ExamRecord(_Stored):
     """One attempt."""
 
     exam: str
@@ -89,7 +89,7 @@ class Record(_Stored):
     candidate: str
     """Digests of both skills."""
     terms: ExamTerms
-    positions: tuple[Taken, ...]
+    positions: tuple[PairRecord, ...]
     findings: Findings
     reported: dict[str, tuple[int, int]] = {}
     """Names and fingerprints that replies gave of the model: in how many rollouts of each arm."""
@@ -100,7 +100,7 @@ class Shortening(_Stored):
 
     units: tuple[str, ...]
     """What was left out."""
-    record: Record
+    record: ExamRecord
     """The shorter skill against the certified one; certified when it is worse by no more than the margin."""
 
 
@@ -129,7 +129,7 @@ class Certificate(_Stored):
     """Agent, model and sandbox."""
     tasks: dict[str, str]
     """Validation tasks, in the order in which the exams number them, with the digests of all that defines them."""
-    records: tuple[Record, ...]
+    records: tuple[ExamRecord, ...]
     shortening: Shortening | None = None
     """None when nothing was tried to be left out."""
     test: FinalTest | None = None
@@ -142,12 +142,12 @@ class Certificate(_Stored):
         return set_digest(self.tasks)
 
     @property
-    def all_records(self) -> tuple[Record, ...]:
+    def all_records(self) -> tuple[ExamRecord, ...]:
         """Those of removals too."""
         return (*self.records, *([self.shortening.record] if self.shortening else []))
 
     @property
-    def last_certified(self) -> Record | None:
+    def last_certified(self) -> ExamRecord | None:
         found = [record for record in self.records if record.findings.verdict is Verdict.CERTIFIED]
         return found[-1] if found else None
 
@@ -156,10 +156,10 @@ class Certificate(_Stored):
         return self.alpha if self.single and number == 1 else level_of(self.alpha, number)
 
 
-def record_of(held: ExamResult) -> Record:
+def make_record(held: ExamResult) -> ExamRecord:
     """An attempt as it is kept."""
-    exam, attempt = held.exam, held.attempt
-    return Record(
+    exam, attempt = held.exam, held.test
+    return ExamRecord(
         exam=exam.id,
         number=exam.number,
         previous=exam.previous,
@@ -167,23 +167,23 @@ def record_of(held: ExamResult) -> Record:
         candidate=exam.candidate,
         terms=attempt.terms,
         positions=tuple(
-            Taken(
+            PairRecord(
                 task=exam.task_at(number),
                 incumbent=one.incumbent,
                 candidate=one.candidate,
-                tries=(one.notes[0].tries, one.notes[1].tries),
-                resent=(one.notes[0].resent, one.notes[1].resent),
+                tries=(one.executions[0].tries, one.executions[1].tries),
+                resent=(one.executions[0].resent, one.executions[1].resent),
             )
-            for number, one in enumerate(attempt.taken)
+            for number, one in enumerate(attempt.pairs)
         ),
-        findings=findings_of(attempt),
-        reported=attempt.reported,
+        findings=compute_findings(attempt),
+        reported=attempt.reported_models,
     )
 
 
-def shortening_of(removal: Removal | None) -> Shortening | None:
+def make_shortening(removal: Removal | None) -> Shortening | None:
     """A removal as it is kept."""
-    return None if removal is None else Shortening(units=removal.units, record=record_of(removal.held))
+    return None if removal is None else Shortening(units=removal.units, record=make_record(removal.exam_result))
 
 
 def read_certificate(path: Path) -> Certificate:
@@ -213,22 +213,22 @@ def _refuse_double_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def attempt_of(record: Record) -> SequentialTest:
+def replay_record(record: ExamRecord) -> SequentialTest:
     """An attempt found again from its positions alone."""
-    return replayed(
+    return replay(
         record.terms,
         [
             Pair(
                 one.incumbent,
                 one.candidate,
-                (Notes(one.tries[0], one.resent[0]), Notes(one.tries[1], one.resent[1])),
+                (Execution(one.tries[0], one.resent[0]), Execution(one.tries[1], one.resent[1])),
             )
             for one in record.positions
         ],
     )
 
 
-def findings_of(attempt: SequentialTest) -> Findings:
+def compute_findings(attempt: SequentialTest) -> Findings:
     """What an attempt that has its verdict comes to."""
     assert attempt.verdict is not None
     assert attempt.decided_at is not None
@@ -241,7 +241,7 @@ def findings_of(attempt: SequentialTest) -> Findings:
         at_most=attempt.at_most(),
         estimate=attempt.estimate(),
         coverage=attempt.coverage,
-        incumbent=Troubles(**asdict(old)),
-        candidate=Troubles(**asdict(new)),
+        incumbent=ArmProblems(**asdict(old)),
+        candidate=ArmProblems(**asdict(new)),
         withheld=tuple(attempt.differences_between_arms()),
     )

@@ -5,7 +5,7 @@ from math import exp
 from pathlib import Path
 from typing import Any
 
-from whet.skills.certificates.certificate import CERTIFICATE, Certificate, Record
+from whet.skills.certificates.certificate import CERTIFICATE, Certificate, ExamRecord
 from whet.skills.gate.exam import PAIR
 from whet.skills.gate.kinds import GateKind
 from whet.skills.measurement import Verdict
@@ -34,10 +34,10 @@ RULE = "|---|---|---|---|---|---|---|---|---|---|"
 def write_certificate(certificate: Certificate, folder: Path) -> None:
     """Write it for programs and for people."""
     (folder / CERTIFICATE).write_text(certificate.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    (folder / READABLE).write_text(readable(certificate), encoding="utf-8")
+    (folder / READABLE).write_text(format_certificate(certificate), encoding="utf-8")
 
 
-def readable(certificate: Certificate) -> str:
+def format_certificate(certificate: Certificate) -> str:
     """A certificate in Markdown."""
     parts = (_claim, _exams, _troubles, _shorter, _test, _made_with)
     return "\n".join(["# Certificate", "", *(line for part in parts for line in part(certificate))])
@@ -59,7 +59,7 @@ def _claim(certificate: Certificate) -> Iterator[str]:
         f"tasks: its mean score there is higher by at least {found.at_least * 100:.1f} points, at level {level:g}.**"
     )
     yield _alpha(certificate)
-    if told := told_models(last.reported):
+    if told := format_models(last.reported):
         yield told
     yield from ("", "| | |", "|---|---|")
     yield f"| lift | {found.at_least * 100:+.1f} to {found.at_most * 100:+.1f} points |"
@@ -77,7 +77,7 @@ def _alpha(certificate: Certificate) -> str:
     return f"The chance that {what} like this certifies anything that is no better is at most {certificate.alpha:.0%}."
 
 
-def told_verdict(record: Record, tasks: int) -> str:
+def format_verdict(record: ExamRecord, tasks: int) -> str:
     """A verdict in a sentence: of which tasks it speaks, and how often it is wrong."""
     found, terms = record.findings, record.terms
     on, between = f"on these {tasks} tasks", f"{found.at_least * 100:+.1f} and {found.at_most * 100:+.1f} points"
@@ -89,8 +89,8 @@ def told_verdict(record: Record, tasks: int) -> str:
             )
         case Verdict.FUTILE:
             return (
-                f"futile: {on} a lift of {terms.worth * 100:.0f} points or more is unlikely: where there is one, "
-                f"{terms.giving_up:.0%} of exams say so all the same"
+                f"futile: {on} a lift of {terms.minimum_effect * 100:.0f} points or more is unlikely: "
+                f"where there is one, {terms.beta:.0%} of exams say so all the same"
             )
         case Verdict.WITHHELD:
             return f"withheld: {'; '.join(found.withheld)}; what is lost or tried again may have made the difference"
@@ -100,7 +100,7 @@ def told_verdict(record: Record, tasks: int) -> str:
             return f"undecided: {on} the lift is between {between}, each bound at level {terms.level:g}"
 
 
-def told_models(reported: Mapping[str, tuple[int, int]]) -> str:
+def format_models(reported: Mapping[str, tuple[int, int]]) -> str:
     """That the model changed while an attempt lasted, as its replies say; nothing when it did not."""
     if len(reported) < 2:
         return ""
@@ -110,7 +110,7 @@ def told_models(reported: Mapping[str, tuple[int, int]]) -> str:
     return f"The model reported {len(reported)} names or fingerprints during this attempt: {each}."
 
 
-def told_removal(units: Sequence[str], at_least: float, level: float, certificate: Certificate) -> str:
+def format_removal(units: Sequence[str], at_least: float, level: float, certificate: Certificate) -> str:
     """What was shown of a shorter skill."""
     rules = "this rule" if len(units) == 1 else f"these {len(units)} rules"
     worst = max(0.0, -at_least) * 100
@@ -130,13 +130,13 @@ def _exams(certificate: Certificate) -> Iterator[str]:
     if not certificate.records:
         yield from ("None.", "")
         return
-    yield from (HEAD, RULE, *map(row, certificate.records), "", E_VALUES, "")
+    yield from (HEAD, RULE, *map(format_row, certificate.records), "", E_VALUES, "")
     for record in certificate.records:
         if record.findings.verdict is not Verdict.CERTIFIED:
-            yield from (f"Attempt {record.number}: {told_verdict(record, len(certificate.tasks))}.", "")
+            yield from (f"Attempt {record.number}: {format_verdict(record, len(certificate.tasks))}.", "")
 
 
-def row(record: Record) -> str:
+def format_row(record: ExamRecord) -> str:
     """An attempt as a row below HEAD."""
     found, level = record.findings, record.terms.level
     cells = (
@@ -168,7 +168,7 @@ def _troubles(certificate: Certificate) -> Iterator[str]:
     yield from (*told, "", TROUBLES, "")
 
 
-def _arms(record: Record) -> Iterator[str]:
+def _arms(record: ExamRecord) -> Iterator[str]:
     found = record.findings
     for name, arm in (("old", found.incumbent), ("new", found.candidate)):
         if arm.lost or arm.redone or arm.resent:
@@ -182,11 +182,11 @@ def _shorter(certificate: Certificate) -> Iterator[str]:
     record = found.record
     yield from ("## A shorter version", "")
     if record.findings.verdict is Verdict.CERTIFIED:
-        shown = told_removal(found.units, record.findings.at_least, record.terms.level, certificate)
+        shown = format_removal(found.units, record.findings.at_least, record.terms.level, certificate)
         yield f"`{record.candidate}`: {shown}"
     else:
         yield f"It was not shown that {len(found.units)} of its rules can be left out: {record.findings.verdict}."
-    yield from ("", *(f"- {unit.splitlines()[0]}" for unit in found.units), "", HEAD, RULE, row(record), "")
+    yield from ("", *(f"- {unit.splitlines()[0]}" for unit in found.units), "", HEAD, RULE, format_row(record), "")
 
 
 def _test(certificate: Certificate) -> Iterator[str]:
@@ -199,7 +199,8 @@ def _made_with(certificate: Certificate) -> Iterator[str]:
     yield from ("## What it was made with", "")
     yield from (f"- {key.replace('_', ' ')}: {_brief(value)}" for key, value in certificate.made_with.items() if value)
     yield f"- whet {certificate.whet}; score: {certificate.metric}"
-    yield f"- order of tasks: seed {certificate.seed.told}; committed before the first exam: `{certificate.commitment}`"
+    seed = certificate.seed.origin
+    yield f"- order of tasks: seed {seed}; committed before the first exam: `{certificate.commitment}`"
     yield f"- skill at the start: `{certificate.start}`"
     yield f"- skill that is certified: {_certified(certificate)}"
     yield f"- {len(certificate.tasks)} validation tasks: `{certificate.tasks_digest}`"

@@ -72,7 +72,7 @@ def set_digest(tasks: Mapping[str, str]) -> str:
     return digest(*sorted(one.encode() for one in tasks.values()))
 
 
-def uses(run: Path, tasks: Mapping[str, str], env: Mapping[str, str]) -> LedgerEntry:
+def count_uses(run: Path, tasks: Mapping[str, str], env: Mapping[str, str]) -> LedgerEntry:
     """In how many runs any of these tasks were used before this one."""
     with _opened(env) as ledger:
         earlier, _ = _up_to(_lines(ledger), _id_of(run))
@@ -94,7 +94,7 @@ def enter(run: Path, tasks: Mapping[str, str], alpha: float, env: Mapping[str, s
         return _count(earlier, own, tasks)
 
 
-def entered(run: Path, tasks: Mapping[str, str], env: Mapping[str, str]) -> LedgerEntry | None:
+def find_entry(run: Path, tasks: Mapping[str, str], env: Mapping[str, str]) -> LedgerEntry | None:
     """What was said of a run when it was entered, computed again; None when this ledger does not know it. Nothing is
     written. ValueError when lines before it were changed or taken out."""
     file, name = user_state(env) / LEDGER, run / RUN_ID

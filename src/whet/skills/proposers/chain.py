@@ -1,4 +1,4 @@
-"""Several writers as one: the next is asked when those before it have nothing more to propose."""
+"""Several proposers as one: the next is asked when those before it have nothing to propose."""
 
 from dataclasses import replace
 
@@ -6,13 +6,13 @@ from whet.skills.proposers.base import Proposal, ProposalContext, Proposer
 
 
 class ProposerChain:
-    """Asks its writers in their order."""
+    """Asks its proposers in their order."""
 
     def __init__(self, proposers: tuple[Proposer, ...]) -> None:
         self._proposers = proposers
 
     async def propose(self, context: ProposalContext) -> Proposal:
-        """The draft of the first writer that has edits, with what was refused to those before it."""
+        """The proposal of the first proposer that has edits, with the refused edits of those before it."""
         proposals: list[Proposal] = []
         for proposer in self._proposers:
             proposals.append(await proposer.propose(context))

@@ -1,4 +1,4 @@
-"""`llm`: a writer that lets a model reflect on what went wrong, what went well, and what made the difference."""
+"""`llm`: a proposer that asks a model what went wrong, what went well, and what made the difference."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -15,18 +15,18 @@ from whet.skills.proposers.leak_check import check_edits
 
 ChatMessage = Mapping[str, str]
 Ask = Callable[[Sequence[ChatMessage]], Awaitable[str]]
-"""Asks the writer's own model. It raises NoDraft when the model does not answer."""
+"""Asks the proposer's model. Raises NoProposal when the model does not answer."""
 
 BATCH = 8
-"""Trials in one question: of many more at once, a model says less."""
+"""Rollouts per question: with many more, a model says less about each."""
 AT_ONCE = 16
-"""Questions under way together."""
+"""Questions that are sent at the same time."""
 MOST = 8
-"""Edits that a model may make which is free to choose."""
+"""The most edits when the model chooses the number."""
 
 
 class Reflection(BaseModel):
-    """What a model replies."""
+    """The reply of a model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,7 +38,7 @@ class Reflection(BaseModel):
 @dataclass(frozen=True, slots=True)
 class _Question:
     source: str
-    """What its edits come from: failure, success, contrast or comparison."""
+    """Where its edits come from: failure, success, contrast or comparison."""
     system: str
     text: str
 
@@ -52,31 +52,31 @@ class _Answer:
 
 @dataclass(frozen=True, slots=True)
 class LlmProposer:
-    """Reflects in small batches, vets what comes of it, and merges it when it is more than the budget."""
+    """Asks about rollouts in small batches, checks the edits, and merges them when there are too many."""
 
     ask: Ask
     rollout_chars: int = 12_000
-    """Characters of one trial that the model is shown. A question has up to 12 trials."""
+    """Characters of one rollout that the model is shown. A question has up to 12 rollouts."""
 
     async def propose(self, context: ProposalContext) -> Proposal:
         budget = MOST if context.max_edits is None else context.max_edits
         questions = list(self._questions(context)) if budget else []
         if not questions:
-            return Proposal((), "there is nothing to reflect on" if budget else "no edit is allowed in this step")
+            return Proposal((), "there are no rollouts to learn from" if budget else "no edit is allowed in this step")
         room = asyncio.Semaphore(AT_ONCE)
         answers = await asyncio.gather(*(self._answer(one, room) for one in questions))
-        sources = _once(answers)
+        sources = _unique_edits(answers)
         kept, refused = check_edits(sources, context)
         last = next((answer for answer in answers if answer.read is None), answers[-1])
         if len(kept) > budget or (context.max_edits is None and len({sources[edit] for edit in kept}) > 1):
             last = await self._answer(_merge([(sources[edit], edit) for edit in kept], context), room)
             merged, worse = check_edits(last.read.edits if last.read else (), context)
-            # Without a list that can be read the edits stand in the order of their sources, and the first are taken.
+            # If the merged list cannot be read, the first edits in the order of their sources are used.
             kept, refused = merged or kept, [*refused, *worse]
         return Proposal(tuple(kept[:budget]), _reason(answers), last.raw, tuple(refused), _memory(answers))
 
     def _questions(self, context: ProposalContext) -> Iterable[_Question]:
-        known = prompts.what_is_known(context)
+        known = prompts.format_context(context)
         if context.comparison is not None:
             shown = prompts.format_comparison(context.comparison, self.rollout_chars)
             yield _Question("comparison", prompts.COMPARE, f"{known}\n\n{shown}")
@@ -86,50 +86,50 @@ class LlmProposer:
             shown = prompts.format_pairs(pairs, self.rollout_chars)
             yield _Question("contrast", prompts.REFLECT, f"{known}\n\n{prompts.CONTRASTS}\n\n{shown}")
         paired = {id(rollout) for pair in pairs for rollout in pair}
-        rest = _shuffled([rollout for rollout in context.rollouts if id(rollout) not in paired], len(context.past))
+        rest = _shuffle([rollout for rollout in context.rollouts if id(rollout) not in paired], len(context.past))
         groups = {
             "failure": (prompts.FAILURES, [rollout for rollout in rest if not rollout.solved]),
             "success": (prompts.SUCCESSES, [rollout for rollout in rest if rollout.solved]),
         }
-        for source, (asked, rollouts) in groups.items():
+        for source, (question, rollouts) in groups.items():
             for start in range(0, len(rollouts), BATCH):
                 shown = prompts.format_rollouts(rollouts[start : start + BATCH], self.rollout_chars)
-                yield _Question(source, prompts.REFLECT, f"{known}\n\n{asked}\n\n{shown}")
+                yield _Question(source, prompts.REFLECT, f"{known}\n\n{question}\n\n{shown}")
 
     async def _answer(self, question: _Question, room: asyncio.Semaphore) -> _Answer:
-        """A reply in the form asked for; asked once more when it is not, and else none."""
+        """Ask a question; ask once more when the reply does not have the required form."""
         messages = [{"role": "system", "content": question.system}, {"role": "user", "content": question.text}]
         async with room:
             raw = await self.ask(messages)
             try:
-                return _Answer(question.source, read(raw), raw)
+                return _Answer(question.source, read_reply(raw), raw)
             except ValueError as error:
-                said = {"role": "assistant", "content": raw or "-"}
-                raw = await self.ask([*messages, said, {"role": "user", "content": prompts.repair(str(error))}])
+                reply = {"role": "assistant", "content": raw or "-"}
+                raw = await self.ask([*messages, reply, {"role": "user", "content": prompts.format_repair(str(error))}])
             try:
-                return _Answer(question.source, read(raw), raw)
+                return _Answer(question.source, read_reply(raw), raw)
             except ValueError:
                 return _Answer(question.source, None, raw)
 
 
-def read(reply: str) -> Reflection:
-    """What a reply proposes; ValueError says in a few words what is wrong with it."""
-    told = read_json_answer(reply)
+def read_reply(reply: str) -> Reflection:
+    """What a reply proposes; ValueError names what is wrong with it."""
+    value = read_json_answer(reply)
     try:
-        return Reflection.model_validate(told)
+        return Reflection.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the whole"
+        place = ".".join(map(str, first["loc"])) or "the reply"
         raise ValueError(f"{place}: {first['msg']}") from None
 
 
 def _merge(edits: Sequence[tuple[str, Edit]], context: ProposalContext) -> _Question:
-    text = f"{prompts.what_is_known(context)}\n\n{prompts.format_edits(edits)}"
+    text = f"{prompts.format_context(context)}\n\n{prompts.format_edits(edits)}"
     return _Question("merge", prompts.MERGE, text)
 
 
-def _once(answers: Iterable[_Answer]) -> dict[Edit, str]:
-    """Each proposed edit once, whatever reason is given for it, and what it comes from."""
+def _unique_edits(answers: Iterable[_Answer]) -> dict[Edit, str]:
+    """Each proposed edit once, whatever its reason, and where it comes from."""
     found: dict[tuple[str, ...], tuple[Edit, str]] = {}
     for answer in answers:
         for edit in answer.read.edits if answer.read else ():
@@ -148,7 +148,7 @@ def _memory(answers: Sequence[_Answer]) -> str | None:
     return next((answer.read.memory for answer in answers if answer.read and answer.read.memory), None)
 
 
-def _shuffled(rollouts: Sequence[ScoredRollout], turn: int) -> list[ScoredRollout]:
-    """In an order that is another one at each turn, and always the same at the same turn."""
+def _shuffle(rollouts: Sequence[ScoredRollout], turn: int) -> list[ScoredRollout]:
+    """Order the rollouts differently at each turn, and always the same way at the same turn."""
     keys = {index: digest(f"{turn}/{index}/{rollout.task}".encode()) for index, rollout in enumerate(rollouts)}
     return [rollouts[index] for index in sorted(keys, key=keys.__getitem__)]

@@ -1,4 +1,4 @@
-"""A writer that has no ideas of its own: it proposes the rules of a list, one after the other."""
+"""`rules:FILE`: a proposer that proposes the rules of a list, one after the other."""
 
 from pathlib import Path
 
@@ -8,25 +8,24 @@ from whet.skills.proposers.base import Proposal, ProposalContext
 
 
 class RulesFile:
-    """Adds one rule at a time: the first of its list that was not proposed yet."""
+    """Adds the first rule of its list that was not proposed yet."""
 
     def __init__(self, rules: tuple[str, ...]) -> None:
         self._rules = rules
 
     async def propose(self, context: ProposalContext) -> Proposal:
-        """The next rule; nothing when all were proposed."""
         proposed = {edit.text for past in context.past for edit in (*past.edits, *(one.edit for one in past.refused))}
         rest = [rule for rule in self._rules if rule not in proposed]
         return Proposal(tuple(Edit(op=Op.ADD, text=rule) for rule in rest[:1]))
 
 
 def read_rules(path: Path) -> RulesFile:
-    """The rules in a text file, one on each line that is not blank."""
+    """Read the rules in a text file, one per line."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read as a list of rules: {error}") from error
     rules = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not rules:
-        raise UserError(f"{path}: has no rules; expected one on each line")
+        raise UserError(f"{path}: has no rules; expected one rule per line")
     return RulesFile(rules)

@@ -1,4 +1,4 @@
-"""The plots of a report: how the search went, what each exam saw, what edits did, and what all of it cost."""
+"""The plots of a report: the search, each exam, the effect of edits, and the costs."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,103 +7,102 @@ from math import fsum
 
 from whet.skills.gate.gate import ExamResult
 from whet.skills.report.data import Cost, Effect, MeasuredProposal, ReportData, by_task, evidence
-from whet.skills.report.svg import Drawing, Kind, Legend, Scale, apart, cut, ticks
+from whet.skills.report.svg import Drawing, Legend, Scale, ShapeKind, cut, spread, ticks
 from whet.skills.search.shorten import Removal
 
 WIDTH = 760
 LEFT, RIGHT, TOP, BOTTOM = 60, 24, 92, 48
-"""Margins of a plot with axes; above is room for its title and legend."""
+"""Margins of a plot with axes. The top margin has room for the title and the legend."""
 HEIGHT = 330
-GOOD: Kind = "good"
-BAD: Kind = "bad"
-QUIET: Kind = "quiet"
+GOOD: ShapeKind = "good"
+BAD: ShapeKind = "bad"
+QUIET: ShapeKind = "quiet"
 ROW = 22
-"""Height of a row, in plots that have one for each thing."""
+"""Height of a row."""
 MOST_TASKS = 40
-"""Tasks that get a row; of more, those are left out that differ least."""
+"""The most tasks that get a row; the tasks that differ least are left out."""
 _DECADE = math.log(10)
 _FLOOR = -3.0
-"""Evidence below a thousandth is drawn as that: it says no more."""
+"""Smaller e-values are drawn as one thousandth."""
 _ROOF = 4.0
-"""So many powers of ten above the threshold curves are cut off."""
+"""Curves are cut off this many powers of ten above the threshold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A picture of a report."""
+    """One plot of a report."""
 
     name: str
-    """Of its file, without the ending."""
+    """The name of its file, without the suffix."""
     words: str
     """What it shows."""
     svg: str
 
 
-def learning_curve(figures: ReportData) -> Plot:
-    """The mean on training tasks of every proposal, and the bar that it had to pass."""
+def draw_search(figures: ReportData) -> Plot:
+    """The mean score of every proposal on the train tasks, and the mean that it had to exceed."""
     drawing = Drawing(WIDTH, HEIGHT, "Search: mean score on the training tasks")
-    drawing.legend(
-        52, [("accepted", "good", "dot"), ("not accepted", "quiet", "hollow"), ("bar to beat", "bad", "dashed")]
-    )
-    number = len(figures.tried)
+    drawing.legend(52, [("accepted", "good", "dot"), ("rejected", "quiet", "hollow"), ("to beat", "bad", "dashed")])
+    number = len(figures.proposals)
     x = Scale(0, max(1, number), LEFT + 12, WIDTH - RIGHT - 12)
-    y = _axes(drawing, x, Scale(0, 1, HEIGHT - BOTTOM, TOP), "proposal (0 is the start)", "score, %")
-    _bar_line(drawing, figures.tried, x, y)
+    y = _draw_axes(drawing, x, Scale(0, 1, HEIGHT - BOTTOM, TOP), "proposal (0 is the start)", "score, %")
+    _draw_bar(drawing, figures.proposals, x, y)
     if figures.start is not None:
         low, high, mean = figures.start.low, figures.start.high, figures.start.mean
         drawing.line(x(0), y(low), x(0), y(high), "ink")
-        drawing.dot(x(0), y(mean), "ink", told=f"start: {figures.start}")
-    for place, tried in enumerate(figures.tried, 1):
-        kind: Kind = "good" if tried.step.accepted else "quiet"
-        if tried.interval is not None:
-            drawing.line(x(place), y(tried.interval.low), x(place), y(tried.interval.high), kind)
-        told = f"{tried.step.candidate[:8]}: {tried.interval or f'{tried.step.mean:.1%}'}, to beat {tried.step.bar:.1%}"
-        drawing.dot(x(place), y(tried.step.mean), kind, hollow=not tried.step.accepted, told=told)
+        drawing.dot(x(0), y(mean), "ink", tip=f"start: {figures.start}")
+    for place, proposal in enumerate(figures.proposals, 1):
+        kind: ShapeKind = "good" if proposal.step.accepted else "quiet"
+        if proposal.interval is not None:
+            drawing.line(x(place), y(proposal.interval.low), x(place), y(proposal.interval.high), kind)
+        step = proposal.step
+        tip = f"{step.candidate[:8]}: {proposal.interval or f'{step.mean:.1%}'}, to beat {step.bar:.1%}"
+        drawing.dot(x(place), y(step.mean), kind, hollow=not step.accepted, tip=tip)
     return Plot("learning", "mean scores of all proposals on the training tasks, with 95 % intervals", drawing.svg())
 
 
-def _bar_line(drawing: Drawing, tried: Sequence[MeasuredProposal], x: Scale, y: Scale) -> None:
-    """What each proposal had to be above, as steps."""
-    sides = ((place + side, one.step.bar) for place, one in enumerate(tried, 1) for side in (-0.5, 0.5))
+def _draw_bar(drawing: Drawing, proposals: Sequence[MeasuredProposal], x: Scale, y: Scale) -> None:
+    """The mean that each proposal had to exceed, as steps."""
+    sides = ((place + side, one.step.bar) for place, one in enumerate(proposals, 1) for side in (-0.5, 0.5))
     drawing.curve([(x(place), y(bar)) for place, bar in sides], BAD, dashed=True)
 
 
-def _axes(drawing: Drawing, x: Scale, y: Scale, x_name: str, y_name: str) -> Scale:
+def _draw_axes(drawing: Drawing, x: Scale, y: Scale, x_name: str, y_name: str) -> Scale:
     """A grid with percent on the left and whole numbers below."""
     for share in ticks(y.low, y.high):
         drawing.line(LEFT, y(share), WIDTH - RIGHT, y(share), "grid")
         drawing.text(LEFT - 8, y(share) + 4, f"{share * 100:.0f}", "faint", "end")
     drawing.text(LEFT - 8, TOP - 12, y_name, "faint", "end")
-    _numbers_below(drawing, x, y.start, x_name)
+    _draw_numbers(drawing, x, y.start, x_name)
     return y
 
 
-def _numbers_below(drawing: Drawing, x: Scale, bottom: float, name: str) -> None:
+def _draw_numbers(drawing: Drawing, x: Scale, bottom: float, name: str) -> None:
     for place in ticks(x.low, x.high, about=8):
         if place == round(place):
             drawing.text(x(place), bottom + 18, f"{place:.0f}", "faint", "middle")
     drawing.text(WIDTH - RIGHT, bottom + 36, name, "faint", "end")
 
 
-def wealth(number: int, held: ExamResult) -> Plot:
-    """The evidence of one attempt, position by position, against what it takes for a verdict."""
-    attempt, terms = held.attempt, held.attempt.terms
+def evidence_curve(number: int, held: ExamResult) -> Plot:
+    """The e-values of one exam after each position, and the thresholds of its verdicts."""
+    attempt, terms = held.test, held.test.terms
     versions = f"{held.candidate[:8]} against {held.exam.incumbent[:8]}"
     drawing = Drawing(WIDTH, HEIGHT, f"Exam {held.exam.number}: {versions}: {attempt.verdict}")
-    against = f"evidence against a lift of {terms.worth * 100:.0f} points"
+    against = f"evidence against a lift of {terms.minimum_effect * 100:.0f} points"
     drawing.legend(52, [("evidence that it is better", "good", "line"), (against, "bad", "dashed")])
     found = [(better / _DECADE, worse / _DECADE) for better, worse in evidence(attempt)]
-    enough, hopeless = -math.log10(terms.level), -math.log10(terms.giving_up)
+    enough, hopeless = -math.log10(terms.level), -math.log10(terms.beta)
     right = WIDTH - RIGHT - 110
     x = Scale(0, len(found) - 1, LEFT, right)
     lowest, highest = min(-0.5, *map(min, found)), max(enough + 0.5, *map(max, found))
     y = Scale(max(lowest, _FLOOR), min(highest, enough + _ROOF), HEIGHT - BOTTOM, TOP)
-    _powers_left(drawing, y, right)
-    _numbers_below(drawing, x, y.start, "positions")
-    labels = apart([y(enough), y(hopeless)])
+    _draw_powers(drawing, y, right)
+    _draw_numbers(drawing, x, y.start, "positions")
+    labels = spread([y(enough), y(hopeless)])
     for place, label, kind, words in (
         (y(enough), labels[0], GOOD, f"certified: {1 / terms.level:.3g}"),
-        (y(hopeless), labels[1], BAD, f"given up: {1 / terms.giving_up:.3g}"),
+        (y(hopeless), labels[1], BAD, f"futile: {1 / terms.beta:.3g}"),
     ):
         drawing.line(LEFT, place, right, place, kind, dashed=True)
         drawing.text(right + 8, label + 4, words, kind)
@@ -117,7 +116,7 @@ def wealth(number: int, held: ExamResult) -> Plot:
     return Plot(f"exam-{number}", words, drawing.svg())
 
 
-def _powers_left(drawing: Drawing, y: Scale, right: float) -> None:
+def _draw_powers(drawing: Drawing, y: Scale, right: float) -> None:
     for power in ticks(y.low, y.high):
         if power == round(power):
             drawing.line(LEFT, y(power), right, y(power), "grid")
@@ -135,10 +134,10 @@ def _power(exponent: int) -> str:
     return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-def effects(given: Sequence[Effect]) -> Plot:
-    """What the edits of each accepted proposal did, against the version before."""
+def draw_effects(given: Sequence[Effect]) -> Plot:
+    """The effect of each accepted proposal, compared with the version before."""
     rows = [
-        Row(
+        IntervalRow(
             one.version,
             "; ".join(one.edits) or "-",
             (one.difference.low, one.difference.high) if one.difference else None,
@@ -149,39 +148,43 @@ def effects(given: Sequence[Effect]) -> Plot:
     ]
     legend: Legend = [("accepted edit, with 95 % interval", GOOD, "dot")]
     words = "what each accepted edit changed on the training tasks, with 95 % intervals"
-    return Plot("edits", words, _rows("Edits: change on the training tasks", legend, rows))
+    return Plot("edits", words, _draw_intervals("Edits: change on the training tasks", legend, rows))
 
 
-def removal(one: Removal) -> Plot:
-    """What it changes to leave something out of the certified skill."""
-    attempt = one.held.attempt
+def draw_removal(one: Removal) -> Plot:
+    """How the score changes without some rules of the certified skill."""
+    attempt = one.exam_result.test
     color = QUIET if one.accepted else GOOD
-    rows = [Row(one.held.candidate, "; ".join(one.units), (attempt.at_least(), attempt.at_most()), None, color)]
-    legend: Legend = [("needed, or undecided", GOOD, "line"), ("left out", QUIET, "line")]
-    words = "bounds of what changes when parts of the certified skill are left out"
-    return Plot("left-out", words, _rows("Without these parts: change on the validation tasks", legend, rows))
+    rows = [
+        IntervalRow(
+            one.exam_result.candidate, "; ".join(one.units), (attempt.at_least(), attempt.at_most()), None, color
+        )
+    ]
+    legend: Legend = [("needed, or undecided", GOOD, "line"), ("removed", QUIET, "line")]
+    words = "bounds of the change when rules of the certified skill are removed"
+    return Plot("left-out", words, _draw_intervals("Without these rules: change on the validation tasks", legend, rows))
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One line of a plot of intervals."""
+class IntervalRow:
+    """One row of a plot of intervals."""
 
     version: str
     words: str
     bounds: tuple[float, float] | None
     """None when nothing was measured."""
     mean: float | None
-    kind: Kind
+    kind: ShapeKind
 
 
-def _rows(title: str, legend: Legend, rows: Sequence[Row]) -> str:
-    """Intervals below each other, with what each is of."""
+def _draw_intervals(title: str, legend: Legend, rows: Sequence[IntervalRow]) -> str:
+    """Intervals below each other, with their labels."""
     height = TOP + ROW * len(rows) + BOTTOM
     drawing = Drawing(WIDTH, height, title)
     drawing.legend(52, legend)
     bounds = [bound for row in rows for bound in row.bounds or ()]
     x = Scale(min(0.0, *bounds, -0.1), max(0.0, *bounds, 0.1), 400, WIDTH - RIGHT - 12)
-    _points_below(drawing, x, height - BOTTOM)
+    _draw_points(drawing, x, height - BOTTOM)
     for number, row in enumerate(rows):
         middle = TOP + ROW * (number + 0.5)
         drawing.text(16, middle + 4, row.version[:8], "faint")
@@ -191,27 +194,27 @@ def _rows(title: str, legend: Legend, rows: Sequence[Row]) -> str:
             continue
         drawing.line(x(row.bounds[0]), middle, x(row.bounds[1]), middle, row.kind)
         if row.mean is not None:
-            drawing.dot(x(row.mean), middle, row.kind, told=f"{row.mean * 100:+.1f} points")
+            drawing.dot(x(row.mean), middle, row.kind, tip=f"{row.mean * 100:+.1f} points")
     return drawing.svg()
 
 
-def _points_below(drawing: Drawing, x: Scale, bottom: float) -> None:
+def _draw_points(drawing: Drawing, x: Scale, bottom: float) -> None:
     for place in ticks(x.low, x.high):
         drawing.line(x(place), TOP, x(place), bottom, "faint" if abs(place) < 1e-9 else "grid")
-        drawing.text(x(place), bottom + 18, _signed(place), "faint", "middle")
+        drawing.text(x(place), bottom + 18, _format_points(place), "faint", "middle")
     drawing.text(WIDTH - RIGHT, bottom + 36, "difference, points", "faint", "end")
 
 
-def _signed(share: float) -> str:
+def _format_points(share: float) -> str:
     """
-    >>> _signed(0.25), _signed(0.0), _signed(-0.5)
+    >>> _format_points(0.25), _format_points(0.0), _format_points(-0.5)
     ('+25', '0', '-50')
     """
     return f"{share * 100:+.0f}" if round(share * 100) else "0"
 
 
-def tasks(held: ExamResult) -> Plot:
-    """The tasks of an exam, from the most won to the most lost."""
+def draw_tasks(held: ExamResult) -> Plot:
+    """The mean difference of each task of an exam, from the best to the worst."""
     found = {task: (fsum(values) / len(values), len(values)) for task, values in by_task(held).items()}
     left_out = len(found) - MOST_TASKS
     if left_out > 0:
@@ -219,28 +222,28 @@ def tasks(held: ExamResult) -> Plot:
         found = {task: value for task, value in found.items() if task not in set(least)}
     height = TOP + ROW * len(found) + BOTTOM
     drawing = Drawing(WIDTH, height, f"Exam {held.exam.number}: {held.candidate[:8]}, task by task")
-    drawing.legend(52, [("won", "good", "line"), ("lost", "bad", "line"), ("alike", "quiet", "hollow")])
+    drawing.legend(52, [("better", "good", "line"), ("worse", "bad", "line"), ("equal", "quiet", "hollow")])
     means = [mean for mean, _ in found.values()]
     x = Scale(min(0.0, *means, -0.1), max(0.0, *means, 0.1), 280, WIDTH - RIGHT - 56)
-    _points_below(drawing, x, height - BOTTOM)
+    _draw_points(drawing, x, height - BOTTOM)
     for row, (task, (mean, number)) in enumerate(found.items()):
         top, middle = TOP + ROW * row + 4, TOP + ROW * (row + 0.5)
         drawing.text(16, middle + 4, cut(task, 200, keep_end=True))
         drawing.text(256, middle + 4, f"×{number}", "faint", "end")
-        told = f"{task}: {mean * 100:+.0f} points at {number} positions"
+        tip = f"{task}: {mean * 100:+.0f} points at {number} positions"
         if mean == 0:
-            drawing.dot(x(0), middle, "quiet", hollow=True, told=told)
+            drawing.dot(x(0), middle, "quiet", hollow=True, tip=tip)
         else:
-            drawing.bar(min(x(0), x(mean)), top, abs(x(mean) - x(0)), ROW - 8, "good" if mean > 0 else "bad", told)
-        drawing.text(WIDTH - RIGHT, middle + 4, _signed(mean), "faint", "end")
+            drawing.bar(min(x(0), x(mean)), top, abs(x(mean) - x(0)), ROW - 8, "good" if mean > 0 else "bad", tip)
+        drawing.text(WIDTH - RIGHT, middle + 4, _format_points(mean), "faint", "end")
     missing = f"; {left_out} tasks that differ least are left out" if left_out > 0 else ""
     return Plot("tasks", f"mean difference on each task of the last exam{missing}", drawing.svg())
 
 
-def costs(given: Sequence[Cost]) -> Plot:
-    """What each part of the run cost, in rollouts, tokens and dollars."""
+def draw_costs(given: Sequence[Cost]) -> Plot:
+    """The cost of each part of the run, in rollouts, tokens and dollars."""
     height = TOP + ROW * len(given) + 16
-    drawing = Drawing(WIDTH, height, "Spent on each part of the run")
+    drawing = Drawing(WIDTH, height, "Cost of each part of the run")
     for row, cost in enumerate(given):
         drawing.text(16, TOP + ROW * (row + 0.5) + 4, cost.part)
     for column, (name, values) in enumerate(_columns(given)):

@@ -1,4 +1,4 @@
-"""What judges asked for in the sealed test, and how often they got it, before and after."""
+"""How often each check passed in the sealed test, before and after."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -9,43 +9,43 @@ from whet.runs.results import ResultReader
 from whet.runs.stats.means import Interval, wilson
 from whet.runs.store.store import Store
 from whet.skills.proposers.criteria.checks import Criterion, checks_of
-from whet.skills.proposers.criteria.wording import asked_in_words
+from whet.skills.proposers.criteria.wording import format_requirement
 
 
 @dataclass(frozen=True, slots=True)
 class CheckRate:
-    """One thing that is asked of the work."""
+    """How often one check passed."""
 
     words: str
     before: Interval
     after: Interval
 
 
-def check_rates(test: Path, before: str, after: str) -> list[CheckRate]:
-    """What was asked of both skills in the same tasks: what tasks share, and as one what each asks for alone."""
-    checked = list(_checked(test))
+def read_check_rates(test: Path, before: str, after: str) -> list[CheckRate]:
+    """The pass rates of the checks that both skills had in the same tasks. Checks of only one task are pooled."""
+    checks = list(_read_checks(test))
     tasks: defaultdict[Criterion, set[str]] = defaultdict(set)
-    for _, task, criterion, _ in checked:
+    for _, task, criterion, _ in checks:
         tasks[criterion].add(task)
-    got: defaultdict[str, dict[str, dict[str, bool]]] = defaultdict(lambda: {before: {}, after: {}})
-    for skill, task, criterion, passed in checked:
-        of_skill = got[asked_in_words(criterion, shared=len(tasks[criterion]) > 1)][skill]
-        # What a task asks for several times, in the same words, it got when it got all of it.
+    passes: defaultdict[str, dict[str, dict[str, bool]]] = defaultdict(lambda: {before: {}, after: {}})
+    for skill, task, criterion, passed in checks:
+        of_skill = passes[format_requirement(criterion, shared=len(tasks[criterion]) > 1)][skill]
+        # Where a task has several checks with the same words, all of them must pass.
         of_skill[task] = passed and of_skill.get(task, True)
     return [
         CheckRate(words, _rate(sides[before]), _rate(sides[after]))
-        for words, sides in got.items()
-        # Some judges ask for more only where they got what comes first; of those a share would say nothing.
+        for words, sides in passes.items()
+        # Some judges run later checks only when earlier ones pass; a rate of those would mean nothing.
         if sides[before].keys() == sides[after].keys()
     ]
 
 
-def _rate(got: Mapping[str, bool]) -> Interval:
-    return wilson(sum(got.values()), len(got))
+def _rate(passed: Mapping[str, bool]) -> Interval:
+    return wilson(sum(passed.values()), len(passed))
 
 
-def _checked(test: Path) -> Iterator[tuple[str, str, Criterion, bool]]:
-    """Skill, task, what was asked and whether it was got."""
+def _read_checks(test: Path) -> Iterator[tuple[str, str, Criterion, bool]]:
+    """Skill, task, check, and whether it passed."""
     with Store.open_read(test) as store:
         for rollout in ResultReader(store):
             row, last = rollout.row, rollout.last
@@ -53,4 +53,4 @@ def _checked(test: Path) -> Iterator[tuple[str, str, Criterion, bool]]:
                 continue
             for score in last.result.judgements.values():
                 for check in checks_of(score):
-                    yield row.skill, row.task, Criterion.of(check), bool(check["passed"])
+                    yield row.skill or "", row.task, Criterion.of(check), bool(check["passed"])

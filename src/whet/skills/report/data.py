@@ -1,4 +1,4 @@
-"""The figures of a report, read from the stores of a run: what was measured of each version, and what it cost."""
+"""The data of a report, read from the stores of a run: scores of each version, and costs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.sequential_test import SequentialTest
 from whet.skills.measurement import RunPart
 from whet.skills.proposers.base import SearchStep
-from whet.skills.report.criteria import CheckRate, check_rates
+from whet.skills.report.criteria import CheckRate, read_check_rates
 from whet.skills.search.two_tiers import SearchResult
 
 PARTS = {RunPart.SEARCH: "search", RunPart.EXAM: "exams", RunPart.TEST: "test", RunPart.PROPOSALS: "proposals"}
-"""The stores of a run, and what their spending is called."""
+"""The stores of a run, and their names in the report."""
 
 Scores = Mapping[str, Sequence[float]]
 """By task."""
@@ -33,12 +33,12 @@ class MeasuredProposal:
 
     step: SearchStep
     interval: Interval | None
-    """None when nothing of it is on record."""
+    """None when no score is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What the edits of an accepted proposal did on the training tasks, against its parent, by all measurements."""
+    """How the edits of an accepted proposal changed the scores on the train tasks, from all measurements."""
 
     version: str
     edits: tuple[str, ...]
@@ -47,75 +47,75 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one part of a run cost."""
+    """The cost of one part of a run."""
 
     part: str
     rollouts: int
     tokens: int | None
     dollars: float | None
-    """None when it is not known."""
+    """None when unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
-    """All that plots and tables show beside the verdicts."""
+    """What plots and tables show besides the verdicts."""
 
     start: Interval | None
-    """Of the first version on the training tasks."""
-    tried: tuple[MeasuredProposal, ...]
+    """The first version on the train tasks."""
+    proposals: tuple[MeasuredProposal, ...]
     effects: tuple[Effect, ...]
     costs: tuple[Cost, ...]
-    asked: tuple[CheckRate, ...] = ()
-    """In the sealed test, where one was taken."""
+    check_rates: tuple[CheckRate, ...] = ()
+    """In the sealed test, if there was one."""
 
 
 def read_report_data(run: Path, done: SearchResult) -> ReportData:
-    """Read what the stores of a run hold."""
+    """Read the data of a report from the stores of a run."""
     scores = _scores(run / RunPart.SEARCH)
     return ReportData(
         start=_first(scores.get(done.start, {})),
-        tried=tuple(MeasuredProposal(step, _first(scores.get(step.candidate, {}))) for step in done.steps),
+        proposals=tuple(MeasuredProposal(step, _first(scores.get(step.candidate, {}))) for step in done.steps),
         effects=tuple(_effects(Versions(run), done.steps, scores)),
         costs=tuple(_costs(run)),
-        asked=tuple(check_rates(run / RunPart.TEST, done.start, done.certified))
+        check_rates=tuple(read_check_rates(run / RunPart.TEST, done.start, done.certified))
         if done.certified != done.start
         else (),
     )
 
 
 def evidence(attempt: SequentialTest) -> list[tuple[float, float]]:
-    """Logarithms of both processes after each position: that it is better, and that it is not worth it."""
-    better, worse = EProcess(-attempt.terms.margin, above=True), EProcess(attempt.terms.worth, above=False)
+    """Logarithms of both e-values after each pair: that the candidate is better, and that it is not better enough."""
+    better, worse = EProcess(-attempt.terms.margin, above=True), EProcess(attempt.terms.minimum_effect, above=False)
     found = [(0.0, 0.0)]
-    for position in attempt.taken:
-        better.take(position.worst())
-        worse.take(position.best())
+    for pair in attempt.pairs:
+        better.add(pair.worst())
+        worse.add(pair.best())
         found.append((better.log, worse.log))
     return found
 
 
 def by_task(held: ExamResult) -> dict[str, list[float]]:
-    """The differences at the measured positions of each task of an exam, from the best task to the worst."""
+    """The measured differences of each task of an exam, from the best task to the worst."""
     tasks: dict[str, list[float]] = {}
-    for number, position in enumerate(held.attempt.taken):
-        if position.is_measured:
-            tasks.setdefault(held.exam.task_at(number), []).append(position.worst())
+    for number, pair in enumerate(held.test.pairs):
+        if pair.is_measured:
+            tasks.setdefault(held.exam.task_at(number), []).append(pair.worst())
     return dict(sorted(tasks.items(), key=lambda pair: (-fsum(pair[1]) / len(pair[1]), pair[0])))
 
 
 def _scores(search: Path) -> dict[str, Scores]:
-    """Of each version, the scores of each training task, in the order in which they were measured."""
+    """The scores of each version on each train task, in the order of measurement."""
     scores: dict[str, dict[str, list[float]]] = {}
     with Store.open_read(search) as store:
         for done in sorted(store.results(), key=lambda done: done.rollout.sample):
             row, value = done.rollout, done.attempt.value
             if value is not None:
-                scores.setdefault(row.skill, {}).setdefault(row.task, []).append(value)
+                scores.setdefault(row.skill or "", {}).setdefault(row.task, []).append(value)
     return dict(scores)
 
 
 def _first(scores: Scores) -> Interval | None:
-    """Of the first measurement. It is what the search decided by; later ones are of those alone that did well."""
+    """The first measurement, which the search decided by; only versions that did well have later ones."""
     return mean_interval({task: values[:1] for task, values in scores.items()})
 
 
@@ -129,8 +129,8 @@ def _effects(versions: Versions, steps: Sequence[SearchStep], scores: Mapping[st
 
 
 def _costs(run: Path) -> Iterator[Cost]:
-    """What attempts cost that came to a result. Those that whet was killed over are left out, so that a report does not
-    depend on how often it was."""
+    """The cost of attempts with a result. Attempts during which whet was killed are left out, so that the report does
+    not depend on them."""
     for folder, name in PARTS.items():
         if not (run / folder / DATABASE).is_file():
             continue

@@ -1,4 +1,4 @@
-"""A report as one page for a browser: the same text, with the plots in it. It loads nothing and runs nothing."""
+"""The report as one HTML page with the plots in it. It loads nothing and has no script."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -30,10 +30,10 @@ td code{{white-space:nowrap}}
 """
 
 
-def page(text: str, pictures: Mapping[str, str]) -> str:
-    """A page of a text in Markdown. `pictures` are SVG by the addresses that the text shows them under."""
+def render_page(text: str, pictures: Mapping[str, str]) -> str:
+    """Render Markdown as a page. `pictures` maps image addresses in the text to SVG."""
     reader = MarkdownIt("commonmark", {"html": False}).enable("table")
-    reader.add_render_rule("image", _picture)
+    reader.add_render_rule("image", _render_picture)
     reader.add_render_rule("table_open", lambda *_: '<div class="wide"><table>')
     reader.add_render_rule("table_close", lambda *_: "</table></div>")
     title = text.splitlines()[0].lstrip("# ")
@@ -45,14 +45,14 @@ def page(text: str, pictures: Mapping[str, str]) -> str:
     return f"{head}{reader.render(text, {'pictures': pictures})}"
 
 
-def plain(text: str) -> str:
-    """Text as it is, in a cell of a table in Markdown.
+def escape_cell(text: str) -> str:
+    """Escape a text for a cell of a Markdown table.
 
-    >>> plain("a | *b*")
+    >>> escape_cell("a | *b*")
     'a \\\\| \\\\*b\\\\*'
     """
     return re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", " ".join(text.split()))
 
 
-def _picture(_: Any, tokens: Sequence[Token], place: int, __: Any, env: Mapping[str, Mapping[str, str]]) -> str:
+def _render_picture(_: Any, tokens: Sequence[Token], place: int, __: Any, env: Mapping[str, Mapping[str, str]]) -> str:
     return f"<figure>{env['pictures'][str(tokens[place].attrs['src'])]}</figure>"

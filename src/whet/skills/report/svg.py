@@ -1,4 +1,4 @@
-"""Drawing in SVG: the few shapes that the plots of a report are made of, legible on light and on dark."""
+"""Draws the few SVG shapes that the plots of a report need, for light and dark backgrounds."""
 
 import math
 import re
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-Kind = Literal["ink", "faint", "grid", "good", "bad", "quiet"]
-"""What a shape says. Good and bad are told apart by those who do not see colours as others do, too."""
+ShapeKind = Literal["ink", "faint", "grid", "good", "bad", "quiet"]
+"""The colour of a shape. Color-blind people can tell good and bad apart too."""
 Anchor = Literal["start", "middle", "end"]
-Legend = Sequence[tuple[str, Kind, Literal["line", "dashed", "dot", "hollow"]]]
-"""What shapes of a kind mean."""
+Legend = Sequence[tuple[str, ShapeKind, Literal["line", "dashed", "dot", "hollow"]]]
+"""The meaning of each kind of shape."""
 
 LIGHT = {
     "ink": "#1f2328",
@@ -33,12 +33,12 @@ DARK = {
 }
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
 _LETTER = 6.3
-"""How wide a letter is, in a font that is not known. For labels that must not meet."""
+"""About the width of a letter in an unknown font, so that labels do not overlap."""
 _TALL = 15.0
 
 
 def variables(colours: dict[str, str]) -> str:
-    """Colours as a style sheet names them."""
+    """Colours as CSS variables."""
     return ";".join(f"--{name}:{colour}" for name, colour in colours.items())
 
 
@@ -58,7 +58,7 @@ _STYLE = "".join(
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From values to places."""
+    """Maps values to coordinates."""
 
     low: float
     high: float
@@ -66,13 +66,13 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Where a value is. One that is out of range is put at the edge."""
+        """The coordinate of a value; a value out of range is drawn at the edge."""
         inside = min(max(value, self.low), self.high)
         return self.start + (inside - self.low) / ((self.high - self.low) or 1.0) * (self.end - self.start)
 
 
 class Drawing:
-    """A picture that grows shape by shape."""
+    """An SVG picture."""
 
     def __init__(self, width: int, height: int, title: str) -> None:
         self.width, self.height = width, height
@@ -80,29 +80,29 @@ class Drawing:
         self._title = title
         self._parts.append(f'<text class="title" x="16" y="26">{_xml(title)}</text>')
 
-    def text(self, x: float, y: float, text: str, kind: Kind = "ink", anchor: Anchor = "start") -> None:
+    def text(self, x: float, y: float, text: str, kind: ShapeKind = "ink", anchor: Anchor = "start") -> None:
         self._parts.append(f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{_xml(text)}</text>')
 
-    def line(self, x: float, y: float, to_x: float, to_y: float, kind: Kind, *, dashed: bool = False) -> None:
+    def line(self, x: float, y: float, to_x: float, to_y: float, kind: ShapeKind, *, dashed: bool = False) -> None:
         look = f"{kind} dashed" if dashed else kind
         self._parts.append(f'<line class="{look}" x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}"/>')
 
-    def curve(self, points: Iterable[tuple[float, float]], kind: Kind, *, dashed: bool = False) -> None:
+    def curve(self, points: Iterable[tuple[float, float]], kind: ShapeKind, *, dashed: bool = False) -> None:
         look = f"{kind} curve dashed" if dashed else f"{kind} curve"
         places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self._parts.append(f'<polyline class="{look}" points="{places}"/>')
 
-    def dot(self, x: float, y: float, kind: Kind, *, hollow: bool = False, told: str = "") -> None:
-        """A point; `told` is what a reader sees who rests on it."""
+    def dot(self, x: float, y: float, kind: ShapeKind, *, hollow: bool = False, tip: str = "") -> None:
+        """A point; `tip` is shown when the pointer rests on it."""
         look = f"{kind} hollow" if hollow else kind
-        self._parts.append(f'<circle class="{look}" cx="{x:.1f}" cy="{y:.1f}" r="4">{_told(told)}</circle>')
+        self._parts.append(f'<circle class="{look}" cx="{x:.1f}" cy="{y:.1f}" r="4">{_format_tip(tip)}</circle>')
 
-    def bar(self, x: float, y: float, width: float, height: float, kind: Kind, told: str = "") -> None:
+    def bar(self, x: float, y: float, width: float, height: float, kind: ShapeKind, tip: str = "") -> None:
         place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
-        self._parts.append(f'<rect class="{kind}" {place} rx="1">{_told(told)}</rect>')
+        self._parts.append(f'<rect class="{kind}" {place} rx="1">{_format_tip(tip)}</rect>')
 
     def legend(self, y: float, items: Legend) -> None:
-        """What shapes mean, in a row."""
+        """The meaning of the shapes, in a row."""
         x = 16.0
         for words, kind, shape in items:
             if shape in ("dot", "hollow"):
@@ -114,7 +114,7 @@ class Drawing:
             x += shift + width_of(words) + 16
 
     def svg(self) -> str:
-        """The picture as a file, or as a part of a page."""
+        """The picture, for a file or for a page."""
         begin = (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" viewBox="0 0 {self.width} {self.height}" '
             f'width="{self.width}" height="{self.height}" role="img" aria-label="{_xml(self._title)}">'
@@ -124,7 +124,7 @@ class Drawing:
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers in a range, about so many.
+    """About `about` round numbers in a range.
 
     >>> ticks(0, 100), ticks(0, 7, about=4)
     ([0.0, 20.0, 40.0, 60.0, 80.0, 100.0], [0.0, 2.0, 4.0, 6.0])
@@ -137,12 +137,12 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def width_of(text: str) -> float:
-    """About how wide a text is."""
+    """The approximate width of a text."""
     return len(text) * _LETTER
 
 
 def cut(text: str, width: float, *, keep_end: bool = False) -> str:
-    """As much of a text as there is room for, of its beginning or of its end.
+    """Cut a text to a width, and keep its beginning or its end.
 
     >>> cut("Answer in one word.", 70), cut("tasks/sums/17", 70, keep_end=True)
     ('Answer in…', '…ks/sums/17')
@@ -153,10 +153,10 @@ def cut(text: str, width: float, *, keep_end: bool = False) -> str:
     return f"…{text[len(text) - room + 1 :]}" if keep_end else f"{text[: room - 1].rstrip()}…"
 
 
-def apart(places: Sequence[float]) -> list[float]:
-    """Places of labels, moved down where they would lie on each other.
+def spread(places: Sequence[float]) -> list[float]:
+    """Move labels down where they would overlap.
 
-    >>> apart([10, 12, 60])
+    >>> spread([10, 12, 60])
     [10, 25.0, 60]
     """
     moved: dict[int, float] = {}
@@ -166,10 +166,10 @@ def apart(places: Sequence[float]) -> list[float]:
     return [moved[index] for index in range(len(places))]
 
 
-def _told(words: str) -> str:
+def _format_tip(words: str) -> str:
     return f"<title>{_xml(words)}</title>" if words else ""
 
 
 def _xml(text: str) -> str:
-    """Text that a picture may hold: not every character is allowed there."""
+    """Escape a text; characters that XML does not allow are replaced."""
     return escape(re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text))

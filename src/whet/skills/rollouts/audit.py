@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
+from typing import Protocol
 
 from scipy.special import betaincinv
 
@@ -13,7 +14,7 @@ from whet.skills.gate.exam import PAIR
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.power import smallest_lift
 from whet.skills.gate.sequential_test import level_of
-from whet.skills.measurement import NotMeasured, Outcome, RolloutKey, Rollouts
+from whet.skills.measurement import NotMeasured, Outcome, RolloutKey
 
 WARNED, REFUSED = 0.15, 0.30
 """A smallest detectable lift above these is worth a warning, or not worth a run."""
@@ -74,13 +75,19 @@ class Audit:
         return abs(fsum(differences)) > 2 * sqrt(fsum(one**2 for one in differences))
 
 
-async def audit(skill: str, tasks: Sequence[str], rollouts: Rollouts, known_good: str | None = None) -> Audit:
+class AuditRollouts(Protocol):
+    """Where skills are tried on tasks, and tasks without any skill."""
+
+    async def __call__(self, task: str, skill: str | None, key: RolloutKey) -> Outcome: ...
+
+
+async def audit(skill: str, tasks: Sequence[str], rollouts: AuditRollouts, known_good: str | None = None) -> Audit:
     """Measure a skill twice and no skill once, and one that is known to be good if there is one. The first measurement
     is the one that the search begins with. NotMeasured when nothing can be compared."""
     arms = [
         (skill, [RolloutKey.search(1, task, skill) for task in tasks]),
         (skill, [RolloutKey.audit("again", task) for task in tasks]),
-        ("", [RolloutKey.audit("without", task) for task in tasks]),
+        (None, [RolloutKey.audit("without", task) for task in tasks]),
     ]
     if known_good is not None:
         arms.append((known_good, [RolloutKey.audit("known", task) for task in tasks]))
@@ -108,7 +115,7 @@ def extra_rollouts(tasks: int, controls: int = 1) -> int:
 def detectable_lift(variance: float, plan: GatePlan) -> float | None:
     """The smallest lift that the first attempt certifies in 80 % of cases with all that is put aside for exams; None
     when that is too little to certify anything. What the search leaves comes on top of it."""
-    positions = plan.certify_purse // PAIR
+    positions = plan.exam_budget // PAIR
     return smallest_lift(variance, plan.terms(level_of(plan.alpha, 1), positions)) if positions else None
 
 
@@ -123,10 +130,12 @@ def refuse_hopeless(lift: float | None, needed: str | None) -> None:
     shows = found or "no exam can be held"
     points = f"{REFUSED * 100:.0f} points"
     expected = f"{needed} would certify {points}" if needed else f"no budget would certify {points}"
-    raise UserError(f"with this budget and scores as noisy as these {shows}; {expected}; run all the same with --force")
+    raise UserError(f"with this budget and scores as noisy as these {shows}; {expected}; run all the same with `force`")
 
 
-async def _measured(tasks: Sequence[str], skill: str, keys: Sequence[RolloutKey], rollouts: Rollouts) -> list[Outcome]:
+async def _measured(
+    tasks: Sequence[str], skill: str | None, keys: Sequence[RolloutKey], rollouts: AuditRollouts
+) -> list[Outcome]:
     return await asyncio.gather(*(rollouts(task, skill, key) for task, key in zip(tasks, keys, strict=True)))
 
 

@@ -32,7 +32,7 @@ class Budget:
     unit: Unit = Unit.ROLLOUTS
 
     def __str__(self) -> str:
-        return shown(self.amount, self.unit)
+        return format_amount(self.amount, self.unit)
 
     @property
     def rollouts(self) -> int | None:
@@ -68,7 +68,7 @@ class Budget:
         """How many rollouts it is good for, given what so many of them have used. UserError when they used nothing."""
         if used <= 0:
             raise UserError(
-                f"--budget is {self}, but {rollouts} rollouts used no {self.unit} of it; "
+                f"`budget` is {self}, but {rollouts} rollouts used no {self.unit} of it; "
                 "expected a number of rollouts for this model"
             )
         return rollouts + max(0, int((self.amount - used) / (MARGIN * used / rollouts)))
@@ -100,7 +100,7 @@ def read_budget(text: str) -> Budget:
     amount = float(given[2]) * factor if given else 0.0
     whole = unit is not Unit.ROLLOUTS or amount.is_integer()
     if unit is None or not amount or not whole:
-        raise UserError(f"--budget is '{text}'; expected rollouts (400), '2M tokens', '$5', '3h' or '45min'")
+        raise UserError(f"`budget` is '{text}'; expected rollouts (400), '2M tokens', '$5', '3h' or '45min'")
     return Budget(amount, unit)
 
 
@@ -108,7 +108,7 @@ def _stricter(limit: float | None, amount: float) -> float:
     return amount if limit is None else min(limit, amount)
 
 
-def shown(amount: float, unit: Unit) -> str:
+def format_amount(amount: float, unit: Unit) -> str:
     """So much of a unit, as people read it."""
     match unit:
         case Unit.ROLLOUTS:

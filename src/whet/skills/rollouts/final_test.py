@@ -12,7 +12,7 @@ from whet.errors import UserError
 from whet.files import write_atomic
 from whet.ids import digest
 from whet.runs.stats.losses import UNEVEN, uneven
-from whet.runs.stats.means import Interval, passed, wilson
+from whet.runs.stats.means import Interval, is_pass, wilson
 from whet.runs.stats.paired import difference_interval
 from whet.scoring import Cause
 from whet.skills.gate.sequential_test import Pair
@@ -95,7 +95,7 @@ def _side(outcomes: Mapping[str, Outcome]) -> str:
     missing = f"{len(outcomes) - len(scores)} of {len(outcomes)}"
     if not scores:
         return f"- | - | {missing}"
-    rate = wilson(sum(map(passed, scores)), len(scores))
+    rate = wilson(sum(map(is_pass, scores)), len(scores))
     return f"{_told(rate)} | {fsum(scores) / len(scores):.1%} | {missing}"
 
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from whet.errors import UserError
-from whet.exchange import Usage
 from whet.files import write_atomic
 from whet.gateway import Gateway, Spent
 from whet.gateway.prices import Price, cost
@@ -20,7 +19,7 @@ from whet.rollout.result import Result
 from whet.runs.results import ResultReader
 from whet.runs.store.store import Store
 from whet.skills.measurement import OutOfBudget
-from whet.skills.rollouts.budget import Budget, Unit, shown
+from whet.skills.rollouts.budget import Budget, Unit, format_amount
 
 STOPPED = "stopped.json"
 """Which parts of a run were out of budget, and why."""
@@ -63,13 +62,15 @@ class BudgetTracker:
             raise OutOfBudget(self.stopped[part])
         limit = self._gateway.exhausted()
         if limit is not None and not self.budget.is_reached_by(limit):
-            raise UserError(f"stopped by limit {limit}; go on with a higher limit and --resume")
+            raise UserError(f"stopped by limit {limit}; resume with a higher limit and `resume`")
         most = self._most.get(part)
         used = self.used_by(part) if most is not None else 0.0
         if limit is not None:
             self._stop(part, str(limit))
         elif most is not None and used >= most:
-            self._stop(part, f"{shown(used, self.budget.unit)} of its share of {shown(most, self.budget.unit)}")
+            self._stop(
+                part, f"{format_amount(used, self.budget.unit)} of its share of {format_amount(most, self.budget.unit)}"
+            )
 
     def used_by(self, part: str) -> float:
         """By one part."""
@@ -102,7 +103,7 @@ class BudgetTracker:
         raise OutOfBudget(why)
 
 
-def spent_in(folder: Path, prices: Mapping[str, Price | None]) -> tuple[Spent, int]:
+def read_spending(folder: Path, prices: Mapping[str, Price | None]) -> tuple[Spent, int]:
     """All that the attempts in a store have used, also those that were killed, and how many rollouts were scored. Time
     in which several ran counts once."""
     found, times, scored = [], [], 0
@@ -117,13 +118,13 @@ def spent_in(folder: Path, prices: Mapping[str, Price | None]) -> tuple[Spent, i
                 else:
                     calls, usage = attempt.usage()
                     found.append(Spent(calls, usage, cost(usage, price) if price else 0.0))
-    return replace(total_spent(found), seconds=covered(times)), scored
+    return replace(total_spent(found), seconds=union_length(times)), scored
 
 
-def covered(times: list[tuple[float, float]]) -> float:
+def union_length(times: list[tuple[float, float]]) -> float:
     """How long at least one of these spans of time was running.
 
-    >>> covered([(0, 2), (1, 3), (10, 11)])
+    >>> union_length([(0, 2), (1, 3), (10, 11)])
     4.0
     """
     seconds, until = 0.0, float("-inf")
@@ -145,6 +146,4 @@ def total_spent(parts: Iterable[Spent]) -> Spent:
 
 def _spent(result: Result) -> Spent:
     spendings = [one for one in (result.spending, result.judging) if one is not None]
-    return total_spent(
-        Spent(one.calls, Usage(one.input_tokens, one.output_tokens), one.cost or 0.0) for one in spendings
-    )
+    return total_spent(one.as_spent() for one in spendings)

@@ -28,11 +28,17 @@ def common_terms(request: RunOptions, budget: Budget, plan: GatePlan) -> dict[st
         "judge_model": request.judge_model,
         "sandbox": request.sandbox,
         "budget": asdict(budget),
-        "plan": asdict(plan),
+        "plan": _store_plan(plan),
     }
 
 
-def raised_budget(file: Path, budget: Budget) -> tuple[Budget, Budget]:
+def _store_plan(plan: GatePlan) -> dict[str, object]:
+    """A plan under the keys that earlier versions wrote."""
+    stored = asdict(plan)
+    return {**stored, "giving_up": stored.pop("beta"), "worth": stored.pop("minimum_effect")}
+
+
+def resolve_budget(file: Path, budget: Budget) -> tuple[Budget, Budget]:
     """The budget that a run was begun with, by its terms, and the one that it has now: a run may be resumed with more.
 
     UserError when a budget is lowered, or given in another unit."""
@@ -41,7 +47,7 @@ def raised_budget(file: Path, budget: Budget) -> tuple[Budget, Budget]:
     given = json.loads(file.read_text(encoding="utf-8"))["budget"]
     first = Budget(given["amount"], Unit(given["unit"]))
     if (budget.unit, max(budget.amount, first.amount)) != (first.unit, budget.amount):
-        raise UserError(f"--budget is {budget}, but the run was begun with {first}; it can be raised, not lowered")
+        raise UserError(f"`budget` is {budget}, but the run was begun with {first}; it can be raised, not lowered")
     raised = file.with_name(RAISED)
     now = max(budget.amount, float(raised.read_text(encoding="utf-8")) if raised.is_file() else 0.0)
     return first, Budget(now, first.unit)
@@ -64,11 +70,11 @@ def fix_terms(file: Path, terms: Mapping[str, object]) -> None:
     if changed:
         raise UserError(
             f"{file}: the run was begun with other terms ({', '.join(changed)}); go on with those, "
-            "or start a new run with another --out"
+            "or start a new run with another `out`"
         )
 
 
-def found_once(file: Path, find: Callable[[], int]) -> int:
+def compute_once(file: Path, find: Callable[[], int]) -> int:
     """What was found when it was first looked for: later it might come out another way."""
     if not file.is_file():
         write_atomic(file, json.dumps(find()))

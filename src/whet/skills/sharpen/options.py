@@ -25,13 +25,13 @@ def read_proposer(name: str, model: str | None = None, agent: str | None = None)
     ProposerSpec(kind='agent', model=None, agent='opencode')
     """
     if agent is not None and name != "agent":
-        raise UserError(f"--optimizer-agent is '{agent}'; expected it with --proposer agent, not '{name}'")
+        raise UserError(f"`proposer_agent` is '{agent}'; expected it with the proposer 'agent', not '{name}'")
     if model is None and len(names := _JOIN.split(name)) > 1:
         return ProposerChain(tuple(map(_read_builtin, names)))
     if name in {"llm", "agent"}:
         return ProposerSpec("llm" if name == "llm" else "agent", model, agent)
     if model is not None:
-        raise UserError(f"--optimizer-model is '{model}'; expected it with --proposer llm or agent, not '{name}'")
+        raise UserError(f"`proposer_model` is '{model}'; expected it with the proposer 'llm' or 'agent', not '{name}'")
     return _read_builtin(name)
 
 
@@ -42,7 +42,7 @@ def _read_builtin(name: str) -> Proposer:
         return read_rules(Path(rest))
     if name != "criteria":
         raise UserError(
-            f"--proposer is '{name}'; expected criteria, llm, agent, or rules:FILE with one rule per line; "
+            f"`proposer` is '{name}'; expected criteria, llm, agent, or rules:FILE with one rule per line; "
             "criteria+rules:FILE uses the second when the first has nothing more to propose"
         )
     return CriteriaProposer()
@@ -59,7 +59,7 @@ def read_policy(name: str) -> Policy:
     if kind == "sections" and titles:
         return Policy(opens="sections", sections=titles)
     if equals or kind not in _POLICIES:
-        raise UserError(f"--policy is '{name}'; expected {', '.join(_POLICIES)}, or sections=TITLE,TITLE")
+        raise UserError(f"`policy` is '{name}'; expected {', '.join(_POLICIES)}, or sections=TITLE,TITLE")
     return _POLICIES[kind]
 
 
@@ -70,7 +70,7 @@ def refuse_unknown_sections(policy: Policy, skill: Skill) -> None:
     unknown = next((title for title in policy.sections if title.casefold() not in known), None)
     if unknown is not None:
         raise UserError(
-            f"--policy names section '{unknown}', which is not in {skill.name}; {did_you_mean(unknown, titles)}"
+            f"`policy` names section '{unknown}', which is not in {skill.name}; {did_you_mean(unknown, titles)}"
         )
 
 
@@ -81,4 +81,4 @@ def read_preferences(given: str) -> str:
     try:
         return path.read_text(encoding="utf-8") if is_name or (given and path.is_file()) else given
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--preferences is '{given}', which cannot be read: {error}") from error
+        raise UserError(f"`preferences` is '{given}', which cannot be read: {error}") from error

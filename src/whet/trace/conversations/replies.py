@@ -20,10 +20,10 @@ def read_reply(dialect: str, body: bytes) -> Reply:
     """A reply in one piece, or as a stream. ValueError when it cannot be read."""
     if body.lstrip().startswith(b"{"):
         return DIALECTS[dialect].read_reply(body)
-    return assemble(_told(dialect, body))
+    return assemble(_read_events(dialect, body))
 
 
-def _told(dialect: str, stream: bytes) -> Iterator[Event]:
+def _read_events(dialect: str, stream: bytes) -> Iterator[Event]:
     """The events of a stream. One that was cut ends where it was."""
     framer, reader = EventFramer(), DIALECTS[dialect].EventReader()
     try:

@@ -57,7 +57,7 @@ class Body:
         shift = self.end - self.begin - len(opened)
         located = split_elements(opened, 0, opened)
         found = []
-        for _, run in groupby(_numbered(located), key=lambda one: (one[2], one[2] != "assistant" and one[0])):
+        for _, run in groupby(_number_elements(located), key=lambda one: (one[2], one[2] != "assistant" and one[0])):
             pieces = list(run)
             found.append(Group(pieces[0][1][0] + shift, pieces[-1][1][1] + shift, pieces[0][2]))
         return found
@@ -100,7 +100,7 @@ def _object(fields: Mapping[str, bytes]) -> bytes:
     return b"{" + b",".join(msgspec.json.encode(key) + b":" + value for key, value in fields.items()) + b"}"
 
 
-def _numbered(
+def _number_elements(
     located: Sequence[tuple[msgspec.Raw, tuple[int, int]]],
 ) -> Iterator[tuple[int, tuple[int, int], str]]:
     for number, (raw, span) in enumerate(located):

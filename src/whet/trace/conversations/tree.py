@@ -68,7 +68,7 @@ class Rewrite(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """What a call asks for beside its messages."""
+    """The settings of a call: all of a request except its messages."""
 
     model: str
     tools: tuple[Tool, ...] = ()
@@ -120,9 +120,9 @@ class Messages:
         if readable != exchange.request:
             exchange = replace(exchange, request=readable)
         try:
-            return self._grown(exchange)
+            return self._read_new(exchange)
         except ValueError:
-            return self._whole(exchange)
+            return self._read_all(exchange)
 
     def reply(self, exchange: Exchange, prompt: int | None) -> int | None:
         """The message that a call was answered with; None when the answer cannot be read."""
@@ -145,7 +145,7 @@ class Messages:
             later = self.nodes[later].parent
         return later == earlier
 
-    def shared(self, one: int | None, other: int | None) -> int | None:
+    def find_shared(self, one: int | None, other: int | None) -> int | None:
         """The last message that two paths have in common."""
         while one is not None and other is not None and one != other:
             if self.nodes[one].depth >= self.nodes[other].depth:
@@ -166,7 +166,7 @@ class Messages:
             node = self.nodes[node].parent
         return found[::-1]
 
-    def _grown(self, exchange: Exchange) -> RequestNodes:
+    def _read_new(self, exchange: Exchange) -> RequestNodes:
         """The messages of a request, of which only those are read that no earlier one began with."""
         look = self._growing.look(exchange.speaker and exchange.speaker.thread, exchange.request)
         body, edges = cut(exchange, look), look.layout().lasting
@@ -180,7 +180,7 @@ class Messages:
         self._growing.keep(look, list(_resumable(edges, body.begin, known, places)))
         system = [self._node(None, message, _source(exchange, body.system)) for message in frame.messages]
         found = (*system, *(place.system if place else ()))
-        return RequestNodes(found, setting, place.leaf if place else None, self._noted(rewritten))
+        return RequestNodes(found, setting, place.leaf if place else None, self._note_rewrites(rewritten))
 
     def _group(
         self,
@@ -194,24 +194,24 @@ class Messages:
         source = _source(exchange, (body.begin + group.start, body.begin + group.end))
         leaf, system = (place.leaf, place.system) if place else (None, ())
         if group.speaker == "system" and (place is None or place.leading):
-            said = body.read(group.start, group.end)
-            nodes = tuple(self._node(None, message, source) for message in said)
+            messages = body.read(group.start, group.end)
+            nodes = tuple(self._node(None, message, source) for message in messages)
             return _Place(group, None, system + nodes, leading=True, before=place)
         if place is not None and place.group.speaker == "assistant":
             # What a result answers is only known together with the calls before it.
-            asked = body.read(place.group.start, place.group.end)
-            said = body.read(place.group.start, group.end)[len(asked) :]
-            said = _answering(said, asked, self.nodes[leaf].message if leaf is not None else None)
+            calling = body.read(place.group.start, place.group.end)
+            messages = body.read(place.group.start, group.end)[len(calling) :]
+            messages = _restore_call_ids(messages, calling, self.nodes[leaf].message if leaf is not None else None)
         else:
-            said = body.read(group.start, group.end)
-        for message in said:
+            messages = body.read(group.start, group.end)
+        for message in messages:
             leaf = self._node(leaf, message, source)
             first = self.nodes[leaf]
             if first.source.place == "reply":
                 rewritten += [(leaf, rewrite) for rewrite in _rewrites(first.message, message)]
         return _Place(group, leaf, system, leading=False, before=place)
 
-    def _noted(self, rewritten: Iterable[tuple[int, Rewrite]]) -> tuple[tuple[int, Rewrite], ...]:
+    def _note_rewrites(self, rewritten: Iterable[tuple[int, Rewrite]]) -> tuple[tuple[int, Rewrite], ...]:
         """Those that no request had before."""
         new = tuple(one for one in rewritten if one not in self._rewritten)
         self._rewritten.update(new)
@@ -222,18 +222,18 @@ class Messages:
         known = self._frames.get(frame)
         if known is None:
             request = read_frame(body, frame)
-            known = self._frames[frame] = (self._setting(request), request)
+            known = self._frames[frame] = (self._find_setting(request), request)
         return known
 
-    def _setting(self, request: Request) -> int:
+    def _find_setting(self, request: Request) -> int:
         setting = CallSettings(request.model, request.tools, request.tool_choice, request.sampling, request.format)
         if setting in self.settings:
             return self.settings.index(setting)
         self.settings.append(setting)
         return len(self.settings) - 1
 
-    def _whole(self, exchange: Exchange) -> RequestNodes:
-        """The messages of a request whose parts cannot be told apart."""
+    def _read_all(self, exchange: Exchange) -> RequestNodes:
+        """The messages of a request whose parts cannot be located."""
         request = read_whole(exchange)
         source = _source(exchange, (0, len(exchange.request)))
         leading = list(takewhile(lambda message: message.role == "system", request.messages))
@@ -241,7 +241,7 @@ class Messages:
         leaf: int | None = None
         for message in request.messages[len(leading) :]:
             leaf = self._node(leaf, message, source)
-        return RequestNodes(tuple(system), self._setting(request), leaf)
+        return RequestNodes(tuple(system), self._find_setting(request), leaf)
 
     def _node(self, parent: int | None, message: Message, source: MessageSource) -> int:
         """The node of a message behind another one; a new one when there is none."""
@@ -284,19 +284,21 @@ def _calls(messages: Iterable[Message]) -> list[ToolCall]:
     return [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
 
 
-def _answering(said: tuple[Message, ...], asked: Sequence[Message], stored: Message | None) -> tuple[Message, ...]:
+def _restore_call_ids(
+    messages: tuple[Message, ...], calling: Sequence[Message], stored: Message | None
+) -> tuple[Message, ...]:
     """Results with the ids of the calls as they are stored; a dialect without ids counts them anew in each request."""
-    sent, kept = _calls(asked), _calls([stored] if stored else [])
+    sent, kept = _calls(calling), _calls([stored] if stored else [])
     if len(sent) != len(kept):
-        return said
+        return messages
     ids = {one.id: other.id for one, other in zip(sent, kept, strict=True)}
 
-    def renamed(part: Part) -> Part:
+    def restore_id(part: Part) -> Part:
         if isinstance(part, ToolResult) and part.call_id in ids:
             return msgspec.structs.replace(part, call_id=ids[part.call_id])
         return part
 
-    return tuple(Message(message.role, tuple(map(renamed, message.parts))) for message in said)
+    return tuple(Message(message.role, tuple(map(restore_id, message.parts))) for message in messages)
 
 
 def _rewrites(given: Message, sent: Message) -> Iterator[Rewrite]:
@@ -305,7 +307,7 @@ def _rewrites(given: Message, sent: Message) -> Iterator[Rewrite]:
         yield Rewrite.THINKING
     if [call.arguments for call in _calls([given])] != [call.arguments for call in _calls([sent])]:
         yield Rewrite.ARGUMENTS
-    if _said(given) != _said(sent):
+    if _words(given) != _words(sent):
         yield Rewrite.TEXT
 
 
@@ -313,5 +315,5 @@ def _thoughts(message: Message) -> str:
     return "".join(part.text for part in message.parts if isinstance(part, Thinking))
 
 
-def _said(message: Message) -> str:
+def _words(message: Message) -> str:
     return "".join(part.text for part in message.parts if isinstance(part, Text | Refusal))

@@ -93,7 +93,7 @@ def export(
     beside = {kind: out.with_name(f"{out.name}.{kind}") for kind in ("apart.jsonl", "manifest.json")}
     for path in beside.values():
         if path.exists():
-            raise UserError(f"{path}: exists already; --out needs a new name")
+            raise UserError(f"{path}: exists already; `out` needs a new name")
     with open_sink(beside["apart.jsonl"], JsonLinesSink) as apart, open_sink(out, target.sink) as sink:
         records = target.records(_harvests(episodes, target, training, manifest, apart))
         for record in _distinct(records, target, manifest) if distinct else records:
@@ -103,7 +103,7 @@ def export(
         if target.needs_ids and answered and manifest.counts["calls without ids"] == answered:
             texts = ", ".join(one.name for one in _ALL if not one.needs_ids)
             raise UserError(
-                f"--to {target.name} needs token ids, and none of {answered} calls has them: give the model "
+                f"`format` '{target.name}' needs token ids, and none of {answered} calls has them: give the model "
                 f"'capture' in whet.toml, or export text: {texts}"
             )
     if not any(manifest.truncated.values()):
@@ -115,7 +115,7 @@ def export(
 
 def _distinct(records: Iterable[Any], target: ExportFormat, manifest: ExportManifest) -> Iterator[Any]:
     if target.says_the_same is None:
-        raise UserError(f"--distinct: records of {target.name} are never the same; expected --to chat")
+        raise UserError(f"`distinct`: records of {target.name} are never the same; expected the format 'chat'")
     seen: set[bytes] = set()
     for record in records:
         key = target.says_the_same(record)

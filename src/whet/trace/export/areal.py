@@ -16,7 +16,7 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
         for row in harvest.rows.rows:
             versions = [NOT_SAMPLED] * len(row.tokens)
             calls = {call.id: call for call in row.calls}
-            for span in row.trained:
+            for span in row.trained_spans:
                 versions[span.start : span.end] = [_version(calls[span.call])] * (span.end - span.start)
             yield _interaction(row.tokens, row.loss_mask, row.logprobs, versions, harvest.episode.reward)
 
@@ -26,15 +26,15 @@ def individual(harvests: Iterable[Harvest]) -> Iterator[Json]:
     for harvest in harvests:
         reward, rows = harvest.episode.reward, harvest.rows.rows
         calls = {call.id: call for row in rows for call in row.calls}
-        trained = sorted((calls[span.call] for row in rows for span in row.trained), key=lambda call: call.order)
+        trained = sorted((calls[span.call] for row in rows for span in row.trained_spans), key=lambda call: call.order)
         for after, call in zip(range(len(trained) - 1, -1, -1), trained, strict=True):
             own = None if reward is None else reward * harvest.training.discount**after
-            read, said = [0] * len(call.prompt), len(call.sampled)
+            read, sampled = [0] * len(call.prompt), len(call.sampled)
             yield _interaction(
                 [*call.prompt, *call.sampled],
-                [*read, *[1] * said],
+                [*read, *[1] * sampled],
                 [*map(float, read), *(call.logprobs or ())],
-                [*[NOT_SAMPLED] * len(read), *[_version(call)] * said],
+                [*[NOT_SAMPLED] * len(read), *[_version(call)] * sampled],
                 own,
             )
 

@@ -46,7 +46,7 @@ class _Writer:
         self._graph = harvest.graph
         self._exchanges = {record.index: record for record in harvest.records}
         self._calls: dict[int, TokenCall] = {call.id: call for call in harvest.calls}
-        self._trained = {span.call: row.number for row in harvest.rows.rows for span in row.trained}
+        self._trained = {span.call: row.number for row in harvest.rows.rows for span in row.trained_spans}
         self._told: set[int] = set()
         """Calls that are steps of a document already."""
 

@@ -47,15 +47,15 @@ def read_filter(text: str) -> Filter:
     """
     form = _FORM.fullmatch(text)
     if form is None:
-        raise UserError(f"--filter '{text}': expected NAME=VALUE, NAME!=VALUE, or score>=NUMBER and the like")
+        raise UserError(f"`filter` '{text}': expected NAME=VALUE, NAME!=VALUE, or score>=NUMBER and the like")
     name, sign, value = form.groups()
     if name not in _NAMES:
-        raise UserError(f"--filter '{text}': unknown name '{name}'; {did_you_mean(name, list(_NAMES))}")
+        raise UserError(f"`filter` '{text}': unknown name '{name}'; {did_you_mean(name, list(_NAMES))}")
     if name == "score":
         try:
             float(value)
         except ValueError as error:
-            raise UserError(f"--filter '{text}': the score is '{value}'; expected a number") from error
+            raise UserError(f"`filter` '{text}': the score is '{value}'; expected a number") from error
     elif sign not in {"=", "!="}:
-        raise UserError(f"--filter '{text}': {name} is text; expected {name}=VALUE or {name}!=VALUE")
+        raise UserError(f"`filter` '{text}': {name} is text; expected {name}=VALUE or {name}!=VALUE")
     return Filter(name, sign, value)

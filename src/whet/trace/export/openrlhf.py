@@ -15,7 +15,7 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
                 "prompt": prompt,
                 "label": episode.task,
                 "observation_tokens": row.tokens,
-                "action_ranges": [(span.start, span.end) for span in row.trained],
+                "action_ranges": [(span.start, span.end) for span in row.trained_spans],
                 "rollout_log_probs": row.logprobs,
                 "reward": episode.reward,
                 "scores": episode.reward,

@@ -41,6 +41,6 @@ def split(harvests: Iterable[Harvest]) -> Iterator[Json]:
 def _temperatures(row: TrainingRow) -> list[float]:
     sent = {call.id: call.temperature for call in row.calls}
     temperatures = [NEUTRAL_TEMPERATURE] * len(row.tokens)
-    for span in row.trained:
+    for span in row.trained_spans:
         temperatures[span.start : span.end] = [sent[span.call] or NEUTRAL_TEMPERATURE] * (span.end - span.start)
     return temperatures

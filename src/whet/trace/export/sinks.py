@@ -82,7 +82,7 @@ class TablesSink:
 def open_sink(path: Path, sink: Callable[[Path], Sink]) -> Iterator[Sink]:
     """A sink that appears under its name when all went well, and not at all otherwise."""
     if path.exists():
-        raise UserError(f"{path}: exists already; --out needs a new name")
+        raise UserError(f"{path}: exists already; `out` needs a new name")
     part = path.with_name(f".{path.name}.part")
     _remove(part)
     try:

@@ -10,7 +10,7 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
     for harvest in harvests:
         episode = harvest.episode
         finishes = {call.id: call.finish for call in harvest.calls}
-        steps = [(row, span) for row in harvest.rows.rows for span in row.trained]
+        steps = [(row, span) for row in harvest.rows.rows for span in row.trained_spans]
         if not steps:
             continue
         lengths = [span.end - span.start for _, span in steps]

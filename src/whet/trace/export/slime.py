@@ -38,5 +38,5 @@ def _response(harvest: Harvest, row: TrainingRow) -> str:
     """The words of the replies. The ids are what is trained; this is for people."""
     graph = harvest.graph
     replies = {turn.exchange: turn.reply for turn in graph.turns}
-    nodes = [reply for span in row.trained if (reply := replies.get(span.call)) is not None]
+    nodes = [reply for span in row.trained_spans if (reply := replies.get(span.call)) is not None]
     return "\n".join(text_of(graph.nodes[node].message.parts) for node in nodes)

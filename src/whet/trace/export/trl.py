@@ -40,8 +40,8 @@ def _trace_turn(harvest: Harvest, row: TrainingRow, place: int, turns: dict[int,
         "completion_token_ids": row.tokens[span.start : span.end],
         "per_token_logps": row.logprobs[span.start : span.end],
         "loss_mask": [0] * span.start + [1] * (span.end - span.start),
-        "request": _asked(graph, turn) if turn else {},
-        "response": {"choices": [{"message": _replied(graph, turn), "finish_reason": call.finish}]} if turn else {},
+        "request": _request(graph, turn) if turn else {},
+        "response": {"choices": [{"message": _response(graph, turn), "finish_reason": call.finish}]} if turn else {},
         "metadata": {
             "rollout_id": episode.rollout,
             "group_id": episode.group,
@@ -54,13 +54,13 @@ def _trace_turn(harvest: Harvest, row: TrainingRow, place: int, turns: dict[int,
     }
 
 
-def _asked(graph: Graph, turn: Turn) -> Json:
+def _request(graph: Graph, turn: Turn) -> Json:
     before = [*(graph.nodes[node] for node in turn.system), *graph.path(turn.prompt)]
     messages = [message for node in before for message in chat_messages(node.message)]
     return {"messages": messages, "tools": chat_tools(graph.settings[turn.setting].tools)}
 
 
-def _replied(graph: Graph, turn: Turn) -> Json:
+def _response(graph: Graph, turn: Turn) -> Json:
     if turn.reply is None:
         return {"role": "assistant", "content": None}
     return chat_messages(graph.nodes[turn.reply].message)[0]
@@ -107,10 +107,10 @@ def pairs(harvests: Iterable[Harvest]) -> Iterator[Json]:
             if worst is None or reward < worst[0]:
                 worst = (reward, harvest, spoken)
         if best is not None and worst is not None and best[0] > worst[0]:
-            yield from _pair(best, worst, max(_repeated(best[1]), _repeated(worst[1])))
+            yield from _pair(best, worst, max(_count_repeated(best[1]), _count_repeated(worst[1])))
 
 
-def _repeated(harvest: Harvest) -> int:
+def _count_repeated(harvest: Harvest) -> int:
     """How many messages a fork begins with that the rollout was given which it is a fork of."""
     replies = replies_from_record(harvest)
     spoken = [(node.id in replies, len(chat_messages(node.message))) for node in _main_nodes(harvest.graph)]

@@ -1,4 +1,4 @@
-"""Whether two messages say the same, apart from what is different every time: times, ports, ids that are made up."""
+"""Whether two messages are equivalent, apart from what differs in every run: times, ports, generated ids."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def compare_messages(
     Ids that a program made up anew are added to `ids`: those of then, with those of now. Lines to `leave_out` do not
     count.
     """
-    before, after = _spoken(then), _spoken(now)
+    before, after = _split_messages(then), _split_messages(now)
     for (what, recorded), (kind, live) in zip(before, after, strict=False):
         if what != kind:
             return MessageDifference("another kind of message", f"{what} {_short(recorded)}", f"{kind} {_short(live)}")
@@ -79,8 +79,8 @@ def compare_messages(
 
 
 def comparable_texts(messages: Iterable[Message]) -> list[str]:
-    """What is said in messages, each part without what is different every time."""
-    return [_PASSING.sub("~", text) for _, text in _spoken(messages)]
+    """The texts of messages, each part without what differs in every run."""
+    return [_PASSING.sub("~", text) for _, text in _split_messages(messages)]
 
 
 def pair_ids(then: str, now: str) -> dict[str, str] | None:
@@ -122,8 +122,8 @@ def _are_ids(one: str, other: str) -> bool:
     return len(prefixes) == 2 and prefixes[0] == prefixes[1]
 
 
-def _spoken(messages: Iterable[Message]) -> list[tuple[str, str]]:
-    """What is said, piece by piece. Thoughts are not said, and the system's words are no part of the work."""
+def _split_messages(messages: Iterable[Message]) -> list[tuple[str, str]]:
+    """The parts of messages in order, without thinking and without system messages."""
     tools: dict[str, str] = {}
     found: list[tuple[str, str]] = []
     for message in messages:
@@ -166,8 +166,8 @@ def _without(text: str, lines: Collection[str]) -> str:
     """A text without these lines, with or without their numbers."""
     if not lines:
         return text
-    said = ((line, _NUMBERED.sub("", line).strip()) for line in text.splitlines())
-    return "\n".join(line for line, words in said if words and words not in lines)
+    numbered = ((line, _NUMBERED.sub("", line).strip()) for line in text.splitlines())
+    return "\n".join(line for line, words in numbered if words and words not in lines)
 
 
 def _excerpts(then: str, now: str) -> tuple[str, str]:

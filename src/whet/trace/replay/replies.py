@@ -25,7 +25,7 @@ def prepare_reply(recorded: Exchange, call: Exchange, ids: Mapping[str, str]) ->
         body = rename_ids(body.decode(errors="surrogateescape"), ids).encode(errors="surrogateescape")
     elif ids or not wants_stream:
         reply = read_reply(back, body)
-        named = _renamed(reply, ids)
+        named = _rename_in_reply(reply, ids)
         if named != reply or not wants_stream:
             # Not byte by byte: in a stream an id may be in pieces.
             body, headers, streamed = DIALECTS[back].write_reply(named, read_whole(recorded)), JSON, False
@@ -41,7 +41,7 @@ def _dialect_of_response(exchange: Exchange) -> str:
     return next(by_form, exchange.dialect)
 
 
-def _renamed(reply: Reply, ids: Mapping[str, str]) -> Reply:
+def _rename_in_reply(reply: Reply, ids: Mapping[str, str]) -> Reply:
     def of_now(part: Part) -> Part:
         match part:
             case ToolCall():

@@ -1,6 +1,6 @@
-"""Going through a recorded rollout again: which recorded reply answers a call, and where the conversation has changed.
+"""Replays a recorded rollout: which recorded reply answers a call, and where the conversation has changed.
 
-Calls are matched thread by thread, in the order of each thread, and compared by what is said in them.
+Calls are matched thread by thread, in the order of each thread, and compared by their messages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from whet.exchange import CallError, Exchange, Kind, Speaker
 from whet.gateway.calls.count_tokens import TOKEN_COUNT
 from whet.gateway.replay.recording import RecordedReply
-from whet.gateway.upstream.client import RETRIED
+from whet.gateway.upstream.pool import RETRIED
 from whet.trace.conversations.slices import read_whole
 from whet.trace.conversations.tree import Messages, RequestNodes
 from whet.trace.replay.equivalence import comparable_texts, compare_messages
@@ -52,7 +52,7 @@ class Prefix:
     """Whether the model is asked from there on where the conversation is not what was recorded."""
 
     @property
-    def replayed(self) -> list[Exchange]:
+    def calls_to_replay(self) -> list[Exchange]:
         """The calls that are answered as they were: all that were made before."""
         main = main_calls(self.exchanges)
         end = main[self.at - 1].index if self.at <= len(main) else None
@@ -78,7 +78,7 @@ class _Thread:
 
 
 class ReplaySession:
-    """One session's way through a recorded rollout; to the gateway, its `Recording`."""
+    """The replay of a recorded rollout in one session; for the gateway, its `Recording`."""
 
     def __init__(self, prefix: Prefix) -> None:
         self.model_name = read_whole(main_calls(prefix.exchanges)[0]).model
@@ -91,16 +91,16 @@ class ReplaySession:
         """Helper calls before that which are not on record. The model was asked for them."""
         self._prefix = prefix
         self._threads = _threads(prefix)
-        self._helpers = [one for one in prefix.replayed if _kind(one) is Kind.UTILITY]
+        self._helpers = [one for one in prefix.calls_to_replay if _kind(one) is Kind.UTILITY]
         self._claimed: dict[tuple[Kind, str], _Thread | None] = {}
         self._then, self._now = Messages(), Messages()
         self._ids: dict[str, str] = {}
         """What programs made up then, and what they made up now in its place."""
 
     def answer(self, speaker: Speaker, dialect: str, path: str, body: bytes) -> RecordedReply | None:
-        """The reply to a call; None when the model is to be asked."""
-        call = _unanswered(speaker, dialect, path, body)
-        recorded = self._recorded(speaker, call) if self.diverged is None else None
+        """The reply to a call; None when the gateway must call the model."""
+        call = _new_call(speaker, dialect, path, body)
+        recorded = self._find_recorded(speaker, call) if self.diverged is None else None
         if self.diverged is not None and not self._prefix.live_if_diverged:
             return DIVERGED
         if recorded is None or self.diverged is not None:
@@ -115,10 +115,10 @@ class ReplaySession:
         if self.diverged is not None:
             return None if self._prefix.live_if_diverged else str(self.diverged)
         if self.given < self._prefix.at - 1:
-            return f"the agent ended after call {self.given}, where it went on"
+            return f"the agent ended after call {self.given}; the recorded agent continued"
         return None
 
-    def _recorded(self, speaker: Speaker, call: Exchange) -> Exchange | None:
+    def _find_recorded(self, speaker: Speaker, call: Exchange) -> Exchange | None:
         """The recorded call that this one is; None when there is none."""
         if speaker.kind is Kind.UTILITY:
             helped = _likest(call, [one for one in self._helpers if one.speaker and one.speaker.name == speaker.name])
@@ -165,8 +165,8 @@ class ReplaySession:
             thread.opening = (self._then.length(then.prompt), self._now.length(now.prompt))
         else:
             opened_then, opened_now = thread.opening
-            known_then = self._then.length(self._then.shared(thread.then.prompt, then.prompt)) - opened_then
-            known_now = self._now.length(self._now.shared(thread.now.prompt, now.prompt)) - opened_now
+            known_then = self._then.length(self._then.find_shared(thread.then.prompt, then.prompt)) - opened_then
+            known_now = self._now.length(self._now.find_shared(thread.now.prompt, now.prompt)) - opened_now
             known = max(0, min(known_then, known_now))
             difference = compare_messages(
                 self._then.behind(then.prompt, opened_then + known),
@@ -185,7 +185,7 @@ class ReplaySession:
 
 def _threads(prefix: Prefix) -> list[_Thread]:
     """The recorded threads that do the work, in order of their first call."""
-    replayed = {one.index for one in prefix.replayed}
+    replayed = {one.index for one in prefix.calls_to_replay}
     calls: dict[tuple[Kind, str], list[Exchange]] = {}
     for one in sorted(prefix.exchanges, key=lambda one: one.index):
         if _stands(one) and _kind(one) is not Kind.UTILITY:
@@ -207,13 +207,13 @@ def _stands(exchange: Exchange) -> bool:
 
 def _likest(call: Exchange, others: Sequence[Exchange]) -> Exchange | None:
     """The one of several calls that says most of what this one says; None when none says any of it."""
-    said = _said(call)
-    shares = [len(said & _said(one)) for one in others]
+    own = _texts_of(call)
+    shares = [len(own & _texts_of(one)) for one in others]
     most = max(shares, default=0)
     return others[shares.index(most)] if most else None
 
 
-def _said(call: Exchange) -> set[str]:
+def _texts_of(call: Exchange) -> set[str]:
     try:
         return set(comparable_texts(read_whole(call).messages))
     except ValueError:
@@ -224,7 +224,7 @@ def _kind(exchange: Exchange) -> Kind:
     return exchange.speaker.kind if exchange.speaker else Kind.MAIN
 
 
-def _unanswered(speaker: Speaker, dialect: str, path: str, body: bytes) -> Exchange:
+def _new_call(speaker: Speaker, dialect: str, path: str, body: bytes) -> Exchange:
     """A call as far as it is known before it is answered."""
     return Exchange(
         session="",

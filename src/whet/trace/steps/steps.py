@@ -1,4 +1,4 @@
-"""The steps of a rollout, derived from its conversations: what was said, called and answered, in reading order.
+"""The steps of a rollout, derived from its conversations: texts, tool calls and results, in reading order.
 
 Sub-agents stand behind the reply that began them. Each reply of the main thread has the number of its call.
 """
@@ -12,19 +12,20 @@ from enum import StrEnum
 from whet.exchange import Kind
 from whet.gateway.dialects.neutral import Image, Message, Part, Refusal, Text, Thinking, ToolCall, ToolResult
 from whet.trace.conversations.graph import BreakCause, Graph, Thread, Turn
+from whet.trace.conversations.tree import MessageSource
 
 _BROKEN = {
     BreakCause.COMPACTION: "compaction: a summary takes the place of the conversation",
     BreakCause.EDITED: "the agent changed its history",
-    BreakCause.RESTARTED: "the agent began anew",
-    BreakCause.REPEATED: "the agent asked the same again; the reply before counts for nothing",
+    BreakCause.RESTARTED: "the agent started over",
+    BreakCause.REPEATED: "the agent sent the same request again; the earlier reply does not count",
 }
 
 
 _FAILURE = re.compile(
     r"\b(?:exit(?:ed with)?(?: exit)?[ _-]?code|exited with code|returncode)\b\W{0,4}[1-9]", re.IGNORECASE
 )
-"""How programs tell, in the text of a result, that a command failed: not every dialect has a mark for it."""
+"""How programs report, in the text of a result, that a command failed: not every dialect has a mark for it."""
 
 
 class StepKind(StrEnum):
@@ -43,7 +44,7 @@ class StepKind(StrEnum):
     SUB_AGENT = "sub-agent"
     """One begins; its steps follow, deeper."""
     BREAK = "break"
-    """The next call does not go on from the one before."""
+    """The next call does not continue the one before."""
     FAILED = "failed"
     """A call without an answer that can be read."""
 
@@ -61,11 +62,19 @@ class Step:
     call: int | None = None
     """Of a reply of the main thread, the number of its call, from 1."""
     error: bool = False
-    """Whether a tool says that it failed."""
+    """Whether a tool reports a failure."""
     depth: int = 0
     """0 for the main thread, 1 for a sub-agent, and so on."""
     number: int = 0
     """From 1, in reading order."""
+    thread: str = ""
+    """Id of the thread in `Graph.threads`."""
+    exchange: int | None = None
+    """The model call that the step was first seen in, or that failed."""
+    parts: tuple[Part, ...] = ()
+    """What `text` and `tools` are made of: thinking, text, tool calls, images and refusals, each apart."""
+    source: MessageSource | None = None
+    """Where its message is in the bytes of that call."""
 
 
 def steps(graph: Graph) -> list[Step]:
@@ -99,14 +108,24 @@ class _Reading:
         turns = [self._graph.turns[place] for place in thread.turns]
         if thread.kind is Kind.UTILITY:
             replies = [self._graph.nodes[turn.reply].message.parts for turn in turns if turn.reply is not None]
-            yield Step(StepKind.HELPER, "\n".join(map(_text, replies)), name=thread.name, depth=depth)
+            yield Step(
+                StepKind.HELPER,
+                "\n".join(map(_text, replies)),
+                name=thread.name,
+                depth=depth,
+                thread=thread.id,
+                exchange=turns[0].exchange,
+                parts=tuple(part for parts in replies for part in parts),
+            )
         else:
             if thread.kind is Kind.SUB:
                 calls = f"{len(turns)} call{'s' if len(turns) != 1 else ''}"
-                yield Step(StepKind.SUB_AGENT, calls, name=thread.name, depth=depth)
+                first = turns[0].exchange
+                yield Step(StepKind.SUB_AGENT, calls, name=thread.name, depth=depth, thread=thread.id, exchange=first)
                 depth += 1
             for turn in turns:
-                yield from self._turn(thread, turn, depth)
+                for step in self._turn(thread, turn, depth):
+                    yield step if step.thread else replace(step, thread=thread.id)
         for key in [key for key in self._begun if key[0] == thread.id]:
             yield from self._threads_at(key, depth)
 
@@ -116,20 +135,31 @@ class _Reading:
             yield from self._failures(turn.exchange)
             self._calls += not turn.failed
         if turn.broken is not None:
-            yield Step(StepKind.BREAK, _BROKEN[turn.broken.cause], depth=depth)
+            yield Step(StepKind.BREAK, _BROKEN[turn.broken.cause], depth=depth, exchange=turn.exchange)
         system = [graph.nodes[node] for node in turn.system if node not in self._shown]
         for node in (*system, *graph.path(turn.prompt, self._shown)):
             self._shown.add(node.id)
-            yield from (replace(step, depth=depth) for step in self._message(node.message, node.parent))
+            for step in self._message(node.message, node.parent):
+                yield replace(step, depth=depth, exchange=node.source.exchange, source=node.source)
             yield from self._threads_at((thread.id, node.id), depth)
         # No fork can begin at a call that was not answered whole.
         call = self._calls if thread.kind is Kind.MAIN and not turn.failed else None
         if turn.reply is None:
-            yield Step(StepKind.FAILED, "the reply cannot be read", call=call, depth=depth)
+            yield Step(StepKind.FAILED, "the reply cannot be read", call=call, depth=depth, exchange=turn.exchange)
             return
         self._shown.add(turn.reply)
-        parts = graph.nodes[turn.reply].message.parts
-        yield Step(StepKind.REPLY, _text(parts), _tools(parts), call=call, depth=depth)
+        reply = graph.nodes[turn.reply]
+        parts = reply.message.parts
+        yield Step(
+            StepKind.REPLY,
+            _text(parts),
+            _tools(parts),
+            call=call,
+            depth=depth,
+            exchange=turn.exchange,
+            parts=parts,
+            source=reply.source,
+        )
         yield from self._threads_at((thread.id, turn.reply), depth)
 
     def _threads_at(self, place: tuple[str | None, int | None], depth: int) -> Iterator[Step]:
@@ -139,19 +169,21 @@ class _Reading:
     def _failures(self, before: int | None) -> Iterator[Step]:
         """The calls that failed before another one, or after all."""
         while self._failed and (before is None or self._failed[-1][0] < before):
-            yield Step(StepKind.FAILED, f"a call was not answered: {self._failed.pop()[1]}")
+            exchange, why = self._failed.pop()
+            yield Step(StepKind.FAILED, f"a call was not answered: {why}", exchange=exchange)
 
     def _message(self, message: Message, parent: int | None) -> Iterator[Step]:
         """A message that was sent: results of tools are steps of their own."""
-        asked = self._graph.nodes[parent].message.parts if parent is not None else ()
-        names = {part.id: part.name for part in asked if isinstance(part, ToolCall)}
+        before = self._graph.nodes[parent].message.parts if parent is not None else ()
+        names = {part.id: part.name for part in before if isinstance(part, ToolCall)}
         others = [part for part in message.parts if not isinstance(part, ToolResult)]
         for part in message.parts:
             if isinstance(part, ToolResult):
                 text, name = _text(part.parts), part.name or names.get(part.call_id, "")
-                yield Step(StepKind.RESULT, text, name=name, error=part.is_error or bool(_FAILURE.search(text)))
+                error = part.is_error or bool(_FAILURE.search(text))
+                yield Step(StepKind.RESULT, text, name=name, error=error, parts=part.parts)
         if others:
-            yield Step(StepKind(message.role), _text(others), _tools(others))
+            yield Step(StepKind(message.role), _text(others), _tools(others), parts=tuple(others))
 
 
 def _tools(parts: Iterable[Part]) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from whet.trace.steps.steps import Step, StepKind
 
 MOST = 4
-"""So many tools and files are named; the others are counted."""
+"""How many tools and files are named; the others are counted."""
 _PATHS = frozenset({"path", "file_path", "filepath", "filename", "file", "absolute_path", "notebook_path"})
 """Arguments in which programs name a file, in lower case."""
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
@@ -18,7 +18,7 @@ _FENCED = re.compile(r"^\s*```.*```\s*$", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What can be said of a rollout in few words."""
+    """A rollout in a few words."""
 
     steps: int
     calls: int
@@ -29,19 +29,19 @@ class Summary:
     files: tuple[str, ...]
     """Those that tools were called with, and those that are known to have changed."""
     errors: int
-    """Tools that said that they failed, and calls without an answer."""
+    """Tools that reported a failure, and calls without an answer."""
     answer: str
     """What form the last reply of the main thread has."""
 
     def __str__(self) -> str:
-        parts = [_counted(self.steps, "step"), _counted(self.calls, "call")]
+        parts = [_count(self.steps, "step"), _count(self.calls, "call")]
         if self.sub_agents:
-            parts.append(_counted(self.sub_agents, "sub-agent"))
+            parts.append(_count(self.sub_agents, "sub-agent"))
         if self.tools:
             parts.append("tools " + _some([f"{name} {times}" for name, times in self.tools]))
         if self.files:
             parts.append("files " + _some(self.files))
-        return "; ".join([*parts, _counted(self.errors, "error"), f"answer {self.answer}"])
+        return "; ".join([*parts, _count(self.errors, "error"), f"answer {self.answer}"])
 
 
 def summary(steps: Sequence[Step], changed: Sequence[str] = ()) -> Summary:
@@ -59,7 +59,7 @@ def summary(steps: Sequence[Step], changed: Sequence[str] = ()) -> Summary:
     )
 
 
-def _counted(count: int, what: str) -> str:
+def _count(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
@@ -94,7 +94,7 @@ def _answer_form(steps: Sequence[Step]) -> str:
         return "JSON"
     if _FENCED.match(text):
         return "a code block"
-    return f"text, {_counted(len(text), 'character')}"
+    return f"text, {_count(len(text), 'character')}"
 
 
 def _is_json(text: str) -> bool:

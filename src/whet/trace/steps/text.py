@@ -41,7 +41,7 @@ def _size(blocks: Sequence[str]) -> int:
 def _ends(blocks: Sequence[str], budget: int) -> Iterator[str]:
     """As many blocks from both ends as there is room for."""
     first, last = 1, len(blocks) - 1
-    room = budget - _size((blocks[0], blocks[-1], _left_out(len(blocks), "steps")))
+    room = budget - _size((blocks[0], blocks[-1], _omission(len(blocks), "steps")))
     while first < last:
         from_front = first <= len(blocks) - last
         room -= len(blocks[first] if from_front else blocks[last - 1]) + 1
@@ -50,7 +50,7 @@ def _ends(blocks: Sequence[str], budget: int) -> Iterator[str]:
         first, last = (first + 1, last) if from_front else (first, last - 1)
     yield from blocks[:first]
     if first < last:
-        yield _left_out(last - first, "steps")
+        yield _omission(last - first, "steps")
     yield from blocks[max(first, last) :]
 
 
@@ -58,9 +58,9 @@ def _block(step: Step, limit: int | None) -> str:
     """A step, its first line with its number."""
     # What the program always tells its model is of less interest than what happened.
     limit = limit // 4 if limit is not None and step.kind is StepKind.SYSTEM else limit
-    told = [_clipped(step.text, limit)]
-    told += [f"→ {name} {_clipped(_arguments(given), limit)}".rstrip() for name, given in step.tools]
-    words = "\n".join(filter(None, told)) or "(nothing)"
+    texts = [_clip(step.text, limit)]
+    texts += [f"→ {name} {_clip(_arguments(given), limit)}".rstrip() for name, given in step.tools]
+    words = "\n".join(filter(None, texts)) or "(nothing)"
     lines = f"{step.number} {_head(step)}: {words}".split("\n")
     return "\n".join("  " * step.depth + line for line in (lines[0], *(INDENT + line for line in lines[1:])))
 
@@ -89,10 +89,10 @@ def _arguments(arguments: str) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _clipped(text: str, limit: int | None) -> str:
+def _clip(text: str, limit: int | None) -> str:
     """A text without empty lines, and without its middle if it has too many lines or characters.
 
-    >>> _clipped("begin " + "x" * 1000 + " end", 20)
+    >>> _clip("begin " + "x" * 1000 + " end", 20)
     'begin xxxx [... 990 characters left out ...] xxxxxx end'
     """
     text = _CONTROL.sub("", text).strip()
@@ -108,8 +108,8 @@ def _clipped(text: str, limit: int | None) -> str:
     if left_out <= WORTH_A_MARK:
         return text
     gap = "\n" if "\n" in text else " "
-    return f"{begin}{gap}{_left_out(left_out, 'characters')}{gap}{end}"
+    return f"{begin}{gap}{_omission(left_out, 'characters')}{gap}{end}"
 
 
-def _left_out(count: int, what: str) -> str:
+def _omission(count: int, what: str) -> str:
     return f"[... {count:,} {what} left out ...]"

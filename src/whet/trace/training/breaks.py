@@ -53,9 +53,9 @@ def _cause(graph: Graph, before: Turn | None, after: Turn | None, call: TokenCal
         return HISTORY
     # The agent sent back what it was given; so it was the engine's template that left out the thoughts.
     prompt_kept = next_call.prompt[: len(call.prompt)] == call.prompt
-    return str(Rewrite.THINKING) if prompt_kept and _thought(graph, before) else RETOKENISED
+    return str(Rewrite.THINKING) if prompt_kept and _has_thinking(graph, before) else RETOKENISED
 
 
-def _thought(graph: Graph, turn: Turn) -> bool:
+def _has_thinking(graph: Graph, turn: Turn) -> bool:
     parts = graph.nodes[turn.reply].message.parts if turn.reply is not None else ()
     return any(isinstance(part, Thinking) for part in parts)

@@ -55,7 +55,7 @@ class TrainingRow:
         return self.number == self.of - 1
 
     @property
-    def trained(self) -> list[RowSpan]:
+    def trained_spans(self) -> list[RowSpan]:
         """The replies that are trained here."""
         return [span for span in self.spans if span.trained]
 
@@ -63,7 +63,7 @@ class TrainingRow:
         """The reward on the last trained token of the rollout's last row, and 0 everywhere else."""
         scores = [0.0] * len(self.tokens)
         if self.is_last:
-            scores[self.trained[-1].end - 1] = reward
+            scores[self.trained_spans[-1].end - 1] = reward
         return scores
 
 
@@ -98,7 +98,7 @@ def rows_of(calls: Iterable[TokenCall], training: Training | None = None) -> Row
             dropped.append(row)
     whole = [row for row in rows if row.truncated is None or training.keep_truncated]
     apart = [row for row in rows if row.truncated is not None and not training.keep_truncated]
-    return Rows(_weighted(whole, training), _weighted(apart, training), tuple(dropped), forest)
+    return Rows(_assign_weights(whole, training), _assign_weights(apart, training), tuple(dropped), forest)
 
 
 def _row(path: Sequence[TokenCall], trained: set[int], longest: int | None) -> TrainingRow | str:
@@ -132,7 +132,7 @@ def _row(path: Sequence[TokenCall], trained: set[int], longest: int | None) -> T
     )
 
 
-def _weighted(rows: Sequence[TrainingRow], training: Training) -> tuple[TrainingRow, ...]:
+def _assign_weights(rows: Sequence[TrainingRow], training: Training) -> tuple[TrainingRow, ...]:
     weights = [training.subagent_weight if row.kind is CallKind.SUBAGENT else 1.0 for row in rows]
     return tuple(
         replace(row, number=number, of=len(rows), weight=weight / sum(weights))
@@ -215,7 +215,7 @@ def harvest(episode: Episode, training: Training) -> Harvest:
         if (call := call_of(exchange, training)) is not None:
             read.append(call)
     graph = reader.graph()
-    sent_back = graph.sent_back()
+    sent_back = graph.replies_sent_back()
     calls = [replace(call, sent_back=call.id in sent_back) for call in calls_of(read, graph)]
     rows = rows_of(calls, training)
     kept = rows.forest.calls.values()
@@ -227,7 +227,7 @@ def harvest(episode: Episode, training: Training) -> Harvest:
 def _counts(records: Sequence[CallRecord], calls: Sequence[TokenCall], rows: Rows) -> dict[str, int]:
     answered = [record for record in records if record.status == 200]
     every = [*rows.rows, *rows.apart]
-    trained = [span.call for row in every for span in row.trained]
+    trained = [span.call for row in every for span in row.trained_spans]
     return {
         "calls seen": len(records),
         "calls answered": len(answered),

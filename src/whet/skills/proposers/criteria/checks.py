@@ -1,4 +1,4 @@
-"""Which checks fail, how often, and in how many tasks: what the judges of training tasks want and do not get."""
+"""Counts which checks fail, how often, and in how many train tasks."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,19 +14,19 @@ FORM = frozenset(
         "json", "json_schema", "mathematics", "ended", "last_call", "tests", "python", "right",
     }
 )  # fmt: skip
-"""What tells nothing of the answer to a task. What the other checks look for may be just that."""
+"""Checks of form, which say nothing about the answer to a task. What other checks look for may be the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One thing that is asked of a piece of work, as `checks` in the details of a judgement tell it."""
+    """One check of a judge, as the details of a judgement list it under `checks`."""
 
     op: str
     arg: str | int | tuple[str, ...] | None = None
     text: str | None = None
-    """What a section is to hold."""
+    """What a section must contain."""
     path: str | None = None
-    """The file that is to hold `arg`."""
+    """The file that must contain `arg`."""
 
     @classmethod
     def of(cls, check: Mapping[str, Any]) -> "Criterion":
@@ -37,61 +37,61 @@ class Criterion:
         arg = check.get("arg")
         hashable = tuple(map(str, arg)) if isinstance(arg, list) else arg if isinstance(arg, int) else None
         given = str(arg) if hashable is None and arg is not None else hashable
-        # Which value of an answer is wrong tells nothing; that one is does.
+        # It matters that a value is wrong, not which one.
         return cls(check["op"], None if check["op"] == "right" else given, check.get("text"), check.get("path"))
 
     @property
     def short(self) -> str:
-        """As people write it: `max_chars=40`."""
+        """As users write it: `max_chars=40`."""
         arg = ",".join(self.arg) if isinstance(self.arg, tuple) else self.arg
-        told = self.op if arg is None or arg == "" else f"{self.op}={arg}"
-        return " ".join([told, *(f"{key}={value}" for key in ("path", "text") if (value := getattr(self, key)))])
+        first = self.op if arg is None or arg == "" else f"{self.op}={arg}"
+        return " ".join([first, *(f"{key}={value}" for key in ("path", "text") if (value := getattr(self, key)))])
 
 
 @dataclass(frozen=True, slots=True)
-class Failing:
-    """A criterion that is not met everywhere."""
+class FailingCheck:
+    """A check that fails in some rollouts."""
 
     criterion: Criterion
     failed: int
-    """Trials in which it was not met."""
+    """Rollouts in which it failed."""
     rollouts: int
-    """Of so many."""
+    """All rollouts."""
     tasks: int
-    """Tasks that ask for it."""
+    """Tasks that have this check."""
 
     @property
     def is_form(self) -> bool:
-        """Whether it tells nothing of the answer to a task."""
+        """Whether it says nothing about the answer to a task."""
         return self.criterion.op in FORM or (self.criterion.op == "section_contains" and not self.criterion.text)
 
     @property
     def shared(self) -> bool:
-        """Whether it may be told in the judge's own words: what one task alone asks for may be its answer."""
+        """Whether it may be quoted: a check that only one task has may contain its answer."""
         return self.is_form or self.tasks > 1
 
 
-def failing(rollouts: Sequence[ScoredRollout]) -> list[Failing]:
-    """The criteria that fail, counted over all trials, the most frequent first."""
+def count_failing(rollouts: Sequence[ScoredRollout]) -> list[FailingCheck]:
+    """The checks that fail, counted over all rollouts, the most frequent first."""
     failed: Counter[Criterion] = Counter()
     tasks: defaultdict[Criterion, set[str]] = defaultdict(set)
     for rollout in rollouts:
-        asked = list(_asked(rollout))
-        unmet = {criterion for criterion, passed in asked if not passed}
-        for criterion in dict(asked):
+        checks = list(_list_checks(rollout))
+        unmet = {criterion for criterion, passed in checks if not passed}
+        for criterion in dict(checks):
             tasks[criterion].add(rollout.task)
             failed[criterion] += criterion in unmet
-    counted = [Failing(one, times, len(rollouts), len(tasks[one])) for one, times in failed.items() if times]
+    counted = [FailingCheck(one, times, len(rollouts), len(tasks[one])) for one, times in failed.items() if times]
     return sorted(counted, key=lambda one: (-one.failed, one.criterion.short))
 
 
-def _asked(rollout: ScoredRollout) -> Iterator[tuple[Criterion, bool]]:
+def _list_checks(rollout: ScoredRollout) -> Iterator[tuple[Criterion, bool]]:
     for score in rollout.judgements.values():
         for check in checks_of(score):
             yield Criterion.of(check), bool(check["passed"])
 
 
 def checks_of(score: Score) -> list[Mapping[str, Any]]:
-    """What a judge asked, and whether it got it."""
+    """The checks of a judge, each with whether it passed."""
     found: list[Mapping[str, Any]] = score.details.get("checks", [])
     return found

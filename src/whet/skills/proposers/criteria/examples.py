@@ -1,4 +1,4 @@
-"""Worked examples: questions whose answers are known, put in the form that rules ask for, and held to their checks."""
+"""Worked examples: questions with known answers, written in the form that the rules require, and checked."""
 
 import re
 from collections.abc import Sequence
@@ -15,30 +15,30 @@ from whet.tasks.checks import LengthCheck, NoRefusalCheck, SectionCheck, WordsCh
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A question that needs no knowledge of any task."""
+    """A question that has nothing to do with any task."""
 
     question: str
     answer: str
     more: str = ""
-    """What else can be said of it."""
+    """More sentences, for a rule that wants a long answer."""
     sentence: str = "{}"
-    """The answer in a whole sentence."""
+    """A whole sentence around the answer."""
 
 
 ASKED, ANSWERED = "Question: ", "Answer: "
 _PERU = (
-    "It is the capital of Peru and its largest city, where about a third of the people of Peru live. "
-    "It lies on the coast of the Pacific, and was founded by Spaniards in 1535."
+    "It is the capital of Peru and its largest city, and about a third of all Peruvians live there. "
+    "The city lies on the coast of the Pacific Ocean. The Spanish founded it in 1535."
 )
 _PURPLE = (
-    "Red and blue are mixed to it, in paint as well as in light. "
-    "More of the red makes it warmer, and more of the blue makes it cooler; the same amount of both is called violet."
+    "You get purple by mixing red and blue paint. "
+    "More red makes the purple warmer, and more blue makes it cooler. A purple with much more blue is called violet."
 )
 _COW = (
-    "She lives on a farm or on a pasture, eats grass, and gives milk on every day of the year. "
-    "The sound is a call to her herd and to her calf, which knows its mother by her voice."
+    "Cows live on farms, eat grass, and give milk. "
+    "A cow says moo to call the other cows of her herd, and to call her calf, which recognizes its mother's voice."
 )
-# A very small model gives the example's answer where that is a bare word, and its own where it is a sentence.
+# Where an example answer is a bare word, a very small model repeats it; where it is a sentence, the model answers.
 _SAMPLES = (
     Sample("What is the capital of Peru?", "Lima", _PERU, "The capital of Peru is {}."),
     Sample("Which colour do red and blue make?", "purple", _PURPLE, "Red and blue make {}."),
@@ -51,56 +51,56 @@ _OF_KIND = {
     "mathematics": Sample("What is half of x plus half of x?", r"\boxed{x}"),
 }
 _INSIDE = 1
-"""Up to this order, what is asked concerns the answer and not the sentence that it stands in."""
+"""Checks up to this order concern the answer itself, not the sentence around it."""
 _BARE = {"bare_answer", "json", "json_schema", "max_chars"}
-"""What leaves no room for a sentence."""
+"""Checks that leave no room for a sentence."""
 
 
 def samples_for(criterion: Criterion, rollouts: Sequence[ScoredRollout]) -> list[Sample]:
-    """The questions that give no task away, those that are like the fewest tasks first."""
+    """The questions that do not give a task away; those that resemble the fewest tasks come first."""
     samples = (_OF_KIND[criterion.op],) if criterion.op in _OF_KIND else _SAMPLES
     apart = [one for one in samples if not any(_gives_away(one, rollout) for rollout in rollouts)]
-    asked = [{*words(rollout.instruction)} - _ASKING for rollout in rollouts]
-    return sorted(apart, key=lambda one: sum(not task.isdisjoint(words(one.question)) for task in asked))
+    tasks = [{*words(rollout.instruction)} - _ASKING for rollout in rollouts]
+    return sorted(apart, key=lambda one: sum(not task.isdisjoint(words(one.question)) for task in tasks))
 
 
 def examples_in(text: str) -> TextSpan | None:
-    """Where the examples of a document stand, one after the other, if it has any of these questions."""
+    """Where the document has its worked examples, if it has any of these questions."""
     known = "|".join(re.escape(one.question) for one in (*_SAMPLES, *_OF_KIND.values()))
     found = re.search(rf"(?:^{ASKED}(?:{known})\n{ANSWERED}.*(?:\n(?!- ).+)*\n{{0,2}})+", text, re.MULTILINE)
     return TextSpan(found.start(), found.start() + len(found[0].rstrip())) if found else None
 
 
-def example(criterion: Criterion, said_already: Sequence[Criterion], sample: Sample) -> str | None:
-    """A question, and an answer that does what a criterion asks, and what is said already as far as that goes; None
-    when none is."""
-    answer = _composed([criterion], sample)
+def example(criterion: Criterion, existing: Sequence[Criterion], sample: Sample) -> str | None:
+    """A question with an answer that meets a check, and also the checks whose rules the document already has, as far
+    as they are compatible. None when no answer meets the check."""
+    answer = _compose([criterion], sample)
     met = [criterion]
-    for one in said_already if answer is not None else ():
-        with_it = _composed([*met, one], sample)
+    for one in existing if answer is not None else ():
+        with_it = _compose([*met, one], sample)
         if with_it is not None:
             answer, met = with_it, [*met, one]
     return None if answer is None else f"{ASKED}{sample.question}\n{ANSWERED}{answer}"
 
 
-def _composed(asked: Sequence[Criterion], sample: Sample) -> str | None:
-    """An answer that meets all of these, as a sentence where that goes; None when they do not go together."""
-    sentences = ("{}",) if any(one.op in _BARE for one in asked) else (sample.sentence, "{}")
+def _compose(checks: Sequence[Criterion], sample: Sample) -> str | None:
+    """An answer that meets all checks, as a sentence if possible; None when the checks contradict each other."""
+    sentences = ("{}",) if any(one.op in _BARE for one in checks) else (sample.sentence, "{}")
     for sentence in sentences:
-        answer = _built(asked, sample, sentence)
-        if all(_holds(one, answer) for one in asked):
+        answer = _build(checks, sample, sentence)
+        if all(_holds(one, answer) for one in checks):
             return answer
     return None
 
 
-def _built(asked: Sequence[Criterion], sample: Sample, sentence: str) -> str:
-    """What belongs to the answer itself comes first, then the sentence around it, then how that begins and ends."""
+def _build(checks: Sequence[Criterion], sample: Sample, sentence: str) -> str:
+    """Apply the checks of the answer itself first, then add the sentence, then its beginning and end."""
     answer = sample.answer
-    inside = [one for one in asked if _order(one) <= _INSIDE]
+    inside = [one for one in checks if _order(one) <= _INSIDE]
     for one in sorted(inside, key=_order):
         answer = _put(one, answer, sample)
     answer = sentence.replace("{}", answer)
-    for one in sorted((one for one in asked if one not in inside), key=_order):
+    for one in sorted((one for one in checks if one not in inside), key=_order):
         answer = _put(one, answer, sample)
     return answer
 
@@ -109,7 +109,7 @@ def _put(criterion: Criterion, answer: str, sample: Sample) -> str:
     match criterion:
         case Criterion(op="regex", arg=str(pattern)):
             shape = shape_of(pattern)
-            return shape.put(answer) if shape else answer
+            return shape.fill(answer) if shape else answer
         case Criterion(op="contains", arg=str(words)):
             return answer if has_words(answer, words) else f"{answer}, {words}"
         case Criterion(op="contains_any", arg=(first, *_)):
@@ -138,10 +138,10 @@ def _order(criterion: Criterion) -> int:
 
 
 def _holds(criterion: Criterion, answer: str) -> bool:
-    """Whether an answer passes, as the judge itself would say; what no text can show is not asked."""
+    """Whether an answer passes the check of the judge. Checks that no text can show count as passed."""
     match criterion:
         case Criterion(op="regex", arg=str(pattern)):
-            # Simple ones only, which end soon on a short text.
+            # Only simple patterns, which match a short text quickly.
             return shape_of(pattern) is not None and re.search(pattern, answer) is not None
         case Criterion(op="contains" | "not_contains" as op, arg=str(words)):
             return text_passes(WordsCheck(op=op, arg=words), answer)
@@ -155,7 +155,7 @@ def _holds(criterion: Criterion, answer: str) -> bool:
 
 
 def _gives_away(sample: Sample, rollout: ScoredRollout) -> bool:
-    said = f"{sample.question} {sample.answer}"
+    text = f"{sample.question} {sample.answer}"
     return sample.question.casefold() in rollout.instruction.casefold() or any(
-        has_words(expected, sample.answer) or has_words(said, expected) for expected in rollout.expected
+        has_words(expected, sample.answer) or has_words(text, expected) for expected in rollout.expected
     )

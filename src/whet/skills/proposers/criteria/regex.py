@@ -1,4 +1,4 @@
-"""What a regular expression asks for, in plain parts, where it is simple enough to be said to a reader."""
+"""Reads the shape that a simple regular expression requires, so that it can be put in words."""
 
 import re
 from dataclasses import dataclass
@@ -10,25 +10,26 @@ _PART = re.compile(
     r"(?P<times>\*|\+|\?|\{\d+(?:,\d*)?\})?\??"
 )
 LONGEST = 40
-"""Repetitions that can still be shown."""
+"""The most repetitions that an example shows."""
 _KINDS = {r"\d": "1", r"\s": " ", r"\W": "", r"\n": "\n", r"\t": "\t"}
 _EDGES = {"^", "$", r"\A", r"\Z", r"\b", r"\B"}
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Fixed text before and after whatever may stand between; or fixed text alone."""
+    """Fixed text before and after any text; or fixed text alone."""
 
     before: str
     after: str
     filled: bool
-    """Whether something stands between."""
+    """Whether there is any text between."""
     first: bool
-    """Whether nothing may stand before it."""
+    """Whether it must be at the start."""
     last: bool
+    """Whether it must be at the end."""
 
-    def put(self, answer: str) -> str:
-        """An answer in this shape."""
+    def fill(self, answer: str) -> str:
+        """The answer in this shape."""
         if self.filled:
             gap = " " if self.before.endswith((":", ",")) else ""
             return f"{self.before}{gap}{answer}{self.after}"
@@ -36,21 +37,21 @@ class Shape:
 
 
 def shape_of(pattern: str) -> Shape | None:
-    """The shape of a simple pattern; None for one that cannot be said plainly.
+    """The shape of a simple pattern; None when the pattern is not simple.
 
-    >>> shape_of(r"\\*\\*[^*]+\\*\\*").put("Lima"), shape_of(r"DONE\\W*$").put("Lima"), shape_of(r"(a+)+$")
+    >>> shape_of(r"\\*\\*[^*]+\\*\\*").fill("Lima"), shape_of(r"DONE\\W*$").fill("Lima"), shape_of(r"(a+)+$")
     ('**Lima**', 'Lima DONE', None)
     """
     parts = _parts(_FIRST_OF_GROUP.sub(r"\1", _FLAGS.sub("", pattern)))
-    shape = _joined(parts) if parts else None
+    shape = _join_parts(parts) if parts else None
     try:
-        # Of so simple a pattern the search ends soon.
-        return shape if shape and re.search(pattern, shape.put("Lima")) else None
+        # A search for such a simple pattern ends soon.
+        return shape if shape and re.search(pattern, shape.fill("Lima")) else None
     except re.error:
         return None
 
 
-def _joined(parts: list[str | None]) -> Shape | None:
+def _join_parts(parts: list[str | None]) -> Shape | None:
     first, last = parts[0] in {"^", r"\A"}, parts[-1] in {"$", r"\Z"}
     texts = [part for part in parts if part not in _EDGES]
     open_at = [index for index, part in enumerate(texts) if part is None]
@@ -64,7 +65,7 @@ def _joined(parts: list[str | None]) -> Shape | None:
 
 
 def _parts(pattern: str) -> list[str | None] | None:
-    """Edges and fixed texts, None where something is left open; None as a whole for what is no simple pattern."""
+    """Edges and fixed texts, with None for any text; None as a whole when the pattern is not simple."""
     parts: list[str | None] = []
     at = 0
     while at < len(pattern):
@@ -78,16 +79,16 @@ def _parts(pattern: str) -> list[str | None] | None:
         if found["unit"] in _EDGES:
             parts.append(found["unit"])
         elif many and _is_open(found["unit"]):
-            # At an edge, what may also be nothing is no part of the shape.
+            # At an edge, a part that may be empty does not belong to the shape.
             if least or (parts and parts[-1] not in _EDGES and at < len(pattern) and pattern[at:] not in _EDGES):
                 parts.append(None)
         elif least:
-            parts.append(_fixed(found["unit"]) * least)
+            parts.append(_pick_text(found["unit"]) * least)
     return parts
 
 
 def _times(times: str | None) -> tuple[int, bool]:
-    """How often at least, and whether there is no bound."""
+    """The fewest repetitions, and whether their number is unlimited."""
     match times:
         case None:
             return 1, False
@@ -103,10 +104,10 @@ def _is_open(unit: str) -> bool:
     return unit in {".", r"\w", r"\S"} or unit.startswith("[")
 
 
-def _fixed(unit: str) -> str:
+def _pick_text(unit: str) -> str:
     """A text that the unit matches."""
     if unit.startswith("["):
-        return "" if unit.startswith("[^") else unit[1] if unit[1] != "\\" else _fixed(unit[1:3])
+        return "" if unit.startswith("[^") else unit[1] if unit[1] != "\\" else _pick_text(unit[1:3])
     if unit in {".", r"\w", r"\S"}:
         return "a"
     return _KINDS.get(unit, unit[-1])

@@ -1,70 +1,141 @@
-"""Criteria in plain words: what is asked, for a writer to read, and the rule that asks it of an agent."""
+"""Checks in plain words: the requirement, for a proposer or a user, and the rule that tells an agent to meet it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from whet.skills.proposers.criteria.checks import Criterion, Failing
+from whet.skills.proposers.criteria.checks import Criterion, FailingCheck
 from whet.skills.proposers.criteria.regex import Shape, shape_of
 
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    asked: str
-    """What is asked of the work."""
+    requirement: str
+    """What the check requires of the work."""
     rule: str = ""
-    """The same as an instruction; empty when none would help that does not give away an answer."""
-    how: str = ""
-    """What to do, for example, where an answer cannot show it."""
+    """The same as an instruction; empty when every instruction would give away an answer or help nobody."""
+    steps: str = ""
+    """Example steps, where a worked answer cannot show the rule."""
 
 
-def told(failing: Failing) -> str:
-    """A failing criterion for a writer: in plain words, with its short form and its count.
+def format_failing(failing: FailingCheck) -> str:
+    """A failing check for a proposer: in plain words, with its short form and its count.
 
-    >>> told(Failing(Criterion("max_chars", 40), 12, 20, 5))
-    'The whole answer has at most 40 characters. [max_chars=40, not met in 12 of 20 trials]'
+    >>> format_failing(FailingCheck(Criterion("max_chars", 40), 12, 20, 5))
+    'The whole answer has at most 40 characters. [max_chars=40, failed in 12 of 20 rollouts]'
     """
-    count = f"not met in {failing.failed} of {failing.rollouts} trials"
-    asked = asked_in_words(failing.criterion, shared=failing.shared)
-    return f"{asked} [{failing.criterion.short}, {count}]" if failing.shared else f"{asked} [{count}]"
+    count = f"failed in {failing.failed} of {failing.rollouts} rollouts"
+    requirement = format_requirement(failing.criterion, shared=failing.shared)
+    return f"{requirement} [{failing.criterion.short}, {count}]" if failing.shared else f"{requirement} [{count}]"
 
 
-def asked_in_words(criterion: Criterion, *, shared: bool) -> str:
-    """What a criterion asks. What one task alone asks for is not told word for word: it may be its answer."""
+def format_requirement(criterion: Criterion, *, shared: bool) -> str:
+    """What a check requires. A check of only one task is not quoted word for word: it may contain the answer."""
     if shared:
-        return wording(criterion).asked
-    return _ALONE.get(criterion.op, "Something that one task alone asks for.")
+        return describe_check(criterion).requirement
+    return _OF_ONE_TASK.get(criterion.op, "A check that only one task has passes.")
 
 
-_ALONE = {
-    "contains": "The answer has certain words that one task alone waits for.",
-    "contains_any": "The answer has certain words that one task alone waits for.",
-    "not_contains": "The answer lacks certain words that one task alone forbids.",
-    "regex": "The answer has a form that one task alone waits for.",
+_OF_ONE_TASK = {
+    "contains": "The answer contains words that only one task expects.",
+    "contains_any": "The answer contains words that only one task expects.",
+    "not_contains": "The answer does not contain words that only one task forbids.",
+    "regex": "The answer has a form that only one task expects.",
     "rubric": "The work meets the rubric of one task.",
-    "command": "A command that one task alone runs on the work ends well.",
-    "file_exists": "A file that one task alone names is there.",
-    "file_contains": "A file that one task alone names holds certain words.",
+    "command": "A command that only one task runs on the work succeeds.",
+    "file_exists": "A file that only one task names exists.",
+    "file_contains": "A file that only one task names contains certain words.",
 }
 
 
-def wording(criterion: Criterion) -> Wording:
-    """A criterion in words."""
-    match criterion:
-        case Criterion(op="regex", arg=str(pattern)):
-            return _pattern(pattern)
-        case Criterion(op="command_ran", arg=str(pattern)):
-            shape = shape_of(pattern)
-            line = shape.before if shape and not shape.filled else ""
-            return Wording(
-                f"A command that matches the pattern `{pattern}` is run.",
-                f"Run `{line}` before you finish." if line else "",
-                f"run `{line}`, read what it prints, put right what it complains of, and only then answer.",
-            )
-    return _of_answer(criterion) or _of_work(criterion) or Wording(f"The check {criterion.short} passes.")
+def describe_check(criterion: Criterion) -> Wording:
+    """The requirement and the rule of a check."""
+    if (describe := _COMPUTED.get(criterion.op)) is not None:
+        return describe(criterion)
+    words = (_ANSWER | _WORK).get(criterion.op)
+    if words is None:
+        return Wording(f"The check {criterion.short} passes.")
+    given = {"arg": criterion.arg, "path": criterion.path, "key": str(criterion.arg).removeprefix("answer.")}
+    return Wording(*(text.format(**given) for text in (words.requirement, words.rule, words.steps)))
 
 
-def _pattern(pattern: str) -> Wording:
-    shape = shape_of(pattern)
-    return Wording(f"The answer matches the pattern `{pattern}`.", _shape_rule(shape) if shape else "")
+_ALWAYS_ANSWER = "Always give an answer in words. Never refuse, and never end without an answer."
+
+_ANSWER = {
+    "max_chars": Wording(
+        "The whole answer has at most {arg} characters.",
+        "Keep the whole answer under {arg} characters. Say the answer and nothing else.",
+    ),
+    "min_chars": Wording(
+        "The whole answer has at least {arg} characters.",
+        "Write at least {arg} characters: first the answer, then an explanation.",
+    ),
+    "contains": Wording('The answer contains "{arg}".', 'Use "{arg}" in every answer.'),
+    "not_contains": Wording('The answer does not contain "{arg}".', 'Never write "{arg}" in an answer.'),
+    "section_present": Wording(
+        'The answer has a heading titled "{arg}".', 'Put the answer under a heading titled "{arg}".'
+    ),
+    "no_refusal": Wording("The answer is more than a refusal.", _ALWAYS_ANSWER),
+    "answered": Wording("There is an answer.", _ALWAYS_ANSWER),
+    "bare_answer": Wording(
+        "The answer is the expected one and nothing else.",
+        "Answer only with what was asked for: no sentence around it, no explanation.",
+    ),
+    "one_choice": Wording(
+        "The answer names exactly one of the letters {arg}.",
+        "When there are several choices, name exactly one: end with its letter between <answer> and </answer>.",
+    ),
+    "json": Wording("The answer is one JSON value.", "Answer with one JSON object and nothing else."),
+    "json_key": Wording('The JSON of the answer has the key "{key}".', 'Include the key "{key}" in your JSON.'),
+    "mathematics": Wording(
+        "The answer contains a formula or a number.", r"Put the result, as a formula, into \boxed{{}}."
+    ),
+    "right": Wording("The answer is right."),
+}
+"""Checks of the final answer. `{arg}` is the argument of the check."""
+
+_LOOK_AT_CHANGES = "before you finish, look at everything you changed, and undo what breaks this rule."
+
+_WORK = {
+    "rubric": Wording('The work meets this requirement: "{arg}"', "In everything you do, make sure of this: {arg}"),
+    "tool_called": Wording(
+        "The agent calls the tool `{arg}`.",
+        "Call the tool `{arg}` before you answer. It is not enough to say that you did.",
+        "call `{arg}`, read what it returns, and only then answer.",
+    ),
+    "file_exists": Wording(
+        "The file `{arg}` exists at the end.",
+        "Write the file `{arg}`.",
+        "create `{arg}` in the working directory, and check with `ls` that it is there before you finish.",
+    ),
+    "file_contains": Wording(
+        'The file `{path}` contains "{arg}".',
+        'Write "{arg}" into the file `{path}`.',
+        "before you finish, read `{path}` and add what is missing.",
+    ),
+    "changed": Wording("A file that matches `{arg}` is changed.", "Make your change in `{arg}`."),
+    "untouched": Wording("No file that matches `{arg}` is changed.", "Never change `{arg}`.", _LOOK_AT_CHANGES),
+    "only": Wording("No file except `{arg}` is changed.", "Change only `{arg}`.", _LOOK_AT_CHANGES),
+    "adds": Wording("A line that matches the pattern `{arg}` is added."),
+    "removes": Wording("A line that matches the pattern `{arg}` is removed."),
+    "lacks": Wording("No line that matches the pattern `{arg}` is added."),
+    "ended": Wording(
+        "The agent stops by itself.",
+        "Stop as soon as the task is done, and say what you did.",
+        "when the last thing that the task asks for is done, answer in one sentence and run nothing more.",
+    ),
+    "last_call": Wording(
+        "The last command does not fail.",
+        "When a command fails, read the error, fix the cause and run the command again before you finish.",
+        "after `No such file or directory`, list the folder, use the right name, and run the command again.",
+    ),
+    "python": Wording("The user's own check passes."),
+}
+"""Checks of files, of commands and of how the work ends."""
+
+
+def _describe_regex(criterion: Criterion) -> Wording:
+    shape = shape_of(str(criterion.arg))
+    return Wording(f"The answer matches the pattern `{criterion.arg}`.", _shape_rule(shape) if shape else "")
 
 
 def _shape_rule(shape: Shape) -> str:
@@ -84,129 +155,60 @@ def _shape_rule(shape: Shape) -> str:
     return f'Use "{shape.before.strip()}" in every answer.'
 
 
-def _of_answer(criterion: Criterion) -> Wording | None:
-    """What is asked of the final answer."""
-    match criterion:
-        case Criterion(op="max_chars", arg=bound):
-            return Wording(
-                f"The whole answer has at most {bound} characters.",
-                f"Keep the whole answer under {bound} characters. Say the answer and nothing else.",
-            )
-        case Criterion(op="min_chars", arg=bound):
-            return Wording(
-                f"The whole answer has at least {bound} characters.",
-                f"Write at least {bound} characters: the answer, and then what explains it.",
-            )
-        case Criterion(op="contains", arg=words):
-            return Wording(f'The answer has the words "{words}" in it.', f'Use "{words}" in every answer.')
-        case Criterion(op="contains_any", arg=tuple(words)):
-            named = " or ".join(f'"{one}"' for one in words)
-            return Wording(f"The answer has {named} in it.", f"Use {named} in every answer.")
-        case Criterion(op="not_contains", arg=words):
-            return Wording(
-                f'The answer does not have the words "{words}" in it.', f'Never write "{words}" in an answer.'
-            )
-        case Criterion(op="section_present", arg=title):
-            return Wording(
-                f'The answer has a heading titled "{title}".', f'Put the answer under a heading titled "{title}".'
-            )
-        case Criterion(op="section_contains", arg=title, text=None):
-            return Wording(
-                f'The answer has a heading with "{title}" in it.', f'Give the answer a heading with "{title}" in it.'
-            )
-        case Criterion(op="section_contains", arg=title, text=text):
-            return Wording(
-                f'The answer has a heading with "{title}" in it, and "{text}" stands under it.',
-                f'Give the answer a heading with "{title}" in it, and write "{text}" under it.',
-            )
-        case Criterion(op="no_refusal" | "answered" as op):
-            asked = "There is an answer." if op == "answered" else "The answer is more than a refusal."
-            return Wording(asked, "Always give an answer in words. Never refuse, and never end without one.")
-        case Criterion(op="bare_answer"):
-            return Wording(
-                "The answer is the expected one and nothing besides.",
-                "Answer with the thing asked for alone: no sentence around it, no explanation.",
-            )
-        case Criterion(op="one_choice", arg=letters):
-            return Wording(
-                f"The answer names exactly one of the letters {letters}.",
-                "Of several choices, name exactly one: end with its letter between <answer> and </answer>.",
-            )
-        case Criterion(op="a_number", arg=tuple(units)):
-            within = f", in one of these units: {', '.join(units)}" if units else ""
-            return Wording(f"The answer ends with a number{within}.", f"End the answer with the number{within}.")
-        case Criterion(op="json"):
-            return Wording("The answer is one JSON value.", "Answer with one JSON object and nothing else.")
-        case Criterion(op="json_schema", arg=tuple(keys)):
-            having = f" with the keys {', '.join(keys)}" if keys else " in the form that the task asks for"
-            return Wording(f"The answer is JSON{having}.", f"Answer with one JSON object{having}, and nothing else.")
-        case Criterion(op="json_key", arg=str(place)):
-            key = place.removeprefix("answer.")
-            return Wording(
-                f'The JSON of the answer has the key "{key}".', f'Have the key "{key}" in the JSON you give.'
-            )
-        case Criterion(op="mathematics"):
-            return Wording("The answer holds a formula or a number.", r"Put the result, as a formula, into \boxed{}.")
-        case Criterion(op="right"):
-            return Wording("The answer is right.")
-    return None
+def _describe_command_ran(criterion: Criterion) -> Wording:
+    shape = shape_of(str(criterion.arg))
+    line = shape.before if shape and not shape.filled else ""
+    return Wording(
+        f"The agent runs a command that matches the pattern `{criterion.arg}`.",
+        f"Run `{line}` before you finish." if line else "",
+        f"run `{line}`, read what it prints, fix what it reports, and only then answer.",
+    )
 
 
-def _of_work(criterion: Criterion) -> Wording | None:
-    """What is asked of files, of commands and of the way to the end."""
-    arg = criterion.arg
-    match criterion.op:
-        case "rubric":
-            return Wording(f'The work meets this: "{arg}"', f"See to this in all you do: {arg}")
-        case "tool_called":
-            return Wording(
-                f"The tool `{arg}` is really called.",
-                f"Call the tool `{arg}` before you answer. To say that you did is not enough.",
-                f"call `{arg}`, read what it gives back, and only then answer.",
-            )
-        case "file_exists":
-            return Wording(
-                f"There is a file `{arg}` at the end.",
-                f"Write the file `{arg}`.",
-                f"make `{arg}` in the working directory, and look with `ls` that it is there before you finish.",
-            )
-        case "file_contains":
-            return Wording(
-                f'The file `{criterion.path}` has the words "{arg}" in it.',
-                f'Write "{arg}" into the file `{criterion.path}`.',
-                f"look into `{criterion.path}` before you finish, and add what it lacks.",
-            )
-        case "changed":
-            return Wording(f"A file that matches `{arg}` is changed.", f"Make your change in `{arg}`.")
-        case "untouched" | "only":
-            only = criterion.op == "only"
-            asked = f"Nothing but `{arg}` is changed." if only else f"Nothing that matches `{arg}` is changed."
-            rule = f"Change nothing but `{arg}`." if only else f"Never change `{arg}`."
-            return Wording(asked, rule, "look at all that you changed before you finish, and undo what breaks this.")
-        case "adds" | "removes":
-            done = "added" if criterion.op == "adds" else "removed"
-            return Wording(f"A line that matches the pattern `{arg}` is {done}.")
-        case "lacks":
-            return Wording(f"No line that matches the pattern `{arg}` is added.")
-        case "tests" | "command":
-            shown = f"The command `{arg}` ends well after the work." if arg else "The hidden tests of the task pass."
-            return Wording(
-                shown,
-                "Before you finish, run what you made and look whether it does all that the task says.",
-                "after the last change run the program with an input of the task and compare what it prints.",
-            )
-        case "ended":
-            return Wording(
-                "The agent ends by itself.",
-                "Stop as soon as the task is done, and say what you did.",
-                "when the last thing that the task asks for is done, answer in one sentence and run nothing more.",
-            )
-        case "last_call":
-            return Wording(
-                "The last command does not fail.",
-                "When a command fails, read the error, put it right and run it again before you finish.",
-                "after `No such file or directory`, list the folder, take the right name, and run the command again.",
-            )
-        case "python":
-            return Wording("The check that the user wrote is content.")
-    return None
+def _describe_contains_any(criterion: Criterion) -> Wording:
+    words = criterion.arg if isinstance(criterion.arg, tuple) else (str(criterion.arg),)
+    named = " or ".join(f'"{one}"' for one in words)
+    return Wording(f"The answer contains {named}.", f"Use {named} in every answer.")
+
+
+def _describe_section_contains(criterion: Criterion) -> Wording:
+    title, text = criterion.arg, criterion.text
+    heading = f'The answer has a heading with "{title}" in it'
+    rule = f'Give the answer a heading with "{title}" in it'
+    if text is None:
+        return Wording(f"{heading}.", f"{rule}.")
+    return Wording(f'{heading}, and "{text}" under it.', f'{rule}, and write "{text}" under it.')
+
+
+def _describe_number(criterion: Criterion) -> Wording:
+    units = criterion.arg if isinstance(criterion.arg, tuple) else ()
+    within = f", in one of these units: {', '.join(units)}" if units else ""
+    return Wording(f"The answer ends with a number{within}.", f"End the answer with the number{within}.")
+
+
+def _describe_json_schema(criterion: Criterion) -> Wording:
+    keys = criterion.arg if isinstance(criterion.arg, tuple) else ()
+    having = f" with the keys {', '.join(keys)}" if keys else " in the form that the task asks for"
+    return Wording(f"The answer is JSON{having}.", f"Answer with one JSON object{having}, and nothing else.")
+
+
+def _describe_tests(criterion: Criterion) -> Wording:
+    command = f"The command `{criterion.arg}` succeeds after the work."
+    return Wording(
+        command if criterion.arg else "The hidden tests of the task pass.",
+        "Before you finish, run what you made and check that it does everything the task says.",
+        "after the last change, run the program with an input from the task and compare what it prints.",
+    )
+
+
+_COMPUTED: dict[str, Callable[[Criterion], Wording]] = {
+    "regex": _describe_regex,
+    "command_ran": _describe_command_ran,
+    "contains_any": _describe_contains_any,
+    "section_contains": _describe_section_contains,
+    "a_number": _describe_number,
+    "json_schema": _describe_json_schema,
+    "tests": _describe_tests,
+    "command": _describe_tests,
+}
+"""Checks whose wording depends on more than their argument."""

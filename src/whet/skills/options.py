@@ -1,0 +1,107 @@
+"""The options of the verbs about skills: sharpen, certify and transfer. Light, so that `--help` is quick."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from whet.runs.options import RolloutOptions, RunOptions
+from whet.skills.gate.kinds import GateKind, SearchKind
+from whet.skills.proposers.schedule import Schedule
+
+
+class ArmOptions(RolloutOptions):
+    """The options of a verb that runs one agent on one model."""
+
+    agent: str | None = None
+    """Agent that does the tasks."""
+    model: str | None = None
+    """Model that the agent calls."""
+
+    def run_options(self, **changes: Any) -> RunOptions:
+        """The options of the rollouts."""
+        shared = {name: value for name, value in self.given().items() if name in RolloutOptions.model_fields}
+        arm = {"agents": (self.agent,) if self.agent else (), "models": (self.model,) if self.model else ()}
+        return RunOptions(**shared, **arm, **changes)
+
+
+class SharpenOptions(ArmOptions):
+    """What to sharpen, on which tasks, with which proposer, and within which budget."""
+
+    skill: Path | None = None
+    """Skill folder, or a Markdown file that agents always read, such as CLAUDE.md."""
+    budget: str = "400"
+    """What the whole run may use: rollouts (400), '2M tokens', '$5', '3h' or '45min'."""
+    proposer: str = "criteria"
+    """Source of edits. 'criteria' turns the checks that fail most often into rules (needs no model); 'llm' lets a model
+    read the rollouts and suggest edits; 'agent' lets a coding agent edit the skill; 'rules:FILE' tries the rules of a
+    file, one per line."""
+    proposer_model: str | None = None
+    """Model for the proposers 'llm' and 'agent' (default: `model`)."""
+    proposer_agent: str | None = None
+    """Agent for the proposer 'agent' (default: `agent`)."""
+    memory_file: Path | None = None
+    """A document that agents always read (AGENTS.md, CLAUDE.md, GEMINI.md), to improve together with the skill."""
+    preferences: str = ""
+    """House rules that every proposal must respect: a text, or the name of a file that holds it."""
+    policy: str = "anything"
+    """What may be changed: anything, only-learned-block, or sections=TITLE,TITLE."""
+    search: SearchKind = SearchKind.RATCHET
+    """How to search: 'ratchet' tries one proposal at a time; 'race' tries several at once and drops the worse ones
+    early; 'pareto' starts from the version that is best on some task and merges sections."""
+    gate: GateKind = GateKind.CERTIFY
+    """What decides on the best candidate. Only 'certify', the exam, proves an improvement. 'strict', 'soft', 'hard',
+    'mixed' and 'no-regression' are the rules of other optimizers, for comparison."""
+    shorten: bool = False
+    """Use leftover budget to remove learned rules that do not help."""
+    samples: int | None = Field(default=None, ge=1)
+    """Rollouts per training task whenever a skill is measured (default: several if there are few tasks)."""
+    alpha: float = Field(default=0.10, ge=0.0001, le=0.5)
+    """False-positive rate: chance that the run certifies a skill that is not better."""
+    known_good: Path | None = None
+    """Positive control: a skill known to be better. The audit reports whether your tasks can detect it."""
+    force: bool = False
+    """Run even if the budget is too small to detect a realistic improvement."""
+    seed: int | None = None
+    """Reproduce the split of tasks and the order of exams (default: drawn at random)."""
+    schedule: Schedule = Schedule.COSINE
+    """How the number of edits per proposal falls during the search: cosine, linear, constant (4), or autonomous (the
+    proposer chooses)."""
+    epochs: int = Field(default=4, ge=1)
+    """Number of parts of the search. After each part the proposer reviews what has changed."""
+    batch: int = Field(default=40, ge=1)
+    """Training tasks that a proposer sees at a time."""
+
+
+class CertifyOptions(ArmOptions):
+    """Which skills to compare in an exam, on which tasks, and within which budget."""
+
+    old: Path | None = None
+    """Skill to beat."""
+    new: Path | None = None
+    """Skill that may be better."""
+    budget: str = "200"
+    """What the exam may use: rollouts (200), '2M tokens', '$5', '3h' or '45min'."""
+    alpha: float = Field(default=0.05, ge=0.0001, le=0.5)
+    """False-positive rate: chance of certifying a skill that is not better."""
+    seed: int | None = None
+    """Reproduce the order of tasks (default: drawn at random)."""
+
+
+class TransferOptions(RolloutOptions):
+    """Which agents and models to try a skill with."""
+
+    skill: Path | None = None
+    """Skill folder, or a Markdown file that agents always read."""
+    agents: tuple[str, ...] = ()
+    """Agents: a,b."""
+    models: tuple[str, ...] = ()
+    """Models: x,y."""
+    against: Path | None = None
+    """Older skill to compare with (default: no skill)."""
+    samples: int = Field(default=1, ge=1)
+    """Rollouts per task."""
+
+    def run_options(self) -> RunOptions:
+        """The options of the rollouts."""
+        return RunOptions(**{name: value for name, value in self.given().items() if name in RunOptions.model_fields})
