@@ -45,11 +45,8 @@ _EARLIER = (
     (": one of each skill per pair |", ": one of each skill at each position |"),
     ("% of the pairs have both scores", "% of the positions have both scores"),
     ("\n## All exams\n", "\n## Every exam that was held\n"),
-    (
-        "| exam | old skill | new skill | verdict | lift, points | e-value | needed | level | pairs | measured |",
-        "| attempt | old skill | new skill | verdict | lift, points | e-value | needed | level | positions "
-        "| measured |",
-    ),
+    ("\n| exam | old skill | new skill |", "\n| attempt | old skill | new skill |"),
+    (" | level | pairs | measured |", " | level | positions | measured |"),
     (" points or more is unlikely; if there is one, at most ", " points or more is unlikely: where there is one, "),
     (" of exams miss it.\n", " of exams say so all the same.\n"),
     (
