@@ -140,6 +140,6 @@ REQUESTS: dict[str, st.SearchStrategy[n.Request]] = {
 REPLIES: dict[str, st.SearchStrategy[n.Reply]] = {
     "chat": replies(thinking=True, custom=True, id_prefix="chatcmpl-").filter(_has_one_kind_per_name),
     "messages": messages_replies(),
-    "responses": replies(thinking=True, custom=True, id_prefix="resp_"),
+    "responses": replies(thinking=True, custom=True, id_prefix="resp_").filter(_has_one_kind_per_name),
     "gemini": gemini_replies,
 }

@@ -63,7 +63,7 @@ SPLITS = {"train": range(8), "val": range(100, 110), "test": range(200, 206)}
 
 
 class Adds:
-    """A writer that adds these rules, a draft each, and keeps what it was told."""
+    """A proposer that adds these rules, one per proposal, and keeps its contexts."""
 
     def __init__(self, *rules: str) -> None:
         self._rules = list(rules)

@@ -58,12 +58,12 @@ def certify(
             count(event)
 
         certificate = api.certify(options=options, config=config, watch=watch)
-    _tell(certificate, options.out)
+    _print_verdict(certificate, options.out)
     if sign is not None:
         typer.echo(f"signed: {sign_certificate(options.out / CERTIFICATE, sign)}")
 
 
-def _tell(certificate: "Certificate", folder: Path) -> None:
+def _print_verdict(certificate: "Certificate", folder: Path) -> None:
     from whet.skills.certificates.certificate import CERTIFICATE
     from whet.skills.certificates.text import format_models, format_verdict
 

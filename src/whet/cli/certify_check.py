@@ -15,7 +15,7 @@ NOT_ALL_CHECKED = 3
 
 def check_certificate(path: Path, signers: Path | None, key: Path | None) -> None:
     """Print every check and what it found; exit with 0 only when all of them hold. With a key, sign what holds."""
-    from whet.cli.tables import counted
+    from whet.cli.tables import plural
     from whet.skills.certificates.certificate import CERTIFICATE, read_certificate
     from whet.skills.certificates.checks.all_checks import checks
     from whet.skills.certificates.checks.check import CheckState
@@ -32,7 +32,7 @@ def check_certificate(path: Path, signers: Path | None, key: Path | None) -> Non
     failed = [one.name for one in found if one.state is CheckState.FAILED]
     if failed:
         names = ", ".join(failed)
-        typer.echo(f"{file}: does not hold: of {counted(len(found), 'check', 'checks')} failed: {names}", err=True)
+        typer.echo(f"{file}: does not hold: of {plural(len(found), 'check', 'checks')} failed: {names}", err=True)
         raise typer.Exit(1)
     if key is not None:
         typer.echo(f"signed: {sign(file, key)}")

@@ -1,6 +1,6 @@
 """Whether a model's endpoint works, and with its key: asked with a short question of whet's own.
 
-An agent can provoke failures by what it sends. A question that no agent wrote tells these from an outage.
+An agent can provoke failures by what it sends. A question that no agent wrote distinguishes these from an outage.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class Keys:
         self._refused[model].add(rollout)
 
     def are_bad(self, model: str) -> bool:
-        """Whether there is no point in using the key: it never worked in this run, or has long stopped to.
+        """Whether the key is useless: it never worked in this run, or was refused several times in a row.
 
         >>> keys = Keys()
         >>> keys.refuse("m", "r1")

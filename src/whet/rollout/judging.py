@@ -16,7 +16,7 @@ from whet.trace.conversations.replies import reply_of
 
 @dataclass(slots=True)
 class Judgement:
-    """What the judges of one rollout say, as far as they have said it."""
+    """The scores of one rollout so far, what they cost, and flags."""
 
     scores: dict[str, Score] = field(default_factory=dict)
     """By the name of the judge."""

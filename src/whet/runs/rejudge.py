@@ -1,4 +1,4 @@
-"""Judging a stored run again, without running agents. What the judges said before is kept beside it."""
+"""Judges a stored run again, without running agents. The earlier results stay in the store, as logs."""
 
 import json
 import os
@@ -41,12 +41,12 @@ _NOT_THE_TASK = {"origin", "digest", "warnings", "tags", "split", "metadata", "s
 
 
 class JudgeFile(BaseModel):
-    """Other judges than those of the tasks."""
+    """A file with judges to use instead of those of the tasks."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     judge: Judges = ()
-    """In place of those that the tasks name."""
+    """They replace the judges that the tasks name."""
     rank: tuple[RankSpec, ...] = ()
     """Judges that see all samples of a task together."""
 
@@ -66,7 +66,7 @@ class Judged:
     before: Score
     after: Score
     kept: tuple[str, ...]
-    """Judges whose word of then was kept, because they need the box."""
+    """Judges whose earlier score was kept, because they need the box."""
     skipped: str = ""
     """Why there was nothing to judge."""
 
@@ -82,7 +82,7 @@ class _Case:
 async def rejudge(
     request: RejudgeOptions, config: Config, watch: Callable[[Judged], None], env: Mapping[str, str] = os.environ
 ) -> None:
-    """Judge every rollout of a run again that came to an end, and store what comes of it."""
+    """Judge every rollout that has a result again, and store the new result."""
     others = read_judges(request.judge) if request.judge else JudgeFile()
     tasks = _tasks(request)
     if others.judge:
@@ -115,7 +115,7 @@ async def rejudge(
 
 
 class _Judging:
-    """Judges one rollout again. As a context it holds the sessions of its judges' models open."""
+    """Judges one rollout again. As a context manager it owns the sessions of the judge models."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class _Judging:
         sandbox: Sandbox,
     ) -> None:
         self.case, self._writer, self._default, self._sandbox = case, writer, default, sandbox
-        # Every time is another one: what was asked then is on record under its own name.
+        # Each time has a name of its own: earlier judge calls stay in the store.
         name = f"judge {case.attempt}-{case.result.judged + 1}"
         self._client = ModelClient(gateway, models, default, self._record, name, case.row.sample)
 
@@ -178,7 +178,7 @@ class _Judging:
 
     @asynccontextmanager
     async def _box_for(self, judges: Sequence[TaskJudge]) -> AsyncIterator[Box | None]:
-        """An empty sealed box, when a judge runs something but does not look at what the agent left."""
+        """An empty sealed box, if a judge runs commands but does not need the files of the agent."""
         if not any(_runs_in_empty_box(judge.spec) for judge in judges):
             yield None
             return
@@ -194,7 +194,7 @@ class _Judging:
         ranks: Sequence[RankSpec],
         kept: Sequence[str],
     ) -> tuple[str, ...]:
-        """The flags of the rollout, with those that depend on its judges found anew."""
+        """The flags of the rollout. Those that depend on its judges are computed again."""
         row, before = self.case.row, self.case.result
         ranked_by = {spec.model or self._default for spec in ranks if ranked[RankJudge(spec).name].value is not None}
         by_itself = before.spending.captured and row.model in {*self._client.sessions, *ranked_by}
@@ -214,7 +214,7 @@ def _sandbox_of(run: Path) -> str:
 
 
 def _earlier_score(judge: TaskJudge, before: Result) -> Score:
-    """What a judge said that needs the box, which is gone."""
+    """The earlier score of a judge that needs the box, which no longer exists."""
     said = before.judgements.get(judge.name)
     if said is not None:
         return said
@@ -223,7 +223,7 @@ def _earlier_score(judge: TaskJudge, before: Result) -> Score:
 
 
 async def _ranks(ranks: Sequence[RankSpec], cases: Sequence[_Case], works: Sequence[Work]) -> list[dict[str, Score]]:
-    """What the judges say that see all samples of a task, for each of them."""
+    """The scores of the judges that see all samples of a task together, for each sample."""
     said: list[dict[str, Score]] = [{} for _ in cases]
     for judge in map(RankJudge, ranks):
         for mine, score in zip(said, await judge.judge_group(works), strict=True):
@@ -234,7 +234,7 @@ async def _ranks(ranks: Sequence[RankSpec], cases: Sequence[_Case], works: Seque
 def _cases(
     run: Path, tasks: Mapping[str, Task], env: Mapping[str, str], watch: Callable[[Judged], None]
 ) -> Iterable[list[_Case]]:
-    """What can be judged again, task by task; what cannot is told."""
+    """The rollouts that can be judged again, task by task. The others are reported to `watch`."""
     with Store.open_read(run) as store:
         plan = list(ResultReader(store))
         for name, task in tasks.items():
@@ -304,12 +304,12 @@ def with_judges(task: Task, judges: Judges) -> Task:
 
 
 def _tasks(request: RejudgeOptions) -> dict[str, Task]:
-    """The tasks of the run, as they are judged now. UserError when what they ask for is not what it was."""
+    """The tasks of the run, with their present judges. UserError when the work that they ask for has changed."""
     with Store.open_read(request.run) as store:
         rows, place = store.tasks(), store.get(TASKS)
     path = request.tasks or (Path(place) if place else None)
     if path is None:
-        raise UserError(f"{request.run}: does not say where its tasks are; name the place with `tasks`")
+        raise UserError(f"{request.run}: the run does not record where its tasks are; set `tasks`")
     found = {task.id: task for task in read_tasks(path)}
     for row in rows:
         if row.id not in found:

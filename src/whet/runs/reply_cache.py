@@ -151,8 +151,8 @@ def _prepare(path: Path, db: sqlite3.Connection) -> None:
 
 @contextmanager
 def _explain_errors(path: Path) -> Iterator[None]:
-    """A disk that is full, or a file that is no cache, is for the user to mend."""
+    """Turn a full disk, or a file that is not a cache, into a UserError."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise UserError(f"{path}: the cache of replies cannot be used: {error}; mend it, or remove it") from error
+        raise UserError(f"{path}: the cache of replies cannot be used: {error}; repair or remove the file") from error

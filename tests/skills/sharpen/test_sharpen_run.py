@@ -73,7 +73,7 @@ async def test_an_edit_that_changes_nothing_costs_nothing_and_is_told_why(world:
     proposer = Adds("- Be kind.", USELESS, USELESS)
     found = await world.sharpen(proposer)
     assert len(found.done.steps) == 1
-    assert len(proposer.contexts) == 5, "three drafts in a row without a new candidate, and it gives up"
+    assert len(proposer.contexts) == 5, "three proposals in a row without a new candidate end the search"
     (refused,) = proposer.contexts[1].past[0].refused
     assert refused.reason == "the document already contains this text"
     (again,) = proposer.contexts[3].past[2].refused
@@ -95,7 +95,7 @@ async def test_a_budget_that_is_too_small_to_begin_is_refused_and_not_spent(worl
     assert not world.out.exists()
 
 
-async def test_a_writer_is_told_of_training_tasks_and_of_nothing_else(tmp_path: Path) -> None:
+async def test_a_proposer_is_told_of_training_tasks_and_of_nothing_else(tmp_path: Path) -> None:
     world = World(tmp_path)
     proposer = Adds(HELPFUL, USELESS, "- Sit up.", "- Stand.")
     found = await world.sharpen(proposer, 600)
@@ -110,7 +110,7 @@ async def test_a_writer_is_told_of_training_tasks_and_of_nothing_else(tmp_path: 
     }
 
 
-async def test_a_writer_sees_scores_judgements_and_steps(world: World) -> None:
+async def test_a_proposer_sees_scores_judgements_and_steps(world: World) -> None:
     proposer = Adds(USELESS)
     await world.sharpen(proposer)
     rollout = next(one for one in proposer.contexts[0].rollouts if one.task == "train-1")
@@ -303,7 +303,7 @@ async def test_two_runs_ask_their_tasks_in_different_orders_unless_a_seed_is_cho
     assert chosen == again
 
 
-def test_from_python_with_a_writer_of_ones_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_python_with_a_proposer_of_ones_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(world.folder / "state"))
     events: list[SharpenEvent] = []
     found = whet.sharpen(
@@ -335,13 +335,13 @@ class LetDown:
         raise NoProposal("its model is down")
 
 
-async def test_a_writer_that_is_let_down_is_no_verdict(world: World) -> None:
+async def test_a_proposer_that_is_let_down_is_no_verdict(world: World) -> None:
     with pytest.raises(NotMeasured, match="the proposer failed: its model is down"):
         await world.sharpen(LetDown())
     assert (await world.sharpen(Adds(HELPFUL), resume=True)).certified
 
 
-async def test_rules_are_made_of_what_judges_ask_for_in_vain(world: World) -> None:
+async def test_rules_are_made_of_what_judges_ask_for(world: World) -> None:
     judge = [{"kind": "rules", "checks": [{"op": "max_chars", "arg": 4}]}]
     write_tasks(world.folder, world.splits, judge=judge)
     proposer = CriteriaProposer()
@@ -355,7 +355,7 @@ async def test_rules_are_made_of_what_judges_ask_for_in_vain(world: World) -> No
 
 
 async def brief_of(world: World) -> ProposalContext:
-    """What a writer is told of the world first."""
+    """The first context that a proposer gets."""
     proposer = Adds()
     await world.sharpen(proposer)
     return proposer.contexts[0]

@@ -61,12 +61,12 @@ def _whole_character(escape: re.Match[bytes]) -> bytes:
     return rb"\ufffd" if lone else escape[0]
 
 
-def stated_usage(
+def make_usage(
     read: Any, sampled: Any, *, cache_read: Any = None, cache_write: Any = None, reasoning: Any = None
 ) -> Usage | None:
     """The usage that a reply states; None when it states none that can be.
 
-    >>> stated_usage(9, 2, cache_read=7), stated_usage(-9, 2), stated_usage("9", 2)
+    >>> make_usage(9, 2, cache_read=7), make_usage(-9, 2), make_usage("9", 2)
     (Usage(input=9, output=2, cache_read=7, cache_write=0, reasoning=0), None, None)
     """
     if not _is_count(read) or not _is_count(sampled):

@@ -45,7 +45,7 @@ class GatewayRequest:
 
 
 class Watcher(Protocol):
-    """Is told what happens."""
+    """Receives the events of a gateway."""
 
     def started(self, gateway: RunningGateway, metrics_url: str | None) -> None: ...
 
@@ -64,7 +64,7 @@ async def stand_alone(
     if request.cache is CacheUse.REPLAY_ONLY:
         declared = never_called(declared, env)
     redactor = Redactor([*model_secrets(request.model, declared, env), *secrets_in(env)])
-    # Whoever cannot have the port or the model should not find a run folder without a run.
+    # Ports and models are checked first: a failure must not leave an empty run folder behind.
     operator = nullcontext() if request.metrics_port is None else _bind(request.metrics_port, "--metrics-port")
     with operator as operator_sock, _bind(request.port, "--port") as sock:
         async with (
@@ -113,7 +113,7 @@ async def _new_run(request: GatewayRequest) -> AsyncIterator[tuple[StoreWriter, 
 
 
 def _end_run(store: Store, attempt: int, spending: Spending) -> None:
-    """There was no task, so there is no score; what was spent is known."""
+    """Store what was spent. There was no task, so there is no score."""
     score = Score.missing(Cause.INTERRUPTED, "calls of any clients; there was no task to score")
     result = Result(score=score, spending=spending).model_dump_json().encode()
     store.finish_attempt(attempt, result, value=None, cause=score.cause, final=False, ended=time.time())

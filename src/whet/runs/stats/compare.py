@@ -92,7 +92,7 @@ class Uneven:
     what: str
     first: tuple[int, int]
     second: tuple[int, int]
-    """So many, of so many."""
+    """How many, of how many."""
     p: float
 
 
@@ -200,7 +200,7 @@ def _differ_only_in(key: Key, a: Arm, b: Arm) -> bool:
 
 
 def _find_varying(arms: Iterable[Arm]) -> list[int]:
-    """What tells arms apart: places in their tuples."""
+    """The places in the tuples of arms at which they differ."""
     return [index for index, values in enumerate(zip(*arms, strict=True)) if len(set(values)) > 1]
 
 
@@ -232,7 +232,7 @@ def _compare_all(pairs: Sequence[tuple[ComparedArm, ComparedArm]]) -> list[Compa
 
 
 def compare(first: ComparedArm, second: ComparedArm, *, comparisons: int = 1) -> Comparison:
-    """Compare the second arm with the first, on the tasks that have scores in both: one of so many comparisons."""
+    """Compare the second arm with the first, on the tasks that have scores in both. It is one of `comparisons`."""
     shared = [task for task in first.tasks if task in second.tasks and first.digests[task] == second.digests[task]]
     pairs = {
         task: (first.tasks[task].values[task], second.tasks[task].values[task])

@@ -215,7 +215,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def detectable(differences: Sequence[float], tasks: int | None = None) -> float | None:
-    """The smallest true difference that so many tasks, of which these are typical, show in 80 % of cases."""
+    """The smallest true difference that as many tasks like these detect in 80 % of cases."""
     seen = np.asarray(differences, dtype=float)
     return _detectable(seen, tasks or len(seen)) if len(seen) > 1 else None
 

@@ -1,4 +1,4 @@
-"""What a run says so far: means with intervals, pass rates, and what is missing and why, never mixed with zero."""
+"""The summary of a run: means with intervals, pass rates, and missing scores by cause, never counted as zero."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -19,12 +19,12 @@ LONGEST = 8 << 20
 """A larger request is not kept for that."""
 
 AT_ONCE = 8
-"""So many hashes are looked up with one query: each query may have to wait for the event loop's thread."""
+"""Hashes per query: each query may have to wait for the event loop's thread."""
 _BLOBS = f"SELECT hash, id FROM blob WHERE hash IN ({', '.join('?' * AT_ONCE)})"  # noqa: S608 - no values in it
 _PIECES = f"SELECT prefix, id FROM piece WHERE prefix IN ({', '.join('?' * AT_ONCE)})"  # noqa: S608
 
 GROWN = 2048
-"""What grows at its end is cut after so many bytes, so it shares all but the last piece with what it was before."""
+"""Bytes per piece of data that grows at its end: all pieces but the last are shared with the earlier version."""
 
 UNCOMPRESSED = 256
 """Fewer bytes than this are not worth compressing."""
@@ -130,7 +130,7 @@ class Blobs:
         self._growing.forget()
 
     def _put_pieces(self, pieces: list[bytes], node: int | None, running: "hashlib.blake2b") -> list[_Stored]:
-        """Store pieces that follow on a piece. Of those that were there already, only the last ones are told."""
+        """Store pieces that follow on a piece. Of those that were there already, only the last ones are returned."""
         hashes = []
         for piece in pieces:
             running = running.copy()
@@ -221,7 +221,7 @@ def _hash(data: bytes = b"") -> "hashlib.blake2b":
 
 
 def _size(data: bytes) -> int:
-    """How large compressed bytes will be. They say so themselves, and cannot become larger."""
+    """The size of compressed bytes when decompressed, from their header."""
     if not isinstance(data, bytes):
         raise DamagedError(f"a blob holds {type(data).__name__}; expected bytes")
     try:

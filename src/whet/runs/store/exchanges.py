@@ -143,7 +143,7 @@ def _body(blobs: Blobs, attempt: int, body: bytes) -> int | bytes:
 
 
 def _find_prompt_ids(response: bytes) -> tuple[int, int]:
-    """Where a reply tells the ids of its prompt, which begin with those of the prompt before; nothing if in short.
+    """Where a reply repeats the token ids of its prompt, which begin like the previous ones; (0, 0) if short.
 
     >>> reply = b'{"prompt_token_ids": [1%b, 2]}' % (b"1" * SMALL_BODY)
     >>> start, end = _find_prompt_ids(reply)
@@ -212,8 +212,8 @@ def _exchange(row: sqlite3.Row, data: Mapping[str, Any]) -> Exchange:
 
 
 def _speaker(text: str) -> Speaker:
-    told = json.loads(text)
-    return Speaker(Kind(told.pop("kind")), **told)
+    values = json.loads(text)
+    return Speaker(Kind(values.pop("kind")), **values)
 
 
 def _flat(arrivals: Iterable[tuple[float, int]]) -> bytes:
@@ -237,7 +237,7 @@ def _json(value: Any) -> str:
     try:
         # Names of headers may be of aiohttp's own kind of string.
         return msgspec.json.encode(value, enc_hook=str).decode()
-    except UnicodeEncodeError:  # what is no text in a header became lone surrogates, which only escapes can hold
+    except UnicodeEncodeError:  # what is not text in a header became lone surrogates, which only escapes can hold
         return json.dumps(msgspec.to_builtins(value, enc_hook=str))
 
 

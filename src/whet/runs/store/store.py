@@ -283,7 +283,7 @@ class Store:
         return [index for (index,) in rows]
 
     def usage(self, attempt: int) -> tuple[int, Usage]:
-        """How many model calls an attempt made, and the tokens that they say they used."""
+        """How many model calls an attempt made, and the tokens that they report."""
         sums = ", ".join(f"coalesce(sum({field.name}_tokens), 0)" for field in fields(Usage))
         calls, *tokens = self._db.execute(
             f"SELECT count(*), {sums} FROM exchange WHERE attempt = ? AND attempts > 0",  # noqa: S608 - our own names

@@ -1,4 +1,4 @@
-"""The one thread that writes a run, for whoever works in an event loop."""
+"""The one thread that writes a run, for code in an event loop."""
 
 import asyncio
 import queue
@@ -23,7 +23,7 @@ class _Request(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Outcome(Generic[T]):
-    """What is told to whoever asked, once it is committed."""
+    """The outcome of a request, delivered to its caller after the commit."""
 
     request: _Request[T]
     result: T | None = None
@@ -88,10 +88,10 @@ class StoreWriter:
             self._calls.put(True)
 
     def _serve(self) -> None:
-        """The thread: open the store, write whatever is asked for, close it."""
+        """The thread: open the store, run the requests, close it."""
         try:
             store = Store.open_write(self._folder)
-        except Exception as error:  # noqa: BLE001 - handed to whoever opens
+        except Exception as error:  # noqa: BLE001 - handed to the caller of __aenter__
             self._in_loop(_Outcome(_Request(_do_nothing, self._opened), error=error).tell)
             return
         self._in_loop(_Outcome(_Request(_do_nothing, self._opened)).tell)
@@ -100,7 +100,7 @@ class StoreWriter:
             with store:
                 while self._write_batch(store):
                     pass
-        except Exception as error:  # noqa: BLE001 - handed to whoever closes
+        except Exception as error:  # noqa: BLE001 - handed to the caller of __aexit__
             failure = error
         self._in_loop(_Outcome(_Request(_do_nothing, self._closed), error=failure).tell)
 
@@ -121,7 +121,7 @@ class StoreWriter:
         return batch or (self._batch() if goes_on else [])
 
     def _tell(self, outcomes: "list[_Outcome[Any]]") -> None:
-        """In the loop: say what came of a batch."""
+        """In the loop: deliver the outcomes of a batch."""
         self._at_work = False
         for outcome in outcomes:
             outcome.tell()
@@ -141,7 +141,7 @@ def _commit(store: Store, batch: list[_Request[Any]]) -> "list[_Outcome[Any]]":
     try:
         with store.atomic():
             return [_Outcome(request, request.work(store)) for request in batch]
-    except Exception as error:  # noqa: BLE001 - handed to whoever asked
+    except Exception as error:  # noqa: BLE001 - handed to the caller
         if len(batch) == 1:
             return [_Outcome(batch[0], error=error)]
         return [outcome for request in batch for outcome in _commit(store, [request])]

@@ -13,11 +13,11 @@ from whet.gateway.dialects.chat.wire import (
     function_call,
     read_calls,
     read_speech,
-    unwrapped,
-    wrapped,
+    unwrap_input,
+    wrap_input,
     write_assistant,
 )
-from whet.gateway.dialects.lenient import decode, decode_by, stated_usage
+from whet.gateway.dialects.lenient import decode, decode_by, make_usage
 from whet.gateway.sse import data_lines, data_lines_from_end
 
 _STOPS = {
@@ -107,7 +107,7 @@ def read_usage(raw: msgspec.Raw) -> Usage | None:
         details if isinstance(details, dict) else {}
         for details in (tokens.prompt_tokens_details, tokens.completion_tokens_details)
     )
-    return stated_usage(
+    return make_usage(
         tokens.prompt_tokens,
         tokens.completion_tokens,
         cache_read=prompt.get("cached_tokens"),
@@ -174,8 +174,8 @@ def write_reply(reply: n.Reply, request: n.Request) -> bytes:
 def write_call(call: n.ToolCall, given_id: str, custom: frozenset[str]) -> n.Json:
     """A call as the agent expects it: of raw text for its custom tools, of JSON for all others."""
     if call.name in custom:
-        return custom_call(given_id, call.name, call.arguments if call.custom else unwrapped(call.arguments))
-    return function_call(given_id, call.name, wrapped(call.arguments) if call.custom else call.arguments or "{}")
+        return custom_call(given_id, call.name, call.arguments if call.custom else unwrap_input(call.arguments))
+    return function_call(given_id, call.name, wrap_input(call.arguments) if call.custom else call.arguments or "{}")
 
 
 def custom_names(request: n.Request) -> frozenset[str]:

@@ -60,7 +60,7 @@ class EventReader:
         """What is still to be told when the stream has ended. ValueError when it was cut."""
         if self._finish is None:
             raise ValueError("the reply ended before its finish reason")
-        waiting = self._calls.rest(self._lost)
+        waiting = self._calls.take_rest(self._lost)
         stop = read_stop(self._finish, called=self._calls.any, declined=self._declined)
         return [*waiting, *self._after_calls, n.End(stop, self._usage, tuple(dict.fromkeys(self._lost)))]
 
@@ -126,7 +126,7 @@ class _GrowingCall:
         if piece := fragment.arguments:
             self._pieces.append(piece)
 
-    def tell(self) -> list[n.Delta]:
+    def take_pending(self) -> list[n.Delta]:
         """What has not been told of the call; nothing before its name is known."""
         if not self.name:
             return []
@@ -153,12 +153,12 @@ class _Calls:
         """What can be told now that this fragment is here."""
         call = self._call_of(fragment)
         call.take(fragment)
-        return call.tell() if call is self._calls[0] else []
+        return call.take_pending() if call is self._calls[0] else []
 
-    def rest(self, lost: list[str]) -> list[n.Delta]:
+    def take_rest(self, lost: list[str]) -> list[n.Delta]:
         """What waited for the end, in the order of the calls' indexes."""
         lost += ["tool call without a name" for call in self._calls if not call.name]
-        return [delta for call in sorted(self._calls, key=lambda call: call.order) for delta in call.tell()]
+        return [delta for call in sorted(self._calls, key=lambda call: call.order) for delta in call.take_pending()]
 
     def _call_of(self, fragment: Call) -> _GrowingCall:
         """Without an index, an id begins a call and a fragment without one continues the call before."""

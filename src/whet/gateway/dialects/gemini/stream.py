@@ -6,7 +6,7 @@ import msgspec
 
 from whet.gateway.dialects import neutral as n
 from whet.gateway.dialects.gemini.reply import ChunkReader, chunk, write_reply_part
-from whet.gateway.dialects.gemini.wire import bounded
+from whet.gateway.dialects.gemini.wire import refuse_deep_nesting
 from whet.gateway.dialects.lenient import decode
 from whet.gateway.sse import data_lines
 
@@ -20,7 +20,7 @@ class EventReader:
     def __init__(self) -> None:
         self._chunks = ChunkReader()
 
-    @bounded()
+    @refuse_deep_nesting()
     def read(self, event: bytes) -> list[n.Event]:
         """What this event adds. ValueError when it cannot be read, or tells of an error."""
         data = b"\n".join(data_lines(event))

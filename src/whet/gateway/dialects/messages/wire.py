@@ -172,10 +172,10 @@ class BlockReader:
                 return self._image(self._read(block, _Image).source)
             case "thinking":
                 thought = self._read(block, _Thinking)
-                token = given_token(thought.signature)
+                token = provider_token(thought.signature)
                 return n.Thinking(thought.thinking, token) if thought.thinking or token else None
             case "redacted_thinking":
-                token = given_token(self._read(block, _RedactedThinking).data)
+                token = provider_token(self._read(block, _RedactedThinking).data)
                 return n.Thinking("", token, hidden=True) if token else None
             case "tool_use":
                 call = self._read(block, _ToolUse)
@@ -228,7 +228,7 @@ def block(part: n.Part, lost: Lost) -> n.Json | None:
             return {key: value for key, value in result.items() if value}
 
 
-def fitting(role: n.Role, parts: Iterable[n.Part], lost: Lost) -> list[n.Part]:
+def select_fitting(role: n.Role, parts: Iterable[n.Part], lost: Lost) -> list[n.Part]:
     """The parts that a message of this role may hold."""
     fit = []
     for part in parts:
@@ -239,7 +239,7 @@ def fitting(role: n.Role, parts: Iterable[n.Part], lost: Lost) -> list[n.Part]:
     return fit
 
 
-def results_first(parts: Iterable[n.Part]) -> tuple[n.Part, ...]:
+def put_results_first(parts: Iterable[n.Part]) -> tuple[n.Part, ...]:
     """Results must directly follow their calls."""
     return tuple(sorted(parts, key=lambda part: not isinstance(part, n.ToolResult)))
 
@@ -259,7 +259,7 @@ def signature(thought: str) -> str:
     return _OWN_TOKEN + hashlib.blake2b(thought.encode(), digest_size=16).hexdigest()
 
 
-def given_token(token: str | None) -> str | None:
+def provider_token(token: str | None) -> str | None:
     """The token, if it is one that a provider gave."""
     return token if token and not token.startswith(_OWN_TOKEN) else None
 
