@@ -98,7 +98,7 @@ async def _serve(engine: "Engine", port: int) -> None:
     async with serve_model(engine, port) as serving:
         typer.echo(f"{serving.url}/v1 serves {name}; Ctrl-C ends it")
         typer.echo(f'in whet.toml:  [models.{name}]  url = "{serving.url}"  capture = "vllm"')
-        raise UserError(f"model 'local/{name}' has ended, with exit code {await serving.ended()}")
+        raise UserError(f"model 'local/{name}' has ended, with exit code {await serving.wait()}")
 
 
 @contextmanager

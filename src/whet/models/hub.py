@@ -1,4 +1,4 @@
-"""A file of the Hugging Face hub: streamed to disk, gone on with where an earlier download broke off."""
+"""Downloads a file of the Hugging Face hub to disk; an interrupted download is resumed."""
 
 import asyncio
 import re
@@ -17,14 +17,14 @@ ENDPOINT = "https://huggingface.co"
 _NAME = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)/(?P<file>[^?#]+\.gguf)")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MOVES = 5
-"""How often the hub may say that a repository has another name now."""
+"""How many redirects of a renamed repository are followed."""
 _PATIENCE = aiohttp.ClientTimeout(total=None, connect=30, sock_read=60)
 _PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """What the hub says of a file before it is fetched."""
+    """The hub's description of a file, before it is downloaded."""
 
     url: str
     version: str
@@ -49,7 +49,7 @@ class HubFile:
         return Path(self.file).stem.lower()
 
     def fetch(self, home: Path, progress: Callable[[int, int | None], None]) -> tuple[Path, str | None]:
-        """Download it, or the rest of it. UserError when it cannot be had. It blocks."""
+        """Download the file, or the rest of it. UserError when that fails. It blocks."""
         return asyncio.run(self._fetch(home, progress))
 
     async def _fetch(self, home: Path, progress: Callable[[int, int | None], None]) -> tuple[Path, str | None]:

