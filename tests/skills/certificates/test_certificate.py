@@ -261,7 +261,7 @@ def test_a_key_that_is_there_twice_is_refused(run: Path, tmp_path: Path) -> None
     """Programs would take the last, and people read the first."""
     file = tmp_path / "certificate.json"
     file.write_text((run / "certificate.json").read_text().replace('"alpha": 0.1', '"alpha": 0.01, "alpha": 0.1', 1))
-    with pytest.raises(UserError, match="expected a certificate: key 'alpha' is there twice"):
+    with pytest.raises(UserError, match="expected a certificate: key 'alpha' occurs twice"):
         read_certificate(file)
 
 
