@@ -176,7 +176,7 @@ async def test_most_of_the_training_tasks_lost_is_no_verdict(world: World) -> No
     works = (world.folder / "script.toml").read_text()
     world.play("".join(fails) + works)
     proposer = Adds(HELPFUL)
-    with pytest.raises(NotMeasured, match="rollouts on 3 tasks in a row were lost"):
+    with pytest.raises(NotMeasured, match="rollouts on 3 tasks in a row failed"):
         await world.sharpen(proposer, concurrency=8)
     world.play()
     found = await world.sharpen(proposer, resume=True)
