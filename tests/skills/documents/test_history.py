@@ -16,6 +16,7 @@ from whet.skills.gate.exam import Exam
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.sequential_test import ExamTerms, Pair, SequentialTest
 from whet.skills.measurement import Verdict
+from whet.skills.proposers.base import SearchStep
 from whet.skills.results import SharpenResult
 from whet.skills.sharpen.events import SharpenEvent
 from whet.skills.sharpen.run import summarise_exam
@@ -87,7 +88,7 @@ def test_a_broken_off_run_has_no_best_and_ends_the_same(sharpened: tuple[World, 
 
     def break_off(event: SharpenEvent) -> None:
         nonlocal steps
-        steps += type(event).__name__ == "Step"
+        steps += isinstance(event, SearchStep)
         if steps == 2:
             raise RuntimeError("broken off")
 
