@@ -164,7 +164,7 @@ def test_a_model_that_changed_during_the_attempt_is_told(outcome: SharpenResult)
     one.test.pairs[:] = taken
     told = in_plain_words(replace(outcome, done=replace(outcome.done, exam_results=(one,))))
     assert (
-        "The model reported 2 names or fingerprints during this attempt: m fp_1 in 30 rollouts of the old skill and 0 "
+        "The model reported 2 names or fingerprints during this exam: m fp_1 in 30 rollouts of the old skill and 0 "
         "of the new, m fp_2 in 0 rollouts of the old skill and 30 of the new."
     ) in told
 

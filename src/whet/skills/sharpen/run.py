@@ -21,7 +21,7 @@ from whet.skills.certificates.text import write_certificate
 from whet.skills.documents.document import Policy
 from whet.skills.documents.history import ACCEPTED, BEST, LEADER, SHORTENED, SKILLS, TERMS, ExamSummary, History
 from whet.skills.documents.store import SkillStore, copy_skill
-from whet.skills.gate.alpha_ledger import count_uses, enter
+from whet.skills.gate.alpha_ledger import LedgerEntry, count_uses, enter
 from whet.skills.gate.gate import ExamResult, ExamSetting
 from whet.skills.gate.heuristics import RuleComparison
 from whet.skills.gate.journal import ExamJournalFile
@@ -214,7 +214,6 @@ class SharpenRun:
 
     async def search(self) -> SearchResult:
         """Search for better skills on the train tasks, and certify the best on the validation tasks."""
-        train = {task.id: task for task in self.splits.train}
         self.history = History(self.folder, self.start.digest, self.request.proposer)
         self.driver = self._driver()
         # A run without an exam does not use the validation tasks.
@@ -222,7 +221,7 @@ class SharpenRun:
         found = await search_and_certify(
             self.start.digest,
             self.split.plan,
-            SearchSetting(tuple(train), self.driver, self.skills, self._close_search),
+            SearchSetting(tuple(task.id for task in self.splits.train), self.driver, self.skills, self._close_search),
             ExamSetting(tuple(self.validation), self.seed, journal, self.runner.read_execution),
             self.runner,
             self._record,
@@ -265,7 +264,7 @@ class SharpenRun:
         self.runner.account.close(RunPart.SEARCH, RunPart.EXAM, kept)
         return MANY if self.budget.rollouts is None else self.budget.rollouts - self.split.rollouts
 
-    def _enter_ledger(self) -> Any:
+    def _enter_ledger(self) -> LedgerEntry:
         return enter(self.folder, self.validation, self.request.plan.alpha, self.env)
 
     async def test(self, found: SearchResult) -> FinalTest | None:
