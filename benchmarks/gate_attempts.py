@@ -203,7 +203,7 @@ def _removals_row(margin: float, runs: int) -> tuple[str, list[Cell]]:
     for lift in (-margin, -margin / 2, 0.0, 0.05):
         random = np.random.default_rng([SEED, 6, round(100 * margin), round(1000 * lift) + 1000])
         arms = population(random, runs, TASKS, lift, 0.25)
-        terms = ExamTerms(PLAN.removal_level, POSITIONS, worth=0.0)
+        terms = ExamTerms(PLAN.removal_level, POSITIONS, minimum_effect=0.0)
         held = verdicts(streamed(random, arms, POSITIONS), terms, floor=-margin)
         dropped = rare(held.certified, PLAN.removal_level) if lift <= -margin else rate(held.certified)
         cells += [dropped, cost(2 * held.positions)]

@@ -8,7 +8,7 @@ import numpy as np
 from gate_attempts import PLAN, level
 from gate_report import Bench, Cell, Grid, grid, rare, rate
 from support.many_attempts import SEED, Counts, Flags, Floats, drawn, verdicts
-from whet.skills.gate.exam import Exam
+from whet.skills.gate.exam import ExamSequence
 from whet.skills.gate.sequential_test import ExamTerms
 
 _RUNS, _SHARDS = 2000, 10
@@ -76,7 +76,7 @@ def _seeds_tried(tried: tuple[int, ...], runs: int, shard: int) -> Flags:
 
 def _order(tasks: int, seed: str) -> Counts:
     """The numbers of the tasks in the order of whet's own exam."""
-    exam = Exam("incumbent", "candidate", tuple(map(str, range(tasks))), seed, 1, "")
+    exam = ExamSequence("incumbent", "candidate", tuple(map(str, range(tasks))), seed, 1, "")
     return np.array([int(exam.task_at(position)) for position in range(6 * tasks)])
 
 

@@ -12,10 +12,9 @@ from gate_report import NONE, Bench, Cell, Grid, grid, mean, rate
 from gate_rivals import GEPA, MINIBATCH
 from gate_runs import RULES
 from support.many_attempts import Floats, chances, thrown
-from support.whole_runs import PER_PROPOSAL, Paying
+from support.whole_runs import PER_PROPOSAL, Paying, run_two_tiers
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import Outcome, RolloutKey
-from whet.skills.search.two_tiers import search_and_certify
 
 TEST = 400
 _RUNS, _SHARD = 400, 20
@@ -110,7 +109,7 @@ async def _by_whet(world: Population, budget: int, seed: int) -> Lifts:
         return outcomes[key]
 
     validation, dev = names
-    done = await search_and_certify("0", dev, validation, GatePlan(budget, seed), Paying(world.propose), rollouts)
+    done = await run_two_tiers("0", dev, validation, GatePlan(budget, seed), Paying(world.propose), rollouts)
     return world.lift(done.certified), world.lift(done.leader)
 
 

@@ -13,11 +13,10 @@ from gate_report import NONE, Bench, Cell, Grid, cost, grid, mean, often, rare, 
 from gate_rivals import GEPA, MINIBATCH, SKILLOPT
 from support.known_world import World, WorldProposer
 from support.many_attempts import SEED, population, thrown
-from support.whole_runs import PER_PROPOSAL, Paying, whole
+from support.whole_runs import PER_PROPOSAL, Paying, run_two_tiers, whole
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import Outcome, RolloutKey, Verdict
-from whet.skills.search.two_tiers import search_and_certify
 
 RULES = (SKILLOPT, GEPA)
 _SHARD = 20
@@ -102,7 +101,7 @@ def _shard(rule: str, kind: str, budget: int, first: int, number: int) -> list[R
 
 async def _engine_run(kind: str, seed: int, budget: int) -> Run:
     done, world = await whole(kind, seed, budget)
-    certified = [held for held in done.held if held.attempt.verdict is Verdict.CERTIFIED]
+    certified = [held for held in done.exam_results if held.test.verdict is Verdict.CERTIFIED]
     return Run(
         accepted=len(certified),
         false=sum(world.lift(held.candidate, held.exam.incumbent) <= _EXACT for held in certified),
@@ -114,7 +113,7 @@ async def _engine_run(kind: str, seed: int, budget: int) -> Run:
 
 
 def _above_truth(world: World, held: ExamResult) -> float:
-    return max(0.0, held.attempt.at_least() - world.lift(held.candidate, held.exam.incumbent))
+    return max(0.0, held.test.at_least() - world.lift(held.candidate, held.exam.incumbent))
 
 
 def _rule_run(rule: str, kind: str, seed: int, budget: int) -> Run:
@@ -202,6 +201,6 @@ async def leader_run(lift: float, proposals: int, seed: int) -> Found:
     numbers = iter(range(1, proposals + 1))
     proposer = Paying(lambda _: next((str(number) for number in numbers), None))
     train, validation = ([f"{split}-{n}" for n in range(size)] for split, size in (("train", 10), ("val", _TASKS)))
-    done = await search_and_certify("0", train, validation, GatePlan(_BUDGET, seed), proposer, rollouts)
-    certified = [held for held in done.held if held.attempt.verdict is Verdict.CERTIFIED]
-    return bool(certified), done.spent, certified[-1].attempt.at_least() if certified else 0.0
+    done = await run_two_tiers("0", train, validation, GatePlan(_BUDGET, seed), proposer, rollouts)
+    certified = [held for held in done.exam_results if held.test.verdict is Verdict.CERTIFIED]
+    return bool(certified), done.spent, certified[-1].test.at_least() if certified else 0.0

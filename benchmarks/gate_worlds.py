@@ -8,11 +8,11 @@ import numpy as np
 from scipy.special import expit, logit
 
 from support.many_attempts import SEED, Floats, chances, common_shift
-from support.whole_runs import Paying
+from support.whole_runs import Paying, run_two_tiers
 from whet.scoring import Cause
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import Notes, NotMeasured, Outcome, RolloutKey, Verdict
-from whet.skills.search.two_tiers import SearchResult, search_and_certify
+from whet.skills.measurement import Execution, NotMeasured, Outcome, RolloutKey, Verdict
+from whet.skills.search.two_tiers import SearchResult
 
 _EXACT = 1e-9
 START = "0"
@@ -97,8 +97,8 @@ class World:
         """By how much one skill is better than another on the validation tasks: the truth."""
         return float((self.skills[int(skill)] - self.skills[int(over)])[: self.setting.tasks].mean())
 
-    async def read_notes(self, key: RolloutKey) -> Notes:
-        return Notes(resent=self.resent.get(key, 0))
+    async def read_execution(self, key: RolloutKey) -> Execution:
+        return Execution(resent=self.resent.get(key, 0))
 
     async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
         if key not in self._outcomes:
@@ -127,7 +127,7 @@ async def run(world: World) -> SearchResult:
     """The engine with all defaults."""
     plan = GatePlan(world.setting.budget, world.seed)
     tasks = world.training, world.validation
-    return await search_and_certify(START, *tasks, plan, Paying(world.propose), world, read_notes=world.read_notes)
+    return await run_two_tiers(START, *tasks, plan, Paying(world.propose), world, read_execution=world.read_execution)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +148,11 @@ async def run_one(setting: Setting, seed: int) -> Ran:
         done = await run(world)
     except NotMeasured:
         return Ran(certified=False, false=False, attempts=0, rollouts=len(world.resent))
-    certified = [held for held in done.held if held.attempt.verdict is Verdict.CERTIFIED]
+    certified = [held for held in done.exam_results if held.test.verdict is Verdict.CERTIFIED]
     return Ran(
         certified=bool(certified),
         false=any(world.lift(held.candidate, held.exam.incumbent) <= _EXACT for held in certified),
-        attempts=len(done.held),
+        attempts=len(done.exam_results),
         rollouts=done.spent,
     )
 

@@ -20,13 +20,14 @@ from skillopt_sleep.memory import apply_edits, ensure_skill_scaffold
 from skillopt_sleep.mine import assign_splits
 from skillopt_sleep.replay import replay_one
 
-from whet.skills.gate.exam import Exam, RolloutBudget, run_exam
-from whet.skills.gate.gate import ExamResult
+from whet.skills.gate.exam import ExamSequence, RolloutBudget, run_exam
+from whet.skills.gate.gate import ExamResult, ExamSetting
 from whet.skills.gate.plan import GatePlan
+from whet.skills.gate.seed import Seed
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest
 from whet.skills.measurement import Outcome, Pay, RolloutKey, RunPart, Verdict
 from whet.skills.proposers.base import SearchStep
-from whet.skills.search.two_tiers import SearchResult, search_and_certify
+from whet.skills.search.two_tiers import SearchResult, SearchSetting, search_and_certify
 
 HARMFUL = MockBackend.RULE_TEXT["__harmful__"]
 SEED, EDITS = 42, 4
@@ -114,7 +115,7 @@ async def by_whet(persona: str) -> Ended:
 
 
 def _is_new(seen: object) -> bool:
-    return isinstance(seen, ExamResult) and seen.attempt.verdict is Verdict.CERTIFIED
+    return isinstance(seen, ExamResult) and seen.test.verdict is Verdict.CERTIFIED
 
 
 class MockWorld:
@@ -126,11 +127,13 @@ class MockWorld:
         self._trained: dict[str, list[tuple[Any, Any]]] = {}
 
     async def sharpened(self, start: str, watch: Callable[[object], None] = lambda _: None) -> SearchResult:
-        return await search_and_certify(start, self._split("train"), self._split("val"), PLAN, self, self, watch)
+        search = SearchSetting(self._split("train"), self)
+        exams = ExamSetting(tuple(self._split("val")), Seed.choose(PLAN.seed))
+        return await search_and_certify(start, PLAN, search, exams, self, watch)
 
     async def refuses(self, incumbent: str, rule: str) -> bool:
         """Whether a skill with this rule fails the exam, even if the search had taken it."""
-        exam = Exam(incumbent, f"{incumbent}\n{rule}", self._split("val"), str(SEED), 1, "")
+        exam = ExamSequence(incumbent, f"{incumbent}\n{rule}", self._split("val"), str(SEED), 1, "")
         attempt = SequentialTest(ExamTerms(0.05, 24))
         await run_exam(exam, attempt, self, RolloutBudget(100))
         return attempt.verdict is not Verdict.CERTIFIED

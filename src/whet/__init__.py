@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from whet.rollout.result import Result
     from whet.runs.config import Config, read_config
     from whet.runs.config import ModelConfig as Model
-    from whet.runs.options import RunOptions
+    from whet.runs.export import export_run
+    from whet.runs.options import ExportOptions, ForkOptions, RejudgeOptions, RunOptions
     from whet.runs.run import Started
     from whet.runs.scheduler import ArmStopped, Ended, Stopped
     from whet.runs.stats.compare import Comparison, compare_arms, compare_runs
@@ -64,6 +65,8 @@ __all__ = [
     "Exam",
     "ExamResult",
     "Exchange",
+    "ExportOptions",
+    "ForkOptions",
     "Graph",
     "Judge",
     "JudgeError",
@@ -76,6 +79,7 @@ __all__ = [
     "Proposal",
     "ProposalContext",
     "Proposer",
+    "RejudgeOptions",
     "Reply",
     "Result",
     "RunOptions",
@@ -105,6 +109,7 @@ __all__ = [
     "compare",
     "compare_arms",
     "compare_runs",
+    "export_run",
     "load",
     "read_config",
     "read_script",
@@ -129,7 +134,8 @@ _HOMES = {
     "whet.gateway": "Limits",
     "whet.rollout.result": "Result",
     "whet.runs.config": "Config read_config",
-    "whet.runs.options": "RunOptions",
+    "whet.runs.export": "export_run",
+    "whet.runs.options": "ExportOptions ForkOptions RejudgeOptions RunOptions",
     "whet.runs.run": "Started",
     "whet.runs.scheduler": "ArmStopped Ended Stopped",
     "whet.runs.stats.compare": "Comparison compare_arms compare_runs",

@@ -74,9 +74,9 @@ async def run_async(
     >>> async def both():  # doctest: +SKIP
     ...     return await asyncio.gather(run_async("tasks", agent="codex"), run_async("tasks", agent="opencode"))
     """
-    agents, models = _by_name("agent", _listed(agent)), _by_name("model", _listed(model))
+    agents, models = _by_name("agent", _as_tuple(agent)), _by_name("model", _as_tuple(model))
     config = _with_objects(config or project_config(), agents, models)
-    named = {"tasks": _source(tasks), "agents": tuple(agents), "models": tuple(models), "skills": _listed(skill)}
+    named = {"tasks": _source(tasks), "agents": tuple(agents), "models": tuple(models), "skills": _as_tuple(skill)}
     chosen = _merge(RunOptions, options, {**fields, **named}).complete(config)
     judged = [_judge_with(judges, task) for task in read_tasks(chosen.tasks)]
     await run_tasks(chosen, config, watch, tasks=judged)
@@ -131,7 +131,7 @@ async def sharpen_async(
     watch: Callable[[SharpenEvent], None] = lambda _: None,
 ) -> SharpenResult:
     """`sharpen`, in the caller's own event loop. Cancelling it stops the run cleanly; it can be resumed."""
-    agents, models = _by_name("agent", _listed(agent)), _by_name("model", _listed(model))
+    agents, models = _by_name("agent", _as_tuple(agent)), _by_name("model", _as_tuple(model))
     config = _with_objects(config or project_config(), agents, models)
     name = proposer if isinstance(proposer, str) else _name_of(proposer) if proposer is not None else None
     named = {
@@ -226,7 +226,7 @@ def certify(
 
     >>> certify("skills/old", "skills/new", "tasks", agent="codex").certified  # doctest: +SKIP
     """
-    agents, models = _by_name("agent", _listed(agent)), _by_name("model", _listed(model))
+    agents, models = _by_name("agent", _as_tuple(agent)), _by_name("model", _as_tuple(model))
     config = _with_objects(config or project_config(), agents, models)
     named = {"old": old, "new": new, "tasks": _source(tasks)}
     arm = {"agent": next(iter(agents), None), "model": next(iter(models), None)}
@@ -255,7 +255,7 @@ def transfer(
 
     >>> transfer("sharpened/best/sums", "tasks", agent=["opencode", "codex"], model="m").lifts  # doctest: +SKIP
     """
-    agents, models = _by_name("agent", _listed(agent)), _by_name("model", _listed(model))
+    agents, models = _by_name("agent", _as_tuple(agent)), _by_name("model", _as_tuple(model))
     config = _with_objects(config or project_config(), agents, models)
     named = {"skill": skill, "tasks": _source(tasks), "agents": tuple(agents), "models": tuple(models)}
     chosen = _merge(TransferOptions, options, named)
@@ -300,7 +300,7 @@ def _refuse_missing_run(options: RolloutOptions) -> None:
         raise UserError(f"{options.out}: there is no run to continue; expected the folder of one, or no `resume`")
 
 
-def _listed(given: Any) -> Sequence[Any]:
+def _as_tuple(given: Any) -> Sequence[Any]:
     """One thing, or several, as a sequence."""
     if given is None:
         return ()

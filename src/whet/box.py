@@ -23,7 +23,7 @@ Serve = Callable[[socket.socket], Awaitable[None]]
 
 
 class SandboxError(Exception):
-    """The sandbox could not do what was asked; the rollout's score is missing."""
+    """The sandbox failed to do what was requested; the rollout's score is missing."""
 
 
 class EscapeError(SandboxError):

@@ -52,7 +52,7 @@ class Usage:
     cache_write: int = 0
     """Of the input, what was put into it."""
     reasoning: int = 0
-    """Of the output, what was thought and not said."""
+    """The part of the output that is thinking."""
 
     def __add__(self, other: "Usage") -> "Usage":
         # Field by field: a generic sum over the fields takes longer than all else that is counted for a call.

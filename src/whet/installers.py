@@ -1,4 +1,4 @@
-"""Runs pip and npm to fetch packages: with the user's own settings for registries, and no program that asks back."""
+"""Runs pip and npm to fetch packages, with the user's own registry settings and without prompts."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ PIP_OPTIONS = ("--quiet", "--disable-pip-version-check", "--no-input", "--only-b
 
 
 def pip_program(needed_by: str) -> list[str]:
-    """How pip is started; UserError when there is none."""
+    """The command that starts pip; UserError when pip is not installed."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
     for name in ("pip", "pip3"):
@@ -25,7 +25,7 @@ def pip_program(needed_by: str) -> list[str]:
 
 def run_fetcher(argv: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run pip or npm in a folder. It blocks."""
-    # In its own folder: the project that the user stands in may have settings that are meant for that project only.
+    # In its own folder: the user's current project may have settings that are meant for that project only.
     return subprocess.run(
         argv,
         cwd=folder,
@@ -40,12 +40,12 @@ def run_fetcher(argv: list[str], folder: Path) -> subprocess.CompletedProcess[st
 
 def reason_of_pip(done: subprocess.CompletedProcess[str]) -> str:
     """Why pip failed, in one line."""
-    said = done.stderr
-    if wrong := re.search(r"DO NOT MATCH THE HASHES.*\n\s+(\S+)", said):
-        return f"{wrong[1]} does not have the hash that its lock says"
-    errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
-    reason = errors[-1] if errors else last_line(said) or f"pip ended with exit code {done.returncode}"
-    if broken := re.search(r"connection broken by '(.*)':", said):
+    output = done.stderr
+    if wrong := re.search(r"DO NOT MATCH THE HASHES.*\n\s+(\S+)", output):
+        return f"{wrong[1]} does not match the hash in its lock"
+    errors = [line.removeprefix("ERROR: ") for line in output.splitlines() if line.startswith("ERROR: ")]
+    reason = errors[-1] if errors else last_line(output) or f"pip ended with exit code {done.returncode}"
+    if broken := re.search(r"connection broken by '(.*)':", output):
         cause = re.split(": ", broken[1])[-1].rstrip("\"')")  # the last words of an exception's repr
         return f"{reason} ({cause})"
     return reason

@@ -80,7 +80,7 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
     expected = _expected(detail)
     if not parts:  # the whole of it, such as a file that is not JSON
         return expected
-    if not expected.startswith("expected "):
+    if not expected.startswith(("expected ", "invalid value: ")):
         return f"key '{key}' {expected}"
     if parts[-1] == "[key]":
         return f"key '{key_path(parts[:-2])}' has the name {format_value(parts[-2])}; {expected}"
@@ -115,7 +115,7 @@ def _expected(detail: ErrorDetails) -> str:
         return "expected one of: " + ", ".join(re.findall(r"'([^']*)'", context["expected"]))
     if kind in _EXPECTED:
         return "expected " + _EXPECTED[kind].format_map(context)
-    return f"expected otherwise: {detail['msg']}"
+    return f"invalid value: {detail['msg']}"
 
 
 def format_value(value: Any) -> str:

@@ -126,7 +126,7 @@ async def test_a_conversation_that_a_program_cannot_go_on_with_is_refused() -> N
     done = await rolled_out(named("mini-swe-agent"), task(followups=("Go on.",)), scene(say("?")))
     assert done.requests == []
     assert done.result.score.cause is Cause.SETUP
-    assert done.result.score.reason == "t: key 'followups': agent 'mini-swe-agent' cannot go on with a conversation"
+    assert done.result.score.reason == "t: key 'followups': agent 'mini-swe-agent' cannot continue a conversation"
 
 
 @pytest.fixture

@@ -197,7 +197,7 @@ def test_a_package_whose_hash_is_not_that_of_the_lock_is_refused_by_name(
     (tmp_path / "qwen" / "package-lock.json").write_text(json.dumps(lock))
     monkeypatch.setattr(lock, "LOCKS", tmp_path)
     assert refused(QWEN) == (
-        f"qwen {QWEN.version} cannot be installed: @qwen-code/qwen-code does not have the hash that its lock says"
+        f"qwen {QWEN.version} cannot be installed: @qwen-code/qwen-code does not match the hash in its lock"
     )
     assert left(root) == []
 
@@ -208,7 +208,7 @@ def test_a_wheel_whose_hash_is_not_that_of_the_lock_is_refused_by_name(
     (tmp_path / MINI.agent).mkdir()
     (tmp_path / MINI.agent / "requirements.txt").write_text(f"zipp==4.1.2 --hash=sha256:{'0' * 64}\n")
     monkeypatch.setattr(lock, "LOCKS", tmp_path)
-    assert refused(MINI).endswith("cannot be installed: zipp==4.1.2 does not have the hash that its lock says")
+    assert refused(MINI).endswith("cannot be installed: zipp==4.1.2 does not match the hash in its lock")
     assert left(root) == []
 
 
@@ -226,9 +226,9 @@ def test_what_npm_took_beyond_the_lock_is_removed_or_refused(tmp_path: Path) -> 
     with pytest.raises(UserError, match="refused: '@x/b' is not in its lock"):
         hold({**locked, "node_modules/a/node_modules/@x/b": {"version": "1", "integrity": "sha512-b"}})
     for change in ({"version": "2"}, {"integrity": "sha512-b"}):
-        with pytest.raises(UserError, match="refused: 'a' is not what its lock says"):
+        with pytest.raises(UserError, match="refused: 'a' does not match its lock"):
             hold({"node_modules/a": {**locked["node_modules/a"], **change}})
-    with pytest.raises(UserError, match="refused: 'a' is not what its lock says"):
+    with pytest.raises(UserError, match="refused: 'a' does not match its lock"):
         hold({"node_modules/a": {"version": "1"}})
 
 
@@ -291,7 +291,7 @@ def test_a_program_that_does_not_start_here_is_no_install(root: Path, monkeypatc
         return "nothing"
 
     monkeypatch.setattr("whet.agents.install.run.fetch", fetch_other)
-    assert refused(PACKAGES["codex"]).endswith("does not start here: Illegal instruction")
+    assert refused(PACKAGES["codex"]).endswith("does not start on this machine: Illegal instruction")
     assert left(root) == []
 
 

@@ -125,14 +125,14 @@ def test_a_run_that_is_not_done_is_warned_of(project: Project) -> None:
     one_arm(project, "b", [1] * 12 + [None] * 3)
     words = project.whet("compare", "a", "b").stdout
     assert words.startswith("\nb is better than a on these 12 tasks")
-    assert "warning: not all is run; whoever stops when a verdict pleases is wrong more often" in words
+    assert "warning: the run is incomplete; stopping at a good verdict makes errors more frequent" in words
 
 
 def test_a_task_that_was_changed_is_another_task(project: Project) -> None:
     one_arm(project, "a", [1, 0])
     one_arm(project, "b", [1, 1], digest="other")
     done = project.whet("compare", "a", "b")
-    assert "Nothing can be said of b against a: no task has scores in both." in done.stdout
+    assert "b and a cannot be compared: no task has scores in both." in done.stdout
     assert "  not compared: 2 tasks, changed in between" in done.stdout
 
 
@@ -142,7 +142,7 @@ def test_scores_lost_on_one_side_only_withhold_the_verdict(project: Project) -> 
     words = project.whet("compare", "a", "b").stdout
     assert "  missing in b: 8 of 20 scores (model 8)" in words
     assert "the difference over all of them lies between -40.0 and +0.0 points" in words
-    assert words.startswith("\nNo verdict on b against a on these 12 tasks: one side lost more than the other")
+    assert words.startswith("\nNo verdict on b against a on these 12 tasks: one side is missing more scores than")
     assert (
         "  withheld: scores were lost: 0 of 20 in a, 8 of 20 in b (Fisher's exact test p = 0.003, level 0.05)" in words
     )
@@ -326,6 +326,6 @@ def test_task_folders_of_a_band_are_linked_in_a_folder_that_runs_again(project: 
     assert kept.returncode == 0, kept.stderr
     assert [path.name for path in (project.path / "band").iterdir()] == ["good"]
     words = said_to_user(project.whet("tasks", "filter", "run", "--max", "1", "--min", "0.5", "--out", "b.jsonl"))
-    assert "good is a task folder; expected --out FOLDER" in words
+    assert "good is a task folder; expected a folder as" in words
     again = project.whet("run", "band", "--agent", "nop", "--model", "scripted:script.toml", "--out", "again")
     assert again.returncode == 0, again.stderr

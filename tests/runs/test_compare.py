@@ -8,14 +8,14 @@ import pytest
 from scipy import stats
 
 from whet.rollout.result import Result, Spending
-from whet.runs.stats.compare import Side, Verdict, compare
+from whet.runs.stats.compare import ComparedArm, Verdict, compare
 from whet.runs.stats.summary import Tally
 from whet.scoring import Cause, Score
 
 WORLDS = 100
 
 
-def side(name: str, scores: Mapping[str, Sequence[float | None]], **spending: object) -> Side:
+def side(name: str, scores: Mapping[str, Sequence[float | None]], **spending: object) -> ComparedArm:
     """An arm with these samples of each task; None is a missing score."""
     cells = {}
     for task, values in scores.items():
@@ -25,7 +25,7 @@ def side(name: str, scores: Mapping[str, Sequence[float | None]], **spending: ob
             result = Result(score=score, spending=Spending.model_validate(spending), seconds={"agent": 3.0})
             cells[task].spend(result)
             cells[task].conclude(task, result)
-    return Side(name, cells, dict.fromkeys(scores, "d"))
+    return ComparedArm(name, cells, dict.fromkeys(scores, "d"))
 
 
 def test_equal_arms_of_uneven_samples_are_not_called_different_more_often_than_promised() -> None:

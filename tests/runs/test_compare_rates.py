@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from whet.runs.stats.compare import Comparison, Side, Verdict, compare
+from whet.runs.stats.compare import ComparedArm, Comparison, Verdict, compare
 from whet.runs.stats.summary import Tally
 from whet.scoring import Cause
 
@@ -33,7 +33,7 @@ def failures(rng: np.random.Generator, scores: np.ndarray) -> np.ndarray:
     return (rng.random(scores.shape) < 0.3) & (scores < 1)
 
 
-def side(name: str, scores: np.ndarray, lost: np.ndarray, rescued: int = 0) -> Side:
+def side(name: str, scores: np.ndarray, lost: np.ndarray, rescued: int = 0) -> ComparedArm:
     tasks = {}
     for number, (row, gone) in enumerate(zip(scores.tolist(), lost, strict=True)):
         kept = [value for value, missing in zip(row, gone, strict=True) if not missing]
@@ -43,7 +43,7 @@ def side(name: str, scores: np.ndarray, lost: np.ndarray, rescued: int = 0) -> S
             missing=Counter({Cause.MODEL: int(gone.sum())}),
         )
     tasks["0"].rescued = rescued
-    return Side(name, tasks, dict.fromkeys(tasks, "d"))
+    return ComparedArm(name, tasks, dict.fromkeys(tasks, "d"))
 
 
 def worlds(

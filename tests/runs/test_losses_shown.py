@@ -48,7 +48,10 @@ def test_the_terminal_and_json_show_bounds_and_uneven_losses() -> None:
     arms: dict[Arm, Tally] = {("cheat", "m", None): arm_with(6, 6), ("honest", "m", None): arm_with(12, 0, 0.5)}
     text = shown(arms)
     assert "cheat / m: the mean is 50.0% if all that is missing is 0, and 100.0% if all is 1" in text
-    assert "cheat / m loses 6 of 12 scores, honest / m loses 0 of 12 scores (Fisher's exact test, p = 0.014)" in text
+    assert (
+        "cheat / m is missing 6 of 12 scores, honest / m is missing 0 of 12 scores (Fisher's exact test, p = 0.014)"
+        in text
+    )
     fields = _arm_fields(("cheat", "m", None), arms["cheat", "m", None])
     assert (fields["mean"], fields["mean_with_missing_at_0"], fields["mean_with_missing_at_1"]) == (1.0, 0.5, 1.0)
     (found,) = uneven_losses(arms)

@@ -34,9 +34,9 @@ def test_all_tasks_come_once_before_any_comes_twice() -> None:
     assert [row.ordinal for row in rows] == list(range(16))
     assert [row.sample for row in rows] == [0] * 8 + [1] * 8
     assert [(row.task, row.agent, row.skill) for row in rows[:4]] == [
-        ("b", "chat", ""),
+        ("b", "chat", None),
         ("b", "chat", "digest-of-skill"),
-        ("b", "nop", ""),
+        ("b", "nop", None),
         ("b", "nop", "digest-of-skill"),
     ]
 
@@ -50,7 +50,7 @@ def test_a_row_stands_for_its_task_agent_model_and_skill() -> None:
     for row in plan.rows():
         rollout = plan.rollout(row)
         assert (rollout.id, rollout.task.id, rollout.agent) == (row.id, row.task, plan.agents[row.agent])
-        assert (rollout.skill.digest if rollout.skill else "") == row.skill
+        assert (rollout.skill.digest if rollout.skill else None) == row.skill
 
 
 names = st.text(min_size=1, max_size=5)
@@ -82,12 +82,12 @@ NOT_SET = "here: variable 'A' is '${B}', but B is not set; expected B in the env
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        ({"answer": None}, "here: nothing to judge by; expected tests, 'verify', 'answer' or 'judge'"),
+        ({"answer": None}, "here: nothing can judge this task; expected tests, 'verify', 'answer' or 'judge'"),
         ({"unsupported": "multi-step tasks"}, "here: not supported: multi-step tasks"),
         ({"needs_image": "image 'x'"}, "here: needs image 'x'; sandbox 'local' has no images, a container has"),
         (
             {"tests": Path("tests")},
-            "here: its tests need /tests and /logs, which sandbox 'local' cannot give; use --sandbox bubblewrap",
+            "here: its tests need /tests and /logs, which sandbox 'local' cannot give; use sandbox 'bubblewrap'",
         ),
         (
             {"env": {"A": "${B}"}, "verify_env": {"A": "1"}},

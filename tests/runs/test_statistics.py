@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from whet.runs.stats.means import mean_interval, pass_at_k, pass_curve, pass_hat_k, passed, wilson
+from whet.runs.stats.means import is_pass, mean_interval, pass_at_k, pass_curve, pass_hat_k, wilson
 
 REPLICATIONS = 1000
 PROMISE = 0.93
@@ -153,7 +153,7 @@ def test_hard_tasks_that_lose_more_scores_do_not_raise_the_mean_nor_the_pass_rat
         found, measured = mean_interval(values), [chances[int(task)] for task, scores in values.items() if scores]
         assert found is not None
         means.append(found.mean - np.mean(measured))
-        curve = pass_curve({task: [passed(one) for one in scores] for task, scores in values.items()})
+        curve = pass_curve({task: [is_pass(one) for one in scores] for task, scores in values.items()})
         worst = max(worst, abs(curve[0].any_of_k - found.mean))
     # Over rollouts instead of tasks it would be about .06 too high.
     assert abs(np.mean(means)) < 4 * np.std(means) / math.sqrt(len(means)) + 1e-9
@@ -161,6 +161,6 @@ def test_hard_tasks_that_lose_more_scores_do_not_raise_the_mean_nor_the_pass_rat
 
 
 def test_only_a_full_score_passes() -> None:
-    assert passed(1.0)
-    assert passed(sum([0.1] * 10))
-    assert not passed(0.999)
+    assert is_pass(1.0)
+    assert is_pass(sum([0.1] * 10))
+    assert not is_pass(0.999)

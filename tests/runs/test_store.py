@@ -468,3 +468,11 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="expected a folder that can be written"):
         Store.create(tmp_path / "file" / "run")
+
+
+def test_no_skill_is_none_in_rows_and_an_empty_text_in_the_file(tmp_path: Path) -> None:
+    with new_run(tmp_path, rollouts=1) as store:
+        assert [row.skill for row in (*store.rollouts(), *store.pending(), store.rollout("r0"))] == [None] * 3
+    with sqlite3.connect(tmp_path / DATABASE) as db:
+        assert db.execute("SELECT skill FROM rollout").fetchall() == [("",)]
+    db.close()

@@ -97,4 +97,4 @@ async def test_all_that_a_task_ships_is_judged(tmp_path: Path) -> None:
 def test_a_task_with_nothing_to_judge_by_is_refused() -> None:
     with pytest.raises(UserError) as refusal:
         judges_of(Task(id="t", instruction="-", origin="q.jsonl:3"))
-    assert str(refusal.value) == "q.jsonl:3: nothing to judge by; expected tests, 'verify', 'answer' or 'judge'"
+    assert str(refusal.value) == "q.jsonl:3: nothing can judge this task; expected tests, 'verify', 'answer' or 'judge'"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.runs.checks.tasks import Check, Verdict
+from whet.runs.checks.tasks import TaskCheck, TaskVerdict
 from whet.scoring.trust import trust_warnings
 from whet.tasks import Task, read_tasks
 
@@ -91,7 +91,7 @@ def test_verify_commands_are_looked_at_too() -> None:
         id="t", instruction="-", files={"test_it.py": ""}, verify=("true", "python3 test_it.py"), origin="a: row 1"
     )
     assert trust_warnings(task)[0].startswith("verify[1] runs 'test_it.py'")
-    assert Check(task, Verdict.READ).warnings[0].startswith("a: row 1: verify[1] runs")
+    assert TaskCheck(task, TaskVerdict.READ).warnings[0].startswith("a: row 1: verify[1] runs")
 
 
 def test_tests_that_name_the_agents_logs_need_the_key(tmp_path: Path) -> None:

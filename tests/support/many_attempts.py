@@ -102,7 +102,7 @@ def verdicts(worst: Floats, terms: ExamTerms, best: Floats | None = None, floor:
     best = worst if best is None else best
     end = worst.shape[1]
     accept = first_crossing(worst, floor, terms.level, above=True)
-    give_up = first_crossing(best, terms.worth, terms.giving_up, above=False)
+    give_up = first_crossing(best, terms.minimum_effect, terms.beta, above=False)
     certified = (accept <= give_up) & (accept < end)
     return Verdicts(certified, give_up < accept, np.minimum(np.minimum(accept, give_up) + 1, end))
 

@@ -65,10 +65,10 @@ def write_world(folder: Path) -> None:
 
 def sharpen_command(agent: str, proposer: str, budget: int) -> list[str]:
     """What a user types in that folder. The agent and another scripted model propose, where that is asked for."""
-    hired = [] if proposer == "criteria" else ["--proposer-model", "scripted:optimizer.toml"]
+    options = [] if proposer == "criteria" else ["--proposer-model", "scripted:optimizer.toml"]
     return [
         *("sharpen", "careful-work", "tasks", "--agent", agent, "--model", "scripted:model.toml"),
-        *("--proposer", proposer, *hired, "--budget", str(budget), "--force"),
+        *("--proposer", proposer, *options, "--budget", str(budget), "--force"),
         *("--concurrency", "2", "--out", "out"),
     ]
 

@@ -63,7 +63,7 @@ SPLITS = {"train": range(8), "val": range(100, 110), "test": range(200, 206)}
 
 
 class Adds:
-    """A writer that adds these rules, a draft each, and keeps what it was told."""
+    """A proposer that adds these rules, one per proposal, and keeps its contexts."""
 
     def __init__(self, *rules: str) -> None:
         self._rules = list(rules)
@@ -153,7 +153,7 @@ def decisions(outcome: SharpenResult) -> Sequence[object]:
     """What a run decided, however often it was begun."""
     done = outcome.done
     held = [
-        (one.exam, one.attempt.terms, one.attempt.verdict, [(at.incumbent, at.candidate) for at in one.attempt.taken])
-        for one in done.held
+        (one.exam, one.test.terms, one.test.verdict, [(at.incumbent, at.candidate) for at in one.test.pairs])
+        for one in done.exam_results
     ]
     return done.steps, held, done.certified, done.leader, done.spent

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Sequence
 
 from support.known_world import World, WorldProposer
+from whet.skills.gate.gate import ExamSetting
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import Outcome, Pay, RolloutKey, Verdict
+from whet.skills.gate.seed import Seed
+from whet.skills.measurement import Outcome, Pay, ReadExecution, RolloutKey, Rollouts, Verdict, clean_execution
 from whet.skills.proposers.base import SearchStep
-from whet.skills.search.two_tiers import SearchResult, search_and_certify
+from whet.skills.search.base import CandidateSource
+from whet.skills.search.two_tiers import SearchResult, SearchSetting, WatchSearch, search_and_certify
 
 PER_PROPOSAL = 8
 """Rollouts of training tasks that a proposal costs, besides its own measurement."""
@@ -47,15 +50,31 @@ def proposals(kind: str, seed: int) -> Paying:
     return Paying(WorldProposer(kind, seed).propose)
 
 
+async def run_two_tiers(
+    start: str,
+    train: Sequence[str],
+    validation: Sequence[str],
+    plan: GatePlan,
+    proposer: CandidateSource,
+    rollouts: Rollouts,
+    watch: WatchSearch = lambda _: None,
+    read_execution: ReadExecution = clean_execution,
+    close: Callable[[], int] = lambda: 0,
+) -> SearchResult:
+    """Search and certify skills that are plain texts; the plan's seed orders the exams."""
+    exams = ExamSetting(tuple(validation), Seed.choose(plan.seed), read_execution=read_execution)
+    return await search_and_certify(start, plan, SearchSetting(train, proposer, close=close), exams, rollouts, watch)
+
+
 async def whole(kind: str, seed: int, budget: int) -> tuple[SearchResult, World]:
     """One run, all defaults."""
     rollouts = WorldRollouts(seed)
     world = rollouts.world
     tasks = world.tasks("train"), world.tasks("validation")
-    done = await search_and_certify("", *tasks, GatePlan(budget, seed), proposals(kind, seed), rollouts)
+    done = await run_two_tiers("", *tasks, GatePlan(budget, seed), proposals(kind, seed), rollouts)
     assert done.spent <= budget
     return done, world
 
 
 def certificates(done: SearchResult) -> int:
-    return sum(held.attempt.verdict is Verdict.CERTIFIED for held in done.held)
+    return sum(held.test.verdict is Verdict.CERTIFIED for held in done.exam_results)

@@ -3,9 +3,9 @@
 import pytest
 
 from whet.testing import Scene, Script, When, call, say
-from whet.testing.play import Turn, reply_to
+from whet.testing.play import ScriptTurn, reply_to
 
-ASKED = (Turn("system", "You are a coder."), Turn("user", "Fix the median."))
+ASKED = (ScriptTurn("system", "You are a coder."), ScriptTurn("user", "Fix the median."))
 
 
 def _script(*scenes: tuple[When, str]) -> Script:
@@ -39,7 +39,7 @@ def test_the_first_scene_that_fits_wins() -> None:
 
 
 def test_any_user_message_may_match_but_only_the_last_message_is_last() -> None:
-    conversation = (*ASKED, Turn("assistant", ""), Turn("tool", "exit 1"), Turn("user", "Go on."))
+    conversation = (*ASKED, ScriptTurn("assistant", ""), ScriptTurn("tool", "exit 1"), ScriptTurn("user", "Go on."))
     script = Script(scenes=(Scene(when=When(user="median", last="Go on"), replies=(say("0"), say("1"))),))
     assert reply_to(conversation, script) == say("1")
 
@@ -47,13 +47,17 @@ def test_any_user_message_may_match_but_only_the_last_message_is_last() -> None:
 def test_replies_follow_the_number_of_assistant_turns() -> None:
     replies = (call("bash", command="ls"), call("bash", command="cat x"), say("Done."))
     script = Script(scenes=(Scene(replies=replies),))
-    worked = (Turn("assistant", ""), Turn("tool", "x"))
+    worked = (ScriptTurn("assistant", ""), ScriptTurn("tool", "x"))
     assert [reply_to((*ASKED, *worked * n), script) for n in range(3)] == list(replies)
 
 
 def test_what_the_assistant_said_in_one_go_counts_once() -> None:
     script = Script(scenes=(Scene(replies=(say("0"), say("1"), say("2"))),))
-    thought, asked, result = Turn("assistant", "", "hm"), Turn("assistant", "", "bash"), Turn("tool", "x")
+    thought, asked, result = (
+        ScriptTurn("assistant", "", "hm"),
+        ScriptTurn("assistant", "", "bash"),
+        ScriptTurn("tool", "x"),
+    )
     assert reply_to((*ASKED, thought, asked, asked, result, result), script) == say("1")
     assert reply_to((*ASKED, thought, asked, result, thought, asked, result), script) == say("2")
 
@@ -67,5 +71,5 @@ def test_what_the_script_does_not_foresee_is_said_in_the_reply() -> None:
 @pytest.mark.parametrize(("name", "label"), [("fix", "scene 1 (fix)"), ("", "scene 1")])
 def test_past_the_last_reply_the_reply_says_so(name: str, label: str) -> None:
     script = Script(scenes=(Scene(name=name, replies=(say("x"),)),))
-    past = (*ASKED, Turn("assistant", "x"), Turn("user", "More?"))
+    past = (*ASKED, ScriptTurn("assistant", "x"), ScriptTurn("user", "More?"))
     assert reply_to(past, script) == say(f"[scripted model: {label} has no reply 2; the last message begins 'More?']")

@@ -219,7 +219,7 @@ def test_an_agent_that_ends_early_falls_short() -> None:
     then = record((MAIN, WORK))
     session = ReplaySession(Prefix(tuple(then), 4))
     assert ask(session, then[0])
-    assert session.fell_short() == "the agent ended after call 1, where it went on"
+    assert session.fell_short() == "the agent ended after call 1; the recorded agent continued"
 
 
 def test_a_sub_agent_that_nobody_sent_out_is_a_divergence_and_a_title_is_not() -> None:

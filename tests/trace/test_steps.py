@@ -81,7 +81,7 @@ def test_breaks_and_failures_are_marked_and_calls_keep_their_numbers() -> None:
     assert summary(steps(build(rollout))).errors == 1
     assert shown(rollout).splitlines()[2:] == [
         "3 call 1: One.",
-        "4 break: the agent asked the same again; the reply before counts for nothing",
+        "4 break: the agent sent the same request again; the earlier reply does not count",
         "5 call 2: Two.",
         "6 helper compaction: Two files.",
         "7 failed: a call was not answered: status",

@@ -1,4 +1,4 @@
-"""Answers in a structured form: how an agent is asked for one, and how it is found in a text."""
+"""Structured answers: how whet asks an agent for one, and how it finds it in a text."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from whet.plain_text import find_tagged, read_json
 
 
 def ask_for_answer(instruction: str, schema: Mapping[str, Any]) -> str:
-    """An instruction that asks for an answer of this schema, for agents that cannot be held to it."""
+    """Add a request for an answer of this schema, for agents that have no schema option."""
     return (
         f"{instruction}\n\nEnd with your final answer between <answer> and </answer>: "
         f"JSON, and nothing else, that fits this JSON schema:\n{json.dumps(schema)}"

@@ -227,7 +227,7 @@ class CliAgent(BaseModel, ABC):
         box, task = assignment.box, assignment.task
         if task.followups and not self.traits.resumes:
             raise UserError(
-                f"{task.origin or task.id}: key 'followups': agent '{self.kind}' cannot go on with a conversation"
+                f"{task.origin or task.id}: key 'followups': agent '{self.kind}' cannot continue a conversation"
             )
         found = await asyncio.to_thread(program, self.package, self.version)
         folder = await box.show(found.folder, self.kind)

@@ -47,8 +47,8 @@ class _Logged:
         logged = LoggedUse(name=use.name, argv=argv, stdin=_text(use.stdin), started=use.started)
         self._log.append(logged)  # before it is answered: a call that is cut short is a call
         answer = await self._answer(use)
-        told = {"exit_code": answer.exit_code, "answer": _text(answer.stdout)}
-        self._log[place] = logged.model_copy(update=told)
+        outcome = {"exit_code": answer.exit_code, "answer": _text(answer.stdout)}
+        self._log[place] = logged.model_copy(update=outcome)
         return answer
 
     async def _answer(self, use: ToolUse) -> ToolAnswer:

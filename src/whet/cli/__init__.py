@@ -80,7 +80,7 @@ def load_verb(name: str) -> Any:
 app = typer.Typer(
     name="whet",
     cls=Verbs,
-    help="Run real coding agents on tasks in a sealed sandbox, record every model call, score the work.",
+    help="Run real coding agents on your tasks, record every model call, score the work, and improve their skills.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

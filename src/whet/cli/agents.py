@@ -21,7 +21,7 @@ app = typer.Typer(invoke_without_command=True)
 
 @app.callback()
 def agents(context: typer.Context) -> None:
-    """The CLIs that whet can run: version, dialect, whether they are installed."""
+    """List the agents that whet can run, and whether they are installed."""
     if context.invoked_subcommand is not None:
         return
     from whet.agents.install.packages import PACKAGES
@@ -37,14 +37,18 @@ def agents(context: typer.Context) -> None:
 
 @app.command("install")
 def install(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="As `whet agents` lists them.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
-    version: Annotated[str | None, typer.Option(help="Of a single agent: another version than the pinned one.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="Names, as listed by `whet agents`.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All agents.")] = False,
+    version: Annotated[
+        str | None, typer.Option(help="Version to install instead of the pinned one. Only for a single agent.")
+    ] = None,
 ) -> None:
-    """Install CLIs, every file checked against the hashes that whet ships."""
+    """Install agents. Every file is checked against the hashes that whet ships."""
     from whet.event_loop import run_coroutine
 
-    packages = _chosen(names or [], every)
+    packages = _select(names or [], every)
     if version is not None and len(packages) != 1:
         raise UserError(f"--version is '{version}' for {len(packages)} agents; expected a single agent with it")
     failed = run_coroutine(_install_all(packages, version))
@@ -55,15 +59,17 @@ def install(
 
 @app.command("check")
 def check(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="As `whet agents` lists them.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
-    sandbox: Annotated[str, typer.Option(help="bubblewrap, or local, which isolates nothing.")] = "bubblewrap",
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="Names, as listed by `whet agents`.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All agents.")] = False,
+    sandbox: Annotated[str, typer.Option(help="bubblewrap, or local (no isolation).")] = "bubblewrap",
 ) -> None:
-    """Prove that CLIs work here: each does a small task in the sandbox, with a scripted model, offline."""
+    """Check that agents work here: each does a small task in the sandbox with a scripted model, offline."""
     from whet.agents import CLIS
     from whet.event_loop import run_coroutine
 
-    chosen = {package.agent for package in _chosen(names or [], every)}
+    chosen = {package.agent for package in _select(names or [], every)}
     agents = [agent for agent in CLIS if agent.kind in chosen]
     for agent in agents:
         agent.check()
@@ -113,7 +119,7 @@ def _works(agent: str, version: str) -> str:
     return "not checked" if checked is None else f"{'yes' if checked.passed else 'no'}, {checked.on}"
 
 
-def _chosen(names: list[str], every: bool) -> "list[Package]":
+def _select(names: list[str], every: bool) -> "list[Package]":
     from whet.agents.install.packages import PACKAGES
 
     if every == bool(names):

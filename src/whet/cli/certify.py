@@ -58,21 +58,21 @@ def certify(
             count(event)
 
         certificate = api.certify(options=options, config=config, watch=watch)
-    _tell(certificate, options.out)
+    _print_verdict(certificate, options.out)
     if sign is not None:
         typer.echo(f"signed: {sign_certificate(options.out / CERTIFICATE, sign)}")
 
 
-def _tell(certificate: "Certificate", folder: Path) -> None:
+def _print_verdict(certificate: "Certificate", folder: Path) -> None:
     from whet.skills.certificates.certificate import CERTIFICATE
-    from whet.skills.certificates.text import told_models, told_verdict
+    from whet.skills.certificates.text import format_models, format_verdict
 
     (record,) = certificate.records
     found = record.findings
     lift = f"lift between {found.at_least * 100:+.1f} and {found.at_most * 100:+.1f} points"
     measured = f"{len(record.positions)} positions, {found.coverage:.0%} of them measured"
-    typer.echo(f"{told_verdict(record, len(certificate.tasks))} ({lift}; {measured})")
-    if told := told_models(record.reported):
+    typer.echo(f"{format_verdict(record, len(certificate.tasks))} ({lift}; {measured})")
+    if told := format_models(record.reported):
         typer.echo(told)
     typer.echo(f"{certificate.used}")
     typer.echo(str(folder / CERTIFICATE))

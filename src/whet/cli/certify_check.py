@@ -15,10 +15,10 @@ NOT_ALL_CHECKED = 3
 
 def check_certificate(path: Path, signers: Path | None, key: Path | None) -> None:
     """Print every check and what it found; exit with 0 only when all of them hold. With a key, sign what holds."""
-    from whet.cli.tables import counted
+    from whet.cli.tables import plural
     from whet.skills.certificates.certificate import CERTIFICATE, read_certificate
     from whet.skills.certificates.checks.all_checks import checks
-    from whet.skills.certificates.checks.check import State
+    from whet.skills.certificates.checks.check import CheckState
     from whet.skills.certificates.checks.folder import find_folder
     from whet.skills.certificates.checks.signature import check_signature, sign
 
@@ -29,17 +29,17 @@ def check_certificate(path: Path, signers: Path | None, key: Path | None) -> Non
     for one in found:
         # What a folder holds is not ours: a line of it must not look like a check.
         typer.echo(f"  {one.state:<11}  {one.name}: {' '.join(one.found.split())}")
-    failed = [one.name for one in found if one.state is State.FAILED]
+    failed = [one.name for one in found if one.state is CheckState.FAILED]
     if failed:
         names = ", ".join(failed)
-        typer.echo(f"{file}: does not hold: of {counted(len(found), 'check', 'checks')} failed: {names}", err=True)
+        typer.echo(f"{file}: does not hold: of {plural(len(found), 'check', 'checks')} failed: {names}", err=True)
         raise typer.Exit(1)
     if key is not None:
         typer.echo(f"signed: {sign(file, key)}")
     if folder is None:
         typer.echo(f"{file}: arithmetic only: the verdicts follow from the scores in it. {_ALONE}")
         raise typer.Exit(NOT_ALL_CHECKED)
-    if left := [one.name for one in found if one.state is State.NOT_CHECKED]:
+    if left := [one.name for one in found if one.state is CheckState.NOT_CHECKED]:
         typer.echo(f"{file}: holds as far as it was checked; not checked: {', '.join(left)}")
         raise typer.Exit(NOT_ALL_CHECKED)
     typer.echo(f"{file}: holds in all {len(found)} checks")
@@ -49,7 +49,7 @@ _ALONE = "Whether any rollout had these scores was not checked: that takes the r
 
 
 def _claim(certificate: "Certificate") -> str:
-    from whet.skills.certificates.text import told_verdict
+    from whet.skills.certificates.text import format_verdict
 
     last = certificate.last_certified
-    return "nothing was certified" if last is None else told_verdict(last, len(certificate.tasks))
+    return "nothing was certified" if last is None else format_verdict(last, len(certificate.tasks))

@@ -4,7 +4,7 @@ import typer
 
 
 def clean() -> None:
-    """Remove the boxes of runs that were killed, with what is left of their processes."""
+    """Remove what killed runs left behind: sandboxes and their processes."""
     from whet.sandbox import remove_stale
 
     removed = remove_stale()

@@ -26,9 +26,9 @@ class By(StrEnum):
 def compare(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     other: Annotated[
-        Path | None, typer.Argument(help="Run folder to hold against it; without one, the run's arms are compared.")
+        Path | None, typer.Argument(help="Second run folder. Without it, the arms of the one run are compared.")
     ] = None,
-    by: Annotated[By | None, typer.Option(help="Compare arms that differ in this alone.")] = None,
+    by: Annotated[By | None, typer.Option(help="Compare only arms that differ in nothing else.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per comparison.")] = False,
 ) -> None:
     """Compare two runs, or the arms of one, on the tasks that both did."""
@@ -56,7 +56,7 @@ def in_words(found: "Comparison") -> str:
 
     difference = found.difference
     if difference is None:
-        return f"Nothing can be said of {found.second} against {found.first}: no task has scores in both."
+        return f"{found.second} and {found.first} cannot be compared: no task has scores in both."
     here = "on this one task" if difference.tasks == 1 else f"on these {difference.tasks} tasks"
     seen = f"a difference of {difference.mean * 100:+.1f} points was seen"
     test = f"sign-flip test {_chance(found)}, level {1 - LEVEL:.2f}"
@@ -71,8 +71,8 @@ def in_words(found: "Comparison") -> str:
             )
         case Verdict.WITHHELD:
             return (
-                f"No verdict on {found.second} against {found.first} {here}: one side lost more than the other, which "
-                f"may bias what is left. {seen[0].upper()}{seen[1:]}."
+                f"No verdict on {found.second} against {found.first} {here}: one side is missing more scores than "
+                f"the other, which may bias the rest. {seen[0].upper()}{seen[1:]}."
             )
 
 
@@ -93,7 +93,7 @@ def _remedy(found: "Comparison") -> str:
     if ways:
         return f" To see one of this size takes {', or '.join(ways)}."
     if found.detectable is None:
-        return " One task tells nothing of others."
+        return " One task says nothing about other tasks."
     return f" These tasks show differences from {_points(found.detectable)} points on."
 
 
@@ -102,7 +102,7 @@ def _points(share: float) -> str:
 
 
 def _details(found: "Comparison") -> "Iterator[str]":
-    from whet.cli.tables import counted
+    from whet.cli.tables import plural
     from whet.runs.stats.losses import UNEVEN
 
     for one in found.uneven:
@@ -117,14 +117,14 @@ def _details(found: "Comparison") -> "Iterator[str]":
         yield f"  {found.second} wins {found.wins}, ties {found.ties}, loses {found.losses} tasks"
     yield from _pass_rates(found)
     if found.detectable is not None and found.difference is not None:
-        plan = f"{counted(found.difference.tasks, 'task', 'tasks')} × {counted(found.samples, 'sample', 'samples')}"
+        plan = f"{plural(found.difference.tasks, 'task', 'tasks')} × {plural(found.samples, 'sample', 'samples')}"
         yield f"  {plan} show a true difference of {_points(found.detectable)} points in 80 % of cases"
     if any(effort.solved for effort in found.effort):
         yield f"  per solved task: {found.first} {_effort(found.effort[0])}; {found.second} {_effort(found.effort[1])}"
     for reason, count in found.unpaired.items():
-        yield f"  not compared: {counted(count, 'task', 'tasks')}, {reason}"
+        yield f"  not compared: {plural(count, 'task', 'tasks')}, {reason}"
     if found.judged_otherwise:
-        tasks = counted(found.judged_otherwise, "task was", "tasks were")
+        tasks = plural(found.judged_otherwise, "task was", "tasks were")
         yield f"  warning: {tasks} scored by other judges on one side than on the other"
     yield from _losses(found)
 
@@ -160,20 +160,20 @@ def _pass_rates(found: "Comparison") -> "Iterator[str]":
 
 
 def _losses(found: "Comparison") -> "Iterator[str]":
-    from whet.cli.tables import counted
+    from whet.cli.tables import plural
     from whet.runs.stats.compare import NOT_RUN, Verdict
 
     if any(NOT_RUN in side.causes for side in found.missing):
-        yield "  warning: not all is run; whoever stops when a verdict pleases is wrong more often than named here"
+        yield "  warning: the run is incomplete; stopping at a good verdict makes errors more frequent than stated"
     for name, side in zip((found.first, found.second), found.missing, strict=True):
         if side.rescued:
-            yield f"  tried again in {name}: {counted(side.rescued, 'rollout', 'rollouts')} of {side.planned}"
+            yield f"  tried again in {name}: {plural(side.rescued, 'rollout', 'rollouts')} of {side.planned}"
         if side.resent:
-            yield f"  sent again in {name}: {counted(side.resent, 'call', 'calls')} of {side.sent}"
+            yield f"  sent again in {name}: {plural(side.resent, 'call', 'calls')} of {side.sent}"
     if not any(side.lost for side in found.missing):
         return
     for name, side in zip((found.first, found.second), found.missing, strict=True):
-        yield f"  missing in {name}: {_missing(side)}"
+        yield f"  missing in {name}: {_format_missing(side)}"
     low, high = (f"{bound * 100:+.1f}" for bound in found.extremes)
     yield f"  whatever the missing scores were, the difference over all of them lies between {low} and {high} points"
     if found.verdict in (Verdict.BETTER, Verdict.WORSE) and found.extremes[0] <= 0 <= found.extremes[1]:
@@ -181,7 +181,7 @@ def _losses(found: "Comparison") -> "Iterator[str]":
         yield f"  warning: if all missing scores were the worst for {ahead}, it would not be ahead"
 
 
-def _missing(side: "Missing") -> str:
+def _format_missing(side: "Missing") -> str:
     causes = ", ".join(f"{cause} {count}" for cause, count in side.causes.items())
     return f"{side.lost} of {side.planned} scores" + (f" ({causes})" if causes else "")
 

@@ -14,32 +14,32 @@ def print_estimate(console: "Console", wish: "SharpenRequest", config: "Config")
     from whet.skills.gate.exam import PAIR
     from whet.skills.rollouts.audit import BINARY, TYPICAL
     from whet.skills.rollouts.budget import Unit
-    from whet.skills.sharpen.estimate import each_rollout
+    from whet.skills.sharpen.estimate import estimate_use
     from whet.skills.sharpen.run import plan_budget
 
-    wanted, each = plan_budget(wish), each_rollout(wish.run, config)
+    wanted, each = plan_budget(wish), estimate_use(wish.run, config)
     fewest, most = each.rollouts(wish.budget)
-    lines = [f"{wanted.splits}; at most {wish.budget}, nothing is run yet", f"  {each}"]
+    lines = [f"{wanted.splits}; at most {wish.budget}; nothing is run yet", f"  {each}"]
     if wish.budget.unit is Unit.ROLLOUTS:
         lines.append(f"  all of them: {each.of(most)}")
     else:
-        lines.append(f"  that makes {fewest} to {most} rollouts; the audit will tell; with {most}:")
+        lines.append(f"  this covers {fewest} to {most} rollouts; the audit measures how many; with {most}:")
     shares = wanted.split(most)
     plan, train = shares.plan, len(wanted.splits.train)
     on_each = f"{plan.samples} rollouts on each" if plan.samples > 1 else "one rollout on each"
     lines += [
         f"  audit {shares.audit}, sealed test {2 * len(shares.test)}",
-        f"  search {plan.search_purse}: {plan.proposals(train)} proposals on {train} training tasks, {on_each}",
-        f"  exams {plan.certify_purse}: {plan.certify_purse // PAIR} positions, and what the search leaves",
+        f"  search {plan.search_budget}: {plan.proposals(train)} proposals on {train} training tasks, {on_each}",
+        f"  exams {plan.exam_budget}: {plan.exam_budget // PAIR} positions, and what the search leaves",
     ]
     for name, variance in (("typical noise", TYPICAL), ("the worst noise", BINARY)):
         lines.append(
-            f"  smallest lift that a budget shows, with {name}: {shown_lifts(wanted.lift_table(variance, most))}"
+            f"  smallest lift that a budget can detect, with {name}: {format_lifts(wanted.lift_table(variance, most))}"
         )
     for line in lines:
         console.print(line, soft_wrap=True)
 
 
-def shown_lifts(table: "list[tuple[str, float | None]]") -> str:
+def format_lifts(table: "list[tuple[str, float | None]]") -> str:
     """What several budgets show, in one line."""
     return ", ".join(f"{budget}: {'none' if lift is None else f'{lift * 100:.0f} points'}" for budget, lift in table)

@@ -45,7 +45,7 @@ def fork(options: ForkOptions, as_json: Json = False) -> None:
 
         run_coroutine(run_fork(forked, config, on))
     if not as_json:
-        _tell_outcome(forked)
+        _print_outcome(forked)
 
 
 def _intention(options: ForkOptions, forked: "Forked") -> str:
@@ -63,8 +63,8 @@ def _as_json(forked: "Forked") -> str:
     return json.dumps({"event": "fork", **forked.origin.about, "replays": replayed, "score": forked.score})
 
 
-def _tell_outcome(forked: "Forked") -> None:
-    from whet.cli.tables import replay_told
+def _print_outcome(forked: "Forked") -> None:
+    from whet.cli.tables import format_replay
     from whet.runs.results import ResultReader
     from whet.runs.store.store import Store
 
@@ -74,10 +74,10 @@ def _tell_outcome(forked: "Forked") -> None:
     for row, result in results:
         if result is None:
             continue
-        scores = f"{_shown(forked.score)} -> {_shown(result.score.value)}"
-        told = replay_told(result) if result.replay else result.score.reason
-        typer.echo(f"{row.id}  score {scores}  {told}")
+        scores = f"{_format_score(forked.score)} -> {_format_score(result.score.value)}"
+        line = format_replay(result) if result.replay else result.score.reason
+        typer.echo(f"{row.id}  score {scores}  {line}")
 
 
-def _shown(score: float | None) -> str:
+def _format_score(score: float | None) -> str:
     return "missing" if score is None else f"{score:.2f}"

@@ -20,14 +20,16 @@ app = typer.Typer(invoke_without_command=True)
 def gateway(
     context: typer.Context,
     model: Annotated[str | None, typer.Option(help="Model of whet.toml, 'local/NAME' or 'scripted:FILE'.")] = None,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 for a free one.", min=0, max=65535)] = 8300,
-    out: Annotated[Path | None, typer.Option(help="Run folder; by default a new one under runs/.")] = None,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 picks a free port.", min=0, max=65535)] = 8300,
+    out: Annotated[Path | None, typer.Option(help="Run folder (default: a new folder under runs/).")] = None,
     metrics_port: Annotated[
         int | None, typer.Option(help="Serve Prometheus metrics at this port on 127.0.0.1.", min=0, max=65535)
     ] = None,
-    cache: Annotated[str, typer.Option(help="Replies of earlier calls: off, read, write or replay-only.")] = "off",
+    cache: Annotated[
+        str, typer.Option(help="Recorded replies: off, read, write (read and add), or replay-only (no network).")
+    ] = "off",
 ) -> None:
-    """Record any client's model calls: point it at the gateway, and watch them arrive."""
+    """Record the model calls of any program: send them through the gateway and watch them arrive."""
     if context.invoked_subcommand is not None:
         return
     from whet.cli.tables import terminal
@@ -36,24 +38,24 @@ def gateway(
     from whet.runs.config import find_config, read_config
     from whet.runs.options import new_folder
     from whet.runs.reply_cache import cache_use
-    from whet.runs.standalone.serve import Request, stand_alone
+    from whet.runs.standalone.serve import GatewayRequest, stand_alone
 
     config = read_config(find_config(Path.cwd()))
     name = model or config.defaults.model
     if name is None:
         raise UserError("--model is missing; expected it here, or 'model' under [defaults] in whet.toml")
-    request = Request(name, out or new_folder(), port, metrics_port, cache_use(cache))
+    request = GatewayRequest(name, out or new_folder(), port, metrics_port, cache_use(cache))
     run_coroutine(stand_alone(request, config, LiveView(terminal(), request.out)))
 
 
 @app.command("env")
 def env(
     agent: Annotated[
-        str | None, typer.Option(help="Program that is to call the gateway, such as claude-code; by default any.")
+        str | None, typer.Option(help="Program that will call the gateway, such as claude-code (default: any).")
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port of the gateway, when several run.")] = None,
 ) -> None:
-    """Print what points a program at the gateway that runs: eval "$(whet gateway env --agent claude-code)"."""
+    """Print settings that connect a program to the gateway: eval "$(whet gateway env --agent claude-code)"."""
     import os
 
     from whet.gateway.client_recipes import any_client, recipe_for
@@ -106,10 +108,10 @@ class LiveView:
         self._console.print(Text("  ".join(cells), style="red" if error else ""), soft_wrap=True)
 
     def ended(self, spending: "Spending") -> None:
-        from whet.cli.tables import command, counted, money, thousands
+        from whet.cli.tables import command, money, plural, thousands
 
         tokens = f"{thousands(spending.input_tokens)}+{thousands(spending.output_tokens)} tokens"
-        calls = counted(spending.calls, "call", "calls")
+        calls = plural(spending.calls, "call", "calls")
         self._say(f"{calls}, {tokens}, cost {money(spending.cost)}; {self._folder}")
         self._say(f"  {command('show', str(self._folder), 'gateway')}")
 

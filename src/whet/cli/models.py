@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from whet.models.pull import PullProgress
     from whet.models.serving import Engine
 
-Name = Annotated[str, typer.Argument(help="As `whet models list` names it.")]
+Name = Annotated[str, typer.Argument(help="Name, as listed by `whet models list`.")]
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -23,7 +23,7 @@ def models() -> None:
 
 @app.command("list")
 def show_list() -> None:
-    """The models that are here, and those that whet knows how to get."""
+    """List the models that are installed, and those that whet can install."""
     from whet.cli.tables import plain_table, terminal
     from whet.models import KNOWN, list_pulled
 
@@ -41,9 +41,11 @@ def show_list() -> None:
 @app.command("pull")
 def pull(
     what: Annotated[str, typer.Argument(help="A model that whet knows, hf:OWNER/REPO/FILE.gguf, or a GGUF file.")],
-    name: Annotated[str | None, typer.Option(help="What to call it; by default as it or its file is called.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name for the model (default: its own name, or the name of its file).")
+    ] = None,
 ) -> None:
-    """Get a model: whole, with its hash checked."""
+    """Download a model and check its hash."""
     from whet.models import pull as get
 
     with _progress(what) as progress:
@@ -54,11 +56,13 @@ def pull(
 @app.command("serve")
 def serve(
     name: Name,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 for a free one.", min=0, max=65535)] = 8400,
-    slots: Annotated[int, typer.Option(help="Calls at once; more than one is not reproducible.", min=1)] = 1,
-    context: Annotated[int, typer.Option(help="Tokens that a conversation may have.", min=1)] = 8192,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 picks a free port.", min=0, max=65535)] = 8400,
+    slots: Annotated[
+        int, typer.Option(help="Calls at the same time. With more than one, replies are not reproducible.", min=1)
+    ] = 1,
+    context: Annotated[int, typer.Option(help="Maximum tokens of a conversation.", min=1)] = 8192,
 ) -> None:
-    """Serve a model until you stop it: chat completions that tell their tokens, and llama.cpp's other routes."""
+    """Serve a model until you stop it: chat completions with token ids, and llama.cpp's other routes."""
     from whet.event_loop import run_coroutine
     from whet.models import Engine, find_model
 
@@ -67,7 +71,7 @@ def serve(
 
 @app.command("check")
 def check(name: Name) -> None:
-    """Prove that a model works here, and that the tokens it tells are exact and reproducible."""
+    """Check that a model works here, and that its token ids are exact and reproducible."""
     from whet.cli.tables import plain_table, terminal
     from whet.event_loop import run_coroutine
     from whet.models import find_model
@@ -94,7 +98,7 @@ async def _serve(engine: "Engine", port: int) -> None:
     async with serve_model(engine, port) as serving:
         typer.echo(f"{serving.url}/v1 serves {name}; Ctrl-C ends it")
         typer.echo(f'in whet.toml:  [models.{name}]  url = "{serving.url}"  capture = "vllm"')
-        raise UserError(f"model 'local/{name}' has ended, with exit code {await serving.ended()}")
+        raise UserError(f"model 'local/{name}' has ended, with exit code {await serving.wait()}")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from whet.cli.tables import command, counted, duration, money, summary_table, terminal, thousands
+from whet.cli.tables import command, duration, money, plural, summary_table, terminal, thousands
 from whet.runs.run import Event, Started
 from whet.runs.scheduler import ArmStopped, Ended, Stopped
 from whet.runs.stats.summary import Arm, Tally, arm_of, skill_names, tally, total, uneven_losses
@@ -61,9 +61,9 @@ class Progress:
             case Started():
                 self._started, self._arms, self._since = event, event.arms, time.monotonic()
                 done = event.planned - event.pending
-                before = f", {counted(done, 'is', 'are')} done" if done else ""
+                before = f", {plural(done, 'is', 'are')} done" if done else ""
                 self._console.print(
-                    f"{counted(event.planned, 'rollout', 'rollouts')}{before}; sandbox {event.sandbox}; {event.folder}",
+                    f"{plural(event.planned, 'rollout', 'rollouts')}{before}; sandbox {event.sandbox}; {event.folder}",
                     soft_wrap=True,
                 )
                 self._forget_missing()
@@ -97,7 +97,7 @@ class Progress:
     def stopped(self) -> None:
         self._stopped = True
         if self._started is not None:
-            self._console.print(f"\nstopped; continue with:\n  {self._resume}", soft_wrap=True, markup=False)
+            self._console.print(f"\nstopped. Resume with:\n  {self._resume}", soft_wrap=True, markup=False)
 
     def summary(self) -> None:
         if self._started is None or self._stopped:
@@ -115,9 +115,9 @@ class Progress:
         if worst is not None:
             lines.append(command("show", str(folder), worst.rollout.id))
         if self._limit is not None:
-            lines.append(f"{self._resume}  # goes on, with a higher limit")
+            lines.append(f"{self._resume}  # resumes with a higher limit")
         elif any(arm.missing for arm in arms.values()):
-            lines.append(f"{self._resume}  # tries again what is missing")
+            lines.append(f"{self._resume}  # retries what is missing")
         self._console.print("\nnext:\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True, markup=False)
 
     def __rich__(self) -> Table:

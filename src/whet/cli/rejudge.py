@@ -42,7 +42,7 @@ def _as_line(judged: "Judged") -> str:
     if judged.skipped:
         return f"{where}  not judged: {judged.skipped}"
     kept = f"  (kept: {', '.join(judged.kept)})" if judged.kept else ""
-    return f"{where}  {_shown(judged.before)} -> {_shown(judged.after)}  {judged.after.reason}{kept}"
+    return f"{where}  {_format_score(judged.before)} -> {_format_score(judged.after)}  {judged.after.reason}{kept}"
 
 
 def _as_json(judged: "Judged") -> str:
@@ -68,5 +68,5 @@ def _summary(seen: "list[Judged]") -> str:
     return counts + (f"; not judged again, because they need the sandbox: {', '.join(kept)}" if kept else "")
 
 
-def _shown(score: "Score") -> str:
+def _format_score(score: "Score") -> str:
     return f"{score.value:.2f}" if score.value is not None else f"missing ({score.cause})"

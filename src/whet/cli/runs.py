@@ -7,7 +7,7 @@ import typer
 
 
 def runs(
-    folder: Annotated[Path, typer.Argument(help="Folder that holds run folders.")] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(help="Folder with run folders.")] = Path("runs"),
 ) -> None:
     """List runs with their scores."""
     from rich.text import Text

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from whet.skills.gate.gate import ExamResult
-    from whet.skills.gate.heuristics import Compared
+    from whet.skills.gate.heuristics import RuleComparison
     from whet.skills.proposers.base import SearchStep
     from whet.skills.proposers.driver import ProposalMade
     from whet.skills.results import SharpenResult
@@ -50,15 +50,15 @@ def sharpen(
 
         def watch(event: "SharpenEvent") -> None:
             count(event)
-            _tell(console, event)
+            _print_event(console, event)
 
         outcome = api.sharpen(options=options, config=config, watch=watch)
-    _conclude(console, outcome)
+    _print_result(console, outcome)
 
 
-def _tell(console: "Console", event: "SharpenEvent") -> None:
+def _print_event(console: "Console", event: "SharpenEvent") -> None:
     from whet.skills.gate.gate import ExamResult
-    from whet.skills.gate.heuristics import Compared
+    from whet.skills.gate.heuristics import RuleComparison
     from whet.skills.proposers.base import SearchStep
     from whet.skills.proposers.driver import ProposalMade
     from whet.skills.search.shorten import Removal
@@ -72,36 +72,36 @@ def _tell(console: "Console", event: "SharpenEvent") -> None:
             if used.runs:
                 console.print(f"  {used}", soft_wrap=True)
         case AuditFinished():
-            _tell_audit(console, event)
+            _print_audit(console, event)
         case ProposalMade(candidate=None):
             if event.refused or event.proposal.reason:
-                console.print(_nothing_line(event), soft_wrap=True)
+                console.print(_no_proposal_line(event), soft_wrap=True)
         case SearchStep():
             console.print(_step_line(event), soft_wrap=True)
         case ExamResult():
-            console.print(_held_line(event), soft_wrap=True)
-        case Compared():
-            console.print(_compared_line(event), soft_wrap=True)
+            console.print(_exam_line(event), soft_wrap=True)
+        case RuleComparison():
+            console.print(_comparison_line(event), soft_wrap=True)
         case Removal():
             console.print(_removal_line(event), soft_wrap=True)
 
 
-def _tell_audit(console: "Console", audited: "AuditFinished") -> None:
-    from whet.cli.estimate import shown_lifts
+def _print_audit(console: "Console", audited: "AuditFinished") -> None:
+    from whet.cli.estimate import format_lifts
     from whet.cli.tables import money
     from whet.skills.rollouts.audit import WARNED
 
     audit = audited.audit
-    lost = f"; {audit.lost} of {audit.rollouts} rollouts were lost" if audit.lost else ""
+    lost = f"; {audit.lost} of {audit.rollouts} rollouts have no score" if audit.lost else ""
     console.print(
-        f"  audit: the same skill twice differs on {audit.discordance:.0%} of the tasks{lost}; "
+        f"  audit: re-running the same skill changed {audit.discordance:.0%} of task scores{lost}; "
         f"a rollout takes {audited.seconds:.3g} s and costs {money(audited.cost)}; "
-        f"the budget is good for {audited.rollouts} of them",
+        f"the budget covers about {audited.rollouts} rollouts",
         soft_wrap=True,
     )
     if audit.known is not None:
         added = sum(audit.known) / max(1, len(audit.known))
-        console.print(f"  the skill that is known to be good adds {added * 100:+.1f} points", soft_wrap=True)
+        console.print(f"  the positive control adds {added * 100:+.1f} points", soft_wrap=True)
     if not audit.moves:
         console.print(
             f"  scores {'are the same' if not audit.discordance else 'differ by no more than chance'} without the skill"
@@ -109,16 +109,16 @@ def _tell_audit(console: "Console", audited: "AuditFinished") -> None:
             "it does not reach the model, or the judges do not see what it changes",
             soft_wrap=True,
         )
-    console.print(f"  smallest lift that a budget shows: {shown_lifts(audited.table)}", soft_wrap=True)
+    console.print(f"  smallest lift that a budget can detect: {format_lifts(audited.table)}", soft_wrap=True)
     if audited.lift is not None and audited.lift > WARNED:
-        console.print(f"  this run will hardly show a lift below {audited.lift * 100:.0f} points", soft_wrap=True)
+        console.print(f"  this run is unlikely to detect a lift below {audited.lift * 100:.0f} points", soft_wrap=True)
 
 
-def _nothing_line(drafted: "ProposalMade") -> str:
+def _no_proposal_line(drafted: "ProposalMade") -> str:
     """Why nothing was tried, for whoever wonders whether the proposer or the rules for it are to blame."""
     refused = drafted.refused
     why = f"{len(refused)} refused, the first because {refused[0].reason}" if refused else drafted.proposal.reason
-    return f"  draft {drafted.number}: no new skill; {why[:300]}"
+    return f"  proposal {drafted.number}: no new skill; {why[:300]}"
 
 
 def _step_line(step: "SearchStep") -> str:
@@ -126,32 +126,32 @@ def _step_line(step: "SearchStep") -> str:
     return f"  tried {step.candidate[:8]}: {step.mean:.1%} on training tasks, to beat {step.bar:.1%}: {taken}"
 
 
-def _held_line(held: "ExamResult") -> str:
-    attempt = held.attempt
+def _exam_line(held: "ExamResult") -> str:
+    attempt = held.test
     why = "; ".join(attempt.differences_between_arms()) if attempt.verdict == "withheld" else ""
     return (
-        f"  attempt {held.exam.number}: {held.candidate[:8]} against {held.exam.incumbent[:8]}: {attempt.verdict} "
-        f"after {attempt.decided_at} positions (level {held.level:g}){why and f': {why}'}"
+        f"  exam {held.exam.number}: {held.candidate[:8]} against {held.exam.incumbent[:8]}: {attempt.verdict} "
+        f"after {attempt.decided_at} pairs (level {held.level:g}){why and f': {why}'}"
     )
 
 
-def _compared_line(compared: "Compared") -> str:
+def _comparison_line(compared: "RuleComparison") -> str:
     taken = "accepted" if compared.accepted else "not accepted"
     return f"  rule {compared.rule}: {compared.candidate[:8]} against {compared.incumbent[:8]}: {taken}"
 
 
 def _removal_line(removal: "Removal") -> str:
     found = {
-        "certified": f"at most {max(0.0, -removal.held.attempt.at_least()) * 100:.1f} points lower",
+        "certified": f"at most {max(0.0, -removal.exam_result.test.at_least()) * 100:.1f} points lower",
         "futile": "kept: without them the skill is worse",
-        "undecided": "kept: the data cannot tell",
-        "withheld": "kept: the two versions lost scores unevenly",
-    }[str(removal.held.attempt.verdict)]
+        "undecided": "kept: undecided",
+        "withheld": "kept: the two versions are missing scores unevenly",
+    }[str(removal.exam_result.test.verdict)]
     rules = ", ".join(f"'{unit.splitlines()[0][:60]}'" for unit in removal.units)
     return f"  without {rules}: {found}"
 
 
-def _conclude(console: "Console", outcome: "SharpenResult") -> None:
+def _print_result(console: "Console", outcome: "SharpenResult") -> None:
     from whet.cli.tables import command
     from whet.skills.report.text import PAGE, in_plain_words
 
@@ -159,7 +159,7 @@ def _conclude(console: "Console", outcome: "SharpenResult") -> None:
     console.print(f"\n{in_plain_words(outcome)}", soft_wrap=True)
     console.print(f"\n{'certified skill' if outcome.certified else 'skill as it was'}: {folder / 'best'}")
     if outcome.leader.digest != outcome.best.digest:
-        console.print(f"best that was found, not proved: {folder / 'leader'}")
+        console.print(f"best candidate of the search, not proved: {folder / 'leader'}")
     if outcome.accepted is not None:
         console.print(f"accepted by the rule '{outcome.done.plan.gate}', not proved: {folder / 'accepted'}")
     if outcome.shortened is not None:

@@ -28,15 +28,16 @@ STEPS_LIMIT = 8000
 def show(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     rollout: Annotated[
-        str | None, typer.Argument(help="Rollout, by the beginning of its id, or by its task if it is the only one.")
+        str | None,
+        typer.Argument(help="Rollout: the start of its id, or its task if the task has one rollout."),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Show long steps and logs whole.")] = False,
-    to: Annotated[int | None, typer.Option(metavar="STEP", help="Show the steps up to this one, and no more.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show long steps and logs in full.")] = False,
+    to: Annotated[int | None, typer.Option(metavar="STEP", help="Show only the steps up to this one.")] = None,
     budget: Annotated[
-        int, typer.Option(metavar="CHARACTERS", help="About how long the steps may be together.", min=1)
+        int, typer.Option(metavar="CHARACTERS", help="Approximate length of all steps together.", min=1)
     ] = STEPS_LIMIT,
     summaries: Annotated[
-        bool, typer.Option("--summaries", help="Of a run, a line about each rollout's steps.")
+        bool, typer.Option("--summaries", help="Show a one-line summary of each rollout's steps.")
     ] = False,
     save: Annotated[
         Path | None, typer.Option(help="New folder to write the rollout's logs and transcripts to.")
@@ -146,8 +147,8 @@ def _why(result: "Result | None") -> str:
 
 def _speakers(spent: "Spending") -> str:
     """Who spoke how often; the main thread alone is not worth a word."""
-    told = spent.speakers if spent.speakers.keys() != {"main"} else {}
-    return ", ".join(f"{who} {times}" for who, times in told.items())
+    seen_as = spent.speakers if spent.speakers.keys() != {"main"} else {}
+    return ", ".join(f"{who} {times}" for who, times in seen_as.items())
 
 
 def _show_rollout(
@@ -199,24 +200,24 @@ def _show_rollout(
 
 
 def _show_facts(console: "Console", result: "Result") -> None:
-    from whet.cli.tables import money, replay_told
+    from whet.cli.tables import format_replay, money
 
     spent, report = result.spending, result.report
     who = f" ({_speakers(spent)})" if _speakers(spent) else ""
     phases = "  ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
     tokens = f"{spent.input_tokens:,} + {spent.output_tokens:,} tokens"
-    counted = f"{spent.calls} calls{who}  {tokens}  {money(spent.cost)}" if spent.captured else "nothing was captured"
-    console.print(f"{counted}  {phases}", soft_wrap=True)
+    usage = f"{spent.calls} calls{who}  {tokens}  {money(spent.cost)}" if spent.captured else "nothing was captured"
+    console.print(f"{usage}  {phases}", soft_wrap=True)
     if result.replay is not None:
-        console.print(replay_told(result), soft_wrap=True)
+        console.print(format_replay(result), soft_wrap=True)
     if report is not None:
         limit = f", stopped by limit {result.limit}" if result.limit else ""
         version = f" {report.version}" if report.version else ""
         console.print(f"agent{version} {report.stop}, exit code {report.exit_code}{limit}")
         if report.skill is not None:
             seen = result.skill
-            told = f", shown: {_known(seen.shown)}, read: {_known(seen.read)}" if seen else ""
-            console.print(f"skill delivered as {report.skill.way}{told}")
+            seen_as = f", shown: {_yes_or_no(seen.shown)}, read: {_yes_or_no(seen.read)}" if seen else ""
+            console.print(f"skill delivered as {report.skill.way}{seen_as}")
         _section(console, "answer", report.text, None)
         _section(console, "error", report.error or "", None)
     uses = [f"{use.name} {shlex.join(use.argv)}  (exit code {use.exit_code})" for use in result.tool_uses]
@@ -224,7 +225,7 @@ def _show_facts(console: "Console", result: "Result") -> None:
     _section(console, "changes", "\n".join(f"{change.kind} {change.path}" for change in result.changes), SECTION_LIMIT)
 
 
-def _known(truth: bool | None) -> str:
+def _yes_or_no(truth: bool | None) -> str:
     return "unknown" if truth is None else "yes" if truth else "no"
 
 

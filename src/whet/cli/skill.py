@@ -10,17 +10,19 @@ import typer
 if TYPE_CHECKING:
     from whet.skills.documents.history import ExamSummary, Version, Versions
 
-app = typer.Typer(help="Versions of a skill: what was changed, and what came of it.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show the versions of a skill: what was changed, and how each version did.", no_args_is_help=True
+)
 
 LINE = 100
 """So many characters of an edit are listed."""
-Run = Annotated[Path, typer.Argument(help="Folder of a run of whet sharpen.")]
-Named = Annotated[str, typer.Argument(help="First digits of its digest, or start, best, leader, shortened.")]
+Run = Annotated[Path, typer.Argument(help="Run folder of `whet sharpen`.")]
+Named = Annotated[str, typer.Argument(help="First digits of its digest, or start, best, leader or shortened.")]
 
 
 @app.command("log")
 def log(run: Run) -> None:
-    """List all versions in the order in which they were tried."""
+    """List all versions in the order they were tried."""
     from rich.text import Text
 
     from whet.cli.tables import plain_table, terminal
@@ -30,9 +32,9 @@ def log(run: Run) -> None:
     table = plain_table("version", "parent", "training, to beat", "exam", "what was changed")
     for version in versions.all.values():
         table.add_row(
-            Text(" ".join([version.digest[:SHORT], *_called(versions, version)])),
+            Text(" ".join([version.digest[:SHORT], *_names_of(versions, version)])),
             version.parent[:SHORT] if version.parent else "",
-            _measured(version),
+            _format_measurement(version),
             "\n".join(f"{_verdict(one)} ({one.number})" for one in version.exams),
             Text("\n".join(shorten(change, LINE, placeholder=" ...") for change in _changes(version))),
         )
@@ -41,12 +43,12 @@ def log(run: Run) -> None:
 
 @app.command("show")
 def show(run: Run, version: Named) -> None:
-    """Show what is known of a version, and its text with that of the memory document that goes with it."""
+    """Show the record of a version and its text, with the memory file that belongs to it."""
     from whet.skills.documents.history import SHORT, Versions
 
     versions = Versions(run)
     found = versions[version]
-    typer.echo(" ".join(["version", found.digest, *_called(versions, found)]))
+    typer.echo(" ".join(["version", found.digest, *_names_of(versions, found)]))
     if found.parent:
         typer.echo(f"parent {found.parent[:SHORT]}; proposed by {found.proposer}")
     for line in (found.reason, *_changes(found)):
@@ -54,7 +56,7 @@ def show(run: Run, version: Named) -> None:
             typer.echo(f"  {line}")
     if found.measured:
         taken = "accepted" if found.measured.accepted else "not accepted"
-        typer.echo(f"training tasks: {_measured(found)}: {taken}")
+        typer.echo(f"training tasks: {_format_measurement(found)}: {taken}")
     for one in found.exams:
         lift = f"lift between {one.at_least * 100:+.1f} and {one.at_most * 100:+.1f} points"
         typer.echo(
@@ -83,7 +85,7 @@ def diff(run: Run, old: Named, new: Named) -> None:
 def export(
     run: Run,
     version: Named,
-    out: Annotated[Path, typer.Option(help="Folder to put it into, under its own name.")],
+    out: Annotated[Path, typer.Option(help="Folder to copy it to, under its own name.")],
 ) -> None:
     """Copy a version out of the run."""
     from whet.errors import UserError
@@ -97,11 +99,11 @@ def export(
     typer.echo(str(copy_skill(skill, out)))
 
 
-def _called(versions: "Versions", version: "Version") -> list[str]:
+def _names_of(versions: "Versions", version: "Version") -> list[str]:
     return [name for name, digest in versions.names.items() if digest == version.digest]
 
 
-def _measured(version: "Version") -> str:
+def _format_measurement(version: "Version") -> str:
     found = version.measured
     return f"{found.mean:.1%} {'>' if found.accepted else '≤'} {found.bar:.1%}" if found else ""
 

@@ -17,9 +17,9 @@ from whet.rollout.result import Result
 from whet.runs.stats.summary import Arm, Tally, UnevenArms, uneven_losses
 
 
-def counted(number: int, one: str, many: str) -> str:
+def plural(number: int, one: str, many: str) -> str:
     """
-    >>> counted(1, "rollout", "rollouts"), counted(3, "rollout", "rollouts")
+    >>> plural(1, "rollout", "rollouts"), plural(3, "rollout", "rollouts")
     ('1 rollout', '3 rollouts')
     """
     return f"{number} {one if number == 1 else many}"
@@ -53,18 +53,18 @@ def money(dollars: float | None) -> str:
     return "unknown" if dollars is None else f"${dollars:.4f}" if dollars < 1 else f"${dollars:.2f}"
 
 
-def replay_told(result: Result) -> str:
+def format_replay(result: Result) -> str:
     """How a fork went through what it repeats."""
     replay, spent = result.replay, result.spending
     assert replay is not None
-    parts = [f"replayed {counted(spent.from_record, 'call', 'calls')} for $0"]
+    parts = [f"replayed {plural(spent.from_record, 'call', 'calls')} for $0"]
     if replay.diverged is not None:
         parts.append(f"diverged at {replay.diverged}")
     if replay.live_from is not None:
-        live = counted(spent.calls - spent.from_record, "call", "calls")
+        live = plural(spent.calls - spent.from_record, "call", "calls")
         parts.append(f"live from call {replay.live_from}: {live}, {money(spent.cost)}")
     if replay.unknown:
-        parts.append(f"{counted(replay.unknown, 'helper call was', 'helper calls were')} not on record and went live")
+        parts.append(f"{plural(replay.unknown, 'helper call was', 'helper calls were')} not on record and went live")
     return "; ".join(parts)
 
 
@@ -123,11 +123,11 @@ def _pass_notes(name: str, arm: Tally) -> list[str]:
         # For 1, 2, 4, 8 ... and all samples; for one sample both say the same.
         shown = [point for point in curve[1:] if point.k & (point.k - 1) == 0 or point is last]
         points = "  ".join(f"pass@{p.k} {p.any_of_k:.1%}  pass^{p.k} {p.all_of_k:.1%}" for p in shown)
-        tasks = counted(last.tasks, "task", "tasks")
+        tasks = plural(last.tasks, "task", "tasks")
         lines.append(f"{name}: pass@1 {curve[0].any_of_k:.1%}  {points}  ({tasks} with {last.k} samples)")
     if any(len(values) > last.k for values in arm.values.values()):
         fewest = sum(len(values) == last.k for values in arm.values.values())
-        few = f"{fewest} of {counted(last.tasks, 'task has', 'tasks have')} only {counted(last.k, 'score', 'scores')}"
+        few = f"{fewest} of {plural(last.tasks, 'task has', 'tasks have')} only {plural(last.k, 'score', 'scores')}"
         lines.append(f"{name}: pass@k and pass^k beyond k = {last.k} are not estimated: {few}")
     return lines
 
@@ -138,24 +138,24 @@ def _notes(key: Arm, arm: Tally) -> list[str]:
     lines += _pass_notes(name, arm)
     if arm.missing:
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(arm.missing.items()))
-        lines.append(f"{name}: missing, not counted as zero: {causes}")
+        lines.append(f"{name}: missing, not plural as zero: {causes}")
     if (bounds := arm.bounds()) is not None:
         low, high = bounds
         lines.append(f"{name}: the mean is {low:.1%} if all that is missing is 0, and {high:.1%} if all is 1")
     if arm.not_run:
-        lines.append(f"{name}: {counted(arm.not_run, 'rollout was', 'rollouts were')} not run")
-    lines += [f"{name}: {flag} in {counted(n, 'rollout', 'rollouts')}" for flag, n in sorted(arm.flags.items())]
+        lines.append(f"{name}: {plural(arm.not_run, 'rollout was', 'rollouts were')} not run")
+    lines += [f"{name}: {flag} in {plural(n, 'rollout', 'rollouts')}" for flag, n in sorted(arm.flags.items())]
     return lines
 
 
 def _uneven_note(found: UnevenArms, arms: Mapping[Arm, Tally], skills: Mapping[str | None, str]) -> str:
-    def told(key: Arm) -> str:
+    def side(key: Arm) -> str:
         arm = arms[key]
         name = " / ".join([*key[:2], *([skills[key[2]]] if any(skill for _, _, skill in arms) else [])])
-        return f"{name} loses {arm.missing.total()} of {arm.measured + arm.missing.total()} scores"
+        return f"{name} is missing {arm.missing.total()} of {arm.measured + arm.missing.total()} scores"
 
     reason = f"Fisher's exact test, p = {found.p:.2g}"
-    return f"{told(found.more)}, {told(found.less)} ({reason}): lost unevenly, so their means may not be comparable"
+    return f"{side(found.more)}, {side(found.less)} ({reason}): missing unevenly, so their means may not be comparable"
 
 
 def command(*words: str) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from whet.runs.checks.tasks import Check
+    from whet.runs.checks.tasks import TaskCheck
     from whet.scoring import Score
 
-app = typer.Typer(help="Prove tasks, and choose among them.", no_args_is_help=True)
+app = typer.Typer(help="Check tasks, and select tasks of the right difficulty.", no_args_is_help=True)
 
 
 @app.callback()
@@ -23,12 +23,12 @@ def _tasks() -> None:
 def check(
     path: Annotated[Path, typer.Argument(help="Task folder, .jsonl or .parquet file, or a folder of these.")],
     sandbox: Annotated[str, typer.Option(help="bubblewrap, or local (no isolation).")] = "bubblewrap",
-    judge_model: Annotated[str | None, typer.Option(help="Model that judges ask, where a task names none.")] = None,
+    judge_model: Annotated[str | None, typer.Option(help="Model that judges call if the task names none.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per task.")] = False,
 ) -> None:
-    """Validate tasks and prove each: its solution must score 1, and doing nothing must not."""
+    """Check each task: its solution must score 1, and doing nothing must score less."""
     from whet.event_loop import run_coroutine
-    from whet.runs.checks.tasks import Verdict
+    from whet.runs.checks.tasks import TaskVerdict
     from whet.runs.checks.tasks import check as prove
     from whet.runs.config import find_config, read_config
     from whet.sandbox import sandbox_named
@@ -41,7 +41,7 @@ def check(
         async with aclosing(proofs) as checks:
             async for found in checks:
                 typer.echo(_as_json(found) if as_json else _as_line(found))
-                good = good and found.verdict is not Verdict.BROKEN
+                good = good and found.verdict is not TaskVerdict.BROKEN
         return good
 
     if not run_coroutine(run()):
@@ -55,8 +55,8 @@ def filter_(
     low: Annotated[float, typer.Option("--min", help="Lowest mean score.", min=0, max=1)] = 0.1,
     high: Annotated[float, typer.Option("--max", help="Highest mean score.", min=0, max=1)] = 0.9,
 ) -> None:
-    """Write the tasks that are neither too easy nor too hard, by their mean score over all samples of a run."""
-    from whet.cli.tables import command, counted
+    """Select the tasks that are neither too easy nor too hard, by their mean score in a run."""
+    from whet.cli.tables import command, plural
     from whet.errors import UserError
     from whet.runs.select_tasks import Band, filter_tasks
 
@@ -64,19 +64,19 @@ def filter_(
         raise UserError(f"--min {low:g} is above --max {high:g}; expected a band of scores")
     found = filter_tasks(run, Band(low, high), out)
     left_out = f"{found.too_hard} below {low:g}, {found.too_easy} above {high:g}, {found.unscored} without a score"
-    typer.echo(f"{counted(found.kept, 'task', 'tasks')} within {low:g} to {high:g} ({left_out})")
+    typer.echo(f"{plural(found.kept, 'task', 'tasks')} within {low:g} to {high:g} ({left_out})")
     if not found.kept:
         raise typer.Exit(1)
     typer.echo(command("run", str(out)))
 
 
-def _as_line(found: "Check") -> str:
-    scores = f"solution {_shown(found.solution)}, nothing {_shown(found.nothing)}" if found.solution else ""
+def _as_line(found: "TaskCheck") -> str:
+    scores = f"solution {_score(found.solution)}, nothing {_score(found.nothing)}" if found.solution else ""
     notes = "".join(f"\n{'':11}warning: {warning}" for warning in found.warnings)
     return f"{found.verdict:<10} {found.task.id}  {scores}{'  ' + found.reason if found.reason else ''}{notes}".rstrip()
 
 
-def _as_json(found: "Check") -> str:
+def _as_json(found: "TaskCheck") -> str:
     return json.dumps(
         {
             "task": found.task.id,
@@ -89,7 +89,7 @@ def _as_json(found: "Check") -> str:
     )
 
 
-def _shown(score: "Score | None") -> str:
+def _score(score: "Score | None") -> str:
     if score is None:
         return "-"
     return f"{score.value:g}" if score.value is not None else f"missing ({score.cause})"

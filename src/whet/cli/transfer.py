@@ -27,7 +27,7 @@ def transfer(options: TransferOptions) -> None:
     from whet.cli.progress import watcher
     from whet.cli.run import complete_options, resume_command
     from whet.cli.tables import terminal
-    from whet.skills.sharpen.transfer import READABLE, assurances, doubts
+    from whet.skills.sharpen.transfer import READABLE, describe_error_rates, list_doubts
 
     options, config = complete_options(options)
     with watcher(as_json=False, resume=resume_command(sys.argv[1:], options.out)) as watch:
@@ -36,7 +36,7 @@ def transfer(options: TransferOptions) -> None:
     against = lifts.against.digest[:8] if lifts.against else "no skill"
     console.print(f"\neffect of {lifts.skill.name}, compared with {against}:")
     console.print(_table(lifts))
-    for line in (*assurances(lifts), *doubts(lifts)):
+    for line in (*describe_error_rates(lifts), *list_doubts(lifts)):
         console.print(f"  {line}", soft_wrap=True)
     console.print(str(options.out / READABLE), soft_wrap=True)
 
@@ -45,13 +45,13 @@ def _table(lifts: "Lifts") -> "Table":
     from rich.text import Text
 
     from whet.cli.tables import plain_table
-    from whet.skills.sharpen.transfer import SAID, cell, missing, paired
+    from whet.skills.sharpen.transfer import VERDICT_WORDS, count_pairs, format_lift, format_missing
 
     table = plain_table(
         "agent", "model", "the skill", "lift, points [95 % together]", "better/alike/worse", "tasks", "missing"
     )
     for (agent, model), one in lifts.lifts.items():
         counts = f"{one.wins}/{one.ties}/{one.losses}"
-        facts = (SAID[one.verdict], cell(one), counts, str(paired(one)), missing(one))
+        facts = (VERDICT_WORDS[one.verdict], format_lift(one), counts, str(count_pairs(one)), format_missing(one))
         table.add_row(Text(agent), Text(model), *map(Text, facts))
     return table

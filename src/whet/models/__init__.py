@@ -1,4 +1,7 @@
-"""Local models: weights that are pulled once, and an engine that serves them with their tokens told exactly."""
+"""Local models: weights that are pulled once, and an engine that serves them and reports their tokens exactly.
+
+Read `catalog.py` first, then `pull.py` and `serving.py`. `engine.py` is the program of the serving process.
+"""
 
 from whet.models.catalog import KNOWN, KnownModel, PulledModel, find_model, find_pulled, list_pulled
 from whet.models.pull import pull, sha256_of

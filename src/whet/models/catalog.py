@@ -1,4 +1,4 @@
-"""Which local models there are: the small one that whet knows, and what was pulled.
+"""The local models: the small one that whet knows, and those that were pulled.
 
 A pulled model is ROOT/NAME/model.gguf. The record beside it is what makes it count.
 """
@@ -17,7 +17,7 @@ from whet.paths import install_folder
 WEIGHTS = "model.gguf"
 RECORD = "pulled.json"
 PART = ".part-"
-"""How names of files begin that are not whole yet."""
+"""Prefix of the names of incomplete files."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
@@ -52,7 +52,7 @@ KNOWN: Mapping[str, KnownModel] = MappingProxyType(
 
 
 class PullRecord(BaseModel):
-    """What a pulled model says of itself."""
+    """The record file of a pulled model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -68,7 +68,7 @@ class PulledModel:
     name: str
     file: Path
     source: str
-    """Where they came from, as it is told to `whet models pull`."""
+    """Where they came from, as the argument of `whet models pull`."""
     sha256: str
     size: int
 
@@ -101,6 +101,6 @@ def find_model(name: str) -> PulledModel:
     if found := find_pulled(name):
         return found
     if name in KNOWN:
-        raise UserError(f"model '{name}' is not here; pull it: whet models pull {name}")
+        raise UserError(f"model '{name}' was not pulled; run: whet models pull {name}")
     known = did_you_mean(name, {*KNOWN, *(model.name for model in list_pulled())})
-    raise UserError(f"unknown local model '{name}'; {known}; others are pulled with 'whet models pull'")
+    raise UserError(f"unknown local model '{name}'; {known}; pull other models with 'whet models pull'")

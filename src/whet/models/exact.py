@@ -45,48 +45,48 @@ def exact_front(llama: Path) -> web.Application:
 
 async def _chat(request: web.Request) -> web.StreamResponse:
     try:
-        asked = json.loads(await request.read())
+        request_body = json.loads(await request.read())
     except ValueError:
-        asked = None  # for llama.cpp to refuse
-    if not isinstance(asked, dict) or asked.get("return_token_ids") is not True:
+        request_body = None  # for llama.cpp to refuse
+    if not isinstance(request_body, dict) or request_body.get("return_token_ids") is not True:
         return await _pass_on(request)
     llama = request.app[_LLAMA]
-    top = asked["top_logprobs"] if isinstance(asked.get("top_logprobs"), int) else 0
+    top = request_body["top_logprobs"] if isinstance(request_body.get("top_logprobs"), int) else 0
     # In one piece: streams of llama.cpp leave the end of the turn out, and lose ids inside of tool calls.
-    whole = {name: value for name, value in asked.items() if name != "stream_options"}
+    whole = {name: value for name, value in request_body.items() if name != "stream_options"}
     whole |= {"stream": False, "return_tokens": True, "logprobs": True, "top_logprobs": max(1, top)}
     async with llama.post(CHAT[0], json=whole) as reply:
         if reply.status != 200:
             return web.Response(status=reply.status, body=await reply.read(), content_type=reply.content_type)
-        told = await reply.json()
-    await _tell_ids(llama, asked, told, keep_top=top > 0)
-    if not asked.get("stream"):
-        return web.json_response(told)
-    with_usage = bool((asked.get("stream_options") or {}).get("include_usage"))
-    events = (*(f"data: {json.dumps(chunk)}\n\n" for chunk in _chunks(told, with_usage)), "data: [DONE]\n\n")
+        reply_body = await reply.json()
+    await _tell_ids(llama, request_body, reply_body, keep_top=top > 0)
+    if not request_body.get("stream"):
+        return web.json_response(reply_body)
+    with_usage = bool((request_body.get("stream_options") or {}).get("include_usage"))
+    events = (*(f"data: {json.dumps(chunk)}\n\n" for chunk in _chunks(reply_body, with_usage)), "data: [DONE]\n\n")
     return web.Response(text="".join(events), content_type="text/event-stream")
 
 
 async def _tell_ids(
-    llama: aiohttp.ClientSession, asked: dict[str, Any], told: dict[str, Any], *, keep_top: bool
+    llama: aiohttp.ClientSession, request_body: dict[str, Any], reply_body: dict[str, Any], *, keep_top: bool
 ) -> None:
     """Put the ids into the reply. What cannot be told exactly is left out."""
-    inside = told.pop(INSIDE)
-    (choice,) = told["choices"]  # llama.cpp refuses to give more
+    inside = reply_body.pop(INSIDE)
+    (choice,) = reply_body["choices"]  # llama.cpp refuses to give more
     entries = (choice.get("logprobs") or {}).get("content") or []
     sampled = choice["token_ids"] = inside["tokens"]
-    prompt = await _prompt_ids(llama, asked, inside["prompt"])
-    if len(prompt) == told["usage"]["prompt_tokens"]:
-        told["prompt_token_ids"] = prompt
+    prompt = await _prompt_ids(llama, request_body, inside["prompt"])
+    if len(prompt) == reply_body["usage"]["prompt_tokens"]:
+        reply_body["prompt_token_ids"] = prompt
         entries = await entries_of(llama, prompt, sampled, entries)
     for entry in entries:
         entry["top_logprobs"] = entry["top_logprobs"] if keep_top else []
     choice["logprobs"] = {"content": entries}
 
 
-async def _prompt_ids(llama: aiohttp.ClientSession, asked: dict[str, Any], read: str) -> list[int]:
+async def _prompt_ids(llama: aiohttp.ClientSession, request_body: dict[str, Any], read: str) -> list[int]:
     """What llama.cpp makes of the messages before it reads them; empty when that is another text than it has read."""
-    async with llama.post("/apply-template", json=asked, raise_for_status=True) as reply:
+    async with llama.post("/apply-template", json=request_body, raise_for_status=True) as reply:
         text = (await reply.json())["prompt"]
     # As its chat endpoint does it: special tokens are read, and a first one is put where the model wants it.
     content = {"content": text, "add_special": True, "parse_special": True}
@@ -96,12 +96,12 @@ async def _prompt_ids(llama: aiohttp.ClientSession, asked: dict[str, Any], read:
         return ids if (await reply.json())["content"] == read else []
 
 
-def _chunks(told: dict[str, Any], with_usage: bool) -> Iterator[dict[str, Any]]:
+def _chunks(reply_body: dict[str, Any], with_usage: bool) -> Iterator[dict[str, Any]]:
     """A whole reply as a stream: one piece of it all, then why it ended, then what it used."""
-    common: dict[str, Any] = {"id": told["id"], "created": told["created"], "model": told["model"]}
+    common: dict[str, Any] = {"id": reply_body["id"], "created": reply_body["created"], "model": reply_body["model"]}
     common["object"] = "chat.completion.chunk"
-    prompt = {"prompt_token_ids": told["prompt_token_ids"]} if "prompt_token_ids" in told else {}
-    for choice in told["choices"]:
+    prompt = {"prompt_token_ids": reply_body["prompt_token_ids"]} if "prompt_token_ids" in reply_body else {}
+    for choice in reply_body["choices"]:
         delta = dict(choice["message"])
         if calls := delta.get("tool_calls"):
             delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
@@ -110,7 +110,7 @@ def _chunks(told: dict[str, Any], with_usage: bool) -> Iterator[dict[str, Any]]:
         yield {**common, **prompt, "choices": [{"index": index, "delta": delta, "finish_reason": None, **content}]}
         yield {**common, "choices": [{"index": index, "delta": {}, "finish_reason": choice["finish_reason"]}]}
     if with_usage:
-        yield {**common, "choices": [], "usage": told["usage"]}
+        yield {**common, "choices": [], "usage": reply_body["usage"]}
 
 
 async def _pass_on(request: web.Request) -> web.StreamResponse:
@@ -136,6 +136,6 @@ def _without_inside(line: bytes) -> bytes:
     start = line.find(b"{")
     if INSIDE.encode() not in line or line[:start] not in {b"", b"data: "}:
         return line
-    told = json.loads(line[start:])
-    told.pop(INSIDE, None)
-    return line[:start] + json.dumps(told).encode() + (b"\n" if line.endswith(b"\n") else b"")
+    reply_body = json.loads(line[start:])
+    reply_body.pop(INSIDE, None)
+    return line[:start] + json.dumps(reply_body).encode() + (b"\n" if line.endswith(b"\n") else b"")

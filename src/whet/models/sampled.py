@@ -17,32 +17,34 @@ _HARMLESS = [["a", 1000.0]]
 
 
 async def entries_of(
-    llama: aiohttp.ClientSession, prompt: Sequence[int], sampled: Sequence[int], told: Sequence[dict[str, Any]]
+    llama: aiohttp.ClientSession, prompt: Sequence[int], sampled: Sequence[int], entries: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """One entry for each sampled token: the one that was told, where it is sure which; else one that is asked for."""
-    places = surely(sampled, [entry["id"] for entry in told])
+    places = surely(sampled, [entry["id"] for entry in entries])
     return [
-        told[place] if place is not None else await _ask_again(llama, [*prompt, *sampled[:index]], sampled[index])
+        entries[place] if place is not None else await _ask_again(llama, [*prompt, *sampled[:index]], sampled[index])
         for index, place in enumerate(places)
     ]
 
 
-def surely(sampled: Sequence[int], told: Sequence[int]) -> list[int | None]:
+def surely(sampled: Sequence[int], entries: Sequence[int]) -> list[int | None]:
     """For each sampled id the place of its entry among those that were told, or None where it has none or it is unsure.
 
     >>> surely([7, 8, 9, 8], [7, 9, 8]), surely([8, 8], [8])
     ([0, None, 1, 2], [None, None])
     """
-    early = _earliest(sampled, told)
-    late = [len(told) - 1 - place if place is not None else None for place in _earliest(sampled[::-1], told[::-1])]
+    early = _earliest(sampled, entries)
+    late = [
+        len(entries) - 1 - place if place is not None else None for place in _earliest(sampled[::-1], entries[::-1])
+    ]
     return [place if place == other else None for place, other in zip(early, reversed(late), strict=True)]
 
 
-def _earliest(sampled: Sequence[int], told: Sequence[int]) -> list[int | None]:
+def _earliest(sampled: Sequence[int], entries: Sequence[int]) -> list[int | None]:
     places: list[int | None] = []
     next_ = 0
     for id_ in sampled:
-        fits = next_ < len(told) and told[next_] == id_
+        fits = next_ < len(entries) and entries[next_] == id_
         places.append(next_ if fits else None)
         next_ += fits
     return places
@@ -52,8 +54,8 @@ async def _ask_again(llama: aiohttp.ClientSession, before: list[int], id_: int) 
     for count in (MOST_LIKELY, ALL):
         body = {"prompt": before, "n_predict": 1, "n_probs": count, "temperature": 0, "logit_bias": _HARMLESS}
         async with llama.post("/completion", json=body, raise_for_status=True) as reply:
-            (told,) = (await reply.json())["completion_probabilities"]
-        for likely in told["top_logprobs"]:
+            (entry,) = (await reply.json())["completion_probabilities"]
+        for likely in entry["top_logprobs"]:
             if likely["id"] == id_:
                 # Its bytes are told with the token that ends the character.
                 return {"id": id_, "token": "", "bytes": [], "logprob": likely["logprob"], "top_logprobs": []}

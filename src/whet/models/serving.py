@@ -1,4 +1,4 @@
-"""Serving a local model from a process of its own, which ends with the context that started it, however that ends."""
+"""Serves a local model from a separate process, which ends with the context that started it, even if whet is killed."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ class Serving:
     url: str
     _process: asyncio.subprocess.Process
 
-    async def ended(self) -> int:
+    async def wait(self) -> int:
         """Wait until it ends by itself, which it should not. Returns its exit code."""
         return await self._process.wait()
 
@@ -58,28 +58,28 @@ async def serve_model(engine: Engine, port: int = 0) -> AsyncIterator[Serving]:
             start_new_session=True,  # Ctrl-C is for whet, which then ends the engine
         )
         try:
-            told = await _port_told(process, engine.model, log)
-            yield Serving(f"http://127.0.0.1:{told}", process)
+            served_port = await _read_port(process, engine.model, log)
+            yield Serving(f"http://127.0.0.1:{served_port}", process)
         finally:
             await _end(process)
 
 
 def _argv(engine: Engine, port: int, folder: str) -> list[str]:
-    told = (engine.model.file, engine.model.name, engine.slots, engine.context, port, folder)
-    return [sys.executable, "-P", "-m", "whet.models.engine", *map(str, told)]
+    arguments = (engine.model.file, engine.model.name, engine.slots, engine.context, port, folder)
+    return [sys.executable, "-P", "-m", "whet.models.engine", *map(str, arguments)]
 
 
-async def _port_told(process: asyncio.subprocess.Process, model: PulledModel, log: IO[bytes]) -> int:
+async def _read_port(process: asyncio.subprocess.Process, model: PulledModel, log: IO[bytes]) -> int:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(START_SEC):
-            told = await process.stdout.readline()
+            line = await process.stdout.readline()
     except TimeoutError as error:
         raise UserError(f"model 'local/{model.name}' is not ready after {START_SEC:g} seconds") from error
-    if not told:
+    if not line:
         await process.wait()
         raise UserError(f"model 'local/{model.name}' does not start: {_last_words(log, process.returncode)}")
-    return int(told)
+    return int(line)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -95,8 +95,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 def _last_words(log: IO[bytes], code: int | None) -> str:
     log.seek(0)
-    said = log.read().decode(errors="replace").strip()
-    if first := _LLAMA_ERROR.search(said):  # what follows the first error only repeats it
+    output = log.read().decode(errors="replace").strip()
+    if first := _LLAMA_ERROR.search(output):  # what follows the first error only repeats it
         return first[1]
-    last = said.rpartition("\n")[2]
+    last = output.rpartition("\n")[2]
     return last if last and not _LLAMA.match(last) else f"it ended with exit code {code}"

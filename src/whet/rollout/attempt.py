@@ -17,9 +17,9 @@ from whet.exchange import Exchange, Kind, Recorder
 from whet.gateway import Limits, Session
 from whet.gateway.dialects.neutral import Stop as ReplyStop
 from whet.rollout.failures import OWN_CAUSES, Blame, find_failure, stop_reason
-from whet.rollout.judging import Judgement, judge_work, logged_calls, requested_calls
+from whet.rollout.judging import Judgement, find_requested_calls, judge_work, list_logged_calls
 from whet.rollout.resources import RunResources
-from whet.rollout.result import Flag, Replay, Result, Rollout, SkillSeen, Spending, redact_result, session_spending
+from whet.rollout.result import Flag, ForkReplay, Result, Rollout, SkillSeen, Spending, redact_result, session_spending
 from whet.scoring import Cause, ObservedCall, Score, Work, combine, judges_of
 from whet.scoring.leaks import Canaries
 from whet.tasks import Task, resolve_env
@@ -207,7 +207,7 @@ class _Attempt:
             report.text,
             env,
             structured=report.answer,
-            calls=(*self.observer.calls, *logged_calls(self.tool_uses)),
+            calls=(*self.observer.calls, *list_logged_calls(self.tool_uses)),
             captured=self.rollout.captured,
             changes=self.changes,
             diffs=partial(changes, before, after, whole=True),
@@ -244,11 +244,11 @@ class _Attempt:
             seconds=self.seconds,
         )
 
-    def _replay_result(self) -> Replay | None:
+    def _replay_result(self) -> ForkReplay | None:
         prefix, replay = self.rollout.prefix, self.replay
         if prefix is None or replay is None:
             return None
-        return Replay(
+        return ForkReplay(
             at=prefix.at,
             given=replay.given,
             live_from=replay.live_from,
@@ -273,7 +273,7 @@ class _Observer:
             self.sightings.look(exchange.request)
         self.canaries.look(exchange.request, exchange.response)
         if self._wants_calls:
-            self.calls += requested_calls(exchange)
+            self.calls += find_requested_calls(exchange)
         if exchange.speaker is not None and exchange.speaker.kind is Kind.MAIN:
             self._last = exchange
 

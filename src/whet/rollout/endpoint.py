@@ -1,6 +1,6 @@
 """Whether a model's endpoint works, and with its key: asked with a short question of whet's own.
 
-An agent can provoke failures by what it sends. A question that no agent wrote tells these from an outage.
+An agent can provoke failures by what it sends. A question that no agent wrote distinguishes these from an outage.
 """
 
 import asyncio
@@ -43,15 +43,15 @@ async def probe(gateway: Gateway, model: Model, record: Recorder) -> Probe:
     try:
         async with (
             asyncio.timeout(PROBE_SEC),
-            ModelClient(gateway, {model.name: model}, model.name, record, "probe", cached=False) as referee,
+            ModelClient(gateway, {model.name: model}, model.name, record, "probe", cached=False) as client,
         ):
             try:
-                await referee.ask(None, QUESTION)
+                await client.ask(None, QUESTION)
                 health = Health.UP
             except JudgeError:
                 pass
             finally:
-                session = referee.sessions.get(model.name)
+                session = client.sessions.get(model.name)
     except TimeoutError:
         return Probe(Health.DOWN, session)
     if session is not None and session.totals.last_error is CallError.AUTH:
@@ -76,7 +76,7 @@ class Keys:
         self._refused[model].add(rollout)
 
     def are_bad(self, model: str) -> bool:
-        """Whether there is no point in using the key: it never worked in this run, or has long stopped to.
+        """Whether the key is useless: it never worked in this run, or was refused several times in a row.
 
         >>> keys = Keys()
         >>> keys.refuse("m", "r1")

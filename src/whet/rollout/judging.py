@@ -16,7 +16,7 @@ from whet.trace.conversations.replies import reply_of
 
 @dataclass(slots=True)
 class Judgement:
-    """What the judges of one rollout say, as far as they have said it."""
+    """The scores of one rollout so far, what they cost, and flags."""
 
     scores: dict[str, Score] = field(default_factory=dict)
     """By the name of the judge."""
@@ -56,7 +56,7 @@ def client_spending(client: ModelClient) -> Spending:
     return sum(each, start=Spending(cost=0))
 
 
-def requested_calls(exchange: Exchange) -> list[ObservedCall]:
+def find_requested_calls(exchange: Exchange) -> list[ObservedCall]:
     """The tool calls in the model's reply to the agent."""
     reply = reply_of(exchange) if exchange.status == 200 else None
     return [
@@ -66,6 +66,6 @@ def requested_calls(exchange: Exchange) -> list[ObservedCall]:
     ]
 
 
-def logged_calls(uses: Iterable[LoggedUse]) -> list[ObservedCall]:
+def list_logged_calls(uses: Iterable[LoggedUse]) -> list[ObservedCall]:
     """The calls of the task's own programs."""
     return [ObservedCall(use.name, shlex.join(use.argv), "program", failed=use.exit_code != 0) for use in uses]

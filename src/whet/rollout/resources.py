@@ -41,6 +41,6 @@ class RunResources:
         """Held while a task's own solution is judged, so that this is done once per task."""
         return self._proof_locks[task]
 
-    def declared_agents(self) -> dict[str, object]:
+    def dump_agents(self) -> dict[str, object]:
         """The agents as JSON for the store, without secrets."""
         return {name: mask(agent.model_dump(mode="json"), self.redactor) for name, agent in self.agents.items()}

@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from whet.agents import Agent, AgentReport
 from whet.agents.tools import LoggedUse
-from whet.gateway import Model, Session
+from whet.exchange import Usage
+from whet.gateway import Model, Session, Spent
 from whet.gateway.prices import cost, price_for
 from whet.plain_text import plain_value
 from whet.redact import Redactor, mask
@@ -90,6 +91,10 @@ class Spending(BaseModel):
             cost=None if self.cost is None or other.cost is None else self.cost + other.cost,
         )
 
+    def as_spent(self) -> Spent:
+        """The same as the gateway's limits count it: a cost that is not known counts as nothing."""
+        return Spent(self.calls, Usage(self.input_tokens, self.output_tokens), self.cost or 0.0)
+
 
 class SkillSeen(BaseModel):
     """Whether a skill reached the model. None where its text has no words to search for."""
@@ -102,7 +107,7 @@ class SkillSeen(BaseModel):
     """Its text was in a prompt."""
 
 
-class Replay(BaseModel):
+class ForkReplay(BaseModel):
     """How far a fork followed the rollout that it repeats."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -136,7 +141,7 @@ class Result(BaseModel):
     """Why `changes` is incomplete, if it is."""
     tool_uses: tuple[LoggedUse, ...] = ()
     """Calls of the task's own tools, as the host answered them."""
-    replay: Replay | None = None
+    replay: ForkReplay | None = None
     """Only for a fork."""
     spending: Spending = Spending()
     judging: Spending | None = None

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from whet.agents import DeclaredAgent
 from whet.errors import UserError, did_you_mean
 from whet.gateway import Model
-from whet.gateway.model import Auth, Capture
+from whet.gateway.model import Auth, CaptureKind
 from whet.gateway.upstream.azure import AzureLogin
 from whet.models import DEFAULT_CONTEXT, Engine, find_model, serve_model
 from whet.tasks import resolve_env
@@ -102,7 +102,7 @@ class ModelConfig(BaseModel):
     """Types of message parts that pass as well."""
     allow: tuple[Allowed, ...] = ()
     """What the provider may do for every task, as `allow` of a task says it for one."""
-    capture: Capture = "none"
+    capture: CaptureKind = "none"
     """Which kind of server is asked for token ids and log-probabilities."""
     price_input: float | None = Field(default=None, ge=0)
     """Dollars per million tokens."""
@@ -263,7 +263,7 @@ def never_called(model: ModelConfig, env: Mapping[str, str]) -> ModelConfig:
     """A model whose replies are all on record: it needs neither a key nor a login nor an engine. A key that is there is
     masked."""
     key_env = model.key_env if model.key_env and env.get(model.key_env) else None
-    elsewhere = {**_told_of_local(model), "local": None, "url": NOT_CALLED} if model.local is not None else {}
+    elsewhere = {**_local_settings(model), "local": None, "url": NOT_CALLED} if model.local is not None else {}
     auth = "key" if model.auth == "azure" else model.auth
     return model.model_copy(update={"key_env": key_env, "auth": auth, **elsewhere})
 
@@ -292,7 +292,7 @@ async def open_model(name: str, model: ModelConfig, env: Mapping[str, str] = os.
 @asynccontextmanager
 async def _open(name: str, model: ModelConfig, engine: str | None, env: Mapping[str, str]) -> AsyncIterator[Model]:
     if engine is not None:
-        yield _model(name, model.model_copy(update=_told_of_local(model)), (engine,), env)
+        yield _model(name, model.model_copy(update=_local_settings(model)), (engine,), env)
         return
     if model.script is not None:
         async with ScriptedModel(read_script(model.script)) as scripted:
@@ -307,7 +307,7 @@ def _engine(model: ModelConfig) -> Engine:
     return Engine(find_model(model.local or ""), model.concurrency or 1, model.context)
 
 
-def _told_of_local(model: ModelConfig) -> dict[str, object]:
+def _local_settings(model: ModelConfig) -> dict[str, object]:
     """What is known of a local model because whet serves it."""
     named = {"name": model.name or model.local, "concurrency": model.concurrency or 1}
     return {**_FREE, **named, "capture": "vllm"}

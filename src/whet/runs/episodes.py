@@ -32,7 +32,7 @@ def episodes(store: Store) -> list[tuple[Episode, int]]:
 
 
 def best_of_each_task(found: Sequence[tuple[Episode, int]], most: int) -> list[tuple[Episode, int]]:
-    """Of each task at most so many rollouts, those with the highest scores, in the order in which they were given."""
+    """The `most` rollouts of each task with the highest scores, in their original order."""
     by_task: dict[str, list[int]] = defaultdict(list)
     for place, (episode, _) in enumerate(found):
         by_task[episode.task].append(place)
@@ -73,7 +73,7 @@ def _episode(rollout: RolloutRow, attempt: AttemptRecord, tags: Mapping[str, tup
 
 
 def _advantage(reward: float | None, rewards: Sequence[float]) -> float | None:
-    """By how many deviations a reward is above the mean of its group; one rollout alone has nothing to be above."""
+    """How many standard deviations a reward is above the mean of its group; None for a group of one."""
     if reward is None or len(rewards) < 2:
         return None
     return (reward - fmean(rewards)) / (pstdev(rewards) + _EPSILON)

@@ -35,7 +35,7 @@ class Forked:
 
 def plan_fork(fork: ForkOptions, config: Config) -> Forked:
     """Read the recorded rollout. UserError when there is nothing to replay, or it would not be the same work."""
-    with _opened(fork.run) as store:
+    with _open_run(fork.run) as store:
         rollout = ResultReader(store).find(fork.run, fork.rollout)
         row, attempt = rollout.row, _last_attempt(fork.run, rollout)
         exchanges = tuple(attempt.exchanges())
@@ -77,7 +77,7 @@ async def fork(forked: Forked, config: Config, watch: runs.Watch, env: Mapping[s
 
 
 @contextmanager
-def _opened(run: Path) -> Iterator[Store]:
+def _open_run(run: Path) -> Iterator[Store]:
     try:
         with Store.open_read(run) as store:
             yield store
@@ -97,7 +97,7 @@ def _last_attempt(run: Path, rollout: RolloutRecord) -> AttemptRecord:
 def _user_config(run: Path, row: RolloutRow, declared: Mapping[str, Any] | None, config: Config) -> bool | None:
     """Whether the agent started with the user's settings. UserError when the agent has changed since."""
     if declared is None:
-        raise UserError(f"{run}: rollout '{row.id}' is no work of an agent that could do it again")
+        raise UserError(f"{run}: rollout '{row.id}' was not done by an agent, so it cannot be forked")
     now = agent_named(row.agent, config.agents).model_dump(mode="json")
     if {**now, "home": None} != {**declared, "home": None}:
         raise UserError(f"agent '{row.agent}' is not what it was in {run}; a fork needs it as it was")
@@ -116,7 +116,7 @@ def _check_at(fork: ForkOptions, row: RolloutRow, calls: int) -> None:
 
 
 def _check_resumed(out: Path, about: Mapping[str, Any]) -> None:
-    with _opened(out) as store:
+    with _open_run(out) as store:
         before = store.get(FORK)
     if before != about:
         raise UserError(f"{out}: is not this fork; start a new one with another `out`")
@@ -124,7 +124,7 @@ def _check_resumed(out: Path, about: Mapping[str, Any]) -> None:
 
 def _task(fork: ForkOptions, row: RolloutRow, place: Path | tuple[Task, ...], digest: str) -> Task:
     if not place:
-        raise UserError(f"{fork.run}: does not say where its tasks are; name the place with `tasks`")
+        raise UserError(f"{fork.run}: the run does not record where its tasks are; set `tasks`")
     task = next((task for task in read_tasks(place) if task.id == row.task), None)
     if task is None:
         raise UserError(f"{place}: has no task '{row.task}', which the rollout is of; name the place with `tasks`")

@@ -115,7 +115,7 @@ class ForkOptions(RolloutOptions):
     run: Path
     """Run folder."""
     rollout: str
-    """Rollout: the first characters of its id, or its task if the task has only one rollout."""
+    """Rollout: the start of its id, or its task if the task has one rollout."""
     at: int
     """First call to make anew, as numbered by `whet show RUN ROLLOUT`."""
     model: str | None = None

@@ -1,4 +1,4 @@
-"""Judging a stored run again, without running agents. What the judges said before is kept beside it."""
+"""Judges a stored run again, without running agents. The earlier results stay in the store, as logs."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway
 from whet.redact import Redactor, secrets_in
-from whet.rollout.judging import client_spending, logged_calls, requested_calls
+from whet.rollout.judging import client_spending, find_requested_calls, list_logged_calls
 from whet.rollout.model_client import ModelClient
 from whet.rollout.result import Flag, Result, encode_result, redact_result
 from whet.runs.config import Config, judge_model_configs, model_secrets, never_called, open_models
@@ -41,12 +41,12 @@ _NOT_THE_TASK = {"origin", "digest", "warnings", "tags", "split", "metadata", "s
 
 
 class JudgeFile(BaseModel):
-    """Other judges than those of the tasks."""
+    """A file with judges to use instead of those of the tasks."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     judge: Judges = ()
-    """In place of those that the tasks name."""
+    """They replace the judges that the tasks name."""
     rank: tuple[RankSpec, ...] = ()
     """Judges that see all samples of a task together."""
 
@@ -66,7 +66,7 @@ class Judged:
     before: Score
     after: Score
     kept: tuple[str, ...]
-    """Judges whose word of then was kept, because they need the box."""
+    """Judges whose earlier score was kept, because they need the box."""
     skipped: str = ""
     """Why there was nothing to judge."""
 
@@ -82,7 +82,7 @@ class _Case:
 async def rejudge(
     request: RejudgeOptions, config: Config, watch: Callable[[Judged], None], env: Mapping[str, str] = os.environ
 ) -> None:
-    """Judge every rollout of a run again that came to an end, and store what comes of it."""
+    """Judge every rollout that has a result again, and store the new result."""
     others = read_judges(request.judge) if request.judge else JudgeFile()
     tasks = _tasks(request)
     if others.judge:
@@ -105,8 +105,8 @@ async def rejudge(
             await sandbox.check()
         for group in _cases(request.run, tasks, env, watch):
             judgings = [_Judging(case, gateway, models, judge_model, writer, sandbox) for case in group]
-            async with AsyncExitStack() as referees:
-                works = [await referees.enter_async_context(judging) for judging in judgings]
+            async with AsyncExitStack() as clients:
+                works = [await clients.enter_async_context(judging) for judging in judgings]
                 ranks = await _ranks(others.rank, [judging.case for judging in judgings], works)
                 for judging, work, ranked in zip(judgings, works, ranks, strict=True):
                     watch(await judging.judge(work, ranked, others.rank, redactor))
@@ -115,7 +115,7 @@ async def rejudge(
 
 
 class _Judging:
-    """Judges one rollout again. As a context it holds the sessions of its judges' models open."""
+    """Judges one rollout again. As a context manager it owns the sessions of the judge models."""
 
     def __init__(
         self,
@@ -127,16 +127,16 @@ class _Judging:
         sandbox: Sandbox,
     ) -> None:
         self.case, self._writer, self._default, self._sandbox = case, writer, default, sandbox
-        # Every time is another one: what was asked then is on record under its own name.
+        # Each time has a name of its own: earlier judge calls stay in the store.
         name = f"judge {case.attempt}-{case.result.judged + 1}"
-        self._referee = ModelClient(gateway, models, default, self._record, name, case.row.sample)
+        self._client = ModelClient(gateway, models, default, self._record, name, case.row.sample)
 
     async def __aenter__(self) -> Work:
-        await self._referee.__aenter__()
-        return replace(self.case.work, referee=self._referee)
+        await self._client.__aenter__()
+        return replace(self.case.work, referee=self._client)
 
     async def __aexit__(self, *_: object) -> None:
-        await self._referee.__aexit__()
+        await self._client.__aexit__()
 
     async def _record(self, exchange: Exchange) -> None:
         await self._writer.do(lambda store: store.add_log(self.case.attempt, *encode_judge_call(exchange)))
@@ -152,7 +152,7 @@ class _Judging:
         async with self._box_for(judges) as box:
             for judge in judges:
                 if judge.spec.needs_box:
-                    judgements[judge.name] = _of_then(judge, before)
+                    judgements[judge.name] = _earlier_score(judge, before)
                 else:
                     judgements[judge.name] = await judge.judge(replace(work, box=box))
         weights = {judge.name: judge.weight for judge in judges}
@@ -160,7 +160,7 @@ class _Judging:
             weights[RankJudge(spec).name] = spec.weight
         judgements |= ranked
         score = combine(judgements, weights)
-        cost = client_spending(self._referee) if self._referee.sessions else None
+        cost = client_spending(self._client) if self._client.sessions else None
         result = before.model_copy(
             update={
                 "score": score,
@@ -178,7 +178,7 @@ class _Judging:
 
     @asynccontextmanager
     async def _box_for(self, judges: Sequence[TaskJudge]) -> AsyncIterator[Box | None]:
-        """An empty sealed box, when a judge runs something but does not look at what the agent left."""
+        """An empty sealed box, if a judge runs commands but does not need the files of the agent."""
         if not any(_runs_in_empty_box(judge.spec) for judge in judges):
             yield None
             return
@@ -194,10 +194,10 @@ class _Judging:
         ranks: Sequence[RankSpec],
         kept: Sequence[str],
     ) -> tuple[str, ...]:
-        """The flags of the rollout, with those that depend on its judges found anew."""
+        """The flags of the rollout. Those that depend on its judges are computed again."""
         row, before = self.case.row, self.case.result
         ranked_by = {spec.model or self._default for spec in ranks if ranked[RankJudge(spec).name].value is not None}
-        by_itself = before.spending.captured and row.model in {*self._referee.sessions, *ranked_by}
+        by_itself = before.spending.captured and row.model in {*self._client.sessions, *ranked_by}
         others = tuple(flag for flag in before.flags if flag not in {Flag.SELF_JUDGED, NO_VERDICT})
         by_itself = by_itself or bool(kept and Flag.SELF_JUDGED in before.flags)
         undecided = any(score.is_undecided for score in judgements.values())
@@ -213,16 +213,17 @@ def _sandbox_of(run: Path) -> str:
         return store.get("sandbox") or DEFAULT
 
 
-def _of_then(judge: TaskJudge, before: Result) -> Score:
-    """What a judge said that needs the box, which is gone."""
+def _earlier_score(judge: TaskJudge, before: Result) -> Score:
+    """The earlier score of a judge that needs the box, which no longer exists."""
     said = before.judgements.get(judge.name)
     if said is not None:
         return said
-    return Score.missing(Cause.JUDGE, "it needs the box, which is gone; run the rollout again", unrelated=True)
+    reason = "it needs the agent's box, which no longer exists; run the rollout again"
+    return Score.missing(Cause.JUDGE, reason, unrelated=True)
 
 
 async def _ranks(ranks: Sequence[RankSpec], cases: Sequence[_Case], works: Sequence[Work]) -> list[dict[str, Score]]:
-    """What the judges say that see all samples of a task, for each of them."""
+    """The scores of the judges that see all samples of a task together, for each sample."""
     said: list[dict[str, Score]] = [{} for _ in cases]
     for judge in map(RankJudge, ranks):
         for mine, score in zip(said, await judge.judge_group(works), strict=True):
@@ -233,7 +234,7 @@ async def _ranks(ranks: Sequence[RankSpec], cases: Sequence[_Case], works: Seque
 def _cases(
     run: Path, tasks: Mapping[str, Task], env: Mapping[str, str], watch: Callable[[Judged], None]
 ) -> Iterable[list[_Case]]:
-    """What can be judged again, task by task; what cannot is told."""
+    """The rollouts that can be judged again, task by task. The others are reported to `watch`."""
     with Store.open_read(run) as store:
         plan = list(ResultReader(store))
         for name, task in tasks.items():
@@ -242,7 +243,7 @@ def _cases(
                 row, attempt = rollout.row, rollout.counting
                 if row.task != name or attempt is None or (result := attempt.result) is None:
                     continue
-                if reason := _nothing_to_judge(result):
+                if reason := _why_not_judged(result):
                     watch(Judged(row, result.score, result.score, (), reason))
                 else:
                     group.append(_Case(row, attempt.id, result, _work(task, result, attempt, env)))
@@ -250,7 +251,7 @@ def _cases(
                 yield group
 
 
-def _nothing_to_judge(result: Result) -> str:
+def _why_not_judged(result: Result) -> str:
     if result.report is None:
         return "the agent never ran"
     if result.score.cause not in {None, Cause.JUDGE}:
@@ -262,14 +263,14 @@ def _work(task: Task, result: Result, attempt: AttemptRecord, env: Mapping[str, 
     assert result.report is not None
     asks_for_calls = any(judge.needs_calls for judge in task.judge)
     exchanges = attempt.exchanges() if asks_for_calls else ()
-    asked = [call for exchange in exchanges for call in requested_calls(exchange)]
+    asked = [call for exchange in exchanges for call in find_requested_calls(exchange)]
     return Work(
         task,
         None,
         result.report.text,
         resolve_env({**task.env, **task.verify_env}, env, task.origin),
         structured=result.report.answer,
-        calls=(*asked, *logged_calls(result.tool_uses)),
+        calls=(*asked, *list_logged_calls(result.tool_uses)),
         captured=result.spending.captured,
         changes=result.changes,
         unseen=result.unseen,
@@ -303,12 +304,12 @@ def with_judges(task: Task, judges: Judges) -> Task:
 
 
 def _tasks(request: RejudgeOptions) -> dict[str, Task]:
-    """The tasks of the run, as they are judged now. UserError when what they ask for is not what it was."""
+    """The tasks of the run, with their present judges. UserError when the work that they ask for has changed."""
     with Store.open_read(request.run) as store:
         rows, place = store.tasks(), store.get(TASKS)
     path = request.tasks or (Path(place) if place else None)
     if path is None:
-        raise UserError(f"{request.run}: does not say where its tasks are; name the place with `tasks`")
+        raise UserError(f"{request.run}: the run does not record where its tasks are; set `tasks`")
     found = {task.id: task for task in read_tasks(path)}
     for row in rows:
         if row.id not in found:

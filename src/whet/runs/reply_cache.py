@@ -64,7 +64,7 @@ async def open_cache(use: CacheUse, env: Mapping[str, str]) -> AsyncIterator["Sq
         raise UserError(f"{path}: there are no replies to replay; expected a run with `cache` 'write' before")
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="whet-cache")
     try:
-        db = await asyncio.wrap_future(thread.submit(_opened, path))
+        db = await asyncio.wrap_future(thread.submit(_open_database, path))
         try:
             cache = SqliteCache(path, db, thread, use)
             if use is CacheUse.REPLAY_ONLY and await cache.is_empty():
@@ -104,7 +104,7 @@ class SqliteCache:
             await self._do(lambda: _put(self._db, key, reply))
 
     async def _do(self, work: Callable[[], T]) -> T:
-        with _explained(self._path):
+        with _explain_errors(self._path):
             return await asyncio.wrap_future(self._thread.submit(work))
 
 
@@ -123,8 +123,8 @@ def _put(db: sqlite3.Connection, key: str, reply: CachedReply) -> None:
     )
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    with _explained(path):
+def _open_database(path: Path) -> sqlite3.Connection:
+    with _explain_errors(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         db = sqlite3.connect(path, timeout=BUSY_SEC, isolation_level=None)
         try:
@@ -150,9 +150,9 @@ def _prepare(path: Path, db: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """A disk that is full, or a file that is no cache, is for the user to mend."""
+def _explain_errors(path: Path) -> Iterator[None]:
+    """Turn a full disk, or a file that is not a cache, into a UserError."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise UserError(f"{path}: the cache of replies cannot be used: {error}; mend it, or remove it") from error
+        raise UserError(f"{path}: the cache of replies cannot be used: {error}; repair or remove the file") from error

@@ -70,7 +70,7 @@ async def open_resources(
 
 
 def limits_of(request: RunOptions, config: Config) -> Limits:
-    """What the request says, and else whet.toml."""
+    """The limits of the request; where it sets none, those of whet.toml."""
     given = {name: value for name, value in asdict(request.limits).items() if value is not None}
     return Limits(**config.limits.model_dump() | given)
 

@@ -12,7 +12,7 @@ from whet.runs.options import RunOptions
 from whet.runs.plan import Plan
 from whet.runs.resources import open_resources
 from whet.runs.scheduler import ArmStopped, Ended, Stopped, open_run, run_plan
-from whet.runs.stats.summary import Arm, Tally, spent, tally
+from whet.runs.stats.summary import Arm, Tally, sum_spent, tally
 from whet.runs.store.store import Store
 from whet.runs.verdicts import Settled
 from whet.skill import Skill, read_skill
@@ -81,7 +81,7 @@ async def run(
         about = {
             "version": __version__,
             "sandbox": resources.sandbox.name,
-            "agents": _declared(resources.declared_agents(), request),
+            "agents": _declared(resources.dump_agents(), request),
             TASKS: request.tasks_path,
             FORK: origin.about if origin else None,
         }
@@ -89,7 +89,7 @@ async def run(
         with Store.open_read(request.out) as store:
             arms = tally(store)
         watch(Started(request.out, resources.sandbox.name, len(plan.rows()), len(pending), arms))
-        resources.gateway.add_spent(spent(arms.values()))
+        resources.gateway.add_spent(sum_spent(arms.values()))
         shared = replace(resources, rollouts=len(plan.rows()))
         await run_plan(request.out, plan, pending, shared, request.concurrency, watch)
 

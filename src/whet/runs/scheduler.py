@@ -1,4 +1,4 @@
-"""Runs a plan: so many rollouts at once, so many per model; each result is stored the moment it ends."""
+"""Runs the rollouts of a plan with bounded concurrency, in total and per model, and stores each result as it ends."""
 
 import asyncio
 import random
@@ -26,7 +26,7 @@ from whet.runs.store.writer import StoreWriter
 from whet.runs.verdicts import (
     AT_ONCE,
     Settled,
-    deciding_judges,
+    find_deciding_judges,
     note_verdicts,
     prove_if_needed,
     settle,
@@ -37,15 +37,15 @@ from whet.scoring import Cause, judges_of
 from whet.tasks import Task
 
 MAX_ATTEMPTS = 3
-"""How often a rollout is tried when the machinery fails."""
+"""How often a rollout is attempted when the machinery fails."""
 BACKOFF_SEC = 1.0
-"""How long the first pause before another try is at most; each further one is twice as long."""
+"""The longest first pause before a retry. Each further pause is twice as long."""
 HOPELESS = 3
-"""After this many rollouts of an agent on a model that all failed, and none that was scored, the rest is not run."""
+"""When this many rollouts of an agent on a model failed and none was scored, the others are not run."""
 STOPPED = "stopped"
-"""Where a run says which of its limits stopped it, if one did."""
+"""The key under which a run stores the limit that stopped it."""
 STOPPED_ARMS = "stopped arms"
-"""Where a run says which agents and models were stopped, and why."""
+"""The key under which a run stores which agents and models were stopped, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +56,20 @@ class Ended:
     attempt: int
     result: Result
     again: bool
-    """It failed, and will be tried again."""
+    """It failed and is retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A limit of the run was reached, so what was left was not begun."""
+    """A limit of the run was reached. The remaining rollouts were not started."""
 
     limit: str
-    """Which, and what was used of it."""
+    """Its name, and how much of it was used."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArmStopped:
-    """An agent on a model, or all agents on a model, cannot work: what was left of them was not begun."""
+    """An agent on a model, or all agents on a model, cannot work. Their remaining rollouts were not started."""
 
     agent: str | None
     """None for all agents."""
@@ -85,12 +85,12 @@ class HopelessError(UserError):
         super().__init__(f"{reason}; nothing more was run")
 
 
-Watch = Callable[[Ended | Stopped], None]
+AttemptWatch = Callable[[Ended | Stopped], None]
 RunWatch = Callable[[Ended | Stopped | Settled | ArmStopped], None]
 
 
 def open_run(folder: Path, plan: Plan, *, resume: bool, about: Mapping[str, object]) -> list[RolloutRow]:
-    """Make the run's store, or open it again, and write the plan into it. Returns what is still to be done."""
+    """Create or reopen the store of a run, and write the plan into it. Returns the rollouts that are not done."""
     refuse_existing(folder, resume=resume)
     with open_store(folder, plan.tasks.values(), resume=resume, about=about) as store:
         store.add_skills(plan.skill_rows())
@@ -101,14 +101,14 @@ def open_run(folder: Path, plan: Plan, *, resume: bool, about: Mapping[str, obje
 
 
 def refuse_existing(folder: Path, *, resume: bool) -> None:
-    """UserError when something is where a new run is to be."""
+    """UserError when the folder of a new run is not empty."""
     if folder.is_dir() and not resume and any(folder.iterdir()):
         raise UserError(f"{folder}: exists already; continue it with `resume`, or name another folder with `out`")
 
 
 @contextmanager
 def open_store(folder: Path, tasks: Collection[Task], *, resume: bool, about: Mapping[str, object]) -> Iterator[Store]:
-    """The store of a run, new or again, with its tasks in it. All that is written within is written together."""
+    """Create or reopen the store of a run, with its tasks. Everything written within is committed together."""
     with (
         explain_disk_errors(folder),
         Store.open_write(folder) if resume else Store.create(folder) as store,
@@ -127,36 +127,36 @@ def open_store(folder: Path, tasks: Collection[Task], *, resume: bool, about: Ma
 async def run_plan(
     folder: Path, plan: Plan, pending: Sequence[RolloutRow], resources: RunResources, concurrency: int, watch: RunWatch
 ) -> None:
-    """Do what is pending. Cancelling it stops cleanly: boxes die, what has ended is stored.
+    """Run the pending rollouts. Cancelling it stops cleanly: boxes are closed, and what has ended is stored.
 
-    An agent or model that cannot work stops alone. HopelessError when that leaves nothing to run, or without a score.
+    An agent or model that cannot work is stopped alone. HopelessError when no other is left, or none has a score.
     """
     queue = Queue(pending, {name: model.concurrency * len(model.urls) for name, model in plan.models.items()})
-    hopes = FailureWatch()
+    failures = FailureWatch()
     with explain_disk_errors(folder):
         async with StoreWriter(folder) as writer:
             try:
                 async with asyncio.TaskGroup() as workers:
                     for _ in range(min(concurrency, len(pending))):
-                        workers.create_task(_work(queue, hopes, plan, resources, writer, watch))
+                        workers.create_task(_work(queue, failures, plan, resources, writer, watch))
             except* (UserError, sqlite3.Error) as stopped:
                 raise stopped.exceptions[0] from None
             for settled in await writer.do(partial(settle_all, tasks=plan.tasks)):
                 watch(settled)
-            await _tell_limit(resources, writer, queue, watch)
-            await _tell_arms(plan, writer, queue, watch)
+            await _report_limit(resources, writer, queue, watch)
+            await _report_stopped_arms(plan, writer, queue, watch)
 
 
 @contextmanager
 def explain_disk_errors(folder: Path) -> Iterator[None]:
-    """A disk that is full or fails is for the user to mend."""
+    """Turn a full or failing disk into a UserError."""
     try:
         yield
     except sqlite3.Error as error:
         raise UserError(f"{folder}: cannot be written: {error}; what was stored is kept") from error
 
 
-async def _tell_limit(resources: RunResources, writer: StoreWriter, queue: "Queue", watch: Watch) -> None:
+async def _report_limit(resources: RunResources, writer: StoreWriter, queue: "Queue", watch: AttemptWatch) -> None:
     limit = resources.gateway.exhausted()
     if limit is not None and queue.stopped:
         text = str(limit)
@@ -164,8 +164,8 @@ async def _tell_limit(resources: RunResources, writer: StoreWriter, queue: "Queu
         watch(Stopped(text))
 
 
-async def _tell_arms(plan: Plan, writer: StoreWriter, queue: "Queue", watch: RunWatch) -> None:
-    """Say which arms were stopped. HopelessError when no other has a score, or none was left to run."""
+async def _report_stopped_arms(plan: Plan, writer: StoreWriter, queue: "Queue", watch: RunWatch) -> None:
+    """Store and report the stopped arms. HopelessError when no other arm has a score, or none is left."""
     if not queue.hopeless:
         return
     arms = [asdict(one.arm) for one in queue.hopeless]
@@ -184,38 +184,43 @@ def _arms(one: HopelessError, plan: Plan) -> list[tuple[str, str]]:
 
 
 async def _work(
-    queue: "Queue", hopes: "FailureWatch", plan: Plan, resources: RunResources, writer: StoreWriter, watch: RunWatch
+    queue: "Queue",
+    failures: "FailureWatch",
+    plan: Plan,
+    resources: RunResources,
+    writer: StoreWriter,
+    watch: RunWatch,
 ) -> None:
     while (row := await queue.take()) is not None:
         try:
             if resources.gateway.exhausted() is not None:
-                # Not begun, it stays pending.
+                # It was not started, so it stays pending.
                 queue.stop()
                 return
-            result = await until_measured(row, plan.rollout(row), resources, writer, watch)
+            result = await run_until_scored(row, plan.rollout(row), resources, writer, watch)
             if result.score.cause is Cause.INTERRUPTED:
                 queue.stop()
             task = plan.tasks[row.task]
             for settled in await writer.do(partial(settle_task, task=task, causes=AT_ONCE)):
                 watch(settled)
-            hopes.learn(row, result)
+            failures.learn(row, result)
         except HopelessError as hopeless:
             queue.drop(hopeless)
         finally:
             await queue.give_back(row)
 
 
-async def until_measured(
+async def run_until_scored(
     row: RolloutRow,
     rollout: Rollout,
     resources: RunResources,
     writer: StoreWriter,
-    watch: Watch,
+    watch: AttemptWatch,
     failed: int = 0,
     tries: int = MAX_ATTEMPTS,
 ) -> Result:
-    """Attempt a rollout until it is scored, or not worth trying again, `tries` times at most. `failed` is the number of
-    earlier failures. HopelessError when the key of its model is bad."""
+    """Retry a rollout until it is scored or not retryable, at most `tries` times. `failed` is the number of earlier
+    failures. HopelessError when the key of its model is bad."""
     backoff = random.Random(row.id)  # noqa: S311 - spreads retries; nothing secret
     blame = Blame(resources.gateway, rollout.model, resources.keys, rollout.id)
     number = failed
@@ -234,7 +239,7 @@ async def until_measured(
 async def _attempt_once(
     rollout: Rollout, resources: RunResources, writer: StoreWriter, blame: Blame
 ) -> tuple[Result, bool]:
-    """Attempt a rollout, and store what comes of it; whether it is to be tried again."""
+    """Attempt a rollout once and store the result. Returns the result, and whether to retry."""
     started = time.time()
     number = await writer.do(lambda store: store.start_attempt(rollout.id, started))
 
@@ -252,7 +257,7 @@ async def _attempt_once(
 
     def store_settled(store: Store) -> Result:
         note_verdicts(store, rollout.task.id, result)
-        deciding = () if again else deciding_judges(store, rollout.task.id)
+        deciding = () if again else find_deciding_judges(store, rollout.task.id)
         settled = settle(result, judges_of(rollout.task), deciding)
         store_result(store, number, settled, ended)
         return settled
@@ -264,13 +269,13 @@ def _is_worth_retrying(result: Result, rollout: Rollout, resources: RunResources
     cause = result.score.cause
     if cause is None or resources.gateway.exhausted() is not None:
         return False
-    # A key that was taken before may be refused for what the agent asked, or for a moment.
+    # A key that worked before may be refused because of what the agent sent, or temporarily.
     key_was_good = cause is Cause.AUTH and not resources.keys.are_bad(rollout.model.name)
     return cause.worth_retrying or key_was_good
 
 
 def store_result(store: Store, attempt: int, result: Result, ended: float) -> None:
-    """Keep what came of an attempt."""
+    """Store the result of an attempt, and its logs."""
     score, report = result.score, result.report
     if report is not None:
         # Logs are large and rarely read; results are small and read all at once.
@@ -279,20 +284,20 @@ def store_result(store: Store, attempt: int, result: Result, ended: float) -> No
         for name, data in report.transcript.items():
             store.add_log(attempt, plain_text(f"transcript {name}"), data)
     body = encode_result(result)
-    # Only a measured score is final: what is missing is tried again when the run is resumed.
+    # Only a score is final: a rollout whose score is missing is retried when the run is resumed.
     final = score.value is not None
     store.finish_attempt(attempt, body, value=score.value, cause=score.cause, final=final, ended=ended)
 
 
 class FailureWatch:
-    """Notices an agent or a model that cannot work at all, before it has burnt through the plan."""
+    """Detects an agent or a model that cannot work at all, before it has used up the plan."""
 
     def __init__(self) -> None:
         self._failures: Counter[tuple[str, str]] = Counter()
         self._scored: set[tuple[str, str]] = set()
 
     def learn(self, row: RolloutRow, result: Result) -> None:
-        """Count what came of a rollout. HopelessError when there is no hope for its agent on its model."""
+        """Count a result. HopelessError when the agent cannot work on the model."""
         arm = (row.agent, row.model)
         if result.score.value is not None:
             self._scored.add(arm)
@@ -308,7 +313,7 @@ class FailureWatch:
 
 
 class Queue:
-    """The rollouts to be done, handed out in the order of the plan as far as each model has room."""
+    """The pending rollouts, handed out in plan order as far as each model has capacity."""
 
     def __init__(self, rows: Sequence[RolloutRow], room: dict[str, int]) -> None:
         self._waiting: dict[str, deque[RolloutRow]] = {}
@@ -318,16 +323,16 @@ class Queue:
         self._running: Counter[str] = Counter()
         self._changed = asyncio.Condition()
         self.stopped = False
-        """Nothing more is handed out."""
+        """No more rollouts are handed out."""
         self.hopeless: list[HopelessError] = []
         """Why arms were dropped."""
 
     def stop(self) -> None:
-        """Hand nothing more out."""
+        """Hand out no more rollouts."""
         self.stopped = True
 
     def drop(self, hopeless: HopelessError) -> None:
-        """Hand nothing more out of an arm that cannot work."""
+        """Drop the waiting rollouts of an arm that cannot work."""
         arm = hopeless.arm
         rows = self._waiting.get(arm.model, deque())
         kept = [row for row in rows if arm.agent not in {None, row.agent}]
@@ -337,7 +342,7 @@ class Queue:
             self.hopeless.append(hopeless)
 
     async def take(self) -> RolloutRow | None:
-        """The next rollout; None when none is left."""
+        """Wait for the next rollout; None when none is left."""
         async with self._changed:
             while not self.stopped and any(self._waiting.values()):
                 ready = [
@@ -351,7 +356,7 @@ class Queue:
             return None
 
     async def give_back(self, row: RolloutRow) -> None:
-        """A rollout has ended: its model has room again."""
+        """Return the capacity of a rollout that has ended."""
         async with self._changed:
             self._running[row.model] -= 1
             self._changed.notify_all()

@@ -52,7 +52,7 @@ def filter_tasks(run: Path, band: Band, out: Path) -> Filtered:
     means = {task: math.fsum(scores) / len(scores) for task, scores in values.items()}
     kept = [task for task in rows if task in means and band.low <= means[task] <= band.high]
     if kept:
-        tasks = _unchanged(run, place, {task: rows[task] for task in kept})
+        tasks = _read_unchanged(run, place, {task: rows[task] for task in kept})
         _write(tasks, out)
         _prove(tasks, out)
     return Filtered(
@@ -63,7 +63,7 @@ def filter_tasks(run: Path, band: Band, out: Path) -> Filtered:
     )
 
 
-def _unchanged(run: Path, place: str | None, digests: Mapping[str, str]) -> list[Task]:
+def _read_unchanged(run: Path, place: str | None, digests: Mapping[str, str]) -> list[Task]:
     """The tasks as they are at their source, which must be as they were."""
     if place is None:
         raise UserError(f"{run}: does not say where its tasks are")

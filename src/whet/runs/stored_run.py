@@ -1,4 +1,4 @@
-"""A stored run as plain objects, for programs and notebooks."""
+"""A stored run as plain objects, for programs and notebooks: what `whet.load` returns."""
 
 import html
 from collections.abc import Iterator, Mapping
@@ -147,7 +147,7 @@ class StoredRun:
 
 
 def load(folder: Path | str) -> StoredRun:
-    """A run that is stored, also one that still goes on.
+    """Load a stored run, also one that is still running.
 
     >>> load("runs/quiz").rollouts[0].score.value  # doctest: +SKIP
     1.0

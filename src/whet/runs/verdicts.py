@@ -67,7 +67,7 @@ def _zero(score: Score) -> Score:
     return Score.undecided(reason, **{**score.details, "cause": score.cause, "soft": 0.0, "hard": False})
 
 
-def deciding_judges(store: Store, task: str) -> set[str]:
+def find_deciding_judges(store: Store, task: str) -> set[str]:
     """The judges of a task that have given a verdict in this run."""
     return {*(store.get(f"{_DECIDES}{task}") or ()), *(store.get(f"{_PROVED}{task}") or ())}
 
@@ -91,7 +91,7 @@ async def prove_if_needed(
         return result
     async with resources.proof_lock(task.id):
         key = f"{_PROVED}{task.id}"
-        deciding, proved = await writer.do(lambda store: (deciding_judges(store, task.id), store.get(key)))
+        deciding, proved = await writer.do(lambda store: (find_deciding_judges(store, task.id), store.get(key)))
         if proved is not None or open_ones <= deciding:
             return result
 
@@ -109,7 +109,7 @@ async def prove_if_needed(
 
 def settle_task(store: Store, task: Task, causes: Collection[Cause] = UNDECIDED) -> list[Settled]:
     """Settle the rollouts of a task that are missing for one of these causes and can be settled by now."""
-    deciding, judges = deciding_judges(store, task.id), judges_of(task)
+    deciding, judges = find_deciding_judges(store, task.id), judges_of(task)
     found = []
     for attempt in ResultReader(store).missing_of(task.id, causes) if deciding else ():
         if (before := attempt.result) is None or attempt.cause is None:

@@ -1,4 +1,4 @@
-"""Finding the final answer in what an agent said, and words in a text; in linear time, for agents can say much."""
+"""Finds the final answer in an agent's text, and words in a text; in linear time, because a text can be long."""
 
 import re
 import unicodedata
@@ -13,7 +13,7 @@ _REFUSAL = re.compile(
 _MARKUP = re.compile(r"^(?:[>\-*_#\s]|\d+[.)](?=\s))+")
 MARKS = 30
 LONG = 600
-"""A text of so many characters says more than that it refuses."""
+"""A text of at least this many characters is more than a refusal."""
 
 
 def nfkc(text: str) -> str:
@@ -31,12 +31,12 @@ def nfkc(text: str) -> str:
 
 
 def final(text: str) -> str:
-    """The tagged answer, or else all that was said."""
+    """The answer between tags, or else the whole text."""
     return text if (answer := find_tagged(text)) is None else answer
 
 
 def normalise(text: str) -> str:
-    """What is compared.
+    """The form of a text in which answers are compared.
 
     >>> normalise('  The  "Answer". ') == normalise("the answer")
     False
@@ -59,7 +59,7 @@ def words(text: str) -> list[str]:
 
 
 def share_of_words(expected: str, text: str) -> float:
-    """How many of the different expected words are words of the text.
+    """The share of the distinct expected words that the text contains.
 
     >>> share_of_words("The Eiffel Tower", "the tower starts here")
     0.6666666666666666
@@ -77,7 +77,7 @@ def has_words(text: str, phrase: str) -> bool:
     text, phrase = (" ".join(nfkc(part).casefold().split()) for part in (text, phrase))
     begins = r"(?<!\w)" if re.match(r"\w", phrase) else ""
     ends = r"(?!\w)" if re.search(r"\w\Z", phrase) else ""
-    # A number goes on behind a point or a comma that has a digit after it.
+    # A number continues after a point or a comma that is followed by a digit.
     if re.match(r"\d", phrase):
         begins += r"(?<!\d[.,])"
     if re.search(r"\d\Z", phrase):
@@ -86,7 +86,7 @@ def has_words(text: str, phrase: str) -> bool:
 
 
 def is_refusal(text: str) -> bool:
-    """Whether a text is nothing but a refusal. Nothing said is one too.
+    """Whether a text is just a refusal. An empty text counts as one.
 
     >>> is_refusal("> **I can't** do that."), is_refusal("I cannotate it."), is_refusal("Here it is.")
     (True, False, False)

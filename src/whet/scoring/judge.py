@@ -12,7 +12,7 @@ from whet.workspace import Change
 
 
 class JudgeError(Exception):
-    """A judge came to no verdict; the score is missing with this as its reason.
+    """A judge reached no verdict; the score is missing, with this reason.
 
     It is `unrelated` when the work cannot be the reason, such as an outage of the judge's own model.
     """
@@ -51,7 +51,7 @@ class Judge(Protocol):
 
 
 class JudgeModel(Protocol):
-    """Asks the judges' own models, through the gateway."""
+    """Calls the judges' own models, through the gateway."""
 
     async def ask(self, model: str | None, messages: Sequence[Mapping[str, str]]) -> str:
         """The model's reply; JudgeError when it does not answer. None is the model of --judge-model."""
@@ -64,7 +64,7 @@ class Work:
 
     task: Task
     box: Box | None
-    """None when work is judged again that is long over."""
+    """None when a finished rollout is judged again."""
     answer: str
     """The agent's final text."""
     env: Mapping[str, str]
@@ -75,11 +75,11 @@ class Work:
     captured: bool = True
     """Whether the calls of the agent's own tools are known."""
     changes: tuple[Change, ...] = ()
-    """As they are on record: long diffs are cut."""
+    """As they are stored: long diffs are cut."""
     diffs: Callable[[], tuple[Change, ...]] | None = None
-    """Makes the changes with their diffs whole, while the files are at hand."""
+    """Makes the changes with complete diffs, while the files still exist."""
     unseen: str | None = None
-    """Why the changes are not all, if so."""
+    """Why the changes are incomplete; None when they are complete."""
     stop: str = "finished"
     """Why the agent's part ended."""
     referee: JudgeModel | None = None
@@ -93,9 +93,9 @@ class Work:
 
     @property
     def sealed_box(self) -> Box:
-        """The box, for a judge that is only asked while there is one."""
+        """The box, for judges that need one. JudgeError when it no longer exists."""
         if self.box is None:
-            raise JudgeError("it needs the box, which is gone; run the rollout again", unrelated=True)
+            raise JudgeError("it needs the agent's box, which no longer exists; run the rollout again", unrelated=True)
         return self.box
 
 

@@ -1,4 +1,4 @@
-"""Keeping what judges know away from agents: folders that may not be given to them, and marks that tell of a leak."""
+"""Keeps what judges know away from agents: folders that agents must not get, and marks that reveal a leak."""
 
 import os
 from collections.abc import Iterable
@@ -12,9 +12,9 @@ class Canaries:
     """Looks for the marks of a task's hidden parts."""
 
     def __init__(self, task: Task) -> None:
-        # What the agent is told anyway has not leaked.
-        told = "\n".join(task.instructions)
-        self._marks = [mark.encode() for mark in task.canary if mark not in told]
+        # A mark that is part of the instruction is not a leak.
+        instructions = "\n".join(task.instructions)
+        self._marks = [mark.encode() for mark in task.canary if mark not in instructions]
         self.seen = False
 
     def look(self, *texts: bytes | str | None) -> None:
@@ -46,6 +46,6 @@ def _refuse(what: str, path: Path, denied: Iterable[Path]) -> None:
     for folder in denied:
         place = Path(os.path.realpath(folder))
         if real.is_relative_to(place):
-            raise UserError(f"{what}: lies in {folder}, which agents may not be given; expected another place for it")
+            raise UserError(f"{what}: lies in {folder}, which agents may not be given; move it elsewhere")
         if place.is_relative_to(real):
-            raise UserError(f"{what}: holds {folder}, which agents may not be given; expected a folder without it")
+            raise UserError(f"{what}: contains {folder}, which agents may not be given; use a folder without it")

@@ -6,9 +6,9 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 NO_VERDICT = "no-verdict"
-"""Flag of a rollout that a judge came to no verdict on because of the work itself. It counts 0 for that judge."""
+"""Flag of a rollout on which a judge reached no verdict because of the work itself. That judge gives 0."""
 ROUNDING = 1e-9
-"""How far below a threshold a score may be that reaches it but for rounding."""
+"""A score this little below a threshold reaches it: the difference is rounding."""
 
 
 class Cause(StrEnum):
@@ -23,11 +23,11 @@ class Cause(StrEnum):
     MODEL = "model"
     """The model did not answer: refused connection, 429 or 5xx after retries, a hang, a broken reply."""
     AUTH = "auth"
-    """The model's endpoint refused the key. Trying again does not help."""
+    """The model's endpoint refused the key. Retrying does not help."""
     CACHE = "cache"
-    """A reply is not on record, and no model may be asked. Trying again does not help."""
+    """A reply is not in the cache, and no model may be called. Retrying does not help."""
     DIVERGED = "diverged"
-    """A fork did not come to the step that it was to begin at: the agent did something else than was recorded."""
+    """A fork did not reach the step at which it was to begin: the agent did something other than recorded."""
     JUDGE = "judge"
     """The judge failed: no reward file, an unreadable one, verification out of time."""
     INTERRUPTED = "interrupted"
@@ -37,12 +37,12 @@ class Cause(StrEnum):
 
     @property
     def worth_retrying(self) -> bool:
-        """Whether the same rollout may go better next time."""
+        """Whether a retry of the same rollout may succeed."""
         return self in {Cause.SANDBOX, Cause.AGENT, Cause.MODEL, Cause.INTERRUPTED}
 
 
 class Score(BaseModel):
-    """What one judge, or all judges of a rollout together, say.
+    """The score of one judge, or of all judges of a rollout together.
 
     >>> Score.of(0.5).value
     0.5

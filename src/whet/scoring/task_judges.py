@@ -95,7 +95,7 @@ def judges_of(task: Task) -> list[TaskJudge]:
     if task.answer is not None and not named:
         named.append(specs.ExactSpec(kind="exact"))
     if not implied and not named:
-        raise UserError(f"{task.origin}: nothing to judge by; expected tests, 'verify', 'answer' or 'judge'")
+        raise UserError(f"{task.origin}: nothing can judge this task; expected tests, 'verify', 'answer' or 'judge'")
     return _name_judges([*implied, *named])
 
 

@@ -1,6 +1,6 @@
 """Looks for tests that let the agent's work into the judge's own process, where it can decide the score.
 
-A static look, which can miss much and is at times wrong: it warns, and nothing depends on it.
+A static check that can miss much and is sometimes wrong: it only warns.
 """
 
 import ast
@@ -28,7 +28,7 @@ ADVICE = f"in the judge's own process, where it can decide the score; run it wit
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What the agent is given or told to make."""
+    """The files that the agent gets or must make."""
 
     files: frozenset[str]
     """Names of files, without folders."""
@@ -50,7 +50,7 @@ class _Work:
 
 
 def trust_warnings(task: Task) -> list[str]:
-    """What to say of tests that run or load the agent's work themselves."""
+    """Warnings about tests that run or load the agent's work themselves."""
     work = _Work.of(task)
     found = [*_test_warnings(task, work)]
     for index, command in enumerate(task.verify):

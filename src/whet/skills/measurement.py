@@ -94,7 +94,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Notes:
+class Execution:
     """What is on record of one rollout besides its score."""
 
     tries: int = 1
@@ -121,13 +121,13 @@ class Rollouts(Protocol):
 
 Pay = Callable[[Sequence[RolloutKey]], bool]
 """Reserve rollouts of a budget; False when it has too few left."""
-ReadNotes = Callable[[RolloutKey], Awaitable[Notes]]
+ReadExecution = Callable[[RolloutKey], Awaitable[Execution]]
 """What is on record of the rollout of a key."""
 
 
-async def no_notes(key: RolloutKey) -> Notes:  # noqa: ARG001 - where there is no record
+async def clean_execution(key: RolloutKey) -> Execution:  # noqa: ARG001 - where there is no record
     """Nothing went wrong."""
-    return Notes()
+    return Execution()
 
 
 class NotMeasured(Exception):  # noqa: N818 - an outcome, not an error of whet's
@@ -139,17 +139,17 @@ class NotMeasured(Exception):  # noqa: N818 - an outcome, not an error of whet's
         self.keys = tuple(keys)
 
 
-Measured = dict[RolloutKey, Outcome]
+Measurement = dict[RolloutKey, Outcome]
 """What came of the rollouts of a skill, by their keys."""
 
 
-def mean(outcomes: Measured) -> float:
+def mean(outcomes: Measurement) -> float:
     """Of those that are there; below all others when none is."""
     scores = [outcome for outcome in outcomes.values() if not isinstance(outcome, Cause)]
     return fsum(scores) / len(scores) if scores else -1.0
 
 
-def refuse_lost(outcomes: Measured, tasks: str = "training") -> None:
+def refuse_missing(outcomes: Measurement, tasks: str = "training") -> None:
     """NotMeasured when most of it is lost."""
     lost = [key for key, outcome in outcomes.items() if isinstance(outcome, Cause)]
     if 2 * len(lost) > len(outcomes):

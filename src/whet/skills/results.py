@@ -1,4 +1,4 @@
-"""What came of sharpening a skill, and where it lies."""
+"""The result of a sharpen run, and where it lies."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,34 +14,36 @@ from whet.skills.search.two_tiers import SearchResult
 
 @dataclass(frozen=True, slots=True)
 class SharpenResult:
-    """What came of it, and where it lies."""
+    """The result of a sharpen run."""
 
     folder: Path
     done: SearchResult
     start: Skill
     best: Skill
-    """The last certified skill; the start when none was."""
+    """The last certified skill; the start when none was certified."""
     leader: Skill
-    """The best that the search found. Nothing is promised of it."""
+    """The best skill of the search. It is not certified."""
     shortened: Skill | None
-    """The certified skill without what carries nothing; None when nothing was dropped."""
+    """The certified skill without rules that do not help; None when no rule was removed."""
     accepted: Skill | None
-    """What a classic rule accepted, where one was asked for instead of exams."""
+    """The skill that a rule accepted, where a rule decides instead of exams."""
     audit: Audit
     certificate: Certificate
     budget: Budget
-    """Of all that the run uses."""
+    """For everything that the run uses."""
+    rollouts: int
+    """Rollouts of all parts of the run."""
     used: str | None = None
-    """Of a budget that is not in rollouts."""
+    """What the run used of a budget that is not in rollouts."""
 
     @property
     def spending(self) -> str:
         """What the run used of its budget."""
-        rollouts = f"{self.done.spent} rollouts"
+        rollouts = f"{self.rollouts} rollouts"
         if self.used is None:
             return f"{rollouts} of {self.budget.rollouts}"
         return f"{rollouts} and {self.used} of {self.budget}"
 
     @property
     def certified(self) -> list[ExamResult]:
-        return [held for held in self.done.held if held.attempt.verdict is Verdict.CERTIFIED]
+        return [held for held in self.done.exam_results if held.test.verdict is Verdict.CERTIFIED]

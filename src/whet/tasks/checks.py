@@ -1,4 +1,4 @@
-"""The checks of a rules judge, as a task says them: one table for each, told apart by their operator."""
+"""The checks of a `rules` judge as a task declares them: one table each, distinguished by its operator."""
 
 import re
 from collections.abc import Iterable

@@ -70,8 +70,8 @@ def _is_ignored(path: str, specs: Mapping[str, GitIgnoreSpec]) -> bool:
     verdict = False
     for place, spec in sorted(specs.items()):  # a folder before what lies in it
         if not place or path.startswith(f"{place}/"):
-            said = spec.check_file(posixpath.relpath(path, place or ".")).include
-            verdict = verdict if said is None else said
+            included = spec.check_file(posixpath.relpath(path, place or ".")).include
+            verdict = verdict if included is None else included
     return verdict
 
 

@@ -253,11 +253,11 @@ def _whet(folder: _Folder) -> WhetTable:
 
 def _limits(manifest: TaskManifest, whet: WhetTable) -> TaskLimits:
     environment = manifest.environment
-    asked = {
+    limits_given = {
         "agent_sec": manifest.agent.timeout_sec,
         "verify_sec": manifest.verifier.timeout_sec,
         "memory_mb": environment.memory_mb or environment.memory,
         "storage_mb": environment.storage_mb or environment.storage,
     }
-    given = {name: value for name, value in asked.items() if value is not None}
+    given = {name: value for name, value in limits_given.items() if value is not None}
     return TaskLimits.model_validate(given | whet.limits.model_dump(exclude_unset=True))

@@ -1,4 +1,4 @@
-"""How a task says that it is judged: one table for each kind of judge. The judges themselves are in `scoring`."""
+"""The judges as a task declares them: one model per kind. The judges themselves are in `scoring`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,7 +40,7 @@ def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
         Draft202012Validator.check_schema(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     except SchemaError as error:
         place = "".join(f"[{part!r}]" for part in error.absolute_path)
-        raise ValueError(f"is no JSON schema: {place} {error.message}; expected one") from error
+        raise ValueError(f"is not a JSON schema: {place} {error.message}; expected one") from error
     return schema
 
 
@@ -57,25 +57,25 @@ class JudgeSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9_-]{0,63}$")
-    """What its judgement is called; by default its kind."""
+    """The name of its score; by default its kind."""
     weight: float = Field(default=1, ge=0)
-    """Its part in the score. 0: it is noted, and does not count."""
+    """Its weight in the score. 0: it is recorded and does not count."""
     threshold: PassMark | None = None
-    """Makes it hard: from here on it gives 1, and below it 0."""
+    """Makes the judge hard: it gives 1 from this value on, and 0 below."""
 
     @property
     def needs_box(self) -> bool:
-        """Whether it looks at what the agent left in the box, and so cannot judge again what is over."""
+        """Whether it reads files in the agent's box, and so cannot judge a finished rollout again."""
         return False
 
     @property
     def runs_in_box(self) -> bool:
-        """Whether it runs something in a sealed box, be it an empty one."""
+        """Whether it runs something in a sealed box, which may be an empty one."""
         return self.needs_box
 
     @property
     def needs_calls(self) -> bool:
-        """Whether it asks which tools were called."""
+        """Whether it needs the tool calls."""
         return False
 
 
@@ -168,7 +168,7 @@ class RulesSpec(JudgeSpec):
 
     @property
     def shape_only(self) -> bool:
-        """Whether it can be won by reformatting alone."""
+        """Whether an agent can pass it by reformatting alone."""
         return all(check.op in SHAPE for check in self.checks)
 
 
@@ -212,7 +212,7 @@ class MathSpec(JudgeSpec):
     """In a process of its own either way; in the box it cannot reach anything else."""
     seconds: float = Field(default=20, gt=0)
     fallback: RubricSpec | None = None
-    """Who judges when this cannot tell."""
+    """The judge to use when this one reaches no verdict."""
 
     @property
     def needs_box(self) -> bool:
@@ -255,7 +255,7 @@ class PythonSpec(JudgeSpec):
 
 
 class DiffSpec(JudgeSpec):
-    """What changed in the working directory: hard is all that is asked here, soft the share."""
+    """What changed in the working directory: hard: all requirements are met; soft: the share."""
 
     kind: Literal["diff"]
     changed: Globs = ()
@@ -361,7 +361,7 @@ Judges = Annotated[tuple[OneJudge, ...], BeforeValidator(_one_or_many), AfterVal
 
 
 def locate_modules(judges: tuple[AnyJudge, ...], folder: Path) -> tuple[AnyJudge, ...]:
-    """The judges, with what they look for beside the task found from the folder where the task lies."""
+    """Resolve the folders of Python judges against the folder of the task."""
     return tuple(
         judge.model_copy(update={"folder": (folder / judge.folder).resolve()})
         if isinstance(judge, PythonSpec)
@@ -371,23 +371,23 @@ def locate_modules(judges: tuple[AnyJudge, ...], folder: Path) -> tuple[AnyJudge
 
 
 def asks_model(judge: JudgeSpec) -> RubricSpec | RankSpec | None:
-    """The part of a judge that asks a model, if it has one."""
+    """The part of a judge that calls a model, if it has one."""
     if isinstance(judge, MathSpec):
         return judge.fallback
     return judge if isinstance(judge, RubricSpec | RankSpec) else None
 
 
 def judge_warnings(judges: tuple[AnyJudge, ...]) -> list[str]:
-    """What to say of judges that can be won too easily."""
+    """Warnings about judges that are too easy to pass."""
     return [
-        "the rules look at the form of the answer only; whoever reformats it wins"
+        "the rules check only the form of the answer; an agent can pass them by reformatting it"
         for judge in judges
         if isinstance(judge, RulesSpec) and judge.shape_only
     ]
 
 
 def lacks(judge: AnyJudge, answer: str | None, schema: dict[str, Any] | None) -> str:
-    """What a judge needs that its task does not give, in words; empty when it has all."""
+    """What a judge needs and its task lacks, in words; empty when nothing is missing."""
     match judge:
         case ExactSpec(answer=None) | ContainsSpec(text=None) | MathSpec(answer=None) if not (answer or "").strip():
             return "needs an expected answer; expected the key 'answer'"

@@ -34,7 +34,7 @@ class _Row:
 
 
 def read_rows(file: Path) -> list[Task]:
-    """The tasks of a .jsonl or .parquet file. All rows are checked before the first problems are told."""
+    """The tasks of a .jsonl or .parquet file. All rows are checked before the first problems are reported."""
     tasks: list[Task] = []
     problems: list[str] = []
     for row in _parquet(file) if file.suffix.lower() == ".parquet" else _jsonl(file):

@@ -175,7 +175,7 @@ class Task(BaseModel):
     needs_image: str | None = None
     """Why a sandbox without container images cannot run it, or None."""
     unsupported: str | None = None
-    """What it asks for that no sandbox or agent here can give, or None."""
+    """A feature that it needs and that no sandbox or agent here has; None when there is none."""
     warnings: tuple[str, ...] = ()
     """What its reader passed over, one line each. It does not keep the task from running."""
 
@@ -218,7 +218,7 @@ class Task(BaseModel):
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """All that the agent is told, in order."""
+        """The instruction and the follow-ups, in order."""
         if not self.tools:
             return self.instruction, *self.followups
         named = "".join(f"\n- `{tool.name}`: {tool.description or 'a program for this task'}" for tool in self.tools)

@@ -1,4 +1,4 @@
-"""Fits a reply of a script to the agent that asked: its errands, its tools, its form of an answer, its way to end."""
+"""Adapts a scripted reply to the agent that sent the request: its tools, side requests, answers and way to end."""
 
 import re
 import shlex
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from whet.testing.schemas import minimal_object, minimal_value, required
-from whet.testing.script import Reply, ToolCall, call, say
+from whet.testing.script import ScriptedReply, ScriptedToolCall, call, say
 from whet.testing.tools import SPAWN, WAIT, plain_name, translate_call
 from whet.testing.wire import ScriptedCall
 
@@ -22,8 +22,8 @@ _WAIT_MS = 600_000
 _TITLE = re.compile(r"(?i)title generator|\b(?:generate|write|create)\b[^.\n]{0,60}\b(?:title|summary|topic)\b")
 
 
-def adapt_reply(reply: Reply, request: ScriptedCall) -> Reply:
-    """The reply in a form that the agent behind the request understands; or what has to be said before it."""
+def adapt_reply(reply: ScriptedReply, request: ScriptedCall) -> ScriptedReply:
+    """The reply in the form that the agent understands, or another reply that must come first."""
     return (
         _wait(request)
         or _errand(reply, request)
@@ -31,7 +31,7 @@ def adapt_reply(reply: Reply, request: ScriptedCall) -> Reply:
     )
 
 
-def _wait(request: ScriptedCall) -> Reply | None:
+def _wait(request: ScriptedCall) -> ScriptedReply | None:
     """A call that waits for the sub-agents that the last reply started, for an agent that would end without them."""
     backwards = request.conversation[::-1]
     results = list(takewhile(lambda turn: turn.role == "tool", backwards))
@@ -43,8 +43,8 @@ def _wait(request: ScriptedCall) -> Reply | None:
     return call(wait.name, targets=started, timeout_ms=_WAIT_MS) if started else None
 
 
-def _errand(reply: Reply, request: ScriptedCall) -> Reply | None:
-    """What serves an agent that asks for something beside the conversation, such as a title for it."""
+def _errand(reply: ScriptedReply, request: ScriptedCall) -> ScriptedReply | None:
+    """A reply to a side request, such as one for a title of the conversation."""
     if request.tools or reply.fault is not None:
         return None
     if request.schema is not None:
@@ -54,7 +54,7 @@ def _errand(reply: Reply, request: ScriptedCall) -> Reply | None:
     return say("Scripted") if reply.tools and wants_title else None
 
 
-def _fits(reply: Reply, schema: Any) -> bool:
+def _fits(reply: ScriptedReply, schema: Any) -> bool:
     try:
         value = msgspec.json.decode(reply.text or "", type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
@@ -62,20 +62,20 @@ def _fits(reply: Reply, schema: Any) -> bool:
     return not reply.tools and isinstance(schema, dict) and value.keys() >= set(required(schema))
 
 
-def _add_answer(reply: Reply, request: ScriptedCall) -> Reply:
+def _add_answer(reply: ScriptedReply, request: ScriptedCall) -> ScriptedReply:
     """The reply with its answer as the request wants it."""
     if reply.answer is None:
         return reply
     for tool in request.tools:
         if tool.name in _ANSWER_TOOLS:
-            return reply.model_copy(update={"tools": (ToolCall(name=tool.name, arguments=reply.answer),)})
+            return reply.model_copy(update={"tools": (ScriptedToolCall(name=tool.name, arguments=reply.answer),)})
     text = _json(reply.answer)
     if request.schema is None:
         text = "\n".join(filter(None, (reply.text, f"<answer>{text}</answer>")))
     return reply.model_copy(update={"text": text})
 
 
-def _translate_calls(reply: Reply, request: ScriptedCall) -> Reply:
+def _translate_calls(reply: ScriptedReply, request: ScriptedCall) -> ScriptedReply:
     """The reply with its calls in the words of the tools that are offered."""
     prompt = _prompt(request) if reply.tools else []
     return reply.model_copy(
@@ -83,13 +83,13 @@ def _translate_calls(reply: Reply, request: ScriptedCall) -> Reply:
     )
 
 
-def _end(reply: Reply, request: ScriptedCall) -> Reply:
-    """The reply, in which text alone is a call for agents that end only by one."""
+def _end(reply: ScriptedReply, request: ScriptedCall) -> ScriptedReply:
+    """The reply, with text alone made a call for agents that only end by a call."""
     if reply.text is None or reply.tools:
         return reply
     for tool in request.tools:
         if tool.name == _FINISH:
-            finish = ToolCall(name=_FINISH, arguments=minimal_object(tool.parameters, reply.text))
+            finish = ScriptedToolCall(name=_FINISH, arguments=minimal_object(tool.parameters, reply.text))
             return reply.model_copy(update={"text": None, "tools": (finish,)})
     if len(request.tools) == 1 and any(_SUBMIT in text for text in _prompt(request)):
         submit = call("bash", command=f"echo {_SUBMIT} && printf %s {shlex.quote(reply.text)}")
@@ -98,7 +98,7 @@ def _end(reply: Reply, request: ScriptedCall) -> Reply:
 
 
 def _prompt(request: ScriptedCall) -> list[str]:
-    """What the agent and its user told the model."""
+    """The texts of the system and the user."""
     return [turn.text for turn in request.conversation if turn.role in {"system", "user"}]
 
 

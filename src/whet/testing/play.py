@@ -7,7 +7,7 @@ from re import Pattern
 
 from whet.gateway.dialects import neutral as n
 from whet.testing import tokens
-from whet.testing.script import Reply, Scene, Script, When, say
+from whet.testing.script import Scene, Script, ScriptedReply, When, say
 from whet.testing.tools import SPAWN, WAIT, plain_name
 
 _PREAMBLE = "Got it. Thanks for the context!"
@@ -15,7 +15,7 @@ _PREAMBLE = "Got it. Thanks for the context!"
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ScriptTurn:
     """One message of a conversation, or one result of a tool."""
 
     role: str
@@ -38,7 +38,7 @@ class Turn:
         return tokens.speech(self.thinking, self.text, self.calls)
 
 
-def read_turns(messages: Iterable[n.Message]) -> Iterator[Turn]:
+def read_turns(messages: Iterable[n.Message]) -> Iterator[ScriptTurn]:
     """The turns of a conversation. Results of tools are turns of their own."""
     for message in messages:
         results = [part for part in message.parts if isinstance(part, n.ToolResult)]
@@ -49,8 +49,8 @@ def read_turns(messages: Iterable[n.Message]) -> Iterator[Turn]:
             yield _turn(message.role, rest)
 
 
-def _turn(role: str, parts: Sequence[n.Part]) -> Turn:
-    return Turn(
+def _turn(role: str, parts: Sequence[n.Part]) -> ScriptTurn:
+    return ScriptTurn(
         role,
         "".join(part.text for part in parts if isinstance(part, n.Text | n.Refusal)),
         "".join(part.text for part in parts if isinstance(part, n.Thinking)),
@@ -59,7 +59,7 @@ def _turn(role: str, parts: Sequence[n.Part]) -> Turn:
     )
 
 
-def reply_to(conversation: Sequence[Turn], script: Script) -> Reply:
+def reply_to(conversation: Sequence[ScriptTurn], script: Script) -> ScriptedReply:
     """The next reply of the script. Where the script has none, the reply says so."""
     scene = next((scene for scene in script.scenes if _fits(scene.when, conversation)), None)
     if scene is None:
@@ -70,24 +70,24 @@ def reply_to(conversation: Sequence[Turn], script: Script) -> Reply:
     return scene.replies[due]
 
 
-def _assistant_turns(conversation: Sequence[Turn]) -> int:
+def _assistant_turns(conversation: Sequence[ScriptTurn]) -> int:
     """How often the script has answered. One reply may come back as several messages, one for each part of it."""
     speeches = [list(turns) for role, turns in groupby(conversation, lambda turn: turn.role) if role == "assistant"]
     return sum(not _is_not_scripted(speech, before) for before, speech in pairwise([[], *speeches]))
 
 
-def _is_not_scripted(speech: Sequence[Turn], before: Sequence[Turn]) -> bool:
+def _is_not_scripted(speech: Sequence[ScriptTurn], before: Sequence[ScriptTurn]) -> bool:
     """Whether the agent made this speech up, or the speech only waits for a sub-agent that was just started."""
     if calls := _calls(speech):
         return calls == {WAIT} and SPAWN in _calls(before)
     return [turn.text for turn in speech] == [_PREAMBLE]
 
 
-def _calls(speech: Sequence[Turn]) -> set[str]:
+def _calls(speech: Sequence[ScriptTurn]) -> set[str]:
     return {plain_name(name) for turn in speech for name, _ in turn.calls}
 
 
-def _fits(when: When, conversation: Sequence[Turn]) -> bool:
+def _fits(when: When, conversation: Sequence[ScriptTurn]) -> bool:
     return (
         _found(when.user, (turn.text for turn in conversation if turn.role == "user"))
         and _found(when.system, (turn.text for turn in conversation if turn.role == "system"))
@@ -106,6 +106,6 @@ def _label(scene: Scene, script: Script) -> str:
     return f"scene {number} ({scene.name})" if scene.name else f"scene {number}"
 
 
-def _ending(conversation: Sequence[Turn]) -> str:
+def _ending(conversation: Sequence[ScriptTurn]) -> str:
     last = conversation[-1].text if conversation else ""
     return f"the last message begins {last[:60]!r}"

@@ -65,7 +65,7 @@ def _object_or_text(value: JsonValue) -> JsonValue:
     return value
 
 
-class ToolCall(BaseModel):
+class ScriptedToolCall(BaseModel):
     """A tool that the model asks for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -75,7 +75,7 @@ class ToolCall(BaseModel):
     """An object; or a string that is sent as it stands, to play arguments that are not valid JSON."""
 
 
-class Reply(BaseModel):
+class ScriptedReply(BaseModel):
     """One answer of the model: thinking, text, tools; and how it is delivered or fails."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -83,7 +83,7 @@ class Reply(BaseModel):
     thinking: str | None = None
     """What the model thinks before it answers."""
     text: str | None = None
-    tools: tuple[ToolCall, ...] = ()
+    tools: tuple[ScriptedToolCall, ...] = ()
     answer: dict[str, JsonValue] | None = None
     """A final answer as an object: given in the way that the request asks for, or else as text in <answer> tags."""
     delay: float = Field(default=0, ge=0, allow_inf_nan=False)
@@ -121,9 +121,9 @@ class When(BaseModel):
     system: Regex | None = None
     """In the text of some system or developer message."""
     last: Regex | None = None
-    """In the text of the last message, whoever wrote it."""
+    """In the text of the last message, of any role."""
     any: Regex | None = None
-    """In the text of some message, whoever wrote it: what tools returned, too, such as a skill that was loaded."""
+    """In the text of some message of any role. Tool results count, such as a skill that was loaded."""
     image: bool | None = None
     """Whether some message holds a picture."""
 
@@ -136,7 +136,7 @@ class Scene(BaseModel):
 
     name: str = ""
     when: When = When()
-    replies: tuple[Reply, ...] = Field(alias="reply", min_length=1)
+    replies: tuple[ScriptedReply, ...] = Field(alias="reply", min_length=1)
 
 
 class Script(BaseModel):
@@ -153,14 +153,14 @@ class Script(BaseModel):
     """Whether chat requests that ask for token ids and logprobs get them."""
 
 
-def say(text: str) -> Reply:
+def say(text: str) -> ScriptedReply:
     """A reply of text alone."""
-    return Reply(text=text)
+    return ScriptedReply(text=text)
 
 
-def call(tool: str, /, **arguments: JsonValue) -> Reply:
+def call(tool: str, /, **arguments: JsonValue) -> ScriptedReply:
     """A reply that asks for one tool."""
-    return Reply(tools=(ToolCall(name=tool, arguments=arguments),))
+    return ScriptedReply(tools=(ScriptedToolCall(name=tool, arguments=arguments),))
 
 
 def read_script(path: Path) -> Script:

@@ -17,7 +17,7 @@ from whet.errors import UserError
 from whet.gateway.dialects import Dialect, by_route, likely_dialect, messages, token_counter, without_version
 from whet.testing.adapt import adapt_reply
 from whet.testing.play import reply_to
-from whet.testing.script import Fault, Reply, Script
+from whet.testing.script import Fault, Script, ScriptedReply
 from whet.testing.wire import BadRequestError, read_call, write_count, write_stream, write_whole
 
 HOST = "127.0.0.1"
@@ -189,14 +189,14 @@ class _Player:
         content_type = "application/json" if call.as_array else "text/event-stream"
         return await _send_stream(http, write_stream(call, played), content_type, fault, reply.chunk_delay)
 
-    def _strike(self, reply: Reply, digest: str) -> Fault | None:
+    def _strike(self, reply: ScriptedReply, digest: str) -> Fault | None:
         if reply.times is None:
             return reply.fault
         self._strikes[digest] += 1
         return reply.fault if self._strikes[digest] <= reply.times else None
 
 
-def _retry_after(reply: Reply) -> dict[str, str]:
+def _retry_after(reply: ScriptedReply) -> dict[str, str]:
     return {} if reply.retry_after is None else {"retry-after": str(reply.retry_after)}
 
 

@@ -71,7 +71,7 @@ def logprobs(ids: Sequence[int], start: int) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Capture:
+class TokenOptions:
     """What a chat request gets to see of the tokens."""
 
     allowed: bool = False
@@ -95,7 +95,7 @@ class Capture:
         return fields
 
 
-NO_CAPTURE = Capture()
+NO_TOKENS = TokenOptions()
 
 
 def _marked(mark: Mark, text: str) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from whet.gateway.dialects import neutral as n
 from whet.testing.schemas import minimal_object, properties, required
-from whet.testing.script import ToolCall
+from whet.testing.script import ScriptedToolCall
 
 SPAWN = "spawn_agent"
 """The tool by which Codex starts a sub-agent. It does not wait for it, and Codex ends all when the main agent ends."""
@@ -44,7 +44,7 @@ class Form:
     parameter: str
     """The argument that carries the meaning."""
     besides: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    """Arguments that the agent needs too; they also tell apart tools of the same name."""
+    """More arguments that the agent needs; they also distinguish tools of the same name."""
 
     def is_of(self, tool: n.Tool) -> bool:
         """Whether this is the form of an offered tool."""
@@ -84,7 +84,7 @@ def plain_name(name: str) -> str:
     return name.rpartition("__")[2]
 
 
-def translate_call(call: ToolCall, tools: Sequence[n.Tool], prompt: Sequence[str]) -> ToolCall:
+def translate_call(call: ScriptedToolCall, tools: Sequence[n.Tool], prompt: Sequence[str]) -> ScriptedToolCall:
     """The call in the words of the tools that are offered; where they have none for it, the call as it stands.
 
     The prompt is what the agent told the model; it says where skills are.
@@ -102,7 +102,7 @@ def translate_call(call: ToolCall, tools: Sequence[n.Tool], prompt: Sequence[str
     return translated if any(tool.name == translated.name for tool in tools) else call
 
 
-def _takes(tool: n.Tool, call: ToolCall) -> bool:
+def _takes(tool: n.Tool, call: ScriptedToolCall) -> bool:
     """Whether a tool of the name that is called takes the arguments as they stand."""
     if tool.name != call.name:
         return False
@@ -112,7 +112,7 @@ def _takes(tool: n.Tool, call: ToolCall) -> bool:
     return call.arguments.keys() >= {form.parameter, *required(tool.parameters)}
 
 
-def _value(meaning: Meaning, call: ToolCall) -> str | None:
+def _value(meaning: Meaning, call: ScriptedToolCall) -> str | None:
     """What the call is about. Arguments that are text, to play a fault, are all of it."""
     if not isinstance(call.arguments, dict):
         return str(call.arguments)
@@ -121,26 +121,26 @@ def _value(meaning: Meaning, call: ToolCall) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _fill_call(call: ToolCall, value: str, form: Form, tool: n.Tool) -> ToolCall:
+def _fill_call(call: ScriptedToolCall, value: str, form: Form, tool: n.Tool) -> ScriptedToolCall:
     """The call for a tool, with all that it requires. What else a script says is kept where it means the same."""
     if not isinstance(call.arguments, dict):
-        return ToolCall(name=tool.name, arguments=call.arguments)
+        return ScriptedToolCall(name=tool.name, arguments=call.arguments)
     words = " ".join(value.split())[:40]
     demanded = minimal_object(tool.parameters, words)
     strange = {} if tool.name == call.name else form.besides
     known = properties(tool.parameters).keys() - strange.keys()
     kept = {name: value for name, value in call.arguments.items() if name in known}
-    return ToolCall(name=tool.name, arguments=demanded | dict(form.besides) | kept | {form.parameter: value})
+    return ScriptedToolCall(name=tool.name, arguments=demanded | dict(form.besides) | kept | {form.parameter: value})
 
 
-def _substitute(meaning: Meaning, value: str, prompt: Sequence[str]) -> ToolCall | None:
+def _substitute(meaning: Meaning, value: str, prompt: Sequence[str]) -> ScriptedToolCall | None:
     """A call that does the same by other means: a skill is a file, and a command can read a file."""
     match meaning:
         case Meaning.SKILL:
             path = _find_skill(value, prompt)
-            return None if path is None else ToolCall(name="read", arguments={"path": path})
+            return None if path is None else ScriptedToolCall(name="read", arguments={"path": path})
         case Meaning.READ:
-            return ToolCall(name="bash", arguments={"command": f"cat {shlex.quote(value)}"})
+            return ScriptedToolCall(name="bash", arguments={"command": f"cat {shlex.quote(value)}"})
     return None
 
 

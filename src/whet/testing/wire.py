@@ -20,9 +20,9 @@ from whet.gateway.dialects.gemini.array_stream import ArrayWriter
 from whet.gateway.dialects.gemini.reply import chunk as gemini_chunk
 from whet.ids import digest
 from whet.testing import tokens
-from whet.testing.play import Turn, read_turns
-from whet.testing.script import Reply, ToolCall
-from whet.testing.tokens import NO_CAPTURE, Capture, Mark
+from whet.testing.play import ScriptTurn, read_turns
+from whet.testing.script import ScriptedReply, ScriptedToolCall
+from whet.testing.tokens import NO_TOKENS, Mark, TokenOptions
 
 _FEW_WORDS = re.compile(r"(?:\S+\s*){1,3}|\s+")
 _FRAGMENT = 24
@@ -46,12 +46,12 @@ class ScriptedCall:
     """Of the body. Every id of the reply comes from it."""
     as_array: bool = False
     """Whether a stream is one JSON array, not server-sent events."""
-    capture: Capture = NO_CAPTURE
+    capture: TokenOptions = NO_TOKENS
     include_usage: bool = True
     """Whether a stream reports its usage."""
 
     @cached_property
-    def conversation(self) -> tuple[Turn, ...]:
+    def conversation(self) -> tuple[ScriptTurn, ...]:
         return tuple(read_turns(self.request.messages))
 
     @property
@@ -67,7 +67,7 @@ class ScriptedCall:
     def prompt_ids(self) -> tuple[int, ...]:
         return tokens.prompt((turn.role, turn.ids) for turn in self.conversation)
 
-    def usage(self, reply: Reply | None) -> Usage:
+    def usage(self, reply: ScriptedReply | None) -> Usage:
         """The tokens of the call. They are the same in every dialect."""
         parts = [] if reply is None else self.parts(reply)
         thinking = "".join(part.text for part in parts if isinstance(part, n.Thinking))
@@ -77,7 +77,7 @@ class ScriptedCall:
         texts = (turn.text + turn.beside for turn in self.conversation)
         return Usage(count(*texts), count(*map(_text, parts)), reasoning=count(thinking))
 
-    def parts(self, reply: Reply) -> list[n.Part]:
+    def parts(self, reply: ScriptedReply) -> list[n.Part]:
         """The reply in the neutral form."""
         signature = _signature(reply.thinking) if reply.thinking else None
         # Gemini signs what a thought led to: the first call, or else the text.
@@ -94,7 +94,7 @@ class ScriptedCall:
             parts.append(n.Thinking("", signature, hidden=True))
         return [*parts, *calls]
 
-    def _call(self, index: int, tool: ToolCall) -> n.ToolCall:
+    def _call(self, index: int, tool: ScriptedToolCall) -> n.ToolCall:
         declared = next((declared for declared in self.tools if declared.name == tool.name), n.Tool(tool.name))
         prefix = "toolu" if self.dialect is messages else "call"
         call_id = f"{prefix}_{digest(self.digest.encode(), str(index).encode())[:24]}"
@@ -128,7 +128,9 @@ def read_call(dialect: Dialect, body: bytes, path: str = "", *, with_tokens: boo
         request,
         digest(body),
         dialect is gemini and gemini.stream_as_array(path),
-        Capture(with_tokens, bool(options.return_token_ids), bool(options.logprobs)) if dialect is chat else NO_CAPTURE,
+        TokenOptions(with_tokens, bool(options.return_token_ids), bool(options.logprobs))
+        if dialect is chat
+        else NO_TOKENS,
         dialect is not chat or bool((options.stream_options or {}).get("include_usage")),
     )
 
@@ -154,7 +156,7 @@ def count(*texts: str) -> int:
     return ceil(sum(map(len, texts)) / 4)
 
 
-def write_whole(call: ScriptedCall, reply: Reply | None) -> bytes:
+def write_whole(call: ScriptedCall, reply: ScriptedReply | None) -> bytes:
     """The answer in one piece. Without a reply it is empty."""
     body = call.dialect.write_reply(_neutral_reply(call, reply), call.request)
     if reply is None:
@@ -172,7 +174,7 @@ def write_whole(call: ScriptedCall, reply: Reply | None) -> bytes:
     return _change(body, add_tokens)
 
 
-def write_stream(call: ScriptedCall, reply: Reply | None) -> list[bytes]:
+def write_stream(call: ScriptedCall, reply: ScriptedReply | None) -> list[bytes]:
     """The answer as a stream: two events or more for a reply, the last of which ends it. Without one it is empty."""
     writer = call.dialect.EventWriter(call.request)
     streamed = _TokenStream(call) if call.capture.wanted else None
@@ -196,7 +198,7 @@ def write_stream(call: ScriptedCall, reply: Reply | None) -> list[bytes]:
     return [*map(array.events, events), array.end()]
 
 
-def _neutral_reply(call: ScriptedCall, reply: Reply | None) -> n.Reply:
+def _neutral_reply(call: ScriptedCall, reply: ScriptedReply | None) -> n.Reply:
     parts = () if reply is None else tuple(call.parts(reply))
     stop = n.Stop.TOOLS if reply is not None and reply.tools else n.Stop.END
     return n.Reply(call.digest, call.request.model, parts, stop, call.usage(reply))
@@ -277,7 +279,7 @@ def _text(part: n.Part) -> str:
     return ""
 
 
-def _arguments(tool: ToolCall) -> str:
+def _arguments(tool: ScriptedToolCall) -> str:
     return tool.arguments if isinstance(tool.arguments, str) else msgspec.json.encode(tool.arguments).decode()
 
 
@@ -286,7 +288,7 @@ def _signature(thinking: str) -> str:
     return b64encode(bytes.fromhex(digest(thinking.encode()))).decode()
 
 
-def _break_arguments(document: bytes, reply: Reply) -> bytes:
+def _break_arguments(document: bytes, reply: ScriptedReply) -> bytes:
     """Send text for arguments that a script broke on purpose, where the dialect would make an object of it."""
     for tool in reply.tools:
         if isinstance(tool.arguments, str):

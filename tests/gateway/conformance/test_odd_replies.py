@@ -14,7 +14,7 @@ from support.gateway_world import UNARY, Handler, answer_unary, session_for, wor
 from support.raw_wire import PATHS, asked, played
 from whet.exchange import CallError, Usage
 from whet.gateway.dialects import DIALECTS
-from whet.gateway.dialects.lenient import decode, make_readable, stated_usage
+from whet.gateway.dialects.lenient import decode, make_readable, make_usage
 from whet.testing import Reply
 from whet.trace.conversations.replies import reply_of
 
@@ -171,10 +171,10 @@ def test_bytes_become_readable_once(data: bytes) -> None:
 
 
 @given(*[st.one_of(st.none(), st.integers(), st.floats(), st.text(), st.booleans())] * 5)
-def test_a_stated_usage_is_never_negative(
+def test_a_make_usage_is_never_negative(
     read: Any, sampled: Any, cache_read: Any, cache_write: Any, reasoning: Any
 ) -> None:
-    usage = stated_usage(read, sampled, cache_read=cache_read, cache_write=cache_write, reasoning=reasoning)
+    usage = make_usage(read, sampled, cache_read=cache_read, cache_write=cache_write, reasoning=reasoning)
     if usage is not None:
         assert usage.input >= usage.cache_read + usage.cache_write >= 0
         assert usage.output >= usage.reasoning >= 0

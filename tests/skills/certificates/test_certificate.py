@@ -11,14 +11,14 @@ from support.sharpen_world import HELPFUL, USELESS, Adds, World
 from whet.errors import UserError
 from whet.runs.store.store import Store
 from whet.scoring import Cause
-from whet.skills.certificates.certificate import Certificate, Record, read_certificate, record_of
+from whet.skills.certificates.certificate import Certificate, ExamRecord, make_record, read_certificate
 from whet.skills.certificates.checks.arithmetic import problems
-from whet.skills.certificates.text import readable
-from whet.skills.gate.exam import Exam
+from whet.skills.certificates.text import format_certificate
+from whet.skills.gate.exam import ExamSequence
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.seed import Seed
-from whet.skills.gate.sequential_test import ExamTerms, Pair, level_of, replayed
+from whet.skills.gate.sequential_test import ExamTerms, Pair, level_of, replay
 from whet.skills.measurement import RolloutKey, Side
 
 
@@ -138,25 +138,25 @@ def test_one_that_was_tampered_with_is_found_out(run: Path, tamper: Callable[[di
 
 
 TASKS = {f"task-{n}": "digest" for n in range(10)}
-SEED = Seed.chosen(0)
+SEED = Seed.choose(0)
 
 
-def exam(number: int, incumbent: str, candidate: str, previous: str) -> Exam:
-    return Exam(incumbent, candidate, tuple(TASKS), SEED.value, number, previous)
+def exam(number: int, incumbent: str, candidate: str, previous: str) -> ExamSequence:
+    return ExamSequence(incumbent, candidate, tuple(TASKS), SEED.value, number, previous)
 
 
-def chained(*given: tuple[str, str, float], margin: float = 0.0) -> list[Record]:
+def chained(*given: tuple[str, str, float], margin: float = 0.0) -> list[ExamRecord]:
     """Attempts of candidates that always have this score, where their incumbents have 0.5."""
     records, link = [], SEED.commitment
     for number, (incumbent, candidate, score) in enumerate(given, 1):
         one = exam(number, incumbent, candidate, link)
-        attempt = replayed(ExamTerms(level_of(0.10, number), 60, margin=margin), [Pair(0.5, score)] * 60)
-        records.append(record_of(ExamResult(one, attempt)))
+        attempt = replay(ExamTerms(level_of(0.10, number), 60, margin=margin), [Pair(0.5, score)] * 60)
+        records.append(make_record(ExamResult(one, attempt)))
         link = one.link
     return records
 
 
-def certificate_of(*records: Record, certified: str, gate: GateKind = GateKind.CERTIFY) -> Certificate:
+def certificate_of(*records: ExamRecord, certified: str, gate: GateKind = GateKind.CERTIFY) -> Certificate:
     return Certificate(
         whet="0",
         start="start",
@@ -189,13 +189,13 @@ TWO = chained(("start", "a", 0.0), ("start", "b", 0.0))
     [
         (TWO[::-1], "start", "does not follow the attempt before it"),
         (TWO[1:], "start", "expected attempt 1"),
-        (TWO[:1] * 2, "start", "was held against this skill already"),
+        (TWO[:1] * 2, "start", "was compared with this skill already"),
         (chained(("start", "good", 1.0), ("start", "b", 0.0)), "good", "expected an attempt against good"),
         ([GOOD.model_copy(update={"exam": "0" * 16})], "good", "the exam is not the one of this incumbent"),
         (chained(("start", "bad", 0.49), margin=0.6), "bad", "its margin is 0.6, not 0"),
     ],
 )
-def test_attempts_that_no_run_makes_are_found_out(records: list[Record], certified: str, problem: str) -> None:
+def test_attempts_that_no_run_makes_are_found_out(records: list[ExamRecord], certified: str, problem: str) -> None:
     assert any(problem in found for found in problems(certificate_of(*records, certified=certified)))
 
 
@@ -205,8 +205,8 @@ def test_an_attempt_of_which_nothing_followed_cannot_be_left_out_of_the_middle()
 
 
 def test_the_only_attempt_of_a_comparison_has_the_whole_of_alpha() -> None:
-    attempt = replayed(ExamTerms(0.10, 60), [Pair(0.5, 1.0)] * 60)
-    record = record_of(ExamResult(exam(1, "start", "good", SEED.commitment), attempt))
+    attempt = replay(ExamTerms(0.10, 60), [Pair(0.5, 1.0)] * 60)
+    record = make_record(ExamResult(exam(1, "start", "good", SEED.commitment), attempt))
     whole = certificate_of(record, certified="good")
     assert problems(whole) == ["attempt 1: its level is 0.1, not 0.05"]
     assert problems(whole.model_copy(update={"single": True})) == []
@@ -222,7 +222,7 @@ def test_what_a_classic_rule_decided_is_no_certificate() -> None:
     [
         (lambda record: record["positions"][0].update(candidate=5), "positions[0].candidate"),
         (lambda record: record["terms"].update(level=0), "key 'records[0].terms.level' is 0"),
-        (lambda record: record["terms"].pop("positions"), "key 'records[0].terms.positions' is missing"),
+        (lambda record: record["terms"].pop("positions"), "key 'records[0].terms.max_pairs' is missing"),
         (lambda record: record["terms"].update(more=1), "records[0].terms.more"),
     ],
 )
@@ -261,7 +261,7 @@ def test_a_key_that_is_there_twice_is_refused(run: Path, tmp_path: Path) -> None
     """Programs would take the last, and people read the first."""
     file = tmp_path / "certificate.json"
     file.write_text((run / "certificate.json").read_text().replace('"alpha": 0.1', '"alpha": 0.01, "alpha": 0.1', 1))
-    with pytest.raises(UserError, match="expected a certificate: key 'alpha' is there twice"):
+    with pytest.raises(UserError, match="expected a certificate: key 'alpha' occurs twice"):
         read_certificate(file)
 
 
@@ -272,12 +272,12 @@ def test_a_file_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
 
 def test_people_read_the_bound_the_level_and_what_it_speaks_of(run: Path) -> None:
     text = (run / "certificate.md").read_text()
-    claim, _, rest = text.partition("## Every exam")
+    claim, _, rest = text.partition("## All exams")
     for part in (
         "on these 10 validation tasks",
         "by at least ",
         "at level 0.05",
-        "is at most 10%",
+        "with a chance of at most 10%",
         "| e-value | ",
         ", and 20 was needed |",
         "| rollouts | ",
@@ -292,13 +292,15 @@ def test_people_read_the_bound_the_level_and_what_it_speaks_of(run: Path) -> Non
 
 def test_where_nothing_was_certified_it_says_so_first(run: Path) -> None:
     data = told(run)
-    text = readable(Certificate.model_validate({**data, "records": [], "certified": data["start"], "test": None}))
-    assert text.splitlines()[2] == "**Nothing was certified.** The skill that the run began with stays."
-    assert "skill that is certified: none" in text
+    text = format_certificate(
+        Certificate.model_validate({**data, "records": [], "certified": data["start"], "test": None})
+    )
+    assert text.splitlines()[2] == "**Nothing was certified.** The run keeps the skill that it started with."
+    assert "certified skill: none" in text
 
 
 def test_where_a_classic_rule_decided_people_read_that_it_proves_nothing() -> None:
-    text = readable(certificate_of(GOOD, certified="good", gate=GateKind.STRICT))
+    text = format_certificate(certificate_of(GOOD, certified="good", gate=GateKind.STRICT))
     assert text.splitlines()[2].startswith("**There is no certificate:** the rule 'strict' decided in this run")
     assert "is better than" not in text
 
@@ -307,11 +309,11 @@ def test_people_read_rollouts_of_both_sides_versions_and_whatever_large_evidence
     sure = GOOD.model_copy(update={"findings": GOOD.findings.model_copy(update={"log_evidence": 800.0})})
     agent = {"name": "codex", "version": "1.2", "program": {"version": "1.2"}}
     made_with = {"agent": agent, "model": {"name": "m"}, "judge_model": None}
-    text = readable(certificate_of(sure, certified="good").model_copy(update={"made_with": made_with}))
+    text = format_certificate(certificate_of(sure, certified="good").model_copy(update={"made_with": made_with}))
     for line in (
         "| e-value | 1.01e+304, and 20 was needed |",
         "| measured after the verdict | +50.0 points |",
-        "| rollouts | 120: one of each skill at each position |",
+        "| rollouts | 120: one of each skill per pair |",
         "- agent: codex 1.2\n- model: m\n- whet 0; score: ",
         "- order of tasks: seed chosen by the user: 0; committed before the first exam: `",
     ):

@@ -14,12 +14,18 @@ import pytest
 
 from support.sharpen_world import HELPFUL, USELESS, Adds, World
 from whet.errors import UserError
-from whet.skills.certificates.certificate import CERTIFICATE, Certificate, attempt_of, findings_of, read_certificate
+from whet.skills.certificates.certificate import (
+    CERTIFICATE,
+    Certificate,
+    compute_findings,
+    read_certificate,
+    replay_record,
+)
 from whet.skills.certificates.checks.all_checks import checks
 from whet.skills.certificates.checks.arithmetic import exam_of
-from whet.skills.certificates.checks.check import Check, State
+from whet.skills.certificates.checks.check import CheckResult, CheckState
 from whet.skills.certificates.checks.folder import find_folder
-from whet.skills.certificates.text import READABLE, readable
+from whet.skills.certificates.text import READABLE, format_certificate
 from whet.skills.gate.alpha_ledger import LEDGER, enter
 from whet.skills.gate.seed import Seed
 
@@ -64,14 +70,14 @@ class Forger:
         self.record["exam"] = exam.id
         for number, position in enumerate(self.positions):
             position["task"] = exam.task_at(number)
-        attempt = attempt_of(Certificate.model_validate_json(json.dumps(self.data)).records[0])
-        self.record["findings"] = findings_of(attempt).model_dump(mode="json")
+        attempt = replay_record(Certificate.model_validate_json(json.dumps(self.data)).records[0])
+        self.record["findings"] = compute_findings(attempt).model_dump(mode="json")
         self.data["certified"] = self.record["candidate" if attempt.verdict == "certified" else "incumbent"]
 
     def write(self) -> None:
         """The certificate, for programs and for people."""
         (self.run / CERTIFICATE).write_text(json.dumps(self.data))
-        (self.run / READABLE).write_text(readable(Certificate.model_validate(self.data)))
+        (self.run / READABLE).write_text(format_certificate(Certificate.model_validate(self.data)))
 
     def edit(self, name: str, change: Callable[[dict[str, Any]], object]) -> None:
         """A JSON file of the run."""
@@ -96,17 +102,17 @@ class Forger:
         file = self.folder / name
         file.write_text("".join(change(file.read_text().splitlines(keepends=True))))
 
-    def found(self) -> list[Check]:
+    def found(self) -> list[CheckResult]:
         try:
             certificate = read_certificate(self.run / CERTIFICATE)
         except UserError as refused:
-            return [Check("reading", State.FAILED, str(refused))]
+            return [CheckResult("reading", CheckState.FAILED, str(refused))]
         return checks(certificate, find_folder(self.run), {"XDG_STATE_HOME": str(self.folder / "state")})
 
 
-def check(forger: Forger) -> dict[State, set[str]]:
+def check(forger: Forger) -> dict[CheckState, set[str]]:
     found = forger.found()
-    return {state: {one.name for one in found if one.state is state} for state in State}
+    return {state: {one.name for one in found if one.state is state} for state in CheckState}
 
 
 @pytest.fixture
@@ -117,7 +123,7 @@ def forger(made: Path, tmp_path: Path) -> Forger:
 
 def test_a_run_that_nobody_touched_holds_in_every_check(forger: Forger) -> None:
     found = forger.found()
-    assert {one.state for one in found} == {State.OK}, found
+    assert {one.state for one in found} == {CheckState.OK}, found
     assert len(found) == len({one.name for one in found}) == 19
     assert "only a witness of the commitment can say" in next(o.found for o in found if o.name == "seed in the folder")
 
@@ -141,7 +147,7 @@ def swap_seed(forger: Forger) -> None:
 
 
 def choose_seed(forger: Forger) -> None:
-    forger.data["seed"] = Seed.chosen(54).model_dump()
+    forger.data["seed"] = Seed.choose(54).model_dump()
 
 
 def lose_failures(forger: Forger, cause: str) -> None:
@@ -387,7 +393,7 @@ def test_a_forgery_whose_arithmetic_holds_is_refused(forger: Forger, what: str) 
     tamper(forger)
     forger.recompute()
     forger.write()
-    assert name in check(forger)[State.FAILED], forger.found()
+    assert name in check(forger)[CheckState.FAILED], forger.found()
 
 
 @pytest.mark.parametrize("what", AS_IT_IS)
@@ -395,21 +401,21 @@ def test_a_changed_certificate_is_refused(forger: Forger, what: str) -> None:
     name, tamper = AS_IT_IS[what]
     tamper(forger)
     (forger.run / CERTIFICATE).write_text(json.dumps(forger.data))
-    assert name in check(forger)[State.FAILED], forger.found()
+    assert name in check(forger)[CheckState.FAILED], forger.found()
 
 
 @pytest.mark.parametrize("what", FOLDER)
 def test_a_changed_folder_is_refused(forger: Forger, what: str) -> None:
     name, tamper = FOLDER[what]
     tamper(forger)
-    assert name in check(forger)[State.FAILED], forger.found()
+    assert name in check(forger)[CheckState.FAILED], forger.found()
 
 
 def test_a_model_that_is_swapped_everywhere_but_in_the_calls_is_refused(forger: Forger) -> None:
     set_settings("made_with", "model", "upstream", value="gpt")(forger.data)
     forger.edit("made_with.json", set_settings("model", "upstream", value="gpt"))
     forger.write()
-    (wrong,) = [one for one in forger.found() if one.state is State.FAILED]
+    (wrong,) = [one for one in forger.found() if one.state is CheckState.FAILED]
     assert (wrong.name, wrong.found) == ("settings", "calls of the exam asked for model 'm', not 'gpt'")
 
 
@@ -417,7 +423,7 @@ def test_a_model_that_is_swapped_everywhere_but_in_the_calls_is_refused(forger: 
 def test_what_was_taken_away_is_named(forger: Forger, what: str) -> None:
     names, places = REMOVED[what]
     forger.remove(*places)
-    assert names <= check(forger)[State.NOT_CHECKED], forger.found()
+    assert names <= check(forger)[CheckState.NOT_CHECKED], forger.found()
 
 
 async def test_a_run_without_an_exam_uses_no_validation_task_up(tmp_path: Path) -> None:
@@ -426,7 +432,7 @@ async def test_a_run_without_an_exam_uses_no_validation_task_up(tmp_path: Path) 
     assert (found.certificate.records, found.certificate.used) == ((), None)
     assert (world.folder / "state" / "whet" / LEDGER).read_text() == ""
     env = {"XDG_STATE_HOME": str(world.folder / "state")}
-    assert {one.state for one in checks(found.certificate, world.out, env)} == {State.OK}
+    assert {one.state for one in checks(found.certificate, world.out, env)} == {CheckState.OK}
 
 
 def test_with_a_seed_that_was_chosen_the_order_is_named_as_chosen(forger: Forger) -> None:
@@ -434,9 +440,9 @@ def test_with_a_seed_that_was_chosen_the_order_is_named_as_chosen(forger: Forger
     choose_seed(forger)
     forger.recompute()
     certificate = Certificate.model_validate(forger.data)
-    (seed,) = [one for one in checks(certificate, None, os.environ) if one.state is not State.OK]
-    assert (seed.name, seed.state) == ("seed", State.NOT_CHECKED)
-    assert "chosen by whoever made the run (chosen by the user: 54)" in seed.found
+    (seed,) = [one for one in checks(certificate, None, os.environ) if one.state is not CheckState.OK]
+    assert (seed.name, seed.state) == ("seed", CheckState.NOT_CHECKED)
+    assert "chosen by the maker of the run (chosen by the user: 54)" in seed.found
 
 
 def test_a_certificate_alone_is_arithmetic_only(forger: Forger, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from whet.errors import UserError
-from whet.skills.certificates.checks.check import State
+from whet.skills.certificates.checks.check import CheckState
 from whet.skills.certificates.checks.signature import check_signature, sign, signature_of
 
 if shutil.which("ssh-keygen") is None:
@@ -34,7 +34,7 @@ def certificate(tmp_path: Path) -> Path:
     return file
 
 
-def state(certificate: Path, allowed: Path | None) -> tuple[State, str]:
+def state(certificate: Path, allowed: Path | None) -> tuple[CheckState, str]:
     (found,) = check_signature(certificate, allowed)
     return found.state, found.found
 
@@ -43,30 +43,30 @@ def test_a_signature_names_its_signer_and_covers_every_byte(certificate: Path, t
     alice, mallory = new_key(tmp_path, "alice"), new_key(tmp_path, "mallory")
     allowed = signers(tmp_path, alice=alice)
     assert sign(certificate, alice) == signature_of(certificate)
-    assert state(certificate, allowed) == (State.OK, "by alice@example.org")
+    assert state(certificate, allowed) == (CheckState.OK, "by alice@example.org")
     certificate.write_text(certificate.read_text() + " ")
-    assert state(certificate, allowed)[0] is State.FAILED
-    assert state(certificate, None)[0] is State.FAILED
+    assert state(certificate, allowed)[0] is CheckState.FAILED
+    assert state(certificate, None)[0] is CheckState.FAILED
     sign(certificate, mallory)
-    assert state(certificate, allowed) == (State.FAILED, f"made by no signer in {allowed}")
+    assert state(certificate, allowed) == (CheckState.FAILED, f"made by no signer in {allowed}")
 
 
 def test_a_signature_for_another_purpose_does_not_count(certificate: Path, tmp_path: Path) -> None:
     alice = new_key(tmp_path, "alice")
     subprocess.run(["ssh-keygen", "-q", "-Y", "sign", "-f", alice, "-n", "file", certificate], check=True)
-    assert state(certificate, signers(tmp_path, alice=alice))[0] is State.FAILED
+    assert state(certificate, signers(tmp_path, alice=alice))[0] is CheckState.FAILED
 
 
 def test_whose_key_it_is_only_a_list_of_signers_tells(certificate: Path, tmp_path: Path) -> None:
     assert check_signature(certificate, None) == [], "it need not be signed"
-    assert state(certificate, signers(tmp_path)) == (State.FAILED, "certificate.json.sig is not there")
+    assert state(certificate, signers(tmp_path)) == (CheckState.FAILED, "certificate.json.sig is not there")
     sign(certificate, new_key(tmp_path, "alice"))
     found, told = state(certificate, None)
-    assert found is State.NOT_CHECKED
+    assert found is CheckState.NOT_CHECKED
     assert "ED25519 key SHA256:" in told
     signature_of(certificate).write_text("garbage")
-    assert state(certificate, None)[0] is State.FAILED
-    assert state(certificate, tmp_path / "none")[0] is State.FAILED
+    assert state(certificate, None)[0] is CheckState.FAILED
+    assert state(certificate, tmp_path / "none")[0] is CheckState.FAILED
 
 
 def test_mistakes_are_one_line(certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,6 +76,6 @@ def test_mistakes_are_one_line(certificate: Path, tmp_path: Path, monkeypatch: p
         sign(certificate, certificate)
     sign(certificate, new_key(tmp_path, "alice"))
     monkeypatch.setenv("PATH", "")
-    assert state(certificate, None) == (State.NOT_CHECKED, "ssh-keygen is not installed")
+    assert state(certificate, None) == (CheckState.NOT_CHECKED, "ssh-keygen is not installed")
     with pytest.raises(UserError, match="needs ssh-keygen"):
         sign(certificate, certificate)

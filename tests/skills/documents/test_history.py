@@ -12,7 +12,7 @@ from whet.skill import read_skill
 from whet.skills.documents.edits import Edit, Op
 from whet.skills.documents.history import History, Versions
 from whet.skills.documents.store import differences
-from whet.skills.gate.exam import Exam
+from whet.skills.gate.exam import ExamSequence
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.sequential_test import ExamTerms, Pair, SequentialTest
 from whet.skills.measurement import Verdict
@@ -35,9 +35,9 @@ def test_every_version_has_its_parent_edits_and_evidence(sharpened: tuple[World,
     assert [version.edits[0].text for version in (useless, helpful, harmful)] == [USELESS, HELPFUL, HARMFUL]
     told = [(one.measured.mean, one.measured.bar, one.measured.accepted) for one in (useless, helpful, harmful)]  # type: ignore[union-attr]
     assert told == [(0.25, 0.25, False), (1.0, 0.25, True), (0.0, 1.0, False)]
-    (held,), (exam,) = outcome.done.held, helpful.exams
+    (held,), (exam,) = outcome.done.exam_results, helpful.exams
     assert exam.verdict is Verdict.CERTIFIED
-    assert exam.at_least == held.attempt.at_least(), "as close as it was when the exam had gone on to its end"
+    assert exam.at_least == held.test.at_least(), "as close as it was when the exam had gone on to its end"
     assert not useless.exams
 
 
@@ -67,8 +67,8 @@ def test_versions_keep_first_author_all_exams_and_order(
     for candidate in ("b1", "a1"):
         history.record_measurement(candidate, "f0", mean=0.5, bar=0.25, accepted=True)
     for number in (1, 2):
-        exam, attempt = Exam("f0", "a1", ("t",), "0", number, ""), SequentialTest(ExamTerms(0.05, positions=1))
-        attempt.take(Pair(0.0, 1.0))
+        exam, attempt = ExamSequence("f0", "a1", ("t",), "0", number, ""), SequentialTest(ExamTerms(0.05, max_pairs=1))
+        attempt.add(Pair(0.0, 1.0))
         history.record_exam("a1", summarise_exam(ExamResult(exam, attempt)))
     (tmp_path / "best" / "s").mkdir(parents=True)
     (tmp_path / "best" / "s" / "SKILL.md").write_text("Of another run.")

@@ -62,7 +62,7 @@ def test_lower_bounds_are_what_the_reference_says(positions: int, bound: float) 
 def test_one_position_at_a_time_gives_the_same_wealth(seen: list[float], bound: float, above: bool) -> None:
     wealth = EProcess(bound, above=above)
     for difference, log in zip(seen, log_e_value(seen, bound, above=above), strict=True):
-        wealth.take(difference)
+        wealth.add(difference)
         assert wealth.log == pytest.approx(log, abs=1e-9)
 
 
@@ -72,10 +72,10 @@ def test_the_fewest_positions_to_a_level_are_as_many_as_wins_take(
 ) -> None:
     wealth = EProcess(bound, above=win > 0)
     for difference in seen:
-        wealth.take(difference)
+        wealth.add(difference)
     fewest, taken = wealth.fewest(level), 0
     while not wealth.has_reached(level):
-        wealth.take(win)
+        wealth.add(win)
         taken += 1
     # Rounding may put a level that is met exactly on either side.
     assert taken == fewest or abs(wealth.log + math.log(level)) < 1e-9

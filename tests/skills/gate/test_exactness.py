@@ -6,11 +6,11 @@ import random
 import pytest
 
 from support.known_world import World
-from support.whole_runs import proposals, whole
+from support.whole_runs import proposals, run_two_tiers, whole
 from whet.skills.gate.kinds import SearchKind
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import Outcome, RolloutKey, Verdict
-from whet.skills.search.two_tiers import SearchResult, search_and_certify
+from whet.skills.search.two_tiers import SearchResult
 
 
 class Disordered:
@@ -36,11 +36,11 @@ async def test_a_run_does_not_depend_on_the_order_in_which_rollouts_end_nor_on_h
     async def run(at_once: int, disorder: int) -> tuple[SearchResult, set[RolloutKey]]:
         rollouts = Disordered(3, at_once, disorder)
         tasks = rollouts.world.tasks("train"), rollouts.world.tasks("validation")
-        done = await search_and_certify("", *tasks, GatePlan(1500, 3, search=search), proposals("rich", 3), rollouts)
+        done = await run_two_tiers("", *tasks, GatePlan(1500, 3, search=search), proposals("rich", 3), rollouts)
         return done, rollouts.asked
 
     first = await run(1000, 0)
-    assert first[0].held
+    assert first[0].exam_results
     for at_once, disorder in ((1, 1), (7, 2), (1000, 3)):
         assert await run(at_once, disorder) == first
 
@@ -49,8 +49,8 @@ async def test_a_verdict_that_certifies_nothing_takes_nothing_back() -> None:
     later = 0
     for seed in range(6):
         done, _ = await whole("rich", seed, 3000)
-        certified = [held.candidate for held in done.held if held.attempt.verdict is Verdict.CERTIFIED]
+        certified = [held.candidate for held in done.exam_results if held.test.verdict is Verdict.CERTIFIED]
         assert done.certified == ([done.start, *certified][-1])
-        verdicts = [held.attempt.verdict for held in done.held]
+        verdicts = [held.test.verdict for held in done.exam_results]
         later += Verdict.CERTIFIED in verdicts and verdicts[-1] is not Verdict.CERTIFIED
     assert later, "some run must have failed to certify more after a certificate"

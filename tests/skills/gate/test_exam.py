@@ -9,9 +9,9 @@ import pytest
 
 from support.known_world import World, skill_of
 from support.many_attempts import verdicts
-from whet.skills.gate.exam import Exam, RolloutBudget, run_exam, tighten
+from whet.skills.gate.exam import ExamSequence, RolloutBudget, run_exam, tighten
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest
-from whet.skills.measurement import Notes, Outcome, RolloutKey, Verdict
+from whet.skills.measurement import Execution, Outcome, RolloutKey, Verdict
 
 TERMS = ExamTerms(0.0125, 120)
 GOOD = skill_of(f"H{n}" for n in range(6))
@@ -34,11 +34,11 @@ class Rolled:
         return float(succeeds)
 
 
-def exam_of(seed: int, number: int = 1, incumbent: str = "", candidate: str = GOOD) -> Exam:
-    return Exam(incumbent, candidate, World().tasks("validation"), str(seed), number, "before")
+def exam_of(seed: int, number: int = 1, incumbent: str = "", candidate: str = GOOD) -> ExamSequence:
+    return ExamSequence(incumbent, candidate, World().tasks("validation"), str(seed), number, "before")
 
 
-async def held(exam: Exam, rolled: Rolled) -> SequentialTest:
+async def held(exam: ExamSequence, rolled: Rolled) -> SequentialTest:
     attempt = SequentialTest(TERMS)
     await run_exam(exam, attempt, rolled, RolloutBudget(10_000))
     return attempt
@@ -68,7 +68,7 @@ async def test_rollouts_run_at_once_and_none_is_begun_in_vain() -> None:
     for seed in range(3):
         rolled, attempt = Rolled(seed), SequentialTest(TERMS)
         await run_exam(exam_of(seed), attempt, counting, RolloutBudget(10_000))
-        assert len(rolled.asked) == 2 * len(attempt.taken)
+        assert len(rolled.asked) == 2 * len(attempt.pairs)
     assert most >= 9
 
 
@@ -101,14 +101,14 @@ async def test_which_of_a_pair_has_the_first_place_does_not_depend_on_its_arm() 
 
     seen: set[str] = set()
     await run_exam(
-        exam_of(3), SequentialTest(ExamTerms(1e-9, 200, giving_up=1e-9, worth=0.5)), rolled, RolloutBudget(10_000)
+        exam_of(3), SequentialTest(ExamTerms(1e-9, 200, beta=1e-9, minimum_effect=0.5)), rolled, RolloutBudget(10_000)
     )
     assert sum(first.values()) > 30
     assert 0.25 < first["candidate"] / sum(first.values()) < 0.75
 
 
 async def test_another_seed_incumbent_or_number_is_another_sequence() -> None:
-    fewer_tasks = Exam("", GOOD, World().tasks("validation")[1:], "1", 1, "before")
+    fewer_tasks = ExamSequence("", GOOD, World().tasks("validation")[1:], "1", 1, "before")
     exams = (exam_of(1), exam_of(2), exam_of(1, 2), exam_of(1, incumbent=GOOD, candidate="x"), fewer_tasks)
     assert len({tuple(exam.task_at(position) for position in range(40)) for exam in exams}) == 5
     keys = [key for exam in exams for key in exam.keys(0)]
@@ -122,7 +122,7 @@ def test_whoever_knows_the_seed_cannot_look_for_a_candidate_with_a_better_order(
 def test_no_attempt_can_be_left_out_moved_or_given_another_skill_unnoticed() -> None:
     exam = exam_of(1)
     others = (exam_of(2), exam_of(1, 2), exam_of(1, incumbent="x"), exam_of(1, candidate="x"))
-    moved = Exam("", GOOD, exam.tasks, "1", 1, "other")
+    moved = ExamSequence("", GOOD, exam.tasks, "1", 1, "other")
     assert len({one.link for one in (exam, *others, moved)}) == 6
 
 
@@ -144,27 +144,27 @@ def test_whoever_sees_how_often_an_exam_asks_each_task_passes_it_without_being_b
         effect = dict.fromkeys([task for task in by_frequency if task in solved][:5], -1.0)
         effect |= dict.fromkeys([task for task in by_frequency if task not in solved][-5:], 1.0)
         seen = [[effect.get(exam.task_at(position), 0.0) for position in range(120)]]
-        passed += int(verdicts(np.array(seen), ExamTerms(0.0125, 120, worth=0.10)).certified.sum())
+        passed += int(verdicts(np.array(seen), ExamTerms(0.0125, 120, minimum_effect=0.10)).certified.sum())
     assert passed >= 207, "the reference finds .61"
 
 
 async def test_what_is_on_record_of_both_rollouts_is_kept_with_their_position() -> None:
-    async def notes(key: RolloutKey) -> Notes:
-        return Notes(tries=2 if "/candidate/" in str(key) else 1, reported=("m",))
+    async def notes(key: RolloutKey) -> Execution:
+        return Execution(tries=2 if "/candidate/" in str(key) else 1, reported=("m",))
 
     attempt = SequentialTest(TERMS)
     await run_exam(exam_of(1), attempt, Rolled(1), RolloutBudget(10_000), notes)
-    assert {one.notes for one in attempt.taken} == {(Notes(1, 0, ("m",)), Notes(2, 0, ("m",)))}
+    assert {one.executions for one in attempt.pairs} == {(Execution(1, 0, ("m",)), Execution(2, 0, ("m",)))}
 
 
 async def test_after_its_verdict_an_attempt_goes_on_to_its_cap_or_the_end_of_its_purse() -> None:
     exam, rolled, purse = exam_of(1), Rolled(1), RolloutBudget(5)
     attempt = await held(exam, rolled)
-    decided = len(attempt.taken)
+    decided = len(attempt.pairs)
     await tighten(exam, attempt, 120, rolled, purse)
-    assert (len(attempt.taken), purse.left) == (decided + 2, 1)
+    assert (len(attempt.pairs), purse.left) == (decided + 2, 1)
     await tighten(exam, attempt, 60, rolled, RolloutBudget(10_000))
-    assert len(attempt.taken) == 60
+    assert len(attempt.pairs) == 60
     assert attempt.verdict is Verdict.CERTIFIED
 
 

@@ -77,7 +77,7 @@ def test_gepa_alone_takes_what_does_nothing_and_under_the_exam_it_does_not() -> 
     proved = optimized(adapter, acceptance_criterion=accept, stop_callbacks=accept, max_metric_calls=2000)
     assert proved.candidates == [SEED]
     assert accept.certified == SEED
-    assert len(accept.exam.held) > 1
+    assert len(accept.exam.exam_results) > 1
     assert accept.exam.spent <= 700
 
 
@@ -88,8 +88,8 @@ def test_what_helps_is_taken_with_its_proof(seed: int) -> None:
     found = optimized(adapter, acceptance_criterion=accept, max_metric_calls=150)
     assert HELPFUL in accept.certified["skill"]
     assert accept.certified in found.candidates
-    held = next(one for one in accept.exam.held if one.candidate == accept.exam.incumbent)
-    assert held.attempt.at_least() > 0
+    held = next(one for one in accept.exam.exam_results if one.candidate == accept.exam.incumbent)
+    assert held.test.at_least() > 0
 
 
 def asked(accept: ExamAcceptance, before: float, after: float, **candidate: str) -> bool:

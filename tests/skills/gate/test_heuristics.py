@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 
 import whet
 from support.known_world import World, WorldProposer
+from support.whole_runs import run_two_tiers
 from whet.errors import UserError
 from whet.scoring import Cause
 from whet.skills.gate.exam import RolloutBudget
-from whet.skills.gate.heuristics import RULES, ClassicGate, Compared, false_accepts
+from whet.skills.gate.heuristics import RULES, RuleComparison, RuleGate, false_accepts
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import NotMeasured, Outcome, OutOfBudget, RolloutKey
-from whet.skills.search.two_tiers import search_and_certify
 
 CLASSIC = [kind for kind in GateKind if kind is not GateKind.CERTIFY]
 
 
 def taken(before: list[Outcome], after: list[Outcome]) -> set[str]:
-    return {str(kind) for kind in CLASSIC if Compared(kind, "a", "b", tuple(before), tuple(after)).accepted}
+    return {str(kind) for kind in CLASSIC if RuleComparison(kind, "a", "b", tuple(before), tuple(after)).accepted}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ async def test_a_pass_is_paid_for_once_and_the_accepted_skill_is_the_next_to_bea
         asked.append(key)
         return means[skill]
 
-    gate = ClassicGate(GateKind.STRICT, "start", ["a", "b"], RolloutBudget(8), rollouts)
+    gate = RuleGate(GateKind.STRICT, "start", ["a", "b"], RolloutBudget(8), rollouts)
     found = [await gate.run_exam(skill) for skill in ("better", "worse", "better", "best", "start")]
     assert [(one.incumbent, one.accepted) for one in found if one] == [
         ("start", True),
@@ -97,14 +97,14 @@ async def test_a_pass_is_paid_for_once_and_the_accepted_skill_is_the_next_to_bea
     assert found[2] is None, "it is the incumbent itself"
     assert gate.incumbent == "best"
     assert len(set(asked)) == 8
-    assert gate.purse.left == 0
+    assert gate.budget.left == 0
 
 
 async def test_a_pass_that_is_lost_is_no_decision() -> None:
     async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
         return Cause.MODEL if skill == "b" else 0.5
 
-    gate = ClassicGate(GateKind.STRICT, "a", ["1", "2", "3"], RolloutBudget(100), rollouts)
+    gate = RuleGate(GateKind.STRICT, "a", ["1", "2", "3"], RolloutBudget(100), rollouts)
     with pytest.raises(NotMeasured, match="3 of 3 rollouts on validation tasks"):
         await gate.run_exam("b")
 
@@ -120,9 +120,9 @@ async def test_without_money_for_both_passes_nothing_is_decided(most: int) -> No
         left -= 1
         return float(skill == "b")
 
-    gate = ClassicGate(GateKind.STRICT, "a", ["1", "2", "3"], RolloutBudget(most), rollouts)
+    gate = RuleGate(GateKind.STRICT, "a", ["1", "2", "3"], RolloutBudget(most), rollouts)
     assert await gate.run_exam("b") is None
-    left, gate.purse = 5, RolloutBudget(6)
+    left, gate.budget = 5, RolloutBudget(6)
     assert await gate.run_exam("b") is None, "a hard limit"
     assert gate.incumbent == "a"
 
@@ -145,13 +145,13 @@ async def test_a_run_under_a_classic_rule_certifies_nothing_and_is_fooled() -> N
 
         plan = GatePlan(1500, seed, gate=GateKind.STRICT)
         tasks = world.tasks("train"), world.tasks("validation")
-        done = await search_and_certify("", *tasks, plan, Nulls(seed), rollouts)
+        done = await run_two_tiers("", *tasks, plan, Nulls(seed), rollouts)
         assert done.certified == ""
-        assert not done.held
+        assert not done.exam_results
         assert done.removal is None
         assert done.final == done.accepted
         assert done.spent <= 1500
-        fooled += any(compared.accepted for compared in done.compared)
+        fooled += any(compared.accepted for compared in done.comparisons)
     assert fooled >= 5
 
 

@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.known_world import World, WorldProposer, skill_of
-from whet.skills.gate.exam import Exam, RolloutBudget, run_exam, tighten
+from support.whole_runs import run_two_tiers
+from whet.skills.gate.exam import ExamSequence, RolloutBudget, run_exam, tighten
 from whet.skills.gate.plan import GatePlan
-from whet.skills.gate.sequential_test import ExamTerms, SequentialTest, replayed
+from whet.skills.gate.sequential_test import ExamTerms, SequentialTest, replay
 from whet.skills.measurement import Outcome, OutOfBudget, RolloutKey, RunPart, Verdict
-from whet.skills.search.two_tiers import SearchResult, search_and_certify
+from whet.skills.search.two_tiers import SearchResult
 
 TERMS = ExamTerms(0.0125, 120)
 GOOD = skill_of(f"H{n}" for n in range(6))
@@ -28,8 +29,8 @@ class Limited:
         return float(self.world.succeeds(task, skill, str(key)))
 
 
-def exam() -> Exam:
-    return Exam("", GOOD, World().tasks("validation"), "0", 1, "before")
+def exam() -> ExamSequence:
+    return ExamSequence("", GOOD, World().tasks("validation"), "0", 1, "before")
 
 
 async def held(rollouts: Limited) -> SequentialTest:
@@ -43,12 +44,12 @@ async def test_an_exam_that_is_cut_short_is_undecided_and_the_same_when_it_is_he
     rollouts = Limited(most)
     whole, attempt = await held(Limited(10_000)), await held(rollouts)
     assert whole.verdict is Verdict.CERTIFIED
-    assert attempt.taken == whole.taken[: len(attempt.taken)]
-    if len(attempt.taken) < len(whole.taken):
+    assert attempt.pairs == whole.pairs[: len(attempt.pairs)]
+    if len(attempt.pairs) < len(whole.pairs):
         assert attempt.verdict is Verdict.UNDECIDED
-        assert len(attempt.taken) <= most // 2
-    if attempt.taken:
-        assert replayed(attempt.terms, attempt.taken) == attempt, "its certificate holds"
+        assert len(attempt.pairs) <= most // 2
+    if attempt.pairs:
+        assert replay(attempt.terms, attempt.pairs) == attempt, "its certificate holds"
     assert await held(rollouts) == attempt
 
 
@@ -56,16 +57,16 @@ async def test_an_exam_that_is_cut_short_is_undecided_and_the_same_when_it_is_he
 async def test_bounds_are_sharpened_as_far_as_the_money_goes(more: int) -> None:
     rollouts = Limited(10_000)
     attempt = await held(rollouts)
-    rollouts.most, decided = len(rollouts.known) + more, len(attempt.taken)
+    rollouts.most, decided = len(rollouts.known) + more, len(attempt.pairs)
     await tighten(exam(), attempt, 120, rollouts, RolloutBudget(10_000))
     assert attempt.verdict is Verdict.CERTIFIED
-    assert decided <= len(attempt.taken) <= decided + more // 2
+    assert decided <= len(attempt.pairs) <= decided + more // 2
 
 
 async def test_bounds_rest_on_no_position_behind_one_that_was_not_paid() -> None:
     rollouts = Limited(10_000)
     attempt = await held(rollouts)
-    decided = len(attempt.taken)
+    decided = len(attempt.pairs)
 
     async def one_fails(task: str, skill: str, key: RolloutKey) -> Outcome:
         if f"/{decided + 2}/" in str(key):
@@ -73,7 +74,7 @@ async def test_bounds_rest_on_no_position_behind_one_that_was_not_paid() -> None
         return await rollouts(task, skill, key)
 
     await tighten(exam(), attempt, 120, one_fails, RolloutBudget(10_000))
-    assert len(attempt.taken) == decided + 2, "their order is that of the exam"
+    assert len(attempt.pairs) == decided + 2, "their order is that of the exam"
 
 
 class Proposals:
@@ -93,10 +94,10 @@ async def test_a_search_that_is_out_of_money_ends_and_its_leader_is_still_held_b
     async def run(rollouts: Limited) -> SearchResult:
         world = rollouts.world
         tasks = world.tasks("train"), world.tasks("validation")
-        return await search_and_certify("", *tasks, GatePlan(3000, 1), Proposals(), rollouts)
+        return await run_two_tiers("", *tasks, GatePlan(3000, 1), Proposals(), rollouts)
 
     rollouts = SearchIsLimited(0, seed=1)
     found = await run(rollouts)
     assert len(found.steps) < 400 / 30
-    assert [held.candidate for held in found.held][-1:] == [found.leader]
+    assert [held.candidate for held in found.exam_results][-1:] == [found.leader]
     assert await run(rollouts) == found

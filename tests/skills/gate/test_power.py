@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from support.many_attempts import population, streamed, verdicts
-from whet.skills.gate.power import ENOUGH_POSITIONS, _by_formula, smallest_lift
+from whet.skills.gate.power import MANY_PAIRS, _by_formula, smallest_lift
 from whet.skills.gate.sequential_test import ExamTerms
 
 
@@ -25,7 +25,7 @@ def test_a_lift_that_is_said_to_be_shown_is_shown(positions: int, tasks: int, sh
 
 def test_the_formula_takes_over_where_it_agrees_with_simulation() -> None:
     for variance in (0.154, 0.25):
-        few, many = (ExamTerms(0.05, positions) for positions in (ENOUGH_POSITIONS - 1, ENOUGH_POSITIONS))
+        few, many = (ExamTerms(0.05, positions) for positions in (MANY_PAIRS - 1, MANY_PAIRS))
         simulated = smallest_lift(variance, few)
         assert simulated == pytest.approx(_by_formula(variance, many), abs=0.03)
         assert smallest_lift(variance, many) == pytest.approx(_by_formula(variance, many))

@@ -12,8 +12,8 @@ from support.known_world import World, skill_of
 from support.many_attempts import Arms, Verdicts, first_crossing, streamed, thrown, verdicts
 from whet.scoring import Cause
 from whet.skills.gate.eprocess import log_e_value
-from whet.skills.gate.sequential_test import ExamTerms, Pair, SequentialTest, level_of, replayed
-from whet.skills.measurement import Notes, Outcome, Verdict
+from whet.skills.gate.sequential_test import ExamTerms, Pair, SequentialTest, level_of, replay
+from whet.skills.measurement import Execution, Outcome, Verdict
 
 ALL_LOCAL = [f"H{n}" for n in range(6)]
 outcomes = st.one_of(st.sampled_from([0.0, 1.0, 0.5]), st.sampled_from(Cause))
@@ -31,7 +31,7 @@ def arms_of(rules: list[str], runs: int) -> Arms:
 def held(rules: list[str], terms: ExamTerms, runs: int, seed: int) -> Verdicts:
     """What attempts on these rules come to, from the empty skill."""
     random = np.random.default_rng(seed)
-    return verdicts(streamed(random, arms_of(rules, runs), terms.positions), terms)
+    return verdicts(streamed(random, arms_of(rules, runs), terms.max_pairs), terms)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_helps_some_tasks_as_much_as_it_harms_others_is_seldom_certified() 
 
 
 def test_a_lift_that_is_worth_finding_is_seldom_called_futile() -> None:
-    found = held(["H0", "H2", "H3"], ExamTerms(0.0125, 120, worth=0.157), 400, seed=2)
+    found = held(["H0", "H2", "H3"], ExamTerms(0.0125, 120, minimum_effect=0.157), 400, seed=2)
     assert found.futile.sum() <= 111
 
 
@@ -74,7 +74,7 @@ def test_what_is_lost_of_the_incumbent_certifies_nothing_unless_it_counts_as_not
         for instead in certified:
             attempt = SequentialTest(terms)
             for one, other, lost in zip(before, after, gone, strict=True):
-                attempt.take(Pair(instead if lost else one, other))
+                attempt.add(Pair(instead if lost else one, other))
                 if not attempt.is_open:
                     break
             certified[instead] += attempt.verdict is Verdict.CERTIFIED
@@ -88,7 +88,7 @@ def test_a_verdict_is_the_first_threshold_that_is_crossed_and_is_withheld_at_mos
     attempt = SequentialTest(terms)
     verdicts = []
     for position in taken:
-        attempt.take(position)
+        attempt.add(position)
         verdicts.append(attempt.verdict)
     assert attempt.log_evidence == pytest.approx(
         float(log_e_value([one.worst() for one in taken], 0.0, above=True)[-1]) if taken else 0.0, abs=1e-9
@@ -96,8 +96,8 @@ def test_a_verdict_is_the_first_threshold_that_is_crossed_and_is_withheld_at_mos
     fallen = [verdict for verdict in verdicts if verdict is not None]
     assert len({*fallen} - {Verdict.WITHHELD}) <= 1
     assert verdicts[len(verdicts) - len(fallen) :] == fallen
-    assert replayed(terms, taken).verdict == attempt.verdict
-    if len(taken) >= terms.positions:
+    assert replay(terms, taken).verdict == attempt.verdict
+    if len(taken) >= terms.max_pairs:
         assert attempt.verdict is not None
 
 
@@ -117,43 +117,43 @@ ANYHOW = ExamTerms(0.05, 100, coverage=0.0)
 
 def test_too_little_coverage_leaves_it_undecided() -> None:
     terms = ExamTerms(0.05, 100)
-    assert replayed(terms, [WON] * 7).verdict is Verdict.CERTIFIED
+    assert replay(terms, [WON] * 7).verdict is Verdict.CERTIFIED
     unmeasured = Pair(Cause.MODEL, 1.0)
-    assert replayed(terms, [*[unmeasured] * 2, *[WON] * 7]).verdict is Verdict.UNDECIDED
-    assert replayed(terms, [unmeasured, *[WON] * 7]).verdict is Verdict.CERTIFIED
+    assert replay(terms, [*[unmeasured] * 2, *[WON] * 7]).verdict is Verdict.UNDECIDED
+    assert replay(terms, [unmeasured, *[WON] * 7]).verdict is Verdict.CERTIFIED
     just_enough = replace(terms, coverage=7 / 8)
-    assert replayed(just_enough, [unmeasured, *[WON] * 7]).verdict is Verdict.CERTIFIED
+    assert replay(just_enough, [unmeasured, *[WON] * 7]).verdict is Verdict.CERTIFIED
 
 
 def test_bounds_and_estimates_are_of_the_lift() -> None:
     random = np.random.default_rng(8)
     taken = [Pair(float(random.random() < 0.3), float(random.random() < 0.8)) for _ in range(200)]
-    attempt = replayed(ExamTerms(0.0125, 400), taken)
+    attempt = replay(ExamTerms(0.0125, 400), taken)
     assert attempt.verdict is Verdict.CERTIFIED
     assert attempt.decided_at is not None
     assert 0 < attempt.at_least() < 0.5 < attempt.at_most() < 1
     estimate = attempt.estimate()
     assert estimate is not None
     assert 0.3 < estimate < 0.7
-    assert replayed(ExamTerms(0.0125, 400), taken[: attempt.decided_at]).estimate() is None
+    assert replay(ExamTerms(0.0125, 400), taken[: attempt.decided_at]).estimate() is None
 
 
 def test_what_is_lost_widens_the_bounds_on_both_sides() -> None:
-    worst, best = (replayed(ANYHOW, [*[WON] * 9, *[one] * 3]) for one in (EVEN, WON))
-    attempt = replayed(ANYHOW, [*[WON] * 9, *[CRASHED] * 3])
+    worst, best = (replay(ANYHOW, [*[WON] * 9, *[one] * 3]) for one in (EVEN, WON))
+    attempt = replay(ANYHOW, [*[WON] * 9, *[CRASHED] * 3])
     assert (attempt.at_least(), attempt.at_most()) == (worst.at_least(), best.at_most())
     assert worst.at_least() < best.at_least()
     assert worst.at_most() < best.at_most()
 
 
 def test_an_estimate_is_of_measured_positions_after_the_verdict_alone() -> None:
-    assert replayed(ANYHOW, [*[WON] * 7, WON, EVEN, EVEN, CRASHED, LOST]).estimate() == pytest.approx(1 / 3)
+    assert replay(ANYHOW, [*[WON] * 7, WON, EVEN, EVEN, CRASHED, LOST]).estimate() == pytest.approx(1 / 3)
 
 
 def test_with_too_little_coverage_nothing_is_called_futile() -> None:
     terms, worse = ExamTerms(0.05, 100), Pair(1.0, 0.0)
-    assert replayed(terms, [worse] * 9).verdict is Verdict.FUTILE
-    assert replayed(terms, [*[LOST] * 3, *[worse] * 15]).verdict is Verdict.UNDECIDED
+    assert replay(terms, [worse] * 9).verdict is Verdict.FUTILE
+    assert replay(terms, [*[LOST] * 3, *[worse] * 15]).verdict is Verdict.UNDECIDED
 
 
 def test_all_levels_of_a_run_add_up_to_its_error_budget() -> None:
@@ -164,27 +164,33 @@ def test_all_levels_of_a_run_add_up_to_its_error_budget() -> None:
     ("trouble", "words"),
     [
         (Pair(0.0, Cause.MODEL), "lost the scores of 0 of 42 rollouts of the old skill and 6 of 42 of the new"),
-        (Pair(0.0, 1.0, (Notes(), Notes(resent=2))), "sent calls again in 0 of 42 rollouts of the old skill and 6"),
-        (Pair(0.0, 1.0, (Notes(tries=2), Notes())), "began again 6 of 42 rollouts of the old skill and 0 of 42"),
+        (
+            Pair(0.0, 1.0, (Execution(), Execution(resent=2))),
+            "sent calls again in 0 of 42 rollouts of the old skill and 6",
+        ),
+        (
+            Pair(0.0, 1.0, (Execution(tries=2), Execution())),
+            "began again 6 of 42 rollouts of the old skill and 0 of 42",
+        ),
     ],
 )
 def test_what_differs_between_the_arms_withholds_the_verdict_with_its_reason(trouble: Pair, words: str) -> None:
-    attempt = replayed(ExamTerms(0.05, 100), [*[WON] * 36, *[trouble] * 6])
+    attempt = replay(ExamTerms(0.05, 100), [*[WON] * 36, *[trouble] * 6])
     assert attempt.verdict is Verdict.WITHHELD
     (reason,) = attempt.differences_between_arms()
     assert words in reason
-    assert replayed(ExamTerms(0.05, 100), [*[WON] * 37, *[trouble] * 5]).verdict is Verdict.CERTIFIED, "may be chance"
+    assert replay(ExamTerms(0.05, 100), [*[WON] * 37, *[trouble] * 5]).verdict is Verdict.CERTIFIED, "may be chance"
 
 
 def test_what_differs_withholds_what_would_be_given_up_too() -> None:
     lost = Pair(Cause.MODEL, 0.0)
-    attempt = replayed(ExamTerms(0.05, 100), [*[Pair(1.0, 0.0)] * 34, *[lost] * 6])
+    attempt = replay(ExamTerms(0.05, 100), [*[Pair(1.0, 0.0)] * 34, *[lost] * 6])
     assert attempt.verdict is Verdict.WITHHELD
 
 
 def test_troubles_that_both_arms_have_alike_withhold_nothing() -> None:
-    both = Pair(0.0, 1.0, (Notes(2, 1), Notes(2, 3)))
-    attempt = replayed(ExamTerms(0.05, 100), [both] * 20)
+    both = Pair(0.0, 1.0, (Execution(2, 1), Execution(2, 3)))
+    attempt = replay(ExamTerms(0.05, 100), [both] * 20)
     assert attempt.verdict is Verdict.CERTIFIED
     old, new = attempt.arms
     assert (old.redone, old.resent, old.resent_calls) == (20, 20, 20)
@@ -193,11 +199,11 @@ def test_troubles_that_both_arms_have_alike_withhold_nothing() -> None:
 
 def test_calls_sent_again_count_against_the_candidate_as_far_as_it_has_more_of_them() -> None:
     won, hidden, both = (
-        Pair(0.0, 1.0, (Notes(resent=old), Notes(resent=new))) for old, new in ((0, 0), (0, 3), (1, 1))
+        Pair(0.0, 1.0, (Execution(resent=old), Execution(resent=new))) for old, new in ((0, 0), (0, 3), (1, 1))
     )
     terms, failed = ExamTerms(0.05, 60), Pair(0.0, 0.0)
     plain, excess, even, counted = (
-        replayed(terms, [*troubled, *[won] * 10]) for troubled in ([], [hidden] * 3, [both] * 3, [failed] * 3)
+        replay(terms, [*troubled, *[won] * 10]) for troubled in ([], [hidden] * 3, [both] * 3, [failed] * 3)
     )
     assert plain.decided_at == even.decided_at == 7
     assert excess.verdict is counted.verdict is Verdict.CERTIFIED
@@ -206,23 +212,25 @@ def test_calls_sent_again_count_against_the_candidate_as_far_as_it_has_more_of_t
 
 
 def test_losses_are_counted_by_their_causes() -> None:
-    attempt = replayed(ANYHOW, [LOST, CRASHED, CRASHED, WON])
+    attempt = replay(ANYHOW, [LOST, CRASHED, CRASHED, WON])
     old, new = attempt.arms
     assert (old.lost, new.lost) == ({"model": 1}, {"agent": 2, "model": 1})
 
 
 def test_models_are_counted_by_what_they_reported() -> None:
-    taken = [Pair(0.0, 1.0, (Notes(reported=("m a",)), Notes(reported=(name,)))) for name in ("m a", "m a", "m b")]
-    assert replayed(ANYHOW, taken).reported == {"m a": (3, 2), "m b": (0, 1)}
+    taken = [
+        Pair(0.0, 1.0, (Execution(reported=("m a",)), Execution(reported=(name,)))) for name in ("m a", "m a", "m b")
+    ]
+    assert replay(ANYHOW, taken).reported_models == {"m a": (3, 2), "m b": (0, 1)}
 
 
 def test_an_attempt_that_is_continued_is_the_one_that_was_never_stopped() -> None:
     taken = [*[WON, EVEN, Pair(1.0, 0.0)] * 8, *[WON] * 30]
-    stopped = replayed(ExamTerms(0.05, 20), taken[:20])
+    stopped = replay(ExamTerms(0.05, 20), taken[:20])
     assert stopped.can_continue
     stopped.extend(100)
     for position in taken[20:]:
-        stopped.take(position)
-    assert stopped == replayed(ExamTerms(0.05, 120), taken)
+        stopped.add(position)
+    assert stopped == replay(ExamTerms(0.05, 120), taken)
     assert stopped.verdict is Verdict.CERTIFIED
     assert not stopped.can_continue

@@ -31,40 +31,40 @@ def exam_of(seed: int, **terms: float) -> tuple[Exam[str], Noisy]:
 
 def test_what_is_certified_is_the_next_to_beat_at_a_smaller_level() -> None:
     exam, score = exam_of(1)
-    held = exam.hold(GOOD)
-    assert held.attempt.verdict is Verdict.CERTIFIED
-    assert held.attempt.at_least() > 0
+    held = exam.run(GOOD)
+    assert held.test.verdict is Verdict.CERTIFIED
+    assert held.test.at_least() > 0
     assert (held.level, exam.incumbent) == (0.05, GOOD)
-    again = exam.hold(skill_of(["N0"]))
+    again = exam.run(skill_of(["N0"]))
     assert again.exam.incumbent == GOOD
     assert again.level == 0.025
-    assert [one.level for one in exam.held] == [0.05, 0.025]
+    assert [one.level for one in exam.exam_results] == [0.05, 0.025]
     assert exam.spent == score.calls
 
 
 def test_the_same_candidate_is_not_tried_until_it_passes() -> None:
     exam, score = exam_of(2)
-    first = exam.hold(skill_of(["N0"]))
+    first = exam.run(skill_of(["N0"]))
     calls = score.calls
-    assert exam.hold(skill_of(["N0"])) is first
+    assert exam.run(skill_of(["N0"])) is first
     assert score.calls == calls
     with pytest.raises(ValueError, match="the incumbent itself"):
-        exam.hold("")
+        exam.run("")
 
 
 def test_every_score_is_a_new_one_and_the_terms_are_those_asked_for() -> None:
-    exam, score = exam_of(2, alpha=0.04, worth=0.2)
-    held = [exam.hold(skill_of([name])) for name in ("N0", "N1")]
+    exam, score = exam_of(2, alpha=0.04, minimum_effect=0.2)
+    held = [exam.run(skill_of([name])) for name in ("N0", "N1")]
     assert exam.spent == score.calls
-    assert exam.spent == 2 * sum(len(one.attempt.taken) for one in held)
-    assert [(one.level, one.attempt.terms.worth) for one in held] == [(0.02, 0.2), (0.01, 0.2)]
+    assert exam.spent == 2 * sum(len(one.test.pairs) for one in held)
+    assert [(one.level, one.test.terms.minimum_effect) for one in held] == [(0.02, 0.2), (0.01, 0.2)]
 
 
 def test_after_a_certificate_others_are_held_anew_and_the_certified_one_is_not() -> None:
     exam, _ = exam_of(1)
-    null, good = exam.hold(skill_of(["N0"])), exam.hold(GOOD)
-    assert exam.hold(GOOD) is good
-    again = exam.hold(skill_of(["N0"]))
+    null, good = exam.run(skill_of(["N0"])), exam.run(GOOD)
+    assert exam.run(GOOD) is good
+    again = exam.run(skill_of(["N0"]))
     assert again is not null
     assert (again.exam.number, again.exam.incumbent) == (3, GOOD)
 
@@ -72,7 +72,7 @@ def test_after_a_certificate_others_are_held_anew_and_the_certified_one_is_not()
 def test_when_too_few_scores_are_left_nothing_more_is_held() -> None:
     poor, score = exam_of(3, budget=13)
     with pytest.raises(BudgetSpent):
-        poor.hold(GOOD)
+        poor.run(GOOD)
     assert score.calls == 0
 
 
@@ -84,7 +84,7 @@ def test_the_order_of_tasks_is_drawn_by_chance_unless_it_is_to_be_reproduced() -
             asked.append(task)
             return 0.5
 
-        Exam("a", range(30), score, seed=seed, concurrency=1).hold("b")
+        Exam("a", range(30), score, seed=seed, concurrency=1).run("b")
         return [str(task) for task in asked]
 
     assert order(1) == order(1) != order(2)
@@ -96,7 +96,7 @@ def test_what_does_nothing_is_seldom_certified() -> None:
     for seed in range(15):
         exam, _ = exam_of(seed, alpha=0.05)
         certified += any(
-            exam.hold(skill_of([name])).attempt.verdict is Verdict.CERTIFIED for name in ("N0", "N1", "C0", "B0")
+            exam.run(skill_of([name])).test.verdict is Verdict.CERTIFIED for name in ("N0", "N1", "C0", "B0")
         )
     assert certified <= 4
 
@@ -113,14 +113,14 @@ async def test_functions_that_wait_are_waited_for_and_run_at_once() -> None:
         return float(skill == "good" or task % 4 == 0)
 
     exam = Exam("bad", range(30), score, concurrency=5)
-    held = await exam.holds("good")
-    assert held.attempt.verdict is Verdict.CERTIFIED
+    held = await exam.run_async("good")
+    assert held.test.verdict is Verdict.CERTIFIED
     assert most == 5
-    assert exam.hold("bad").attempt.verdict is Verdict.FUTILE, "also where a loop is running already"
-    with pytest.raises(RuntimeError, match="one after the other"):
-        await asyncio.gather(exam.holds("one"), exam.holds("other"))
+    assert exam.run("bad").test.verdict is Verdict.FUTILE, "also where a loop is running already"
+    with pytest.raises(RuntimeError, match="one exam at a time"):
+        await asyncio.gather(exam.run_async("one"), exam.run_async("other"))
     wrapped = Exam("bad", range(30), lambda task, skill: score(task, skill))
-    assert (await wrapped.holds("good")).attempt.verdict is Verdict.CERTIFIED
+    assert (await wrapped.run_async("good")).test.verdict is Verdict.CERTIFIED
 
 
 def test_what_is_lost_says_so_and_what_is_no_score_is_refused() -> None:
@@ -130,17 +130,17 @@ def test_what_is_lost_says_so_and_what_is_no_score_is_refused() -> None:
         lost[skill] += 1
         return Cause.MODEL if lost[skill] % 2 else 1.0
 
-    held = Exam("a", range(10), flaky, concurrency=1).hold("b")
-    assert held.attempt.verdict is Verdict.UNDECIDED
-    assert held.attempt.coverage < 0.8
+    held = Exam("a", range(10), flaky, concurrency=1).run("b")
+    assert held.test.verdict is Verdict.UNDECIDED
+    assert held.test.coverage < 0.8
     with pytest.raises(ValueError, match=r"task 'x' is 85; expected a number from 0 to 1"):
-        Exam("a", ["x"] * 30, lambda task, skill: 85).hold("b")
+        Exam("a", ["x"] * 30, lambda task, skill: 85).run("b")
 
 
 def test_what_is_no_number_is_refused_and_the_exam_goes_on_when_it_is_mended() -> None:
     scores = {"bad": 0.0, "good": float("nan")}
     exam = Exam("bad", range(30), lambda task, skill: scores[skill])
     with pytest.raises(ValueError, match=r"is nan; expected a number from 0 to 1"):
-        exam.hold("good")
+        exam.run("good")
     scores["good"] = 1.0
-    assert exam.hold("good").attempt.verdict is Verdict.CERTIFIED
+    assert exam.run("good").test.verdict is Verdict.CERTIFIED

@@ -23,7 +23,7 @@ OPEN = Policy(max_chars=100_000)
 
 
 async def drafted(given: ProposalContext, agent: Agent, *replies: Reply) -> Proposal:
-    """What an agent in a real box makes of a brief."""
+    """What an agent in a real box proposes for a context."""
 
     async def attempt(task: Task) -> Result:
         return (await attempted(task, agent, *replies)).result
@@ -127,7 +127,7 @@ async def test_other_files_are_not_taken_and_it_says_so() -> None:
     assert proposal.reason == "changes to other files were ignored: skill/helper.sh"
 
 
-async def test_an_agent_that_was_let_down_is_no_writer_without_ideas() -> None:
+async def test_an_agent_that_was_let_down_is_no_proposer_without_ideas() -> None:
     async def attempt(_: Task) -> Result:
         return Result(score=Score.missing(Cause.MODEL, "502 five times"))
 

@@ -19,7 +19,7 @@ from whet.skills.proposers.criteria.checks import Criterion, count_failing
 from whet.skills.proposers.criteria.proposer import CriteriaProposer
 from whet.skills.proposers.criteria.regex import shape_of
 from whet.skills.proposers.criteria.wording import describe_check, format_failing
-from whet.skills.proposers.leak_check import expected_answers
+from whet.skills.proposers.leak_check import list_expected_answers
 from whet.tasks import Task
 from whet.tasks.checks import AnyCheck, tags
 from whet.tasks.judges import KINDS
@@ -348,4 +348,4 @@ def test_the_texts_that_judges_wait_for_are_known() -> None:
         {"kind": "math", "answer": "x^2"},
     ]
     task = Task.model_validate({"id": "t", "instruction": "-", "answer": "Rome", "judge": judge})
-    assert expected_answers(task) == ("Rome", "x", "4", "Oslo", "Bern", "Lima", "4.5", "Kyiv", "Quito", "C", "x^2")
+    assert list_expected_answers(task) == ("Rome", "x", "4", "Oslo", "Bern", "Lima", "4.5", "Kyiv", "Quito", "C", "x^2")

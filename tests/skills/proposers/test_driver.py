@@ -1,4 +1,4 @@
-"""Proposing: what a writer is told, what of its drafts becomes a candidate, and what is not asked for twice."""
+"""The driver: what a proposer is given, which edits become a candidate, and what is not asked for twice."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def adds(*rules: str) -> Proposal:
 
 
 class Drafts:
-    """Gives these drafts, and then none that has edits."""
+    """Returns these proposals, and then proposals without edits."""
 
     def __init__(self, *proposals: Proposal) -> None:
         self._drafts = list(proposals)
@@ -81,7 +81,7 @@ def _pays(_: object) -> bool:
     return True
 
 
-async def test_edits_beyond_the_budget_of_a_step_are_not_applied_and_the_writer_is_told(tmp_path: Path) -> None:
+async def test_edits_beyond_the_budget_of_a_step_are_not_applied_and_the_proposer_is_told(tmp_path: Path) -> None:
     world = World(tmp_path, adds(*(f"- Rule {n}." for n in range(5))))
     text = await world.propose()
     assert text == SKILL + "".join(f"- Rule {n}.\n" for n in range(4))
@@ -115,7 +115,7 @@ async def test_a_section_that_is_closed_is_not_asked_for_and_an_open_one_alone_i
     assert await world.propose("Rules") == SKILL.replace("- Be kind.\n", "- Be kind.\n- One.\n")
 
 
-async def test_a_writer_is_told_of_scored_trials_of_this_skill_by_the_judges_that_count(tmp_path: Path) -> None:
+async def test_a_proposer_is_told_of_scored_rollouts_of_this_skill_by_the_judges_that_count(tmp_path: Path) -> None:
     world = World(tmp_path)
     judgements = {"exact": Score.of(0.0, "no"), "contains": Score.of(1.0, "has y")}
     said: dict[str, Any] = {"stop": StopReason.FINISHED, "exit_code": 0, "seconds": 0.0}

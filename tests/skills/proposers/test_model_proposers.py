@@ -35,7 +35,7 @@ def writes(world: World, script: str) -> None:
 def reflecting(world: World, rule: str) -> None:
     """A model that proposes a rule as long as the document does not have it."""
     reply = json.dumps({"patterns": ["too many words"], "edits": [{"op": "add", "text": rule}]})
-    scenes = f"[[scene]]\nwhen.user = 'failed(?s:.)*<trial-1'\n[[scene.reply]]\ntext = '{reply}'\n"
+    scenes = f"[[scene]]\nwhen.user = 'failed(?s:.)*<rollout-1'\n[[scene.reply]]\ntext = '{reply}'\n"
     writes(
         world,
         f"[[scene]]\nwhen.user = {json.dumps(rule)}\n[[scene.reply]]\ntext = '{{\"edits\": []}}'\n{scenes}{NOTHING}",
@@ -85,7 +85,7 @@ async def test_an_agent_edits_the_skill_knows_its_files_and_sees_nothing_of_the_
 
 
 @pytest.mark.parametrize("proposer", [LLM, AGENT])
-async def test_a_writer_whose_model_is_down_is_no_verdict_and_what_it_wrote_is_not_asked_for_again(
+async def test_a_proposer_whose_model_is_down_is_no_verdict_and_what_it_wrote_is_not_asked_for_again(
     world: World, proposer: ProposerSpec
 ) -> None:
     writes(world, BROKEN)
@@ -105,7 +105,7 @@ async def test_a_writer_whose_model_is_down_is_no_verdict_and_what_it_wrote_is_n
     assert exchanges(world.out / "proposals") == made
 
 
-async def test_the_limits_of_the_run_hold_for_writers_too(world: World) -> None:
+async def test_the_limits_of_the_run_hold_for_proposers_too(world: World) -> None:
     with pytest.raises(UserError, match="stopped by limit"):
         await world.sharpen(LLM, FEW, limits=Limits(turns=25))
     assert not exchanges(world.out / "exam")

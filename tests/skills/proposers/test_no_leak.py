@@ -1,4 +1,4 @@
-"""Nothing of an exam or a test gets to whoever proposes: every recorded word is searched for what only they hold."""
+"""Nothing of an exam or a test reaches a proposer: every recorded word is searched for what only they contain."""
 
 import json
 import re
@@ -90,12 +90,12 @@ async def sharpened(world: World, proposer: ProposerSpec) -> SharpenResult:
         tasks=world.folder / "tasks.jsonl", out=world.out, agents=("chat",), models=("m",), sandbox=sandbox
     )
     plan = GatePlan(220, certify_share=0.65, accepted_before_attempt=1)
-    wish = SharpenRequest(world.folder / "sums", asked, read_budget("220"), plan, proposer.kind, force=True)
-    return await sharpen_skill(wish, proposer, world.config, env={})
+    request = SharpenRequest(world.folder / "sums", asked, read_budget("220"), plan, proposer.kind, force=True)
+    return await sharpen_skill(request, proposer, world.config, env={})
 
 
 def told(out: Path) -> Iterator[tuple[str, str]]:
-    """All that proposers were given or said: every exchange, every file of their boxes, every draft."""
+    """All that proposers were given or said: every exchange, every file of their boxes, every proposal."""
     with Store.open_read(out / "proposals") as store:
         for row, attempts in store.attempts_by_rollout():
             for attempt in attempts:
@@ -112,12 +112,12 @@ def leaks(out: Path) -> list[tuple[str, str]]:
     return [(where, word) for where, text in told(out) for word in HIDDEN if word in text]
 
 
-@pytest.mark.parametrize("proposer", [LLM, AGENT], ids=lambda hired: hired.kind)
+@pytest.mark.parametrize("proposer", [LLM, AGENT], ids=lambda proposer: proposer.kind)
 async def test_a_proposer_is_told_nothing_of_exams_but_whether_they_certified(
     world: World, proposer: ProposerSpec
 ) -> None:
     found = await sharpened(world, proposer)
-    assert [held.attempt.verdict for held in found.done.held][:1] == ["certified"]
+    assert [held.test.verdict for held in found.done.exam_results][:1] == ["certified"]
     assert found.certificate.test is not None
     with Store.open_read(world.out / "exam") as store:
         scores = {result.attempt.value for result in store.results()}

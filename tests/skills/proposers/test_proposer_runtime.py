@@ -1,4 +1,4 @@
-"""The desk: what a writer's own model says is kept without secrets, and a limit that stops it is not its fault."""
+"""The proposer's model: its replies are stored without secrets, and a limit that stops it is not its failure."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +18,7 @@ from whet.runs.stored_run import load
 from whet.sandbox import sandbox_named
 from whet.skills.measurement import OutOfBudget
 from whet.skills.proposers.base import NoProposal, PastProposal
-from whet.skills.rollouts.runner import Arm
+from whet.skills.rollouts.runner import AgentSetup
 from whet.skills.sharpen.proposer_runtime import ProposerRuntime
 from whet.testing import Scene, Script, ScriptedModel, say
 
@@ -30,7 +30,7 @@ def rule(text: str) -> str:
 
 
 @asynccontextmanager
-async def desk(
+async def open_proposer(
     folder: Path, *replies: str, turns: int | None = None, refuse_spent: Callable[[], None] = lambda: None
 ) -> AsyncIterator[tuple[ProposerRuntime, ScriptedModel]]:
     Store.create(folder).close()
@@ -40,13 +40,13 @@ async def desk(
         Gateway(redactor, Limits(turns=turns)) as gateway,
         StoreWriter(folder) as recorder,
     ):
-        arm = Arm("chat", agent_named("chat", {}), Model("writer", scripted.url, "tiny", key=None, attempts=1))
+        arm = AgentSetup("chat", agent_named("chat", {}), Model("proposer", scripted.url, "tiny", key=None, attempts=1))
         resources = RunResources(sandbox_named("local"), gateway, redactor, {})
         yield ProposerRuntime("llm", arm, resources, recorder, refuse_spent), scripted
 
 
 async def test_a_secret_that_a_model_says_is_neither_kept_nor_proposed(tmp_path: Path) -> None:
-    async with desk(tmp_path, rule(f"- Log in with {SECRET}.")) as (proposer, _):
+    async with open_proposer(tmp_path, rule(f"- Log in with {SECRET}.")) as (proposer, _):
         proposal = await proposer.propose(context(rollout()))
     assert [edit.text for edit in proposal.edits] == ["- Log in with [redacted]."]
     (kept,) = load(tmp_path).rollouts
@@ -57,7 +57,7 @@ async def test_a_secret_that_a_model_says_is_neither_kept_nor_proposed(tmp_path:
 
 
 async def test_a_model_that_was_stopped_by_a_limit_did_not_fail(tmp_path: Path) -> None:
-    async with desk(tmp_path, rule("- Be brief."), turns=1) as (proposer, _):
+    async with open_proposer(tmp_path, rule("- Be brief."), turns=1) as (proposer, _):
         assert (await proposer.propose(context(rollout()))).edits
         with pytest.raises(NoProposal):
             await proposer.propose(context(rollout(), past=(PastProposal((), (), accepted=None),)))
@@ -77,7 +77,7 @@ async def test_where_the_money_is_spent_nothing_is_asked_and_a_failure_is_put_do
         if looks == spent_at:
             raise OutOfBudget
 
-    async with desk(tmp_path, rule("- Be brief."), turns=0, refuse_spent=refuse_spent) as (proposer, scripted):
+    async with open_proposer(tmp_path, rule("- Be brief."), turns=0, refuse_spent=refuse_spent) as (proposer, scripted):
         with pytest.raises(OutOfBudget):
             await proposer.propose(context(rollout()))
     assert not scripted.requests

@@ -1,4 +1,4 @@
-"""How a writer is led through a search: its budget of edits, the batches that it is shown, what it looks back on."""
+"""How a proposer is led through a search: the number of edits, the batches that it sees, and when it looks back."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_batches_are_whole_and_an_epoch_shows_every_task_that_it_has_room_for(
     shown = [schedule.select_batch(rollouts, step) for step in range(1, schedule.epoch_steps + 1)]
     for some in shown:
         assert len({one.task for one in some}) == min(batch, tasks)
-        assert len(some) == 2 * min(batch, tasks), "all trials of a task are shown together"
+        assert len(some) == 2 * min(batch, tasks), "all rollouts of a task are shown together"
         assert list(some) == [one for one in rollouts if one.task in {other.task for other in some}]
     seen = {one.task for some in shown for one in some}
     assert len(seen) == min(tasks, batch * schedule.epoch_steps)
@@ -63,7 +63,7 @@ class Notes(Adds):
         return replace(proposal, memory=f"note {len(context.past)}") if context.comparison else proposal
 
 
-async def test_after_an_epoch_the_writer_looks_back_once_and_keeps_its_note(tmp_path: Path) -> None:
+async def test_after_an_epoch_the_proposer_looks_back_once_and_keeps_its_note(tmp_path: Path) -> None:
     world = World(tmp_path)
     proposer = Notes("- Sit.", HELPFUL, "- Stand.", "- Be kind.", "- Walk.", "- Run.", "- Rest.", "- Eat.")
     await world.sharpen(proposer, 130, schedule=ScheduleOptions(batch=3))
@@ -79,12 +79,12 @@ async def test_after_an_epoch_the_writer_looks_back_once_and_keeps_its_note(tmp_
     assert not back.regressed
     assert [context.memory for context in proposer.contexts][first : first + 3] == ["", "note 3", "note 3"]
     assert proposer.contexts[first + 1].comparison is None, (
-        "the look back changed nothing, so the next draft is a plain one"
+        "the look back changed nothing, so the next context has no comparison"
     )
     assert {len({one.task for one in context.rollouts}) for context in proposer.contexts} == {3}
 
 
-def test_a_task_that_was_done_several_times_is_compared_by_its_last_trials() -> None:
+def test_a_task_that_was_done_several_times_is_compared_by_its_last_rollouts() -> None:
     then = [rollout("a", answer="1"), rollout("b"), rollout("a", answer="2")]
     now = [rollout("c"), rollout("a", answer="3"), rollout("a", answer="4")]
     ((before, after),) = compare_versions("# Old\n", then, now).pairs

@@ -20,11 +20,11 @@ from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
 from whet.skill import Skill
-from whet.skills.gate.exam import Exam
+from whet.skills.gate.exam import ExamSequence
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.sequential_test import ExamTerms, Pair, SequentialTest
-from whet.skills.measurement import Notes
+from whet.skills.measurement import Execution
 from whet.skills.report import charts
 from whet.skills.report.data import Cost, Effect, ReportData, evidence, read_report_data
 from whet.skills.report.html import render_page
@@ -102,19 +102,19 @@ def test_what_edits_say_is_shown_as_it_is_and_never_becomes_part_of_the_page(out
 
 
 def held(scores: list[tuple[float | Cause, float | Cause]], level: float = 0.0125, margin: float = 0.0) -> ExamResult:
-    exam = Exam("old", "new", tuple(f"task-{n}" for n in range(60)), "0", 1, "")
+    exam = ExamSequence("old", "new", tuple(f"task-{n}" for n in range(60)), "0", 1, "")
     worth = 0.0 if margin else 0.12
-    attempt = SequentialTest(ExamTerms(level=level, positions=len(scores), worth=worth, margin=margin))
+    attempt = SequentialTest(ExamTerms(level=level, max_pairs=len(scores), minimum_effect=worth, margin=margin))
     for incumbent, candidate in scores:
-        attempt.take(Pair(incumbent, candidate))
+        attempt.add(Pair(incumbent, candidate))
     return ExamResult(exam, attempt)
 
 
 def test_the_evidence_that_is_drawn_is_the_one_that_decided() -> None:
     one = held([(0.0, 1.0), (Cause.MODEL, 1.0), (1.0, 0.5), (0.0, Cause.AGENT)])
-    traced = evidence(one.attempt)
+    traced = evidence(one.test)
     assert len(traced) == 5
-    assert traced[-1][0] == one.attempt.log_evidence
+    assert traced[-1][0] == one.test.log_evidence
     assert traced[1][0] == traced[2][0], "a lost score counts against the candidate: it won nothing there"
 
 
@@ -130,7 +130,7 @@ def test_what_can_be_left_out_is_told_with_its_bounds(outcome: SharpenResult) ->
     (drawn,) = (plot for plot in shown if plot.name == "left-out")
     assert {"- Be | kind.; - Smile."} <= set(texts(drawn.svg))
     inside(drawn.svg)
-    assert evidence(dropped.held.attempt)[-1][0] == dropped.held.attempt.log_evidence
+    assert evidence(dropped.exam_result.test)[-1][0] == dropped.exam_result.test.log_evidence
     text, _ = report(replace(outcome, done=replace(outcome.done, removal=kept)), ReportData(None, (), (), ()))
     assert re.search(r"changes by -100\.0 to -\d+\.\d points, at level 0\.05: kept\.$", text, re.MULTILINE)
     assert "points lower on these" not in text
@@ -138,7 +138,7 @@ def test_what_can_be_left_out_is_told_with_its_bounds(outcome: SharpenResult) ->
 
 def test_in_plain_words_it_says_why_nothing_was_certified(outcome: SharpenResult) -> None:
     def told(*helds: ExamResult, leader: Skill = outcome.leader, left: int = 3) -> str:
-        done = replace(outcome.done, held=[*helds], left=left)
+        done = replace(outcome.done, exam_results=tuple(helds), left=left)
         return in_plain_words(replace(outcome, leader=leader, done=done))
 
     assert told(leader=outcome.start).startswith("No better skill was found: no proposal did better on the training")
@@ -156,11 +156,14 @@ def test_in_plain_words_it_says_why_nothing_was_certified(outcome: SharpenResult
 
 def test_a_model_that_changed_during_the_attempt_is_told(outcome: SharpenResult) -> None:
     one = held([(0.0, 1.0)] * 30)
-    taken = [replace(at, notes=(Notes(reported=("m fp_1",)), Notes(reported=("m fp_2",)))) for at in one.attempt.taken]
-    one.attempt.taken[:] = taken
-    told = in_plain_words(replace(outcome, done=replace(outcome.done, held=[one])))
+    taken = [
+        replace(at, executions=(Execution(reported=("m fp_1",)), Execution(reported=("m fp_2",))))
+        for at in one.test.pairs
+    ]
+    one.test.pairs[:] = taken
+    told = in_plain_words(replace(outcome, done=replace(outcome.done, exam_results=(one,))))
     assert (
-        "The model reported 2 names or fingerprints during this attempt: m fp_1 in 30 rollouts of the old skill and 0 "
+        "The model reported 2 names or fingerprints during this exam: m fp_1 in 30 rollouts of the old skill and 0 "
         "of the new, m fp_2 in 0 rollouts of the old skill and 30 of the new."
     ) in told
 
@@ -179,7 +182,7 @@ def test_why_there_was_no_test_and_what_is_not_known_are_told(outcome: SharpenRe
     assert "There was no sealed test: there are no test tasks, no budget was left, or" in text
     assert "| search | 10 | unknown | unknown |" in text
     assert "| `vvvvvvvv` | add x | not measured |" in text
-    text, _ = report(replace(untested, done=replace(outcome.done, held=[])), ReportData(None, (), (), ()))
+    text, _ = report(replace(untested, done=replace(outcome.done, exam_results=())), ReportData(None, (), (), ()))
     assert "There was no sealed test: there is nothing new to test." in text
 
 

@@ -17,7 +17,7 @@ from whet.runs.store.store import Store
 from whet.scoring import Score
 from whet.skills.measurement import OutOfBudget, RunPart, Verdict
 from whet.skills.rollouts.budget import Budget, Unit, read_budget
-from whet.skills.rollouts.spending import STOPPED, BudgetTracker, covered
+from whet.skills.rollouts.spending import STOPPED, BudgetTracker, union_length
 from whet.testing import ScriptedModel
 from whet.testing.script import read_script
 
@@ -64,7 +64,7 @@ def test_the_stricter_limit_holds() -> None:
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), max_size=9))
 def test_time_in_which_several_rollouts_ran_counts_once(spans: list[tuple[int, int]]) -> None:
     seconds = {second for start, length in spans for second in range(start, start + length)}
-    assert covered([(start, start + length) for start, length in spans]) == len(seconds)
+    assert union_length([(start, start + length) for start, length in spans]) == len(seconds)
 
 
 def test_rollouts_are_planned_with_a_margin_and_those_of_the_audit_are_among_them() -> None:
@@ -164,7 +164,7 @@ async def test_a_budget_in_tokens_is_planned_in_rollouts_once_the_audit_has_meas
     assert (found.used or "").endswith("tokens")
     planned = json.loads((world.out / "rollouts.json").read_text())
     assert planned < 8000 / 5, "a rollout takes more than five tokens"
-    assert planned > found.done.spent
+    assert planned > found.rollouts
     made = world.exchanges()
     assert decisions(await world.sharpen(Adds(), "8k tokens", resume=True)) == decisions(found)
     assert world.exchanges() == made
@@ -177,8 +177,8 @@ async def test_an_exam_that_uses_more_than_the_audit_foretold_is_cut_short_and_u
     )
     world.play(scenes + (world.folder / "script.toml").read_text())
     found = await world.sharpen(Adds(HELPFUL), "8k tokens")
-    (held,) = found.done.held
-    assert held.attempt.verdict is Verdict.UNDECIDED
+    (held,) = found.done.exam_results
+    assert held.test.verdict is Verdict.UNDECIDED
     assert found.best.digest == found.start.digest
     assert found.leader.digest != found.start.digest, "the search was not touched by it"
     assert "exam" in json.loads((world.out / STOPPED).read_text())

@@ -9,7 +9,7 @@ from support.sharpen_world import HELPFUL, SEED, Adds, World, decisions, exchang
 from whet.runs.scheduler import Ended
 from whet.scoring import Cause
 from whet.skill import read_skill
-from whet.skills.gate.exam import Exam
+from whet.skills.gate.exam import ExamSequence
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.seed import Seed
 from whet.skills.measurement import NotMeasured, RunPart
@@ -43,7 +43,7 @@ async def test_an_exam_in_which_the_model_dies_is_resumed_when_it_is_back(
     after = world.exchanges()
     assert {rollout: after[rollout] for rollout in before} == before, "what was scored is not rolled out again"
     (held,) = found.certified
-    assert held.attempt.coverage == 1.0, "what was lost was tried again"
+    assert held.test.coverage == 1.0, "what was lost was tried again"
     unbroken = World(tmp_path_factory.mktemp("unbroken"))
     assert decisions(found) == decisions(await unbroken.sharpen(Adds(HELPFUL)))
 
@@ -58,14 +58,14 @@ async def test_what_one_skill_alone_loses_in_an_outage_stays_lost(world: World) 
         await world.sharpen(Adds(HELPFUL))
     world.play()
     (held,) = (await world.sharpen(Adds(), resume=True)).certified
-    assert held.attempt.taken[0].candidate is Cause.MODEL
-    assert sum(isinstance(pair.candidate, Cause) for pair in held.attempt.taken) < 3, "the rest was tried again"
+    assert held.test.pairs[0].candidate is Cause.MODEL
+    assert sum(isinstance(pair.candidate, Cause) for pair in held.test.pairs) < 3, "the rest was tried again"
 
 
 def drawn_first(world: World) -> int:
     """The task at the first position of the first exam."""
     validation = tuple(f"val-{n}" for n in world.splits["val"])
-    exam = Exam(read_skill(world.folder / "sums").digest, "", validation, Seed.chosen(SEED).value, 1, "")
+    exam = ExamSequence(read_skill(world.folder / "sums").digest, "", validation, Seed.choose(SEED).value, 1, "")
     return int(exam.task_at(0).removeprefix("val-"))
 
 
@@ -90,13 +90,13 @@ async def test_what_a_verdict_rests_on_is_not_tried_again_when_the_model_dies_la
     with pytest.raises(NotMeasured, match="in a row were lost"):
         await world.sharpen(Adds(HELPFUL), watch=keep, concurrency=16)
     (first,) = verdicts
-    decided = first.attempt.decided_at
-    assert first.attempt.taken[0].incumbent is first.attempt.taken[0].candidate is Cause.MODEL
+    decided = first.test.decided_at
+    assert first.test.pairs[0].incumbent is first.test.pairs[0].candidate is Cause.MODEL
     world.play()
     found = await world.sharpen(Adds(), resume=True)
-    (again,) = found.done.held
-    assert again.attempt.decided_at == decided
-    assert again.attempt.taken[:decided] == first.attempt.taken[:decided]
+    (again,) = found.done.exam_results
+    assert again.test.decided_at == decided
+    assert again.test.pairs[:decided] == first.test.pairs[:decided]
     assert found.certificate.test is not None
     assert Cause.MODEL not in found.certificate.test.after.values(), "the test was completed"
 

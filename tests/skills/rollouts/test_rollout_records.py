@@ -12,8 +12,9 @@ from whet.runs.scheduler import MAX_ATTEMPTS
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
-from whet.skills.measurement import Notes, Outcome, RolloutKey, RunPart
+from whet.skills.measurement import Execution, Outcome, RolloutKey, RunPart
 from whet.skills.rollouts import runner
+from whet.skills.rollouts.execution import read_execution
 
 ROW = RolloutRow("r", 0, "t", "chat", "m", None, 0)
 
@@ -145,4 +146,4 @@ def test_calls_that_were_sent_again_are_counted_whoever_sent_them_again(store: S
             (1, CallError.STATUS, 400),  # its own mistake: the same request would fail again
             (0, None, 200),
         )
-        assert runner.read_notes(store, ROW.id) == Notes(tries=2, resent=4, reported=("m-1 fp",))
+        assert read_execution(store, ROW.id) == Execution(tries=2, resent=4, reported=("m-1 fp",))

@@ -7,7 +7,8 @@ from whet.exchange import CallError, Exchange
 from whet.rollout.result import Result
 from whet.scoring import Cause, Score
 from whet.skills.measurement import Outcome, RolloutKey, Side
-from whet.skills.rollouts.runner import _is_outage, _reported, drop_half_pairs, outcome_of
+from whet.skills.rollouts.execution import _read_reported_model
+from whet.skills.rollouts.runner import _is_outage, drop_half_pairs, outcome_of
 
 ANSWERED = call(None, 200)
 REFUSED = call(CallError.REFUSED, None)
@@ -70,7 +71,7 @@ def test_in_an_exam_only_what_both_skills_lost_may_be_tried_again() -> None:
 def test_what_a_reply_says_of_its_model_is_read_in_every_dialect_and_not_out_of_its_text(
     reply: bytes, told: str
 ) -> None:
-    assert _reported(reply) == told
+    assert _read_reported_model(reply) == told
 
 
 @pytest.mark.parametrize("value", [0.0, 0.25, 1.0])

@@ -9,7 +9,7 @@ from whet.files import write_atomic
 from whet.runs.options import RunOptions
 from whet.skills.gate.plan import GatePlan
 from whet.skills.rollouts.budget import Budget
-from whet.skills.rollouts.terms import common_terms, fix_terms, found_once
+from whet.skills.rollouts.terms import common_terms, compute_once, fix_terms
 
 REQUEST = RunOptions(tasks=Path("tasks"), out=Path("out"), agents=("chat",), models=("m",))
 
@@ -71,4 +71,4 @@ def test_whoever_is_killed_over_a_file_leaves_the_old_one(tmp_path: Path, monkey
 
 
 def test_what_was_found_once_is_not_looked_for_again(tmp_path: Path) -> None:
-    assert [found_once(tmp_path / "found.json", lambda found=found: found) for found in (7, 8)] == [7, 7]  # type: ignore[misc]
+    assert [compute_once(tmp_path / "found.json", lambda found=found: found) for found in (7, 8)] == [7, 7]  # type: ignore[misc]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from support.known_world import World, sentence
+from support.whole_runs import run_two_tiers
 from whet.scoring import Cause
 from whet.skills.documents.store import PlainTexts
 from whet.skills.gate.exam import RolloutBudget
@@ -17,7 +18,7 @@ from whet.skills.search.base import TrainTasks
 from whet.skills.search.pareto import Member, Pareto, weights
 from whet.skills.search.race import Race, cost
 from whet.skills.search.ratchet import Ratchet
-from whet.skills.search.two_tiers import SearchResult, search_and_certify
+from whet.skills.search.two_tiers import SearchResult
 
 TASKS = tuple(f"t{n}" for n in range(9))
 
@@ -81,7 +82,7 @@ async def test_a_race_is_won_by_the_best_and_the_others_cost_less() -> None:
         "c": 6,
         "b": 9,
     }
-    assert 1000 - dev.purse.left == 9 + cost(4, 9) == rollouts.asked.total()
+    assert 1000 - dev.budget.left == 9 + cost(4, 9) == rollouts.asked.total()
     assert await search.round() == [], "the proposer has nothing more"
 
 
@@ -105,7 +106,7 @@ async def test_two_racers_with_the_same_text_are_one_and_a_race_never_passes_its
         while await search.round():
             pass
         assert set(rollouts.asked.values()) == {1}
-        assert rollouts.asked.total() == purse - dev.purse.left
+        assert rollouts.asked.total() == purse - dev.budget.left
 
 
 async def test_a_race_among_lost_rollouts_is_no_verdict() -> None:
@@ -147,7 +148,7 @@ async def test_a_race_has_as_many_in_it_as_their_proposals_leave_money_for(left:
     rollouts = Scripted({"start": 0.3, "a": 0.1, "b": 0.5, "c": 0.4, "d": 0.2})
     search, dev = race(rollouts, Pays(left, "a", "b", "c", "d"), 100)
     assert len(await search.round()) == lanes
-    assert dev.purse.left >= 0
+    assert dev.budget.left >= 0
 
 
 def ratchet(rollouts: Scripted, proposer: Lists, purse: int = 1000, tasks: Sequence[str] = TASKS) -> Ratchet:
@@ -216,7 +217,7 @@ async def test_every_search_takes_as_many_samples_of_each_task_as_it_is_told(kin
         return float(skill != START and str(key).endswith("/1"))
 
     plan = GatePlan(200, samples=2, search=kind, shorten=False)
-    done = await search_and_certify(START, TASKS, TASKS, plan, Lists(START + "- more\n"), rollouts)
+    done = await run_two_tiers(START, TASKS, TASKS, plan, Lists(START + "- more\n"), rollouts)
     (step,) = done.steps
     assert (step.mean, step.bar, step.accepted) == (0.5, 0.0, True)
     searched = {f"{skill} {task}": 2 for skill in (START, step.candidate) for task in TASKS}
@@ -233,7 +234,7 @@ async def test_tasks_of_a_measurement_are_told_by_the_mean_of_their_samples() ->
     found = await dev.measure_some(1, ["skill"], dev.tasks)
     assert found is not None
     assert dev.by_task(found["skill"]) == [0.5, None, 1.0]
-    assert dev.purse.left == 0
+    assert dev.budget.left == 0
 
 
 def test_the_front_of_a_pool_is_what_is_best_on_some_task() -> None:
@@ -351,7 +352,7 @@ async def test_every_search_keeps_to_its_budget_and_is_exact_when_begun_again(ki
 
         async def run() -> SearchResult:
             tasks = world.tasks("train"), world.tasks("validation")  # noqa: B023
-            return await search_and_certify(start, *tasks, GatePlan(1500, seed, search=kind), Sections(seed), rollouts)  # noqa: B023
+            return await run_two_tiers(start, *tasks, GatePlan(1500, seed, search=kind), Sections(seed), rollouts)  # noqa: B023
 
         first = await run()
         assert first.spent == len(asked) <= 1500
@@ -359,4 +360,6 @@ async def test_every_search_keeps_to_its_budget_and_is_exact_when_begun_again(ki
         assert await run() == first
         assert set(asked) == paid
         assert any(step.accepted for step in first.steps)
-        assert all(world.lift(held.candidate) > 0 for held in first.held if held.attempt.verdict is Verdict.CERTIFIED)
+        assert all(
+            world.lift(held.candidate) > 0 for held in first.exam_results if held.test.verdict is Verdict.CERTIFIED
+        )

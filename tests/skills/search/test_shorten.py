@@ -13,19 +13,20 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from support.known_world import World, sentence
-from whet.skills.certificates.certificate import Certificate, record_of, shortening_of
+from support.whole_runs import run_two_tiers
+from whet.skills.certificates.certificate import Certificate, make_record, make_shortening
 from whet.skills.certificates.checks.arithmetic import problems
-from whet.skills.certificates.text import readable
+from whet.skills.certificates.text import format_certificate
 from whet.skills.documents.store import PlainTexts, SkillTexts
 from whet.skills.gate.eprocess import log_e_value
 from whet.skills.gate.exam import RolloutBudget
-from whet.skills.gate.gate import Gate
+from whet.skills.gate.gate import ExamSetting, Gate
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.seed import Seed
-from whet.skills.measurement import Outcome, RolloutKey, Verdict, no_notes
+from whet.skills.measurement import Outcome, RolloutKey, Verdict
 from whet.skills.proposers.base import SearchStep
-from whet.skills.search.shorten import Removal, Unit, effects_of, shorten
-from whet.skills.search.two_tiers import SearchResult, search_and_certify
+from whet.skills.search.shorten import Removal, SkillUnit, measure_effects, shorten
+from whet.skills.search.two_tiers import SearchResult
 
 TASKS = World().tasks("validation")
 
@@ -65,15 +66,14 @@ async def shortened(
 
     asking = ["certify"]
     plan = GatePlan(0, seed)
-    gate = Gate(start, TASKS, RolloutBudget(400), plan, rollouts, Seed.chosen(seed))
+    gate = Gate(start, ExamSetting(TASKS, Seed.choose(seed)), RolloutBudget(400), plan, rollouts)
     held = await gate.run_exam(certified)
     assert held is not None
-    assert held.attempt.verdict is Verdict.CERTIFIED
+    assert held.test.verdict is Verdict.CERTIFIED
     await gate.tighten(held)
-    gate.purse.left = purse
+    gate.budget.left = purse
     asking.append("beside")
-    done = SearchResult(plan, start, certified, certified, steps)
-    return await shorten(done, gate, plan, rollouts, texts or PlainTexts(), no_notes), gate
+    return await shorten(start, steps, gate, plan, texts or PlainTexts()), gate
 
 
 async def test_all_suspects_are_left_out_at_once_and_what_helped_stays() -> None:
@@ -82,12 +82,12 @@ async def test_all_suspects_are_left_out_at_once_and_what_helped_stays() -> None
         removal, gate = await shortened(seed, LEARNED, FULL)
         assert removal is not None
         assert removal.units == (f"- {sentence('N0')}", f"- {sentence('N1')}")
-        assert removal.held.candidate == skill("G0", "G1")
-        exam, attempt = removal.held.exam, removal.held.attempt
+        assert removal.exam_result.candidate == skill("G0", "G1")
+        exam, attempt = removal.exam_result.exam, removal.exam_result.test
         assert exam.incumbent == FULL
         assert attempt.terms.level == 0.05
-        assert attempt.terms.margin <= gate.held[0].attempt.at_least() / 2
-        assert len(gate.held) == 1, "it uses no level of the attempts"
+        assert attempt.terms.margin <= gate.exam_results[0].test.at_least() / 2
+        assert len(gate.exam_results) == 1, "it uses no level of the attempts"
         accepted += removal.accepted
     assert accepted >= 1
 
@@ -102,10 +102,10 @@ async def test_one_learned_rule_is_kept_at_least_for_the_start_was_beaten() -> N
 
 async def test_without_money_or_anything_to_drop_nothing_is_tried() -> None:
     removal, gate = await shortened(0, LEARNED, FULL, purse=1)
-    assert (removal, gate.purse.left) == (None, 1)
+    assert (removal, gate.budget.left) == (None, 1)
     sure = [step(skill(), skill("G0"), 0.2), step(skill("G0"), skill("G0", "G1"), 0.2)]
     removal, gate = await shortened(0, sure, skill("G0", "G1"))
-    assert (removal, gate.purse.left) == (None, 3000)
+    assert (removal, gate.budget.left) == (None, 3000)
 
 
 class Written:
@@ -126,7 +126,7 @@ async def test_what_is_left_out_may_be_of_the_memory_too() -> None:
     a, b, c = map(json.dumps, (start, first, full))
     removal, _ = await shortened(1, [step(a, b, 0.2), step(b, c, 0.01)], c, start=a, texts=Written())
     assert removal is not None
-    assert json.loads(removal.held.candidate) == first
+    assert json.loads(removal.exam_result.candidate) == first
 
 
 def test_what_the_search_found_of_each_unit_is_its_mean_effect_alone() -> None:
@@ -138,10 +138,10 @@ def test_what_the_search_found_of_each_unit_is_its_mean_effect_alone() -> None:
         SearchStep(d, e, 0.90, 0.64),  # two at once: nothing is known of each
         SearchStep(a, skill("H1"), 0.9, 0.1, dropped=True),
     ]
-    found = effects_of(steps, PlainTexts())
+    found = measure_effects(steps, PlainTexts())
     assert found == {
-        Unit("", f"- {sentence('N0')}"): pytest.approx((0.01 - 0.04) / 2),
-        Unit("", f"- {sentence('H0')}"): pytest.approx(0.09),
+        SkillUnit("", f"- {sentence('N0')}"): pytest.approx((0.01 - 0.04) / 2),
+        SkillUnit("", f"- {sentence('H0')}"): pytest.approx(0.09),
     }
 
 
@@ -203,7 +203,7 @@ async def sharpened(seed: int, *, dropping: bool = True) -> SearchResult:
 
     helps = tuple(f"H{n}" for n in range(6))
     proposer = InTurn(skill(*helps), skill(*helps, "N0"), skill(*helps, "N0", "N1"))
-    return await search_and_certify(
+    return await run_two_tiers(
         skill(), world.tasks("train"), TASKS, GatePlan(6000, seed, shorten=dropping), proposer, rollouts
     )
 
@@ -215,7 +215,7 @@ async def test_nothing_is_left_out_unless_it_is_asked_for() -> None:
     for with_, without in runs:
         assert with_.certified == without.certified != without.start
         assert without.removal is None
-        assert without.spent + (2 * len(with_.removal.held.attempt.taken) if with_.removal else 0) == with_.spent
+        assert without.spent + (2 * len(with_.removal.exam_result.test.pairs) if with_.removal else 0) == with_.spent
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +223,7 @@ def certificate() -> dict[str, Any]:
     """A certificate with a removal that passed, in JSON."""
     runs = ((number, *asyncio.run(shortened(number, LEARNED, FULL))) for number in range(30))
     number, removal, gate = next(run for run in runs if run[1] is not None and run[1].accepted)
-    seed = Seed.chosen(number)
+    seed = Seed.choose(number)
     made = Certificate(
         whet="0",
         start=skill(),
@@ -233,10 +233,10 @@ def certificate() -> dict[str, Any]:
         commitment=seed.commitment,
         made_with={},
         tasks=dict.fromkeys(TASKS, "digest"),
-        records=tuple(map(record_of, gate.held)),
-        shortening=shortening_of(removal),
+        records=tuple(map(make_record, gate.exam_results)),
+        shortening=make_shortening(removal),
     )
-    assert "points lower on these 30 tasks, at level 0.05." in readable(made)
+    assert "points lower on these 30 tasks, at level 0.05." in format_certificate(made)
     found: dict[str, Any] = made.model_dump(mode="json")
     return found
 

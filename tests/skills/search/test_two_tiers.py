@@ -7,16 +7,16 @@ import pytest
 from scipy import stats
 
 from support.known_world import World, skill_of
-from support.whole_runs import Paying, WorldRollouts, certificates, proposals, whole
+from support.whole_runs import Paying, WorldRollouts, certificates, proposals, run_two_tiers, whole
 from whet.scoring import Cause
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import NotMeasured, Outcome, RolloutKey, Verdict
-from whet.skills.search.two_tiers import SearchResult, search_and_certify
+from whet.skills.search.two_tiers import SearchResult
 
 
 def is_certified(held: ExamResult) -> bool:
-    return held.attempt.verdict is Verdict.CERTIFIED
+    return held.test.verdict is Verdict.CERTIFIED
 
 
 def seldom(hits: int, runs: int, at_most: float) -> bool:
@@ -59,7 +59,7 @@ async def test_begun_again_with_what_was_paid_it_decides_the_same_and_pays_nothi
 
     async def run() -> SearchResult:
         tasks = world.tasks("train"), world.tasks("validation")
-        return await search_and_certify("", *tasks, GatePlan(1500, 3), proposer, rollouts)
+        return await run_two_tiers("", *tasks, GatePlan(1500, 3), proposer, rollouts)
 
     proposer = proposals("rich", 3)
     first = await run()
@@ -73,12 +73,12 @@ async def test_begun_again_with_what_was_paid_it_decides_the_same_and_pays_nothi
 async def test_levels_halve_from_attempt_to_attempt_and_what_was_certified_last_is_returned() -> None:
     found = [await whole("rich", seed, 3000) for seed in range(12)]
     for done, _ in found:
-        numbers = range(1, len(done.held) + 1)
-        assert [held.exam.number for held in done.held] == list(numbers)
-        assert [held.level for held in done.held] == [pytest.approx(0.10 / 2**number) for number in numbers]
-        incumbents = [held.exam.incumbent for held in done.held]
+        numbers = range(1, len(done.exam_results) + 1)
+        assert [held.exam.number for held in done.exam_results] == list(numbers)
+        assert [held.level for held in done.exam_results] == [pytest.approx(0.10 / 2**number) for number in numbers]
+        incumbents = [held.exam.incumbent for held in done.exam_results]
         assert incumbents[:1] in ([], [""])
-        assert done.certified == next((one.candidate for one in reversed(done.held) if is_certified(one)), "")
+        assert done.certified == next((one.candidate for one in reversed(done.exam_results) if is_certified(one)), "")
     assert max(certificates(done) for done, _ in found) >= 2
 
 
@@ -91,14 +91,14 @@ def one_proposal(rule: str) -> Paying:
 async def sharpened_once(rule: str, seed: int) -> tuple[SearchResult, World]:
     rollouts = WorldRollouts(seed)
     tasks = rollouts.world.tasks("train"), rollouts.world.tasks("validation")
-    return await search_and_certify("", *tasks, GatePlan(900, seed), one_proposal(rule), rollouts), rollouts.world
+    return await run_two_tiers("", *tasks, GatePlan(900, seed), one_proposal(rule), rollouts), rollouts.world
 
 
 async def test_what_the_search_leaves_goes_to_the_exam_and_then_to_its_bound() -> None:
     done, _ = await sharpened_once(skill_of(["G0", "G1", "H0", "H2", "H3"]), 0)
-    (held,) = done.held
+    (held,) = done.exam_results
     assert is_certified(held)
-    assert len(held.attempt.taken) == 180, "six positions for each task, though a fifth of 900 is for 90"
+    assert len(held.test.pairs) == 180, "six positions for each task, though a fifth of 900 is for 90"
     assert done.spent == 2 * 180 + 2 * 30 + 2 * 8
 
 
@@ -117,14 +117,14 @@ async def test_an_undecided_leader_is_continued_at_its_own_level_when_the_search
 
         def watch(event: object, told: list[tuple[Verdict | None, int, float]] = told) -> None:
             if isinstance(event, ExamResult):
-                told.append((event.attempt.verdict, len(event.attempt.taken), event.level))
+                told.append((event.test.verdict, len(event.test.pairs), event.level))
 
-        done = await search_and_certify("", *tasks, GatePlan(600, seed), proposer, rollouts, watch)
+        done = await run_two_tiers("", *tasks, GatePlan(600, seed), proposer, rollouts, watch)
         if told and told[0][0] is Verdict.UNDECIDED:
-            assert len(done.held) == 1
+            assert len(done.exam_results) == 1
             assert [level for *_, level in told] == [pytest.approx(0.05)] * 2
             assert told[1][1] > told[0][1]
-            assert done.held[0].attempt.verdict is told[1][0]
+            assert done.exam_results[0].test.verdict is told[1][0]
             assert max(rollouts.asked.values()) == 1
             return
     pytest.fail("no early attempt was undecided")
@@ -136,18 +136,20 @@ async def test_what_a_budget_was_raised_by_comes_when_the_search_is_over() -> No
 
     async def run(raised: int) -> SearchResult:
         proposer = one_proposal(skill_of(["G0"]))
-        return await search_and_certify("", *tasks, GatePlan(120, 2), proposer, rollouts, close_search=lambda: raised)
+        return await run_two_tiers("", *tasks, GatePlan(120, 2), proposer, rollouts, close=lambda: raised)
 
     before, after = await run(0), await run(500)
     assert (before.steps, before.leader) == (after.steps, after.leader)
-    assert after.held[0].attempt.taken[: len(before.held[0].attempt.taken)] == before.held[0].attempt.taken
-    assert len(after.held[0].attempt.taken) > len(before.held[0].attempt.taken)
+    assert (
+        after.exam_results[0].test.pairs[: len(before.exam_results[0].test.pairs)] == before.exam_results[0].test.pairs
+    )
+    assert len(after.exam_results[0].test.pairs) > len(before.exam_results[0].test.pairs)
     assert before.spent <= 120 < after.spent <= 620
 
 
 async def test_a_leader_that_does_nothing_is_seldom_certified() -> None:
     runs = [(await sharpened_once(skill_of(["N0"]), seed))[0] for seed in range(300)]
-    held = sum(len(done.held) for done in runs)
+    held = sum(len(done.exam_results) for done in runs)
     assert held >= 100, "the search takes it in two of five runs"
     assert seldom(sum(certificates(done) for done in runs), held, 0.05)
 
@@ -158,6 +160,6 @@ async def test_lost_rollouts_are_no_verdict() -> None:
 
     world = World()
     with pytest.raises(NotMeasured, match="30 of 30 rollouts"):
-        await search_and_certify(
+        await run_two_tiers(
             "", world.tasks("train"), world.tasks("validation"), GatePlan(1000), proposals("rich", 0), lost
         )

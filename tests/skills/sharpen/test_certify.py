@@ -37,8 +37,8 @@ class Judging(World):
         tasks, within = self.folder / "tasks.jsonl", read_budget(budget)
         asked = RunOptions(tasks=tasks, out=self.out, agents=("chat",), models=("m",), **request)
         plan = GatePlan(within.rollouts or 0, alpha=alpha)
-        wish = CertifyRequest(self.folder / "sums", new, asked, within, plan, seed=0)
-        return await certify(wish, self.config, env=self.env)
+        given = CertifyRequest(self.folder / "sums", new, asked, within, plan, seed=0)
+        return await certify(given, self.config, env=self.env)
 
     @property
     def env(self) -> dict[str, str]:
@@ -86,13 +86,15 @@ async def test_a_budget_that_ends_at_the_first_position_is_an_error(tmp_path: Pa
 async def test_what_a_run_has_spent_counts_when_it_is_gone_on_with(done: Judging) -> None:
     asked = RunOptions(tasks=done.folder / "tasks.jsonl", out=done.out, agents=("chat",), models=("m",))
     tasks = [task for task in read_tasks(asked.tasks) if task.id in TASKS]
-    budget, shelf = read_budget("9k tokens"), SkillStore(done.out / "skills")
-    ready: Any = (done.config, shelf, done.env, lambda _: None, budget, lambda: None)
-    async with open_runner(done.out, asked, {RunPart.EXAM: tasks}, *ready) as lab:
-        assert await lab.rollouts() == 44
+    budget, skills = read_budget("9k tokens"), SkillStore(done.out / "skills")
+    ready: Any = (done.config, skills, done.env, lambda _: None, budget, lambda: None)
+    async with open_runner(asked, {RunPart.EXAM: tasks}, *ready) as runner:
+        assert await runner.count_rollouts() == 44
         with Store.open_read(done.out / RunPart.EXAM) as store:
             whole = total(tally(store).values())
-        assert lab.account.used == lab.account.used_by(RunPart.EXAM) == whole.input_tokens + whole.output_tokens > 44
+        assert (
+            runner.account.used == runner.account.used_by(RunPart.EXAM) == whole.input_tokens + whole.output_tokens > 44
+        )
 
 
 async def test_what_both_sides_have_in_common_is_told_in_full(tmp_path: Path) -> None:
@@ -110,8 +112,8 @@ async def test_what_both_sides_have_in_common_is_told_in_full(tmp_path: Path) ->
         read_budget("9"),
         lambda: None,
     )
-    async with open_runner(world.out, asked, {RunPart.EXAM: read_tasks(asked.tasks)}, *ready) as lab:
-        found = await lab.made_with()
+    async with open_runner(asked, {RunPart.EXAM: read_tasks(asked.tasks)}, *ready) as runner:
+        found = await runner.describe_setup()
     assert found["model"] == {
         "name": "m",
         "upstream": "m",

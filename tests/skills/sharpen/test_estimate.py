@@ -16,21 +16,21 @@ from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
 from whet.scoring import Score
 from whet.skills.rollouts.budget import read_budget
-from whet.skills.rollouts.spending import spent_in
-from whet.skills.sharpen.estimate import Each, each_rollout
+from whet.skills.rollouts.spending import read_spending
+from whet.skills.sharpen.estimate import RolloutUse, estimate_use
 
 PRICED = ModelConfig(url="http://127.0.0.1:9", price_input=10, price_output=100)
 UNPRICED = ModelConfig(url="http://127.0.0.1:9")
 
 
-def each(folder: Path, model: ModelConfig, agent: str = "chat", concurrency: int = 1) -> Each:
+def each(folder: Path, model: ModelConfig, agent: str = "chat", concurrency: int = 1) -> RolloutUse:
     request = RunOptions(tasks=Path("tasks"), out=folder, agents=(agent,), models=("m",), concurrency=concurrency)
-    return each_rollout(request, Config(models={"m": model}))
+    return estimate_use(request, Config(models={"m": model}))
 
 
 def test_an_agent_that_works_is_taken_to_use_more_than_one_that_asks_once(tmp_path: Path) -> None:
     told = str(each(tmp_path, PRICED))
-    assert told == "a rollout is taken to use 330 tokens to 8k tokens, $0.006 to $0.26 and 1 s to 30 s"
+    assert told == "a rollout probably uses 330 tokens to 8k tokens, $0.006 to $0.26 and 1 s to 30 s"
     assert "21k tokens to 1.02M tokens, $0.30 to $12.00 and 20 s to 10 min" in str(each(tmp_path, PRICED, "loop"))
     assert "and 5 s to 2.5 min" in str(each(tmp_path, PRICED, "loop", concurrency=4)), "of the run"
     assert "unknown dollars" in str(each(tmp_path, UNPRICED))
@@ -58,14 +58,14 @@ def test_what_is_on_record_is_told_with_what_was_killed(tmp_path: Path) -> None:
     search = tmp_path / "search"
     with Store.create(search) as store:
         store.add_tasks([TaskRow("t", "d", "tasks.jsonl:1", "{}")])
-    assert "is taken to use" in str(each(tmp_path, PRICED)), "nothing was scored yet"
+    assert "probably uses" in str(each(tmp_path, PRICED)), "nothing was scored yet"
     with Store.open_write(search) as store:
         attempt(store, 0, (100.0, 104.0), Spending(calls=1, input_tokens=1000, output_tokens=100, cost=0.02))
         attempt(store, 1, (102.0, 106.0), Spending(calls=1, input_tokens=3000, output_tokens=100, cost=0.04))
         killed = store.start_attempt("r1", 200.0)
         store.add_exchange(killed, replace(call(None, 200), started=200.0, ended=202.0, usage=Usage(1000, 100)))
         store.interrupt_open_attempts()
-    spent, scored = spent_in(search, {"m": Price(10.0, 100.0)})
+    spent, scored = read_spending(search, {"m": Price(10.0, 100.0)})
     assert (spent.turns, spent.usage, spent.seconds, scored) == (3, Usage(5000, 300), 8.0, 2)
     assert spent.cost == pytest.approx(0.08)
-    assert str(each(tmp_path, PRICED)) == "a rollout took 2.65k tokens, $0.04 and 4 s"
+    assert str(each(tmp_path, PRICED)) == "a rollout used 2.65k tokens, $0.04 and 4 s"

@@ -29,7 +29,7 @@ async def test_what_helps_is_certified_and_handed_out(world: World) -> None:
     found = await world.sharpen(Adds(USELESS, HARMFUL, HELPFUL))
     assert [step.accepted for step in found.done.steps] == [False, False, True]
     (held,) = found.certified
-    assert held.attempt.at_least() > 0.2
+    assert held.test.at_least() > 0.2
     text = (world.out / "best" / "sums" / "SKILL.md").read_text()
     assert HELPFUL in text
     assert USELESS not in text
@@ -56,7 +56,7 @@ async def test_what_helps_only_where_it_was_trained_is_not_certified(tmp_path: P
     found = await world.sharpen(Adds(learned), 400)
     assert found.leader.digest != found.start.digest, "the search takes it"
     assert found.best.digest == found.start.digest
-    assert [held.attempt.verdict for held in found.done.held] == [Verdict.FUTILE]
+    assert [held.test.verdict for held in found.done.exam_results] == [Verdict.FUTILE]
     assert learned in (world.out / "leader" / "sums" / "SKILL.md").read_text()
 
 
@@ -72,7 +72,7 @@ async def test_an_edit_that_changes_nothing_costs_nothing_and_is_told_why(world:
     proposer = Adds("- Be kind.", USELESS, USELESS)
     found = await world.sharpen(proposer)
     assert len(found.done.steps) == 1
-    assert len(proposer.contexts) == 5, "three drafts in a row without a new candidate, and it gives up"
+    assert len(proposer.contexts) == 5, "three proposals in a row without a new candidate end the search"
     (refused,) = proposer.contexts[1].past[0].refused
     assert refused.reason == "the document already contains this text"
     (again,) = proposer.contexts[3].past[2].refused
@@ -84,8 +84,8 @@ async def test_an_edit_that_changes_nothing_costs_nothing_and_is_told_why(world:
 async def test_the_budget_is_never_passed(world: World, budget: int) -> None:
     found = await world.sharpen(Adds(HELPFUL, USELESS, HARMFUL), budget)
     made = world.exchanges()
-    assert found.done.spent <= budget
-    assert sum(map(len, made.values())) == found.done.spent
+    assert found.rollouts <= budget
+    assert sum(map(len, made.values())) == found.rollouts
 
 
 async def test_a_budget_that_is_too_small_to_begin_is_refused_and_not_spent(world: World) -> None:
@@ -94,7 +94,7 @@ async def test_a_budget_that_is_too_small_to_begin_is_refused_and_not_spent(worl
     assert not world.out.exists()
 
 
-async def test_a_writer_is_told_of_training_tasks_and_of_nothing_else(tmp_path: Path) -> None:
+async def test_a_proposer_is_told_of_training_tasks_and_of_nothing_else(tmp_path: Path) -> None:
     world = World(tmp_path)
     proposer = Adds(HELPFUL, USELESS, "- Sit up.", "- Stand.")
     found = await world.sharpen(proposer, 600)
@@ -109,7 +109,7 @@ async def test_a_writer_is_told_of_training_tasks_and_of_nothing_else(tmp_path: 
     }
 
 
-async def test_a_writer_sees_scores_judgements_and_steps(world: World) -> None:
+async def test_a_proposer_sees_scores_judgements_and_steps(world: World) -> None:
     proposer = Adds(USELESS)
     await world.sharpen(proposer)
     rollout = next(one for one in proposer.contexts[0].rollouts if one.task == "train-1")
@@ -194,11 +194,11 @@ async def test_what_is_lost_in_an_exam_counts_against_the_candidate_and_is_not_t
     works = (world.folder / "script.toml").read_text()
     world.play(fails + works)
     first = await world.sharpen(Adds(HELPFUL), concurrency=16)
-    (held,) = first.done.held
-    lost = [position for position in held.attempt.taken if not position.is_measured]
+    (held,) = first.done.exam_results
+    lost = [position for position in held.test.pairs if not position.is_measured]
     assert lost
     assert {position.worst() for position in lost} == {-1.0}
-    old, new = held.attempt.arms
+    old, new = held.test.arms
     assert old.lost == new.lost == {"model": len(lost)}
     made = world.exchanges()
     assert {len(attempts) for rollout, attempts in made.items() if rollout in exam_rollouts(world)} == {1}
@@ -227,11 +227,11 @@ async def test_a_skill_whose_failures_are_lost_half_of_the_time_gains_nothing_by
     )
     world.play(fails + trained + (world.folder / "script.toml").read_text())
     found = await world.sharpen(Adds(trick), concurrency=16)
-    (held,) = found.done.held
-    assert held.attempt.verdict is not Verdict.CERTIFIED
-    failed = [at for at in held.attempt.taken if at.incumbent == 0.0]
+    (held,) = found.done.exam_results
+    assert held.test.verdict is not Verdict.CERTIFIED
+    failed = [at for at in held.test.pairs if at.incumbent == 0.0]
     assert {at.worst() for at in failed} == {0.0}, "no second try made a score of it"
-    assert {at.notes[1].tries for at in failed} == {1}
+    assert {at.executions[1].tries for at in failed} == {1}
 
 
 async def test_a_budget_that_is_raised_continues_the_undecided_leader(tmp_path: Path) -> None:
@@ -243,15 +243,15 @@ async def test_a_budget_that_is_raised_continues_the_undecided_leader(tmp_path: 
     )
     world.play(right + (world.folder / "script.toml").read_text())
     first = await world.sharpen(Adds(rule), 100)
-    (before,) = first.done.held
-    assert before.attempt.verdict is Verdict.UNDECIDED
+    (before,) = first.done.exam_results
+    assert before.test.verdict is Verdict.UNDECIDED
     assert first.done.left < 2, "all of the budget was used before"
     more = await world.sharpen(Adds(), 400, resume=True)
-    (after,) = more.done.held
-    assert after.attempt.verdict is Verdict.CERTIFIED
-    assert after.attempt.taken[: len(before.attempt.taken)] == before.attempt.taken
+    (after,) = more.done.exam_results
+    assert after.test.verdict is Verdict.CERTIFIED
+    assert after.test.pairs[: len(before.test.pairs)] == before.test.pairs
     assert (after.exam, after.level) == (before.exam, before.level)
-    assert first.done.spent < more.done.spent <= 400
+    assert first.rollouts < more.rollouts <= 400
     again = await world.sharpen(Adds(), 100, resume=True)
     assert decisions(again) == decisions(more), "what it was raised to is kept"
     with pytest.raises(UserError, match="it can be raised, not lowered"):
@@ -296,7 +296,7 @@ async def test_two_runs_ask_their_tasks_in_different_orders_unless_a_seed_is_cho
     assert chosen == again
 
 
-def test_from_python_with_a_writer_of_ones_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_python_with_a_proposer_of_ones_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(world.folder / "state"))
     events: list[SharpenEvent] = []
     found = whet.sharpen(
@@ -328,13 +328,13 @@ class LetDown:
         raise NoProposal("its model is down")
 
 
-async def test_a_writer_that_is_let_down_is_no_verdict(world: World) -> None:
+async def test_a_proposer_that_is_let_down_is_no_verdict(world: World) -> None:
     with pytest.raises(NotMeasured, match="the proposer failed: its model is down"):
         await world.sharpen(LetDown())
     assert (await world.sharpen(Adds(HELPFUL), resume=True)).certified
 
 
-async def test_rules_are_made_of_what_judges_ask_for_in_vain(world: World) -> None:
+async def test_rules_are_made_of_what_judges_ask_for(world: World) -> None:
     judge = [{"kind": "rules", "checks": [{"op": "max_chars", "arg": 4}]}]
     write_tasks(world.folder, world.splits, judge=judge)
     proposer = CriteriaProposer()
@@ -348,7 +348,7 @@ async def test_rules_are_made_of_what_judges_ask_for_in_vain(world: World) -> No
 
 
 async def brief_of(world: World) -> ProposalContext:
-    """What a writer is told of the world first."""
+    """The first context that a proposer gets."""
     proposer = Adds()
     await world.sharpen(proposer)
     return proposer.contexts[0]

@@ -1,4 +1,4 @@
-"""Fetches a package with npm or pip. Of a pinned version nothing passes whose hash does not stand in whet's lock."""
+"""Fetches a package with npm or pip. Every file of a pinned version must match its hash in whet's lock."""
 
 import json
 import os
@@ -51,7 +51,7 @@ runpy.run_path(str(library / "bin" / "{command}"), run_name="__main__")
 
 
 def fetch(package: Package, version: str, folder: Path) -> str:
-    """Put the package into an empty folder. Returns what it was checked against; UserError when it cannot be had."""
+    """Put the package into an empty folder. Returns what it was checked against; UserError when that fails."""
     return (_fetch_with_npm if package.source == "npm" else _fetch_with_pip)(package, version, folder)
 
 
@@ -84,9 +84,9 @@ def _fetch_with_npm(package: Package, version: str, folder: Path) -> str:
 
 def _hold_to_lock(package: Package, folder: Path, locked: Mapping[str, Any]) -> int:
     """Refuse what is not as the lock says. npm checked each file against the hash that it tells here."""
-    told = json.loads((folder / "node_modules" / ".package-lock.json").read_text())["packages"]
+    installed = json.loads((folder / "node_modules" / ".package-lock.json").read_text())["packages"]
     count = 0
-    for path, found in told.items():
+    for path, found in installed.items():
         wanted = locked.get(path)
         if wanted is None and found.get("optional"):
             # For a platform whose package was not to be had when the lock was made; npm takes it up by itself.
@@ -94,7 +94,7 @@ def _hold_to_lock(package: Package, folder: Path, locked: Mapping[str, Any]) -> 
         elif wanted is None:
             raise UserError(f"{package.agent} {package.version} is refused: '{_name(path)}' is not in its lock")
         elif (found["version"], found.get("integrity")) != (wanted["version"], wanted["integrity"]):
-            raise UserError(f"{package.agent} {package.version} is refused: '{_name(path)}' is not what its lock says")
+            raise UserError(f"{package.agent} {package.version} is refused: '{_name(path)}' does not match its lock")
         else:
             count += 1
     return count
@@ -109,7 +109,7 @@ def _reason_of_npm(done: subprocess.CompletedProcess[str], locked: Mapping[str, 
     wanted = re.search(r"wanted (\S+) but got", summary)
     if error.get("code") == "EINTEGRITY" and wanted:
         names = [_name(path) for path, entry in locked.items() if entry.get("integrity") == wanted[1]]
-        return f"{' or '.join(names) or 'a package'} does not have the hash that its lock says"
+        return f"{' or '.join(names) or 'a package'} does not match the hash in its lock"
     return summary or str(error.get("code"))
 
 

@@ -14,20 +14,20 @@ class Package:
     """Name of the agent, and of its folder in `locks/`."""
     source: Literal["npm", "pypi"]
     name: str
-    """What the registry calls it."""
+    """Its name in the registry."""
     version: str
     programs: tuple[str, ...]
     """Paths of its program below the install folder, one for each platform. The first that starts is used."""
     command: str
-    """What it is called on PATH."""
+    """Its name on PATH."""
     dialect: str
-    """The API that it speaks when it is left to itself."""
+    """The API that it speaks by default."""
     node: str | None = None
     """The least version of Node that it needs to run; None for none."""
     cache_env: str | None = None
     """The variable that names the folder where it unpacks itself at its first start; see `CACHE`."""
     undeclared: tuple[str, ...] = ()
-    """Packages that it needs and does not say so. A lock names them; without a lock they are asked for."""
+    """Packages that it needs but does not declare. The lock has them; without a lock whet names them."""
 
 
 CACHE = "cache"

@@ -1,7 +1,7 @@
-"""The managed installs of the agents' CLIs: made once, whole or not at all, and shared by all runs.
+"""The managed installs of the agents' CLIs: each is made once, completely or not at all, and shared by all runs.
 
-An install is ROOT/AGENT/VERSION. It is made in a folder beside, verified, started once, and then renamed into place;
-the record in it is what makes it count. One lock for each agent lets only one whet make.
+An install is ROOT/AGENT/VERSION. whet makes it in a temporary folder next to it, verifies it, starts it once, and then
+renames it into place; it counts only with its record file. One lock per agent lets only one process install.
 """
 
 import os
@@ -24,7 +24,7 @@ from whet.paths import install_folder, lock_folder
 RECORD = "installed.json"
 MAKING = ".making-"
 START_SEC = 60.0
-"""Patience with a program that is asked for its version."""
+"""How long a program may take to print its version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Installed:
 
 
 class InstallRecord(BaseModel):
-    """What an install says of itself."""
+    """The record file of an install."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,7 +51,7 @@ class InstallRecord(BaseModel):
     program: str
     pinned: bool
     verified: str
-    """What it was checked against."""
+    """The hashes that it was checked against."""
     python: str | None
     """The interpreter that it was made for, when it is made for one."""
 
@@ -62,7 +62,7 @@ def installs_root() -> Path:
 
 
 def find_install(package: Package, version: str | None = None) -> Installed | None:
-    """The managed install of this version, by default the pinned one; None when there is none."""
+    """Find the managed install of this version, by default the pinned one."""
     return _read(package, installs_root() / package.agent / (version or package.version))
 
 
@@ -92,19 +92,20 @@ def install(package: Package, version: str | None = None) -> Installed:
             return find_install(package, wanted) or _install(package, wanted, home)
     except OSError as error:
         raise UserError(
-            f"{error.filename or home}: {error.strerror}; whet installs agents there, WHET_AGENTS names another folder"
+            f"{error.filename or home}: {error.strerror}; whet installs agents there; "
+            "set WHET_AGENTS to use another folder"
         ) from error
 
 
 def node_program() -> tuple[Path, str] | None:
-    """The Node of this machine and its version; None when there is none that starts."""
+    """The Node of this machine and its version; None when no Node starts."""
     node = shutil.which("node")
     versions = _versions_in(_ask_version([node], {})) if node else []
     return (Path(node).resolve(), versions[0]) if node and versions else None
 
 
 def on_path(package: Package) -> Installed | None:
-    """The user's own installation that PATH leads to; None when there is none that tells its version."""
+    """The user's own installation on PATH; None when there is none that prints its version."""
     command = shutil.which(package.command)
     versions = _versions_in(_ask_version([command], {})) if command else []
     if command is None or not versions:
@@ -149,7 +150,7 @@ def _install(package: Package, version: str, home: Path) -> Installed:
 def _first_that_starts(package: Package, version: str, folder: Path) -> str:
     """The program of this machine, found by starting it: a package may hold builds for other processors too."""
     programs = [program for program in package.programs if (folder / program).is_file()]
-    output = f"it has no program for {platform.machine()}"
+    output = f"the package has no program for {platform.machine()}"
     for program in programs:
         env = {package.cache_env: str(folder / CACHE)} if package.cache_env else {}
         output = _ask_version([*_runner(package), str(folder / program)], env)
@@ -158,7 +159,7 @@ def _first_that_starts(package: Package, version: str, folder: Path) -> str:
                 if other != program:
                     (folder / other).unlink()
             return program
-    raise UserError(f"{package.agent} {version} does not start here: {output.strip().splitlines()[-1]}")
+    raise UserError(f"{package.agent} {version} does not start on this machine: {output.strip().splitlines()[-1]}")
 
 
 def _runner(package: Package) -> list[str]:
@@ -181,7 +182,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _ask_version(argv: list[str], env: Mapping[str, str]) -> str:
-    """What a program says to `--version`, with nothing of the user's settings; or why it says nothing."""
+    """The output of `--version`, without any of the user's settings; or why there is none."""
     with tempfile.TemporaryDirectory(prefix="whet-") as home:
         try:
             done = subprocess.run(
@@ -199,7 +200,7 @@ def _ask_version(argv: list[str], env: Mapping[str, str]) -> str:
             return str(error)
         except subprocess.TimeoutExpired:
             return f"no answer in {START_SEC:g} seconds"
-    # Some tell their version on standard error, and mini tells it before it rejects the option.
+    # Some print their version on standard error, and mini prints it before it rejects the option.
     return done.stdout + done.stderr or f"exit code {done.returncode}"
 
 
@@ -239,9 +240,9 @@ def _make_folder(home: Path) -> None:
 
 
 def _sweep(home: Path) -> None:
-    """Remove what was not finished. Only the holder of the lock makes, so nobody else is at it."""
+    """Remove unfinished installs. Only the holder of the lock makes them, so no other process uses them."""
     for path in home.glob(f"{MAKING}*"):
-        # An npm whose whet was killed may still write; what it leaves goes the next time.
+        # The npm of a killed whet may still write; the next install removes its files.
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""Proof that a local model works here: its weights are what was pulled, and the tokens that it tells are exact."""
+"""Checks that a local model works here: its weights are those that were pulled, and the tokens it reports are exact."""
 
 import asyncio
 import json
@@ -50,15 +50,15 @@ async def check_model(model: PulledModel) -> ModelCheck:
         ready = time.monotonic()
         body = change_body(json.dumps(ASKED).encode(), capture_changes("vllm"))
         replies = [await _post(http, "/v1/chat/completions", body) for _ in range(2)]
-        told = [json.loads(reply) for reply in replies]
-        ids = told[0]["choices"][0]["token_ids"]
+        bodies = [json.loads(reply) for reply in replies]
+        ids = bodies[0]["choices"][0]["token_ids"]
         text = json.loads(await _post(http, "/detokenize", json.dumps({"tokens": ids}).encode()))["content"]
     return ModelCheck(
         start_sec=ready - started,
-        tokens_per_sec=told[1]["timings"]["predicted_per_second"],
-        tokens=check_tokens(replies[0], streamed=False) or "none are told",
-        decodes=text.startswith(told[0]["choices"][0]["message"]["content"]),
-        repeats=_sampled(told[0]) == _sampled(told[1]),
+        tokens_per_sec=bodies[1]["timings"]["predicted_per_second"],
+        tokens=check_tokens(replies[0], streamed=False) or "none are reported",
+        decodes=text.startswith(bodies[0]["choices"][0]["message"]["content"]),
+        repeats=_read_sampled(bodies[0]) == _read_sampled(bodies[1]),
     )
 
 
@@ -67,5 +67,5 @@ async def _post(http: aiohttp.ClientSession, path: str, body: bytes) -> bytes:
         return await reply.read()
 
 
-def _sampled(told: dict[str, Any]) -> list[tuple[int, float]]:
-    return [(entry["id"], entry["logprob"]) for entry in told["choices"][0]["logprobs"]["content"]]
+def _read_sampled(body: dict[str, Any]) -> list[tuple[int, float]]:
+    return [(entry["id"], entry["logprob"]) for entry in body["choices"][0]["logprobs"]["content"]]

@@ -17,7 +17,7 @@ from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
 from whet.runs.config import Config, judge_model_configs, model_secrets, open_models
 from whet.runs.plan import check_tasks
-from whet.runs.stats.means import passed
+from whet.runs.stats.means import is_pass
 from whet.scoring import Score
 from whet.scoring.trust import trust_warnings
 from whet.tasks import Task
@@ -26,7 +26,7 @@ NO_MODEL = Model(name="none", url="http://127.0.0.1:9", upstream_name="none", ke
 """Neither the solution nor doing nothing calls a model."""
 
 
-class Verdict(StrEnum):
+class TaskVerdict(StrEnum):
     """What is known of a task."""
 
     PROVED = "proved"
@@ -40,9 +40,9 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class TaskCheck:
     task: Task
-    verdict: Verdict
+    verdict: TaskVerdict
     reason: str = ""
     solution: Score | None = None
     nothing: Score | None = None
@@ -59,7 +59,7 @@ async def check(
     env: Mapping[str, str] = os.environ,
     config: Config | None = None,
     judge_model: str | None = None,
-) -> AsyncGenerator[Check, None]:
+) -> AsyncGenerator[TaskCheck, None]:
     """Prove each task, in order. Judges ask the model that they name, or else this one."""
     config = config or Config()
     judge_model = judge_model or config.defaults.judge_model
@@ -74,16 +74,16 @@ async def check(
             yield await _check(task, resources)
 
 
-async def _check(task: Task, resources: RunResources) -> Check:
+async def _check(task: Task, resources: RunResources) -> TaskCheck:
     try:
         check_tasks([task], resources.sandbox, resources.host_env)
     except UserError as error:
-        return Check(task, Verdict.ELSEWHERE, str(error))
+        return TaskCheck(task, TaskVerdict.ELSEWHERE, str(error))
     if task.solution is None:
-        return Check(task, Verdict.READ, "ships no solution")
+        return TaskCheck(task, TaskVerdict.READ, "ships no solution")
     solution, nothing = await asyncio.gather(*(_score(task, agent, resources) for agent in ("oracle", "nop")))
     reason = _what_is_wrong(solution, nothing)
-    return Check(task, Verdict.BROKEN if reason else Verdict.PROVED, reason, solution, nothing)
+    return TaskCheck(task, TaskVerdict.BROKEN if reason else TaskVerdict.PROVED, reason, solution, nothing)
 
 
 async def _score(task: Task, agent: str, resources: RunResources) -> Score:
@@ -106,8 +106,8 @@ async def attempt_with(agent: str, task: Task, resources: RunResources, record_j
 def _what_is_wrong(solution: Score, nothing: Score) -> str:
     if solution.value is None:
         return f"the solution could not be scored: {solution.reason}"
-    if not passed(solution.value):
+    if not is_pass(solution.value):
         return f"the solution scores {solution.value:g}, expected 1: {solution.reason}"
-    if nothing.value is not None and passed(nothing.value):
+    if nothing.value is not None and is_pass(nothing.value):
         return "doing nothing scores 1"
     return ""

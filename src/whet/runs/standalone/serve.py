@@ -32,7 +32,7 @@ SHUTDOWN_SEC = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class GatewayRequest:
     """What is to be served, and where."""
 
     model: str
@@ -45,7 +45,7 @@ class Request:
 
 
 class Watcher(Protocol):
-    """Is told what happens."""
+    """Receives the events of a gateway."""
 
     def started(self, gateway: RunningGateway, metrics_url: str | None) -> None: ...
 
@@ -56,15 +56,17 @@ class Watcher(Protocol):
     def ended(self, spending: Spending) -> None: ...
 
 
-async def stand_alone(request: Request, config: Config, watcher: Watcher, env: Mapping[str, str] = os.environ) -> None:
+async def stand_alone(
+    request: GatewayRequest, config: Config, watcher: Watcher, env: Mapping[str, str] = os.environ
+) -> None:
     """Serve one model on a port of this machine until cancelled, and record all calls."""
     declared = model_config(request.model, config)
     if request.cache is CacheUse.REPLAY_ONLY:
         declared = never_called(declared, env)
     redactor = Redactor([*model_secrets(request.model, declared, env), *secrets_in(env)])
-    # Whoever cannot have the port or the model should not find a run folder without a run.
-    operator = nullcontext() if request.metrics_port is None else _bound(request.metrics_port, "--metrics-port")
-    with operator as operator_sock, _bound(request.port, "--port") as sock:
+    # Ports and models are checked first: a failure must not leave an empty run folder behind.
+    operator = nullcontext() if request.metrics_port is None else _bind(request.metrics_port, "--metrics-port")
+    with operator as operator_sock, _bind(request.port, "--port") as sock:
         async with (
             open_cache(request.cache, env) as cache,
             open_model(request.model, declared, env) as upstream,
@@ -99,7 +101,7 @@ async def stand_alone(request: Request, config: Config, watcher: Watcher, env: M
 
 
 @asynccontextmanager
-async def _new_run(request: Request) -> AsyncIterator[tuple[StoreWriter, int]]:
+async def _new_run(request: GatewayRequest) -> AsyncIterator[tuple[StoreWriter, int]]:
     """A run with one attempt, which is all that the clients do; its store, to be written to."""
     with Store.create(request.out) as store, store.atomic():
         store.set("version", __version__)
@@ -111,7 +113,7 @@ async def _new_run(request: Request) -> AsyncIterator[tuple[StoreWriter, int]]:
 
 
 def _end_run(store: Store, attempt: int, spending: Spending) -> None:
-    """There was no task, so there is no score; what was spent is known."""
+    """Store what was spent. There was no task, so there is no score."""
     score = Score.missing(Cause.INTERRUPTED, "calls of any clients; there was no task to score")
     result = Result(score=score, spending=spending).model_dump_json().encode()
     store.finish_attempt(attempt, result, value=None, cause=score.cause, final=False, ended=time.time())
@@ -132,7 +134,7 @@ async def _operator_port(sock: socket.socket | None, metrics: Callable[[], str])
         await http.shutdown(SHUTDOWN_SEC)
 
 
-def _bound(port: int, option: str) -> socket.socket:
+def _bind(port: int, option: str) -> socket.socket:
     try:
         return socket.create_server(("127.0.0.1", port))
     except OSError as error:

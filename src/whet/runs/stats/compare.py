@@ -11,7 +11,7 @@ from statistics import variance
 
 from whet.errors import UserError
 from whet.runs.stats.losses import UNEVEN, uneven
-from whet.runs.stats.means import LEVEL, pass_at_k, pass_hat_k, passed
+from whet.runs.stats.means import LEVEL, is_pass, pass_at_k, pass_hat_k
 from whet.runs.stats.paired import (
     Difference,
     detectable,
@@ -49,7 +49,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparedArm:
     """One arm of one run, task by task."""
 
     name: str
@@ -92,7 +92,7 @@ class Uneven:
     what: str
     first: tuple[int, int]
     second: tuple[int, int]
-    """So many, of so many."""
+    """How many, of how many."""
     p: float
 
 
@@ -159,7 +159,7 @@ class Comparison:
 def compare_arms(run: Path, by: Key | None = None) -> list[Comparison]:
     """The arms of one run, each with each; with `by`, those that differ in that alone."""
     read = _read(run)
-    sides = read.sides(lambda arm: " / ".join(read.words(arm)[index] for index in _varying(read.arms)))
+    sides = read.sides(lambda arm: " / ".join(read.words(arm)[index] for index in _find_varying(read.arms)))
     pairs = [(sides[a], sides[b]) for a, b in combinations(sides, 2) if by is None or _differ_only_in(by, a, b)]
     if not pairs:
         found = f"no two arms that differ in {by} alone" if by else "only one arm; name a second run"
@@ -190,7 +190,7 @@ def compare_skills(run: Path, old: str | None, new: str) -> dict[tuple[str, str]
     return dict(zip(pairs, _compare_all(list(pairs.values())), strict=True))
 
 
-def _sides_of_run(run: Path) -> dict[Arm, Side]:
+def _sides_of_run(run: Path) -> dict[Arm, ComparedArm]:
     read = _read(run)
     return read.sides(lambda arm: str(run) if len(read.arms) == 1 else f"{run} {' / '.join(read.words(arm))}")
 
@@ -199,8 +199,8 @@ def _differ_only_in(key: Key, a: Arm, b: Arm) -> bool:
     return [k for k, mine, other in zip(Key, a, b, strict=True) if mine != other] == [key]
 
 
-def _varying(arms: Iterable[Arm]) -> list[int]:
-    """What tells arms apart: places in their tuples."""
+def _find_varying(arms: Iterable[Arm]) -> list[int]:
+    """The places in the tuples of arms at which they differ."""
     return [index for index, values in enumerate(zip(*arms, strict=True)) if len(set(values)) > 1]
 
 
@@ -216,8 +216,8 @@ class _Read:
         agent, model, skill = arm
         return agent, model, self.skills[skill] if skill else "no skill"
 
-    def sides(self, name: Callable[[Arm], str]) -> dict[Arm, Side]:
-        return {arm: Side(name(arm), tasks, self.digests) for arm, tasks in self.arms.items()}
+    def sides(self, name: Callable[[Arm], str]) -> dict[Arm, ComparedArm]:
+        return {arm: ComparedArm(name(arm), tasks, self.digests) for arm, tasks in self.arms.items()}
 
 
 def _read(run: Path) -> _Read:
@@ -225,14 +225,14 @@ def _read(run: Path) -> _Read:
         return _Read(cells(store), {task.id: task.digest for task in store.tasks()}, skill_names(store))
 
 
-def _compare_all(pairs: Sequence[tuple[Side, Side]]) -> list[Comparison]:
+def _compare_all(pairs: Sequence[tuple[ComparedArm, ComparedArm]]) -> list[Comparison]:
     found = [compare(first, second, comparisons=len(pairs)) for first, second in pairs]
     corrected = holm([one.p for one in found])
     return [replace(one, corrected_p=p) for one, p in zip(found, corrected, strict=True)]
 
 
-def compare(first: Side, second: Side, *, comparisons: int = 1) -> Comparison:
-    """Compare the second arm with the first, on the tasks that have scores in both: one of so many comparisons."""
+def compare(first: ComparedArm, second: ComparedArm, *, comparisons: int = 1) -> Comparison:
+    """Compare the second arm with the first, on the tasks that have scores in both. It is one of `comparisons`."""
     shared = [task for task in first.tasks if task in second.tasks and first.digests[task] == second.digests[task]]
     pairs = {
         task: (first.tasks[task].values[task], second.tasks[task].values[task])
@@ -243,7 +243,7 @@ def compare(first: Side, second: Side, *, comparisons: int = 1) -> Comparison:
     level = 1 - (1 - LEVEL) / comparisons
     p = _p_value(list(pairs.values()), differences) if pairs else 1.0
     samples = min((min(len(a), len(b)) for a, b in pairs.values()), default=0)
-    missing = (_missing(first, shared), _missing(second, shared))
+    missing = (_count_missing(first, shared), _count_missing(second, shared))
     return Comparison(
         first=first.name,
         second=second.name,
@@ -259,7 +259,7 @@ def compare(first: Side, second: Side, *, comparisons: int = 1) -> Comparison:
         detectable=detectable(differences),
         tasks_needed=tasks_needed(differences),
         samples_needed=samples_needed(differences, _noise(list(pairs.values())), samples) if samples > 1 else None,
-        unpaired=_unpaired(first, second),
+        unpaired=_count_unpaired(first, second),
         judged_otherwise=sum(first.tasks[task].judges != second.tasks[task].judges for task in pairs),
         missing=missing,
         uneven=tuple(_uneven(*missing)),
@@ -300,7 +300,7 @@ def _passes(
     pairs: Sequence[tuple[Sequence[float], Sequence[float]]], fewest: int, level: float
 ) -> tuple[PassDifference, ...]:
     """For 1, 2, 4, 8 ... samples and the fewest that a paired task has: all paired tasks are in all of them."""
-    counts = [((len(a), sum(map(passed, a))), (len(b), sum(map(passed, b)))) for a, b in pairs]
+    counts = [((len(a), sum(map(is_pass, a))), (len(b), sum(map(is_pass, b)))) for a, b in pairs]
     found = []
     for k in range(1, fewest + 1):
         if k & (k - 1) and k != fewest:
@@ -313,7 +313,7 @@ def _passes(
     return tuple(found)
 
 
-def _unpaired(first: Side, second: Side) -> dict[str, int]:
+def _count_unpaired(first: ComparedArm, second: ComparedArm) -> dict[str, int]:
     reasons: Counter[str] = Counter()
     for task in dict.fromkeys([*first.tasks, *second.tasks]):
         if task not in second.tasks:
@@ -334,15 +334,15 @@ def _main_cause(cell: Tally) -> str:
     return str(cell.missing.most_common(1)[0][0]) if cell.missing else NOT_RUN
 
 
-def _missing(side: Side, shared: Iterable[str]) -> Missing:
+def _count_missing(side: ComparedArm, shared: Iterable[str]) -> Missing:
     whole = total(side.tasks[task] for task in shared)
     causes: dict[str, int] = {str(cause): count for cause, count in sorted(whole.missing.items())}
     causes |= {NOT_RUN: whole.not_run} if whole.not_run else {}
     return Missing(whole.planned, causes, whole.rescued, whole.sent, whole.resent)
 
 
-def _extremes(first: Side, second: Side, shared: Sequence[str]) -> tuple[float, float]:
-    def mean(side: Side, assumed: float) -> float:
+def _extremes(first: ComparedArm, second: ComparedArm, shared: Sequence[str]) -> tuple[float, float]:
+    def mean(side: ComparedArm, assumed: float) -> float:
         cells = [(side.tasks[task], task) for task in shared]
         return _mean(
             [
@@ -356,7 +356,7 @@ def _extremes(first: Side, second: Side, shared: Sequence[str]) -> tuple[float, 
     return mean(second, 0.0) - mean(first, 1.0), mean(second, 1.0) - mean(first, 0.0)
 
 
-def _effort(side: Side, paired: Iterable[str]) -> Effort:
+def _effort(side: ComparedArm, paired: Iterable[str]) -> Effort:
     whole = total(side.tasks[task] for task in paired)
     solved = whole.solved
     if not solved:

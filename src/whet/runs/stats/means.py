@@ -38,7 +38,7 @@ class PassPoint:
     """Tasks in the averages: the same for every k."""
 
 
-def passed(value: float) -> bool:
+def is_pass(value: float) -> bool:
     """Whether a score counts as a pass: it is 1, but for rounding."""
     return value >= 1 - 1e-9
 

@@ -174,7 +174,7 @@ def sign_flip_test(differences: Sequence[float]) -> float:
     sums, chances = np.zeros(1), np.ones(1)
     for size, count in zip(sizes, counts, strict=True):
         if len(sums) * (count + 1) > _EXACT_SUMS:
-            return _drawn_sign_flips(np.asarray(differences, dtype=float), observed)
+            return _draw_sign_flips(np.asarray(differences, dtype=float), observed)
         ups = np.arange(count + 1)
         all_sums = np.add.outer(sums, size * (2 * ups - count)).ravel().round(7)
         sums, places = np.unique(all_sums, return_inverse=True)
@@ -189,7 +189,7 @@ def _fair_coins(count: int) -> Floats:
     return np.exp(logs)
 
 
-def _drawn_sign_flips(differences: Floats, observed: float) -> float:
+def _draw_sign_flips(differences: Floats, observed: float) -> float:
     random = np.random.default_rng(0)
     batch, whole = 1000, float(differences.sum())
     hits = 0
@@ -215,7 +215,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def detectable(differences: Sequence[float], tasks: int | None = None) -> float | None:
-    """The smallest true difference that so many tasks, of which these are typical, show in 80 % of cases."""
+    """The smallest true difference that as many tasks like these detect in 80 % of cases."""
     seen = np.asarray(differences, dtype=float)
     return _detectable(seen, tasks or len(seen)) if len(seen) > 1 else None
 

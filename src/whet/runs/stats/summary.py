@@ -1,4 +1,4 @@
-"""What a run says so far: means with intervals, pass rates, and what is missing and why, never mixed with zero."""
+"""The summary of a run: means with intervals, pass rates, and missing scores by cause, never counted as zero."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from whet.gateway import Spent
 from whet.rollout.result import Result, Spending
 from whet.runs.results import ResultReader
 from whet.runs.stats.losses import MANY, UNEVEN, uneven
-from whet.runs.stats.means import Interval, PassPoint, mean_interval, pass_curve, passed
+from whet.runs.stats.means import Interval, PassPoint, is_pass, mean_interval, pass_curve
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
@@ -80,7 +80,7 @@ class Tally:
     @property
     def solved(self) -> int:
         """Rollouts that passed."""
-        return sum(passed(value) for values in self.values.values() for value in values)
+        return sum(is_pass(value) for values in self.values.values() for value in values)
 
     @property
     def not_run(self) -> int:
@@ -95,19 +95,19 @@ class Tally:
         if self.missing.total() <= MANY * ended:
             return None
         low, high = (
-            mean_interval({task: [*self.values.get(task, ()), *[value] * self.lost[task]] for task in self._ended()})
+            mean_interval({task: [*self.values.get(task, ()), *[value] * self.lost[task]] for task in self._tasks()})
             for value in (0.0, 1.0)
         )
         return (low.mean, high.mean) if low and high else (0.0, 1.0)
 
-    def _ended(self) -> list[str]:
+    def _tasks(self) -> list[str]:
         return [*self.values, *(task for task in self.lost if task not in self.values)]
 
     def pass_rate(self) -> Interval | None:
-        return mean_interval({task: [float(passed(v)) for v in values] for task, values in self.values.items()})
+        return mean_interval({task: [float(is_pass(v)) for v in values] for task, values in self.values.items()})
 
     def passes(self) -> list[PassPoint]:
-        return pass_curve({task: [passed(v) for v in values] for task, values in self.values.items()})
+        return pass_curve({task: [is_pass(v) for v in values] for task, values in self.values.items()})
 
 
 def arm_of(row: RolloutRow) -> Arm:
@@ -122,28 +122,28 @@ def tally(store: Store) -> dict[Arm, Tally]:
 def cells(store: Store) -> dict[Arm, dict[str, Tally]]:
     """Every arm of a stored run, task by task."""
     arms: dict[Arm, dict[str, Tally]] = {}
-    calls = store.sent_calls()
+    calls = store.count_sent_calls()
     for rollout in ResultReader(store):
         row = rollout.row
         cell = arms.setdefault(arm_of(row), {}).setdefault(row.task, Tally())
         cell.planned += 1
         results = [result for attempt in rollout.attempts if (result := attempt.result) is not None]
-        unfinished = [_interrupted(*attempt.usage()) for attempt in rollout.attempts if not attempt.has_result]
+        unfinished = [_make_interrupted(*attempt.usage()) for attempt in rollout.attempts if not attempt.has_result]
         for result in (*results, *unfinished):
             cell.spend(result)
         if results:
             cell.conclude(row.task, results[-1])
-            cell.rescued += results[-1].score.value is not None and any(map(_lost, results[:-1]))
+            cell.rescued += results[-1].score.value is not None and any(map(_is_lost, results[:-1]))
         sent, resent = calls.get(row.id, (0, 0))
         cell.sent, cell.resent = cell.sent + sent, cell.resent + resent
     return arms
 
 
-def _lost(result: Result) -> bool:
+def _is_lost(result: Result) -> bool:
     return result.score.cause not in (None, Cause.INTERRUPTED)
 
 
-def _interrupted(calls: int, usage: Usage) -> Result:
+def _make_interrupted(calls: int, usage: Usage) -> Result:
     """What an attempt cost that never came to a result."""
     spending = Spending(calls=calls, input_tokens=usage.input, output_tokens=usage.output)
     return Result(score=Score.missing(Cause.INTERRUPTED, ""), spending=spending)
@@ -194,10 +194,11 @@ def uneven_losses(arms: Mapping[Arm, Tally]) -> list[UnevenArms]:
     return found
 
 
-def spent(arms: Iterable[Tally]) -> Spent:
-    """What the attempts so far have used up of the limits of their run. A cost that is not known counts as nothing."""
+def sum_spent(arms: Iterable[Tally]) -> Spent:
+    """What the attempts so far have used of the limits of their run."""
     whole = total(arms)
-    return Spent(whole.calls, Usage(whole.input_tokens, whole.output_tokens), whole.cost or 0.0)
+    tokens = {"input_tokens": whole.input_tokens, "output_tokens": whole.output_tokens}
+    return Spending(calls=whole.calls, cost=whole.cost, **tokens).as_spent()
 
 
 def skill_names(store: Store) -> Mapping[str | None, str]:

@@ -19,12 +19,12 @@ LONGEST = 8 << 20
 """A larger request is not kept for that."""
 
 AT_ONCE = 8
-"""So many hashes are looked up with one query: each query may have to wait for the event loop's thread."""
+"""Hashes per query: each query may have to wait for the event loop's thread."""
 _BLOBS = f"SELECT hash, id FROM blob WHERE hash IN ({', '.join('?' * AT_ONCE)})"  # noqa: S608 - no values in it
 _PIECES = f"SELECT prefix, id FROM piece WHERE prefix IN ({', '.join('?' * AT_ONCE)})"  # noqa: S608
 
 GROWN = 2048
-"""What grows at its end is cut after so many bytes, so it shares all but the last piece with what it was before."""
+"""Bytes per piece of data that grows at its end: all pieces but the last are shared with the earlier version."""
 
 UNCOMPRESSED = 256
 """Fewer bytes than this are not worth compressing."""
@@ -54,12 +54,12 @@ class Blobs:
         self._decompressor = zstandard.ZstdDecompressor()
         self._growing = PrefixCache[_Stored](REMEMBERED)
 
-    def packed(self, data: bytes) -> bytes:
+    def pack(self, data: bytes) -> bytes:
         """Bytes that are kept in the row that they belong to: in short, as they are behind a zero."""
         return b"\0" + data if len(data) < UNCOMPRESSED else self._compressor.compress(data)
 
-    def unpacked(self, data: bytes) -> bytes:
-        """What was packed. No compressed data begins with a zero."""
+    def unpack(self, data: bytes) -> bytes:
+        """What was pack. No compressed data begins with a zero."""
         return data[1:] if data.startswith(b"\0") else self._decompress(data)
 
     def put_blob(self, data: bytes) -> int:
@@ -71,7 +71,7 @@ class Blobs:
         known = {
             digest: blob
             for start in range(0, len(many), AT_ONCE)
-            for digest, blob in self._known(_BLOBS, digests[start : start + AT_ONCE])
+            for digest, blob in self._find_known(_BLOBS, digests[start : start + AT_ONCE])
         }
         for digest, data in zip(digests, many, strict=True):
             if digest not in known:
@@ -130,7 +130,7 @@ class Blobs:
         self._growing.forget()
 
     def _put_pieces(self, pieces: list[bytes], node: int | None, running: "hashlib.blake2b") -> list[_Stored]:
-        """Store pieces that follow on a piece. Of those that were there already, only the last ones are told."""
+        """Store pieces that follow on a piece. Of those that were there already, only the last ones are returned."""
         hashes = []
         for piece in pieces:
             running = running.copy()
@@ -162,14 +162,14 @@ class Blobs:
         # From the end: a growing conversation shares all but its last few pieces, so a few lookups find the place.
         for end in range(len(prefixes), 0, -AT_ONCE):
             some = prefixes[max(0, end - AT_ONCE) : end][::-1]
-            known = dict(self._known(_PIECES, some))
+            known = dict(self._find_known(_PIECES, some))
             new = len(list(takewhile(lambda prefix: prefix not in known, some)))  # noqa: B023 - used at once
             if new < len(some):
                 nodes = [known[prefix] for prefix in takewhile(known.__contains__, some[new:])]
                 return end - new, nodes[::-1]
         return 0, []
 
-    def _known(self, query: str, hashes: list[bytes]) -> Iterator[tuple[bytes, int]]:
+    def _find_known(self, query: str, hashes: list[bytes]) -> Iterator[tuple[bytes, int]]:
         """Of these hashes, at most AT_ONCE, those that are there, with their ids."""
         # Always as many places, so that SQLite prepares one query only.
         places = hashes + hashes[-1:] * (AT_ONCE - len(hashes))
@@ -221,7 +221,7 @@ def _hash(data: bytes = b"") -> "hashlib.blake2b":
 
 
 def _size(data: bytes) -> int:
-    """How large compressed bytes will be. They say so themselves, and cannot become larger."""
+    """The size of compressed bytes when decompressed, from their header."""
     if not isinstance(data, bytes):
         raise DamagedError(f"a blob holds {type(data).__name__}; expected bytes")
     try:

@@ -49,7 +49,7 @@ def _wrong_types(db: sqlite3.Connection, table: str) -> Iterator[str]:
 
 
 def _read_all(store: Store) -> None:
-    """Read everything as whoever uses the run does. It raises what they would."""
+    """Read everything as the commands do. It raises what they would."""
     for task in store.tasks():
         if not isinstance(json.loads(task.spec), dict):
             raise DamagedError(f"the definition of task {task.id} is not an object")

@@ -43,7 +43,7 @@ def add(db: sqlite3.Connection, blobs: Blobs, attempt: int, exchange: Exchange) 
         if usage is None
         else (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.reasoning)
     )
-    start, end = _repeated(exchange.response)
+    start, end = _find_prompt_ids(exchange.response)
     values = (
         attempt,
         exchange.index,
@@ -54,7 +54,7 @@ def add(db: sqlite3.Connection, blobs: Blobs, attempt: int, exchange: Exchange) 
         plain_text(exchange.upstream),
         exchange.status,
         _json(exchange.response_headers),
-        blobs.packed(exchange.response[:start] + exchange.response[end:]),
+        blobs.pack(exchange.response[:start] + exchange.response[end:]),
         exchange.attempts,
         exchange.error,
         exchange.started,
@@ -62,10 +62,10 @@ def add(db: sqlite3.Connection, blobs: Blobs, attempt: int, exchange: Exchange) 
         exchange.ended,
         *tokens,
         None if exchange.sent is None else _body(blobs, attempt, exchange.sent),
-        None if exchange.delivered is None else blobs.packed(exchange.delivered),
+        None if exchange.delivered is None else blobs.pack(exchange.delivered),
         _json(exchange.warnings),
         None if exchange.speaker is None else _json(exchange.speaker),
-        blobs.packed(_flat(exchange.arrivals)),
+        blobs.pack(_flat(exchange.arrivals)),
         None if exchange.tokens is None else plain_text(exchange.tokens),
         blobs.put_growing(exchange.response[start:end]) if start < end else None,
         start if start < end else None,
@@ -132,21 +132,21 @@ def _data(row: sqlite3.Row, blobs: Blobs, shared: Mapping[str, Bodies]) -> dict[
     def read(key: str, value: int | bytes | None) -> bytes | None:
         if isinstance(value, int):
             return shared[key].body(value)
-        return None if value is None else blobs.unpacked(value)
+        return None if value is None else blobs.unpack(value)
 
     return {key: read(key, row[key]) for key in (*_SHARED, *_PACKED)}
 
 
 def _body(blobs: Blobs, attempt: int, body: bytes) -> int | bytes:
     """What stands for a request body in its row. Small ones have too little in common to be cut into pieces."""
-    return blobs.packed(body) if len(body) < SMALL_BODY else blobs.put_body(body, attempt)
+    return blobs.pack(body) if len(body) < SMALL_BODY else blobs.put_body(body, attempt)
 
 
-def _repeated(response: bytes) -> tuple[int, int]:
-    """Where a reply tells the ids of its prompt, which begin with those of the prompt before; nothing if in short.
+def _find_prompt_ids(response: bytes) -> tuple[int, int]:
+    """Where a reply repeats the token ids of its prompt, which begin like the previous ones; (0, 0) if short.
 
     >>> reply = b'{"prompt_token_ids": [1%b, 2]}' % (b"1" * SMALL_BODY)
-    >>> start, end = _repeated(reply)
+    >>> start, end = _find_prompt_ids(reply)
     >>> reply[:start] + reply[end:]
     b'{"prompt_token_ids": ]}'
     """
@@ -212,8 +212,8 @@ def _exchange(row: sqlite3.Row, data: Mapping[str, Any]) -> Exchange:
 
 
 def _speaker(text: str) -> Speaker:
-    told = json.loads(text)
-    return Speaker(Kind(told.pop("kind")), **told)
+    values = json.loads(text)
+    return Speaker(Kind(values.pop("kind")), **values)
 
 
 def _flat(arrivals: Iterable[tuple[float, int]]) -> bytes:
@@ -237,7 +237,7 @@ def _json(value: Any) -> str:
     try:
         # Names of headers may be of aiohttp's own kind of string.
         return msgspec.json.encode(value, enc_hook=str).decode()
-    except UnicodeEncodeError:  # what is no text in a header became lone surrogates, which only escapes can hold
+    except UnicodeEncodeError:  # what is not text in a header became lone surrogates, which only escapes can hold
         return json.dumps(msgspec.to_builtins(value, enc_hook=str))
 
 

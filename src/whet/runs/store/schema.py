@@ -205,7 +205,7 @@ class ResultRow:
 Row = TypeVar("Row", TaskRow, RolloutRow, AttemptRow)
 
 
-def typed(row: Row) -> Row:
+def check_types(row: Row) -> Row:
     """A row whose values have the types of its fields: SQLite itself keeps anything anywhere. DamagedError if not."""
     for field in fields(row):
         value = getattr(row, field.name)

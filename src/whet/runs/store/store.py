@@ -41,7 +41,7 @@ class Store:
     def create(cls, folder: Path) -> Self:
         """Make a new run in a folder, which is made when it is not there, and open it for writing."""
         path = folder / DATABASE
-        with _locked(folder) as lock, _connected(path, "rwc") as db:
+        with _lock_run(folder) as lock, _connect(path, "rwc") as db:
             if not schema.is_blank(db):
                 raise UserError(f"{path}: there is a run already; expected a new folder")
             schema.begin_writing(db)
@@ -50,8 +50,8 @@ class Store:
     @classmethod
     def open_write(cls, folder: Path) -> Self:
         """Open an existing run for writing. One process at a time may do so."""
-        path = _existing(folder)
-        with _locked(folder) as lock, _connected(path, "rw") as db:
+        path = _find_database(folder)
+        with _lock_run(folder) as lock, _connect(path, "rw") as db:
             if not schema.is_blank(db):
                 schema.check_version(db, path, oldest=1)
             schema.begin_writing(db)
@@ -60,8 +60,8 @@ class Store:
     @classmethod
     def open_read(cls, folder: Path) -> Self:
         """Open a run for reading: finished, being written, or left behind by a killed process. Makes no file."""
-        path = _existing(folder)
-        with _connected(path, "ro") as db:
+        path = _find_database(folder)
+        with _connect(path, "ro") as db:
             schema.check_version(db, path, oldest=schema.VERSION)
             return cls(db)
 
@@ -126,7 +126,7 @@ class Store:
 
     def tasks(self) -> list[TaskRow]:
         """All tasks, in the order in which they were added."""
-        return [schema.typed(TaskRow(*row)) for row in self._db.execute("SELECT * FROM task ORDER BY rowid")]
+        return [schema.check_types(TaskRow(*row)) for row in self._db.execute("SELECT * FROM task ORDER BY rowid")]
 
     def add_skills(self, skills: Iterable[SkillRow]) -> None:
         """Add skills; those that are there already stay as they are."""
@@ -283,7 +283,7 @@ class Store:
         return [index for (index,) in rows]
 
     def usage(self, attempt: int) -> tuple[int, Usage]:
-        """How many model calls an attempt made, and the tokens that they say they used."""
+        """How many model calls an attempt made, and the tokens that they report."""
         sums = ", ".join(f"coalesce(sum({field.name}_tokens), 0)" for field in fields(Usage))
         calls, *tokens = self._db.execute(
             f"SELECT count(*), {sums} FROM exchange WHERE attempt = ? AND attempts > 0",  # noqa: S608 - our own names
@@ -291,7 +291,7 @@ class Store:
         ).fetchone()
         return calls, Usage(*tokens)
 
-    def sent_calls(self) -> dict[str, tuple[int, int]]:
+    def count_sent_calls(self) -> dict[str, tuple[int, int]]:
         """By rollout: its model calls that were sent, and those among them that were sent more than once."""
         rows = self._db.execute(
             """SELECT rollout, count(*), sum(attempts > 1) FROM exchange JOIN attempt ON attempt.id = exchange.attempt
@@ -326,10 +326,10 @@ class Store:
         return int(self._db.execute("PRAGMA data_version").fetchone()[0])
 
     def _attempts(self, query: str, *values: object) -> list[AttemptRow]:
-        return [schema.typed(_attempt(row)) for row in self._db.execute(query, values)]
+        return [schema.check_types(_attempt(row)) for row in self._db.execute(query, values)]
 
 
-def _existing(folder: Path) -> Path:
+def _find_database(folder: Path) -> Path:
     path = folder / DATABASE
     if not path.is_file():
         raise UserError(f"{folder}: expected a run folder, with a file {DATABASE} in it")
@@ -337,7 +337,7 @@ def _existing(folder: Path) -> Path:
 
 
 @contextmanager
-def _connected(path: Path, mode: Literal["ro", "rw", "rwc"]) -> Iterator[sqlite3.Connection]:
+def _connect(path: Path, mode: Literal["ro", "rw", "rwc"]) -> Iterator[sqlite3.Connection]:
     """A connection that is closed again when its set-up fails."""
     db = schema.connect(path, mode)
     try:
@@ -348,7 +348,7 @@ def _connected(path: Path, mode: Literal["ro", "rw", "rwc"]) -> Iterator[sqlite3
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[int]:
+def _lock_run(folder: Path) -> Iterator[int]:
     """The right to write a run, given back when the set-up fails or the file descriptor is closed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -367,7 +367,7 @@ def _locked(folder: Path) -> Iterator[int]:
 
 
 def _rollout(row: sqlite3.Row) -> RolloutRow:
-    found = schema.typed(RolloutRow(*row))
+    found = schema.check_types(RolloutRow(*row))
     return found if found.skill else replace(found, skill=None)
 
 

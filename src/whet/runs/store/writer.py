@@ -1,4 +1,4 @@
-"""The one thread that writes a run, for whoever works in an event loop."""
+"""The one thread that writes a run, for code in an event loop."""
 
 import asyncio
 import queue
@@ -23,7 +23,7 @@ class _Request(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Outcome(Generic[T]):
-    """What is told to whoever asked, once it is committed."""
+    """The outcome of a request, delivered to its caller after the commit."""
 
     request: _Request[T]
     result: T | None = None
@@ -88,27 +88,27 @@ class StoreWriter:
             self._calls.put(True)
 
     def _serve(self) -> None:
-        """The thread: open the store, write whatever is asked for, close it."""
+        """The thread: open the store, run the requests, close it."""
         try:
             store = Store.open_write(self._folder)
-        except Exception as error:  # noqa: BLE001 - handed to whoever opens
-            self._in_loop(_Outcome(_Request(_nothing, self._opened), error=error).tell)
+        except Exception as error:  # noqa: BLE001 - handed to the caller of __aenter__
+            self._in_loop(_Outcome(_Request(_do_nothing, self._opened), error=error).tell)
             return
-        self._in_loop(_Outcome(_Request(_nothing, self._opened)).tell)
+        self._in_loop(_Outcome(_Request(_do_nothing, self._opened)).tell)
         failure: Exception | None = None
         try:
             with store:
                 while self._write_batch(store):
                     pass
-        except Exception as error:  # noqa: BLE001 - handed to whoever closes
+        except Exception as error:  # noqa: BLE001 - handed to the caller of __aexit__
             failure = error
-        self._in_loop(_Outcome(_Request(_nothing, self._closed), error=failure).tell)
+        self._in_loop(_Outcome(_Request(_do_nothing, self._closed), error=failure).tell)
 
     def _write_batch(self, store: Store) -> bool:
         """Write what waits; whether more may follow. What was written is not held while the thread waits for more."""
         batch = self._batch()
         if batch:
-            self._in_loop(self._tell, _committed(store, batch))
+            self._in_loop(self._tell, _commit(store, batch))
         return bool(batch)
 
     def _batch(self) -> list[_Request[Any]]:
@@ -121,7 +121,7 @@ class StoreWriter:
         return batch or (self._batch() if goes_on else [])
 
     def _tell(self, outcomes: "list[_Outcome[Any]]") -> None:
-        """In the loop: say what came of a batch."""
+        """In the loop: deliver the outcomes of a batch."""
         self._at_work = False
         for outcome in outcomes:
             outcome.tell()
@@ -133,15 +133,15 @@ class StoreWriter:
             self._loop.call_soon_threadsafe(what, *values)
 
 
-def _nothing(store: Store) -> None: ...
+def _do_nothing(store: Store) -> None: ...
 
 
-def _committed(store: Store, batch: list[_Request[Any]]) -> "list[_Outcome[Any]]":
+def _commit(store: Store, batch: list[_Request[Any]]) -> "list[_Outcome[Any]]":
     """Run the requests in one transaction; when that fails, each in its own, so that the one that fails fails alone."""
     try:
         with store.atomic():
             return [_Outcome(request, request.work(store)) for request in batch]
-    except Exception as error:  # noqa: BLE001 - handed to whoever asked
+    except Exception as error:  # noqa: BLE001 - handed to the caller
         if len(batch) == 1:
             return [_Outcome(batch[0], error=error)]
-        return [outcome for request in batch for outcome in _committed(store, [request])]
+        return [outcome for request in batch for outcome in _commit(store, [request])]

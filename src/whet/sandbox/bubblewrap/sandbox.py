@@ -132,7 +132,7 @@ class BubblewrapBox(HostBox):
     async def show(self, source: Path, name: str) -> str:
         folder = source.resolve()
         if not folder.is_dir():
-            raise SandboxError(f"{source} cannot be shown in a box: it is no folder")
+            raise SandboxError(f"{source} cannot be shown in a box: it is not a folder")
         if folder.is_relative_to("/usr"):
             return str(folder)  # in sight as it is
         if self._view.user is not None:
@@ -293,15 +293,15 @@ def _write_public(path: Path, text: str) -> None:
 
 async def _inner_end(info_fd: int) -> ProcessEnd | None:
     """Watches the first process in the namespace, as bwrap tells its id; None when bwrap never got so far."""
-    told = bytearray()
+    status = bytearray()
     with os.fdopen(info_fd, "rb", buffering=0) as info:
-        while b"}" not in told:
+        while b"}" not in status:
             await _readable(info)
             data = info.read(4096)
             if not data:
                 return None
-            told += data
-    return ProcessEnd(json.loads(told)["child-pid"])
+            status += data
+    return ProcessEnd(json.loads(status)["child-pid"])
 
 
 async def _readable(file: HasFileno) -> None:

@@ -76,11 +76,11 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
-        told = json.dumps({"answer": PROGRAMS[sys.argv[1]](json.load(sys.stdin))})
+        reply = json.dumps({"answer": PROGRAMS[sys.argv[1]](json.load(sys.stdin))})
     except BaseException as error:  # noqa: BLE001 - all that goes wrong here is the answer
         traceback.print_exc()
-        told = json.dumps({"error": f"{type(error).__name__}: {error}"[:500]})
-    answers.write(told)
+        reply = json.dumps({"error": f"{type(error).__name__}: {error}"[:500]})
+    answers.write(reply)
     answers.close()
 
 

@@ -1,4 +1,4 @@
-"""Runs what may hang or crash in a process of its own, with a real time limit; no thread and no signal is involved."""
+"""Runs code that may hang or crash in a separate process, with a time limit that needs no thread and no signal."""
 
 import asyncio
 import json
@@ -18,14 +18,14 @@ TAIL = 4000
 
 
 async def run_isolated(program: str, request: Mapping[str, Any], seconds: float) -> Any:
-    """What a program of programs.py answers. JudgeError when it fails or takes too long."""
+    """Run a program of programs.py and return its answer. JudgeError when it fails or takes too long."""
     variables = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", str(PROGRAMS), program),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            stderr=said,
+            stderr=errors,
             env=variables,
             start_new_session=True,
         )
@@ -33,24 +33,24 @@ async def run_isolated(program: str, request: Mapping[str, Any], seconds: float)
             async with asyncio.timeout(seconds):
                 answer, _ = await process.communicate(json.dumps(request).encode())
         except TimeoutError:
-            raise JudgeError(f"it did not end within {seconds:g} seconds", details={"output": _tail(said)}) from None
+            raise JudgeError(f"it did not end within {seconds:g} seconds", details={"output": _tail(errors)}) from None
         finally:
             # Its whole group: what a user's function started must not outlive it.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-        return read_answer(answer, process.returncode or 0, _tail(said))
+        return read_answer(answer, process.returncode or 0, _tail(errors))
 
 
 def read_answer(answer: bytes, exit_code: int, output: str) -> Any:
-    """What a program said, or JudgeError with what went wrong."""
+    """Read the answer of a program; JudgeError when it failed."""
     try:
-        told = json.loads(answer)
+        reply = json.loads(answer)
     except ValueError:
         raise JudgeError(f"it ended with exit code {exit_code} and no answer", details={"output": output}) from None
-    if "error" in told:
-        raise JudgeError(told["error"], details={"output": output})
-    return told["answer"]
+    if "error" in reply:
+        raise JudgeError(reply["error"], details={"output": output})
+    return reply["answer"]
 
 
 def _tail(file: IO[bytes]) -> str:

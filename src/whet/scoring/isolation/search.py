@@ -1,4 +1,4 @@
-"""Searching for regular expressions that others wrote in texts that others wrote."""
+"""Searches untrusted texts for untrusted regular expressions."""
 
 import re
 import time
@@ -40,5 +40,5 @@ async def _search_alone(one: tuple[str, str], flags: int, seconds: float) -> boo
 
 
 def no_verdict_details(found: Sequence[bool | None]) -> dict[str, bool]:
-    """What the details of a judgement say when a pattern took too long."""
+    """Details of a score for which a pattern took too long."""
     return {"no_verdict": True} if None in found else {}

@@ -11,7 +11,7 @@ from whet.tasks.judges import ChoiceSpec
 async def choice(spec: ChoiceSpec, work: Work) -> Score:
     expected = (spec.answer or work.task.answer or "").strip().upper()
     chosen = find_choice(work.answer, spec.choices)
-    reason = f"the choice is {chosen}" if chosen else "no single choice was named"
+    reason = f"the choice is {chosen}" if chosen else "the answer does not settle on one choice"
     checks = [{"op": "one_choice", "arg": spec.choices, "passed": chosen is not None}]
     if chosen is not None:
         checks.append({"op": "right", "passed": chosen == expected})

@@ -1,4 +1,4 @@
-"""`diff`: what changed in the working directory, by path and by line. Hard is all that is asked, soft the share."""
+"""`diff`: the changes in the working directory, by path and by line. Hard: all requirements met; soft: the share."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from whet.workspace import CUT, Change
 
 async def diff(spec: DiffSpec, work: Work) -> Score:
     if work.unseen is not None:
-        raise JudgeError(f"the working directory was not looked at as a whole: {work.unseen}")
+        raise JudgeError(f"the working directory could not be read completely: {work.unseen}")
     changes = work.changes if work.diffs is None else await asyncio.to_thread(work.diffs)
     results = [*_path_results(spec, [change.path for change in changes])]
     added, removed = _lines(changes, "+"), _lines(changes, "-")
@@ -22,15 +22,15 @@ async def diff(spec: DiffSpec, work: Work) -> Score:
     wanted += [("removes", pattern, removed, True) for pattern in spec.removes]
     wanted += [("lacks", pattern, added, False) for pattern in spec.lacks]
     found = await search([(pattern, text) for _, pattern, text, _ in wanted], by_line=True)
-    for (ask, pattern, _, expected), was_found in zip(wanted, found, strict=True):
+    for (op, pattern, _, expected), was_found in zip(wanted, found, strict=True):
         if was_found is False and (unknown := _unknown(changes)):
-            raise JudgeError(f"{ask} {pattern!r}: the diff of {unknown} is not on record, so it is not known")
-        results.append((ask, pattern, was_found is expected))
-    failed = [f"{ask} {asked!r}" for ask, asked, good in results if not good]
-    reason = f"{len(results) - len(failed)} of {len(results)} asked of the changes" + (
+            raise JudgeError(f"{op} {pattern!r}: the diff of {unknown} is not on record, so it is not known")
+        results.append((op, pattern, was_found is expected))
+    failed = [f"{op} {argument!r}" for op, argument, good in results if not good]
+    reason = f"{len(results) - len(failed)} of {len(results)} requirements on the changes are met" + (
         f"; not: {failed[0]}" if failed else ""
     )
-    checks = [{"op": ask, "arg": asked, "passed": good} for ask, asked, good in results]
+    checks = [{"op": op, "arg": argument, "passed": good} for op, argument, good in results]
     return Score.of(1 - len(failed) / len(results), reason, checks=checks, **no_verdict_details(found))
 
 

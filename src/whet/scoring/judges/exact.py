@@ -10,18 +10,18 @@ from whet.tasks.judges import ExactSpec
 
 async def exact(spec: ExactSpec, work: Work) -> Score:
     expected = spec.answer or (work.task.answer or "",)
-    said = final(work.answer)
-    given = normalise(said)
+    answered = final(work.answer)
+    given = normalise(answered)
     # An expected answer of punctuation alone must not be matched by silence.
-    same = any(given == normalise(answer) and bool(said.strip()) for answer in expected)
-    soft = max(float(same), *(share_of_words(answer, said) for answer in expected))
-    reason = "the answer matches" if same else f"the answer is {said[:80]!r}"
-    checks = [{"op": _expected(said, expected, same), "passed": same}]
+    same = any(given == normalise(answer) and bool(answered.strip()) for answer in expected)
+    soft = max(float(same), *(share_of_words(answer, answered) for answer in expected))
+    reason = "the answer matches" if same else f"the answer is {answered[:80]!r}"
+    checks = [{"op": _expected(answered, expected, same), "passed": same}]
     return Score.of(soft if spec.partial else float(same), reason, hard=same, soft=soft, checks=checks)
 
 
-def _expected(said: str, expected: Sequence[str], same: bool) -> str:
-    """What was asked of the answer: to be there, to be nothing else besides, or to be right."""
-    if not said.strip():
+def _expected(answered: str, expected: Sequence[str], same: bool) -> str:
+    """The requirement that decided: there is an answer, it is nothing but the answer, or it is right."""
+    if not answered.strip():
         return "answered"
-    return "bare_answer" if not same and any(has_words(said, answer) for answer in expected) else "right"
+    return "bare_answer" if not same and any(has_words(answered, answer) for answer in expected) else "right"

@@ -17,13 +17,13 @@ CONTROL_SEC = 20.0
 
 
 async def mathematics(spec: MathSpec, work: Work) -> Score:
-    expected, said = spec.answer or work.task.answer or "", final(work.answer)
-    if not said.strip():
-        return Score.of(0, "nothing was answered", checks=[{"op": "answered", "passed": False}])
-    if normalise(said) == normalise(expected):
+    expected, answer = spec.answer or work.task.answer or "", final(work.answer)
+    if not answer.strip():
+        return Score.of(0, "there is no answer", checks=[{"op": "answered", "passed": False}])
+    if normalise(answer) == normalise(expected):
         return Score.of(1, "the answer matches", by="text", checks=[{"op": "right", "passed": True}])
     try:
-        found = await _compare(spec, work, expected, said, spec.seconds)
+        found = await _compare(spec, work, expected, answer, spec.seconds)
     except JudgeError as error:
         if spec.fallback is not None:
             score = await rubric(spec.fallback, work)
@@ -35,7 +35,7 @@ async def mathematics(spec: MathSpec, work: Work) -> Score:
     given = found["given"]
     reason = f"the answer {'equals' if found['same'] else 'is not'} {found['expected']}"
     checks = [{"op": "right" if given else "mathematics", "passed": bool(found["same"])}]
-    reason = reason if given else "the answer holds no mathematics"
+    reason = reason if given else "the answer contains no mathematics"
     return Score.of(float(found["same"]), reason, by="math", checks=checks, **found)
 
 

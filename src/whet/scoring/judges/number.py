@@ -21,7 +21,7 @@ async def number(spec: NumberSpec, work: Work) -> Score:
     given = final_number(work.answer, spec.units)
     checks = [{"op": "a_number", "arg": [*spec.units], "passed": given is not None}]
     if given is None:
-        return Score.of(0, "the answer is no number in a known unit", number=None, checks=checks)
+        return Score.of(0, "the answer is not a number in a known unit", number=None, checks=checks)
     near = math.isclose(given, expected, rel_tol=spec.rel, abs_tol=spec.abs)
     reason = f"the answer is {given:g}" + ("" if near else f", not {expected:g}")
     checks.append({"op": "right", "passed": near})

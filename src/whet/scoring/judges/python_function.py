@@ -18,10 +18,10 @@ MOST_FILES = 2_000
 
 async def python_function(spec: PythonSpec, work: Work) -> Score:
     box = work.sealed_box
-    told = _request(work)
+    data = _request(work)
     if spec.workspace:
-        told["workspace"] = box.workdir
-    request = {"function": spec.function, "files": files_beside(spec.folder.resolve()), "work": told}
+        data["workspace"] = box.workdir
+    request = {"function": spec.function, "files": files_beside(spec.folder.resolve()), "work": data}
     seconds = min(spec.seconds, work.seconds_left)
     # -I: neither the variables of the task nor the files of the agent are where modules are looked for.
     argv = [box.python, "-I", "-B", "-c", PROGRAMS.read_text(), "python"]
@@ -66,13 +66,13 @@ def _request(work: Work) -> dict[str, Any]:
 
 def _score(answer: Any, function: str) -> Score:
     """A number, or an object with `score` and `reason`; anything else is a defect of the function."""
-    told = answer if isinstance(answer, dict) else {"score": answer}
-    value = told.get("score")
+    returned = answer if isinstance(answer, dict) else {"score": answer}
+    value = returned.get("score")
     if not isinstance(value, int | float) or not 0 <= value <= 1:
         raise JudgeError(
             f"the function gave {answer!r:.100}; expected a number in [0, 1], or a dict with 'score' and 'reason'"
         )
-    details = {key: item for key, item in told.items() if key not in {"score", "reason"}}
-    reason = str(told.get("reason", f"the function gave {value:g}"))
+    details = {key: item for key, item in returned.items() if key not in {"score", "reason"}}
+    reason = str(returned.get("reason", f"the function gave {value:g}"))
     checks = [{"op": "python", "arg": function, "passed": value >= 1}]
     return Score.of(float(value), reason, told=details, checks=checks)

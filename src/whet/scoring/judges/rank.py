@@ -43,8 +43,8 @@ class RankJudge:
         turn = vote * max(1, len(works) // self.spec.votes) % len(works)
         order = [*range(turn, len(works)), *range(turn)]
         pieces = [piece for n, index in enumerate(order, 1) for piece in format_work(works[index], self.spec.shows, n)]
-        asked = [fence("task", "\n\n".join(works[0].task.instructions)), fence("rubric", self.spec.rubric), *pieces]
-        messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": "\n\n".join(asked)}]
+        sections = [fence("task", "\n\n".join(works[0].task.instructions)), fence("rubric", self.spec.rubric), *pieces]
+        messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": "\n\n".join(sections)}]
         referee, reply = referee_of(works[0]), ""
         for _ in range(2):
             reply = await referee.ask(self.spec.model, messages)
@@ -62,10 +62,10 @@ def read_ranking(reply: str, count: int) -> list[int] | None:
     ([2, 1], None)
     """
     try:
-        told = read_json(reply)
+        vote = read_json(reply)
     except ValueError:
         return None
-    ranking = told.get("ranking") if isinstance(told, dict) else None
+    ranking = vote.get("ranking") if isinstance(vote, dict) else None
     if not isinstance(ranking, list) or not all(type(number) is int for number in ranking):
         return None
     return ranking if sorted(ranking) == [*range(1, count + 1)] else None

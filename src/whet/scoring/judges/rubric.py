@@ -21,14 +21,14 @@ _SYSTEM = (
     "0 that it is not met at all."
 )
 _REPAIR = (
-    "That is not the form asked for. Reply again with one JSON object and nothing else: "
+    "That is not the requested form. Reply again with one JSON object and nothing else: "
     '{"reason": "<one or two sentences>", "score": <a number from 0 to 1>}'
 )
 
 
 async def rubric(spec: RubricSpec, work: Work) -> Score:
     if "answer" in spec.shows and len(spec.shows) == 1 and not work.answer.strip():
-        return Score.of(0, "nothing was answered", hard=False, checks=[{"op": "answered", "passed": False}])
+        return Score.of(0, "there is no answer", hard=False, checks=[{"op": "answered", "passed": False}])
     referee = referee_of(work)
     messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": question(spec, work)}]
     try:
@@ -50,14 +50,14 @@ async def rubric(spec: RubricSpec, work: Work) -> Score:
 
 
 def referee_of(work: Work) -> JudgeModel:
-    """Who asks the judges' models; JudgeError when nobody does."""
+    """The client of the judges' models; JudgeError when there is none."""
     if work.referee is None:
         raise JudgeError("no model judges here", unrelated=True)
     return work.referee
 
 
 async def _vote(referee: JudgeModel, model: str | None, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """One vote: strict in its form, asked for once more when it is not, and else none."""
+    """One vote. If its form is wrong, ask once more; None when that fails too."""
     reply = await referee.ask(model, messages)
     read = read_vote(reply)
     repaired = read is None or not 0 <= read[0] <= 1
@@ -78,7 +78,7 @@ async def _vote(referee: JudgeModel, model: str | None, messages: Sequence[Mappi
 
 
 def read_vote(reply: str) -> tuple[float, str] | None:
-    """Score and reason of a reply in the form that was asked for; None for any other.
+    """Score and reason of a reply in the requested form; None for any other.
 
     >>> read_vote('{"reason": "good", "score": 0.5}'), read_vote("85"), read_vote('{"score": "1"}')
     ((0.5, 'good'), None, None)
@@ -87,19 +87,19 @@ def read_vote(reply: str) -> tuple[float, str] | None:
     if text.startswith("```") and text.endswith("```"):
         text = text.removeprefix("```").removeprefix("json").removesuffix("```")
     try:
-        told = read_json(text)
+        vote = read_json(text)
     except ValueError:
         return None
-    if not isinstance(told, dict):
+    if not isinstance(vote, dict):
         return None
-    score = told.get("score")
+    score = vote.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
         return None
-    return float(score), str(told.get("reason", ""))[:2000]
+    return float(score), str(vote.get("reason", ""))[:2000]
 
 
 def question(spec: RubricSpec, work: Work) -> str:
-    """What the judge's model is asked."""
+    """The prompt of the judge's model."""
     parts = [fence("task", "\n\n".join(work.task.instructions)), fence("rubric", spec.rubric)]
     if work.task.answer is not None:
         parts.append(fence("expected answer", work.task.answer))
@@ -109,7 +109,7 @@ def question(spec: RubricSpec, work: Work) -> str:
 def format_work(work: Work, kinds: Sequence[Shown], number: int | None = None) -> list[str]:
     """The pieces of the work that a model is shown."""
     texts = {
-        "answer": work.answer or "(nothing was answered)",
+        "answer": work.answer or "(there is no answer)",
         "changes": "\n".join(f"{change.kind} {change.path}\n{change.diff or ''}" for change in work.changes)
         or "(no file was changed)",
         "calls": "\n".join(f"{call.name} {call.arguments}" for call in work.calls) or "(no tool was called)",

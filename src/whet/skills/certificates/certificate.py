@@ -1,4 +1,4 @@
-"""Certificates: all that the verdicts of a run rest on, so that anyone can find them again without trusting the run."""
+"""Certificates: the evidence of all verdicts of a run, so that anyone can recompute them without trusting the run."""
 
 import json
 from collections import Counter
@@ -14,8 +14,8 @@ from whet.skills.gate.alpha_ledger import LedgerEntry, set_digest
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.seed import Seed
-from whet.skills.gate.sequential_test import ExamTerms, Pair, SequentialTest, level_of, replayed
-from whet.skills.measurement import Notes, Verdict
+from whet.skills.gate.sequential_test import ExamTerms, Pair, SequentialTest, level_of, replay
+from whet.skills.measurement import Execution, Verdict
 from whet.skills.rollouts.final_test import FinalTest
 from whet.skills.search.shorten import Removal
 from whet.validation_errors import explain
@@ -24,142 +24,142 @@ CERTIFICATE = "certificate.json"
 
 
 class _Stored(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, serialize_by_alias=True)
 
 
 _Scored = Annotated[float, Field(ge=0, le=1)] | Cause
 _Count = Annotated[int, Field(ge=0)]
 
 
-class Taken(_Stored):
-    """One position of an exam."""
+class PairRecord(_Stored):
+    """One pair of an exam."""
 
     task: str
     incumbent: _Scored
     candidate: _Scored
-    """A score, or why there is none."""
+    """A score, or the cause of a missing score."""
     tries: tuple[_Count, _Count] = (1, 1)
-    """How often the incumbent's rollout was begun, and the candidate's."""
+    """How often the incumbent's rollout was started, and the candidate's."""
     resent: tuple[_Count, _Count] = (0, 0)
-    """Calls that were sent again in each."""
+    """Re-sent model calls in each rollout."""
 
 
-class Troubles(_Stored):
-    """What went wrong with one arm's rollouts."""
+class ArmProblems(_Stored):
+    """Problems of the rollouts of one skill."""
 
     rollouts: int
     lost: dict[str, int]
     """Rollouts without a score, by cause."""
     redone: int
-    """Rollouts that were begun more than once: whet was stopped, or the model was down for both arms."""
+    """Rollouts that were started more than once: whet was stopped, or the model was down for both skills."""
     resent: int
-    """Rollouts with calls that were sent again."""
+    """Rollouts with re-sent model calls."""
     resent_calls: int
 
 
 class Findings(_Stored):
-    """What positions come to."""
+    """The result of an exam, computed from its pairs."""
 
     verdict: Verdict
     decided_at: int
-    """Positions up to the verdict. Those after it sharpen the bounds."""
+    """Pairs up to the verdict. Later pairs tighten the bounds."""
     log_evidence: float
-    """Logarithm of the e-value against "no better", after all positions."""
+    """Logarithm of the e-value against "not better", after all pairs."""
     at_least: float
-    """The lift is at least this, at the level of the attempt."""
+    """Lower bound of the lift, at the level of the exam."""
     at_most: float
     estimate: float | None
-    """Mean difference after the verdict; up to it, chance had a say in when to stop."""
+    """Mean difference after the verdict. Up to the verdict, the stopping rule biases the mean."""
     coverage: float
-    incumbent: Troubles
-    candidate: Troubles
+    incumbent: ArmProblems
+    candidate: ArmProblems
     withheld: tuple[str, ...] = ()
-    """What differs between the arms by more than chance explains. With any of these no verdict is given."""
+    """Problems that differ between the skills by more than chance explains. Any of these withholds the verdict."""
 
 
-class Record(_Stored):
-    """One attempt."""
+class ExamRecord(_Stored):
+    """One exam."""
 
     exam: str
     number: int
-    """Of the attempt in its run."""
+    """Number of the exam in its run."""
     previous: str
-    """Link of the attempt before this one; of the first, the commitment to the seed."""
+    """Link of the exam before this one; for the first exam, the commitment to the seed."""
     incumbent: str
     candidate: str
     """Digests of both skills."""
     terms: ExamTerms
-    positions: tuple[Taken, ...]
+    positions: tuple[PairRecord, ...]
     findings: Findings
     reported: dict[str, tuple[int, int]] = {}
-    """Names and fingerprints that replies gave of the model: in how many rollouts of each arm."""
+    """Names and fingerprints of the model in replies, with the number of rollouts of each skill."""
 
 
 class Shortening(_Stored):
-    """A version of the certified skill from which all was left out at once that the search saw little of."""
+    """A version of the certified skill without the learned units that had little effect in the search."""
 
     units: tuple[str, ...]
-    """What was left out."""
-    record: Record
-    """The shorter skill against the certified one; certified when it is worse by no more than the margin."""
+    """The removed units."""
+    record: ExamRecord
+    """Exam of the shorter skill against the certified one. It passes if it is worse by no more than the margin."""
 
 
 class Certificate(_Stored):
-    """All attempts of a run, in their order, and what they were made with."""
+    """All exams of a run, in order, and its setup."""
 
     kind: Literal["whet certificate"] = "whet certificate"
     whet: str
     start: str
-    """Digest of the skill that the run began with."""
+    """Digest of the first skill of the run."""
     certified: str
-    """Digest of the last certified skill; that of the start when there is none."""
+    """Digest of the last certified skill; the start when none was certified."""
     gate: GateKind = GateKind.CERTIFY
-    """Where a classic rule decided instead of exams, there is no certificate."""
+    """Where a rule decides instead of exams, nothing is certified."""
     alpha: float
-    """The chance that the run certifies anything that is no better than what it replaces."""
+    """Maximum chance that the run certifies a skill that is not better than the skill it replaces."""
     single: bool = False
-    """Whether one attempt is all there can be, which then has the whole of alpha. Otherwise the first has half of it,
-    the next a quarter, and so on."""
+    """Whether the run has only one exam, which then uses all of alpha. Otherwise the first exam uses half of alpha, the
+    next a quarter, and so on."""
     seed: Seed
-    """What the order of tasks was drawn from."""
+    """The order of tasks is drawn from this seed."""
     commitment: str
-    """Digest of the seed, as it was written down and shown before the first exam."""
+    """Digest of the seed, shown before the first exam."""
     metric: Literal["mean score in [0, 1]"] = "mean score in [0, 1]"
     made_with: dict[str, Any]
     """Agent, model and sandbox."""
     tasks: dict[str, str]
-    """Validation tasks, in the order in which the exams number them, with the digests of all that defines them."""
-    records: tuple[Record, ...]
+    """Validation tasks in their order in the run, with their digests."""
+    records: tuple[ExamRecord, ...]
     shortening: Shortening | None = None
-    """None when nothing was tried to be left out."""
+    """None when the run did not try to shorten the skill."""
     test: FinalTest | None = None
     used: LedgerEntry | None = None
-    """How often the validation tasks were used to certify, this time included; None when it was not counted."""
+    """How often the validation tasks were used to certify, including this run; None when there was no exam."""
 
     @property
     def tasks_digest(self) -> str:
-        """Of the whole validation set."""
+        """Digest of the whole validation set."""
         return set_digest(self.tasks)
 
     @property
-    def all_records(self) -> tuple[Record, ...]:
-        """Those of removals too."""
+    def all_records(self) -> tuple[ExamRecord, ...]:
+        """All exams, including the exam of a shorter version."""
         return (*self.records, *([self.shortening.record] if self.shortening else []))
 
     @property
-    def last_certified(self) -> Record | None:
+    def last_certified(self) -> ExamRecord | None:
         found = [record for record in self.records if record.findings.verdict is Verdict.CERTIFIED]
         return found[-1] if found else None
 
     def level(self, number: int) -> float:
-        """What an attempt of this number may have."""
+        """The level of the exam with this number."""
         return self.alpha if self.single and number == 1 else level_of(self.alpha, number)
 
 
-def record_of(held: ExamResult) -> Record:
-    """An attempt as it is kept."""
-    exam, attempt = held.exam, held.attempt
-    return Record(
+def make_record(held: ExamResult) -> ExamRecord:
+    """Make the record of an exam."""
+    exam, attempt = held.exam, held.test
+    return ExamRecord(
         exam=exam.id,
         number=exam.number,
         previous=exam.previous,
@@ -167,27 +167,27 @@ def record_of(held: ExamResult) -> Record:
         candidate=exam.candidate,
         terms=attempt.terms,
         positions=tuple(
-            Taken(
+            PairRecord(
                 task=exam.task_at(number),
                 incumbent=one.incumbent,
                 candidate=one.candidate,
-                tries=(one.notes[0].tries, one.notes[1].tries),
-                resent=(one.notes[0].resent, one.notes[1].resent),
+                tries=(one.executions[0].tries, one.executions[1].tries),
+                resent=(one.executions[0].resent, one.executions[1].resent),
             )
-            for number, one in enumerate(attempt.taken)
+            for number, one in enumerate(attempt.pairs)
         ),
-        findings=findings_of(attempt),
-        reported=attempt.reported,
+        findings=compute_findings(attempt),
+        reported=attempt.reported_models,
     )
 
 
-def shortening_of(removal: Removal | None) -> Shortening | None:
-    """A removal as it is kept."""
-    return None if removal is None else Shortening(units=removal.units, record=record_of(removal.held))
+def make_shortening(removal: Removal | None) -> Shortening | None:
+    """Make the record of a removal."""
+    return None if removal is None else Shortening(units=removal.units, record=make_record(removal.exam_result))
 
 
 def read_certificate(path: Path) -> Certificate:
-    """Read a certificate; UserError when it is none."""
+    """Read a certificate; UserError when the file is not one."""
     try:
         data = path.read_bytes()
         found = Certificate.model_validate_json(data)
@@ -202,34 +202,34 @@ def read_certificate(path: Path) -> Certificate:
 
 
 class DoubleKeyError(Exception):
-    """An object has a key twice: programs take the last, and people read the first."""
+    """An object has a key twice: programs use the last one, and people read the first."""
 
 
 def _refuse_double_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise DoubleKeyError(f"key '{twice}' is there twice")
+        raise DoubleKeyError(f"key '{twice}' occurs twice")
     return found
 
 
-def attempt_of(record: Record) -> SequentialTest:
-    """An attempt found again from its positions alone."""
-    return replayed(
+def replay_record(record: ExamRecord) -> SequentialTest:
+    """Run the test of an exam again on its recorded pairs."""
+    return replay(
         record.terms,
         [
             Pair(
                 one.incumbent,
                 one.candidate,
-                (Notes(one.tries[0], one.resent[0]), Notes(one.tries[1], one.resent[1])),
+                (Execution(one.tries[0], one.resent[0]), Execution(one.tries[1], one.resent[1])),
             )
             for one in record.positions
         ],
     )
 
 
-def findings_of(attempt: SequentialTest) -> Findings:
-    """What an attempt that has its verdict comes to."""
+def compute_findings(attempt: SequentialTest) -> Findings:
+    """Compute the findings of a test that has its verdict."""
     assert attempt.verdict is not None
     assert attempt.decided_at is not None
     old, new = attempt.arms
@@ -241,7 +241,7 @@ def findings_of(attempt: SequentialTest) -> Findings:
         at_most=attempt.at_most(),
         estimate=attempt.estimate(),
         coverage=attempt.coverage,
-        incumbent=Troubles(**asdict(old)),
-        candidate=Troubles(**asdict(new)),
+        incumbent=ArmProblems(**asdict(old)),
+        candidate=ArmProblems(**asdict(new)),
         withheld=tuple(attempt.differences_between_arms()),
     )

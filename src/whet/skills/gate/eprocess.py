@@ -1,7 +1,8 @@
-"""Betting on lifts: evidence, position by position, that the mean of differences in [-1, 1] is above or below a bound.
+"""E-processes: evidence, pair by pair, that the mean of differences in [-1, 1] is above or below a bound.
 
-The wealth of a gambler who bets against the bound starts at 1. Were the bound true, it would be expected never to grow,
-whenever one looks; so it reaches 1/a with a chance of at most a. Several stakes are played at once and averaged.
+An e-process bets against the bound and starts at 1. If the bound holds, its expected value never grows, so it ever
+reaches 1/a with a chance of at most a, however often one looks. Several stakes are bet at once, and their values are
+averaged.
 """
 
 import math
@@ -11,21 +12,21 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
-Number = TypeVar("Number", float, Floats)
+FloatArray = NDArray[np.float64]
+_Number = TypeVar("_Number", float, FloatArray)
 
 RISING = (0.10, 0.20, 0.30, 0.45, 0.60, 0.80, 0.95), (1, 2, 2, 2, 2, 1, 1)
-"""Stakes, and their parts, of the bet that a lift is above a bound."""
+"""Stakes, and their weights, of the bet that a lift is above a bound."""
 FALLING = tuple(0.98 * stake for stake in (0.15, 0.30, 0.50, 0.80)), (1, 1, 1, 1)
-"""Of the bet that it is below."""
-_UTMOST = 0.999
+"""The same for the bet that a lift is below a bound."""
+_WIDEST = 0.999
 _CLOSE = 1e-4
-"""How closely a bound is found."""
+"""Precision of a bound."""
 _ROUNDING = 1e-9
 
 
 class EProcess:
-    """One gambler. Kept as logarithms: raw wealth overflows."""
+    """One e-process. It keeps logarithms, because e-values overflow."""
 
     def __init__(self, bound: float, *, above: bool) -> None:
         self._sign = 1.0 if above else -1.0
@@ -34,8 +35,7 @@ class EProcess:
         self._logs = [0.0] * len(self._stakes)
         self._most = self._gains(1.0)
 
-    def take(self, difference: float) -> None:
-        """The difference at the next position."""
+    def add(self, difference: float) -> None:
         self._logs = [log + one for log, one in zip(self._logs, self._gains(self._sign * difference), strict=True)]
 
     @property
@@ -43,14 +43,14 @@ class EProcess:
         return self._mean(self._logs)
 
     def has_reached(self, level: float) -> bool:
-        """Whether the bound is refuted at this level."""
+        """Whether the bound is rejected at this level."""
         return self.log >= -math.log(level)
 
     def fewest(self, level: float) -> int:
-        """How many positions it takes at least until this level is reached: if all of them are won."""
-        wanted, number = -math.log(level), 0
-        # Together they grow no faster than the largest stake alone.
-        while (missing := wanted - self._after(number)) > 0:
+        """The fewest further differences that could reach this level: if all of them are the best possible."""
+        target, number = -math.log(level), 0
+        # The average grows no faster than the largest stake.
+        while (missing := target - self._after(number)) > 0:
             number += max(1, math.ceil(missing / max(self._most) - _ROUNDING))
         return number
 
@@ -61,14 +61,14 @@ class EProcess:
         return [math.log(_factor(difference, self._bound, stake)) for stake in self._stakes]
 
     def _mean(self, logs: Sequence[float]) -> float:
-        # In plain Python: for so few numbers it is many times faster than in arrays.
+        # For a handful of numbers plain Python is many times faster than arrays.
         top = max(logs)
         return top + math.log(sum(part * math.exp(log - top) for log, part in zip(logs, self._parts, strict=True)))
 
 
-def log_e_value(differences: ArrayLike, bound: ArrayLike, *, above: bool) -> Floats:
-    """The logarithm of the wealth after every position; positions lie along the last axis. Each of several sequences
-    may have a bound of its own.
+def log_e_value(differences: ArrayLike, bound: ArrayLike, *, above: bool) -> FloatArray:
+    """The logarithm of the e-value after every difference; differences lie along the last axis. Each of several
+    sequences may have its own bound.
 
     >>> float(np.exp(log_e_value([1.0] * 7, 0.0, above=True)[-1]).round(6))
     24.612594
@@ -78,30 +78,30 @@ def log_e_value(differences: ArrayLike, bound: ArrayLike, *, above: bool) -> Flo
     seen = sign * np.asarray(differences, dtype=float)[..., None]
     bounds = sign * np.asarray(bound, dtype=float)[..., None, None]
     logs = np.log(_factor(seen, bounds, np.array(stakes))).cumsum(axis=-2)
-    top: Floats = logs.max(axis=-1)
+    top: FloatArray = logs.max(axis=-1)
     return np.asarray(top + np.log(np.exp(logs - top[..., None]) @ np.array(parts)))
 
 
-def log_e_value_of_counts(counts: tuple[ArrayLike, ArrayLike, ArrayLike], bound: float, *, above: bool) -> Floats:
-    """The same after so many differences of 1, of -1 and of 0, in whatever order they came.
+def log_e_value_of_counts(counts: tuple[ArrayLike, ArrayLike, ArrayLike], bound: float, *, above: bool) -> FloatArray:
+    """The logarithm of the e-value after these numbers of differences of 1, -1 and 0, in any order.
 
     >>> float(np.exp(log_e_value_of_counts(([7], [0], [0]), 0.0, above=True)[0]).round(6))
     24.612594
     """
     sign = 1.0 if above else -1.0
     stakes, parts = _grid(above=above)
-    logs: Floats = np.zeros((*np.shape(counts[0]), len(stakes)))
+    logs: FloatArray = np.zeros((*np.shape(counts[0]), len(stakes)))
     for count, difference in zip(counts, (1.0, -1.0, 0.0), strict=True):
         gains = np.log([_factor(sign * difference, sign * bound, stake) for stake in stakes])
         logs += np.asarray(count, dtype=float)[..., None] * gains
-    top: Floats = logs.max(axis=-1)
+    top: FloatArray = logs.max(axis=-1)
     return np.asarray(top + np.log(np.exp(logs - top[..., None]) @ np.array(parts)))
 
 
 def lower_bound(differences: Sequence[float], level: float) -> float:
-    """The largest bound that the differences refute at this level, at their end or at any time before.
+    """The largest bound that the differences reject at this level, at their end or at any time before.
 
-    It holds at all times at once: the chance that it is ever above the true mean is at most the level.
+    The chance that it is ever above the true mean is at most the level.
 
     >>> round(lower_bound([1.0] * 8, 0.05), 3)
     0.121
@@ -110,23 +110,23 @@ def lower_bound(differences: Sequence[float], level: float) -> float:
 
 
 def upper_bound(differences: Sequence[float], level: float) -> float:
-    """The smallest bound that the mean is below, in the sense of `lower_bound`."""
+    """The smallest bound that the mean is below, at all times as for `lower_bound`."""
     return _extreme(differences, level, above=False)
 
 
 def _extreme(differences: Sequence[float], level: float, *, above: bool) -> float:
     sign = 1.0 if above else -1.0
 
-    def refuted(bound: float) -> bool:
+    def is_rejected(bound: float) -> bool:
         logs = log_e_value(differences, sign * bound, above=above)
         return bool(logs.size) and float(logs.max()) >= -math.log(level)
 
-    low, high = -_UTMOST, _UTMOST
-    if not refuted(low):
+    low, high = -_WIDEST, _WIDEST
+    if not is_rejected(low):
         return sign * -1.0
     while high - low > _CLOSE / 2:
         middle = (low + high) / 2
-        low, high = (middle, high) if refuted(middle) else (low, middle)
+        low, high = (middle, high) if is_rejected(middle) else (low, middle)
     return sign * low
 
 
@@ -135,9 +135,8 @@ def _grid(*, above: bool) -> tuple[list[float], list[float]]:
     return list(stakes), [part / sum(parts) for part in parts]
 
 
-def _factor(difference: Number, bound: Number, stake: Number) -> Number:
-    """What a position multiplies a stake's wealth by. Expected to be 1 at most while the mean is at most the bound.
-
-    Falling bets are rising ones on the opposite differences and bounds.
+def _factor(difference: _Number, bound: _Number, stake: _Number) -> _Number:
+    """The factor by which a difference multiplies the value of a stake. Its expectation is at most 1 while the mean is
+    at most the bound. A falling bet is a rising bet on the opposite differences and bounds.
     """
     return 1 - stake + stake * (1 + difference) / (1 + bound)

@@ -1,24 +1,24 @@
-"""The gate: attempts one after the other, each at half the level of the one before, in fresh pairs of rollouts."""
+"""The gate: exams one after the other, each at half the level of the one before, with fresh pairs of rollouts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from whet.skills.gate.exam import Exam, RolloutBudget, run_exam, tighten
+from whet.skills.gate.exam import ExamSequence, RolloutBudget, run_exam, tighten
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.seed import Seed
 from whet.skills.gate.sequential_test import SequentialTest, level_of
-from whet.skills.measurement import ReadNotes, Rollouts, Verdict, no_notes
+from whet.skills.measurement import ReadExecution, Rollouts, Verdict, clean_execution
 
 FEWEST = 20
-"""While the search is open, an attempt that cannot afford so many positions is not begun, and uses up no level."""
+"""While the search is open, an exam that cannot afford this many pairs is not started, and uses no level."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExamResult:
-    """One attempt: a candidate before an exam."""
+    """One exam of one candidate, and its test."""
 
-    exam: Exam
-    attempt: SequentialTest
+    exam: ExamSequence
+    test: SequentialTest
 
     @property
     def candidate(self) -> str:
@@ -26,125 +26,129 @@ class ExamResult:
 
     @property
     def level(self) -> float:
-        return self.attempt.terms.level
+        return self.test.terms.level
 
 
 class ExamJournal(Protocol):
-    """Where attempts are written down as they begin, for a run that is resumed and for whoever checks it."""
+    """Records exams when they start, for a resumed run and for the check of a certificate."""
 
-    def opened(self, exam: Exam) -> None:
-        """An attempt is about to begin."""
+    def record_start(self, exam: ExamSequence) -> None:
+        """Record an exam before its first rollout."""
         ...
 
-    def cut(self, exam: Exam, positions: int) -> None:
-        """The budget ended an attempt after so many positions, while the search was open."""
+    def record_cut(self, exam: ExamSequence, pairs: int) -> None:
+        """Record that the budget ended an exam after this many pairs while the search was open."""
         ...
 
-    def cut_of(self, exam: Exam) -> int | None:
-        """After how many positions the budget ended an attempt then; None when it did not."""
+    def find_cut(self, exam: ExamSequence) -> int | None:
+        """After how many pairs the budget ended an exam; None when it did not."""
         ...
 
 
 class NoJournal:
-    """A journal of nothing, for runs that are never resumed."""
+    """A journal for runs that are never resumed."""
 
-    def opened(self, exam: Exam) -> None:
-        """Nothing to write down."""
+    def record_start(self, exam: ExamSequence) -> None: ...
 
-    def cut(self, exam: Exam, positions: int) -> None:
-        """Nothing to write down."""
+    def record_cut(self, exam: ExamSequence, pairs: int) -> None: ...
 
-    def cut_of(self, exam: Exam) -> int | None:  # noqa: ARG002
-        """Not known."""
+    def find_cut(self, exam: ExamSequence) -> int | None:  # noqa: ARG002
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class ExamSetting:
+    """How the exams of a run are held: on which tasks, in which order, recorded where."""
+
+    tasks: tuple[str, ...]
+    """Ids of the validation tasks."""
+    seed: Seed
+    """The order of every exam is drawn from this seed."""
+    journal: ExamJournal = field(default_factory=NoJournal)
+    read_execution: ReadExecution = clean_execution
+
+
 class Gate:
-    """Holds candidates against the last certified skill."""
+    """Tests candidates against the last certified skill."""
 
     def __init__(
-        self,
-        start: str,
-        tasks: tuple[str, ...],
-        purse: RolloutBudget,
-        plan: GatePlan,
-        rollouts: Rollouts,
-        seed: Seed,
-        journal: ExamJournal | None = None,
-        read_notes: ReadNotes = no_notes,
+        self, start: str, setting: ExamSetting, budget: RolloutBudget, plan: GatePlan, rollouts: Rollouts
     ) -> None:
-        self.incumbent, self.purse = start, purse
-        self._tasks, self._plan, self._rollouts, self._seed = tasks, plan, rollouts, seed
-        self._journal, self._read_notes = journal or NoJournal(), read_notes
-        self.held: list[ExamResult] = []
-        """All attempts so far."""
+        self.incumbent, self.budget = start, budget
+        self._setting, self._plan, self._rollouts = setting, plan, rollouts
+        self.exam_results: list[ExamResult] = []
+        """All exams so far."""
 
     @property
     def link(self) -> str:
-        """What the next attempt carries of those before it."""
-        return self.held[-1].exam.link if self.held else self._seed.commitment
+        """What the next exam refers to."""
+        return self.exam_results[-1].exam.link if self.exam_results else self._setting.seed.commitment
 
     @property
     def undecided(self) -> list[ExamResult]:
-        """Attempts against the incumbent that can be continued, the last one first."""
-        return [one for one in reversed(self.held) if one.exam.incumbent == self.incumbent and one.attempt.can_continue]
+        """Exams against the incumbent that can be continued, the last one first."""
+        mine = (one for one in reversed(self.exam_results) if one.exam.incumbent == self.incumbent)
+        return [one for one in mine if one.test.can_continue]
 
     async def run_early_exam(self, candidate: str) -> ExamResult | None:
-        """Hold a candidate while the search is open: others follow, so it may use half of the purse at most."""
-        if candidate == self.incumbent or self._before(candidate) is not None:
+        """Test a candidate while the search is open. It may use at most half of the budget: other exams follow."""
+        if candidate == self.incumbent or self._find(candidate) is not None:
             return None
-        held = self._new(candidate)
-        planned = min(self.purse.positions // 2, self._plan.positions(len(self._tasks)))
-        if planned < max(FEWEST, held.attempt.fewest):
+        result = self._new(candidate)
+        planned = min(self.budget.pairs // 2, self._plan.max_pairs(len(self._setting.tasks)))
+        if planned < max(FEWEST, result.test.fewest):
             return None
-        cut = self._journal.cut_of(held.exam)
-        found = await self._advance(held, planned if cut is None else cut)
-        if held.attempt.terms.positions < planned:
-            self._journal.cut(held.exam, len(held.attempt.taken))
+        journal = self._setting.journal
+        cut = journal.find_cut(result.exam)
+        found = await self._advance(result, planned if cut is None else cut)
+        if result.test.terms.max_pairs < planned:
+            journal.record_cut(result.exam, len(result.test.pairs))
         return found
 
-    async def run_exam(self, candidate: str, positions: int | None = None) -> ExamResult | None:
-        """Hold a candidate against the incumbent, or continue its undecided attempt at its own level, for at most so
-        many further positions. None when it has its verdict already, or they are too few to certify anything."""
-        before = self._before(candidate)
-        if candidate == self.incumbent or (before is not None and not before.attempt.can_continue):
+    async def run_exam(self, candidate: str, max_pairs: int | None = None) -> ExamResult | None:
+        """Test a candidate against the incumbent, or continue its undecided exam at its own level, for at most this
+        many further pairs. None when it already has a verdict, or the pairs are too few to certify anything."""
+        before = self._find(candidate)
+        if candidate == self.incumbent or (before is not None and not before.test.can_continue):
             return None
-        held = before or self._new(candidate)
-        affordable = self.purse.positions if positions is None else min(positions, self.purse.positions)
-        return await self._advance(held, affordable) if affordable >= held.attempt.fewest else None
+        result = before or self._new(candidate)
+        affordable = self.budget.pairs if max_pairs is None else min(max_pairs, self.budget.pairs)
+        return await self._advance(result, affordable) if affordable >= result.test.fewest else None
 
-    async def _advance(self, held: ExamResult, positions: int) -> ExamResult | None:
-        """Take so many further positions of an attempt at most; None when none was ever taken."""
-        if positions:
-            held.attempt.extend(positions)
-            self._journal.opened(held.exam)
-            await run_exam(held.exam, held.attempt, self._rollouts, self.purse, self._read_notes)
-        if not held.attempt.taken:
+    async def _advance(self, result: ExamResult, pairs: int) -> ExamResult | None:
+        """Run at most this many further pairs of an exam; None when the exam has no pair at all."""
+        if pairs:
+            result.test.extend(pairs)
+            self._setting.journal.record_start(result.exam)
+            await run_exam(result.exam, result.test, self._rollouts, self.budget, self._setting.read_execution)
+        if not result.test.pairs:
             return None
-        if held not in self.held:
-            self.held.append(held)
-        if held.attempt.verdict is Verdict.CERTIFIED:
-            self.incumbent = held.candidate
-        return held
+        if result not in self.exam_results:
+            self.exam_results.append(result)
+        if result.test.verdict is Verdict.CERTIFIED:
+            self.incumbent = result.candidate
+        return result
 
-    async def tighten(self, held: ExamResult) -> None:
-        """Continue an attempt after its verdict, as far as the purse and the plan reach."""
-        most = self._plan.positions(len(self._tasks))
-        await tighten(held.exam, held.attempt, most, self._rollouts, self.purse, self._read_notes)
-        if held.candidate == self.incumbent and held.attempt.verdict is not Verdict.CERTIFIED:
-            self.incumbent = held.exam.incumbent
+    async def tighten(self, result: ExamResult) -> None:
+        """Continue an exam after its verdict, as far as the budget and the plan allow."""
+        most = self._plan.max_pairs(len(self._setting.tasks))
+        await tighten(result.exam, result.test, most, self._rollouts, self.budget, self._setting.read_execution)
+        if result.candidate == self.incumbent and result.test.verdict is not Verdict.CERTIFIED:
+            self.incumbent = result.exam.incumbent
 
-    def exam_beside(self, candidate: str) -> Exam:
-        """An exam against the incumbent that is no attempt of this gate, and has a level of its own."""
-        return Exam(self.incumbent, candidate, self._tasks, f"beside {self._seed.value}", 1, self.link)
+    async def run_side_exam(self, candidate: str, test: SequentialTest) -> ExamResult:
+        """Test a candidate against the incumbent on the test's own terms. It is not one of the gate's exams, and uses
+        none of their levels."""
+        seed = f"beside {self._setting.seed.value}"
+        exam = ExamSequence(self.incumbent, candidate, self._setting.tasks, seed, 1, self.link)
+        await run_exam(exam, test, self._rollouts, self.budget, self._setting.read_execution)
+        return ExamResult(exam, test)
 
-    def _before(self, candidate: str) -> ExamResult | None:
-        found = (one for one in self.held if (one.exam.incumbent, one.candidate) == (self.incumbent, candidate))
-        return next(found, None)
-
-    def _exam(self, candidate: str) -> Exam:
-        return Exam(self.incumbent, candidate, self._tasks, self._seed.value, len(self.held) + 1, self.link)
+    def _find(self, candidate: str) -> ExamResult | None:
+        wanted = self.incumbent, candidate
+        return next((one for one in self.exam_results if (one.exam.incumbent, one.candidate) == wanted), None)
 
     def _new(self, candidate: str) -> ExamResult:
-        exam = self._exam(candidate)
-        return ExamResult(exam, SequentialTest(self._plan.terms(level_of(self._plan.alpha, exam.number), 1)))
+        setting, number = self._setting, len(self.exam_results) + 1
+        exam = ExamSequence(self.incumbent, candidate, setting.tasks, setting.seed.value, number, self.link)
+        return ExamResult(exam, SequentialTest(self._plan.terms(level_of(self._plan.alpha, number), 1)))

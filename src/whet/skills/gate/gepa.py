@@ -1,4 +1,4 @@
-"""For users of GEPA: the exam as its acceptance criterion, so that nothing enters its pool that is not proved."""
+"""The exam as an acceptance criterion of GEPA, so that only certified candidates enter its pool."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 
 
 class Batch(Protocol):
-    """What comes of an evaluation."""
+    """Result of an evaluation."""
 
     @property
     def scores(self) -> Sequence[float]:
-        """One for each task."""
+        """One score per task."""
         ...
 
 
 class Adapter(Protocol):
-    """What is needed of a GEPA adapter."""
+    """The part of a GEPA adapter that the exam needs."""
 
     def evaluate(self, batch: list[Any], candidate: dict[str, str]) -> Batch:
-        """Try a candidate on tasks, afresh."""
+        """Run a candidate on tasks."""
         ...
 
 
 class ExamAcceptance:
-    """Accepts what is better on GEPA's own minibatch and then is certified against the last certified candidate.
+    """Accepts a proposal that is better on GEPA's minibatch and is then certified against the last certified candidate.
 
-    Given to `gepa.optimize` as `acceptance_criterion`, and as `stop_callbacks` to end when the budget is spent. GEPA's
-    merges do not ask it: leave `use_merge` off, or take `certified` and not the best of GEPA's result."""
+    Pass it to `gepa.optimize` as `acceptance_criterion`, and as `stop_callbacks` to stop when the budget is spent.
+    GEPA's merges bypass it: leave `use_merge` off, or use `certified` instead of GEPA's best candidate."""
 
     def __init__(
         self,
@@ -45,14 +45,14 @@ class ExamAcceptance:
         seed: int | None = None,
         budget: int | None = None,
     ) -> None:
-        """`tasks` are data as the adapter evaluates it. They must be neither in the training nor in the validation set
-        of GEPA, which looks at scores of those. The rest is as for `Exam`."""
+        """`tasks` are inputs of the adapter. They must not be in GEPA's training or validation set, because GEPA uses
+        the scores of those. The other parameters are those of `Exam`."""
 
         def score(task: Any, candidate: str) -> float:
             (found,) = adapter.evaluate([task], json.loads(candidate)).scores
             return found
 
-        # One at a time: an adapter may not bear threads.
+        # One at a time: an adapter may not be thread-safe.
         self.exam = Exam(
             _text(seed_candidate),
             tasks,
@@ -66,24 +66,24 @@ class ExamAcceptance:
 
     @property
     def certified(self) -> dict[str, str]:
-        """The last certified candidate; the seed when none was."""
+        """The last certified candidate; the seed candidate if none was certified."""
         found: dict[str, str] = json.loads(self.exam.incumbent)
         return found
 
     def should_accept(self, proposal: "CandidateProposal[Any]", state: "GEPAState[Any, Any]") -> bool:  # noqa: ARG002
-        """GEPA asks this of every proposal."""
+        """Called by GEPA for every proposal."""
         before, after = proposal.subsample_scores_before or [], proposal.subsample_scores_after or []
         candidate = _text(proposal.candidate)
         if self._is_spent or sum(after) <= sum(before) or candidate == self.exam.incumbent:
             return False
         try:
-            return self.exam.hold(candidate).attempt.verdict is Verdict.CERTIFIED
+            return self.exam.run(candidate).test.verdict is Verdict.CERTIFIED
         except BudgetSpent:
             self._is_spent = True
             return False
 
     def __call__(self, gepa_state: "GEPAState[Any, Any]") -> bool:  # noqa: ARG002 - what GEPA passes by this name
-        """Whether GEPA may stop: no further candidate can be held."""
+        """Whether GEPA should stop because the budget is spent."""
         return self._is_spent
 
 

@@ -1,7 +1,7 @@
-"""The acceptance rules of other optimizers as gates of their own, and how often they take what does nothing.
+"""The acceptance rules of other optimizers, and how often each accepts a candidate that changes nothing.
 
-Each compares one pass over the validation tasks with the stored one of the incumbent. What it takes is accepted by
-that rule, and never certified.
+Each rule compares one pass over the validation tasks with the stored pass of the incumbent. A rule accepts; it never
+certifies.
 """
 
 import asyncio
@@ -14,64 +14,64 @@ from numpy.typing import NDArray
 
 from whet.scoring import Cause
 from whet.scoring.score import ROUNDING
+from whet.skills.gate.eprocess import FloatArray
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.kinds import GateKind
-from whet.skills.measurement import Measured, Outcome, OutOfBudget, RolloutKey, Rollouts, refuse_lost
+from whet.skills.measurement import Measurement, Outcome, OutOfBudget, RolloutKey, Rollouts, refuse_missing
 
-Floats = NDArray[np.float64]
-Rule = Callable[[Floats, Floats], NDArray[np.bool_]]
-"""Scores before and after, paired by task along the last axis, to whether the candidate is taken. A tie is not."""
+Rule = Callable[[FloatArray, FloatArray], NDArray[np.bool_]]
+"""Takes scores before and after, paired by task along the last axis. Returns whether it accepts; a tie is rejected."""
 
 _DRAWS = 10_000
 
 
-def soft(before: Floats, after: Floats) -> NDArray[np.bool_]:
-    """The mean score is higher."""
+def _compare_means(before: FloatArray, after: FloatArray) -> NDArray[np.bool_]:
+    """Accept a higher mean score."""
     return _higher(before, after)
 
 
-def hard(before: Floats, after: Floats) -> NDArray[np.bool_]:
-    """The share of tasks that are passed in full is higher."""
-    return _higher(_passed(before), _passed(after))
+def _compare_passes(before: FloatArray, after: FloatArray) -> NDArray[np.bool_]:
+    """Accept a higher share of fully passed tasks."""
+    return _higher(_as_passes(before), _as_passes(after))
 
 
-def mixed(before: Floats, after: Floats) -> NDArray[np.bool_]:
-    """The mean of both is higher."""
-    return _higher(before + _passed(before), after + _passed(after))
+def _compare_both(before: FloatArray, after: FloatArray) -> NDArray[np.bool_]:
+    """Accept a higher mean of both metrics."""
+    return _higher(before + _as_passes(before), after + _as_passes(after))
 
 
-def no_regression(before: Floats, after: Floats) -> NDArray[np.bool_]:
-    """The mean score is higher, and no task fails that was passed before."""
-    kept = np.asarray((_passed(after) >= _passed(before)).all(axis=-1))
+def _forbid_regression(before: FloatArray, after: FloatArray) -> NDArray[np.bool_]:
+    """Accept a higher mean score if no passed task fails now."""
+    kept = np.asarray((_as_passes(after) >= _as_passes(before)).all(axis=-1))
     return _higher(before, after) & kept
 
 
 RULES: Mapping[GateKind, Rule] = MappingProxyType(
     {
-        GateKind.STRICT: soft,
-        GateKind.SOFT: soft,
-        GateKind.HARD: hard,
-        GateKind.MIXED: mixed,
-        GateKind.NO_REGRESSION: no_regression,
+        GateKind.STRICT: _compare_means,
+        GateKind.SOFT: _compare_means,
+        GateKind.HARD: _compare_passes,
+        GateKind.MIXED: _compare_both,
+        GateKind.NO_REGRESSION: _forbid_regression,
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """A candidate that a rule decided on."""
+class RuleComparison:
+    """A rule's decision about a candidate."""
 
     rule: GateKind
     incumbent: str
     candidate: str
     before: tuple[Outcome, ...]
     after: tuple[Outcome, ...]
-    """Of one rollout on each validation task."""
+    """Scores of one rollout per validation task."""
 
     @property
     def accepted(self) -> bool:
-        """On the tasks that both have a score of. For the rule that lets nothing regress, a task that was passed and
-        is lost now has regressed."""
+        """Whether the rule accepts, on the tasks where both have a score. For `no-regression`, a missing score of a
+        task that was passed before is a regression."""
         pairs = list(zip(self.before, self.after, strict=True))
         if self.rule is GateKind.NO_REGRESSION and any(
             isinstance(after, Cause) and not isinstance(before, Cause) and before >= 1 - ROUNDING
@@ -85,17 +85,17 @@ class Compared:
         return bool(RULES[self.rule](before, after))
 
 
-class ClassicGate:
-    """One pass for each candidate. It has no levels to spend, and no last word worth the name."""
+class RuleGate:
+    """Decides by a rule, with one pass over the validation tasks per candidate. It certifies nothing."""
 
     def __init__(
-        self, rule: GateKind, start: str, tasks: Sequence[str], purse: RolloutBudget, rollouts: Rollouts
+        self, rule: GateKind, start: str, tasks: Sequence[str], budget: RolloutBudget, rollouts: Rollouts
     ) -> None:
-        self.incumbent, self.purse = start, purse
+        self.incumbent, self.budget = start, budget
         self._rule, self._tasks, self._rollouts = rule, tasks, rollouts
 
-    async def run_exam(self, candidate: str) -> Compared | None:
-        """Compare a candidate with the incumbent, unless it is the same or there is no money for it."""
+    async def run_exam(self, candidate: str) -> RuleComparison | None:
+        """Compare a candidate with the incumbent. None when they are the same or the budget is too small."""
         if candidate == self.incumbent:
             return None
         try:
@@ -104,29 +104,29 @@ class ClassicGate:
             return None
         if before is None or after is None:
             return None
-        found = Compared(self._rule, self.incumbent, candidate, tuple(before.values()), tuple(after.values()))
+        found = RuleComparison(self._rule, self.incumbent, candidate, tuple(before.values()), tuple(after.values()))
         if found.accepted:
             self.incumbent = candidate
         return found
 
-    async def _pass(self, skill: str) -> Measured | None:
-        """Every validation task once. Asked for again, it costs nothing and says the same."""
+    async def _pass(self, skill: str) -> Measurement | None:
+        """Every validation task once. A second call costs nothing and gives the same result."""
         keys = [RolloutKey.validation(task, skill) for task in self._tasks]
-        if not self.purse.pay(keys):
+        if not self.budget.pay(keys):
             return None
         outcomes = await asyncio.gather(
             *(self._rollouts(task, skill, key) for task, key in zip(self._tasks, keys, strict=True))
         )
         measured = dict(zip(keys, outcomes, strict=True))
-        refuse_lost(measured, "validation")
+        refuse_missing(measured, "validation")
         return measured
 
 
 def false_accepts(rule: GateKind, twice: Iterable[tuple[float, float]], tasks: int) -> float:
-    """How often a rule takes a candidate that does nothing, on so many tasks.
+    """Estimate how often a rule accepts a candidate that changes nothing, on this many tasks.
 
-    `twice` are two measurements of one skill on some tasks. Tasks are drawn among them, and which of the two came
-    before is drawn too: a candidate that does nothing is the same skill measured again.
+    `twice` holds two measurements of one skill on some tasks. The estimate draws tasks, and which measurement counts as
+    the earlier one: a candidate that changes nothing is the same skill measured again.
 
     >>> round(false_accepts(GateKind.STRICT, [(1, 0), (0, 0), (1, 1)], 30), 2)
     0.44
@@ -140,10 +140,10 @@ def false_accepts(rule: GateKind, twice: Iterable[tuple[float, float]], tasks: i
     return float(RULES[rule](before, after).mean())
 
 
-def _higher(before: Floats, after: Floats) -> NDArray[np.bool_]:
-    # Sums of the same fractions in another order are no difference.
+def _higher(before: FloatArray, after: FloatArray) -> NDArray[np.bool_]:
+    # Sums of the same fractions in another order may differ by rounding.
     return np.asarray((after - before).mean(axis=-1) > ROUNDING)
 
 
-def _passed(scores: Floats) -> Floats:
+def _as_passes(scores: FloatArray) -> FloatArray:
     return (scores >= 1 - ROUNDING).astype(float)

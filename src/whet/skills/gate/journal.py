@@ -1,31 +1,30 @@
-"""The journal of attempts in a run folder: each is written down before its first rollout, chained to the one before."""
+"""The journal of exams in a run folder: each exam is recorded before its first rollout, linked to the one before."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 
-from whet.skills.gate.exam import Exam
+from whet.skills.gate.exam import ExamSequence
 
 ATTEMPTS = "attempts.jsonl"
 
 
 class ExamJournalFile:
-    """The journal as a file, a line for each attempt that was begun or that the budget cut short."""
+    """The journal as a file: a line for each exam that was started or that the budget cut short."""
 
     def __init__(self, folder: Path, begin: Callable[[], object] = lambda: None) -> None:
-        """`folder` is that of the run's exams. `begin` is called before an attempt is written down: from then on the
-        run has held an exam."""
+        """`folder` is the folder of the run's exams. `begin` is called before an exam is recorded."""
         self._begin = begin
         self._file = folder / ATTEMPTS
         text = self._file.read_text(encoding="utf-8") if self._file.is_file() else ""
-        # Whoever wrote the last line may have been killed over it.
+        # A process that was killed may have left half a line.
         self._lines: list[dict[str, object]] = [
             json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")
         ]
         self._is_torn = bool(text) and not text.endswith("\n")
 
-    def opened(self, exam: Exam) -> None:
-        """An attempt is about to begin."""
+    def record_start(self, exam: ExamSequence) -> None:
+        """Record an exam before its first rollout."""
         self._begin()
         self._add(
             {
@@ -38,12 +37,12 @@ class ExamJournalFile:
             }
         )
 
-    def cut(self, exam: Exam, positions: int) -> None:
-        """The budget ended an attempt after so many positions, while the search was open."""
-        self._add({"link": exam.link, "cut": positions})
+    def record_cut(self, exam: ExamSequence, pairs: int) -> None:
+        """Record that the budget ended an exam after this many pairs while the search was open."""
+        self._add({"link": exam.link, "cut": pairs})
 
-    def cut_of(self, exam: Exam) -> int | None:
-        """After how many positions the budget ended an attempt then; None when it did not."""
+    def find_cut(self, exam: ExamSequence) -> int | None:
+        """After how many pairs the budget ended an exam; None when it did not."""
         found = [line["cut"] for line in self._lines if line["link"] == exam.link and "cut" in line]
         return int(str(found[0])) if found else None
 

@@ -1,31 +1,31 @@
-"""What a user chooses between by name. Without weight, so that the command line can name it before any work."""
+"""The kinds of search and gate that users choose by name. A module without imports, so that the help stays fast."""
 
 from enum import StrEnum
 
 
 class SearchKind(StrEnum):
-    """How better skills are looked for on training tasks."""
+    """How to search for better skills on training tasks."""
 
     RATCHET = "ratchet"
-    """One proposal after the other, from the leader."""
+    """One proposal after the other, each an edit of the leader."""
     RACE = "race"
-    """Several proposals at once, on the same tasks; those that fall behind are dropped early."""
+    """Several proposals at once, on the same tasks; the worse half is dropped early."""
     PARETO = "pareto"
-    """From whatever is best on some task, section by section; versions are merged."""
+    """Edit any skill that is best on some task, one section at a time, and merge versions."""
 
 
 class GateKind(StrEnum):
-    """What has the last word on a skill."""
+    """What decides whether a skill is accepted."""
 
     CERTIFY = "certify"
-    """An exam: what passes is better, but for an error of the level that was set."""
+    """An exam. A skill that passes is better, with at most the chosen error rate."""
     STRICT = "strict"
-    """The mean score of one pass over the validation tasks is higher. This rule and those below prove nothing."""
+    """A higher mean score in one pass over the validation tasks. This rule and those below prove nothing."""
     SOFT = "soft"
-    """The same as strict, by the name of its metric."""
+    """The same as strict, named after its metric."""
     HARD = "hard"
-    """More validation tasks are passed in full."""
+    """More fully passed validation tasks."""
     MIXED = "mixed"
-    """The mean of both metrics is higher."""
+    """A higher mean of both metrics."""
     NO_REGRESSION = "no-regression"
-    """The mean score is higher, and no task fails that was passed before."""
+    """A higher mean score, and no passed task fails now."""

@@ -1,4 +1,4 @@
-"""What is fixed before a skill is sharpened: levels, purses and the rules of both tiers."""
+"""The plan of a run, fixed before it starts: levels, budgets and the rules of search and exams."""
 
 from dataclasses import dataclass, replace
 
@@ -7,79 +7,78 @@ from whet.skills.gate.kinds import GateKind, SearchKind
 from whet.skills.gate.sequential_test import ExamTerms
 
 MANY = 1_000_000
-"""Rollouts of a purse that another unit of the budget limits."""
+"""Rollouts of a budget that is limited by another unit."""
 
 AUTO = 0
-"""Samples: as many as few training tasks need."""
+"""Samples: choose by the number of training tasks."""
 _MEASURED_BY = 30
-"""Rollouts that measure a skill well enough: with 10 alone, the search passes over a rule that adds 30 points in one
-run of six, and with 30 in one of eighty."""
+"""Enough rollouts to measure a skill: with 10, the search misses a rule that adds 30 points in one run of six; with
+30, in one of eighty."""
 _PROPOSALS = 12
-"""More samples than leave this many proposals are not taken."""
+"""The number of samples leaves room for at least this many proposals."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatePlan:
-    """The terms of one run. Written down before the first rollout; a resumed run reads them back."""
+    """The plan of one run. It is written before the first rollout, and a resumed run must have the same plan."""
 
     budget: int
-    """Rollouts, of both tiers and all proposals."""
+    """Rollouts of the search and the exams."""
     seed: int = 0
-    """Of the split of tasks and whatever else chance decides in the open. The order of exams has a seed of its own."""
+    """Seed of the task split and of the search. The order of exams has its own seed."""
     alpha: float = 0.10
-    """The chance that the run certifies anything that is no better than what it replaces."""
-    giving_up: float = 0.20
-    worth: float = 0.12
+    """Maximum chance that the run certifies a skill that is not better than the skill it replaces."""
+    beta: float = 0.20
+    """Maximum chance to give up on a lift of `minimum_effect`."""
+    minimum_effect: float = 0.12
     """The smallest lift that is worth finding."""
     rollouts_per_task: int = 12
-    """While the search is open, an attempt takes at most so many for each task of its exam, of both sides together; and
-    so many are enough for the bounds of a certificate."""
+    """Maximum rollouts of an exam per validation task, of both skills together, while the search is open and when the
+    bounds of a certificate are tightened."""
     certify_share: float = 0.20
-    """The part of the budget that only exams may use."""
+    """The share of the budget that is reserved for exams."""
     samples: int = 1
-    """Rollouts on each dev task, whenever the search measures a skill. AUTO until the budget is divided, where the user
-    named none."""
+    """Rollouts per train task when the search measures a skill. AUTO until the budget is split."""
     accepted_before_attempt: int = 3
-    """After so many accepted edits the leader is held before the exam."""
+    """The leader takes an exam after this many accepted edits."""
     rejections_before_remeasuring: int = 6
-    """After so many in a row the leader is measured afresh: the mean of a winner is too high."""
+    """The leader is measured again after this many rejections in a row: the mean of a winner is too high."""
     search: SearchKind = SearchKind.RATCHET
     gate: GateKind = GateKind.CERTIFY
-    """What decides on the leader. Only an exam certifies."""
+    """What decides about the leader. Only an exam certifies."""
     shorten: bool = False
-    """Whether what is left in the end is spent on a shorter version of a certified skill."""
+    """Whether to spend the rest of the budget on a shorter version of a certified skill."""
     margin: float = 0.10
-    """What a shorter version may lose at most; never more than half of what was certified."""
+    """Maximum loss of a shorter version; never more than half of the certified lift."""
     removal_level: float = 0.05
-    """The chance that it loses more."""
+    """Maximum chance that a shorter version loses more than that."""
 
     @property
-    def certify_purse(self) -> int:
+    def exam_budget(self) -> int:
         return round(self.budget * self.certify_share)
 
     @property
-    def search_purse(self) -> int:
-        return self.budget - self.certify_purse
+    def search_budget(self) -> int:
+        return self.budget - self.exam_budget
 
     def settle_samples(self, tasks: int) -> "GatePlan":
-        """With the number of samples for this many dev tasks, unless the user named one.
+        """Choose the number of samples for this many train tasks, unless the user chose one.
 
         >>> [GatePlan(budget, samples=AUTO).settle_samples(10).samples for budget in (100, 400, 800)]
         [1, 2, 3]
         """
         if self.samples != AUTO:
             return self
-        affordable = self.search_purse // ((1 + _PROPOSALS) * tasks)
+        affordable = self.search_budget // ((1 + _PROPOSALS) * tasks)
         return replace(self, samples=max(1, min(_MEASURED_BY // tasks, affordable)))
 
     def proposals(self, tasks: int) -> int:
-        """How many the search can try on so many dev tasks, when it has measured what it begins with."""
-        return max(0, self.search_purse // (self.samples * tasks) - 1)
+        """How many proposals the search can measure on this many train tasks, besides the first skill."""
+        return max(0, self.search_budget // (self.samples * tasks) - 1)
 
-    def positions(self, tasks: int) -> int:
-        """The most that an attempt on so many tasks takes while the search is open."""
+    def max_pairs(self, tasks: int) -> int:
+        """Maximum pairs of an exam on this many tasks while the search is open."""
         return self.rollouts_per_task * tasks // PAIR
 
-    def terms(self, level: float, positions: int) -> ExamTerms:
-        """Of an attempt of so many positions."""
-        return ExamTerms(level, positions, self.giving_up, self.worth)
+    def terms(self, level: float, max_pairs: int) -> ExamTerms:
+        return ExamTerms(level, max_pairs, self.beta, self.minimum_effect)

@@ -1,7 +1,7 @@
-"""The seed that the order of every exam is drawn from: secret until the run is over, committed before its first exam.
+"""The seed of the order of all exams: secret until the run is over, committed to before the first exam.
 
-Whoever knows the order of an exam can make a candidate for it that is no better and passes. So the seed comes from the
-system's randomness, only its digest is shown while the run lasts, and the certificate reveals it.
+A proposer that knows the order of an exam can write a candidate that passes without being better. So the seed comes
+from the system's randomness, only its digest is shown during the run, and the certificate reveals it.
 """
 
 import json
@@ -16,12 +16,12 @@ from whet.files import write_atomic
 from whet.ids import digest
 
 SEED = "seed.json"
-"""Where the folder of a run's exams keeps it. Proposers see nothing of that folder."""
+"""File in the folder of a run's exams. Proposers cannot see that folder."""
 
 
 class Seed(BaseModel):
     """
-    >>> Seed.chosen(7).told, Seed.chosen(7).commitment == Seed.chosen(8).commitment
+    >>> Seed.choose(7).origin, Seed.choose(7).commitment == Seed.choose(8).commitment
     ('chosen by the user: 7', False)
     """
 
@@ -29,34 +29,34 @@ class Seed(BaseModel):
 
     value: str
     drawn: bool
-    """Whether the system's randomness gave it; otherwise the user named it, and may have tried others before."""
+    """Whether it comes from the system's randomness. Otherwise the user chose it, perhaps after trying others."""
 
     @classmethod
     def draw(cls) -> Self:
         return cls(value=secrets.token_hex(32), drawn=True)
 
     @classmethod
-    def chosen(cls, number: int) -> Self:
+    def choose(cls, number: int) -> Self:
         return cls(value=str(number), drawn=False)
 
     @property
     def commitment(self) -> str:
-        """What is shown of it before the first exam: it fixes the seed, and does not reveal one that was drawn."""
+        """Digest that is shown before the first exam. It fixes the seed without revealing it."""
         return digest(b"seed of exams", self.value.encode())
 
     @property
-    def told(self) -> str:
+    def origin(self) -> str:
         return "drawn" if self.drawn else f"chosen by the user: {self.value}"
 
 
-def fixed_seed(folder: Path, number: int | None) -> Seed:
-    """The seed of a run whose exams have this folder: the one that is there, else this number, else a fresh draw.
+def fix_seed(folder: Path, number: int | None) -> Seed:
+    """Read the seed from the folder of a run's exams. If there is none, store this number, or a random draw.
 
     UserError when the run has another seed than this number."""
     file = folder / SEED
     if not file.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        new = Seed.draw() if number is None else Seed.chosen(number)
+        new = Seed.draw() if number is None else Seed.choose(number)
         write_atomic(file, new.model_dump_json() + "\n")
     try:
         found = Seed.model_validate_json(file.read_bytes())
@@ -64,6 +64,6 @@ def fixed_seed(folder: Path, number: int | None) -> Seed:
         raise UserError(
             f"{file}: expected the seed of this run: {json.dumps({'value': '...', 'drawn': True})}"
         ) from None
-    if number is not None and found != Seed.chosen(number):
-        raise UserError(f"`seed` is {number}, but the run was begun with a seed that was {found.told}; leave it out")
+    if number is not None and found != Seed.choose(number):
+        raise UserError(f"`seed` is {number}, but the run was begun with a seed that was {found.origin}; leave it out")
     return found

@@ -1,4 +1,4 @@
-"""One candidate before one exam: positions are taken in the exam's order, and the verdict falls as soon as it can."""
+"""The sequential test of one exam: it takes pairs in the exam's order and reaches its verdict as early as possible."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,148 +11,147 @@ from pydantic import Field
 from whet.runs.stats.losses import UNEVEN, uneven
 from whet.scoring import Cause
 from whet.skills.gate.eprocess import EProcess, log_e_value, lower_bound, upper_bound
-from whet.skills.measurement import Notes, Outcome, Verdict
+from whet.skills.measurement import Execution, Outcome, Verdict
 
 _Chance = Annotated[float, Field(gt=0, lt=1)]
 _Share = Annotated[float, Field(ge=0, lt=1)]
-_Number = Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True, slots=True)
 class ExamTerms:
-    """What is fixed before the first position, but for the number of positions: an attempt that is undecided may be
-    continued at its own level. Its bounds are looked at where it is read from a file."""
+    """The terms of a test, fixed before the first pair. Only `max_pairs` may grow: an undecided test may be continued
+    at its own level. Certificates store the fields under their aliases, and check their bounds when they are read."""
 
     level: _Chance
-    """The chance that a candidate which is no better is certified."""
-    positions: _Number
-    """After so many the verdict is undecided."""
-    giving_up: _Chance = 0.20
-    """The chance that a lift worth finding is called futile."""
-    worth: _Share = 0.12
+    """Maximum chance that a candidate that is not better is certified."""
+    max_pairs: Annotated[int, Field(ge=1, alias="positions")]
+    """After this many pairs without a decision the verdict is undecided."""
+    beta: Annotated[_Chance, Field(alias="giving_up")] = 0.20
+    """Maximum chance that a lift of `minimum_effect` is called futile."""
+    minimum_effect: Annotated[_Share, Field(alias="worth")] = 0.12
     """The smallest lift that is worth finding."""
     coverage: _Share = 0.80
-    """The least share of positions with real scores on both sides."""
+    """Minimum share of pairs in which both rollouts have a score."""
     margin: _Share = 0.0
-    """What a candidate may be worse by and still pass: 0 where it has to be better."""
+    """How much worse a candidate may be and still pass; 0 where it has to be better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One task of the exam, done by both."""
+    """One task of the exam, done with both skills."""
 
     incumbent: Outcome
     candidate: Outcome
-    notes: tuple[Notes, Notes] = (Notes(), Notes())
-    """Of the incumbent's rollout and of the candidate's."""
+    executions: tuple[Execution, Execution] = (Execution(), Execution())
+    """How the incumbent's rollout and the candidate's were executed."""
 
     @property
     def is_measured(self) -> bool:
         return not isinstance(self.incumbent, Cause) and not isinstance(self.candidate, Cause)
 
     def worst(self) -> float:
-        """The difference, with what is lost counted against the candidate."""
+        """The difference, with missing scores counted against the candidate."""
         return _score(self.candidate, 0.0) - _score(self.incumbent, 1.0)
 
     def best(self) -> float:
-        """The difference, with what is lost counted for the candidate."""
+        """The difference, with missing scores counted for the candidate."""
         return _score(self.candidate, 1.0) - _score(self.incumbent, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
-    """What went wrong with one arm's rollouts."""
+class ArmCounts:
+    """Problems of the rollouts of one skill. The fields are keys of stored certificates."""
 
     rollouts: int
     lost: dict[str, int]
     """Rollouts without a score, by cause."""
     redone: int
-    """Rollouts that were begun more than once."""
+    """Rollouts that were started more than once."""
     resent: int
-    """Rollouts with calls that were sent again."""
+    """Rollouts with model calls that were sent again."""
     resent_calls: int
 
     @classmethod
-    def of(cls, rolled: Sequence[tuple[Outcome, Notes]]) -> "Arm":
+    def count(cls, rollouts: Sequence[tuple[Outcome, Execution]]) -> "ArmCounts":
         return cls(
-            rollouts=len(rolled),
-            lost=dict(sorted(Counter(str(one) for one, _ in rolled if isinstance(one, Cause)).items())),
-            redone=sum(notes.tries > 1 for _, notes in rolled),
-            resent=sum(notes.resent > 0 for _, notes in rolled),
-            resent_calls=sum(notes.resent for _, notes in rolled),
+            rollouts=len(rollouts),
+            lost=dict(sorted(Counter(str(one) for one, _ in rollouts if isinstance(one, Cause)).items())),
+            redone=sum(execution.tries > 1 for _, execution in rollouts),
+            resent=sum(execution.resent > 0 for _, execution in rollouts),
+            resent_calls=sum(execution.resent for _, execution in rollouts),
         )
 
 
 @dataclass(slots=True)
 class SequentialTest:
-    """How it goes for one candidate."""
+    """The pairs of one candidate so far, and the verdict."""
 
     terms: ExamTerms
-    taken: list[Pair] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
     decided_at: int | None = None
-    """After how many positions the verdict fell; None as long as it is open."""
-    _fallen: Verdict | None = None
+    """Number of pairs at the verdict; None while the test is open."""
+    _reached: Verdict | None = None
     _better: EProcess = field(init=False, compare=False)
     _worse: EProcess = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         self._better = EProcess(-self.terms.margin, above=True)
-        self._worse = EProcess(self.terms.worth, above=False)
+        self._worse = EProcess(self.terms.minimum_effect, above=False)
 
     @property
     def is_open(self) -> bool:
-        return self._fallen is None
+        return self._reached is None
 
     @property
     def verdict(self) -> Verdict | None:
-        """None as long as it is open. What the data would tell is withheld when the arms differ in what went wrong, up
-        to the verdict or after it."""
-        tells = self._fallen in {Verdict.CERTIFIED, Verdict.FUTILE}
-        return Verdict.WITHHELD if tells and self.differences_between_arms() else self._fallen
+        """None while the test is open. A decision is withheld when the two skills differ in how many of their rollouts
+        had problems, before the decision or after it."""
+        decided = self._reached in {Verdict.CERTIFIED, Verdict.FUTILE}
+        return Verdict.WITHHELD if decided and self.differences_between_arms() else self._reached
 
-    def take(self, position: Pair) -> None:
-        """The next position. After the verdict, further ones sharpen the bounds; and they may show that it has to be
-        withheld."""
-        self.taken.append(position)
-        self._better.take(position.worst())
-        self._worse.take(position.best())
+    def add(self, pair: Pair) -> None:
+        """Add the next pair. After the verdict, further pairs tighten the bounds, and may show that the verdict has to
+        be withheld."""
+        self.pairs.append(pair)
+        self._better.add(pair.worst())
+        self._worse.add(pair.best())
         if self.is_open:
-            self._fallen = self._reached()
-            self.decided_at = len(self.taken) if self._fallen else None
+            self._reached = self._decide()
+            self.decided_at = len(self.pairs) if self._reached else None
 
     def break_off(self) -> None:
-        """There is no money for a further position: the purse held as many as were taken."""
-        self.terms = replace(self.terms, positions=max(1, len(self.taken)))
-        self._fallen, self.decided_at = Verdict.UNDECIDED, len(self.taken)
+        """End the test because the budget allows no further pair."""
+        self.terms = replace(self.terms, max_pairs=max(1, len(self.pairs)))
+        self._reached, self.decided_at = Verdict.UNDECIDED, len(self.pairs)
 
     @property
     def can_continue(self) -> bool:
-        """Whether it ended for want of positions alone."""
-        return self._fallen is Verdict.UNDECIDED and not self._has_crossed()
+        """Whether the test ended only because it had too few pairs."""
+        return self._reached is Verdict.UNDECIDED and not self._has_crossed()
 
-    def extend(self, positions: int) -> None:
-        """Continue at the same level for so many more positions: the same evidence, looked at later."""
+    def extend(self, pairs: int) -> None:
+        """Continue at the same level for this many more pairs: the same evidence, looked at later."""
         assert self.is_open or self.can_continue
-        self.terms = replace(self.terms, positions=len(self.taken) + positions)
-        self._fallen = self.decided_at = None
+        self.terms = replace(self.terms, max_pairs=len(self.pairs) + pairs)
+        self._reached = self.decided_at = None
 
     @property
     def fewest(self) -> int:
-        """How many further positions it takes at least to certify: if all of them are won."""
+        """The fewest further pairs that could certify: if the candidate wins all of them."""
         return max(1, self._better.fewest(self.terms.level))
 
     @property
     def surely_needed(self) -> int:
-        """How many further positions it takes at least until a verdict falls, whatever comes of them."""
-        left = self.terms.positions - len(self.taken)
-        return min(left, self.fewest, self._worse.fewest(self.terms.giving_up))
+        """The fewest further pairs that could give a verdict, whatever their scores are."""
+        left = self.terms.max_pairs - len(self.pairs)
+        return min(left, self.fewest, self._worse.fewest(self.terms.beta))
 
     def _has_crossed(self) -> bool:
-        return self._is_shown() or self._worse.has_reached(self.terms.giving_up)
+        return self._is_shown() or self._worse.has_reached(self.terms.beta)
 
     def _is_shown(self) -> bool:
-        """Whether the evidence suffices, also with calls that were sent again counted against the candidate; or will be
-        withheld, so that further positions would be wasted."""
+        """Whether the evidence suffices even with re-sent calls counted against the candidate. True also if the verdict
+        will be withheld, so that further pairs would be wasted."""
         level = self.terms.level
         if not self._better.has_reached(level):
             return False
@@ -160,50 +159,51 @@ class SequentialTest:
         return bool(holds or self.differences_between_arms())
 
     def _differences(self) -> list[float]:
-        """At each position. What is lost counts against the candidate; so does a rollout of the candidate with calls
-        that were sent again, as far as it has more of these than the incumbent: an error may have hidden a failure. A
-        difference that is too small for a test of both arms can still be enough to certify what is no better."""
+        """The difference of each pair. A missing score counts against the candidate. So does a rollout of the candidate
+        with re-sent calls, as far as it has more of these than the incumbent: an error may have hidden a failure. An
+        imbalance too small to be significant can still be enough to certify a skill that is not better."""
         old, new = self.arms
         excess, found = new.resent - old.resent, []
-        for position in self.taken:
-            is_failed = excess > 0 and position.notes[1].resent > 0
+        for pair in self.pairs:
+            is_failed = excess > 0 and pair.executions[1].resent > 0
             excess -= is_failed
-            found.append(replace(position, candidate=0.0).worst() if is_failed else position.worst())
+            found.append(replace(pair, candidate=0.0).worst() if is_failed else pair.worst())
         return found
 
-    def _reached(self) -> Verdict | None:
+    def _decide(self) -> Verdict | None:
         if self._has_crossed():
             found = Verdict.CERTIFIED if self._is_shown() else Verdict.FUTILE
             return found if self.is_covered else Verdict.UNDECIDED
-        return Verdict.UNDECIDED if len(self.taken) >= self.terms.positions else None
+        return Verdict.UNDECIDED if len(self.pairs) >= self.terms.max_pairs else None
 
     @property
     def coverage(self) -> float:
-        """The share of positions with real scores on both sides."""
-        return sum(position.is_measured for position in self.taken) / len(self.taken) if self.taken else 1.0
+        """The share of pairs in which both rollouts have a score."""
+        return sum(pair.is_measured for pair in self.pairs) / len(self.pairs) if self.pairs else 1.0
 
     @property
     def is_covered(self) -> bool:
         return self.coverage >= self.terms.coverage
 
     @property
-    def arms(self) -> tuple[Arm, Arm]:
-        """What went wrong with the incumbent's rollouts, and with the candidate's."""
+    def arms(self) -> tuple[ArmCounts, ArmCounts]:
+        """Problems of the incumbent's rollouts, and of the candidate's."""
         return (
-            Arm.of([(one.incumbent, one.notes[0]) for one in self.taken]),
-            Arm.of([(one.candidate, one.notes[1]) for one in self.taken]),
+            ArmCounts.count([(one.incumbent, one.executions[0]) for one in self.pairs]),
+            ArmCounts.count([(one.candidate, one.executions[1]) for one in self.pairs]),
         )
 
     def differences_between_arms(self) -> list[str]:
-        """What went wrong more often with one arm than chance explains, by Fisher's exact test at 5 %."""
+        """Problems that one skill has more often than chance explains, by Fisher's exact test at 5 %. Certificates
+        store these sentences, so they must not change."""
         return [
             f"{what} {one} of {whole} rollouts of the old skill and {other} of {whole} of the new "
             f"(p = {chance:.2g}, withheld below {UNEVEN:g})"
-            for what, one, other, whole in self._compared_arms()
+            for what, one, other, whole in self._compare_arms()
             if (chance := uneven(one, whole, other, whole)) < UNEVEN
         ]
 
-    def _compared_arms(self) -> list[tuple[str, int, int, int]]:
+    def _compare_arms(self) -> list[tuple[str, int, int, int]]:
         old, new = self.arms
         return [
             ("lost the scores of", sum(old.lost.values()), sum(new.lost.values()), old.rollouts),
@@ -212,44 +212,44 @@ class SequentialTest:
         ]
 
     @property
-    def reported(self) -> dict[str, tuple[int, int]]:
-        """In how many rollouts of each arm replies gave this name and fingerprint of the model, as they first came."""
+    def reported_models(self) -> dict[str, tuple[int, int]]:
+        """Name and fingerprint of each model that replies reported, with the number of rollouts of each skill."""
         found: dict[str, list[int]] = {}
-        for position in self.taken:
-            for arm, notes in enumerate(position.notes):
-                for name in notes.reported:
+        for pair in self.pairs:
+            for arm, execution in enumerate(pair.executions):
+                for name in execution.reported:
                     found.setdefault(name, [0, 0])[arm] += 1
         return {name: (old, new) for name, (old, new) in found.items()}
 
     @property
     def log_evidence(self) -> float:
-        """Logarithm of the e-value against "no better", or "worse than the margin allows"."""
+        """Logarithm of the e-value against "not better", or "worse than the margin allows"."""
         return self._better.log
 
     def at_least(self, level: float | None = None) -> float:
-        """The lift is at least this; by default at the level of the attempt."""
+        """Lower bound of the lift; by default at the level of the test."""
         return lower_bound(self._differences(), level or self.terms.level)
 
     def at_most(self, level: float | None = None) -> float:
-        """The lift is at most this."""
-        return upper_bound([one.best() for one in self.taken], level or self.terms.level)
+        """Upper bound of the lift."""
+        return upper_bound([one.best() for one in self.pairs], level or self.terms.level)
 
     def estimate(self) -> float | None:
-        """The mean difference at measured positions after the verdict: up to it, chance had a say in when to stop."""
-        after = [one.worst() for one in self.taken[self.decided_at or 0 :] if one.is_measured]
+        """Mean difference of measured pairs after the verdict. Up to the verdict, the stopping rule biases the mean."""
+        after = [one.worst() for one in self.pairs[self.decided_at or 0 :] if one.is_measured]
         return fsum(after) / len(after) if after and self.decided_at is not None else None
 
 
-def replayed(terms: ExamTerms, positions: Sequence[Pair]) -> SequentialTest:
-    """The attempt that these positions make, in this order. Anyone can check a certificate so."""
-    attempt = SequentialTest(terms)
-    for position in positions:
-        attempt.take(position)
-    return attempt
+def replay(terms: ExamTerms, pairs: Sequence[Pair]) -> SequentialTest:
+    """Run a test on these pairs in this order. This is how a certificate is checked."""
+    test = SequentialTest(terms)
+    for pair in pairs:
+        test.add(pair)
+    return test
 
 
 def level_of(alpha: float, number: int) -> float:
-    """The level of a run's attempt of this number, counted from 1. Those of all attempts add up to alpha.
+    """The level of the exam with this number, from 1. The levels of all exams add up to alpha.
 
     >>> [level_of(0.10, number) for number in (1, 2, 3)]
     [0.05, 0.025, 0.0125]

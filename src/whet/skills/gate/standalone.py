@@ -1,4 +1,4 @@
-"""The gate alone, for candidates of whatever optimizer: bring tasks, a function that scores, and a skill to beat."""
+"""The exam on its own, for candidates of any optimizer: bring tasks, a score function, and a skill to beat."""
 
 import asyncio
 import inspect
@@ -9,30 +9,30 @@ from typing import Generic, TypeVar
 
 from whet.scoring import Cause
 from whet.skills.gate.exam import RolloutBudget
-from whet.skills.gate.gate import ExamResult, Gate
+from whet.skills.gate.gate import ExamResult, ExamSetting, Gate
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.seed import Seed
 from whet.skills.measurement import Outcome, RolloutKey
 
 T = TypeVar("T")
-Score = Callable[[T, str], Outcome | Awaitable[Outcome]]
-"""One fresh try of a skill on a task: a number from 0 to 1, or why there is none. It may be called in threads."""
+ScoreFunction = Callable[[T, str], Outcome | Awaitable[Outcome]]
+"""Runs a skill on a task once and returns a score from 0 to 1, or the cause of a missing score. Called in threads."""
 
 
 class BudgetSpent(Exception):  # noqa: N818 - an end, not an error
-    """No further candidate can be held: the rollouts are used up."""
+    """The budget is too small for another exam."""
 
 
 class Exam(Generic[T]):
-    """Holds candidates against an incumbent, one at a time. One that is certified is the next incumbent.
+    """Tests candidates against an incumbent, one at a time. A certified candidate becomes the next incumbent.
 
-    Candidates may depend on the verdicts "certified" or not, and on nothing else that the exam has seen: no score of
-    its tasks, no trace, not how long it took. Then the chance that anything is ever certified that is no better than
-    what it replaced is at most `alpha`.
+    Candidates may depend on whether earlier ones were certified, and on nothing else from the exam: no score of its
+    tasks, no trace, not its duration. Then the chance that it ever certifies a candidate that is not better than the
+    incumbent is at most `alpha`.
 
     >>> exam = Exam("Be brief.", range(30), lambda task, skill: float("kind" in skill or task % 3 == 0))
-    >>> held = exam.hold("Be brief and kind.")
-    >>> str(held.attempt.verdict), held.attempt.at_least() > 0, exam.incumbent
+    >>> result = exam.run("Be brief and kind.")
+    >>> str(result.test.verdict), result.test.at_least() > 0, exam.incumbent
     ('certified', True, 'Be brief and kind.')
     """
 
@@ -40,76 +40,76 @@ class Exam(Generic[T]):
         self,
         incumbent: str,
         tasks: Sequence[T],
-        score: Score[T],
+        score: ScoreFunction[T],
         *,
         alpha: float = 0.10,
-        worth: float = 0.12,
+        minimum_effect: float = 0.12,
         seed: int | None = None,
         budget: int | None = None,
         concurrency: int = 8,
     ) -> None:
-        """`worth` is the smallest lift worth finding, `budget` the most calls of `score`, without limit by default.
-        The first candidate has half of `alpha`, the next a quarter, and so on. The order of tasks is drawn by chance
-        for each candidate; a `seed` makes it the same again, and must not be known to whoever writes candidates."""
+        """`minimum_effect` is the smallest lift worth finding; `budget` is the maximum number of calls of `score`. The
+        first exam uses half of `alpha`, the next a quarter, and so on. The order of tasks is random for each exam; a
+        `seed` makes it reproducible, and must not be known to the author of the candidates."""
         self._tasks, self._score, self._concurrency = tasks, score, concurrency
         budget = sys.maxsize if budget is None else budget
-        plan = GatePlan(budget, alpha=alpha, worth=worth)
+        plan = GatePlan(budget, alpha=alpha, minimum_effect=minimum_effect)
         names = tuple(map(str, range(len(tasks))))
-        order = Seed.draw() if seed is None else Seed.chosen(seed)
-        self._gate = Gate(incumbent, names, RolloutBudget(budget), plan, self._rolled_out, order)
-        self._positions = plan.positions(len(tasks))
+        order = Seed.draw() if seed is None else Seed.choose(seed)
+        self._gate = Gate(incumbent, ExamSetting(names, order), RolloutBudget(budget), plan, self._roll_out)
+        self._max_pairs = plan.max_pairs(len(tasks))
         self._known: dict[RolloutKey, Outcome] = {}
         self._is_busy = False
-        self.held: list[ExamResult] = []
-        """All attempts so far, with their levels. Candidates must not depend on them."""
+        self.exam_results: list[ExamResult] = []
+        """All exams so far. Candidates must not depend on them."""
 
     @property
     def incumbent(self) -> str:
-        """The last certified skill; at first the one that it began with."""
+        """The last certified skill; the first incumbent if none was certified."""
         return self._gate.incumbent
 
     @property
     def spent(self) -> int:
-        """Scores so far."""
+        """Number of scores so far."""
         return len(self._known)
 
-    async def holds(self, candidate: str) -> ExamResult:
-        """Hold a candidate against the incumbent; its attempt tells the verdict, bounds of the lift and the evidence.
-
-        The same candidate is not tried twice on one exam: what was found of it stays. Spent when it cannot be held."""
-        before = next((held for held in self.held if self._was(held, candidate)), None)
+    async def run_async(self, candidate: str) -> ExamResult:
+        """Test a candidate against the incumbent. The result's `test` has the verdict, the bounds of the lift and the
+        e-value. A candidate is tested once: a second call returns the first result. BudgetSpent when too little of the
+        budget is left."""
+        before = next((one for one in self.exam_results if self._is_of(one, candidate)), None)
         if before is not None:
             return before
         if candidate == self.incumbent:
             raise ValueError("the candidate is the incumbent itself")
         if self._is_busy:
-            raise RuntimeError("a candidate is being held already; an exam sees one after the other")
+            raise RuntimeError("another candidate is being tested; run one exam at a time")
         self._is_busy, self._room = True, asyncio.Semaphore(self._concurrency)
         try:
-            held = await self._gate.run_exam(candidate, self._positions)
+            result = await self._gate.run_exam(candidate, self._max_pairs)
         finally:
             self._is_busy = False
-        if held is None:
-            raise BudgetSpent("too few rollouts are left to certify anything at the level of this attempt")
-        self.held.append(held)
-        return held
+        if result is None:
+            raise BudgetSpent("too few rollouts are left to certify anything at the level of this exam")
+        self.exam_results.append(result)
+        return result
 
-    def hold(self, candidate: str) -> ExamResult:
-        """The same for code that does not wait, also in a notebook."""
+    def run(self, candidate: str) -> ExamResult:
+        """Run `run_async` and wait for it. Works inside a running event loop, as in a notebook."""
         with ThreadPoolExecutor(1, thread_name_prefix="whet-exam") as thread:
-            return thread.submit(lambda: asyncio.run(self.holds(candidate))).result()
+            return thread.submit(lambda: asyncio.run(self.run_async(candidate))).result()
 
-    def _was(self, held: ExamResult, candidate: str) -> bool:
-        """Whether the candidate was held against this incumbent, or became it by that."""
-        return held.candidate == candidate and self.incumbent in (held.exam.incumbent, candidate)
+    def _is_of(self, result: ExamResult, candidate: str) -> bool:
+        """Whether the candidate was tested against this incumbent, or became the incumbent by this exam."""
+        return result.candidate == candidate and self.incumbent in (result.exam.incumbent, candidate)
 
-    async def _rolled_out(self, task: str, skill: str, key: RolloutKey) -> Outcome:
+    async def _roll_out(self, task: str, skill: str, key: RolloutKey) -> Outcome:
         if key not in self._known:
             async with self._room:
-                self._known[key] = await self._scored(self._tasks[int(task)], skill)
+                self._known[key] = await self._score_once(self._tasks[int(task)], skill)
         return self._known[key]
 
-    async def _scored(self, task: T, skill: str) -> Outcome:
+    async def _score_once(self, task: T, skill: str) -> Outcome:
         if inspect.iscoroutinefunction(self._score):
             found = await self._score(task, skill)
         else:

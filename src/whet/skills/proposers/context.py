@@ -9,7 +9,7 @@ from whet.scoring import judges_of
 from whet.skill import Skill
 from whet.skills.documents.store import main_document
 from whet.skills.proposers.base import ScoredRollout
-from whet.skills.proposers.leak_check import expected_answers
+from whet.skills.proposers.leak_check import list_expected_answers
 from whet.tasks import Task
 from whet.trace.steps.steps import StepKind
 from whet.trace.steps.text import compact
@@ -48,7 +48,7 @@ def read_scored_rollouts(search: Path, skill: str, tasks: Mapping[str, Task]) ->
                 {name: one for name, one in result.judgements.items() if name in counting},
                 _format_steps(last),
                 result.report.text if result.report else "",
-                expected_answers(task),
+                list_expected_answers(task),
             )
 
 

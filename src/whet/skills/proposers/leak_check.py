@@ -114,10 +114,10 @@ def _split_runs(text: str) -> Iterator[tuple[str, ...]]:
     return (tuple(found[at : at + RUN]) for at in range(len(found) - RUN + 1))
 
 
-def expected_answers(task: Task) -> tuple[str, ...]:
+def list_expected_answers(task: Task) -> tuple[str, ...]:
     """The expected answers of a task, each once.
 
-    >>> expected_answers(Task(id="sum", instruction="1 + 1?", answer="2"))
+    >>> list_expected_answers(Task(id="sum", instruction="1 + 1?", answer="2"))
     ('2',)
     """
     given = [] if task.answer is None else [task.answer]

@@ -124,10 +124,10 @@ def format_context(context: ProposalContext) -> str:
     parts = [
         _format_documents(context),
         _section("What you may do", f"{_format_limit(context.max_edits, 'edits')}. {format_policy(context.policy)}"),
-        _fenced_section(_CONTRACT, "contract", find_contract(context.all_rollouts)),
-        _fenced_section("Failing checks, most frequent first", "criteria", format_criteria(context.rollouts)),
-        _fenced_section(_PREFERENCES, "preferences", context.preferences),
-        _fenced_section("Your note to yourself", "memory", context.memory),
+        _data_section(_CONTRACT, "contract", find_contract(context.all_rollouts)),
+        _data_section("Failing checks, most frequent first", "criteria", format_criteria(context.rollouts)),
+        _data_section(_PREFERENCES, "preferences", context.preferences),
+        _data_section("Your note to yourself", "memory", context.memory),
         format_past(context.past),
         _format_certified(context.certified),
     ]
@@ -208,7 +208,7 @@ def format_past(past: Sequence[PastProposal]) -> str:
         if one.edits and one.accepted is not None:
             lines.append(_json({"accepted": one.accepted, "edits": [_compact(edit) for edit in one.edits]}))
         lines += [_json({"refused": refused.reason, "edit": _compact(refused.edit)}) for refused in one.refused]
-    return _fenced_section("Earlier proposals; do not repeat what was not accepted", "tried", "\n".join(lines))
+    return _data_section("Earlier proposals; do not repeat what was not accepted", "tried", "\n".join(lines))
 
 
 def find_contract(rollouts: Iterable[ScoredRollout]) -> str:
@@ -275,7 +275,7 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _fenced_section(title: str, name: str, text: str) -> str:
+def _data_section(title: str, name: str, text: str) -> str:
     """A section with untrusted text; empty when there is none."""
     return _section(title, fence(name, text)) if text.strip() else ""
 

@@ -85,24 +85,24 @@ def _draw_numbers(drawing: Drawing, x: Scale, bottom: float, name: str) -> None:
 
 
 def evidence_curve(number: int, held: ExamResult) -> Plot:
-    """The e-values of one exam after each pair, and the thresholds of its verdicts."""
-    attempt, terms = held.attempt, held.attempt.terms
+    """The e-values of one exam after each position, and the thresholds of its verdicts."""
+    attempt, terms = held.test, held.test.terms
     versions = f"{held.candidate[:8]} against {held.exam.incumbent[:8]}"
     drawing = Drawing(WIDTH, HEIGHT, f"Exam {held.exam.number}: {versions}: {attempt.verdict}")
-    against = f"evidence against a lift of {terms.worth * 100:.0f} points"
+    against = f"evidence against a lift of {terms.minimum_effect * 100:.0f} points"
     drawing.legend(52, [("evidence that it is better", "good", "line"), (against, "bad", "dashed")])
     found = [(better / _DECADE, worse / _DECADE) for better, worse in evidence(attempt)]
-    enough, hopeless = -math.log10(terms.level), -math.log10(terms.giving_up)
+    enough, hopeless = -math.log10(terms.level), -math.log10(terms.beta)
     right = WIDTH - RIGHT - 110
     x = Scale(0, len(found) - 1, LEFT, right)
     lowest, highest = min(-0.5, *map(min, found)), max(enough + 0.5, *map(max, found))
     y = Scale(max(lowest, _FLOOR), min(highest, enough + _ROOF), HEIGHT - BOTTOM, TOP)
     _draw_powers(drawing, y, right)
-    _draw_numbers(drawing, x, y.start, "pairs")
+    _draw_numbers(drawing, x, y.start, "positions")
     labels = spread([y(enough), y(hopeless)])
     for place, label, kind, words in (
         (y(enough), labels[0], GOOD, f"certified: {1 / terms.level:.3g}"),
-        (y(hopeless), labels[1], BAD, f"futile: {1 / terms.giving_up:.3g}"),
+        (y(hopeless), labels[1], BAD, f"futile: {1 / terms.beta:.3g}"),
     ):
         drawing.line(LEFT, place, right, place, kind, dashed=True)
         drawing.text(right + 8, label + 4, words, kind)
@@ -112,7 +112,7 @@ def evidence_curve(number: int, held: ExamResult) -> Plot:
     drawing.text(max(decided, LEFT + 48), TOP - 8, f"verdict at {attempt.decided_at}", "faint", "middle")
     drawing.curve(((x(place), y(worse)) for place, (_, worse) in enumerate(found)), BAD, dashed=True)
     drawing.curve(((x(place), y(better)) for place, (better, _) in enumerate(found)), GOOD)
-    words = f"evidence of the exam of {held.candidate[:8]}, pair by pair, and the thresholds of both verdicts"
+    words = f"evidence of the exam of {held.candidate[:8]}, position by position, and the thresholds of both verdicts"
     return Plot(f"exam-{number}", words, drawing.svg())
 
 
@@ -153,9 +153,13 @@ def draw_effects(given: Sequence[Effect]) -> Plot:
 
 def draw_removal(one: Removal) -> Plot:
     """How the score changes without some rules of the certified skill."""
-    attempt = one.held.attempt
+    attempt = one.exam_result.test
     color = QUIET if one.accepted else GOOD
-    rows = [IntervalRow(one.held.candidate, "; ".join(one.units), (attempt.at_least(), attempt.at_most()), None, color)]
+    rows = [
+        IntervalRow(
+            one.exam_result.candidate, "; ".join(one.units), (attempt.at_least(), attempt.at_most()), None, color
+        )
+    ]
     legend: Legend = [("needed, or undecided", GOOD, "line"), ("removed", QUIET, "line")]
     words = "bounds of the change when rules of the certified skill are removed"
     return Plot("left-out", words, _draw_intervals("Without these rules: change on the validation tasks", legend, rows))
@@ -226,7 +230,7 @@ def draw_tasks(held: ExamResult) -> Plot:
         top, middle = TOP + ROW * row + 4, TOP + ROW * (row + 0.5)
         drawing.text(16, middle + 4, cut(task, 200, keep_end=True))
         drawing.text(256, middle + 4, f"×{number}", "faint", "end")
-        tip = f"{task}: {mean * 100:+.0f} points in {number} pairs"
+        tip = f"{task}: {mean * 100:+.0f} points at {number} positions"
         if mean == 0:
             drawing.dot(x(0), middle, "quiet", hollow=True, tip=tip)
         else:

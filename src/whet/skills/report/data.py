@@ -85,11 +85,11 @@ def read_report_data(run: Path, done: SearchResult) -> ReportData:
 
 def evidence(attempt: SequentialTest) -> list[tuple[float, float]]:
     """Logarithms of both e-values after each pair: that the candidate is better, and that it is not better enough."""
-    better, worse = EProcess(-attempt.terms.margin, above=True), EProcess(attempt.terms.worth, above=False)
+    better, worse = EProcess(-attempt.terms.margin, above=True), EProcess(attempt.terms.minimum_effect, above=False)
     found = [(0.0, 0.0)]
-    for position in attempt.taken:
-        better.take(position.worst())
-        worse.take(position.best())
+    for pair in attempt.pairs:
+        better.add(pair.worst())
+        worse.add(pair.best())
         found.append((better.log, worse.log))
     return found
 
@@ -97,9 +97,9 @@ def evidence(attempt: SequentialTest) -> list[tuple[float, float]]:
 def by_task(held: ExamResult) -> dict[str, list[float]]:
     """The measured differences of each task of an exam, from the best task to the worst."""
     tasks: dict[str, list[float]] = {}
-    for number, position in enumerate(held.attempt.taken):
-        if position.is_measured:
-            tasks.setdefault(held.exam.task_at(number), []).append(position.worst())
+    for number, pair in enumerate(held.test.pairs):
+        if pair.is_measured:
+            tasks.setdefault(held.exam.task_at(number), []).append(pair.worst())
     return dict(sorted(tasks.items(), key=lambda pair: (-fsum(pair[1]) / len(pair[1]), pair[0])))
 
 

@@ -4,8 +4,16 @@ from collections.abc import Iterator, Sequence
 from math import fsum
 from pathlib import Path
 
-from whet.skills.certificates.certificate import record_of
-from whet.skills.certificates.text import HEAD, READABLE, RULE, row, told_models, told_removal, told_verdict
+from whet.skills.certificates.certificate import make_record
+from whet.skills.certificates.text import (
+    HEAD,
+    READABLE,
+    RULE,
+    format_models,
+    format_removal,
+    format_row,
+    format_verdict,
+)
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.heuristics import RULES, false_accepts
 from whet.skills.gate.kinds import GateKind
@@ -48,7 +56,7 @@ def in_plain_words(outcome: SharpenResult) -> str:
 
 def _describe_accepted(outcome: SharpenResult) -> str:
     """What a classic rule accepted, and how far that can be trusted."""
-    compared, rule = outcome.done.compared, outcome.done.plan.gate
+    compared, rule = outcome.done.comparisons, outcome.done.plan.gate
     taken = sum(one.accepted for one in compared)
     return (
         f"The rule '{rule}', which certifies nothing, accepted {taken} of {len(compared)} skills."
@@ -74,21 +82,22 @@ def _describe_classic_rules(outcome: SharpenResult) -> str:
 
 
 def _describe_certified(outcome: SharpenResult, last: ExamResult) -> str:
-    attempt, tasks = last.attempt, len(outcome.certificate.tasks)
+    attempt, tasks = last.test, len(outcome.certificate.tasks)
     steps = "" if len(outcome.certified) == 1 else f" (the last of {len(outcome.certified)} certified steps)"
     lift = f"at least {attempt.at_least() * 100:.1f} points"
     estimate = attempt.estimate()
     measured = "" if estimate is None else f" (measured after the verdict: {estimate * 100:+.1f})"
     return (
-        f"A better skill was certified{steps}: on these {tasks} validation tasks its mean score is {lift} above the "
-        f"one before, at level {last.level:g}{measured}. The chance that a run certifies a skill that is not better is "
+        f"A better skill was certified{steps}: on these {tasks} validation tasks its mean score is {lift} above that "
+        f"of the skill before it, at level {last.level:g}{measured}. "
+        f"The chance that a run certifies a skill that is not better is "
         f"at most {outcome.done.plan.alpha:.0%}.{_describe_models(last)}"
     )
 
 
 def _describe_models(held: ExamResult) -> str:
     """Whether the model changed during the exam, as its replies report."""
-    told = told_models(held.attempt.reported)
+    told = format_models(held.test.reported_models)
     return f" {told}" if told else ""
 
 
@@ -96,16 +105,17 @@ def _describe_shorter(outcome: SharpenResult) -> str:
     removal = outcome.done.removal
     if removal is None or not removal.accepted:
         return ""
-    return f" {told_removal(removal.units, removal.held.attempt.at_least(), removal.held.level, outcome.certificate)}"
+    result = removal.exam_result
+    return f" {format_removal(removal.units, result.test.at_least(), result.level, outcome.certificate)}"
 
 
 def _describe_failure(outcome: SharpenResult) -> str:
     """Why nothing was certified."""
-    if not outcome.done.held:
+    if not outcome.done.exam_results:
         left = f"{outcome.done.left} rollouts were left, and an exam needs more to certify anything"
         return f"There was no exam: {left}. It is not proved that the leader is better."
-    last = outcome.done.held[-1]
-    return f"{told_verdict(record_of(last), len(outcome.certificate.tasks))}.{_describe_models(last)}"
+    last = outcome.done.exam_results[-1]
+    return f"{format_verdict(make_record(last), len(outcome.certificate.tasks))}.{_describe_models(last)}"
 
 
 def report(outcome: SharpenResult, figures: ReportData) -> tuple[str, list[Plot]]:
@@ -168,12 +178,12 @@ def _edits(effects: Sequence[Effect]) -> Iterator[str | Plot]:
 
 
 def _exams(outcome: SharpenResult) -> Iterator[str | Plot]:
-    held = outcome.done.held
+    held = outcome.done.exam_results
     yield from ("## The exams on validation tasks", "", _describe_classic_rules(outcome), "")
     if not held:
         yield from ("There was no exam.", "")
         return
-    yield from (HEAD, RULE, *map(row, outcome.certificate.records), "")
+    yield from (HEAD, RULE, *map(format_row, outcome.certificate.records), "")
     yield from (charts.evidence_curve(number, one) for number, one in enumerate(held, 1))
     yield from ("## The last exam, task by task", "")
     yield charts.draw_tasks(held[-1])
@@ -188,10 +198,8 @@ def _removal(removal: Removal | None) -> Iterator[str | Plot]:
         return
     yield from ("## Rules that can be removed", "")
     yield charts.draw_removal(removal)
-    attempt = removal.held.attempt
-    between = (
-        f"{attempt.at_least() * 100:+.1f} to {attempt.at_most() * 100:+.1f} points, at level {removal.held.level:g}"
-    )
+    test, level = removal.exam_result.test, removal.exam_result.level
+    between = f"{test.at_least() * 100:+.1f} to {test.at_most() * 100:+.1f} points, at level {level:g}"
     outcome = "removed" if removal.accepted else "kept"
     yield from (f"Without all of these rules the score changes by {between}: {outcome}.", "")
     yield from (f"- {escape_cell(unit)}" for unit in removal.units)

@@ -115,7 +115,7 @@ def extra_rollouts(tasks: int, controls: int = 1) -> int:
 def detectable_lift(variance: float, plan: GatePlan) -> float | None:
     """The smallest lift that the first attempt certifies in 80 % of cases with all that is put aside for exams; None
     when that is too little to certify anything. What the search leaves comes on top of it."""
-    positions = plan.certify_purse // PAIR
+    positions = plan.exam_budget // PAIR
     return smallest_lift(variance, plan.terms(level_of(plan.alpha, 1), positions)) if positions else None
 
 
@@ -130,7 +130,7 @@ def refuse_hopeless(lift: float | None, needed: str | None) -> None:
     shows = found or "no exam can be held"
     points = f"{REFUSED * 100:.0f} points"
     expected = f"{needed} would certify {points}" if needed else f"no budget would certify {points}"
-    raise UserError(f"with this budget and scores as noisy as these {shows}; {expected}; run all the same with `force`")
+    raise UserError(f"with this budget and scores as noisy as these {shows}; {expected}; `force` runs it anyway")
 
 
 async def _measured(

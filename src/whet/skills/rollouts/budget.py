@@ -32,7 +32,7 @@ class Budget:
     unit: Unit = Unit.ROLLOUTS
 
     def __str__(self) -> str:
-        return shown(self.amount, self.unit)
+        return format_amount(self.amount, self.unit)
 
     @property
     def rollouts(self) -> int | None:
@@ -108,7 +108,7 @@ def _stricter(limit: float | None, amount: float) -> float:
     return amount if limit is None else min(limit, amount)
 
 
-def shown(amount: float, unit: Unit) -> str:
+def format_amount(amount: float, unit: Unit) -> str:
     """So much of a unit, as people read it."""
     match unit:
         case Unit.ROLLOUTS:

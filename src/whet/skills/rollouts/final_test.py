@@ -12,7 +12,7 @@ from whet.errors import UserError
 from whet.files import write_atomic
 from whet.ids import digest
 from whet.runs.stats.losses import UNEVEN, uneven
-from whet.runs.stats.means import Interval, passed, wilson
+from whet.runs.stats.means import Interval, is_pass, wilson
 from whet.runs.stats.paired import difference_interval
 from whet.scoring import Cause
 from whet.skills.gate.sequential_test import Pair
@@ -73,9 +73,9 @@ class FinalTest(BaseModel):
         assert worst is not None
         assert best is not None
         chance = uneven(before, whole, after, whole)
-        told = f"; the two skills lose scores unevenly (p = {chance:.2g}), which may make the difference"
+        told = f"; the two skills miss scores at different rates (p = {chance:.2g}), which may make the difference"
         return (
-            f"; scores lost: {before} of {whole} before, {after} of {whole} after; with these at 0 and 1 the "
+            f"; scores missing: {before} of {whole} before, {after} of {whole} after; with these at 0 and 1 the "
             f"difference is between {worst.mean * 100:+.1f} and {best.mean * 100:+.1f} points, 95 % interval "
             f"{worst.low * 100:+.1f} to {best.high * 100:+.1f}{told if chance < UNEVEN else ''}"
         )
@@ -95,7 +95,7 @@ def _side(outcomes: Mapping[str, Outcome]) -> str:
     missing = f"{len(outcomes) - len(scores)} of {len(outcomes)}"
     if not scores:
         return f"- | - | {missing}"
-    rate = wilson(sum(map(passed, scores)), len(scores))
+    rate = wilson(sum(map(is_pass, scores)), len(scores))
     return f"{_told(rate)} | {fsum(scores) / len(scores):.1%} | {missing}"
 
 

@@ -1,11 +1,10 @@
-"""The lab: skills tried on tasks by real rollouts, each paid for once. What is on record is answered from the record,
-so a run that was killed is simply begun again.
+"""The rollout runner: runs skills on tasks by real rollouts, each paid for once.
 
-Search, exam, test and proposals each have a store of their own, all of them plain runs.
+A rollout that is stored is answered from its store, so a run that was killed is simply started again. Search, exam,
+test and proposals each have their own store, which is a plain run folder.
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -29,13 +28,13 @@ from whet.runs.resources import limits_of, open_resources
 from whet.runs.scheduler import (
     HOPELESS,
     MAX_ATTEMPTS,
+    AttemptWatch,
     Ended,
     FailureWatch,
     Stopped,
-    Watch,
     explain_disk_errors,
     open_store,
-    until_measured,
+    run_until_scored,
 )
 from whet.runs.store.exchanges import ExchangeHead
 from whet.runs.store.schema import AttemptRow, RolloutRow
@@ -44,26 +43,25 @@ from whet.runs.store.writer import StoreWriter
 from whet.scoring import Cause
 from whet.skill import Skill
 from whet.skills.documents.store import SkillStore
-from whet.skills.measurement import Notes, NotMeasured, Outcome, RolloutKey, RunPart, Side
+from whet.skills.measurement import Execution, NotMeasured, Outcome, RolloutKey, RunPart, Side
 from whet.skills.rollouts.budget import Budget, Unit
-from whet.skills.rollouts.spending import BudgetTracker, spent_in, total_spent
+from whet.skills.rollouts.execution import read_execution
+from whet.skills.rollouts.spending import BudgetTracker, read_spending, total_spent
 from whet.tasks import Task
 
 FORGOTTEN = "forgotten"
-"""Where a store says which of its failed attempts count for nothing: they ended a run, and were never looked at."""
-_REPORTED = re.compile(rb'"(model|modelVersion|system_fingerprint)"\s*:\s*"([^"\\]{1,200})"')
-"""What a reply says of the model that wrote it, in all dialects. Within a text the quotes would be escaped."""
+"""Key of the failed attempts that a store ignores: they ended a run, and no decision rests on them."""
 
 
 def tries_of(part: RunPart) -> int:
-    """How often a rollout is tried when the machinery fails. Where two skills are compared, a failure may depend on the
-    skill: a second try would be a second chance for the one that fails more."""
+    """Maximum tries of a rollout that fails for technical reasons. Where two skills are compared, a failure may depend
+    on the skill: a second try would favour the skill that fails more often."""
     return 1 if part in {RunPart.EXAM, RunPart.TEST} else MAX_ATTEMPTS
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
-    """What does the tasks."""
+class AgentSetup:
+    """The agent and the model that do the tasks."""
 
     agent: str
     program: AnyAgent
@@ -71,39 +69,39 @@ class Arm:
 
 
 class RolloutRunner:
-    """Open for the time of one run. It answers a key from its store, or else by a rollout."""
+    """Answers a key from its store, or by a rollout. Open for the time of one run."""
 
     def __init__(
         self,
-        arm: Arm,
+        arm: AgentSetup,
         tasks: Mapping[str, Task],
-        shelf: SkillStore,
-        books: Mapping[RunPart, "_PartStore"],
+        skills: SkillStore,
+        stores: Mapping[RunPart, "_PartStore"],
         resources: RunResources,
         concurrency: int,
-        watch: Watch,
+        watch: AttemptWatch,
         account: BudgetTracker,
     ) -> None:
-        self._arm, self._tasks, self._shelf = arm, tasks, shelf
-        self._books, self._watch = books, watch
+        self._arm, self._tasks, self._skills = arm, tasks, skills
+        self._stores, self._watch = stores, watch
         self.resources, self.account = resources, account
         self._room = asyncio.Semaphore(min(concurrency, arm.model.concurrency * len(arm.model.urls)))
-        self._hopes = FailureWatch()
-        self._lost: set[RolloutKey] = set()
-        """Keys whose rollouts were lost in the time of this lab, and that no decision rests on yet."""
+        self._failures = FailureWatch()
+        self._missing: set[RolloutKey] = set()
+        """Keys without a score that no decision rests on yet."""
         self._outage: set[RolloutKey] = set()
-        """Those of them that look like an outage, and what was broken off: nobody looked at what came of it."""
+        """Keys that look like an outage, and keys whose rollout was interrupted."""
         self._in_a_row: dict[RolloutKey, str] = {}
-        """Keys of such since the last that was scored, and their tasks."""
+        """Outage keys since the last score, with their tasks."""
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, task: str, skill: str | None, key: RolloutKey) -> Outcome:
-        """What comes of the rollout of this key, or came of it. NotMeasured when there is no hope for any.
-        `skill` is a digest; None is no skill."""
+        """Return the stored outcome of this key, or run the rollout. `skill` is a digest; None is no skill.
+        NotMeasured when every rollout fails."""
         part = key.part
-        book = self._books[part]
-        row = book.row(key, task, self._arm, skill)
-        known = book.known.get(row.id)
+        part_store = self._stores[part]
+        row = part_store.row(key, task, self._arm, skill)
+        known = part_store.known.get(row.id)
         if known is not None and known.outcome is not None:
             return known.outcome
         under_way = asyncio.current_task()
@@ -113,16 +111,16 @@ class RolloutRunner:
             async with self._room:
                 self.account.refuse(part)
                 with self.account.at_work(part):
-                    return await self._roll_out(key, book, row, known.failed if known else 0)
+                    return await self._roll_out(key, part_store, row, known.failed if known else 0)
         except BaseException:
             self._outage.add(key)
             raise
         finally:
             self._under_way.discard(under_way)
 
-    async def _roll_out(self, key: RolloutKey, book: "_PartStore", row: RolloutRow, failed: int) -> Outcome:
-        skill = self._shelf.get(row.skill) if row.skill else None
-        await book.writer.do(lambda store: _add(store, row, skill))
+    async def _roll_out(self, key: RolloutKey, part_store: "_PartStore", row: RolloutRow, failed: int) -> Outcome:
+        skill = self._skills.get(row.skill) if row.skill else None
+        await part_store.writer.do(lambda store: _add(store, row, skill))
         rollout = Rollout(row.id, self._tasks[row.task], self._arm.program, self._arm.model, skill, row.sample)
         part = key.part
 
@@ -131,54 +129,56 @@ class RolloutRunner:
                 self.account.add(part, event.result)
             self._watch(event)
 
-        result = await until_measured(row, rollout, self.resources, book.writer, ended, failed, tries_of(part))
+        result = await run_until_scored(row, rollout, self.resources, part_store.writer, ended, failed, tries_of(part))
         if result.score.cause is Cause.INTERRUPTED:
             self.account.refuse(part)
         outcome = outcome_of(result)
-        book.known[row.id] = _Known(outcome, 0)
+        part_store.known[row.id] = _Known(outcome, 0)
         if isinstance(outcome, Cause):
-            self._lost.add(key)
-        self._learn(row, result)
+            self._missing.add(key)
+        self._count_failure(row, result)
         if not isinstance(outcome, Cause):
             self._in_a_row.clear()
-        elif _is_outage(result, await book.writer.do(lambda store: _last_calls(store, row))):
+        elif _is_outage(result, await part_store.writer.do(lambda store: _last_calls(store, row))):
             self._outage.add(key)
             self._in_a_row[key] = row.task
             self._refuse_outage(result)
         return outcome
 
-    def _learn(self, row: RolloutRow, result: Result) -> None:
+    def _count_failure(self, row: RolloutRow, result: Result) -> None:
         try:
-            self._hopes.learn(row, result)
+            self._failures.learn(row, result)
         except UserError as hopeless:
-            raise NotMeasured(str(hopeless), self._lost) from hopeless
+            raise NotMeasured(str(hopeless), self._missing) from hopeless
 
     def _refuse_outage(self, result: Result) -> None:
-        """NotMeasured when model or machine fail task after task: what is lost to that is no verdict on any skill. In
-        an exam a task counts when both skills lost it: what only one of them loses may be its own doing."""
+        """NotMeasured when model or machine fail on task after task: that says nothing about a skill. In an exam a task
+        counts only when both skills failed: a failure of one skill may be its own fault."""
         tasks = {self._in_a_row[key] for key in drop_half_pairs(self._in_a_row)}
         if len(tasks) >= HOPELESS:
-            in_a_row = f"rollouts on {len(tasks)} tasks in a row were lost"
+            in_a_row = f"rollouts on {len(tasks)} tasks in a row failed"
             raise NotMeasured(f"{in_a_row}, whatever their skills: {result.score.reason}", self._outage)
 
-    def decided(self) -> None:
-        """A decision rests on all that was measured or lost so far: none of it may be tried again."""
-        self._lost.clear()
+    def mark_decided(self) -> None:
+        """A decision now rests on everything so far, so none of it may be tried again."""
+        self._missing.clear()
         self._outage.clear()
         self._in_a_row.clear()
 
-    async def notes(self, key: RolloutKey) -> Notes:
-        """What is on record of the rollout of a key besides its score."""
-        return await self._books[key.part].writer.do(lambda store: read_notes(store, key.rollout_id))
+    async def read_execution(self, key: RolloutKey) -> Execution:
+        """How the rollout of a key was executed."""
+        return await self._stores[key.part].writer.do(lambda store: read_execution(store, key.rollout_id))
 
-    async def rollouts(self) -> int:
-        """How many have come to something, in all parts together. It is read from the record: one may be on it that
-        was broken off while it was written down."""
-        records = [await book.writer.do(partial(on_record, part=part)) for part, book in self._books.items()]
+    async def count_rollouts(self) -> int:
+        """Number of rollouts with an outcome in all parts, read from the stores: one may have been interrupted just
+        after it was stored."""
+        records = [
+            await part_store.writer.do(partial(on_record, part=part)) for part, part_store in self._stores.items()
+        ]
         return sum(known.outcome is not None for rows in records for _, known in rows)
 
-    async def made_with(self) -> dict[str, Any]:
-        """What both sides of every comparison have in common, in JSON."""
+    async def describe_setup(self) -> dict[str, Any]:
+        """What both skills of every comparison have in common, in JSON."""
         agent, model = self._arm.program, self._arm.model
         version = None
         if isinstance(agent, CliAgent):
@@ -198,33 +198,32 @@ class RolloutRunner:
             "judge_model": self.resources.judge_model,
         }
 
-    def arm(self, agent: str | None, model: str | None) -> Arm:
-        """An agent and a model that were asked for; those under test where one is not named."""
+    def agent_setup(self, agent: str | None, model: str | None) -> AgentSetup:
+        """An agent and a model by name; by default those under test."""
         agent, model = agent or self._arm.agent, model or self._arm.model.name
-        return Arm(agent, self.resources.agents[agent], self.resources.models[model])
+        return AgentSetup(agent, self.resources.agents[agent], self.resources.models[model])
 
-    def recorder(self, part: RunPart) -> StoreWriter:
-        """Who writes the store of a part."""
-        return self._books[part].writer
+    def writer(self, part: RunPart) -> StoreWriter:
+        """The writer of a part's store."""
+        return self._stores[part].writer
 
     async def forget(self, keys: Iterable[RolloutKey]) -> None:
-        """Let what was lost be tried again when the run is resumed, and with it all that looks like an outage: it may
-        have ended after what ended the run, or between some that were scored. No decision may rest on it. What one
-        skill alone lost in an exam stays lost."""
-        candidates = [key for key in {*keys, *self._outage} if await self._is_lost(key)]
+        """Let failed rollouts be tried again when the run is resumed: these keys, and all that look like an outage. No
+        decision may rest on them. In an exam, a rollout that failed for one skill only stays failed."""
+        candidates = [key for key in {*keys, *self._outage} if await self._has_failed(key)]
         lost: dict[RunPart, list[str]] = {}
         for key in drop_half_pairs(candidates):
             lost.setdefault(key.part, []).append(key.rollout_id)
         for part, rollouts in lost.items():
-            await self._books[part].writer.do(partial(_forget, rollouts))
+            await self._stores[part].writer.do(partial(_forget, rollouts))
 
-    async def _is_lost(self, key: RolloutKey) -> bool:
-        """Whether a try of this key failed by itself. One that was broken off did not."""
-        attempts = await self._books[key.part].writer.do(lambda store: store.attempts_of(key.rollout_id))
+    async def _has_failed(self, key: RolloutKey) -> bool:
+        """Whether a try of this key failed. An interrupted try did not."""
+        attempts = await self._stores[key.part].writer.do(lambda store: store.attempts_of(key.rollout_id))
         return any(one.cause not in {None, Cause.INTERRUPTED} for one in attempts)
 
     async def close(self) -> None:
-        """End what is under way: when a run fails, rollouts may be left that nobody waits for."""
+        """Cancel rollouts that are still running: when a run fails, nobody waits for them."""
         left = [task for task in self._under_way if task is not asyncio.current_task()]
         for task in left:
             task.cancel()
@@ -233,50 +232,50 @@ class RolloutRunner:
 
 @asynccontextmanager
 async def open_runner(
-    folder: Path,
-    request: RunOptions,
+    options: RunOptions,
     parts: Mapping[RunPart, Sequence[Task]],
     config: Config,
-    shelf: SkillStore,
+    skills: SkillStore,
     env: Mapping[str, str],
-    watch: Watch,
+    watch: AttemptWatch,
     budget: Budget,
     begin: Callable[[], None],
 ) -> AsyncIterator[RolloutRunner]:
-    """The lab in a run folder, new or again. `parts` are the tasks of each store. The first agent and the first model
-    of the request do the tasks. `begin` is called when all is checked, before anything is written."""
+    """Open the runner of a new or resumed run folder. `parts` are the tasks of each store. The first agent and the
+    first model of the options do the tasks. `begin` is called after all checks, before anything is written."""
+    folder = options.out
     tasks = {task.id: task for part in parts.values() for task in part}
-    # A second opinion is a new rollout: no cache may answer it.
-    limits = budget.within(limits_of(request, config))
-    request = request.model_copy(update={"cache": CacheUse.OFF, "limits": limits})
-    async with open_resources(request, list(tasks.values()), config, env) as resources, AsyncExitStack() as opened:
-        agent, model = request.agents[0], resources.models[request.models[0]]
+    # Every rollout must be fresh, so no cache may answer it.
+    limits = budget.within(limits_of(options, config))
+    options = options.model_copy(update={"cache": CacheUse.OFF, "limits": limits})
+    async with open_resources(options, list(tasks.values()), config, env) as resources, AsyncExitStack() as opened:
+        agent, model = options.agents[0], resources.models[options.models[0]]
         prices = {name: price_for(one) for name, one in resources.models.items()}
         _refuse_free(budget, model.name, prices[model.name])
         about = {
             "sandbox": resources.sandbox.name,
-            "agents": resources.declared_agents(),
-            "tasks": request.tasks_path,
+            "agents": resources.dump_agents(),
+            "tasks": options.tasks_path,
         }
         begin()
         records = {part: _open_part(folder / part, part, given, about) for part, given in parts.items()}
-        before = {str(part): spent_in(folder / part, prices)[0] for part in parts}
+        before = {str(part): read_spending(folder / part, prices)[0] for part in parts}
         resources.gateway.add_spent(total_spent(before.values()))
-        books = {}
+        stores = {}
         for part, (rows, known) in records.items():
             opened.enter_context(explain_disk_errors(folder / part))
             writer = await opened.enter_async_context(StoreWriter(folder / part))
-            books[part] = _PartStore(writer, rows, known)
-        arm = Arm(agent, resources.agents[agent], model)
-        # Writers spend of what is for the search.
+            stores[part] = _PartStore(writer, rows, known)
+        arm = AgentSetup(agent, resources.agents[agent], model)
+        # Proposers use the budget of the search.
         account = BudgetTracker(folder, budget, resources.gateway, before, RunPart.SEARCH)
-        lab = RolloutRunner(arm, tasks, shelf, books, resources, request.concurrency, watch, account)
-        opened.push_async_callback(lab.close)
+        runner = RolloutRunner(arm, tasks, skills, stores, resources, options.concurrency, watch, account)
+        opened.push_async_callback(runner.close)
         try:
-            yield lab
+            yield runner
         except NotMeasured as nothing:
-            await lab.close()
-            await lab.forget(nothing.keys)
+            await runner.close()
+            await runner.forget(nothing.keys)
             raise
 
 
@@ -298,7 +297,7 @@ def drop_half_pairs(keys: Collection[RolloutKey]) -> list[RolloutKey]:
 
 
 def outcome_of(result: Result) -> Outcome:
-    """What a rollout says of its skill: a score, or why there is none."""
+    """The score of a rollout, or the cause of a missing score."""
     if result.score.value is not None:
         return result.score.value
     assert result.score.cause is not None
@@ -306,37 +305,30 @@ def outcome_of(result: Result) -> Outcome:
 
 
 def _is_outage(result: Result, exchanges: Iterable[Exchange | ExchangeHead]) -> bool:
-    """Whether the box did not open, or the model's endpoint answered nothing at all."""
+    """Whether the sandbox did not open, or the model's endpoint never answered."""
     if "agent" not in result.seconds:
         return True
-    return result.score.cause is Cause.MODEL and all(map(_never_heard, exchanges))
+    return result.score.cause is Cause.MODEL and all(map(_is_unanswered, exchanges))
 
 
-def _never_heard(exchange: Exchange | ExchangeHead) -> bool:
-    """Whether the endpoint was down, for whatever it would have been asked."""
+def _is_unanswered(exchange: Exchange | ExchangeHead) -> bool:
+    """Whether the endpoint was down or overloaded."""
     overloaded = exchange.error is CallError.STATUS and exchange.status in RETRIED
     return exchange.error is CallError.REFUSED or overloaded
 
 
-def _has_failed(exchange: Exchange) -> bool:
-    """Whether the endpoint gave no usable reply, though it might to the same request at another time."""
-    if exchange.error is CallError.STATUS:
-        return exchange.status in RETRIED
-    return exchange.error in {CallError.REFUSED, CallError.TIMEOUT, CallError.CUT, CallError.MALFORMED}
-
-
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is on record of a rollout."""
+    """What the store has of a rollout."""
 
     outcome: Outcome | None
-    """None as long as it may be tried again."""
+    """None while it may be tried again."""
     failed: int
-    """How often it was tried in vain."""
+    """Number of failed tries."""
 
 
 class _PartStore:
-    """The records of one part, and who writes them."""
+    """The store of one part: its writer, its rows and its known outcomes."""
 
     def __init__(self, writer: StoreWriter, rows: Collection[RolloutRow], known: dict[str, _Known]) -> None:
         self.writer, self.known = writer, known
@@ -345,8 +337,8 @@ class _PartStore:
         for row in rows:
             self._samples[row.task, row.skill] = max(self._samples.get((row.task, row.skill), 0), row.sample + 1)
 
-    def row(self, key: RolloutKey, task: str, arm: Arm, skill: str | None) -> RolloutRow:
-        """The line of the plan that this key stands for; a new one is the next sample of its task and skill."""
+    def row(self, key: RolloutKey, task: str, arm: AgentSetup, skill: str | None) -> RolloutRow:
+        """The row of a key. A new row is the next sample of its task and skill."""
         name = key.rollout_id
         if name not in self._rows:
             sample = self._samples.get((task, skill), 0)
@@ -371,7 +363,7 @@ def on_record(store: Store, part: RunPart) -> list[tuple[RolloutRow, _Known]]:
 
 
 def _on_record(attempts: Sequence[AttemptRow], part: RunPart, forgotten: Collection[int]) -> _Known:
-    """What attempts come to. One that whet itself broke off, or that had no right key, is no try."""
+    """The outcome of attempts. An attempt that whet interrupted, or that had a wrong API key, is not a try."""
     tries = [
         attempt
         for attempt in attempts
@@ -386,25 +378,6 @@ def _on_record(attempts: Sequence[AttemptRow], part: RunPart, forgotten: Collect
         return _Known(None, len(tries))
     outcome = last.cause if last.value is None else last.value
     return _Known(outcome, len(tries))
-
-
-def read_notes(store: Store, rollout: str) -> Notes:
-    attempts = store.attempts_of(rollout)
-    resent, reported = 0, dict[str, None]()
-    for exchange in store.each_exchange(attempts[-1].id):
-        # An agent may send a call again itself when the gateway gives up: that is another draw of the model as well.
-        resent += max(0, exchange.attempts - 1) + _has_failed(exchange)
-        if told := _reported(exchange.response):
-            reported[told] = None
-    return Notes(len(attempts), resent, tuple(reported))
-
-
-def _reported(response: bytes) -> str:
-    """Name and fingerprint of the model, as its reply gives them first."""
-    found: dict[bytes, str] = {}
-    for field, value in _REPORTED.findall(response):
-        found.setdefault(b"fingerprint" if field == b"system_fingerprint" else b"model", value.decode(errors="replace"))
-    return " ".join(found[part] for part in (b"model", b"fingerprint") if part in found)
 
 
 def _add(store: Store, row: RolloutRow, skill: Skill | None) -> None:

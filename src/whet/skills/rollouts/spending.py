@@ -1,6 +1,6 @@
-"""What the parts of a run have used of its budget, and which of them may go on.
+"""Tracks what each part of a run has used of its budget, and stops a part that has used its share.
 
-A part that had to stop stays stopped when the run is resumed: what was decided for want of money stays decided.
+A part that was stopped stays stopped when the run is resumed, so that decisions do not change.
 """
 
 import json
@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from whet.errors import UserError
-from whet.exchange import Usage
 from whet.files import write_atomic
 from whet.gateway import Gateway, Spent
 from whet.gateway.prices import Price, cost
@@ -20,19 +19,19 @@ from whet.rollout.result import Result
 from whet.runs.results import ResultReader
 from whet.runs.store.store import Store
 from whet.skills.measurement import OutOfBudget
-from whet.skills.rollouts.budget import Budget, Unit, shown
+from whet.skills.rollouts.budget import Budget, Unit, format_amount
 
 STOPPED = "stopped.json"
-"""Which parts of a run were out of budget, and why."""
+"""File with the parts of a run that ran out of budget, and why."""
 
 
 class BudgetTracker:
-    """The budget of a run while its gateway is open."""
+    """The budget of a run, and what its parts have used, while its gateway is open."""
 
     def __init__(
         self, folder: Path, budget: Budget, gateway: Gateway, before: Mapping[str, Spent], rest: str = ""
     ) -> None:
-        """`before` is what each part used up to now. All that is used by no other counts for the part `rest`."""
+        """`before` is what each part used so far. Usage that belongs to no other part counts for the part `rest`."""
         self.budget, self._gateway, self._rest = budget, gateway, rest
         self._file = folder / STOPPED
         self.stopped: dict[str, str] = json.loads(self._file.read_text()) if self._file.is_file() else {}
@@ -42,11 +41,11 @@ class BudgetTracker:
         self._since: dict[str, float] = {}
 
     def divide(self, shares: Mapping[str, float], amount: float) -> None:
-        """Let these parts use these shares of this amount, and no more."""
+        """Limit these parts to these shares of an amount."""
         self._most = {part: share * amount for part, share in shares.items()}
 
     def close(self, part: str, heir: str, reserved: float) -> None:
-        """A part has ended: another one may use what is left of the whole budget, but for what is reserved."""
+        """End a part. Its heir may use what is left of the whole budget, except for what is reserved."""
         self._most = {**self._most, heir: self.used_by(heir) + self.budget.amount - self.used - reserved}
         self._most.pop(part, None)
         if self.stopped.pop(heir, None) is not None:
@@ -54,7 +53,7 @@ class BudgetTracker:
 
     @property
     def used(self) -> float:
-        """By all parts together."""
+        """Usage of all parts, in the unit of the budget."""
         return self._of(self._gateway.spent())
 
     def refuse(self, part: str) -> None:
@@ -69,20 +68,22 @@ class BudgetTracker:
         if limit is not None:
             self._stop(part, str(limit))
         elif most is not None and used >= most:
-            self._stop(part, f"{shown(used, self.budget.unit)} of its share of {shown(most, self.budget.unit)}")
+            self._stop(
+                part, f"{format_amount(used, self.budget.unit)} of its share of {format_amount(most, self.budget.unit)}"
+            )
 
     def used_by(self, part: str) -> float:
-        """By one part."""
+        """Usage of one part."""
         return self.used - sum(self._used.values()) if part == self._rest else self._used[part]
 
     def add(self, part: str, result: Result) -> None:
-        """Count what an attempt cost."""
+        """Count the usage of an attempt."""
         if part != self._rest and self.budget.unit is not Unit.SECONDS:
             self._used[part] += self._of(_spent(result))
 
     @contextmanager
     def at_work(self, part: str) -> Iterator[None]:
-        """Count the time in which something is done for a part."""
+        """Count the time in which a part is working."""
         if not self._at_work[part]:
             self._since[part] = time.monotonic()
         self._at_work[part] += 1
@@ -102,7 +103,7 @@ class BudgetTracker:
         raise OutOfBudget(why)
 
 
-def spent_in(folder: Path, prices: Mapping[str, Price | None]) -> tuple[Spent, int]:
+def read_spending(folder: Path, prices: Mapping[str, Price | None]) -> tuple[Spent, int]:
     """All that the attempts in a store have used, also those that were killed, and how many rollouts were scored. Time
     in which several ran counts once."""
     found, times, scored = [], [], 0
@@ -117,13 +118,13 @@ def spent_in(folder: Path, prices: Mapping[str, Price | None]) -> tuple[Spent, i
                 else:
                     calls, usage = attempt.usage()
                     found.append(Spent(calls, usage, cost(usage, price) if price else 0.0))
-    return replace(total_spent(found), seconds=covered(times)), scored
+    return replace(total_spent(found), seconds=union_length(times)), scored
 
 
-def covered(times: list[tuple[float, float]]) -> float:
+def union_length(times: list[tuple[float, float]]) -> float:
     """How long at least one of these spans of time was running.
 
-    >>> covered([(0, 2), (1, 3), (10, 11)])
+    >>> union_length([(0, 2), (1, 3), (10, 11)])
     4.0
     """
     seconds, until = 0.0, float("-inf")
@@ -145,6 +146,4 @@ def total_spent(parts: Iterable[Spent]) -> Spent:
 
 def _spent(result: Result) -> Spent:
     spendings = [one for one in (result.spending, result.judging) if one is not None]
-    return total_spent(
-        Spent(one.calls, Usage(one.input_tokens, one.output_tokens), one.cost or 0.0) for one in spendings
-    )
+    return total_spent(one.as_spent() for one in spendings)

@@ -28,11 +28,17 @@ def common_terms(request: RunOptions, budget: Budget, plan: GatePlan) -> dict[st
         "judge_model": request.judge_model,
         "sandbox": request.sandbox,
         "budget": asdict(budget),
-        "plan": asdict(plan),
+        "plan": _store_plan(plan),
     }
 
 
-def raised_budget(file: Path, budget: Budget) -> tuple[Budget, Budget]:
+def _store_plan(plan: GatePlan) -> dict[str, object]:
+    """A plan under the keys that earlier versions wrote."""
+    stored = asdict(plan)
+    return {**stored, "giving_up": stored.pop("beta"), "worth": stored.pop("minimum_effect")}
+
+
+def resolve_budget(file: Path, budget: Budget) -> tuple[Budget, Budget]:
     """The budget that a run was begun with, by its terms, and the one that it has now: a run may be resumed with more.
 
     UserError when a budget is lowered, or given in another unit."""
@@ -63,12 +69,12 @@ def fix_terms(file: Path, terms: Mapping[str, object]) -> None:
     changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
     if changed:
         raise UserError(
-            f"{file}: the run was begun with other terms ({', '.join(changed)}); go on with those, "
+            f"{file}: the run was begun with other terms ({', '.join(changed)}); continue with those, "
             "or start a new run with another `out`"
         )
 
 
-def found_once(file: Path, find: Callable[[], int]) -> int:
+def compute_once(file: Path, find: Callable[[], int]) -> int:
     """What was found when it was first looked for: later it might come out another way."""
     if not file.is_file():
         write_atomic(file, json.dumps(find()))

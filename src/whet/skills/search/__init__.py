@@ -1,5 +1,5 @@
-"""The search for better skills on training tasks.
+"""The search for better skills on training tasks, and the flow from search to exam.
 
-Read `two_tiers.py` first: search greedily, then certify. `base.py` has the ratchet; `race.py` and
-`pareto.py` are other strategies; `shorten.py` removes rules that are not needed.
+Read `two_tiers.py` first: it runs a search (`ratchet.py`, `race.py` or `pareto.py`), then the gate. `shorten.py`
+removes rules that do not help from a certified skill.
 """

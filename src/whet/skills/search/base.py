@@ -11,12 +11,12 @@ from typing import Protocol
 from whet.scoring import Cause
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import Measured, Pay, RolloutKey, Rollouts, mean, refuse_lost
+from whet.skills.measurement import Measurement, Pay, RolloutKey, Rollouts, mean, refuse_missing
 from whet.skills.proposers.base import SearchStep
 
 
 class CandidateSource(Protocol):
-    """Writes skills. What it is given comes from training tasks, its own memory and certified bits; nothing else."""
+    """Proposes skills. It sees training tasks, its own memory and one bit per exam, and nothing else."""
 
     async def propose(
         self,
@@ -25,86 +25,86 @@ class CandidateSource(Protocol):
         pay: Pay,
         section: str | None = None,
     ) -> str | None:
-        """Another skill than the parent, by its digest; None when it has nothing more to propose.
+        """Return the digest of a skill that differs from the parent; None when there is nothing more to propose.
 
-        It may be asked again for the same parent before what it proposed is measured, and be told to change one
-        section alone. It pays for rollouts of training tasks itself, and gives up when it cannot."""
+        It may be called again with the same parent before its last proposal is measured. With `section`, it may change
+        only that section. It pays for its own rollouts on train tasks, and returns None if it cannot."""
         ...
 
 
 class Search(Protocol):
-    """One way to look for better skills."""
+    """A search strategy."""
 
     @property
     def leader(self) -> str:
-        """The best so far."""
+        """Digest of the best skill so far."""
         ...
 
     async def round(self) -> list[SearchStep]:
-        """The next proposals, measured; empty when there are none, or they cannot be paid."""
+        """Measure the next proposals; empty when there are none or the budget has ended."""
         ...
 
 
 class TrainTasks:
-    """The dev tasks, and the purse that skills are tried on them from.
+    """The train tasks, and the budget for measuring skills on them.
 
-    A measurement has a number, and of each task so many samples. What is asked for twice under one number, by two
-    candidates with the same text, is rolled out once; another number is another measurement.
+    A measurement has a number, and `samples` rollouts per task. Within one number the same skill is rolled out once
+    per task and sample; another number is a fresh measurement.
     """
 
-    def __init__(self, tasks: Sequence[str], purse: RolloutBudget, rollouts: Rollouts, samples: int = 1) -> None:
-        self.tasks, self.purse, self.samples = tuple(tasks), purse, samples
+    def __init__(self, tasks: Sequence[str], budget: RolloutBudget, rollouts: Rollouts, samples: int = 1) -> None:
+        self.tasks, self.budget, self.samples = tuple(tasks), budget, samples
         self._rollouts = rollouts
         self._number = 0
 
     @property
     def size(self) -> int:
-        """Rollouts of a measurement."""
+        """Number of rollouts of a measurement."""
         return self.samples * len(self.tasks)
 
     def new_measurement(self) -> int:
         self._number += 1
         return self._number
 
-    async def measure(self, skill: str) -> Measured | None:
-        """A fresh measurement on all tasks, in their order; None when it cannot be paid."""
+    async def measure(self, skill: str) -> Measurement | None:
+        """Measure a skill afresh on all tasks; None when the budget is too small."""
         found = await self.measure_some(self.new_measurement(), [skill], self.tasks)
         if found is None:
             return None
-        refuse_lost(found[skill])
+        refuse_missing(found[skill])
         return found[skill]
 
     async def measure_some(
         self, number: int, skills: Sequence[str], tasks: Sequence[str]
-    ) -> dict[str, Measured] | None:
-        """Try these skills on these tasks; None when that cannot be paid."""
-        wanted = [
+    ) -> dict[str, Measurement] | None:
+        """Measure these skills on these tasks; None when the budget is too small."""
+        keys = [
             (skill, task, RolloutKey.search(number, task, skill, sample))
             for skill in skills
             for task in tasks
             for sample in range(self.samples)
         ]
-        if not self.purse.pay(key for _, _, key in wanted):
+        if not self.budget.pay(key for _, _, key in keys):
             return None
-        outcomes = await asyncio.gather(*(self._rollouts(task, skill, key) for skill, task, key in wanted))
-        found: dict[str, Measured] = {skill: {} for skill in skills}
-        for (skill, _, key), outcome in zip(wanted, outcomes, strict=True):
+        outcomes = await asyncio.gather(*(self._rollouts(task, skill, key) for skill, task, key in keys))
+        found: dict[str, Measurement] = {skill: {} for skill in skills}
+        for (skill, _, key), outcome in zip(keys, outcomes, strict=True):
             found[skill][key] = outcome
         return found
 
-    def by_task(self, outcomes: Measured) -> list[float | None]:
-        """The mean score on each task of a whole measurement; None where all was lost."""
+    def by_task(self, outcomes: Measurement) -> list[float | None]:
+        """The mean score on each task of a whole measurement; None where all scores are missing."""
         each = zip(*[iter(outcomes.values())] * self.samples, strict=True)
         scores = ([one for one in some if not isinstance(one, Cause)] for some in each)
         return [fsum(some) / len(some) if some else None for some in scores]
 
 
 class Lead:
-    """The leader, and the bar: its dev mean, which a proposal must be above to lead."""
+    """The leader, and the bar: its mean on the train tasks. A proposal that exceeds the bar becomes the leader."""
 
     def __init__(self, start: str, plan: GatePlan) -> None:
         self.skill = start
-        self.outcomes: Measured = {}
+        self.outcomes: Measurement = {}
         """The last measurement of the leader."""
         self._rejections = 0
         self._patience = plan.rejections_before_remeasuring
@@ -113,19 +113,19 @@ class Lead:
     def bar(self) -> float:
         return mean(self.outcomes)
 
-    async def settle(self, dev: TrainTasks) -> bool:
-        """See that the bar is known, and whether there is money left to try anything against it.
+    async def settle(self, train: TrainTasks) -> bool:
+        """Measure the bar if needed; return whether the budget allows another measurement.
 
-        After many rejections in a row it is measured afresh: the mean of a winner is too high."""
+        After many rejections in a row the leader is measured again: the mean of a winner is too high."""
         if not self.outcomes or self._rejections >= self._patience:
-            outcomes = await dev.measure(self.skill)
+            outcomes = await train.measure(self.skill)
             if outcomes is None:
                 return False
             self.outcomes, self._rejections = outcomes, 0
-        return dev.purse.left >= dev.size
+        return train.budget.left >= train.size
 
-    def judge(self, parent: str, candidate: str, outcomes: Measured) -> SearchStep:
-        """Whether a candidate that was tried on all dev tasks leads from now on."""
+    def judge(self, parent: str, candidate: str, outcomes: Measurement) -> SearchStep:
+        """Decide whether a measured candidate becomes the leader."""
         step = SearchStep(parent, candidate, mean(outcomes), self.bar)
         if step.accepted:
             self.skill, self.outcomes, self._rejections = candidate, outcomes, 0

@@ -6,10 +6,10 @@ from whet.skills.search.base import CandidateSource, Lead, TrainTasks
 
 
 class Ratchet:
-    """One proposal after the other: it leads when its mean is above the bar, and its mean is the next bar."""
+    """A proposal becomes the leader when its mean exceeds the bar; its mean is the next bar."""
 
-    def __init__(self, start: str, dev: TrainTasks, plan: GatePlan, proposer: CandidateSource) -> None:
-        self._lead, self._dev, self._proposer = Lead(start, plan), dev, proposer
+    def __init__(self, start: str, train: TrainTasks, plan: GatePlan, proposer: CandidateSource) -> None:
+        self._lead, self._train, self._proposer = Lead(start, plan), train, proposer
         self._steps: list[SearchStep] = []
 
     @property
@@ -17,12 +17,11 @@ class Ratchet:
         return self._lead.skill
 
     async def round(self) -> list[SearchStep]:
-        """One proposal."""
-        if not await self._lead.settle(self._dev):
+        if not await self._lead.settle(self._train):
             return []
         parent = self.leader
-        candidate = await self._proposer.propose(parent, self._steps, self._dev.purse.pay)
-        if candidate is None or (outcomes := await self._dev.measure(candidate)) is None:
+        candidate = await self._proposer.propose(parent, self._steps, self._train.budget.pay)
+        if candidate is None or (outcomes := await self._train.measure(candidate)) is None:
             return []
         self._steps.append(self._lead.judge(parent, candidate, outcomes))
         return self._steps[-1:]

@@ -1,34 +1,29 @@
-"""A shorter version of a certified skill: all that the search saw little of is left out at once, in one attempt.
+"""A shorter version of a certified skill: remove all learned units with little effect at once, and test the result.
 
-The attempt is against the certified skill, in fresh pairs and at a level of its own. It passes when the shorter skill
-is worse by no more than a margin, which is at most half of the lift that was certified: so it still beats what the
-certified skill has beaten.
+The exam is against the certified skill, with fresh pairs and its own level. The shorter skill passes if it is worse by
+no more than a margin. The margin is at most half of the certified lift, so the shorter skill still beats the skill that
+the certified one has beaten.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import TYPE_CHECKING
 
 from whet.skills.documents.store import SkillTexts
 from whet.skills.documents.units import find_added_units, remove_unit, units
-from whet.skills.gate.exam import run_exam
 from whet.skills.gate.gate import ExamResult, Gate
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest
-from whet.skills.measurement import ReadNotes, Rollouts, Verdict
+from whet.skills.measurement import Verdict
 from whet.skills.proposers.base import SearchStep
 
-if TYPE_CHECKING:
-    from whet.skills.search.two_tiers import SearchResult
-
 SMALLEST_MARGIN = 0.02
-"""A smaller margin takes thousands of rollouts to show; then nothing is tried."""
+"""A smaller margin needs thousands of rollouts, so nothing is tried."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """What can be left out: a rule of a list, or another block, of one of a skill's documents."""
+class SkillUnit:
+    """A removable unit of one of a skill's documents: a list item or another block."""
 
     document: str
     text: str
@@ -36,57 +31,58 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What was tried to be left out, all of it at once."""
+    """Units that were removed together, and the exam of the skill without them."""
 
     units: tuple[str, ...]
-    held: ExamResult
-    """The skill without them, against the certified one."""
+    exam_result: ExamResult
+    """The skill without the units, against the certified skill."""
 
     @property
     def accepted(self) -> bool:
-        return self.held.attempt.verdict is Verdict.CERTIFIED
+        return self.exam_result.test.verdict is Verdict.CERTIFIED
 
     @property
     def margin(self) -> float:
-        return self.held.attempt.terms.margin
+        return self.exam_result.test.terms.margin
 
 
 async def shorten(
-    done: "SearchResult", gate: Gate, plan: GatePlan, rollouts: Rollouts, texts: SkillTexts, read_notes: ReadNotes
+    start: str, steps: Sequence[SearchStep], gate: Gate, plan: GatePlan, texts: SkillTexts
 ) -> Removal | None:
-    """Try to leave out what a certified skill has learned and the search saw little of; None when there is nothing to
-    leave out, or too little was certified, or left in the purse."""
-    certificate = next(held for held in gate.held if held.candidate == done.certified)
-    margin = min(plan.margin, certificate.attempt.at_least() / 2)
-    suspects = _suspects(done, texts, margin)
+    """Remove learned units with little effect from the gate's certified skill, and test the result. None when there is
+    no such unit, when the certified lift is too small, or when the budget is."""
+    certified = gate.incumbent
+    certificate = next(one for one in gate.exam_results if one.candidate == certified)
+    margin = min(plan.margin, certificate.test.at_least() / 2)
+    now, before = texts.documents(certified), texts.documents(start)
+    suspects = _find_suspects(_find_added(now, before), measure_effects(steps, texts), margin)
     if margin < SMALLEST_MARGIN or not suspects:
         return None
-    candidate = texts.with_documents(done.certified, _without_all(done, texts, suspects))
-    exam = gate.exam_beside(candidate)
-    attempt = SequentialTest(ExamTerms(plan.removal_level, 1, plan.giving_up, 0.0, margin=margin))
-    if gate.purse.positions < attempt.fewest:
+    for unit in suspects:
+        name = unit.document
+        now = {**now, name: remove_unit(now[name], unit.text, before[name])}
+    test = SequentialTest(ExamTerms(plan.removal_level, 1, plan.beta, 0.0, margin=margin))
+    if gate.budget.pairs < test.fewest:
         return None
-    attempt.extend(gate.purse.positions)
-    await run_exam(exam, attempt, rollouts, gate.purse, read_notes)
-    return Removal(tuple(unit.text for unit in suspects), ExamResult(exam, attempt)) if attempt.taken else None
+    test.extend(gate.budget.pairs)
+    result = await gate.run_side_exam(texts.with_documents(certified, now), test)
+    return Removal(tuple(unit.text for unit in suspects), result) if test.pairs else None
 
 
-def _suspects(done: "SearchResult", texts: SkillTexts, margin: float) -> list[Unit]:
-    """Learned units that added less than the margin on training tasks, or that the search knows nothing of. One is
-    kept at least: without all of them it is the skill that was beaten."""
-    added = _added(texts.documents(done.certified), texts.documents(done.start))
-    effects = effects_of(done.steps, texts)
+def _find_suspects(added: Sequence[SkillUnit], effects: Mapping[SkillUnit, float], margin: float) -> list[SkillUnit]:
+    """Added units whose effect on train tasks is below the margin or unknown. At least one unit stays: without all of
+    them, the skill would be the one that was beaten."""
     suspects = [unit for unit in added if effects.get(unit, 0.0) < margin]
     if len(suspects) == len(added) and added:
         suspects.remove(max(added, key=lambda unit: effects.get(unit, 0.0)))
     return suspects
 
 
-def effects_of(steps: Sequence[SearchStep], texts: SkillTexts) -> dict[Unit, float]:
-    """What the search found of each unit alone, on training tasks."""
-    found: dict[Unit, list[float]] = {}
+def measure_effects(steps: Sequence[SearchStep], texts: SkillTexts) -> dict[SkillUnit, float]:
+    """The mean effect of each unit on train tasks, from steps that changed only that unit."""
+    found: dict[SkillUnit, list[float]] = {}
     for step in steps:
-        parent, candidate = (set(_units(texts.documents(skill))) for skill in (step.parent, step.candidate))
+        parent, candidate = (set(_list_units(texts.documents(skill))) for skill in (step.parent, step.candidate))
         changed = parent ^ candidate
         if len(changed) == 1 and not step.dropped:
             (unit,) = changed
@@ -94,21 +90,9 @@ def effects_of(steps: Sequence[SearchStep], texts: SkillTexts) -> dict[Unit, flo
     return {unit: fsum(some) / len(some) for unit, some in found.items()}
 
 
-def _without_all(done: "SearchResult", texts: SkillTexts, suspects: Sequence[Unit]) -> dict[str, str]:
-    documents, before = dict(texts.documents(done.certified)), texts.documents(done.start)
-    for unit in suspects:
-        documents = _without(documents, unit, before)
-    return documents
+def _list_units(documents: Mapping[str, str]) -> Iterator[SkillUnit]:
+    return (SkillUnit(name, one) for name, text in documents.items() for one in units(text))
 
 
-def _units(documents: Mapping[str, str]) -> Iterator[Unit]:
-    return (Unit(name, one) for name, text in documents.items() for one in units(text))
-
-
-def _added(now: Mapping[str, str], before: Mapping[str, str]) -> list[Unit]:
-    return [Unit(name, one) for name, text in now.items() for one in find_added_units(text, before[name])]
-
-
-def _without(documents: Mapping[str, str], unit: Unit, before: Mapping[str, str]) -> dict[str, str]:
-    name = unit.document
-    return {**documents, name: remove_unit(documents[name], unit.text, before[name])}
+def _find_added(now: Mapping[str, str], before: Mapping[str, str]) -> list[SkillUnit]:
+    return [SkillUnit(name, one) for name, text in now.items() for one in find_added_units(text, before[name])]

@@ -1,7 +1,8 @@
-"""Search greedily, certify honestly: the two tiers, and the one bit that passes from the second to the first.
+"""Search greedily on training tasks, then certify the result on validation tasks: the two tiers of a run.
 
-Everything that is paid for has a key of its own, and whoever is asked answers the same key alike. So a run that was
-killed is begun again from the start: it takes the same decisions, and pays for nothing twice.
+Only one bit per exam passes from the second tier to the first. Every rollout has a key, and the same key always gives
+the same result. So a run that was killed starts from the beginning: it makes the same decisions, and pays for nothing
+twice.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,12 +10,11 @@ from dataclasses import dataclass, field
 
 from whet.skills.documents.store import PlainTexts, SkillTexts
 from whet.skills.gate.exam import RolloutBudget
-from whet.skills.gate.gate import ExamJournal, ExamResult, Gate
-from whet.skills.gate.heuristics import ClassicGate, Compared
+from whet.skills.gate.gate import ExamResult, ExamSetting, Gate
+from whet.skills.gate.heuristics import RuleComparison, RuleGate
 from whet.skills.gate.kinds import GateKind, SearchKind
 from whet.skills.gate.plan import GatePlan
-from whet.skills.gate.seed import Seed
-from whet.skills.measurement import OutOfBudget, ReadNotes, Rollouts, Verdict, no_notes
+from whet.skills.measurement import OutOfBudget, Rollouts, Verdict
 from whet.skills.proposers.base import SearchStep
 from whet.skills.search.base import CandidateSource, Search, TrainTasks
 from whet.skills.search.pareto import Pareto
@@ -23,137 +23,173 @@ from whet.skills.search.ratchet import Ratchet
 from whet.skills.search.shorten import Removal, shorten
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class SearchSetting:
+    """Where a search looks for better skills: on which tasks, with which proposer."""
+
+    tasks: Sequence[str]
+    """Ids of the train tasks."""
+    proposer: CandidateSource
+    texts: SkillTexts = field(default_factory=PlainTexts)
+    """The documents of skills."""
+    close: Callable[[], int] = lambda: 0
+    """Called when the search has ended. Returns the number of rollouts by which the budget was raised."""
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What came of a run."""
+    """Result of both tiers."""
 
     plan: GatePlan
     start: str
     certified: str
-    """The best skill that was certified; the start when none was."""
+    """The last certified skill; the start when none was certified."""
     leader: str
-    """The best that the search found. Nothing is promised of it."""
-    steps: list[SearchStep] = field(default_factory=list)
-    held: list[ExamResult] = field(default_factory=list)
+    """The best skill of the search. It is not certified."""
+    spent: int
+    """Rollouts that search and exams paid for."""
+    left: int
+    """Rollouts that exams could still have used."""
+    steps: tuple[SearchStep, ...] = ()
+    exam_results: tuple[ExamResult, ...] = ()
     removal: Removal | None = None
-    """What was tried to be dropped from the certified skill, all of it at once."""
+    """The attempt to shorten the certified skill."""
     accepted: str | None = None
-    """What a classic rule accepted, where one decides instead of exams; nothing is certified then."""
-    compared: list[Compared] = field(default_factory=list)
-    spent: int = 0
-    left: int = 0
-    """Rollouts that exams could have used."""
+    """The skill that a rule accepted, where a rule decides instead of exams. Nothing is certified then."""
+    comparisons: tuple[RuleComparison, ...] = ()
 
     @property
     def final(self) -> str:
-        """What the gate leaves, be it certified or only accepted."""
+        """The skill that the gate leaves, certified or only accepted."""
         return self.accepted or self.certified
 
     @property
     def shortened(self) -> str:
-        """The shorter version of the certified skill, if one was certified; else the certified skill itself."""
-        return self.removal.held.candidate if self.removal and self.removal.accepted else self.certified
+        """The shorter version of the certified skill if it passed its exam; otherwise the certified skill."""
+        return self.removal.exam_result.candidate if self.removal and self.removal.accepted else self.certified
 
 
-Watch = Callable[[SearchStep | ExamResult | Compared | Removal], None]
+WatchSearch = Callable[[SearchStep | ExamResult | RuleComparison | Removal], None]
 
 
 async def search_and_certify(
     start: str,
-    dev: Sequence[str],
-    validation: Sequence[str],
     plan: GatePlan,
-    proposer: CandidateSource,
+    search: SearchSetting,
+    exams: ExamSetting,
     rollouts: Rollouts,
-    watch: Watch = lambda _: None,
-    texts: SkillTexts | None = None,
-    seed: Seed | None = None,
-    journal: ExamJournal | None = None,
-    read_notes: ReadNotes = no_notes,
-    close_search: Callable[[], int] = lambda: 0,
+    watch: WatchSearch = lambda _: None,
 ) -> SearchResult:
-    """Look for better skills on the dev tasks, and certify the best on the validation tasks, within the budget.
-
-    Skills stand for themselves where no `texts` are given, and the plan's seed orders the exams where none is.
-    `close_search` is called when the search has ended; it returns rollouts that the budget was raised by."""
-    result = SearchResult(plan, start, start, start)
-    searched, known, tasks = RolloutBudget(plan.search_purse), texts or PlainTexts(), tuple(validation)
-    search = _search(start, TrainTasks(dev, searched, rollouts, plan.samples), plan, proposer, known)
-    purse, seed = RolloutBudget(plan.certify_purse), seed or Seed.chosen(plan.seed)
-    gate: Gate | ClassicGate
-    if plan.gate is GateKind.CERTIFY:
-        gate = Gate(start, tasks, purse, plan, rollouts, seed, journal, read_notes)
-    else:
-        gate = ClassicGate(plan.gate, start, tasks, purse, rollouts)
-    accepted = 0
-    while steps := await _next(search):
-        for step in steps:
-            result.steps.append(step)
-            watch(step)
-            accepted += step.accepted
-        if accepted >= plan.accepted_before_attempt:
-            accepted = 0
-            leader = search.leader
-            _tell(
-                await (gate.run_early_exam(leader) if isinstance(gate, Gate) else gate.run_exam(leader)), result, watch
-            )
-    result.leader = search.leader
-    # The search is closed: what it has left tells no proposer anything.
-    searched.pour_into(purse)
-    raised = close_search()
-    purse.left += raised
-    if isinstance(gate, Gate):
-        await _certify(gate, result, watch)
-        if result.certified != start and plan.shorten:
-            result.removal = await shorten(result, gate, plan, rollouts, known, read_notes)
-            if result.removal is not None:
-                watch(result.removal)
-    else:
-        _tell(await gate.run_exam(search.leader), result, watch)
-        result.accepted = gate.incumbent
-    result.spent, result.left = plan.budget + raised - purse.left, purse.left
-    return result
+    """Search for better skills on the train tasks, and certify the best on the validation tasks, within the budget."""
+    return await _TwoTiers(start, plan, search, exams, rollouts, watch).run()
 
 
-async def _certify(gate: Gate, result: SearchResult, watch: Watch) -> None:
-    """Spend what is left on the leader, then on other attempts that are undecided, then on the bound of the last
-    certificate: when its verdict falls, it is barely above 0."""
-    _tell(await gate.run_exam(result.leader), result, watch)
-    for held in gate.undecided:
-        if held in gate.undecided:  # until another one is certified, which is the next to beat
-            _tell(await gate.run_exam(held.candidate), result, watch)
-    certified = [held for held in result.held if held.attempt.verdict is Verdict.CERTIFIED]
-    if certified:
-        last = certified[-1]
-        await gate.tighten(last)
-        if last.attempt.verdict is not Verdict.CERTIFIED:
-            watch(last)
-    result.certified = gate.incumbent
+class _TwoTiers:
+    """Both tiers of one run, and what they have found so far."""
+
+    def __init__(
+        self,
+        start: str,
+        plan: GatePlan,
+        search: SearchSetting,
+        exams: ExamSetting,
+        rollouts: Rollouts,
+        watch: WatchSearch,
+    ) -> None:
+        self.start, self.plan, self.setting, self.watch = start, plan, search, watch
+        self.search_budget, self.exam_budget = RolloutBudget(plan.search_budget), RolloutBudget(plan.exam_budget)
+        self.search = _open_search(
+            start, TrainTasks(search.tasks, self.search_budget, rollouts, plan.samples), plan, search
+        )
+        self.gate: Gate | RuleGate
+        if plan.gate is GateKind.CERTIFY:
+            self.gate = Gate(start, exams, self.exam_budget, plan, rollouts)
+        else:
+            self.gate = RuleGate(plan.gate, start, exams.tasks, self.exam_budget, rollouts)
+        self.steps: list[SearchStep] = []
+        self.exam_results: list[ExamResult] = []
+        self.comparisons: list[RuleComparison] = []
+
+    async def run(self) -> SearchResult:
+        await self._run_search()
+        # The search is closed, so its remaining budget reveals nothing to a proposer.
+        self.search_budget.move_to(self.exam_budget)
+        raised = self.setting.close()
+        self.exam_budget.left += raised
+        removal, gate = None, self.gate
+        if isinstance(gate, Gate):
+            await self._certify(gate)
+            if gate.incumbent != self.start and self.plan.shorten:
+                removal = await shorten(self.start, self.steps, gate, self.plan, self.setting.texts)
+                if removal is not None:
+                    self.watch(removal)
+        else:
+            self._record(await gate.run_exam(self.search.leader))
+        certifies, left = isinstance(gate, Gate), self.exam_budget.left
+        return SearchResult(
+            plan=self.plan,
+            start=self.start,
+            certified=gate.incumbent if certifies else self.start,
+            leader=self.search.leader,
+            spent=self.plan.budget + raised - left,
+            left=left,
+            steps=tuple(self.steps),
+            exam_results=tuple(self.exam_results),
+            removal=removal,
+            accepted=None if certifies else gate.incumbent,
+            comparisons=tuple(self.comparisons),
+        )
+
+    async def _run_search(self) -> None:
+        """Search until the budget or the proposals end. The leader takes an exam after every few accepted edits."""
+        accepted = 0
+        while steps := await self._next_steps():
+            for step in steps:
+                self.steps.append(step)
+                self.watch(step)
+                accepted += step.accepted
+            if accepted >= self.plan.accepted_before_attempt:
+                accepted = 0
+                gate, leader = self.gate, self.search.leader
+                run = gate.run_early_exam if isinstance(gate, Gate) else gate.run_exam
+                self._record(await run(leader))
+
+    async def _next_steps(self) -> list[SearchStep]:
+        try:
+            return await self.search.round()
+        except OutOfBudget:
+            return []
+
+    async def _certify(self, gate: Gate) -> None:
+        """Spend what is left on the leader, then on other undecided exams, then on the bound of the last certificate:
+        at the verdict it is barely above 0."""
+        self._record(await gate.run_exam(self.search.leader))
+        for result in gate.undecided:
+            if result in gate.undecided:  # a certificate changes the incumbent, and so the list
+                self._record(await gate.run_exam(result.candidate))
+        certified = [one for one in self.exam_results if one.test.verdict is Verdict.CERTIFIED]
+        if certified:
+            last = certified[-1]
+            await gate.tighten(last)
+            if last.test.verdict is not Verdict.CERTIFIED:
+                self.watch(last)
+
+    def _record(self, found: ExamResult | RuleComparison | None) -> None:
+        match found:
+            case ExamResult():
+                if found not in self.exam_results:
+                    self.exam_results.append(found)
+                self.watch(found)
+            case RuleComparison():
+                self.comparisons.append(found)
+                self.watch(found)
 
 
-async def _next(search: Search) -> list[SearchStep]:
-    try:
-        return await search.round()
-    except OutOfBudget:
-        return []
-
-
-def _search(start: str, dev: TrainTasks, plan: GatePlan, proposer: CandidateSource, texts: SkillTexts) -> Search:
+def _open_search(start: str, train: TrainTasks, plan: GatePlan, setting: SearchSetting) -> Search:
     match plan.search:
         case SearchKind.RATCHET:
-            return Ratchet(start, dev, plan, proposer)
+            return Ratchet(start, train, plan, setting.proposer)
         case SearchKind.RACE:
-            return Race(start, dev, plan, proposer)
+            return Race(start, train, plan, setting.proposer)
         case SearchKind.PARETO:
-            return Pareto(start, dev, plan, proposer, texts)
-
-
-def _tell(found: ExamResult | Compared | None, result: SearchResult, watch: Watch) -> None:
-    match found:
-        case ExamResult():
-            if found not in result.held:
-                result.held.append(found)
-            watch(found)
-        case Compared():
-            result.compared.append(found)
-            watch(found)
+            return Pareto(start, train, plan, setting.proposer, setting.texts)

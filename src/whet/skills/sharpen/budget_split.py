@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from whet.errors import UserError
 from whet.skills.gate.plan import GatePlan
 from whet.skills.rollouts.audit import Audit, detectable_lift, extra_rollouts, is_hopeless, refuse_hopeless
-from whet.skills.rollouts.budget import Budget, Unit, shown
+from whet.skills.rollouts.budget import Budget, Unit, format_amount
 from whet.skills.rollouts.final_test import tasks_to_test
 from whet.skills.rollouts.splits import Splits
 from whet.tasks import Task
@@ -31,7 +31,7 @@ class BudgetSplit:
 
     @property
     def exam_share(self) -> float:
-        return self.plan.certify_purse / self.rollouts
+        return self.plan.exam_budget / self.rollouts
 
     @property
     def test_share(self) -> float:
@@ -40,7 +40,7 @@ class BudgetSplit:
     @property
     def search_share(self) -> float:
         """Includes the audit."""
-        return (self.audit + self.plan.search_purse) / self.rollouts
+        return (self.audit + self.plan.search_budget) / self.rollouts
 
 
 def split_budget(plan: GatePlan, rollouts: int, splits: Splits, controls: int) -> BudgetSplit:
@@ -107,4 +107,4 @@ class BudgetSplitter:
         return split_budget(self.plan, rollouts, self.splits, self.controls)
 
     def _scale(self, factor: float) -> str:
-        return shown(self.budget.amount * factor, self.budget.unit)
+        return format_amount(self.budget.amount * factor, self.budget.unit)

@@ -11,20 +11,20 @@ from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.scheduler import Ended, Stopped, refuse_existing
 from whet.skill import read_skill
-from whet.skills.certificates.certificate import Certificate, record_of
+from whet.skills.certificates.certificate import Certificate, make_record
 from whet.skills.certificates.text import write_certificate
 from whet.skills.documents.store import SkillStore
 from whet.skills.gate.alpha_ledger import LedgerEntry, enter
-from whet.skills.gate.exam import PAIR, Exam, RolloutBudget, run_exam, tighten
+from whet.skills.gate.exam import PAIR, ExamSequence, RolloutBudget, run_exam, tighten
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.journal import ExamJournalFile
 from whet.skills.gate.plan import MANY, GatePlan
-from whet.skills.gate.seed import Seed, fixed_seed
+from whet.skills.gate.seed import Seed, fix_seed
 from whet.skills.gate.sequential_test import SequentialTest
 from whet.skills.measurement import RunPart, Verdict
 from whet.skills.rollouts.budget import Budget
 from whet.skills.rollouts.runner import RolloutRunner, open_runner
-from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH, common_terms, fix_terms, raised_budget, write_raised
+from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH, common_terms, fix_terms, resolve_budget, write_raised
 from whet.tasks import Task, read_tasks
 from whet.version import __version__
 
@@ -63,7 +63,7 @@ class CertifyRun:
         self.digests = {task.id: task.digest for task in self.tasks}
         refuse_existing(self.folder, resume=request.run.resume)
         # The terms keep the first budget; a resumed exam may have more.
-        first, self.budget = raised_budget(self.folder / CERTIFY_TERMS, request.budget)
+        first, self.budget = resolve_budget(self.folder / CERTIFY_TERMS, request.budget)
         self.plan = replace(request.plan, budget=first.rollouts or 0)
         self.request = replace(request, budget=first, plan=self.plan)
         self._check_budget()
@@ -84,9 +84,9 @@ class CertifyRun:
         options = self.request.run.model_copy(update={"skills": (self.request.old, self.request.new)})
         parts = {RunPart.EXAM: self.tasks}
         async with open_runner(
-            self.folder, options, parts, self.config, self.skills, self.env, self.watch, self.budget, self._begin
+            options, parts, self.config, self.skills, self.env, self.watch, self.budget, self._begin
         ) as runner:
-            made_with = await runner.made_with()
+            made_with = await runner.describe_setup()
             fix_terms(self.folder / MADE_WITH, made_with)
             used = enter(self.folder, self.digests, self.plan.alpha, self.env)
             result = await self.run_exam(runner)
@@ -98,7 +98,7 @@ class CertifyRun:
         """Write the terms of the exam. Called once it is certain that the run can be opened."""
         self.skills.keep(self.old)
         self.skills.keep(self.new)
-        self.seed = fixed_seed(self.folder / RunPart.EXAM, self.request.seed)
+        self.seed = fix_seed(self.folder / RunPart.EXAM, self.request.seed)
         terms = {
             "old": self.old.digest,
             "new": self.new.digest,
@@ -113,30 +113,30 @@ class CertifyRun:
     async def run_exam(self, runner: RolloutRunner) -> ExamResult:
         """Run the exam until it has a verdict; then use what is left to narrow the bounds of a certificate."""
         seed = self.seed
-        exam = Exam(self.old.digest, self.new.digest, tuple(self.digests), seed.value, 1, seed.commitment)
-        ExamJournalFile(self.folder / RunPart.EXAM).opened(exam)
+        exam = ExamSequence(self.old.digest, self.new.digest, tuple(self.digests), seed.value, 1, seed.commitment)
+        ExamJournalFile(self.folder / RunPart.EXAM).record_start(exam)
         # A budget in another unit ends the exam when it is used up.
         rollouts = RolloutBudget(self.budget.rollouts or MANY)
-        test = SequentialTest(self.plan.terms(self.plan.alpha, rollouts.positions))
-        await run_exam(exam, test, runner, rollouts, runner.notes)
-        if not test.taken:
+        test = SequentialTest(self.plan.terms(self.plan.alpha, rollouts.pairs))
+        await run_exam(exam, test, runner, rollouts, runner.read_execution)
+        if not test.pairs:
             raise UserError(f"`budget` is {self.budget}; expected more: the first pair of rollouts used all of it")
         if test.verdict is Verdict.CERTIFIED:
-            await tighten(exam, test, self.plan.positions(len(exam.tasks)), runner, rollouts, runner.notes)
+            await tighten(exam, test, self.plan.max_pairs(len(exam.tasks)), runner, rollouts, runner.read_execution)
         return ExamResult(exam, test)
 
     def _certificate(self, result: ExamResult, made_with: dict[str, Any], used: LedgerEntry) -> Certificate:
         return Certificate(
             whet=__version__,
             start=self.old.digest,
-            certified=self.new.digest if result.attempt.verdict is Verdict.CERTIFIED else self.old.digest,
+            certified=self.new.digest if result.test.verdict is Verdict.CERTIFIED else self.old.digest,
             alpha=self.plan.alpha,
             single=True,
             seed=self.seed,
             commitment=self.seed.commitment,
             made_with=made_with,
             tasks=self.digests,
-            records=(record_of(result),),
+            records=(make_record(result),),
             used=used,
         )
 

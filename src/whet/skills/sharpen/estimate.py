@@ -1,4 +1,4 @@
-"""What a run may cost, told before anything is spent: from what is on record of it, or else from what is usual."""
+"""Estimates what a rollout uses before anything is spent: from its run folder, or from typical values."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,42 +12,43 @@ from whet.runs.config import Config, model_config
 from whet.runs.options import RunOptions
 from whet.runs.store.store import DATABASE
 from whet.skills.measurement import RunPart
-from whet.skills.rollouts.budget import MARGIN, Budget, Unit, shown
-from whet.skills.rollouts.spending import spent_in
+from whet.skills.rollouts.budget import MARGIN, Budget, Unit, format_amount
+from whet.skills.rollouts.spending import read_spending
 
 _ONE_CALL = (Usage(300, 30), Usage(6_000, 2_000)), (1.0, 30.0)
 _MANY_CALLS = (Usage(20_000, 1_000), Usage(1_000_000, 20_000)), (20.0, 600.0)
-"""Tokens and seconds of a rollout, at least and at most, of an agent that asks its model once and of one that works."""
+"""Least and most tokens and seconds of a rollout, for an agent with one model call and for a working agent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Each:
-    """What one rollout uses: at least, and at most."""
+class RolloutUse:
+    """What one rollout uses, at least and at most."""
 
     least: Spent
     most: Spent
     measured: bool
-    """Whether this is on record, and not only what is usual."""
+    """Whether this was measured, and is not just a typical value."""
     priced: bool
     """Whether the model's price is known."""
 
     def __str__(self) -> str:
-        return f"a rollout {'took' if self.measured else 'is taken to use'} {self.of(1)}"
+        return f"a rollout {'used' if self.measured else 'probably uses'} {self.of(1)}"
 
     def of(self, least: int, most: int | None = None) -> str:
-        """What so many rollouts use."""
-        told = [self._range(unit, least, most or least) for unit in (Unit.TOKENS, Unit.SECONDS)]
+        """What `least` to `most` rollouts use."""
+        tokens, time = (self._range(unit, least, most or least) for unit in (Unit.TOKENS, Unit.SECONDS))
         money = self._range(Unit.DOLLARS, least, most or least) if self.priced else "unknown dollars"
-        return f"{told[0]}, {money} and {told[1]}"
+        return f"{tokens}, {money} and {time}"
 
     def _range(self, unit: Unit, least: int, most: int) -> str:
         low, high = (
-            shown(Budget(1, unit).of(one) * number, unit) for one, number in ((self.least, least), (self.most, most))
+            format_amount(Budget(1, unit).of(one) * number, unit)
+            for one, number in ((self.least, least), (self.most, most))
         )
         return low if low == high else f"{low} to {high}"
 
     def rollouts(self, budget: Budget) -> tuple[int, int]:
-        """How many rollouts a budget is good for, at least and at most. UserError when it cannot be told."""
+        """How many rollouts a budget covers, at least and at most. UserError when the price is not known."""
         if budget.rollouts is not None:
             return budget.rollouts, budget.rollouts
         used = budget.of(self.most), budget.of(self.least)
@@ -57,23 +58,23 @@ class Each:
         return fewest, most
 
 
-def each_rollout(request: RunOptions, config: Config) -> Each:
-    """What a rollout of a request uses. Seconds are those of the run, where several rollouts run at once."""
+def estimate_use(request: RunOptions, config: Config) -> RolloutUse:
+    """Estimate what a rollout uses. Seconds are of the whole run, in which several rollouts run at once."""
     name = request.models[0]
     price = _price(name, config)
     record = request.out / RunPart.SEARCH
-    if (record / DATABASE).is_file() and (found := _measured(record, name, price)) is not None:
-        return Each(found, found, measured=True, priced=price is not None)
+    if (record / DATABASE).is_file() and (found := _read_mean_use(record, name, price)) is not None:
+        return RolloutUse(found, found, measured=True, priced=price is not None)
     usages, seconds = _ONE_CALL if not agent_named(request.agents[0], config.agents).in_box else _MANY_CALLS
     least, most = (
         Spent(0, usage, cost(usage, price) if price else 0.0, time / request.concurrency)
         for usage, time in zip(usages, seconds, strict=True)
     )
-    return Each(least, most, measured=False, priced=price is not None)
+    return RolloutUse(least, most, measured=False, priced=price is not None)
 
 
-def _measured(record: Path, model: str, price: Price | None) -> Spent | None:
-    spent, rollouts = spent_in(record, {model: price})
+def _read_mean_use(record: Path, model: str, price: Price | None) -> Spent | None:
+    spent, rollouts = read_spending(record, {model: price})
     if not rollouts:
         return None
     usage = Usage(round(spent.usage.input / rollouts), round(spent.usage.output / rollouts))

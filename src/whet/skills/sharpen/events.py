@@ -8,7 +8,7 @@ from whet.runs.scheduler import Ended, Stopped
 from whet.skill import Skill
 from whet.skills.gate.alpha_ledger import LedgerEntry
 from whet.skills.gate.gate import ExamResult
-from whet.skills.gate.heuristics import Compared
+from whet.skills.gate.heuristics import RuleComparison
 from whet.skills.gate.seed import Seed
 from whet.skills.proposers.base import SearchStep
 from whet.skills.proposers.driver import ProposalMade
@@ -50,6 +50,6 @@ class AuditFinished:
 
 
 SharpenEvent = (
-    SharpenStarted | AuditFinished | ProposalMade | SearchStep | ExamResult | Compared | Removal | Ended | Stopped
+    SharpenStarted | AuditFinished | ProposalMade | SearchStep | ExamResult | RuleComparison | Removal | Ended | Stopped
 )
 SharpenWatch = Callable[[SharpenEvent], None]

@@ -17,7 +17,7 @@ from whet.rollout.result import Result, Rollout
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.plan import task_rows
-from whet.runs.scheduler import store_result, until_measured
+from whet.runs.scheduler import run_until_scored, store_result
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
@@ -27,7 +27,7 @@ from whet.skills.measurement import RolloutKey, RunPart
 from whet.skills.proposers.agent import AgentProposer
 from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext
 from whet.skills.proposers.llm import ChatMessage, LlmProposer
-from whet.skills.rollouts.runner import Arm, RolloutRunner
+from whet.skills.rollouts.runner import AgentSetup, RolloutRunner
 from whet.tasks import Task
 
 GIVEN = "given "
@@ -66,8 +66,8 @@ class ProposerSpec:
 
     def open(self, runner: RolloutRunner) -> "ProposerRuntime":
         """The proposer, ready to work in a run."""
-        arm, refuse = runner.arm(self.agent, self.model), partial(runner.account.refuse, RunPart.SEARCH)
-        return ProposerRuntime(self.kind, arm, runner.resources, runner.recorder(RunPart.PROPOSALS), refuse)
+        arm, refuse = runner.agent_setup(self.agent, self.model), partial(runner.account.refuse, RunPart.SEARCH)
+        return ProposerRuntime(self.kind, arm, runner.resources, runner.writer(RunPart.PROPOSALS), refuse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class ProposerRuntime:
     """Runs the model or agent of a proposer, and records what it does."""
 
     kind: Literal["llm", "agent"]
-    arm: Arm
+    arm: AgentSetup
     resources: RunResources
     recorder: StoreWriter
     refuse_spent: Callable[[], None]
@@ -135,7 +135,7 @@ class ProposerRuntime:
             task = task.model_copy(update={"id": _name(context)})
             row = await self._add_row(task, self.arm.agent)
             rollout = Rollout(row.id, task, self.arm.program, self.arm.model, skill=None)
-            result = await until_measured(row, rollout, self.resources, self.recorder, lambda _: None)
+            result = await run_until_scored(row, rollout, self.resources, self.recorder, lambda _: None)
             await self.recorder.do(lambda store: _keep_given(store, row, task))
             return result
 

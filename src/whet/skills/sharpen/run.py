@@ -16,18 +16,18 @@ from whet.runs.scheduler import refuse_existing
 from whet.runs.stats.summary import tally, total
 from whet.runs.store.store import Store
 from whet.skill import read_skill
-from whet.skills.certificates.certificate import Certificate, record_of, shortening_of
+from whet.skills.certificates.certificate import Certificate, make_record, make_shortening
 from whet.skills.certificates.text import write_certificate
 from whet.skills.documents.document import Policy
 from whet.skills.documents.history import ACCEPTED, BEST, LEADER, SHORTENED, SKILLS, TERMS, ExamSummary, History
 from whet.skills.documents.store import SkillStore, copy_skill
-from whet.skills.gate.alpha_ledger import enter, uses
-from whet.skills.gate.gate import ExamResult
-from whet.skills.gate.heuristics import Compared
+from whet.skills.gate.alpha_ledger import LedgerEntry, count_uses, enter
+from whet.skills.gate.gate import ExamResult, ExamSetting
+from whet.skills.gate.heuristics import RuleComparison
 from whet.skills.gate.journal import ExamJournalFile
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.plan import MANY, GatePlan
-from whet.skills.gate.seed import fixed_seed
+from whet.skills.gate.seed import fix_seed
 from whet.skills.measurement import OutOfBudget, RunPart, Verdict
 from whet.skills.proposers.base import Proposer, SearchStep
 from whet.skills.proposers.driver import ProposerDriver
@@ -35,13 +35,13 @@ from whet.skills.proposers.schedule import ProposalSchedule, ScheduleOptions
 from whet.skills.report.text import write_report
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.audit import audit, detectable_lift
-from whet.skills.rollouts.budget import Budget, Unit, shown
+from whet.skills.rollouts.budget import Budget, Unit, format_amount
 from whet.skills.rollouts.final_test import FinalTest, UsedError, run_final_test
 from whet.skills.rollouts.runner import RolloutRunner, open_runner
 from whet.skills.rollouts.splits import split_tasks
-from whet.skills.rollouts.terms import MADE_WITH, common_terms, fix_terms, found_once, raised_budget, write_raised
+from whet.skills.rollouts.terms import MADE_WITH, common_terms, compute_once, fix_terms, resolve_budget, write_raised
 from whet.skills.search.shorten import Removal
-from whet.skills.search.two_tiers import SearchResult, search_and_certify
+from whet.skills.search.two_tiers import SearchResult, SearchSetting, search_and_certify
 from whet.skills.sharpen.budget_split import BudgetSplit, BudgetSplitter
 from whet.skills.sharpen.events import AuditFinished, SharpenStarted, SharpenWatch
 from whet.skills.sharpen.options import refuse_unknown_sections
@@ -128,7 +128,7 @@ class SharpenRun:
         refuse_unknown_sections(request.policy, self.start)
         refuse_existing(self.folder, resume=request.run.resume)
         # A budget may be raised when a run is resumed. What was planned with the first budget stays as it is.
-        first, self.budget = raised_budget(self.folder / TERMS, request.budget)
+        first, self.budget = resolve_budget(self.folder / TERMS, request.budget)
         self.request = replace(request, budget=first, plan=replace(request.plan, budget=first.rollouts or 0))
         self.splitter = plan_budget(self.request)
         self.splits = self.splitter.splits
@@ -141,9 +141,9 @@ class SharpenRun:
             found = await self.search()
             tested = await self.test(found)
             # After a hard stop, not every rollout that was planned was done, so they are counted.
-            planned = found.spent + self.split.audit
-            found.spent = await self.runner.rollouts() if self.runner.account.stopped else planned
-            result = self._result(found, self.certify(found, tested))
+            planned = found.spent + self.split.audit + (2 * len(tested.before) if tested else 0)
+            rollouts = await self.runner.count_rollouts() if self.runner.account.stopped else planned
+            result = self._result(found, self.certify(found, tested), rollouts)
         await asyncio.to_thread(self.write, result)
         return result
 
@@ -157,9 +157,9 @@ class SharpenRun:
             parts[RunPart.PROPOSALS] = ()
             options = self.proposer.add_to(options)
         async with open_runner(
-            self.folder, options, parts, self.config, self.skills, self.env, self.watch, self.budget, self._begin
+            options, parts, self.config, self.skills, self.env, self.watch, self.budget, self._begin
         ) as self.runner:
-            self.made_with = await self.runner.made_with()
+            self.made_with = await self.runner.describe_setup()
             fix_terms(self.folder / MADE_WITH, self.made_with)
             yield
 
@@ -168,10 +168,10 @@ class SharpenRun:
         known_good = [read_skill(self.request.known_good)] if self.request.known_good else []
         for skill in (self.start, *known_good):
             self.skills.keep(skill)
-        self.seed = fixed_seed(self.folder / RunPart.EXAM, self.request.seed)
+        self.seed = fix_seed(self.folder / RunPart.EXAM, self.request.seed)
         fix_terms(self.folder / TERMS, self._terms())
         write_raised(self.folder / TERMS, self.request.budget, self.budget)
-        used = uses(self.folder, self.validation, self.env)
+        used = count_uses(self.folder, self.validation, self.env)
         self.watch(SharpenStarted(self.folder, self.start, self.splits, self.budget, used, self.seed))
 
     def _terms(self) -> dict[str, object]:
@@ -198,8 +198,8 @@ class SharpenRun:
             found = await audit(self.start.digest, train, self.runner, self.splitter.known_good)
         except OutOfBudget:
             raise UserError(f"`budget` is {budget}; expected more: the audit used all of it") from None
-        self.runner.decided()
-        rollouts = budget.rollouts or found_once(
+        self.runner.mark_decided()
+        rollouts = budget.rollouts or compute_once(
             self.folder / ROLLOUTS, lambda: budget.in_rollouts(account.used, found.rollouts)
         )
         self.split = self.splitter.split(rollouts)
@@ -214,25 +214,19 @@ class SharpenRun:
 
     async def search(self) -> SearchResult:
         """Search for better skills on the train tasks, and certify the best on the validation tasks."""
-        train = {task.id: task for task in self.splits.train}
         self.history = History(self.folder, self.start.digest, self.request.proposer)
         self.driver = self._driver()
+        # A run without an exam does not use the validation tasks.
+        journal = ExamJournalFile(self.folder / RunPart.EXAM, self._enter_ledger)
         found = await search_and_certify(
             self.start.digest,
-            tuple(train),
-            tuple(self.validation),
             self.split.plan,
-            self.driver,
+            SearchSetting(tuple(task.id for task in self.splits.train), self.driver, self.skills, self._close_search),
+            ExamSetting(tuple(self.validation), self.seed, journal, self.runner.read_execution),
             self.runner,
             self._record,
-            self.skills,
-            self.seed,
-            # A run without an exam does not use the validation tasks.
-            ExamJournalFile(self.folder / RunPart.EXAM, self._enter_ledger),
-            self.runner.notes,
-            self._close_search,
         )
-        for held in found.held:  # the bounds of the last exam may be closer now than at its verdict
+        for held in found.exam_results:  # the bounds of the last exam may be closer now than at its verdict
             self.history.record_exam(held.candidate, summarise_exam(held))
         return found
 
@@ -246,21 +240,21 @@ class SharpenRun:
         search, drafts = self.folder / RunPart.SEARCH, self.folder / "drafts"
         return ProposerDriver(proposer, self.skills, search, tasks, drafts, self.history, schedule, self.watch)
 
-    def _record(self, event: SearchStep | ExamResult | Compared | Removal) -> None:
+    def _record(self, event: SearchStep | ExamResult | RuleComparison | Removal) -> None:
         """Write a decision into the history, and pass on to the proposer what it may know: one bit of an exam."""
         match event:
             case SearchStep(parent, candidate, mean, bar):
                 self.history.record_measurement(candidate, parent, mean=mean, bar=bar, accepted=event.accepted)
             case ExamResult():
                 self.history.record_exam(event.candidate, summarise_exam(event))
-                self.driver.learn(certified=event.attempt.verdict is Verdict.CERTIFIED)
-            case Compared():
+                self.driver.learn(certified=event.test.verdict is Verdict.CERTIFIED)
+            case RuleComparison():
                 self.driver.learn(certified=event.accepted)
             case Removal(units, held):
                 reason = f"left out: {'; '.join(units)}"
                 self.history.record_version(held.candidate, held.exam.incumbent, (), reason)
                 self.history.record_exam(held.candidate, summarise_exam(held))
-        self.runner.decided()
+        self.runner.mark_decided()
         self.watch(event)
 
     def _close_search(self) -> int:
@@ -270,7 +264,7 @@ class SharpenRun:
         self.runner.account.close(RunPart.SEARCH, RunPart.EXAM, kept)
         return MANY if self.budget.rollouts is None else self.budget.rollouts - self.split.rollouts
 
-    def _enter_ledger(self) -> Any:
+    def _enter_ledger(self) -> LedgerEntry:
         return enter(self.folder, self.validation, self.request.plan.alpha, self.env)
 
     async def test(self, found: SearchResult) -> FinalTest | None:
@@ -283,7 +277,6 @@ class SharpenRun:
             tested = await run_final_test(self.folder / RunPart.TEST, found.start, found.final, tasks, self.runner)
         except (OutOfBudget, UsedError):
             return None
-        found.spent += len(tested.before) + len(tested.after)
         return tested
 
     def certify(self, found: SearchResult, tested: FinalTest | None) -> Certificate:
@@ -298,13 +291,13 @@ class SharpenRun:
             commitment=self.seed.commitment,
             made_with=self.made_with,
             tasks=self.validation,
-            records=tuple(map(record_of, found.held)),
-            shortening=shortening_of(found.removal),
+            records=tuple(map(make_record, found.exam_results)),
+            shortening=make_shortening(found.removal),
             test=tested,
-            used=self._enter_ledger() if found.held else None,
+            used=self._enter_ledger() if found.exam_results else None,
         )
 
-    def _result(self, found: SearchResult, certificate: Certificate) -> SharpenResult:
+    def _result(self, found: SearchResult, certificate: Certificate, rollouts: int) -> SharpenResult:
         get, unit = self.skills.get, self.budget.unit
         return SharpenResult(
             folder=self.folder,
@@ -317,7 +310,8 @@ class SharpenRun:
             audit=self.audited.audit,
             certificate=certificate,
             budget=self.budget,
-            used=None if unit is Unit.ROLLOUTS else shown(self.runner.account.used, unit),
+            rollouts=rollouts,
+            used=None if unit is Unit.ROLLOUTS else format_amount(self.runner.account.used, unit),
         )
 
     def write(self, result: SharpenResult) -> None:
@@ -333,7 +327,7 @@ class SharpenRun:
 
 def summarise_exam(held: ExamResult) -> ExamSummary:
     """An exam as the history of a skill stores it."""
-    attempt = held.attempt
+    attempt = held.test
     assert attempt.verdict is not None
     assert attempt.decided_at is not None
     return ExamSummary(

@@ -1,4 +1,4 @@
-"""Transfer: does a skill help other agents and models too? The matrix of its lifts, each paired task by task."""
+"""The flow of `whet transfer`: measures whether a skill also helps other agents and models, paired by task."""
 
 import json
 import os
@@ -15,17 +15,17 @@ from whet.skills.report.html import escape_cell
 from whet.tasks import read_tasks
 
 MATRIX, READABLE = "transfer.json", "transfer.md"
-SAID = {
+VERDICT_WORDS = {
     Verdict.BETTER: "helps",
     Verdict.WORSE: "harms",
-    Verdict.UNDECIDED: "cannot tell",
+    Verdict.UNDECIDED: "undecided",
     Verdict.WITHHELD: "withheld",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Lifts:
-    """What a skill does for each agent and model, against none or against another."""
+    """The lift of a skill for each agent and model, compared with no skill or with another skill."""
 
     folder: Path
     skill: Skill
@@ -34,7 +34,7 @@ class Lifts:
     """By agent and model."""
 
     def markdown(self) -> str:
-        """The matrix, and what each cell rests on."""
+        """The matrix, and the data of each cell."""
         return "\n".join(_lines(self))
 
 
@@ -46,9 +46,9 @@ async def transfer(
     watch: Watch,
     env: Mapping[str, str] = os.environ,
 ) -> Lifts:
-    """Run all agents and models of a request with a skill and against it, or go on with that.
+    """Run all agents and models with and without a skill, or resume such a run.
 
-    Of the tasks those with split 'test' are taken, if any has one: on what a skill was trained on it does too well.
+    It uses the tasks with split 'test', if there are any: a skill does too well on the tasks it was trained on.
     """
     tasks = read_tasks(request.tasks)
     kept = [task for task in tasks if task.split == "test"] or tasks
@@ -75,15 +75,15 @@ def _lines(found: Lifts) -> Iterator[str]:
     yield f"| points [95 % together] | {' | '.join(map(escape_cell, models))} |"
     yield "|---" * (1 + len(models)) + "|"
     for agent in agents:
-        yield f"| {escape_cell(agent)} | {' | '.join(cell(found.lifts[agent, model]) for model in models)} |"
+        yield f"| {escape_cell(agent)} | {' | '.join(format_lift(found.lifts[agent, model]) for model in models)} |"
     yield from (
         "",
         "| agent | model | the skill | lift [95 % together] | better / alike / worse | tasks | missing | p |",
     )
     yield "|---|---|---|---|---|---|---|---|"
     yield from (_row(agent, model, one) for (agent, model), one in found.lifts.items())
-    yield from ("", *map(escape_cell, assurances(found)), "")
-    if unsure := doubts(found):
+    yield from ("", *map(escape_cell, describe_error_rates(found)), "")
+    if unsure := list_doubts(found):
         yield from (*(f"- {escape_cell(line)}" for line in unsure), "")
 
 
@@ -93,30 +93,30 @@ def _row(agent: str, model: str, one: Comparison) -> str:
     cells = (
         escape_cell(agent),
         escape_cell(model),
-        SAID[one.verdict],
-        cell(one),
+        VERDICT_WORDS[one.verdict],
+        format_lift(one),
         counts,
-        str(paired(one)),
-        missing(one),
+        str(count_pairs(one)),
+        format_missing(one),
         p,
     )
     return f"| {' | '.join(cells)} |"
 
 
-def assurances(found: Lifts) -> list[str]:
-    """What the verdicts and intervals speak of, and how often they are wrong."""
+def describe_error_rates(found: Lifts) -> list[str]:
+    """What the verdicts and intervals are about, and how often they are wrong."""
     number = len(found.lifts)
     of_all = f"any of the {number} verdicts" if number > 1 else "the verdict"
     together = f"All {number} intervals hold together" if number > 1 else "The interval holds"
     wrong = f"{of_all} is wrong in at most 5 % of cases (sign-flip test, p corrected by Holm)"
     return [
-        f"'helps' and 'harms' speak of these tasks: if the skill changes nothing, {wrong}.",
+        f"'helps' and 'harms' are about these tasks: if the skill changes nothing, {wrong}.",
         f"{together} for all tasks of this kind in 95 % of cases{' (Bonferroni)' * (number > 1)}.",
     ]
 
 
-def doubts(found: Lifts) -> list[str]:
-    """Where the data cannot tell, and what would; where verdicts are withheld, and why."""
+def list_doubts(found: Lifts) -> list[str]:
+    """Which verdicts are undecided or withheld, why, and how many tasks would decide them."""
     return [f"{agent}, {model}: {why}" for (agent, model), one in found.lifts.items() for why in _reasons(one)]
 
 
@@ -135,24 +135,24 @@ def _why(one: Comparison) -> str:
     if one.difference is None:
         return "no task was measured on both sides"
     if one.tasks_needed is not None:
-        return f"the data cannot tell; a lift of this size takes about {one.tasks_needed} tasks"
+        return f"not enough data; a lift of this size takes about {one.tasks_needed} tasks"
     if one.detectable is None:
-        return "the data cannot tell; one task says nothing of others"
-    return f"the data cannot tell; these tasks show lifts from {one.detectable * 100:.0f} points on"
+        return "not enough data; one task says nothing about others"
+    return f"not enough data; these tasks can show lifts of {one.detectable * 100:.0f} points or more"
 
 
-def cell(one: Comparison) -> str:
+def format_lift(one: Comparison) -> str:
     """A lift with its interval."""
     if (found := one.difference) is None:
         return "-"
     return f"{found.mean * 100:+.1f} [{found.low * 100:+.1f}, {found.high * 100:+.1f}]"
 
 
-def paired(one: Comparison) -> int:
-    """Tasks with a score on both sides."""
+def count_pairs(one: Comparison) -> int:
+    """The number of tasks with a score on both sides."""
     return one.difference.tasks if one.difference else 0
 
 
-def missing(one: Comparison) -> str:
-    """Scores that were lost, of those planned."""
+def format_missing(one: Comparison) -> str:
+    """Missing scores of those planned."""
     return f"{sum(side.lost for side in one.missing)} of {sum(side.planned for side in one.missing)}"

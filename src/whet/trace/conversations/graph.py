@@ -1,7 +1,7 @@
 """The conversations of a rollout, derived from its exchanges: a graph in which each message is stored once.
 
 Branches are paths to different leaves. Sub-agents and helper calls hang where they were begun, and a place where a
-thread does not go on from where it was is marked with its cause.
+thread does not continue its history is marked with the cause.
 """
 
 import json
@@ -20,16 +20,16 @@ _PROMPT = 12
 
 
 class BreakCause(StrEnum):
-    """Why a thread does not go on from where it was."""
+    """Why a thread does not continue its history."""
 
     COMPACTION = "compaction"
     """A summary took the place of the conversation."""
     EDITED = "edited"
-    """It shares a beginning with what was before, and no more."""
+    """It shares only a beginning with the earlier history."""
     RESTARTED = "restarted"
     """It shares nothing."""
     REPEATED = "repeated"
-    """The same was asked again; the reply before counts for nothing."""
+    """The same request was sent again; the earlier reply does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ class Graph:
             return True
         if turn.broken.shared is None:
             return False
-        said = self.nodes[reply].message
-        return any(node.message == said for node in self.path(turn.prompt, {turn.broken.shared}))
+        message = self.nodes[reply].message
+        return any(node.message == message for node in self.path(turn.prompt, {turn.broken.shared}))
 
     def segments(self, thread: Thread) -> list[list[Turn]]:
         """The turns of a thread, cut where its history was broken. What was repeated counts once."""
@@ -155,7 +155,7 @@ class _Heard:
 
     index: int
     speaker: Speaker | None
-    asked: RequestNodes
+    request: RequestNodes
     answer: int | None
     failed: bool
 
@@ -181,12 +181,12 @@ class GraphReader:
             self._unanswered.append((exchange.index, str(exchange.error or exchange.status)))
             return
         try:
-            asked = self._messages.request(exchange)
+            request = self._messages.request(exchange)
         except ValueError as error:
             self._unread.append((exchange.index, str(error)))
             return
-        answer = self._messages.reply(exchange, asked.prompt)
-        self._heard.append(_Heard(exchange.index, exchange.speaker, asked, answer, exchange.error is not None))
+        answer = self._messages.reply(exchange, request.prompt)
+        self._heard.append(_Heard(exchange.index, exchange.speaker, request, answer, exchange.error is not None))
 
     def graph(self) -> Graph:
         """The conversations of all that was read."""
@@ -210,10 +210,10 @@ class _Builder:
         self._begun: dict[str, Thread] = {}
         """Every thread as it was when it began."""
         self._compacted: set[str] = set()
-        """Threads of which a summary was asked since they last spoke."""
+        """Threads for which a summary was requested since their last call."""
 
     def add(self, heard: _Heard) -> None:
-        asked, key = heard.asked, thread_of(heard.index, heard.speaker, self._working)
+        request, key = heard.request, thread_of(heard.index, heard.speaker, self._working)
         turns = self._threads.setdefault(key, [])
         if not turns:
             self._begun[key] = self._begin(key, heard)
@@ -224,11 +224,11 @@ class _Builder:
             Turn(
                 heard.index,
                 key,
-                asked.system,
-                asked.setting,
-                asked.prompt,
+                request.system,
+                request.setting,
+                request.prompt,
                 heard.answer,
-                asked.rewritten,
+                request.rewritten,
                 broken,
                 heard.failed,
             )
@@ -244,7 +244,7 @@ class _Builder:
             return Thread(key, Kind.MAIN, "", None, None, None, ())
         parent = self._parent(key, speaker)
         spoken = self._threads.get(parent or "", [])
-        at, by = self._find_spawn(spoken, heard.asked.prompt) if speaker.kind is Kind.SUB else (None, None)
+        at, by = self._find_spawn(spoken, heard.request.prompt) if speaker.kind is Kind.SUB else (None, None)
         if at is None and spoken:
             last = self._turns[spoken[-1]]
             at = last.prompt if last.reply is None else last.reply
@@ -272,8 +272,8 @@ class _Builder:
         return (calls[0][0], calls[0][1].id) if calls else (None, None)
 
     def _find_break(self, key: str, heard: _Heard, before: Turn) -> Break | None:
-        """How a turn fails to go on from the one before it, if it does."""
-        prompt = heard.asked.prompt
+        """How a turn breaks with the one before it; None when it continues it."""
+        prompt = heard.request.prompt
         tip = before.prompt if before.reply is None else before.reply
         if tip is not None and self._messages.leads_to(tip, prompt):
             return None

@@ -68,7 +68,7 @@ class Rewrite(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """What a call asks for beside its messages."""
+    """The settings of a call: all of a request except its messages."""
 
     model: str
     tools: tuple[Tool, ...] = ()
@@ -194,17 +194,17 @@ class Messages:
         source = _source(exchange, (body.begin + group.start, body.begin + group.end))
         leaf, system = (place.leaf, place.system) if place else (None, ())
         if group.speaker == "system" and (place is None or place.leading):
-            said = body.read(group.start, group.end)
-            nodes = tuple(self._node(None, message, source) for message in said)
+            messages = body.read(group.start, group.end)
+            nodes = tuple(self._node(None, message, source) for message in messages)
             return _Place(group, None, system + nodes, leading=True, before=place)
         if place is not None and place.group.speaker == "assistant":
             # What a result answers is only known together with the calls before it.
-            asked = body.read(place.group.start, place.group.end)
-            said = body.read(place.group.start, group.end)[len(asked) :]
-            said = _restore_call_ids(said, asked, self.nodes[leaf].message if leaf is not None else None)
+            calling = body.read(place.group.start, place.group.end)
+            messages = body.read(place.group.start, group.end)[len(calling) :]
+            messages = _restore_call_ids(messages, calling, self.nodes[leaf].message if leaf is not None else None)
         else:
-            said = body.read(group.start, group.end)
-        for message in said:
+            messages = body.read(group.start, group.end)
+        for message in messages:
             leaf = self._node(leaf, message, source)
             first = self.nodes[leaf]
             if first.source.place == "reply":
@@ -233,7 +233,7 @@ class Messages:
         return len(self.settings) - 1
 
     def _read_all(self, exchange: Exchange) -> RequestNodes:
-        """The messages of a request whose parts cannot be told apart."""
+        """The messages of a request whose parts cannot be located."""
         request = read_whole(exchange)
         source = _source(exchange, (0, len(exchange.request)))
         leading = list(takewhile(lambda message: message.role == "system", request.messages))
@@ -285,12 +285,12 @@ def _calls(messages: Iterable[Message]) -> list[ToolCall]:
 
 
 def _restore_call_ids(
-    said: tuple[Message, ...], asked: Sequence[Message], stored: Message | None
+    messages: tuple[Message, ...], calling: Sequence[Message], stored: Message | None
 ) -> tuple[Message, ...]:
     """Results with the ids of the calls as they are stored; a dialect without ids counts them anew in each request."""
-    sent, kept = _calls(asked), _calls([stored] if stored else [])
+    sent, kept = _calls(calling), _calls([stored] if stored else [])
     if len(sent) != len(kept):
-        return said
+        return messages
     ids = {one.id: other.id for one, other in zip(sent, kept, strict=True)}
 
     def restore_id(part: Part) -> Part:
@@ -298,7 +298,7 @@ def _restore_call_ids(
             return msgspec.structs.replace(part, call_id=ids[part.call_id])
         return part
 
-    return tuple(Message(message.role, tuple(map(restore_id, message.parts))) for message in said)
+    return tuple(Message(message.role, tuple(map(restore_id, message.parts))) for message in messages)
 
 
 def _rewrites(given: Message, sent: Message) -> Iterator[Rewrite]:

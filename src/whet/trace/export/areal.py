@@ -29,12 +29,12 @@ def individual(harvests: Iterable[Harvest]) -> Iterator[Json]:
         trained = sorted((calls[span.call] for row in rows for span in row.trained_spans), key=lambda call: call.order)
         for after, call in zip(range(len(trained) - 1, -1, -1), trained, strict=True):
             own = None if reward is None else reward * harvest.training.discount**after
-            read, said = [0] * len(call.prompt), len(call.sampled)
+            read, sampled = [0] * len(call.prompt), len(call.sampled)
             yield _interaction(
                 [*call.prompt, *call.sampled],
-                [*read, *[1] * said],
+                [*read, *[1] * sampled],
                 [*map(float, read), *(call.logprobs or ())],
-                [*[NOT_SAMPLED] * len(read), *[_version(call)] * said],
+                [*[NOT_SAMPLED] * len(read), *[_version(call)] * sampled],
                 own,
             )
 

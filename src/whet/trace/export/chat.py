@@ -39,11 +39,11 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
 
 def digest_messages(record: Json) -> bytes:
     """A digest of the messages of a line without the ids of calls: lines with the same one say the same."""
-    told = [
+    texts = [
         [message["role"], message["content"], [call["function"] for call in message.get("tool_calls", ())]]
         for message in record["messages"]
     ]
-    return hashlib.blake2b(msgspec.json.encode(told), digest_size=16).digest()
+    return hashlib.blake2b(msgspec.json.encode(texts), digest_size=16).digest()
 
 
 def replies_from_record(harvest: Harvest) -> set[int]:

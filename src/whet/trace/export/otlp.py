@@ -149,7 +149,7 @@ def _messages(nodes: Sequence[Node]) -> str | None:
 
 
 def _message(message: Message) -> Json:
-    parts = [told for part in message.parts if (told := _part(part)) is not None]
+    parts = [written for part in message.parts if (written := _part(part)) is not None]
     results = any(isinstance(part, ToolResult) for part in message.parts)
     return {"role": "tool" if results else message.role, "parts": parts}
 
@@ -163,8 +163,8 @@ def _part(part: Part) -> Json | None:
         case ToolCall(id_, name, arguments):
             return {"type": "tool_call", "id": id_, "name": name, "arguments": arguments}
         case ToolResult(call_id, parts):
-            said = "\n".join(one.text for one in parts if isinstance(one, Text))
-            return {"type": "tool_call_response", "id": call_id, "response": said}
+            response = "\n".join(one.text for one in parts if isinstance(one, Text))
+            return {"type": "tool_call_response", "id": call_id, "response": response}
     return None
 
 

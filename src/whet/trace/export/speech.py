@@ -30,8 +30,8 @@ def chat_messages(message: Message) -> list[Json]:
         for part in message.parts
         if isinstance(part, ToolResult)
     ]
-    told = [part for part in message.parts if not isinstance(part, ToolResult)]
-    return [*results, *([{"role": message.role, "content": _content(told)}] if told or not results else [])]
+    others = [part for part in message.parts if not isinstance(part, ToolResult)]
+    return [*results, *([{"role": message.role, "content": _content(others)}] if others or not results else [])]
 
 
 def chat_tools(tools: Iterable[Tool]) -> list[Json]:

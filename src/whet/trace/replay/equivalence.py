@@ -1,4 +1,4 @@
-"""Whether two messages say the same, apart from what is different every time: times, ports, ids that are made up."""
+"""Whether two messages are equivalent, apart from what differs in every run: times, ports, generated ids."""
 
 import json
 import re
@@ -79,7 +79,7 @@ def compare_messages(
 
 
 def comparable_texts(messages: Iterable[Message]) -> list[str]:
-    """What is said in messages, each part without what is different every time."""
+    """The texts of messages, each part without what differs in every run."""
     return [_PASSING.sub("~", text) for _, text in _split_messages(messages)]
 
 
@@ -123,7 +123,7 @@ def _are_ids(one: str, other: str) -> bool:
 
 
 def _split_messages(messages: Iterable[Message]) -> list[tuple[str, str]]:
-    """What is said, piece by piece. Thoughts are not said, and the system's words are no part of the work."""
+    """The parts of messages in order, without thinking and without system messages."""
     tools: dict[str, str] = {}
     found: list[tuple[str, str]] = []
     for message in messages:
@@ -166,8 +166,8 @@ def _without(text: str, lines: Collection[str]) -> str:
     """A text without these lines, with or without their numbers."""
     if not lines:
         return text
-    said = ((line, _NUMBERED.sub("", line).strip()) for line in text.splitlines())
-    return "\n".join(line for line, words in said if words and words not in lines)
+    numbered = ((line, _NUMBERED.sub("", line).strip()) for line in text.splitlines())
+    return "\n".join(line for line, words in numbered if words and words not in lines)
 
 
 def _excerpts(then: str, now: str) -> tuple[str, str]:

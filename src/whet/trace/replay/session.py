@@ -1,6 +1,6 @@
-"""Going through a recorded rollout again: which recorded reply answers a call, and where the conversation has changed.
+"""Replays a recorded rollout: which recorded reply answers a call, and where the conversation has changed.
 
-Calls are matched thread by thread, in the order of each thread, and compared by what is said in them.
+Calls are matched thread by thread, in the order of each thread, and compared by their messages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -78,7 +78,7 @@ class _Thread:
 
 
 class ReplaySession:
-    """One session's way through a recorded rollout; to the gateway, its `Recording`."""
+    """The replay of a recorded rollout in one session; for the gateway, its `Recording`."""
 
     def __init__(self, prefix: Prefix) -> None:
         self.model_name = read_whole(main_calls(prefix.exchanges)[0]).model
@@ -98,7 +98,7 @@ class ReplaySession:
         """What programs made up then, and what they made up now in its place."""
 
     def answer(self, speaker: Speaker, dialect: str, path: str, body: bytes) -> RecordedReply | None:
-        """The reply to a call; None when the model is to be asked."""
+        """The reply to a call; None when the gateway must call the model."""
         call = _new_call(speaker, dialect, path, body)
         recorded = self._find_recorded(speaker, call) if self.diverged is None else None
         if self.diverged is not None and not self._prefix.live_if_diverged:
@@ -115,7 +115,7 @@ class ReplaySession:
         if self.diverged is not None:
             return None if self._prefix.live_if_diverged else str(self.diverged)
         if self.given < self._prefix.at - 1:
-            return f"the agent ended after call {self.given}, where it went on"
+            return f"the agent ended after call {self.given}; the recorded agent continued"
         return None
 
     def _find_recorded(self, speaker: Speaker, call: Exchange) -> Exchange | None:
@@ -207,8 +207,8 @@ def _stands(exchange: Exchange) -> bool:
 
 def _likest(call: Exchange, others: Sequence[Exchange]) -> Exchange | None:
     """The one of several calls that says most of what this one says; None when none says any of it."""
-    said = _texts_of(call)
-    shares = [len(said & _texts_of(one)) for one in others]
+    own = _texts_of(call)
+    shares = [len(own & _texts_of(one)) for one in others]
     most = max(shares, default=0)
     return others[shares.index(most)] if most else None
 

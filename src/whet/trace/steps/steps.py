@@ -1,4 +1,4 @@
-"""The steps of a rollout, derived from its conversations: what was said, called and answered, in reading order.
+"""The steps of a rollout, derived from its conversations: texts, tool calls and results, in reading order.
 
 Sub-agents stand behind the reply that began them. Each reply of the main thread has the number of its call.
 """
@@ -17,15 +17,15 @@ from whet.trace.conversations.tree import MessageSource
 _BROKEN = {
     BreakCause.COMPACTION: "compaction: a summary takes the place of the conversation",
     BreakCause.EDITED: "the agent changed its history",
-    BreakCause.RESTARTED: "the agent began anew",
-    BreakCause.REPEATED: "the agent asked the same again; the reply before counts for nothing",
+    BreakCause.RESTARTED: "the agent started over",
+    BreakCause.REPEATED: "the agent sent the same request again; the earlier reply does not count",
 }
 
 
 _FAILURE = re.compile(
     r"\b(?:exit(?:ed with)?(?: exit)?[ _-]?code|exited with code|returncode)\b\W{0,4}[1-9]", re.IGNORECASE
 )
-"""How programs tell, in the text of a result, that a command failed: not every dialect has a mark for it."""
+"""How programs report, in the text of a result, that a command failed: not every dialect has a mark for it."""
 
 
 class StepKind(StrEnum):
@@ -44,7 +44,7 @@ class StepKind(StrEnum):
     SUB_AGENT = "sub-agent"
     """One begins; its steps follow, deeper."""
     BREAK = "break"
-    """The next call does not go on from the one before."""
+    """The next call does not continue the one before."""
     FAILED = "failed"
     """A call without an answer that can be read."""
 
@@ -62,7 +62,7 @@ class Step:
     call: int | None = None
     """Of a reply of the main thread, the number of its call, from 1."""
     error: bool = False
-    """Whether a tool says that it failed."""
+    """Whether a tool reports a failure."""
     depth: int = 0
     """0 for the main thread, 1 for a sub-agent, and so on."""
     number: int = 0
@@ -174,8 +174,8 @@ class _Reading:
 
     def _message(self, message: Message, parent: int | None) -> Iterator[Step]:
         """A message that was sent: results of tools are steps of their own."""
-        asked = self._graph.nodes[parent].message.parts if parent is not None else ()
-        names = {part.id: part.name for part in asked if isinstance(part, ToolCall)}
+        before = self._graph.nodes[parent].message.parts if parent is not None else ()
+        names = {part.id: part.name for part in before if isinstance(part, ToolCall)}
         others = [part for part in message.parts if not isinstance(part, ToolResult)]
         for part in message.parts:
             if isinstance(part, ToolResult):

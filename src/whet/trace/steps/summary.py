@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from whet.trace.steps.steps import Step, StepKind
 
 MOST = 4
-"""So many tools and files are named; the others are counted."""
+"""How many tools and files are named; the others are counted."""
 _PATHS = frozenset({"path", "file_path", "filepath", "filename", "file", "absolute_path", "notebook_path"})
 """Arguments in which programs name a file, in lower case."""
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
@@ -18,7 +18,7 @@ _FENCED = re.compile(r"^\s*```.*```\s*$", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What can be said of a rollout in few words."""
+    """A rollout in a few words."""
 
     steps: int
     calls: int
@@ -29,7 +29,7 @@ class Summary:
     files: tuple[str, ...]
     """Those that tools were called with, and those that are known to have changed."""
     errors: int
-    """Tools that said that they failed, and calls without an answer."""
+    """Tools that reported a failure, and calls without an answer."""
     answer: str
     """What form the last reply of the main thread has."""
 

@@ -58,9 +58,9 @@ def _block(step: Step, limit: int | None) -> str:
     """A step, its first line with its number."""
     # What the program always tells its model is of less interest than what happened.
     limit = limit // 4 if limit is not None and step.kind is StepKind.SYSTEM else limit
-    told = [_clip(step.text, limit)]
-    told += [f"→ {name} {_clip(_arguments(given), limit)}".rstrip() for name, given in step.tools]
-    words = "\n".join(filter(None, told)) or "(nothing)"
+    texts = [_clip(step.text, limit)]
+    texts += [f"→ {name} {_clip(_arguments(given), limit)}".rstrip() for name, given in step.tools]
+    words = "\n".join(filter(None, texts)) or "(nothing)"
     lines = f"{step.number} {_head(step)}: {words}".split("\n")
     return "\n".join("  " * step.depth + line for line in (lines[0], *(INDENT + line for line in lines[1:])))
 

@@ -22,7 +22,7 @@ class Forest:
     discarded: Mapping[int, str]
     """Calls that count for nothing, and why."""
     ambiguous: frozenset[int]
-    """Calls that were made alike with none of them continued: which one the agent took cannot be told."""
+    """Equal calls of which none was continued: it is unknown which one the agent used."""
 
     def paths(self) -> list[list[TokenCall]]:
         """Each way from a root to a leaf, in the order of export."""
@@ -46,7 +46,7 @@ def _export_order(path: Sequence[TokenCall]) -> tuple[Any, ...]:
 
 
 def merge(calls: Iterable[TokenCall]) -> Forest:
-    """Find the parent of each call; set aside what was asked twice."""
+    """Find the parent of each call; set aside repeated calls."""
     ordered = sorted(calls, key=lambda call: call.order)
     discarded = _duplicates(ordered)
     distinct = [call for call in ordered if call.id not in discarded]
@@ -101,7 +101,7 @@ def _parent(call: TokenCall, open_: Sequence[tuple[bytes, list[TokenCall]]]) -> 
 
 
 def _siblings(calls: Sequence[TokenCall], parents: Mapping[int, int | None]) -> tuple[dict[int, str], frozenset[int]]:
-    """Calls that were made again in their thread: those to throw away, and those that cannot be told apart."""
+    """Repeated calls of a thread: those to discard, and those that are ambiguous."""
     continued = {parent for parent in parents.values() if parent is not None}
     last = {call.thread: call.id for call in calls}
     groups: dict[tuple[object, ...], list[TokenCall]] = defaultdict(list)

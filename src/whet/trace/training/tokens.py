@@ -1,4 +1,4 @@
-"""The tokens of a model call, as its engine told them: ids of the prompt, sampled ids, their log-probabilities."""
+"""The tokens of a model call, as its engine reported them: ids of the prompt, sampled ids, their log-probabilities."""
 
 from array import array
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ def tokens_of(exchange: Exchange) -> CallTokens | None:
     if exchange.status != 200 or _TELLING not in exchange.response:
         return None
     try:
-        told = read_tokens(exchange.response, exchange.streamed)
-        prompt, sampled = array("I", told.prompt or ()), array("I", told.ids)
+        tokens = read_tokens(exchange.response, exchange.streamed)
+        prompt, sampled = array("I", tokens.prompt or ()), array("I", tokens.ids)
     except (ValueError, OverflowError):  # an id that is negative is none
         return None
-    if not prompt or not told.are_as_counted:
+    if not prompt or not tokens.are_as_counted:
         return None
     fault = None if not sampled or exchange.tokens == EXACT else exchange.tokens or "they were not checked"
-    logprobs = array("d", [entry.logprob for entry in told.entries]) if fault is None else None
-    return CallTokens(prompt, sampled, logprobs, told.finish, fault, told.weights)
+    logprobs = array("d", [entry.logprob for entry in tokens.entries]) if fault is None else None
+    return CallTokens(prompt, sampled, logprobs, tokens.finish, fault, tokens.weights)

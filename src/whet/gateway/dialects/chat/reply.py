@@ -1,4 +1,4 @@
-"""A reply in chat completions: what recorded bytes say, and a whole reply to and from the neutral form."""
+"""Replies in chat completions: read from models, written for agents, and the facts in recorded bytes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,11 +13,11 @@ from whet.gateway.dialects.chat.wire import (
     function_call,
     read_calls,
     read_speech,
-    unwrapped,
-    wrapped,
+    unwrap_input,
+    wrap_input,
     write_assistant,
 )
-from whet.gateway.dialects.lenient import decode, decode_by, stated_usage
+from whet.gateway.dialects.lenient import decode, decode_by, make_usage
 from whet.gateway.sse import data_lines, data_lines_from_end
 
 _STOPS = {
@@ -107,7 +107,7 @@ def read_usage(raw: msgspec.Raw) -> Usage | None:
         details if isinstance(details, dict) else {}
         for details in (tokens.prompt_tokens_details, tokens.completion_tokens_details)
     )
-    return stated_usage(
+    return make_usage(
         tokens.prompt_tokens,
         tokens.completion_tokens,
         cache_read=prompt.get("cached_tokens"),
@@ -122,7 +122,7 @@ def _choices(envelopes: Iterable[_Envelope]) -> list[dict[str, Any]]:
 
 
 def read_reply(body: bytes) -> n.Reply:
-    """What the model answered. ValueError when it is no chat reply.
+    """What the model answered. ValueError when it is not a chat reply.
 
     >>> read_reply(b'{"choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]}').parts
     (Text(text='4'),)
@@ -174,8 +174,8 @@ def write_reply(reply: n.Reply, request: n.Request) -> bytes:
 def write_call(call: n.ToolCall, given_id: str, custom: frozenset[str]) -> n.Json:
     """A call as the agent expects it: of raw text for its custom tools, of JSON for all others."""
     if call.name in custom:
-        return custom_call(given_id, call.name, call.arguments if call.custom else unwrapped(call.arguments))
-    return function_call(given_id, call.name, wrapped(call.arguments) if call.custom else call.arguments or "{}")
+        return custom_call(given_id, call.name, call.arguments if call.custom else unwrap_input(call.arguments))
+    return function_call(given_id, call.name, wrap_input(call.arguments) if call.custom else call.arguments or "{}")
 
 
 def custom_names(request: n.Request) -> frozenset[str]:

@@ -9,12 +9,12 @@ import msgspec
 from whet.gateway.dialects import neutral as n
 from whet.gateway.dialects.chat.wire import (
     WireMessage,
-    fitting,
     function_call,
     read_calls,
     read_content,
     read_speech,
-    wrapped,
+    select_fitting,
+    wrap_input,
     write_assistant,
     write_content,
 )
@@ -107,7 +107,7 @@ def wants_stream(body: bytes, path: str) -> bool:  # noqa: ARG001 - the contract
 
 
 def read_request(body: bytes, path: str) -> n.Request:  # noqa: ARG001 - the contract of all dialects
-    """What the request asks for. ValueError when it is no chat request.
+    """What the request asks for. ValueError when it is not a chat request.
 
     >>> read_request(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}', "").messages
     (Message(role='user', parts=(Text(text='hi'),)),)
@@ -159,7 +159,7 @@ def _read_messages(messages: Iterable[WireMessage], lost: list[str]) -> Iterator
 
 
 def _read_plain(role: n.Role, message: WireMessage, lost: list[str]) -> n.Message:
-    return n.Message(role, tuple(fitting(role, read_content(message.content, lost), lost)))
+    return n.Message(role, tuple(select_fitting(role, read_content(message.content, lost), lost)))
 
 
 def _read_result(message: WireMessage, custom: set[str], lost: list[str]) -> n.ToolResult:
@@ -241,11 +241,11 @@ def write_request(request: n.Request) -> tuple[bytes, tuple[str, ...]]:
 def _write_messages(messages: Iterable[n.Message], lost: list[str]) -> Iterator[n.Json]:
     ids = _CallIds()
     for role, group in groupby(messages, key=lambda message: message.role):
-        turn = [fitting(role, message.parts, lost) for message in group]
+        turn = [select_fitting(role, message.parts, lost) for message in group]
         match role:
             case "system":
                 yield from (
-                    {"role": "system", "content": write_content(_shown_parts(parts))} for parts in turn if parts
+                    {"role": "system", "content": write_content(_texts_and_images(parts))} for parts in turn if parts
                 )
             case "user":
                 yield from _write_user(turn, ids)
@@ -254,7 +254,7 @@ def _write_messages(messages: Iterable[n.Message], lost: list[str]) -> Iterator[
                 yield _write_assistant_turn([part for parts in turn for part in parts], ids, lost)
 
 
-def _shown_parts(parts: Iterable[n.Part]) -> list[n.Text | n.Image]:
+def _texts_and_images(parts: Iterable[n.Part]) -> list[n.Text | n.Image]:
     return [part for part in parts if isinstance(part, n.Text | n.Image)]
 
 
@@ -262,11 +262,15 @@ def _write_user(turn: Sequence[Sequence[n.Part]], ids: "_CallIds") -> Iterator[n
     """Tool results come first. They are text only, so their images follow in a message of the user."""
     results = [part for parts in turn for part in parts if isinstance(part, n.ToolResult)]
     for result in results:
-        yield {"role": "tool", "tool_call_id": ids.answered(result), "content": write_content(_result_texts(result))}
+        yield {
+            "role": "tool",
+            "tool_call_id": ids.id_for_result(result),
+            "content": write_content(_result_texts(result)),
+        }
     if images := [part for result in results for part in result.parts if isinstance(part, n.Image)]:
         yield {"role": "user", "content": write_content(images)}
     for parts in turn:
-        if (shown := _shown_parts(parts)) or not parts:
+        if (shown := _texts_and_images(parts)) or not parts:
             yield {"role": "user", "content": write_content(shown)}
 
 
@@ -284,12 +288,12 @@ def _write_assistant_turn(parts: Sequence[n.Part], ids: "_CallIds", lost: list[s
     ids.next_turn()
     lost += ["hidden thinking" for part in parts if isinstance(part, n.Thinking) and part.hidden]
     calls = [_write_call(part, ids) for part in parts if isinstance(part, n.ToolCall)]
-    return write_assistant(parts, write_content(_shown_parts(parts)), calls)
+    return write_assistant(parts, write_content(_texts_and_images(parts)), calls)
 
 
 def _write_call(call: n.ToolCall, ids: "_CallIds") -> n.Json:
-    arguments = wrapped(call.arguments) if call.custom else call.arguments or "{}"
-    return function_call(ids.made(call), _flat_name(call.name, call.namespace), arguments)
+    arguments = wrap_input(call.arguments) if call.custom else call.arguments or "{}"
+    return function_call(ids.id_for_call(call), _flat_name(call.name, call.namespace), arguments)
 
 
 class _CallIds:
@@ -306,7 +310,7 @@ class _CallIds:
         """The assistant speaks again: what follows answers its new calls."""
         self._open = []
 
-    def made(self, call: n.ToolCall) -> str:
+    def id_for_call(self, call: n.ToolCall) -> str:
         """The id for a call."""
         numbered = (f"{call.id or 'call'}_{number}" for number in count(len(self._given)))
         candidates = chain([call.id], numbered) if call.id else numbered
@@ -315,7 +319,7 @@ class _CallIds:
         self._open.append((call, unique))
         return unique
 
-    def answered(self, result: n.ToolResult) -> str:
+    def id_for_result(self, result: n.ToolResult) -> str:
         """The id of the call that this is the result of. Without an id, the tool's name or the order must do."""
         for number, (call, given) in enumerate(self._open):
             if call.id == result.call_id and (call.id or result.name in {None, call.name}):
@@ -340,7 +344,7 @@ def _write_tool(tool: n.Tool) -> n.Json:
 
 
 def _custom_description(tool: n.Tool) -> str:
-    """A function cannot have a grammar, so the model is told of it."""
+    """A function cannot have a grammar, so its description states it."""
     if not tool.grammar:
         return tool.description
     nested = tool.grammar.get("grammar")
@@ -357,7 +361,7 @@ def _write_tool_choice(choice: n.ToolChoice | None, tools: Sequence[n.Tool]) -> 
         return choice.mode
     names = (_flat_name(tool.name, tool.namespace) for tool in tools if choice.name == tool.name)
     name = next(names, None)
-    # A tool that no endpoint can be told of was left out of the request; nothing can be forced then.
+    # The tool was left out of the request because chat cannot declare it, so it cannot be forced.
     return {"type": "function", "function": {"name": name}} if name else "auto"
 
 

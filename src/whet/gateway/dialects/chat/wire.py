@@ -1,4 +1,4 @@
-"""One message on the wire, whole or as a delta, and the neutral parts it stands for."""
+"""What requests, replies and streams of chat completions share: one message, whole or as a delta, and its parts."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -90,7 +90,7 @@ def compact(value: n.Json) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def fitting(role: n.Role, parts: Iterable[n.Part], lost: list[str]) -> list[n.Part]:
+def select_fitting(role: n.Role, parts: Iterable[n.Part], lost: list[str]) -> list[n.Part]:
     """The parts that a message of this role can have."""
     fits: list[n.Part] = []
     for part in parts:
@@ -104,13 +104,13 @@ def fitting(role: n.Role, parts: Iterable[n.Part], lost: list[str]) -> list[n.Pa
 def read_speech(message: WireMessage, lost: list[str]) -> list[n.Part]:
     """What an assistant thinks and says in this message, its tool calls apart."""
     lost += [key for key in ("audio", "function_call", "images") if getattr(message, key)]
-    thought = _thought(message, lost)
+    thought = _read_thought(message, lost)
     parts: list[n.Part] = [n.Thinking(thought)] if thought else []
-    parts += fitting("assistant", read_content(message.content, lost), lost)
+    parts += select_fitting("assistant", read_content(message.content, lost), lost)
     return [*parts, n.Refusal(message.refusal)] if message.refusal else parts
 
 
-def _thought(message: WireMessage, lost: list[str]) -> str:
+def _read_thought(message: WireMessage, lost: list[str]) -> str:
     """Servers name the field differently; one that fills several says the same in each."""
     details = message.reasoning_details or ()
     texts = [detail.text or detail.summary or "" for detail in details]
@@ -186,19 +186,19 @@ def custom_call(call_id: str, name: str, text: str) -> n.Json:
     return {"id": call_id, "type": "custom", "custom": {"name": name, "input": text}}
 
 
-def wrapped(text: str) -> str:
+def wrap_input(text: str) -> str:
     """The arguments of the function that stands in for a custom tool.
 
-    >>> wrapped("*** Begin")
+    >>> wrap_input("*** Begin")
     '{"input":"*** Begin"}'
     """
     return compact({"input": text})
 
 
-def unwrapped(arguments: str) -> str:
+def unwrap_input(arguments: str) -> str:
     """The raw text for a custom tool out of the arguments of the function that stood in for it.
 
-    >>> unwrapped('{"input": "*** Begin"}'), unwrapped("*** Begin")
+    >>> unwrap_input('{"input": "*** Begin"}'), unwrap_input("*** Begin")
     ('*** Begin', '*** Begin')
     """
     try:

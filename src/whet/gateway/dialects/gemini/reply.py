@@ -1,4 +1,4 @@
-"""Replies: what a recorded one says of itself, and the whole of it to and from the neutral form."""
+"""Replies in Gemini's generateContent: read from models, written for agents, and the facts in recorded bytes."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,15 +11,15 @@ from whet.gateway.dialects.gemini.wire import (
     a_list,
     a_string,
     an_object,
-    bounded,
     fields,
-    made_token,
+    make_token,
     others,
     read_part,
+    refuse_deep_nesting,
     write_call,
     write_said,
 )
-from whet.gateway.dialects.lenient import decode, stated_usage
+from whet.gateway.dialects.lenient import decode, make_usage
 from whet.gateway.sse import data_lines, data_lines_from_end
 from whet.ids import digest
 
@@ -58,14 +58,14 @@ class _Envelope(msgspec.Struct, rename="camel"):
 
     def answers(self) -> bool:
         """Whether it holds something of the answer, or says that there will be none."""
-        return self.blocked() or any(not candidate.index for candidate in self.candidates or ())
+        return self.is_blocked() or any(not candidate.index for candidate in self.candidates or ())
 
     def finishes(self) -> bool:
         """Whether it says why the answer ends."""
         finish = [candidate.finish_reason for candidate in self.candidates or () if not candidate.index]
-        return self.blocked() or any(reason not in _UNFINISHED for reason in finish)
+        return self.is_blocked() or any(reason not in _UNFINISHED for reason in finish)
 
-    def blocked(self) -> bool:
+    def is_blocked(self) -> bool:
         return self.prompt_feedback is not None and bool(self.prompt_feedback.block_reason)
 
 
@@ -94,12 +94,12 @@ def usage(response: bytes, streamed: bool) -> Usage | None:
     """
     documents: Iterable[bytes] = data_lines_from_end(response, b'"usageMetadata"') if streamed else [response]
     stated = (envelope.usage_metadata for document in documents if (envelope := _envelope(document)) is not None)
-    return next((tokens for raw in stated if (tokens := _read_usage(_decoded(raw))) is not None), None)
+    return next((tokens for raw in stated if (tokens := _read_usage(_decode_or_none(raw))) is not None), None)
 
 
-@bounded()
+@refuse_deep_nesting()
 def read_reply(body: bytes) -> n.Reply:
-    """The reply in this body. ValueError when it is none, or has no end."""
+    """The reply in this body. ValueError when it is not a reply, or has no end."""
     reader = ChunkReader()
     return n.assemble([*reader.read(decode(body, Any)), reader.end()])
 
@@ -119,7 +119,7 @@ def write_reply_part(part: n.Part, reply_id: str, position: int) -> list[n.Json]
             return write_said(part)
         case n.ToolCall():
             call_id = part.id or _call_id(reply_id, position)
-            return [write_call(part, call_id, made_token(reply_id, call_id, part.name), [])]
+            return [write_call(part, call_id, make_token(reply_id, call_id, part.name), [])]
         case _:
             raise ValueError(f"a reply holds no {type(part).__name__}")
 
@@ -215,7 +215,7 @@ def _envelope(document: bytes) -> _Envelope | None:
         return None
 
 
-def _decoded(raw: msgspec.Raw) -> Any:
+def _decode_or_none(raw: msgspec.Raw) -> Any:
     try:
         return decode(raw, Any)
     except ValueError:
@@ -236,10 +236,10 @@ def _read_usage(raw: Any) -> Usage | None:
         return None
     counts = fields(raw, "usageMetadata")
     # The words and the thoughts are counted apart; each may be left out when there are none.
-    said = stated_usage(counts.get("candidatesTokenCount", 0), counts.get("thoughtsTokenCount", 0))
+    said = make_usage(counts.get("candidatesTokenCount", 0), counts.get("thoughtsTokenCount", 0))
     if said is None:
         return None
-    return stated_usage(
+    return make_usage(
         counts.get("promptTokenCount"),
         said.input + said.output,
         cache_read=counts.get("cachedContentTokenCount"),

@@ -14,11 +14,11 @@ from whet.gateway.dialects.gemini.wire import (
     a_list,
     a_string,
     an_object,
-    bounded,
     fields,
     json_schema,
     others,
     read_part,
+    refuse_deep_nesting,
     target,
     wire_name,
     write_call,
@@ -61,9 +61,9 @@ def wants_stream(body: bytes, path: str) -> bool:  # noqa: ARG001 - here the pat
     return called is not None and called.method == STREAM
 
 
-@bounded()
+@refuse_deep_nesting()
 def read_request(body: bytes, path: str) -> n.Request:
-    """What the call asks for. ValueError when it is no call, or one that cannot be answered."""
+    """What the call asks for. ValueError when it is not a request, or cannot be answered."""
     called = target(path)
     if called is None:
         raise ValueError("not a gemini request: the path names no model")
@@ -107,9 +107,9 @@ def write_request(request: n.Request) -> tuple[bytes, tuple[str, ...]]:
     return msgspec.json.encode(document), tuple(dict.fromkeys(lost))
 
 
-@bounded()
+@refuse_deep_nesting()
 def count_reply(body: bytes) -> bytes:
-    """The answer to a countTokens call: an estimate by length. ValueError when the body is no JSON object."""
+    """The answer to a countTokens call: an estimate by length. ValueError when the body is not a JSON object."""
     characters, pictures = 0, 0
     left: list[Any] = [an_object(msgspec.json.decode(body), "the request")]
     while left:
@@ -142,7 +142,7 @@ def _read_contents(raw: Any, lost: list[str]) -> Iterator[n.Message]:
         content = fields({"parts": item} if isinstance(item, str) else item, "a content")
         lost += others(content, frozenset({"role", "parts"}), "content ")
         said = (part for block in a_list(content.get("parts", [])) for part in read_part(block, lost))
-        parts = [_identified(part, ids) for part in said]
+        parts = [_give_id(part, ids) for part in said]
         yield from _read_turn(_read_role(content.get("role", "user"), lost), parts)
 
 
@@ -159,11 +159,11 @@ def _read_role(raw: Any, lost: list[str]) -> n.Role:
     return _ROLES.get(name, "user")
 
 
-def _identified(part: n.Part, ids: CallIds) -> n.Part:
+def _give_id(part: n.Part, ids: CallIds) -> n.Part:
     if isinstance(part, n.ToolCall):
-        return msgspec.structs.replace(part, id=ids.of_call(part.id, part.name))
+        return msgspec.structs.replace(part, id=ids.name_call(part.id, part.name))
     if isinstance(part, n.ToolResult):
-        call_id, name = ids.of_answered(part.call_id, part.name or "")
+        call_id, name = ids.match_result(part.call_id, part.name or "")
         return msgspec.structs.replace(part, call_id=call_id, name=name or None)
     return part
 
@@ -238,9 +238,9 @@ def _write_contents(messages: tuple[n.Message, ...], lost: list[str]) -> list[n.
 def _write_part(part: n.Part, ids: CallIds, lost: list[str]) -> list[n.Json]:
     match part:
         case n.ToolCall(call_id, name, namespace=namespace):
-            return [write_call(part, ids.of_call(call_id, wire_name(name, namespace)), SKIP_VALIDATION, lost)]
+            return [write_call(part, ids.name_call(call_id, wire_name(name, namespace)), SKIP_VALIDATION, lost)]
         case n.ToolResult(call_id, name=name):
-            return write_result(part, *ids.of_answered(call_id, name or "unknown"))
+            return write_result(part, *ids.match_result(call_id, name or "unknown"))
         case n.Image():
             return [write_image(part)]
         case n.Refusal():
@@ -269,7 +269,7 @@ def _write_effort(effort: str, lost: list[str]) -> n.Json | None:
     if effort not in _LEVELS:
         lost.append(f"effort {effort}")
     level = _LEVELS.get(effort) or _NEAREST_LEVELS.get(effort)
-    # Who says how hard to think wants to see the thoughts; the provider hides them unless asked.
+    # An agent that sets the effort wants to see the thoughts; the provider hides them by default.
     return {"thinkingLevel": level, "includeThoughts": True} if level else None
 
 

@@ -1,4 +1,4 @@
-"""Streamed replies: server-sent events, each a whole document, to and from the neutral events."""
+"""Streams in Gemini's generateContent: read from models into neutral events, and written for agents."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import msgspec
 
 from whet.gateway.dialects import neutral as n
 from whet.gateway.dialects.gemini.reply import ChunkReader, chunk, write_reply_part
-from whet.gateway.dialects.gemini.wire import bounded
+from whet.gateway.dialects.gemini.wire import refuse_deep_nesting
 from whet.gateway.dialects.lenient import decode
 from whet.gateway.sse import data_lines
 
@@ -20,9 +20,9 @@ class EventReader:
     def __init__(self) -> None:
         self._chunks = ChunkReader()
 
-    @bounded()
+    @refuse_deep_nesting()
     def read(self, event: bytes) -> list[n.Event]:
-        """What this event adds. ValueError when it cannot be read, or tells of an error."""
+        """The neutral events in this event. ValueError when it cannot be read, or reports an error."""
         data = b"\n".join(data_lines(event))
         return self._chunks.read(decode(data, Any)) if data.strip() else []
 

@@ -17,7 +17,7 @@ _SNAKE = re.compile(r"_([a-z0-9])")
 
 
 @contextmanager
-def bounded() -> Iterator[None]:
+def refuse_deep_nesting() -> Iterator[None]:
     """Makes what is nested too deeply a ValueError, like everything else that cannot be read."""
     try:
         yield
@@ -54,7 +54,7 @@ def a_string(value: Any, what: str) -> str:
 
 
 def a_list(value: Any) -> list[Any]:
-    """The value as a list: what is no list is a list of one."""
+    """The value as a list; another value becomes a list of one."""
     return value if isinstance(value, list) else [value]
 
 
@@ -219,7 +219,7 @@ def wire_name(name: str, namespace: str | None) -> str:
     return f"{namespace}__{name}" if namespace else name
 
 
-def made_token(*seeds: str) -> str:
+def make_token(*seeds: str) -> str:
     """A signature for what no provider signed: base64, always the same, and known again when it comes back."""
     return _MADE_HERE + base64.b64encode(digest(*(seed.encode() for seed in seeds)).encode()).decode()
 
@@ -232,17 +232,17 @@ class CallIds:
         self._waiting: dict[str, deque[str]] = {}
         self._answered: set[str] = set()
 
-    def of_call(self, given: str, name: str) -> str:
+    def name_call(self, given: str, name: str) -> str:
         """The id of the next call."""
-        call_id = given or self._unused()
+        call_id = given or self._new_id()
         self._names[call_id] = name
         self._answered.discard(call_id)
         self._waiting.setdefault(name, deque()).append(call_id)
         return call_id
 
-    def of_answered(self, given: str, name: str) -> tuple[str, str]:
+    def match_result(self, given: str, name: str) -> tuple[str, str]:
         """Id and name of the call that the next result answers: by its id, or the first of its name that waits."""
-        call_id = given if given in self._names else self._first_waiting(name) or given or self._unused()
+        call_id = given if given in self._names else self._first_waiting(name) or given or self._new_id()
         self._answered.add(call_id)
         return call_id, self._names.setdefault(call_id, name)
 
@@ -252,7 +252,7 @@ class CallIds:
             waiting.popleft()
         return waiting[0] if waiting else None
 
-    def _unused(self) -> str:
+    def _new_id(self) -> str:
         number = len(self._names)
         while f"call_{number}" in self._names:
             number += 1

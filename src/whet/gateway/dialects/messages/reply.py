@@ -1,4 +1,4 @@
-"""Replies that came whole: into the neutral form and out of it, and what recorded ones say of themselves."""
+"""Replies in Anthropic Messages: read from models, written for agents, and the facts in recorded bytes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 
 from whet.exchange import Usage
 from whet.gateway.dialects import neutral as n
-from whet.gateway.dialects.lenient import decode, stated_usage
+from whet.gateway.dialects.lenient import decode, make_usage
 from whet.gateway.dialects.messages.wire import (
     UNFIT_FOR_ID,
     BlockReader,
@@ -48,7 +48,7 @@ class _Reply(msgspec.Struct):
 
 
 class _Stated(msgspec.Struct):
-    """What a document says of usage: a whole reply and message_delta at the top, message_start in its message."""
+    """The usage in a document: at the top of a whole reply and of message_delta, in the message of message_start."""
 
     type: str = ""
     content: list[msgspec.Raw] | None = None
@@ -57,21 +57,21 @@ class _Stated(msgspec.Struct):
 
 
 def read_reply(body: bytes) -> n.Reply:
-    """The reply in neutral form. ValueError when it is none."""
+    """The reply in neutral form. ValueError when it is not a reply."""
     document = decode(body, n.Json)
     if document.get("type") == "error":
         raise ValueError(f"the model answered with an error: {error_message(document.get('error'))}")
     lost = Lost()
     reply = read_fields(document, _Reply, lost)
     parts = BlockReader(lost, reply_ids(reply.id)).parts(reply.content)
-    stop = stop_of(reply.stop_reason, lost)
+    stop = read_stop(reply.stop_reason, lost)
     declined = explanation(reply.stop_details)
     return n.Reply(
         reply.id,
         reply.model,
         (*parts, n.Refusal(declined)) if declined else parts,
         stop,
-        usage_of(reply.usage),
+        read_usage(reply.usage),
         lost.names(),
     )
 
@@ -84,11 +84,13 @@ def write_reply(reply: n.Reply, request: n.Request) -> bytes:
         for part in reply.parts
     ]
     content = [written for part in parts if (written := block(part, Lost()))]
-    return dump(envelope(reply.id, request, content) | ending(reply.stop, request) | {"usage": wire_usage(reply.usage)})
+    return dump(
+        envelope(reply.id, request, content) | write_ending(reply.stop, request) | {"usage": write_usage(reply.usage)}
+    )
 
 
 def envelope(reply_id: str, request: n.Request, content: list[n.Json]) -> n.Json:
-    """What every reply says of itself, whole or at the start of a stream."""
+    """The fields that every reply has, whole or at the start of a stream."""
     return {
         "id": message_id(reply_id),
         "type": "message",
@@ -98,7 +100,7 @@ def envelope(reply_id: str, request: n.Request, content: list[n.Json]) -> n.Json
     }
 
 
-def ending(stop: n.Stop, request: n.Request) -> n.Json:
+def write_ending(stop: n.Stop, request: n.Request) -> n.Json:
     """Why the model stopped. Which stop sequence it met is known only when there is just one."""
     sequences = request.sampling.stop
     met = sequences[0] if stop is n.Stop.SEQUENCE and len(sequences) == 1 else None
@@ -115,7 +117,7 @@ def reply_ids(reply_id: str) -> CallIds:
     return CallIds(f"toolu_{message_id(reply_id).removeprefix('msg_')}_")
 
 
-def stop_of(reason: str, lost: Lost) -> n.Stop:
+def read_stop(reason: str, lost: Lost) -> n.Stop:
     """The neutral word for a stop reason."""
     if reason not in _STOPS:
         lost.name(f"stop reason {reason}")
@@ -155,28 +157,28 @@ def usage(response: bytes, streamed: bool) -> Usage | None:
     """
     documents = list(data_lines_from_end(response, b'"usage"')) if streamed else [response]
     known: n.Json = {}
-    for stated in _stated_usages(reversed(documents)):
-        known = later_usage(known, stated)
-    return usage_of(known)
+    for stated in _read_usages(reversed(documents)):
+        known = merge_usage(known, stated)
+    return read_usage(known)
 
 
-def later_usage(known: n.Json, stated: n.Json | None) -> n.Json:
+def merge_usage(known: n.Json, stated: n.Json | None) -> n.Json:
     """What is known of the usage after a further statement. The numbers are totals, and those left out still hold."""
     return known | {key: value for key, value in (stated or {}).items() if value is not None}
 
 
-def usage_of(stated: Any) -> Usage | None:
+def read_usage(stated: Any) -> Usage | None:
     """Usage as the wire states it, in the neutral arithmetic: input is everything that the model read."""
     if not isinstance(stated, dict) or (stated.get("input_tokens") is None and stated.get("output_tokens") is None):
         return None
     fresh, sampled = stated.get("input_tokens") or 0, stated.get("output_tokens") or 0
     details = stated.get("output_tokens_details")
-    # As if all were read afresh, which tells whether each is a count.
-    counted = stated_usage(fresh, sampled)
-    cached = stated_usage(stated.get("cache_read_input_tokens") or 0, stated.get("cache_creation_input_tokens") or 0)
+    # make_usage checks that each value is a count.
+    counted = make_usage(fresh, sampled)
+    cached = make_usage(stated.get("cache_read_input_tokens") or 0, stated.get("cache_creation_input_tokens") or 0)
     if counted is None or cached is None:
         return None
-    return stated_usage(
+    return make_usage(
         fresh + cached.input + cached.output,
         sampled,
         cache_read=cached.input,
@@ -185,7 +187,7 @@ def usage_of(stated: Any) -> Usage | None:
     )
 
 
-def wire_usage(usage: Usage | None) -> n.Json:
+def write_usage(usage: Usage | None) -> n.Json:
     """Usage in the arithmetic of the wire, with all the fields that clients look into."""
     usage = usage or Usage()
     return {
@@ -199,7 +201,7 @@ def wire_usage(usage: Usage | None) -> n.Json:
     }
 
 
-def _stated_usages(documents: Iterable[bytes]) -> Iterable[n.Json]:
+def _read_usages(documents: Iterable[bytes]) -> Iterable[n.Json]:
     for document in documents:
         try:
             stated = decode(document, _Stated)

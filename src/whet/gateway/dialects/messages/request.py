@@ -16,10 +16,10 @@ from whet.gateway.dialects.messages.wire import (
     Lost,
     block,
     dump,
-    fitting,
     load,
+    put_results_first,
     read_fields,
-    results_first,
+    select_fitting,
     wire_name,
 )
 
@@ -94,7 +94,7 @@ def wants_stream(body: bytes, path: str) -> bool:  # noqa: ARG001 - the body say
 
 
 def count_reply(body: bytes) -> bytes:
-    """The answer to the question how many tokens a request has: a quarter of its characters. ValueError if it is none.
+    """The answer to a count_tokens call: a quarter of the characters. ValueError when it is not a request.
 
     >>> count_reply(b'{"messages": [{"role": "user", "content": "How many?"}]}')
     b'{"input_tokens":6}'
@@ -105,7 +105,7 @@ def count_reply(body: bytes) -> bytes:
 
 
 def read_request(body: bytes, path: str) -> n.Request:  # noqa: ARG001 - the body says everything
-    """The request in neutral form. ValueError when it is none."""
+    """The request in neutral form. ValueError when it is not a request."""
     lost = Lost()
     try:
         return _read(read_fields(load(body, n.Json), _Body, lost), lost)
@@ -141,7 +141,7 @@ def _read(body: _Body, lost: Lost) -> n.Request:
 
 def _read_system(system: str | list[n.Json | str] | None, lost: Lost) -> list[n.Message]:
     parts = BlockReader(lost, CallIds()).parts(system)
-    texts = (_without_billing(part.text) for part in fitting("system", parts, lost) if isinstance(part, n.Text))
+    texts = (_without_billing(part.text) for part in select_fitting("system", parts, lost) if isinstance(part, n.Text))
     blocks = tuple(n.Text(text) for text in texts if text)
     return [n.Message("system", blocks)] if blocks else []
 
@@ -157,8 +157,8 @@ def _read_messages(given: list[n.Json], lost: Lost) -> Iterable[n.Message]:
         message = read_fields(fields, _Message, lost, "message")
         if message.role not in MAY_HOLD:
             lost.name(f"message of role {message.role}")
-        elif parts := fitting(message.role, blocks.parts(message.content), lost):
-            yield n.Message(message.role, results_first(parts))
+        elif parts := select_fitting(message.role, blocks.parts(message.content), lost):
+            yield n.Message(message.role, put_results_first(parts))
 
 
 def _read_tool(given: n.Json, lost: Lost) -> n.Tool | None:
@@ -266,7 +266,7 @@ def _turns(messages: Iterable[n.Message], lost: Lost) -> tuple[tuple[n.Part, ...
     row, and system text only where it is allowed."""
     ids = _FitIds()
     said = [n.Message(message.role, _writable(message, ids, lost)) for message in messages]
-    turns = _merged(message for message in said if message.parts)
+    turns = _merge(message for message in said if message.parts)
     system = turns.pop(0).parts if turns and turns[0].role == "system" else ()
     if not turns or turns[0].role != "user":
         turns.insert(0, n.Message("user", (n.Text("Continue."),)))
@@ -275,17 +275,19 @@ def _turns(messages: Iterable[n.Message], lost: Lost) -> tuple[tuple[n.Part, ...
         if turn.role == "system" and not _system_may_stand(turns, index):
             turns[index] = n.Message("user", turn.parts)
             lost.name("system role of a later message")
-    return system, [n.Message(turn.role, results_first(turn.parts)) for turn in _merged(turns)]
+    return system, [n.Message(turn.role, put_results_first(turn.parts)) for turn in _merge(turns)]
 
 
 def _writable(message: n.Message, ids: "_FitIds", lost: Lost) -> tuple[n.Part, ...]:
     """The parts of a message that the API accepts, with ids that it accepts."""
     return tuple(
-        _identified(part, ids, lost) for part in fitting(message.role, message.parts, lost) if not _says_nothing(part)
+        _give_id(part, ids, lost)
+        for part in select_fitting(message.role, message.parts, lost)
+        if not _says_nothing(part)
     )
 
 
-def _identified(part: n.Part, ids: "_FitIds", lost: Lost) -> n.Part:
+def _give_id(part: n.Part, ids: "_FitIds", lost: Lost) -> n.Part:
     match part:
         case n.Refusal():
             lost.name("refusal, sent as text")
@@ -309,7 +311,7 @@ def _says_nothing(part: n.Part) -> bool:
     return False
 
 
-def _merged(messages: Iterable[n.Message]) -> list[n.Message]:
+def _merge(messages: Iterable[n.Message]) -> list[n.Message]:
     """The messages, those of one role in a row made one."""
     rows = groupby(messages, key=lambda message: message.role)
     return [n.Message(role, tuple(part for message in row for part in message.parts)) for role, row in rows]

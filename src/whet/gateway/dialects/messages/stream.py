@@ -1,4 +1,4 @@
-"""Replies as they arrive: events of the wire into neutral ones, and back."""
+"""Streams in Anthropic Messages: read from models into neutral events, and written for agents."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -9,17 +9,17 @@ from whet.exchange import Usage
 from whet.gateway.dialects import neutral as n
 from whet.gateway.dialects.lenient import decode
 from whet.gateway.dialects.messages.reply import (
-    ending,
     envelope,
     error_message,
     explanation,
-    later_usage,
+    merge_usage,
+    read_stop,
+    read_usage,
     reply_ids,
-    stop_of,
-    usage_of,
-    wire_usage,
+    write_ending,
+    write_usage,
 )
-from whet.gateway.dialects.messages.wire import BlockReader, Lost, dump, given_token, signature, wire_name
+from whet.gateway.dialects.messages.wire import BlockReader, Lost, dump, provider_token, signature, wire_name
 from whet.gateway.sse import data_lines
 
 
@@ -65,16 +65,16 @@ class EventReader:
         self._ended = False
 
     def read(self, event: bytes) -> list[n.Event]:
-        """What a whole event of the stream tells. ValueError when it is not one of this dialect, or tells an error."""
+        """The neutral events in this event. ValueError when it is not of this dialect, or reports an error."""
         if self._ended:
             return []
-        return [told for line in data_lines(event) for told in self._tell(decode(line, _Document))]
+        return [told for line in data_lines(event) for told in self._read_document(decode(line, _Document))]
 
     def end(self) -> list[n.Event]:
         """What is due when the stream has ended. ValueError when the reply had not."""
         return [] if self._ended else list(self._end())
 
-    def _tell(self, document: _Document) -> Iterator[n.Event]:
+    def _read_document(self, document: _Document) -> Iterator[n.Event]:
         match document.type:
             case "ping":
                 pass
@@ -104,7 +104,7 @@ class EventReader:
             raise ValueError("the stream begins twice")
         self._blocks = BlockReader(self._lost, reply_ids(message.id))
         self._usage = message.usage or {}
-        return n.Begin(message.id, message.model, usage_of(self._usage))
+        return n.Begin(message.id, message.model, read_usage(self._usage))
 
     def _start_block(self, blocks: BlockReader, block: n.Json) -> Iterator[n.Event]:
         match blocks.part(block):
@@ -123,7 +123,7 @@ class EventReader:
             case "thinking_delta" if delta.thinking:
                 yield n.ThinkingDelta(delta.thinking)
             case "signature_delta":
-                if token := given_token(delta.signature):
+                if token := provider_token(delta.signature):
                     yield n.ThinkingDelta(token=token)
             case "input_json_delta" if delta.partial_json and self._call_open:
                 self._arguments = None
@@ -139,9 +139,9 @@ class EventReader:
         self._call_open = False
 
     def _finish(self, delta: _Delta, usage: n.Json | None) -> Iterator[n.Event]:
-        self._usage = later_usage(self._usage, usage)
+        self._usage = merge_usage(self._usage, usage)
         if delta.stop_reason:
-            self._stop = stop_of(delta.stop_reason, self._lost)
+            self._stop = read_stop(delta.stop_reason, self._lost)
         if declined := explanation(delta.stop_details):
             yield n.RefusalDelta(declined)
 
@@ -149,7 +149,7 @@ class EventReader:
         if self._stop is None:
             raise ValueError("the stream ends before the model said why it stopped")
         self._ended = True
-        yield n.End(self._stop, usage_of(self._usage), self._lost.names())
+        yield n.End(self._stop, read_usage(self._usage), self._lost.names())
 
 
 class EventWriter:
@@ -173,41 +173,39 @@ class EventWriter:
             case n.Begin():
                 yield self._message_start(event)
             case n.TextDelta(text) | n.RefusalDelta(text):
-                yield from self._text(text)
+                yield from self._write_text(text)
             case n.ThinkingDelta(_, token, True):
-                yield from self._hidden_thinking(token)
+                yield from self._write_hidden_thinking(token)
             case n.ThinkingDelta(text, token):
-                yield from self._thinking(text, token)
+                yield from self._write_thinking(text, token)
             case n.CallBegin():
-                yield from self._call(event)
+                yield from self._write_call(event)
             case n.CallDelta(arguments):
                 # A custom tool's text becomes, piece by piece, the string in an object.
-                yield from self._pieces_of_input(
-                    _inside_string(arguments) if self._open == "custom call" else arguments
-                )
+                yield from self._write_input(_inside_string(arguments) if self._open == "custom call" else arguments)
             case n.End():
                 yield from self._close()
                 yield {
                     "type": "message_delta",
-                    "delta": ending(event.stop, self._request),
-                    "usage": wire_usage(event.usage or self._usage),
+                    "delta": write_ending(event.stop, self._request),
+                    "usage": write_usage(event.usage or self._usage),
                 }
                 yield {"type": "message_stop"}
 
     def _message_start(self, begin: n.Begin) -> n.Json:
         self._ids = reply_ids(begin.id)
         self._usage = begin.usage
-        unfinished = {"stop_reason": None, "stop_sequence": None, "usage": wire_usage(begin.usage)}
+        unfinished = {"stop_reason": None, "stop_sequence": None, "usage": write_usage(begin.usage)}
         return {"type": "message_start", "message": envelope(begin.id, self._request, []) | unfinished}
 
-    def _text(self, text: str) -> Iterator[n.Json]:
+    def _write_text(self, text: str) -> Iterator[n.Json]:
         if text:
             if self._open != "text":
                 yield from self._start({"type": "text", "text": ""})
                 self._open = "text"
             yield self._delta({"type": "text_delta", "text": text})
 
-    def _thinking(self, text: str, token: str | None) -> Iterator[n.Json]:
+    def _write_thinking(self, text: str, token: str | None) -> Iterator[n.Json]:
         if (text or token) and self._open != "thinking":
             yield from self._start({"type": "thinking", "thinking": "", "signature": ""})
             self._open = "thinking"
@@ -217,20 +215,20 @@ class EventWriter:
         if token:
             yield from self._close(token)
 
-    def _hidden_thinking(self, token: str | None) -> Iterator[n.Json]:
+    def _write_hidden_thinking(self, token: str | None) -> Iterator[n.Json]:
         if token:
             yield from self._start({"type": "redacted_thinking", "data": token})
             yield self._stop()
 
-    def _call(self, call: n.CallBegin) -> Iterator[n.Json]:
+    def _write_call(self, call: n.CallBegin) -> Iterator[n.Json]:
         name, call_id = wire_name(call), self._ids.of_call(call.id)
         yield from self._start({"type": "tool_use", "id": call_id, "name": name, "input": {}})
         self._open = "call"
         if call.custom:
             self._open = "custom call"
-            yield from self._pieces_of_input('{"input":"')
+            yield from self._write_input('{"input":"')
 
-    def _pieces_of_input(self, piece: str) -> Iterator[n.Json]:
+    def _write_input(self, piece: str) -> Iterator[n.Json]:
         if piece:
             yield self._delta({"type": "input_json_delta", "partial_json": piece})
 
@@ -241,7 +239,7 @@ class EventWriter:
             yield self._delta({"type": "signature_delta", "signature": token or signature("".join(self._thoughts))})
             self._thoughts.clear()
         elif self._open == "custom call":
-            yield from self._pieces_of_input('"}')
+            yield from self._write_input('"}')
         self._open = None
         yield self._stop()
 

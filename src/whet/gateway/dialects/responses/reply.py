@@ -1,4 +1,4 @@
-"""Replies of the Responses API: reading what a model answered, and telling it to an agent."""
+"""Replies in OpenAI Responses: read from models, written for agents, and the facts in recorded bytes."""
 
 from typing import Any, TypeVar
 
@@ -6,15 +6,15 @@ import msgspec
 
 from whet.exchange import Usage
 from whet.gateway.dialects import neutral as n
-from whet.gateway.dialects.lenient import decode, stated_usage
-from whet.gateway.dialects.responses.request import written_choice, written_text
+from whet.gateway.dialects.lenient import decode, make_usage
+from whet.gateway.dialects.responses.request import write_choice, write_format
 from whet.gateway.dialects.responses.wire import (
     as_declared,
     by_flat_name,
     read_item,
     string,
-    written_item,
-    written_tools,
+    write_item,
+    write_tools,
 )
 from whet.gateway.sse import data_lines, data_lines_from_end
 
@@ -37,12 +37,12 @@ class _StreamEvent(msgspec.Struct):
 def is_reply(response: bytes, streamed: bool) -> bool:
     """Whether all of the response can be read, and there is output in it, or at least its beginning."""
     if not streamed:
-        whole = _decoded(response, _Response)
+        whole = _decode_or_none(response, _Response)
         return whole is not None and whole.output is not None
     begun = False
     for line in data_lines(response):
         if line.strip() != b"[DONE]":
-            event = _decoded(line, _StreamEvent)
+            event = _decode_or_none(line, _StreamEvent)
             if event is None:
                 return False
             begun = begun or event.type.startswith("response.")
@@ -56,8 +56,8 @@ def usage(response: bytes, streamed: bool) -> Usage | None:
     Usage(input=9, output=2, cache_read=0, cache_write=0, reasoning=0)
     """
     if not streamed:
-        return _usage(_decoded(response, _Response))
-    events = (_decoded(line, _StreamEvent) for line in data_lines_from_end(response, b'"usage"'))
+        return _usage(_decode_or_none(response, _Response))
+    events = (_decode_or_none(line, _StreamEvent) for line in data_lines_from_end(response, b'"usage"'))
     stated = (_usage(event.response) for event in events if event is not None)
     return next((tokens for tokens in stated if tokens is not None), None)
 
@@ -66,7 +66,7 @@ def _usage(response: _Response | None) -> Usage | None:
     return None if response is None else read_usage(response.usage)
 
 
-def _decoded(document: bytes, kind: type[_T]) -> _T | None:
+def _decode_or_none(document: bytes, kind: type[_T]) -> _T | None:
     try:
         return decode(document, kind)
     except ValueError:
@@ -121,7 +121,7 @@ def read_usage(usage: Any) -> Usage | None:
     """The tokens that a response says were used; None when it does not say."""
     if not isinstance(usage, dict):
         return None
-    return stated_usage(
+    return make_usage(
         usage.get("input_tokens"),
         usage.get("output_tokens"),
         cache_read=_detail(usage, "input_tokens_details", "cached_tokens"),
@@ -137,31 +137,31 @@ def _detail(usage: n.Json, details: str, name: str) -> Any:
 
 
 def write_reply(reply: n.Reply, request: n.Request) -> bytes:
-    """The reply for an agent that asked this."""
-    response_id = written_id(reply.id, request)
+    """The reply to this request, for an agent."""
+    response_id = write_id(reply.id, request)
     tools = by_flat_name(request.tools)
     parts = [as_declared(part, tools) if isinstance(part, n.ToolCall) else part for part in reply.parts]
     last = len(parts) - 1
     output = [
-        with_id(part, response_id, index, status=last_status(reply.stop) if index == last else "completed")
+        write_item_with_id(part, response_id, index, status=last_status(reply.stop) if index == last else "completed")
         for index, part in enumerate(parts)
     ]
-    return msgspec.json.encode(ended(request, response_id, output, reply.stop, reply.usage))
+    return msgspec.json.encode(write_response(request, response_id, output, reply.stop, reply.usage))
 
 
-def written_id(reply_id: str, request: n.Request) -> str:
+def write_id(reply_id: str, request: n.Request) -> str:
     """The id of a response; one that has none is known by how far its conversation had come."""
     if reply_id.startswith(_ID):
         return reply_id
     return _ID + (reply_id or str(len(request.messages)))
 
 
-def with_id(part: n.Part, response_id: str, index: int, status: str) -> n.Json:
+def write_item_with_id(part: n.Part, response_id: str, index: int, status: str) -> n.Json:
     """The part as the item at this place of the output."""
     place = f"{response_id.removeprefix(_ID)}_{index}"
     if isinstance(part, n.ToolCall) and not part.id:
         part = msgspec.structs.replace(part, id=f"call_{place}")
-    item = written_item(part, status)
+    item = write_item(part, status)
     return {"id": f"{_PREFIXES[item['type']]}_{place}", **item}
 
 
@@ -170,12 +170,14 @@ def last_status(stop: n.Stop) -> str:
     return "incomplete" if stop is n.Stop.LENGTH else "completed"
 
 
-def ended(request: n.Request, response_id: str, output: list[n.Json], stop: n.Stop, usage: Usage | None) -> n.Json:
+def write_response(
+    request: n.Request, response_id: str, output: list[n.Json], stop: n.Stop, usage: Usage | None
+) -> n.Json:
     """The response at its end."""
     refused_in_words = any(
         part["type"] == "refusal" for item in output if item["type"] == "message" for part in item["content"]
     )
-    response = envelope(request, response_id) | {"output": output, "usage": _written_usage(usage or Usage())}
+    response = envelope(request, response_id) | {"output": output, "usage": _write_usage(usage or Usage())}
     if stop is n.Stop.LENGTH:
         return response | {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
     if stop is n.Stop.REFUSED and not refused_in_words:
@@ -202,9 +204,9 @@ def envelope(request: n.Request, response_id: str) -> n.Json:
         "reasoning": {"effort": request.sampling.effort, "summary": None},
         "store": False,
         "temperature": request.sampling.temperature,
-        "text": written_text(request.format) if request.format else {"format": {"type": "text"}},
-        "tool_choice": written_choice(request.tool_choice, request.tools) if request.tool_choice else "auto",
-        "tools": written_tools(request.tools),
+        "text": write_format(request.format) if request.format else {"format": {"type": "text"}},
+        "tool_choice": write_choice(request.tool_choice, request.tools) if request.tool_choice else "auto",
+        "tools": write_tools(request.tools),
         "top_p": request.sampling.top_p,
         "truncation": "disabled",
         "usage": None,
@@ -212,7 +214,7 @@ def envelope(request: n.Request, response_id: str) -> n.Json:
     }
 
 
-def _written_usage(usage: Usage) -> n.Json:
+def _write_usage(usage: Usage) -> n.Json:
     # Clients count on every one of these, also when the model did not say.
     return {
         "input_tokens": usage.input,

@@ -1,4 +1,4 @@
-"""Requests of the Responses API: reading what an agent asks, and asking a model that speaks it."""
+"""Requests in OpenAI Responses: read from agents, and written for models."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -9,14 +9,14 @@ import msgspec
 from whet.gateway.dialects import neutral as n
 from whet.gateway.dialects.lenient import decode
 from whet.gateway.dialects.responses.wire import (
-    decoded,
+    decode_object,
     read_content,
     read_item,
     read_tools,
     string,
-    written_call,
-    written_thoughts,
-    written_tools,
+    write_call,
+    write_thoughts,
+    write_tools,
 )
 
 _STATE = ("previous_response_id", "conversation")
@@ -70,8 +70,8 @@ def wants_stream(body: bytes, path: str) -> bool:  # noqa: ARG001 - the contract
 
 
 def read_request(body: bytes, path: str) -> n.Request:  # noqa: ARG001 - the contract of all dialects
-    """What the request asks. ValueError when it is no request, or needs what only the provider has stored."""
-    fields = decoded(body)
+    """The request in neutral form. ValueError when it is not a request, or needs what only the provider stores."""
+    fields = decode_object(body)
     for name in _STATE:
         if fields.get(name):
             raise ValueError(f"{name} is not supported: send the whole conversation as input")
@@ -125,7 +125,7 @@ def _messages(items: Iterable[Any], lost: list[str]) -> Iterator[n.Message]:
             case _:
                 parts = read_item(item, "input", lost)
                 if parts:
-                    yield n.Message("assistant", tuple(ids.named(part) for part in parts))
+                    yield n.Message("assistant", tuple(ids.give_id(part) for part in parts))
 
 
 def _read_result(item: n.Json, custom: bool, ids: "_CallIds", lost: list[str]) -> n.ToolResult:
@@ -155,7 +155,7 @@ class _CallIds:
         self._calls = 0
         self._unanswered: dict[str, None] = {}
 
-    def named(self, part: n.Part) -> n.Part:
+    def give_id(self, part: n.Part) -> n.Part:
         if not isinstance(part, n.ToolCall):
             return part
         call_id = part.id or f"call_{self._calls}"
@@ -212,7 +212,7 @@ def _read_format(text: n.Json, lost: list[str]) -> n.Format | None:
 
 
 def write_request(request: n.Request) -> tuple[bytes, tuple[str, ...]]:
-    """The request for a model of this dialect, and what it cannot be told."""
+    """The request for a model of this dialect, and what it cannot say."""
     lost = [
         name for name in ("top_k", "stop", "seed", "presence_penalty", "frequency_penalty") if _is_set(request, name)
     ]
@@ -220,17 +220,17 @@ def write_request(request: n.Request) -> tuple[bytes, tuple[str, ...]]:
     body = {
         "model": request.model,
         "instructions": instructions,
-        "input": list(_written_items(messages, lost)),
+        "input": list(_write_items(messages, lost)),
         "max_output_tokens": request.sampling.max_tokens,
         "temperature": request.sampling.temperature,
         "top_p": request.sampling.top_p,
         "reasoning": {"effort": request.sampling.effort} if request.sampling.effort else None,
-        # Models that do not think refuse to be asked for ciphers of their thoughts.
+        # Models that do not think refuse requests for encrypted thoughts.
         "include": ["reasoning.encrypted_content"] if _thinks(request) else None,
-        "text": written_text(request.format) if request.format else None,
+        "text": write_format(request.format) if request.format else None,
         "store": False,
         "stream": request.stream or None,
-        **(_written_tooling(request) if request.tools else {}),
+        **(_write_tooling(request) if request.tools else {}),
     }
     return msgspec.json.encode({name: value for name, value in body.items() if value is not None}), tuple(lost)
 
@@ -252,7 +252,7 @@ def _instructions(messages: tuple[n.Message, ...]) -> tuple[str | None, tuple[n.
     return None, messages
 
 
-def _written_items(messages: Iterable[n.Message], lost: list[str]) -> Iterator[n.Json]:
+def _write_items(messages: Iterable[n.Message], lost: list[str]) -> Iterator[n.Json]:
     ids = _CallIds()
     thoughts = 0
     for message in messages:
@@ -261,7 +261,7 @@ def _written_items(messages: Iterable[n.Message], lost: list[str]) -> Iterator[n
         for part in sorted(
             message.parts, key=lambda part: not isinstance(part, n.ToolResult) and message.role == "user"
         ):
-            match ids.named(part):
+            match ids.give_id(part):
                 case n.Text(text) if message.role == "assistant":
                     # Servers are strict with content lists of the assistant, which must look like their own items.
                     yield {"type": "message", "role": "assistant", "content": text}
@@ -271,36 +271,36 @@ def _written_items(messages: Iterable[n.Message], lost: list[str]) -> Iterator[n
                 case n.Image() if message.role == "assistant":
                     lost.append("image of the assistant")
                 case n.Text() | n.Image() | n.Refusal() as piece:
-                    content.append(_written_input(piece))
+                    content.append(_write_input(piece))
                 case n.Thinking(text, token):
                     if text or token:
-                        yield _written_thinking(text, token, thoughts)
+                        yield _write_thinking(text, token, thoughts)
                         thoughts += 1
                 case n.ToolCall() as call:
                     if call.token:
                         lost.append(f"token of call {call.name}")
-                    yield written_call(call)
+                    yield write_call(call)
                 case n.ToolResult() as result:
-                    yield _written_result(result, ids)
+                    yield _write_result(result, ids)
         if content:
             yield {"type": "message", "role": message.role, "content": content}
 
 
-def _written_input(piece: n.Text | n.Image | n.Refusal) -> n.Json:
+def _write_input(piece: n.Text | n.Image | n.Refusal) -> n.Json:
     if isinstance(piece, n.Image):
         url = f"data:{piece.media_type};base64,{piece.data}"
         return {"type": "input_image", "image_url": url, "detail": "auto"}
     return {"type": "input_text", "text": piece.text}
 
 
-def _written_thinking(text: str, token: str | None, number: int) -> n.Json:
+def _write_thinking(text: str, token: str | None, number: int) -> n.Json:
     # A cipher is tied to the id it was made with, and one that was made up is refused; without one, servers that take
     # plain thoughts want an id.
     proof = {"encrypted_content": token} if token else {"id": f"rs_{number}"}
-    return {"type": "reasoning", "summary": written_thoughts(text), **proof}
+    return {"type": "reasoning", "summary": write_thoughts(text), **proof}
 
 
-def _written_result(result: n.ToolResult, ids: _CallIds) -> n.Json:
+def _write_result(result: n.ToolResult, ids: _CallIds) -> n.Json:
     parts = _with_failure_said(result.parts) if result.is_error else result.parts
     match parts:
         case ():
@@ -308,28 +308,28 @@ def _written_result(result: n.ToolResult, ids: _CallIds) -> n.Json:
         case (n.Text(text),):
             output = text
         case _:
-            output = [_written_input(part) for part in parts]
+            output = [_write_input(part) for part in parts]
     kind = "custom_tool_call_output" if result.custom else "function_call_output"
     return {"type": kind, "call_id": ids.of_result(result.call_id), "output": output}
 
 
 def _with_failure_said(parts: tuple[n.Text | n.Image, ...]) -> tuple[n.Text | n.Image, ...]:
-    """There is no field for it, and the model must know."""
+    """Say in the text that the tool failed: there is no field for it, and the model must know."""
     match parts:
         case (n.Text(text), *rest):
             return (n.Text(f"Error: {text}"), *rest)
     return (n.Text("Error"), *parts)
 
 
-def _written_tooling(request: n.Request) -> n.Json:
+def _write_tooling(request: n.Request) -> n.Json:
     return {
-        "tools": written_tools(request.tools),
-        "tool_choice": written_choice(request.tool_choice, request.tools) if request.tool_choice else None,
+        "tools": write_tools(request.tools),
+        "tool_choice": write_choice(request.tool_choice, request.tools) if request.tool_choice else None,
         "parallel_tool_calls": request.parallel_tools,
     }
 
 
-def written_choice(choice: n.ToolChoice, tools: Iterable[n.Tool]) -> str | n.Json:
+def write_choice(choice: n.ToolChoice, tools: Iterable[n.Tool]) -> str | n.Json:
     """The choice as a request says it."""
     if choice.mode != "tool":
         return choice.mode
@@ -337,7 +337,7 @@ def written_choice(choice: n.ToolChoice, tools: Iterable[n.Tool]) -> str | n.Jso
     return {"type": "custom" if custom else "function", "name": choice.name}
 
 
-def written_text(wanted: n.Format) -> n.Json:
+def write_format(wanted: n.Format) -> n.Json:
     """The form of the answer as a request says it."""
     if wanted.schema is None:
         return {"format": {"type": "json_object"}}

@@ -1,4 +1,4 @@
-"""Streams of the Responses API: reading a model's into neutral events, and writing an agent's out of them."""
+"""Streams in OpenAI Responses: read from models into neutral events, and written for agents."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -9,14 +9,14 @@ from whet.exchange import Usage
 from whet.gateway.dialects import neutral as n
 from whet.gateway.dialects.lenient import decode
 from whet.gateway.dialects.responses.reply import (
-    ended,
     envelope,
     failure,
     last_status,
     read_stop,
     read_usage,
-    with_id,
-    written_id,
+    write_id,
+    write_item_with_id,
+    write_response,
 )
 from whet.gateway.dialects.responses.wire import (
     BETWEEN_THOUGHTS,
@@ -24,7 +24,7 @@ from whet.gateway.dialects.responses.wire import (
     by_flat_name,
     read_item,
     string,
-    written_part,
+    write_part,
 )
 from whet.gateway.sse import data_lines
 
@@ -133,7 +133,7 @@ class _Incoming:
         return due
 
     def open(self, item: Any) -> None:
-        """A call can be told as soon as its name is known; of other items nothing is known yet."""
+        """Begin a call, whose name is known. Other items have nothing to pass on yet."""
         match item:
             case {"type": "function_call" | "custom_tool_call"}:
                 begun = [delta for delta in _deltas(read_item(item, "output", [])) if isinstance(delta, n.CallBegin)]
@@ -156,7 +156,7 @@ class _Incoming:
         self._grew = True
 
     def close(self, item: Any, lost: list[str]) -> None:
-        """The whole item is known: add what was not told piece by piece."""
+        """Add what did not come in pieces, now that the whole item is known."""
         self.done = True
         for delta in _deltas(read_item(item, "output", lost)):
             if isinstance(delta, n.ThinkingDelta) and self._grew and delta.token:
@@ -183,24 +183,24 @@ class EventWriter:
         self._item: _Outgoing | None = None
 
     def write(self, event: n.Event) -> bytes:
-        """The events that tell this one."""
-        return b"".join([self._framed(kind, fields) for kind, fields in self._told(event)])
+        """The events of the wire for this event."""
+        return b"".join([self._frame(kind, fields) for kind, fields in self._write_events(event)])
 
-    def _framed(self, kind: str, fields: n.Json) -> bytes:
+    def _frame(self, kind: str, fields: n.Json) -> bytes:
         data = msgspec.json.encode({"type": kind, "sequence_number": self._sequence, **fields})
         self._sequence += 1
         return b"event: %s\ndata: %s\n\n" % (kind.encode(), data)
 
-    def _told(self, event: n.Event) -> Iterator[tuple[str, n.Json]]:
+    def _write_events(self, event: n.Event) -> Iterator[tuple[str, n.Json]]:
         match event:
             case n.Begin(id_, _, usage):
-                self._id, self._usage = written_id(id_, self._request), usage
+                self._id, self._usage = write_id(id_, self._request), usage
                 beginning = {"response": envelope(self._request, self._id)}
                 yield "response.created", beginning
                 yield "response.in_progress", beginning
             case n.End(stop, usage):
                 yield from self._close(last_status(stop))
-                response = ended(self._request, self._id, self._output, stop, usage or self._usage)
+                response = write_response(self._request, self._id, self._output, stop, usage or self._usage)
                 yield f"response.{response['status']}", {"response": response}
             case _:
                 if self._item is None or not self._item.takes(event):
@@ -212,14 +212,14 @@ class EventWriter:
     def _close(self, status: str) -> Iterator[tuple[str, n.Json]]:
         if self._item is not None:
             part = self._item.part()
-            item = with_id(part, self._id, len(self._output), status)
+            item = write_item_with_id(part, self._id, len(self._output), status)
             yield from self._item.close(part, item)
             self._output.append(item)
             self._item = None
 
 
-class _Course(msgspec.Struct, frozen=True):
-    """The events in which one kind of item is told."""
+class _EventNames(msgspec.Struct, frozen=True):
+    """The names of the events for one kind of item."""
 
     text: str
     """Begins the names of the events that carry the text."""
@@ -232,35 +232,37 @@ class _Course(msgspec.Struct, frozen=True):
     more: n.Json = {}
 
 
-_COURSES: Mapping[type, _Course] = {
-    n.Text: _Course("response.output_text", "text", "response.content_part", "content_index", {"logprobs": []}),
-    n.Refusal: _Course("response.refusal", "refusal", "response.content_part", "content_index"),
-    n.Thinking: _Course("response.reasoning_summary_text", "text", "response.reasoning_summary_part", "summary_index"),
+_EVENT_NAMES: Mapping[type, _EventNames] = {
+    n.Text: _EventNames("response.output_text", "text", "response.content_part", "content_index", {"logprobs": []}),
+    n.Refusal: _EventNames("response.refusal", "refusal", "response.content_part", "content_index"),
+    n.Thinking: _EventNames(
+        "response.reasoning_summary_text", "text", "response.reasoning_summary_part", "summary_index"
+    ),
 }
-_CALL = _Course("response.function_call_arguments", "arguments")
-_CUSTOM_CALL = _Course("response.custom_tool_call_input", "input")
+_CALL = _EventNames("response.function_call_arguments", "arguments")
+_CUSTOM_CALL = _EventNames("response.custom_tool_call_input", "input")
 _ANNOUNCED: Mapping[str, n.Json] = {"message": {"content": []}, "reasoning": {"encrypted_content": None}}
 """What an item does not have yet when it is announced."""
 
 
 class _Outgoing:
-    """An item as it is told."""
+    """An item as it is written."""
 
     def __init__(self, first: n.Delta, response_id: str, index: int, tools: Mapping[str, n.Tool]) -> None:
         self._tools = tools
         self._deltas: list[n.Delta] = []
-        self._blank = self._declared(_blank(first))
-        self._announced = with_id(self._blank, response_id, index, "in_progress")
+        self._blank = self._as_declared(_blank(first))
+        self._announced = write_item_with_id(self._blank, response_id, index, "in_progress")
         called_raw = isinstance(self._blank, n.ToolCall) and self._blank.custom
         self._wrapped = isinstance(first, n.CallBegin) and called_raw and not first.custom
         """The text comes inside of JSON, and can be taken out when all of it is there."""
-        self._course = _COURSES.get(type(self._blank)) or (_CUSTOM_CALL if called_raw else _CALL)
+        self._names = _EVENT_NAMES.get(type(self._blank)) or (_CUSTOM_CALL if called_raw else _CALL)
         self._part_open = False
         self._place: n.Json = {"item_id": self._announced["id"], "output_index": index}
-        self._text_place = self._place | ({self._course.index: 0} if self._course.index else {})
+        self._text_place = self._place | ({self._names.index: 0} if self._names.index else {})
 
     def takes(self, delta: n.Delta) -> bool:
-        """Whether the delta goes on with this item."""
+        """Whether the delta continues this item."""
         match self._deltas[-1], delta:
             case (
                 (n.TextDelta(), n.TextDelta())
@@ -275,9 +277,9 @@ class _Outgoing:
     def part(self) -> n.Part:
         """All of it that came."""
         (part,) = n.assemble([n.Begin("", ""), *self._deltas, n.End(n.Stop.END)]).parts
-        return self._declared(part)
+        return self._as_declared(part)
 
-    def _declared(self, part: n.Part) -> n.Part:
+    def _as_declared(self, part: n.Part) -> n.Part:
         return as_declared(part, self._tools) if isinstance(part, n.ToolCall) else part
 
     def open(self) -> Iterator[tuple[str, n.Json]]:
@@ -296,19 +298,19 @@ class _Outgoing:
             yield from self._piece(text)
         if text or not isinstance(part, n.Thinking):
             yield from self._open_part()
-            course = self._course
-            yield f"{course.text}.done", {**self._text_place, course.key: text, **course.more}
+            names = self._names
+            yield f"{names.text}.done", {**self._text_place, names.key: text, **names.more}
             if isinstance(part, n.Text | n.Refusal | n.Thinking):
-                yield f"{course.part}.done", {**self._text_place, "part": written_part(part)}
+                yield f"{names.part}.done", {**self._text_place, "part": write_part(part)}
         yield "response.output_item.done", {"output_index": self._place["output_index"], "item": item}
 
     def _piece(self, text: str) -> Iterator[tuple[str, n.Json]]:
         yield from self._open_part()
-        yield f"{self._course.text}.delta", {**self._text_place, "delta": text, **self._course.more}
+        yield f"{self._names.text}.delta", {**self._text_place, "delta": text, **self._names.more}
 
     def _open_part(self) -> Iterator[tuple[str, n.Json]]:
         if isinstance(self._blank, n.Text | n.Refusal | n.Thinking) and not self._part_open:
-            yield f"{self._course.part}.added", {**self._text_place, "part": written_part(self._blank)}
+            yield f"{self._names.part}.added", {**self._text_place, "part": write_part(self._blank)}
         self._part_open = True
 
 

@@ -1,4 +1,4 @@
-"""Items and tools of the Responses API and the neutral values in them: what requests, replies and streams share."""
+"""What requests, replies and streams of OpenAI Responses share: items, tools and their neutral values."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,8 +21,8 @@ _TOOL_FIELDS = frozenset(
 """What a tool may have that is carried, or means nothing once every tool is shown to the model."""
 
 
-def decoded(document: bytes) -> n.Json:
-    """The JSON object in these bytes. ValueError when there is none."""
+def decode_object(document: bytes) -> n.Json:
+    """The JSON object in these bytes. ValueError when they are not one."""
     try:
         return msgspec.json.decode(document, type=dict[str, Any])
     except RecursionError as error:
@@ -102,33 +102,33 @@ def _read_part(part: Any, lost: list[str]) -> n.Part | None:
     return None
 
 
-def written_call(call: n.ToolCall) -> n.Json:
+def write_call(call: n.ToolCall) -> n.Json:
     """The call without what only a reply has: its item's id and status."""
     kind, key = ("custom_tool_call", "input") if call.custom else ("function_call", "arguments")
     namespace = {"namespace": call.namespace} if call.namespace else {}
     return {"type": kind, "call_id": call.id, "name": call.name, key: call.arguments, **namespace}
 
 
-def written_thoughts(text: str) -> list[n.Json]:
+def write_thoughts(text: str) -> list[n.Json]:
     """The text of a thought as the summary of a reasoning item."""
-    return [written_part(n.Thinking(text))] if text else []
+    return [write_part(n.Thinking(text))] if text else []
 
 
-def written_item(part: n.Part, status: str) -> n.Json:
+def write_item(part: n.Part, status: str) -> n.Json:
     """A part of a reply as the item that a client gets, but for its id."""
     match part:
         case n.Text() | n.Refusal():
-            return {"type": "message", "status": status, "role": "assistant", "content": [written_part(part)]}
+            return {"type": "message", "status": status, "role": "assistant", "content": [write_part(part)]}
         case n.Thinking(text, token):
             # Clients drop, or refuse to send back, reasoning that has no cipher.
             cipher = token or _FORGED + blake2b(text.encode(), digest_size=16).hexdigest()
-            return {"type": "reasoning", "summary": written_thoughts(text), "encrypted_content": cipher}
+            return {"type": "reasoning", "summary": write_thoughts(text), "encrypted_content": cipher}
         case n.ToolCall():
-            return {"status": status, **written_call(part)}
+            return {"status": status, **write_call(part)}
     raise ValueError(f"a reply holds no {type(part).__name__}")
 
 
-def written_part(part: n.Text | n.Refusal | n.Thinking) -> n.Json:
+def write_part(part: n.Text | n.Refusal | n.Thinking) -> n.Json:
     """What an item of the assistant holds, as its stream announces it."""
     match part:
         case n.Text(text):
@@ -174,22 +174,22 @@ def read_tools(declared: Iterable[Any], lost: list[str], namespace: str | None =
         lost += [f"{field} of tool {name}" for field, value in tool.items() if field not in _TOOL_FIELDS and value]
 
 
-def written_tools(tools: Iterable[n.Tool]) -> list[n.Json]:
+def write_tools(tools: Iterable[n.Tool]) -> list[n.Json]:
     """Tools as a request declares them, those of one namespace together."""
     written: list[n.Json] = []
     spaces: dict[str, list[n.Json]] = {}
     for tool in tools:
         if tool.namespace is None:
-            written.append(_written_tool(tool))
+            written.append(_write_tool(tool))
             continue
         if tool.namespace not in spaces:
             inner = spaces[tool.namespace] = []
             written.append({"type": "namespace", "name": tool.namespace, "description": "", "tools": inner})
-        spaces[tool.namespace].append(_written_tool(tool))
+        spaces[tool.namespace].append(_write_tool(tool))
     return written
 
 
-def _written_tool(tool: n.Tool) -> n.Json:
+def _write_tool(tool: n.Tool) -> n.Json:
     if tool.custom:
         grammar = {} if tool.grammar is None else {"format": tool.grammar}
         return {"type": "custom", "name": tool.name, "description": tool.description, **grammar}
@@ -212,7 +212,7 @@ def by_flat_name(tools: Iterable[n.Tool]) -> dict[str, n.Tool]:
 
 
 def as_declared(call: n.ToolCall, tools: Mapping[str, n.Tool]) -> n.ToolCall:
-    """The call by the name and in the kind of its tool, which a model of another dialect was told differently.
+    """The call with the name and kind that its tool was declared with; another dialect may have renamed the tool.
 
     >>> as_declared(n.ToolCall("1", "patch", '{"input": "+a"}'), by_flat_name([n.Tool("patch", custom=True)])).arguments
     '+a'
@@ -220,14 +220,14 @@ def as_declared(call: n.ToolCall, tools: Mapping[str, n.Tool]) -> n.ToolCall:
     tool = tools.get(call.name if call.namespace is None else f"{call.namespace}__{call.name}")
     if tool is None:
         return call
-    arguments = _unwrapped(call.arguments) if tool.custom and not call.custom else call.arguments
+    arguments = _unwrap_input(call.arguments) if tool.custom and not call.custom else call.arguments
     return n.ToolCall(call.id, tool.name, arguments, tool.custom or call.custom, tool.namespace, call.token)
 
 
-def _unwrapped(arguments: str) -> str:
+def _unwrap_input(arguments: str) -> str:
     """The raw text for a custom tool, out of the object that stood in for it."""
     try:
-        wrapped = decoded(arguments.encode())
+        wrapped = decode_object(arguments.encode())
     except ValueError:
         return arguments
     return wrapped["input"] if isinstance(wrapped.get("input"), str) else arguments

@@ -16,14 +16,14 @@ from whet.errors import UserError
 from whet.skills.certificates.certificate import Certificate
 from whet.skills.certificates.checks import rollouts, settings
 from whet.skills.certificates.checks.arithmetic import check_arithmetic
-from whet.skills.certificates.checks.check import Check, State
+from whet.skills.certificates.checks.check import CheckResult, CheckState
 from whet.skills.certificates.checks.folder import RunFolder
 
 _UNREADABLE = (LookupError, TypeError, AttributeError, ValueError, OSError, sqlite3.Error, ZstdError, UserError)
 """What reading a folder raises that holds something else than whet writes."""
 
 
-def checks(certificate: Certificate, folder: Path | None, env: Mapping[str, str]) -> list[Check]:
+def checks(certificate: Certificate, folder: Path | None, env: Mapping[str, str]) -> list[CheckResult]:
     """All that can be checked; without a run folder, the arithmetic alone."""
     found = check_arithmetic(certificate)
     if folder is None:
@@ -31,8 +31,8 @@ def checks(certificate: Certificate, folder: Path | None, env: Mapping[str, str]
     return [*found, *_of_folder(RunFolder(certificate, folder), env)]
 
 
-def _of_folder(run: RunFolder, env: Mapping[str, str]) -> Iterator[Check]:
-    each: tuple[Callable[[RunFolder], Check], ...] = (
+def _of_folder(run: RunFolder, env: Mapping[str, str]) -> Iterator[CheckResult]:
+    each: tuple[Callable[[RunFolder], CheckResult], ...] = (
         settings.check_terms,
         settings.check_settings,
         settings.check_tasks,
@@ -54,5 +54,5 @@ def _of_folder(run: RunFolder, env: Mapping[str, str]) -> Iterator[Check]:
         except _UNREADABLE as error:
             found = f"holds what whet does not write there: {error}"
             if found not in told:
-                yield Check("run folder", State.FAILED, found)
+                yield CheckResult("run folder", CheckState.FAILED, found)
             told.add(found)

@@ -6,9 +6,9 @@ It shows that the verdicts follow from the scores. Whether rollouts had these sc
 from collections.abc import Callable, Iterator, Sequence
 from math import isclose
 
-from whet.skills.certificates.certificate import Certificate, Record, attempt_of, findings_of
-from whet.skills.certificates.checks.check import Check, State, judge, not_checked
-from whet.skills.gate.exam import Exam
+from whet.skills.certificates.certificate import Certificate, ExamRecord, compute_findings, replay_record
+from whet.skills.certificates.checks.check import CheckResult, CheckState, judge, not_checked
+from whet.skills.gate.exam import ExamSequence
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.plan import MANY
 from whet.skills.measurement import Verdict
@@ -19,7 +19,7 @@ MOST_GIVING_UP = 0.5
 MOST_WORTH = 0.5
 """What terms may be at most, or at least. A run cannot be asked for others."""
 CHOSEN = (
-    "the order of tasks was chosen by whoever made the run ({}): others may have been tried before, and nothing here "
+    "the order of tasks was chosen by the maker of the run ({}): others may have been tried before, and nothing here "
     "can rule that out"
 )
 DRAWN = "drawn by chance, as the certificate says; commitment {}"
@@ -27,11 +27,11 @@ _CLOSE = 1e-6
 """How far a number may be from what it is recomputed to be."""
 
 
-def check_arithmetic(certificate: Certificate) -> list[Check]:
+def check_arithmetic(certificate: Certificate) -> list[CheckResult]:
     """All that can be checked of a certificate alone."""
     if certificate.gate is not GateKind.CERTIFY:
         why = f"there is no certificate: the rule '{certificate.gate}' decided, and it proves nothing"
-        return [Check("gate", State.FAILED, why)]
+        return [CheckResult("gate", CheckState.FAILED, why)]
     records = certificate.all_records
     positions = sum(len(record.positions) for record in records)
     return [
@@ -46,10 +46,10 @@ def check_arithmetic(certificate: Certificate) -> list[Check]:
 
 def problems(certificate: Certificate) -> list[str]:
     """What of a certificate does not hold when it is computed again; nothing when all of it does."""
-    return [check.found for check in check_arithmetic(certificate) if check.state is State.FAILED]
+    return [check.found for check in check_arithmetic(certificate) if check.state is CheckState.FAILED]
 
 
-def _each(certificate: Certificate, check: Callable[[Certificate, Record, str], Iterator[str]]) -> Iterator[str]:
+def _each(certificate: Certificate, check: Callable[[Certificate, ExamRecord, str], Iterator[str]]) -> Iterator[str]:
     for record in certificate.records:
         yield from check(certificate, record, f"attempt {record.number}")
     if certificate.shortening is not None:
@@ -70,24 +70,24 @@ def _levels(certificate: Certificate) -> str:
     return ", ".join(f"{record.terms.level:g}" for record in certificate.records) or "none"
 
 
-def _terms(certificate: Certificate, record: Record, name: str) -> Iterator[str]:
+def _terms(certificate: Certificate, record: ExamRecord, name: str) -> Iterator[str]:
     terms = record.terms
     removal = certificate.shortening is not None and record is certificate.shortening.record
     if terms.coverage < LEAST_COVERAGE:
         yield f"{name}: coverage {terms.coverage:g} is enough for it; expected at least {LEAST_COVERAGE}"
-    if terms.giving_up > MOST_GIVING_UP:
-        yield f"{name}: giving_up is {terms.giving_up:g}; expected at most {MOST_GIVING_UP}"
-    if terms.worth > MOST_WORTH:
-        yield f"{name}: worth is {terms.worth:g}; expected at most {MOST_WORTH}"
-    if terms.positions > MANY or len(record.positions) > MANY:
-        yield f"{name}: has {terms.positions} positions; expected at most {MANY}"
+    if terms.beta > MOST_GIVING_UP:
+        yield f"{name}: giving_up is {terms.beta:g}; expected at most {MOST_GIVING_UP}"
+    if terms.minimum_effect > MOST_WORTH:
+        yield f"{name}: worth is {terms.minimum_effect:g}; expected at most {MOST_WORTH}"
+    if terms.max_pairs > MANY or len(record.positions) > MANY:
+        yield f"{name}: has {terms.max_pairs} positions; expected at most {MANY}"
     if terms.margin and not removal:
         yield f"{name}: its margin is {terms.margin:g}, not 0"
     if removal:
         yield from _removal(certificate, record)
 
 
-def _removal(certificate: Certificate, record: Record) -> Iterator[str]:
+def _removal(certificate: Certificate, record: ExamRecord) -> Iterator[str]:
     last = certificate.last_certified
     if last is None or record.incumbent != certificate.certified:
         yield f"shortening: expected an exam of the certified skill {certificate.certified[:8]}"
@@ -100,13 +100,15 @@ def _removal(certificate: Certificate, record: Record) -> Iterator[str]:
         yield "shortening: does not follow the last attempt"
 
 
-def _seed(certificate: Certificate) -> Check:
+def _seed(certificate: Certificate) -> CheckResult:
     seed = certificate.seed
     if certificate.commitment != seed.commitment:
-        return Check("seed", State.FAILED, "the seed is not the one that was committed to before the first exam")
+        return CheckResult(
+            "seed", CheckState.FAILED, "the seed is not the one that was committed to before the first exam"
+        )
     if not seed.drawn:
-        return not_checked("seed", CHOSEN.format(seed.told))
-    return Check("seed", State.OK, DRAWN.format(certificate.commitment))
+        return not_checked("seed", CHOSEN.format(seed.origin))
+    return CheckResult("seed", CheckState.OK, DRAWN.format(certificate.commitment))
 
 
 def _order(certificate: Certificate) -> Iterator[str]:
@@ -122,7 +124,7 @@ def _order(certificate: Certificate) -> Iterator[str]:
         if record.incumbent != incumbent:
             yield f"{name}: expected an attempt against {incumbent[:8]}"
         if record.candidate == record.incumbent or (record.incumbent, record.candidate) in tried:
-            yield f"{name}: was held against this skill already"
+            yield f"{name}: was compared with this skill already"
         tried.add((record.incumbent, record.candidate))
         link = _link(certificate, record)
         if _was_next(certificate, number):
@@ -142,18 +144,20 @@ def _was_next(certificate: Certificate, number: int) -> bool:
     return record.findings.verdict is Verdict.CERTIFIED
 
 
-def exam_of(certificate: Certificate, record: Record) -> Exam:
+def exam_of(certificate: Certificate, record: ExamRecord) -> ExamSequence:
     """The exam that an attempt must have been."""
     removal = certificate.shortening is not None and record is certificate.shortening.record
     seed = f"beside {certificate.seed.value}" if removal else certificate.seed.value
-    return Exam(record.incumbent, record.candidate, tuple(certificate.tasks), seed, record.number, record.previous)
+    return ExamSequence(
+        record.incumbent, record.candidate, tuple(certificate.tasks), seed, record.number, record.previous
+    )
 
 
-def _link(certificate: Certificate, record: Record) -> str:
+def _link(certificate: Certificate, record: ExamRecord) -> str:
     return exam_of(certificate, record).link
 
 
-def _tasks(certificate: Certificate, record: Record, name: str) -> Iterator[str]:
+def _tasks(certificate: Certificate, record: ExamRecord, name: str) -> Iterator[str]:
     exam = exam_of(certificate, record)
     if exam.id != record.exam:
         yield f"{name}: the exam is not the one of this incumbent, seed, number and these tasks"
@@ -161,12 +165,12 @@ def _tasks(certificate: Certificate, record: Record, name: str) -> Iterator[str]
         yield f"{name}: the positions are not in the order of the exam"
 
 
-def _findings(_: Certificate, record: Record, name: str) -> Iterator[str]:
-    attempt = attempt_of(record)
+def _findings(_: Certificate, record: ExamRecord, name: str) -> Iterator[str]:
+    attempt = replay_record(record)
     if attempt.verdict is None:
         yield f"{name}: its positions come to no verdict"
         return
-    again, told = findings_of(attempt).model_dump(), record.findings.model_dump()
+    again, told = compute_findings(attempt).model_dump(), record.findings.model_dump()
     for key, value in again.items():
         if _differ(told[key], value):
             yield f"{name}: {key} is {told[key]}, recomputed {value}"
@@ -178,5 +182,5 @@ def _differ(told: object, again: object) -> bool:
     return told != again
 
 
-def _told(records: Sequence[Record]) -> str:
+def _told(records: Sequence[ExamRecord]) -> str:
     return ", ".join(str(record.findings.verdict) for record in records) or "none"

@@ -8,7 +8,7 @@ _MOST = 3
 """So many problems of one check are listed."""
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     OK = "ok"
     FAILED = "failed"
     NOT_CHECKED = "not checked"
@@ -16,26 +16,28 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckResult:
     """One thing that was looked at, and what was found."""
 
     name: str
-    state: State
+    state: CheckState
     found: str
 
 
-def judge(name: str, wrong: Iterable[str], right: str) -> Check:
+def judge(name: str, wrong: Iterable[str], right: str) -> CheckResult:
     """A check that fails when anything is wrong.
 
     >>> judge("alpha", [], "0.1")
     Check(name='alpha', state=<State.OK: 'ok'>, found='0.1')
     """
     problems = list(wrong)
-    return Check(name, State.FAILED, _join(problems)) if problems else Check(name, State.OK, right)
+    return (
+        CheckResult(name, CheckState.FAILED, _join(problems)) if problems else CheckResult(name, CheckState.OK, right)
+    )
 
 
-def not_checked(name: str, why: str) -> Check:
-    return Check(name, State.NOT_CHECKED, why)
+def not_checked(name: str, why: str) -> CheckResult:
+    return CheckResult(name, CheckState.NOT_CHECKED, why)
 
 
 def differences(what: str, claimed: Mapping[str, object], found: Mapping[str, object]) -> Iterable[str]:

@@ -12,8 +12,9 @@ from whet.runs.store.store import DATABASE, Store
 from whet.skills.certificates.certificate import Certificate
 from whet.skills.documents.history import SKILLS, TERMS
 from whet.skills.gate.journal import ATTEMPTS
-from whet.skills.measurement import Notes, Outcome, RolloutKey, RunPart
-from whet.skills.rollouts.runner import FORGOTTEN, on_record, read_notes
+from whet.skills.measurement import Execution, Outcome, RolloutKey, RunPart
+from whet.skills.rollouts.execution import read_execution
+from whet.skills.rollouts.runner import FORGOTTEN, on_record
 from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH
 
 
@@ -25,7 +26,7 @@ def find_folder(path: Path) -> Path | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredRollout:
     """What a store holds of one rollout."""
 
     row: RolloutRow
@@ -33,7 +34,7 @@ class Kept:
     bodies: Mapping[int, bytes]
     """The results of the attempts that have one, as JSON."""
     outcome: Outcome | None
-    notes: Notes
+    execution: Execution
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class StoredPart:
     """A store, read whole."""
 
     tasks: Mapping[str, str]
-    rollouts: Mapping[str, Kept]
+    rollouts: Mapping[str, StoredRollout]
     about: Mapping[str, Any]
     forgotten: frozenset[int]
     """Tries that were put aside."""
@@ -95,10 +96,12 @@ def _read_part(folder: Path, part: RunPart) -> StoredPart | str:
         return StoredPart({task.id: task.digest for task in store.tasks()}, kept, about, forgotten)
 
 
-def _read_kept(store: Store, row: RolloutRow, outcome: Outcome | None) -> Kept:
+def _read_kept(store: Store, row: RolloutRow, outcome: Outcome | None) -> StoredRollout:
     attempts = store.attempts_of(row.id)
     bodies = {attempt.id: body for attempt in attempts if (body := store.result_body(attempt)) is not None}
-    return Kept(row, attempts, bodies, outcome, read_notes(store, row.id) if attempts else Notes(tries=0))
+    return StoredRollout(
+        row, attempts, bodies, outcome, read_execution(store, row.id) if attempts else Execution(tries=0)
+    )
 
 
 def read_json(file: Path) -> dict[str, Any] | None:

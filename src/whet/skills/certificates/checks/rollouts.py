@@ -5,11 +5,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from whet.skills.certificates.certificate import Record
+from whet.skills.certificates.certificate import ExamRecord
 from whet.skills.certificates.checks.arithmetic import exam_of
-from whet.skills.certificates.checks.check import Check, State, differences, judge, not_checked
-from whet.skills.certificates.checks.folder import Kept, RunFolder, StoredPart, read_json
-from whet.skills.gate.exam import Exam
+from whet.skills.certificates.checks.check import CheckResult, CheckState, differences, judge, not_checked
+from whet.skills.certificates.checks.folder import RunFolder, StoredPart, StoredRollout, read_json
+from whet.skills.gate.exam import ExamSequence
 from whet.skills.gate.journal import ATTEMPTS
 from whet.skills.measurement import Outcome, RolloutKey, RunPart, Side
 from whet.skills.rollouts.final_test import SEAL
@@ -18,14 +18,14 @@ _TESTED = ("before", "after")
 """What the incumbent and the candidate of the test are called in its files."""
 
 
-def check_journal(run: RunFolder) -> Check:
+def check_journal(run: RunFolder) -> CheckResult:
     """Every attempt was written down before it began, and none that was written down is left out."""
     name = "journal of attempts"
     exams = [exam_of(run.certificate, record) for record in run.certificate.records]
     if run.journal is None:
         if exams or (isinstance(run.exam, StoredPart) and run.exam.rollouts):
             return not_checked(name, f"{RunPart.EXAM}/{ATTEMPTS} is not there")
-        return Check(name, State.OK, "no attempt was begun")
+        return CheckResult(name, CheckState.OK, "no attempt was begun")
     written, held = [line["link"] for line in run.journal], [exam.link for exam in exams]
     wrong = [f"attempt {exam.number} is not in the journal" for exam in exams if exam.link not in written]
     if not wrong and [link for link in written if link in held] != held:
@@ -45,13 +45,13 @@ def _was_held(run: RunFolder, line: Mapping[str, Any]) -> bool:
     return all(run.exam.outcome(key) is not None for key in _exam_of_line(run, line).keys(0))
 
 
-def _exam_of_line(run: RunFolder, line: Mapping[str, Any]) -> Exam:
+def _exam_of_line(run: RunFolder, line: Mapping[str, Any]) -> ExamSequence:
     skills = str(line["incumbent"]), str(line["candidate"])
     tasks, seed = tuple(run.certificate.tasks), run.certificate.seed.value
-    return Exam(*skills, tasks, seed, int(line["attempt"]), str(line["previous"]))
+    return ExamSequence(*skills, tasks, seed, int(line["attempt"]), str(line["previous"]))
 
 
-def check_scores(run: RunFolder) -> Check:
+def check_scores(run: RunFolder) -> CheckResult:
     """Task, skill, score, tries and re-sent calls of every rollout of the certificate."""
     name = "scores"
     if isinstance(run.exam, str):
@@ -63,7 +63,7 @@ def check_scores(run: RunFolder) -> Check:
     return judge(name, wrong, f"{2 * positions} rollouts have the scores, tries and re-sent calls that are stored")
 
 
-def _wrong_scores(run: RunFolder, part: StoredPart, record: Record) -> Iterator[str]:
+def _wrong_scores(run: RunFolder, part: StoredPart, record: ExamRecord) -> Iterator[str]:
     exam, reported = exam_of(run.certificate, record), dict[str, list[int]]()
     for number, one in enumerate(record.positions):
         sides = zip(exam.keys(number), (exam.incumbent, exam.candidate), (one.incumbent, one.candidate), strict=True)
@@ -73,11 +73,11 @@ def _wrong_scores(run: RunFolder, part: StoredPart, record: Record) -> Iterator[
             if kept is None:
                 yield f"{at}: its rollout is not in the store"
                 continue
-            for told in kept.notes.reported:
+            for told in kept.execution.reported:
                 reported.setdefault(told, [0, 0])[arm] += 1
             facts = _facts(one.task, skill, claimed, one.tries[arm], one.resent[arm])
-            row, notes = kept.row, kept.notes
-            stored = _facts(row.task, row.skill or "", kept.outcome, notes.tries, notes.resent)
+            row, execution = kept.row, kept.execution
+            stored = _facts(row.task, row.skill or "", kept.outcome, execution.tries, execution.resent)
             yield from differences(f"{at}:", facts, stored)
     if {key: tuple(value) for key, value in reported.items()} != dict(record.reported):
         yield f"attempt {record.number}: the replies report other models than the certificate says"
@@ -87,7 +87,7 @@ def _facts(task: str, skill: str, score: Outcome | None, tries: int, resent: int
     return {"task": task, "skill": skill, "score": score, "tries": tries, "calls sent again": resent}
 
 
-def check_left_out(run: RunFolder) -> Check:
+def check_left_out(run: RunFolder) -> CheckResult:
     """Rollouts of exams that are in the store and not in the certificate."""
     name = "rollouts left out"
     if isinstance(run.exam, str):
@@ -110,11 +110,11 @@ def check_left_out(run: RunFolder) -> Check:
     return judge(name, wrong, f"none of {len(part.rollouts)}{rest}")
 
 
-def _ids(exam: Exam, positions: range) -> set[str]:
+def _ids(exam: ExamSequence, positions: range) -> set[str]:
     return {key.rollout_id for position in positions for key in exam.keys(position)}
 
 
-def check_tries(run: RunFolder) -> Check:
+def check_tries(run: RunFolder) -> CheckResult:
     """Whether tries were taken out of the stores, or put aside although they had a score."""
     name, wrong, counted = "tries", list[str](), 0
     if isinstance(run.exam, str):
@@ -133,7 +133,7 @@ def check_tries(run: RunFolder) -> Check:
     return judge(name, wrong, f"{counted} tries, none taken out or put aside")
 
 
-def check_test(run: RunFolder) -> Check:
+def check_test(run: RunFolder) -> CheckResult:
     """The sealed test, computed again."""
     name, tested = "sealed test", run.certificate.test
     seal = _seal(run)
@@ -175,7 +175,7 @@ def _test_keys(seal: Mapping[str, Any]) -> list[RolloutKey]:
     return [RolloutKey.test(task, side, seal[name]) for task in seal["tasks"] for side, name in sides]
 
 
-def _bad_attempts(kept: Kept, forgotten: frozenset[int]) -> Iterator[str]:
+def _bad_attempts(kept: StoredRollout, forgotten: frozenset[int]) -> Iterator[str]:
     for one in kept.attempts:
         if one.id in forgotten and one.value is not None:
             yield "a try that has a score was put aside"

@@ -10,23 +10,24 @@ from whet.errors import UserError
 from whet.runs.store.store import Store
 from whet.skill import read_skill
 from whet.skills.certificates.certificate import CERTIFICATE
-from whet.skills.certificates.checks.check import Check, State, differences, judge, not_checked
+from whet.skills.certificates.checks.check import CheckResult, CheckState, differences, judge, not_checked
 from whet.skills.certificates.checks.folder import RunFolder, read_json
-from whet.skills.certificates.text import READABLE, readable
+from whet.skills.certificates.earlier_words import is_text_of
+from whet.skills.certificates.text import READABLE
 from whet.skills.documents.history import BEST, SHORTENED, SKILLS, TERMS
-from whet.skills.gate.alpha_ledger import entered
+from whet.skills.gate.alpha_ledger import find_entry
 from whet.skills.gate.seed import SEED, Seed
 from whet.skills.measurement import RunPart
 from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH
 from whet.version import __version__
 
 WITNESS = (
-    "a commitment in the folder of whoever made the run shows that the seed was fixed when the run began, if the "
+    "a commitment in the folder of the run shows that the seed was fixed when the run began, if the "
     "folder is to be trusted; that no other seed was tried in another folder, only a witness of the commitment can say"
 )
 
 
-def check_terms(run: RunFolder) -> Check:
+def check_terms(run: RunFolder) -> CheckResult:
     """What was fixed before the first rollout."""
     name, certificate = "terms of the run", run.certificate
     if run.begun is None:
@@ -62,16 +63,16 @@ def check_terms(run: RunFolder) -> Check:
 
 def _wrong_terms(run: RunFolder, plan: Mapping[str, Any]) -> Iterator[str]:
     for record in run.certificate.records:
-        for key in ("giving_up", "worth"):
-            if getattr(record.terms, key) != plan.get(key):
-                yield f"attempt {record.number}: {key} is {getattr(record.terms, key)}, expected {plan.get(key)}"
+        for key, value in (("giving_up", record.terms.beta), ("worth", record.terms.minimum_effect)):
+            if value != plan.get(key):
+                yield f"exam {record.number}: {key} is {value}, expected {plan.get(key)}"
     if run.certificate.shortening is not None:
         level = run.certificate.shortening.record.terms.level
         if level != plan.get("removal_level"):
             yield f"shortening: its level is {level}, expected {plan.get('removal_level')}"
 
 
-def check_settings(run: RunFolder) -> Check:
+def check_settings(run: RunFolder) -> CheckResult:
     """Agent, model and sandbox: as they were written down, and as the store has them."""
     name, file = "settings", run.folder / MADE_WITH
     made = read_json(file) if file.is_file() else None
@@ -98,7 +99,7 @@ def _other_models(run: RunFolder, upstream: str) -> Iterator[str]:
     yield from (f"calls of the exam asked for model '{one}', not '{upstream}'" for one in sorted(asked - {upstream}))
 
 
-def check_tasks(run: RunFolder) -> Check:
+def check_tasks(run: RunFolder) -> CheckResult:
     """Digests of the validation tasks."""
     name, claimed = "tasks", run.certificate.tasks
     wrong, looked = list[str](), list[str]()
@@ -116,7 +117,7 @@ def check_tasks(run: RunFolder) -> Check:
     return judge(name, wrong, f"{len(claimed)} digests are those of {' and '.join(looked)}")
 
 
-def check_seed(run: RunFolder) -> Check:
+def check_seed(run: RunFolder) -> CheckResult:
     """The seed of the folder, and what the terms were committed to."""
     name, file = "seed in the folder", run.folder / RunPart.EXAM / SEED
     data = read_json(file) if file.is_file() else None
@@ -131,7 +132,7 @@ def check_seed(run: RunFolder) -> Check:
     return judge(name, wrong, f"the one that the terms are committed to; {WITNESS}")
 
 
-def check_skills(run: RunFolder) -> Check:
+def check_skills(run: RunFolder) -> CheckResult:
     """Every skill that the certificate names."""
     name, shelf = "skills", run.folder / SKILLS
     if not shelf.is_dir():
@@ -143,7 +144,7 @@ def check_skills(run: RunFolder) -> Check:
     return judge(name, wrong, f"{len(named)} skills have the digests that the certificate names")
 
 
-def check_handed_out(run: RunFolder) -> Check:
+def check_handed_out(run: RunFolder) -> CheckResult:
     """What a user takes out of the folder."""
     name, certificate = "handed-out skills", run.certificate
     expected = {} if certificate.single else {BEST: certificate.certified}
@@ -151,33 +152,33 @@ def check_handed_out(run: RunFolder) -> Check:
     if shortening is not None and shortening.record.findings.verdict == "certified":
         expected[SHORTENED] = shortening.record.candidate
     if not expected:
-        return Check(name, State.OK, "none")
+        return CheckResult(name, CheckState.OK, "none")
     if gone := [place for place in expected if not (run.folder / place).is_dir()]:
         return not_checked(name, f"{gone[0]}/ is not there")
     wrong = [f"{place}/: {why}" for place, one in expected.items() if (why := _wrong_skill(run.folder / place, one))]
     return judge(name, wrong, f"{', '.join(f'{place}/' for place in expected)} is what was certified")
 
 
-def check_readable(run: RunFolder) -> Check:
+def check_readable(run: RunFolder) -> CheckResult:
     """The page that people read."""
     name, file = READABLE, run.folder / READABLE
     if not file.is_file():
         return not_checked(name, "is not there")
-    same = file.read_text(encoding="utf-8", errors="replace") == readable(run.certificate)
+    same = is_text_of(file.read_text(encoding="utf-8", errors="replace"), run.certificate)
     if not same and run.certificate.whet != __version__:
         return not_checked(name, f"was written by whet {run.certificate.whet}, which words it differently")
     return judge(name, [] if same else ["says something else than the certificate"], f"says what {CERTIFICATE} says")
 
 
-def check_ledger(run: RunFolder, env: Mapping[str, str]) -> Check:
+def check_ledger(run: RunFolder, env: Mapping[str, str]) -> CheckResult:
     """What the ledger of this machine says of the run."""
     name, certificate = "ledger", run.certificate
     try:
-        found = entered(run.folder, certificate.tasks, env)
+        found = find_entry(run.folder, certificate.tasks, env)
     except ValueError as error:
-        return Check(name, State.FAILED, str(error))
+        return CheckResult(name, CheckState.FAILED, str(error))
     if not certificate.records and certificate.used is None:
-        return Check(name, State.OK, "no exam was held, so nothing was counted")
+        return CheckResult(name, CheckState.OK, "no exam was held, so nothing was counted")
     if found is None:
         return not_checked(
             name, "the ledger of this machine does not know the run: it was made elsewhere, or taken out"

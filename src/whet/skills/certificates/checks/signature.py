@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from whet.errors import UserError
-from whet.skills.certificates.checks.check import Check, State, not_checked
+from whet.skills.certificates.checks.check import CheckResult, CheckState, not_checked
 
 NAMESPACE = "whet-certificate"
 """What a signature is for: one that was made for anything else does not count."""
@@ -33,32 +33,39 @@ def sign(certificate: Path, key: Path) -> Path:
     return signature_of(certificate)
 
 
-def check_signature(certificate: Path, signers: Path | None) -> list[Check]:
+def check_signature(certificate: Path, signers: Path | None) -> list[CheckResult]:
     """Whether a certificate is signed by one of these signers, a file as sshd's `allowed_signers`; nothing when it is
     not signed and nobody asks for it."""
     signature = signature_of(certificate)
     if not signature.is_file():
-        return [] if signers is None else [Check(_NAME, State.FAILED, f"{signature.name} is not there")]
+        return [] if signers is None else [CheckResult(_NAME, CheckState.FAILED, f"{signature.name} is not there")]
     if shutil.which(PROGRAM) is None:
         return [not_checked(_NAME, f"{PROGRAM} is not installed")]
     if signers is None:
         return [_unknown_signer(certificate, signature)]
     known = _run(["-Y", "find-principals", "-s", str(signature), "-f", str(signers)])
     if known.returncode:
-        return [Check(_NAME, State.FAILED, f"made by no signer in {signers}")]
+        return [CheckResult(_NAME, CheckState.FAILED, f"made by no signer in {signers}")]
     signer = known.stdout.splitlines()[0].split(",")[0]
     verify = ["-Y", "verify", "-f", str(signers), "-I", signer, "-n", NAMESPACE, "-s", str(signature)]
     done = _run(verify, certificate)
     if done.returncode:
-        return [Check(_NAME, State.FAILED, f"is not one of this certificate: {_last(done.stderr or done.stdout)}")]
-    return [Check(_NAME, State.OK, f"by {signer}")]
+        return [_failed(done)]
+    return [CheckResult(_NAME, CheckState.OK, f"by {signer}")]
 
 
-def _unknown_signer(certificate: Path, signature: Path) -> Check:
+def _unknown_signer(certificate: Path, signature: Path) -> CheckResult:
     done = _run(["-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(signature)], certificate)
     if done.returncode:
-        return Check(_NAME, State.FAILED, f"is not one of this certificate: {_last(done.stderr or done.stdout)}")
+        return CheckResult(
+            _NAME, CheckState.FAILED, f"is not one of this certificate: {_last(done.stderr or done.stdout)}"
+        )
     return not_checked(_NAME, f"{_last(done.stdout)}; whose key it is needs a file of allowed signers")
+
+
+def _failed(done: subprocess.CompletedProcess[str]) -> CheckResult:
+    reason = _last(done.stderr or done.stdout)
+    return CheckResult(_NAME, CheckState.FAILED, f"is not a signature of this certificate: {reason}")
 
 
 def _run(arguments: Sequence[str], given: Path | None = None) -> subprocess.CompletedProcess[str]:

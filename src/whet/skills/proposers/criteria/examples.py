@@ -60,8 +60,8 @@ def samples_for(criterion: Criterion, rollouts: Sequence[ScoredRollout]) -> list
     """The questions that do not give a task away; those that resemble the fewest tasks come first."""
     samples = (_OF_KIND[criterion.op],) if criterion.op in _OF_KIND else _SAMPLES
     apart = [one for one in samples if not any(_gives_away(one, rollout) for rollout in rollouts)]
-    asked = [{*words(rollout.instruction)} - _ASKING for rollout in rollouts]
-    return sorted(apart, key=lambda one: sum(not task.isdisjoint(words(one.question)) for task in asked))
+    tasks = [{*words(rollout.instruction)} - _ASKING for rollout in rollouts]
+    return sorted(apart, key=lambda one: sum(not task.isdisjoint(words(one.question)) for task in tasks))
 
 
 def examples_in(text: str) -> TextSpan | None:

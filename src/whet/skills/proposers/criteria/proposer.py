@@ -31,11 +31,11 @@ def _is_worth_proposing(one: FailingCheck, context: ProposalContext) -> bool:
     rule = describe_check(one.criterion).rule
     # A rule applies to every task. What only a few tasks check is not a rule, and may be their common answer.
     is_common = one.is_form or 2 * one.tasks > len({rollout.task for rollout in context.rollouts})
-    is_new = not _has_rule(context.document, rule) and rule not in _rejected_rules(context)
+    is_new = not _has_rule(context.document, rule) and rule not in _find_rejected(context)
     return bool(rule) and one.shared and is_common and is_new
 
 
-def _rejected_rules(context: ProposalContext) -> set[str]:
+def _find_rejected(context: ProposalContext) -> set[str]:
     """The rules that the search rejected, or that were refused as edits."""
     edits = [edit for past in context.past if not past.accepted for edit in past.edits]
     edits += [refused.edit for past in context.past for refused in past.refused]

@@ -83,7 +83,7 @@ def _parts(pattern: str) -> list[str | None] | None:
             if least or (parts and parts[-1] not in _EDGES and at < len(pattern) and pattern[at:] not in _EDGES):
                 parts.append(None)
         elif least:
-            parts.append(_matching_text(found["unit"]) * least)
+            parts.append(_pick_text(found["unit"]) * least)
     return parts
 
 
@@ -104,10 +104,10 @@ def _is_open(unit: str) -> bool:
     return unit in {".", r"\w", r"\S"} or unit.startswith("[")
 
 
-def _matching_text(unit: str) -> str:
+def _pick_text(unit: str) -> str:
     """A text that the unit matches."""
     if unit.startswith("["):
-        return "" if unit.startswith("[^") else unit[1] if unit[1] != "\\" else _matching_text(unit[1:3])
+        return "" if unit.startswith("[^") else unit[1] if unit[1] != "\\" else _pick_text(unit[1:3])
     if unit in {".", r"\w", r"\S"}:
         return "a"
     return _KINDS.get(unit, unit[-1])
