@@ -189,7 +189,7 @@ TWO = chained(("start", "a", 0.0), ("start", "b", 0.0))
     [
         (TWO[::-1], "start", "does not follow the attempt before it"),
         (TWO[1:], "start", "expected attempt 1"),
-        (TWO[:1] * 2, "start", "was held against this skill already"),
+        (TWO[:1] * 2, "start", "was compared with this skill already"),
         (chained(("start", "good", 1.0), ("start", "b", 0.0)), "good", "expected an attempt against good"),
         ([GOOD.model_copy(update={"exam": "0" * 16})], "good", "the exam is not the one of this incumbent"),
         (chained(("start", "bad", 0.49), margin=0.6), "bad", "its margin is 0.6, not 0"),
