@@ -30,7 +30,7 @@ STORES = ("search", "exam", "test")
 OWN = (*STORES, "run-id")
 """What no two runs have in common: times, and a name by chance."""
 BEGUN = re.compile(
-    rb'"tries": \[\s*\d+,\s*\d+\s*\]|"redone": \d+|"entry": "\w+"|## Lost, begun again, sent again\n.*?(?=\n## )',
+    rb'"tries": \[\s*\d+,\s*\d+\s*\]|"redone": \d+|"entry": "\w+"|## Failed and repeated rollouts\n.*?(?=\n## )',
     re.DOTALL,
 )
 """Where a certificate counts how often rollouts were begun, and the run's entry in the ledger."""

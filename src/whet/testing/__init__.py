@@ -1,4 +1,4 @@
-"""A scripted model to rehearse a set-up with: a real HTTP server that plays a script, free and always the same."""
+"""A scripted model for rehearsals and tests: a real HTTP server that answers from a script, always the same."""
 
 from whet.testing.script import Fault, Scene, Script, When, call, read_script, say
 from whet.testing.script import ScriptedReply as Reply

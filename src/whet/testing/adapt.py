@@ -1,4 +1,4 @@
-"""Fits a reply of a script to the agent that asked: its errands, its tools, its form of an answer, its way to end."""
+"""Adapts a scripted reply to the agent that sent the request: its tools, side requests, answers and way to end."""
 
 import re
 import shlex
@@ -23,7 +23,7 @@ _TITLE = re.compile(r"(?i)title generator|\b(?:generate|write|create)\b[^.\n]{0,
 
 
 def adapt_reply(reply: ScriptedReply, request: ScriptedCall) -> ScriptedReply:
-    """The reply in a form that the agent behind the request understands; or what has to be said before it."""
+    """The reply in the form that the agent understands, or another reply that must come first."""
     return (
         _wait(request)
         or _errand(reply, request)
@@ -44,7 +44,7 @@ def _wait(request: ScriptedCall) -> ScriptedReply | None:
 
 
 def _errand(reply: ScriptedReply, request: ScriptedCall) -> ScriptedReply | None:
-    """What serves an agent that asks for something beside the conversation, such as a title for it."""
+    """A reply to a side request, such as one for a title of the conversation."""
     if request.tools or reply.fault is not None:
         return None
     if request.schema is not None:
@@ -84,7 +84,7 @@ def _translate_calls(reply: ScriptedReply, request: ScriptedCall) -> ScriptedRep
 
 
 def _end(reply: ScriptedReply, request: ScriptedCall) -> ScriptedReply:
-    """The reply, in which text alone is a call for agents that end only by one."""
+    """The reply, with text alone made a call for agents that only end by a call."""
     if reply.text is None or reply.tools:
         return reply
     for tool in request.tools:
@@ -98,7 +98,7 @@ def _end(reply: ScriptedReply, request: ScriptedCall) -> ScriptedReply:
 
 
 def _prompt(request: ScriptedCall) -> list[str]:
-    """What the agent and its user told the model."""
+    """The texts of the system and the user."""
     return [turn.text for turn in request.conversation if turn.role in {"system", "user"}]
 
 

@@ -121,9 +121,9 @@ class When(BaseModel):
     system: Regex | None = None
     """In the text of some system or developer message."""
     last: Regex | None = None
-    """In the text of the last message, whoever wrote it."""
+    """In the text of the last message, of any role."""
     any: Regex | None = None
-    """In the text of some message, whoever wrote it: what tools returned, too, such as a skill that was loaded."""
+    """In the text of some message of any role. Tool results count, such as a skill that was loaded."""
     image: bool | None = None
     """Whether some message holds a picture."""
 

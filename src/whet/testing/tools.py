@@ -44,7 +44,7 @@ class Form:
     parameter: str
     """The argument that carries the meaning."""
     besides: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    """Arguments that the agent needs too; they also tell apart tools of the same name."""
+    """More arguments that the agent needs; they also distinguish tools of the same name."""
 
     def is_of(self, tool: n.Tool) -> bool:
         """Whether this is the form of an offered tool."""

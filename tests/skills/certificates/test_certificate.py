@@ -189,7 +189,7 @@ TWO = chained(("start", "a", 0.0), ("start", "b", 0.0))
     [
         (TWO[::-1], "start", "does not follow the attempt before it"),
         (TWO[1:], "start", "expected attempt 1"),
-        (TWO[:1] * 2, "start", "was held against this skill already"),
+        (TWO[:1] * 2, "start", "was compared with this skill already"),
         (chained(("start", "good", 1.0), ("start", "b", 0.0)), "good", "expected an attempt against good"),
         ([GOOD.model_copy(update={"exam": "0" * 16})], "good", "the exam is not the one of this incumbent"),
         (chained(("start", "bad", 0.49), margin=0.6), "bad", "its margin is 0.6, not 0"),
@@ -222,7 +222,7 @@ def test_what_a_classic_rule_decided_is_no_certificate() -> None:
     [
         (lambda record: record["positions"][0].update(candidate=5), "positions[0].candidate"),
         (lambda record: record["terms"].update(level=0), "key 'records[0].terms.level' is 0"),
-        (lambda record: record["terms"].pop("positions"), "key 'records[0].terms.max_pairs' is missing"),
+        (lambda record: record["terms"].pop("positions"), "key 'records[0].terms.positions' is missing"),
         (lambda record: record["terms"].update(more=1), "records[0].terms.more"),
     ],
 )
@@ -261,7 +261,7 @@ def test_a_key_that_is_there_twice_is_refused(run: Path, tmp_path: Path) -> None
     """Programs would take the last, and people read the first."""
     file = tmp_path / "certificate.json"
     file.write_text((run / "certificate.json").read_text().replace('"alpha": 0.1', '"alpha": 0.01, "alpha": 0.1', 1))
-    with pytest.raises(UserError, match="expected a certificate: key 'alpha' is there twice"):
+    with pytest.raises(UserError, match="expected a certificate: key 'alpha' occurs twice"):
         read_certificate(file)
 
 
@@ -272,12 +272,12 @@ def test_a_file_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
 
 def test_people_read_the_bound_the_level_and_what_it_speaks_of(run: Path) -> None:
     text = (run / "certificate.md").read_text()
-    claim, _, rest = text.partition("## Every exam")
+    claim, _, rest = text.partition("## All exams")
     for part in (
         "on these 10 validation tasks",
         "by at least ",
         "at level 0.05",
-        "is at most 10%",
+        "with a chance of at most 10%",
         "| e-value | ",
         ", and 20 was needed |",
         "| rollouts | ",
@@ -295,8 +295,8 @@ def test_where_nothing_was_certified_it_says_so_first(run: Path) -> None:
     text = format_certificate(
         Certificate.model_validate({**data, "records": [], "certified": data["start"], "test": None})
     )
-    assert text.splitlines()[2] == "**Nothing was certified.** The skill that the run began with stays."
-    assert "skill that is certified: none" in text
+    assert text.splitlines()[2] == "**Nothing was certified.** The run keeps the skill that it started with."
+    assert "certified skill: none" in text
 
 
 def test_where_a_classic_rule_decided_people_read_that_it_proves_nothing() -> None:
@@ -313,7 +313,7 @@ def test_people_read_rollouts_of_both_sides_versions_and_whatever_large_evidence
     for line in (
         "| e-value | 1.01e+304, and 20 was needed |",
         "| measured after the verdict | +50.0 points |",
-        "| rollouts | 120: one of each skill at each position |",
+        "| rollouts | 120: one of each skill per pair |",
         "- agent: codex 1.2\n- model: m\n- whet 0; score: ",
         "- order of tasks: seed chosen by the user: 0; committed before the first exam: `",
     ):

@@ -68,13 +68,13 @@ def test_what_was_entered_can_be_found_again_and_a_changed_ledger_is_noticed(tmp
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join([lines[0], lines[2]]))
     assert find_entry(runs[1], TASKS, env(tmp_path)) is None, "its line was taken out"
-    with pytest.raises(ValueError, match="was changed or taken out"):
+    with pytest.raises(ValueError, match="was changed or removed"):
         find_entry(runs[2], TASKS, env(tmp_path))
     file.write_text("".join([lines[0].replace("0.1", "0.01"), *lines[1:]]))
-    with pytest.raises(ValueError, match="was changed or taken out"):
+    with pytest.raises(ValueError, match="was changed or removed"):
         find_entry(runs[2], TASKS, env(tmp_path))
     file.write_text("".join(lines[1:]))
-    with pytest.raises(ValueError, match="was changed or taken out"):
+    with pytest.raises(ValueError, match="was changed or removed"):
         find_entry(runs[1], TASKS, env(tmp_path))
 
 
@@ -98,14 +98,14 @@ def test_a_line_that_was_not_written_to_its_end_spoils_no_other(tmp_path: Path) 
 def test_whoever_looks_into_it_keeps_others_waiting(tmp_path: Path) -> None:
     enter(new_run(tmp_path, "run"), TASKS, 0.1, env(tmp_path))
     with (tmp_path / "state" / "whet" / LEDGER).open() as other:
-        with alpha_ledger._opened(env(tmp_path)), pytest.raises(BlockingIOError):
+        with alpha_ledger._open(env(tmp_path)), pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
-    with pytest.raises(UserError, match=r"cannot be written: .*; name another place: XDG_STATE_HOME"):
+    with pytest.raises(UserError, match=r"cannot be written: .*; set XDG_STATE_HOME"):
         count_uses(new_run(tmp_path, "run"), TASKS, env(tmp_path))
 
 

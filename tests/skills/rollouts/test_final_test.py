@@ -76,7 +76,7 @@ def test_both_pass_rates_are_told_with_intervals_and_what_is_missing_is_not_zero
         "| after | 9 of 11, 81.8% [52.3, 94.9] | 81.8% | 0 of 11 |",
     ]
     assert str(tested).startswith("+60.0 points on 10 tasks, 95 % interval ")
-    assert "; 6 better, 4 alike, 0 worse; scores lost: 1 of 11 before, 0 of 11 after; with these at 0" in str(tested)
+    assert "; 6 better, 4 alike, 0 worse; scores missing: 1 of 11 before, 0 of 11 after; with these at 0" in str(tested)
     assert "the difference is between +54.5 and +63.6 points, 95 % interval " in str(tested)
     assert "unevenly" not in str(tested)
 
@@ -89,7 +89,7 @@ def test_tasks_that_one_side_lost_are_not_left_out_silently() -> None:
     worst, best = tested.extremes()
     assert (sum(worst), sum(best)) == (0.0, 10.0)
     assert "the difference is between +0.0 and +50.0 points" in str(tested)
-    assert "; the two skills lose scores unevenly (p = 0.0004" in str(tested)
+    assert "; the two skills miss scores at different rates (p = 0.0004" in str(tested)
     harmed = final_test.FinalTest(before=dict.fromkeys(before, 0.5), after=after)
     assert str(harmed).startswith("+50.0 points on 10 tasks, 95 % interval ")
     assert "the difference is between +0.0 and +50.0 points" in str(harmed), "the ten that were lost may be failures"

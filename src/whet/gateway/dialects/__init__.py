@@ -70,7 +70,7 @@ class Dialect(Protocol):
         ...
 
     def model_card(self, name: str) -> dict[str, Any]:
-        """A model, as an agent that asks for it is told of it."""
+        """The description of a model that an agent gets."""
         ...
 
     def model_list(self, name: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class TokenCounter(Dialect, Protocol):
         ...
 
     def count_path(self, model: str) -> str:
-        """Where a model's endpoint is asked."""
+        """Where a model's endpoint counts tokens."""
         ...
 
     def count_reply(self, body: bytes) -> bytes:

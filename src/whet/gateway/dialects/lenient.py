@@ -1,4 +1,4 @@
-"""Reading what models send as leniently as agents' programs do: text that is not Unicode, and counts that are none."""
+"""Reads what models send as leniently as agents do: text that is not Unicode, and usage that makes no sense."""
 
 import re
 from typing import Any, TypeVar
@@ -8,7 +8,7 @@ import msgspec
 from whet.exchange import Usage
 
 MOST_TOKENS = 1 << 53
-"""Larger counts are not exact in most programs, and no call has used so much."""
+"""Most programs cannot hold larger counts exactly, and no call uses that many tokens."""
 
 _T = TypeVar("_T")
 _BOM = b"\xef\xbb\xbf"
@@ -20,7 +20,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def decode(document: bytes | msgspec.Raw, kind: type[_T]) -> _T:
-    """The JSON document as this type. What is no character in it becomes U+FFFD. ValueError when it cannot be read.
+    """The JSON document as this type. Invalid characters become U+FFFD. ValueError when it is not JSON.
 
     >>> decode(b'{"a": "\\\\ud800", "b": "\\xff"}', dict) == {"a": "\ufffd", "b": "\ufffd"}
     True
@@ -29,7 +29,7 @@ def decode(document: bytes | msgspec.Raw, kind: type[_T]) -> _T:
 
 
 def decode_by(decoder: msgspec.json.Decoder[_T], document: bytes | msgspec.Raw) -> _T:
-    """The same by a decoder that is at hand, for what is read again and again."""
+    """The same with a decoder that is made once, for what is read often."""
     try:
         try:
             return decoder.decode(document)
@@ -43,7 +43,7 @@ def decode_by(decoder: msgspec.json.Decoder[_T], document: bytes | msgspec.Raw) 
 
 
 def make_readable(document: bytes) -> bytes:
-    """JSON with U+FFFD for bytes that are no UTF-8 and for escapes of half a character, and without a mark in front.
+    """JSON with U+FFFD for bytes that are not UTF-8 and for lone surrogates, and without a byte order mark.
 
     >>> make_readable(b'"\\\\\\\\ud800 \\\\ud83e\\\\udd8a \\\\udd8a"')
     b'"\\\\\\\\ud800 \\\\ud83e\\\\udd8a \\\\ufffd"'

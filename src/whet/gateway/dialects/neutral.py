@@ -34,7 +34,7 @@ class Thinking(msgspec.Struct, frozen=True, tag="thinking"):
     token: str | None = None
     """Opaque proof or cipher of the provider (signature, encrypted content); must come back byte for byte."""
     hidden: bool = False
-    """Only the token can be had; there is no text."""
+    """There is a token and no text."""
 
 
 class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
@@ -211,7 +211,7 @@ Event = Begin | Delta | End
 
 
 def assemble(events: Iterable[Event]) -> Reply:
-    """The whole reply that these events tell. ValueError when they do not begin or end.
+    """The reply that these events make up. ValueError when they do not begin or end.
 
     >>> assemble([Begin("r1", "m"), TextDelta("Hel"), TextDelta("lo"), End(Stop.END)]).parts
     (Text(text='Hello'),)

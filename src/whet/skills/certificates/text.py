@@ -1,4 +1,4 @@
-"""A certificate as people read it: what is claimed, what it rests on, and what it does not say."""
+"""A certificate as Markdown: the claim, the evidence, and the limits of the claim."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import exp
@@ -12,34 +12,34 @@ from whet.skills.measurement import Verdict
 
 READABLE = "certificate.md"
 SCOPE = (
-    "It speaks of these tasks, with this agent, model and sandbox and these judges, and of the score alone: what the "
-    "judges do not see, it does not either."
+    "This certificate is about the mean score on these tasks, with this agent, model, sandbox and these judges. It "
+    "says nothing about what the judges do not measure."
 )
 TROUBLES = (
-    "In an exam a rollout that fails is not tried again: it counts against the new skill where that is certified, "
-    "and for it where that is given up. A rollout is begun again only when whet itself was stopped, or the model was "
-    "down for both skills: whoever stops a run while a rollout goes badly can steer it, so these are counted. Where "
-    "the skills differ in one of these columns by more than chance explains (Fisher's exact test, 5 %), the verdict is "
-    "withheld."
+    "An exam does not retry a failed rollout. Its missing score counts against the new skill when the exam certifies, "
+    "and for the new skill when the exam gives up. whet restarts a rollout only if whet itself was stopped, or if the "
+    "model was down for both skills. Stopping a run while a rollout goes badly could bias the result, so restarts are "
+    "counted. If the two skills differ in one of these columns by more than chance explains (Fisher's exact test, "
+    "5 %), the verdict is withheld."
 )
 E_VALUES = (
-    "An e-value is what became of 1 that was bet on the new skill. Were it no better, this would reach 80 in at most "
-    "one exam of 80, 20 in one of 20, however often one looks. A position is a task of the exam, done with both "
-    "skills. The bounds of the lift hold at the level of the exam, at all times at once."
+    "An e-value measures the evidence that the new skill is better. If it is not better, the e-value ever reaches 20 "
+    "in at most one exam of 20, and 80 in at most one of 80, however often one looks. A pair is one task, done once "
+    "with each skill. The bounds of the lift hold at the level of the exam, at all times."
 )
-HEAD = "| attempt | old skill | new skill | verdict | lift, points | e-value | needed | level | positions | measured |"
+HEAD = "| exam | old skill | new skill | verdict | lift, points | e-value | needed | level | pairs | measured |"
 RULE = "|---|---|---|---|---|---|---|---|---|---|"
 
 
 def write_certificate(certificate: Certificate, folder: Path) -> None:
-    """Write it for programs and for people."""
+    """Write a certificate as JSON and as Markdown."""
     (folder / CERTIFICATE).write_text(certificate.model_dump_json(indent=1) + "\n", encoding="utf-8")
     (folder / READABLE).write_text(format_certificate(certificate), encoding="utf-8")
 
 
 def format_certificate(certificate: Certificate) -> str:
-    """A certificate in Markdown."""
-    parts = (_claim, _exams, _troubles, _shorter, _test, _made_with)
+    """Format a certificate in Markdown."""
+    parts = (_claim, _exams, _troubles, _shorter, _test, _setup)
     return "\n".join(["# Certificate", "", *(line for part in parts for line in part(certificate))])
 
 
@@ -50,7 +50,7 @@ def _claim(certificate: Certificate) -> Iterator[str]:
         yield ""
         return
     if last is None:
-        yield from ("**Nothing was certified.** The skill that the run began with stays.", "")
+        yield from ("**Nothing was certified.** The run keeps the skill that it started with.", "")
         return
     found, level = last.findings, last.terms.level
     tasks = len(certificate.tasks)
@@ -59,26 +59,26 @@ def _claim(certificate: Certificate) -> Iterator[str]:
         f"tasks: its mean score there is higher by at least {found.at_least * 100:.1f} points, at level {level:g}.**"
     )
     yield _alpha(certificate)
-    if told := format_models(last.reported):
-        yield told
+    if models := format_models(last.reported):
+        yield models
     yield from ("", "| | |", "|---|---|")
     yield f"| lift | {found.at_least * 100:+.1f} to {found.at_most * 100:+.1f} points |"
     yield f"| measured after the verdict | {_estimate(found.estimate)} |"
     yield f"| e-value | {_number(exp(min(found.log_evidence, 700)))}, and {_number(1 / level)} was needed |"
-    positions = len(last.positions)
-    yield f"| positions | {positions}; the verdict fell after {found.decided_at} |"
-    yield f"| rollouts | {PAIR * positions}: one of each skill at each position |"
-    yield f"| measured | {found.coverage:.0%} of the positions have both scores |"
+    pairs = len(last.positions)
+    yield f"| pairs | {pairs}; verdict after {found.decided_at} |"
+    yield f"| rollouts | {PAIR * pairs}: one of each skill per pair |"
+    yield f"| measured | {found.coverage:.0%} of the pairs have both scores |"
     yield ""
 
 
 def _alpha(certificate: Certificate) -> str:
-    what = "an exam" if certificate.single else "a run"
-    return f"The chance that {what} like this certifies anything that is no better is at most {certificate.alpha:.0%}."
+    what = "An exam" if certificate.single else "A run"
+    return f"{what} like this certifies a skill that is not better with a chance of at most {certificate.alpha:.0%}."
 
 
 def format_verdict(record: ExamRecord, tasks: int) -> str:
-    """A verdict in a sentence: of which tasks it speaks, and how often it is wrong."""
+    """Format a verdict as a sentence, with its tasks and its error rate."""
     found, terms = record.findings, record.terms
     on, between = f"on these {tasks} tasks", f"{found.at_least * 100:+.1f} and {found.at_most * 100:+.1f} points"
     match found.verdict:
@@ -89,29 +89,29 @@ def format_verdict(record: ExamRecord, tasks: int) -> str:
             )
         case Verdict.FUTILE:
             return (
-                f"futile: {on} a lift of {terms.minimum_effect * 100:.0f} points or more is unlikely: "
-                f"where there is one, {terms.beta:.0%} of exams say so all the same"
+                f"futile: {on} a lift of {terms.minimum_effect * 100:.0f} points or more is unlikely; "
+                f"if there is one, at most {terms.beta:.0%} of exams miss it"
             )
         case Verdict.WITHHELD:
-            return f"withheld: {'; '.join(found.withheld)}; what is lost or tried again may have made the difference"
+            return f"withheld: {'; '.join(found.withheld)}; the missing or repeated rollouts may explain the difference"
         case Verdict.UNDECIDED if found.coverage < terms.coverage:
-            return f"undecided: {found.coverage:.0%} of the positions have both scores; {terms.coverage:.0%} are needed"
+            return f"undecided: {found.coverage:.0%} of the pairs have both scores; {terms.coverage:.0%} are needed"
         case Verdict.UNDECIDED:
             return f"undecided: {on} the lift is between {between}, each bound at level {terms.level:g}"
 
 
 def format_models(reported: Mapping[str, tuple[int, int]]) -> str:
-    """That the model changed while an attempt lasted, as its replies say; nothing when it did not."""
+    """Format how the model changed during an exam, as its replies report; empty when it did not change."""
     if len(reported) < 2:
         return ""
     each = ", ".join(
         f"{name} in {old} rollouts of the old skill and {new} of the new" for name, (old, new) in reported.items()
     )
-    return f"The model reported {len(reported)} names or fingerprints during this attempt: {each}."
+    return f"The model reported {len(reported)} names or fingerprints during this exam: {each}."
 
 
 def format_removal(units: Sequence[str], at_least: float, level: float, certificate: Certificate) -> str:
-    """What was shown of a shorter skill."""
+    """Format the result of a shorter skill that passed its exam."""
     rules = "this rule" if len(units) == 1 else f"these {len(units)} rules"
     worst = max(0.0, -at_least) * 100
     return (
@@ -121,23 +121,23 @@ def format_removal(units: Sequence[str], at_least: float, level: float, certific
 
 
 def _estimate(estimate: float | None) -> str:
-    """The mean up to the verdict is not told: an exam ends when it is high."""
+    """The mean up to the verdict is not shown: an exam stops when it is high."""
     return "nothing" if estimate is None else f"{estimate * 100:+.1f} points"
 
 
 def _exams(certificate: Certificate) -> Iterator[str]:
-    yield from ("## Every exam that was held", "")
+    yield from ("## All exams", "")
     if not certificate.records:
         yield from ("None.", "")
         return
     yield from (HEAD, RULE, *map(format_row, certificate.records), "", E_VALUES, "")
     for record in certificate.records:
         if record.findings.verdict is not Verdict.CERTIFIED:
-            yield from (f"Attempt {record.number}: {format_verdict(record, len(certificate.tasks))}.", "")
+            yield from (f"Exam {record.number}: {format_verdict(record, len(certificate.tasks))}.", "")
 
 
 def format_row(record: ExamRecord) -> str:
-    """An attempt as a row below HEAD."""
+    """Format an exam as a table row below HEAD."""
     found, level = record.findings, record.terms.level
     cells = (
         str(record.number),
@@ -155,17 +155,17 @@ def format_row(record: ExamRecord) -> str:
 
 
 def _troubles(certificate: Certificate) -> Iterator[str]:
-    """What went wrong with the rollouts of either arm."""
-    told = [line for record in certificate.all_records for line in _arms(record)]
-    yield from ("## Lost, begun again, sent again", "")
-    if not told:
-        yield from ("Nothing: every rollout was scored at its first try, and no model call was sent twice.", "")
+    """Failed and repeated rollouts of both skills."""
+    rows = [line for record in certificate.all_records for line in _arms(record)]
+    yield from ("## Failed and repeated rollouts", "")
+    if not rows:
+        yield from ("None: every rollout has a score from its first try, and no model call was sent twice.", "")
         return
     yield from (
-        "| attempt | skill | rollouts | lost | begun again | with calls sent again |",
+        "| exam | skill | rollouts | missing score | restarted | with re-sent calls |",
         "|---|---|---|---|---|---|",
     )
-    yield from (*told, "", TROUBLES, "")
+    yield from (*rows, "", TROUBLES, "")
 
 
 def _arms(record: ExamRecord) -> Iterator[str]:
@@ -185,36 +185,36 @@ def _shorter(certificate: Certificate) -> Iterator[str]:
         shown = format_removal(found.units, record.findings.at_least, record.terms.level, certificate)
         yield f"`{record.candidate}`: {shown}"
     else:
-        yield f"It was not shown that {len(found.units)} of its rules can be left out: {record.findings.verdict}."
+        yield f"The exam did not show that {len(found.units)} of its rules can be removed: {record.findings.verdict}."
     yield from ("", *(f"- {unit.splitlines()[0]}" for unit in found.units), "", HEAD, RULE, format_row(record), "")
 
 
 def _test(certificate: Certificate) -> Iterator[str]:
     if certificate.test is not None:
-        yield from ("## On tasks that have chosen nothing", "", *certificate.test.table(), "")
+        yield from ("## Held-out test", "", *certificate.test.table(), "")
         yield from (f"Difference: {certificate.test}.", "")
 
 
-def _made_with(certificate: Certificate) -> Iterator[str]:
-    yield from ("## What it was made with", "")
+def _setup(certificate: Certificate) -> Iterator[str]:
+    yield from ("## Setup", "")
     yield from (f"- {key.replace('_', ' ')}: {_brief(value)}" for key, value in certificate.made_with.items() if value)
     yield f"- whet {certificate.whet}; score: {certificate.metric}"
     seed = certificate.seed.origin
     yield f"- order of tasks: seed {seed}; committed before the first exam: `{certificate.commitment}`"
     yield f"- skill at the start: `{certificate.start}`"
-    yield f"- skill that is certified: {_certified(certificate)}"
+    yield f"- certified skill: {_format_certified(certificate)}"
     yield f"- {len(certificate.tasks)} validation tasks: `{certificate.tasks_digest}`"
     if certificate.used is not None:
-        yield f"- {certificate.used}, with this one; each may be wrong with a chance of its alpha"
-    yield from ("", f"{SCOPE} `whet certify --check {CERTIFICATE}` computes it again.", "")
+        yield f"- {certificate.used}, including this run; each run may be wrong with a chance of its alpha"
+    yield from ("", f"{SCOPE} `whet certify --check {CERTIFICATE}` checks it.", "")
 
 
-def _certified(certificate: Certificate) -> str:
+def _format_certified(certificate: Certificate) -> str:
     return "none" if certificate.last_certified is None else f"`{certificate.certified}`"
 
 
 def _brief(value: Any) -> str:
-    """What something is called, and its version if it has one that was chosen."""
+    """The name of something, and its version if one was chosen."""
     if not isinstance(value, dict):
         return str(value)
     version = value.get("program", {}).get("version")

@@ -1,7 +1,7 @@
-"""The ledger of levels: in how many runs validation tasks were used to certify, and what chance of error that makes.
+"""The alpha ledger: how many certification runs used each validation task, and the cumulative alpha of these runs.
 
-What is certified holds run by run. Whoever certifies on the same tasks again and again should know how often it was.
-Tasks are known by their digests, whatever set they were drawn into: another seed or split is no fresh set.
+The guarantee of a certificate holds per run, so users should know how often they certified on the same tasks. Tasks
+are identified by their digests: another seed or split is not a fresh set.
 """
 
 import fcntl
@@ -22,25 +22,25 @@ from whet.ids import digest, new_name
 from whet.paths import user_state
 
 LEDGER = "exams.jsonl"
-"""A line for each run that held an exam, below the folder where whet keeps what it must remember. It names no task."""
+"""File in the state folder of whet, with one line per run that had an exam. It contains no task names."""
 RUN_ID = "run-id"
-"""Where a run folder says which run it is, so that one which is resumed counts once."""
+"""File in a run folder with the id of the run, so that a resumed run counts once."""
 
 
 class LedgerEntry(BaseModel):
-    """What a set of validation tasks was used for."""
+    """How often validation tasks were used."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     runs: int
     """Certification runs that used any of these tasks."""
     alpha: float
-    """Of all these runs: up to so many of them are expected to have certified what is no better."""
+    """Sum of alpha over these runs: the expected number of wrong certificates is at most this."""
     tasks: int
     again: int
-    """How many tasks there are, and how many of them earlier runs have used."""
+    """Number of tasks, and number of them that earlier runs used."""
     entry: str | None = None
-    """Digest of this run's line in the ledger, which carries those of all lines before it; None before it has one."""
+    """Digest of this run's line in the ledger, which includes the digest of the line before; None if it has no line."""
 
     def __str__(self) -> str:
         """
@@ -59,7 +59,7 @@ class _Line:
     run: str
     alpha: float
     tasks: frozenset[str]
-    """Their digests. Lines of earlier versions have one for the whole set."""
+    """Digests of the tasks. Earlier versions stored one digest for the whole set."""
     text: str
 
     @property
@@ -68,20 +68,20 @@ class _Line:
 
 
 def set_digest(tasks: Mapping[str, str]) -> str:
-    """Of a set of tasks, by the digest of each; whatever their order."""
+    """The digest of a set of tasks, in any order."""
     return digest(*sorted(one.encode() for one in tasks.values()))
 
 
 def count_uses(run: Path, tasks: Mapping[str, str], env: Mapping[str, str]) -> LedgerEntry:
-    """In how many runs any of these tasks were used before this one."""
-    with _opened(env) as ledger:
+    """Count the earlier runs that used any of these tasks."""
+    with _open(env) as ledger:
         earlier, _ = _up_to(_lines(ledger), _id_of(run))
         return _count(earlier, None, tasks)
 
 
 def enter(run: Path, tasks: Mapping[str, str], alpha: float, env: Mapping[str, str]) -> LedgerEntry:
-    """Enter a run whose first exam begins, unless it is there; in how many runs these tasks were used up to it."""
-    with _opened(env) as ledger:
+    """Enter a run before its first exam, unless it has a line already; count the uses up to this run."""
+    with _open(env) as ledger:
         lines = _lines(ledger)
         earlier, own = _up_to(lines, _id_of(run))
         if own is None:
@@ -95,8 +95,8 @@ def enter(run: Path, tasks: Mapping[str, str], alpha: float, env: Mapping[str, s
 
 
 def find_entry(run: Path, tasks: Mapping[str, str], env: Mapping[str, str]) -> LedgerEntry | None:
-    """What was said of a run when it was entered, computed again; None when this ledger does not know it. Nothing is
-    written. ValueError when lines before it were changed or taken out."""
+    """Recompute the entry of a run; None when the ledger has no line for it. ValueError when lines before it were
+    changed or removed."""
     file, name = user_state(env) / LEDGER, run / RUN_ID
     if not file.is_file() or not name.is_file():
         return None
@@ -107,13 +107,13 @@ def find_entry(run: Path, tasks: Mapping[str, str], env: Mapping[str, str]) -> L
     before = ""
     for line in (*earlier, own):
         if json.loads(line.text).get("previous", before) != before:
-            raise ValueError(f"{file}: a line before that of run {line.run} was changed or taken out")
+            raise ValueError(f"{file}: a line before the line of run {line.run} was changed or removed")
         before = line.digest
     return _count(earlier, own, tasks)
 
 
 def _up_to(lines: list[_Line], run: str) -> tuple[list[_Line], _Line | None]:
-    """The lines before that of a run, and its own."""
+    """The lines before the line of a run, and its own line."""
     place = next((place for place, line in enumerate(lines) if line.run == run), None)
     return (lines, None) if place is None else (lines[:place], lines[place])
 
@@ -141,8 +141,8 @@ def _id_of(run: Path) -> str:
 
 
 @contextmanager
-def _opened(env: Mapping[str, str]) -> Iterator[TextIO]:
-    """The ledger, with all others kept waiting. What is written goes to its end."""
+def _open(env: Mapping[str, str]) -> Iterator[TextIO]:
+    """Open the ledger for appending, with an exclusive lock."""
     folder = user_state(env)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -150,19 +150,21 @@ def _opened(env: Mapping[str, str]) -> Iterator[TextIO]:
             fcntl.flock(ledger, fcntl.LOCK_EX)
             yield ledger
     except OSError as error:
-        raise UserError(f"{folder}: cannot be written: {error.strerror}; name another place: XDG_STATE_HOME") from error
+        raise UserError(
+            f"{folder}: cannot be written: {error.strerror}; set XDG_STATE_HOME to a writable folder"
+        ) from error
 
 
 def _lines(ledger: TextIO) -> list[_Line]:
     ledger.seek(0)
     text = ledger.read()
-    if text and not text.endswith("\n"):  # whoever wrote it was killed over it
+    if text and not text.endswith("\n"):  # the writer was killed in the middle of a line
         ledger.write("\n")
     return [line for one in text.splitlines() if (line := _line(one)) is not None]
 
 
 def _line(text: str) -> _Line | None:
-    """None for what was not written to its end."""
+    """None for an incomplete line."""
     try:
         found: dict[str, Any] = json.loads(text)
         tasks = found["tasks"] if "tasks" in found else [found["set"]]

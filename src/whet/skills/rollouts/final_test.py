@@ -73,9 +73,9 @@ class FinalTest(BaseModel):
         assert worst is not None
         assert best is not None
         chance = uneven(before, whole, after, whole)
-        told = f"; the two skills lose scores unevenly (p = {chance:.2g}), which may make the difference"
+        told = f"; the two skills miss scores at different rates (p = {chance:.2g}), which may make the difference"
         return (
-            f"; scores lost: {before} of {whole} before, {after} of {whole} after; with these at 0 and 1 the "
+            f"; scores missing: {before} of {whole} before, {after} of {whole} after; with these at 0 and 1 the "
             f"difference is between {worst.mean * 100:+.1f} and {best.mean * 100:+.1f} points, 95 % interval "
             f"{worst.low * 100:+.1f} to {best.high * 100:+.1f}{told if chance < UNEVEN else ''}"
         )

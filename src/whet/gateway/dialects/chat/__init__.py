@@ -1,4 +1,4 @@
-"""OpenAI chat completions. The gateway holds this module; most of what it can do is in the files beside it."""
+"""OpenAI chat completions: routes, errors and the marks that the gateway looks for on the wire. Start here."""
 
 import re
 from typing import Any

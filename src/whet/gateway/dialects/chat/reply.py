@@ -1,4 +1,4 @@
-"""A reply in chat completions: what recorded bytes say, and a whole reply to and from the neutral form."""
+"""Replies in chat completions: read from models, written for agents, and the facts in recorded bytes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -122,7 +122,7 @@ def _choices(envelopes: Iterable[_Envelope]) -> list[dict[str, Any]]:
 
 
 def read_reply(body: bytes) -> n.Reply:
-    """What the model answered. ValueError when it is no chat reply.
+    """What the model answered. ValueError when it is not a chat reply.
 
     >>> read_reply(b'{"choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]}').parts
     (Text(text='4'),)

@@ -107,7 +107,7 @@ def wants_stream(body: bytes, path: str) -> bool:  # noqa: ARG001 - the contract
 
 
 def read_request(body: bytes, path: str) -> n.Request:  # noqa: ARG001 - the contract of all dialects
-    """What the request asks for. ValueError when it is no chat request.
+    """What the request asks for. ValueError when it is not a chat request.
 
     >>> read_request(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}', "").messages
     (Message(role='user', parts=(Text(text='hi'),)),)
@@ -344,7 +344,7 @@ def _write_tool(tool: n.Tool) -> n.Json:
 
 
 def _custom_description(tool: n.Tool) -> str:
-    """A function cannot have a grammar, so the model is told of it."""
+    """A function cannot have a grammar, so its description states it."""
     if not tool.grammar:
         return tool.description
     nested = tool.grammar.get("grammar")
@@ -361,7 +361,7 @@ def _write_tool_choice(choice: n.ToolChoice | None, tools: Sequence[n.Tool]) -> 
         return choice.mode
     names = (_flat_name(tool.name, tool.namespace) for tool in tools if choice.name == tool.name)
     name = next(names, None)
-    # A tool that no endpoint can be told of was left out of the request; nothing can be forced then.
+    # The tool was left out of the request because chat cannot declare it, so it cannot be forced.
     return {"type": "function", "function": {"name": name}} if name else "auto"
 
 

@@ -1,4 +1,4 @@
-"""A reply in chat completions as it arrives: chunks into neutral events, and neutral events into chunks."""
+"""Streams in chat completions: read from models into neutral events, and written for agents."""
 
 from typing import Any
 
@@ -52,12 +52,12 @@ class EventReader:
         self._lost: list[str] = []
 
     def read(self, event: bytes) -> list[n.Event]:
-        """What this event tells. ValueError when it cannot be read, or says that the model failed."""
+        """The neutral events in this event. ValueError when it cannot be read, or reports that the model failed."""
         lines = (line.strip() for line in data_lines(event))
         return [told for line in lines if line and line != b"[DONE]" for told in self._read_chunk(line)]
 
     def end(self) -> list[n.Event]:
-        """What is still to be told when the stream has ended. ValueError when it was cut."""
+        """The events that are due when the stream has ended. ValueError when it was cut."""
         if self._finish is None:
             raise ValueError("the reply ended before its finish reason")
         waiting = self._calls.take_rest(self._lost)
@@ -127,7 +127,7 @@ class _GrowingCall:
             self._pieces.append(piece)
 
     def take_pending(self) -> list[n.Delta]:
-        """What has not been told of the call; nothing before its name is known."""
+        """The deltas not yet passed on; none before the name is known."""
         if not self.name:
             return []
         begin = [] if self._begun else [n.CallBegin(self.id, self.name, self._custom)]
@@ -137,7 +137,7 @@ class _GrowingCall:
 
 
 class _Calls:
-    """The tool calls of one reply. Every fragment goes to its call; the first call is told at once."""
+    """The tool calls of one reply. Every fragment goes to its call; those of the first call are passed on at once."""
 
     def __init__(self) -> None:
         self._calls: list[_GrowingCall] = []
@@ -146,11 +146,11 @@ class _Calls:
 
     @property
     def any(self) -> bool:
-        """Whether there is a call that can be told."""
+        """Whether there is a call with a name."""
         return any(call.name for call in self._calls)
 
     def take(self, fragment: Call) -> list[n.Delta]:
-        """What can be told now that this fragment is here."""
+        """The deltas that can be passed on after this fragment."""
         call = self._call_of(fragment)
         call.take(fragment)
         return call.take_pending() if call is self._calls[0] else []
@@ -185,7 +185,7 @@ class EventWriter:
         self._declined = False
 
     def write(self, event: n.Event) -> bytes:
-        """The chunks that tell this event."""
+        """The chunks for this event."""
         if isinstance(event, n.CallDelta):
             return self._continue_call(event.arguments)
         return self._close_call() + self._write(event)

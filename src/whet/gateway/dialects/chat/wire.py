@@ -1,4 +1,4 @@
-"""One message on the wire, whole or as a delta, and the neutral parts it stands for."""
+"""What requests, replies and streams of chat completions share: one message, whole or as a delta, and its parts."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Gemini's generateContent: the dialect as the gateway holds it."""
+"""Gemini's generateContent: routes, errors and the marks that the gateway looks for on the wire. Start here."""
 
 import re
 from collections.abc import Mapping
@@ -128,7 +128,7 @@ def finishes(event: bytes) -> bool:
 
 
 def is_last(event: bytes) -> bool:  # noqa: ARG001 - the end of the body is the end
-    """False: no event tells that nothing follows."""
+    """False: no event says that it is the last."""
     return False
 
 

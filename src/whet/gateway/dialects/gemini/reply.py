@@ -1,4 +1,4 @@
-"""Replies: what a recorded one says of itself, and the whole of it to and from the neutral form."""
+"""Replies in Gemini's generateContent: read from models, written for agents, and the facts in recorded bytes."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -99,7 +99,7 @@ def usage(response: bytes, streamed: bool) -> Usage | None:
 
 @refuse_deep_nesting()
 def read_reply(body: bytes) -> n.Reply:
-    """The reply in this body. ValueError when it is none, or has no end."""
+    """The reply in this body. ValueError when it is not a reply, or has no end."""
     reader = ChunkReader()
     return n.assemble([*reader.read(decode(body, Any)), reader.end()])
 

@@ -63,7 +63,7 @@ def wants_stream(body: bytes, path: str) -> bool:  # noqa: ARG001 - here the pat
 
 @refuse_deep_nesting()
 def read_request(body: bytes, path: str) -> n.Request:
-    """What the call asks for. ValueError when it is no call, or one that cannot be answered."""
+    """What the call asks for. ValueError when it is not a request, or cannot be answered."""
     called = target(path)
     if called is None:
         raise ValueError("not a gemini request: the path names no model")
@@ -109,7 +109,7 @@ def write_request(request: n.Request) -> tuple[bytes, tuple[str, ...]]:
 
 @refuse_deep_nesting()
 def count_reply(body: bytes) -> bytes:
-    """The answer to a countTokens call: an estimate by length. ValueError when the body is no JSON object."""
+    """The answer to a countTokens call: an estimate by length. ValueError when the body is not a JSON object."""
     characters, pictures = 0, 0
     left: list[Any] = [an_object(msgspec.json.decode(body), "the request")]
     while left:
@@ -269,7 +269,7 @@ def _write_effort(effort: str, lost: list[str]) -> n.Json | None:
     if effort not in _LEVELS:
         lost.append(f"effort {effort}")
     level = _LEVELS.get(effort) or _NEAREST_LEVELS.get(effort)
-    # Who says how hard to think wants to see the thoughts; the provider hides them unless asked.
+    # An agent that sets the effort wants to see the thoughts; the provider hides them by default.
     return {"thinkingLevel": level, "includeThoughts": True} if level else None
 
 

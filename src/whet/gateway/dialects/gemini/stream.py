@@ -1,4 +1,4 @@
-"""Streamed replies: server-sent events, each a whole document, to and from the neutral events."""
+"""Streams in Gemini's generateContent: read from models into neutral events, and written for agents."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class EventReader:
 
     @refuse_deep_nesting()
     def read(self, event: bytes) -> list[n.Event]:
-        """What this event adds. ValueError when it cannot be read, or tells of an error."""
+        """The neutral events in this event. ValueError when it cannot be read, or reports an error."""
         data = b"\n".join(data_lines(event))
         return self._chunks.read(decode(data, Any)) if data.strip() else []
 

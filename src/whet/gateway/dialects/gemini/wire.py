@@ -54,7 +54,7 @@ def a_string(value: Any, what: str) -> str:
 
 
 def a_list(value: Any) -> list[Any]:
-    """The value as a list: what is no list is a list of one."""
+    """The value as a list; another value becomes a list of one."""
     return value if isinstance(value, list) else [value]
 
 

@@ -1,5 +1,4 @@
-"""Anthropic Messages: the routes, the signs that the gateway looks for on the wire, and the way to and from the
-neutral form."""
+"""Anthropic Messages: routes, errors and the marks that the gateway looks for on the wire. Start here."""
 
 import re
 from typing import Any
@@ -44,7 +43,7 @@ DEFAULT_HEADERS = {"anthropic-version": "2023-06-01"}
 """What an endpoint demands of every call, when the agent did not say it."""
 
 # The name of an event has a line of its own. A model's text has none: its line breaks are escaped. The type inside
-# the data is no sign, because the input of a tool is the model's own JSON and may hold any key.
+# the data proves nothing, because the input of a tool is the model's own JSON and may hold any key.
 _LAST = re.compile(rb"(?:^|\n)event:[ ]?message_stop\b")
 _FINISHES = re.compile(_LAST.pattern + rb'|(?:^|\n)event:[ ]?message_delta\b.*"stop_reason"\s*:\s*"', re.DOTALL)
 

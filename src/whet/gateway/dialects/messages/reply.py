@@ -1,4 +1,4 @@
-"""Replies that came whole: into the neutral form and out of it, and what recorded ones say of themselves."""
+"""Replies in Anthropic Messages: read from models, written for agents, and the facts in recorded bytes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -48,7 +48,7 @@ class _Reply(msgspec.Struct):
 
 
 class _Stated(msgspec.Struct):
-    """What a document says of usage: a whole reply and message_delta at the top, message_start in its message."""
+    """The usage in a document: at the top of a whole reply and of message_delta, in the message of message_start."""
 
     type: str = ""
     content: list[msgspec.Raw] | None = None
@@ -57,7 +57,7 @@ class _Stated(msgspec.Struct):
 
 
 def read_reply(body: bytes) -> n.Reply:
-    """The reply in neutral form. ValueError when it is none."""
+    """The reply in neutral form. ValueError when it is not a reply."""
     document = decode(body, n.Json)
     if document.get("type") == "error":
         raise ValueError(f"the model answered with an error: {error_message(document.get('error'))}")
@@ -90,7 +90,7 @@ def write_reply(reply: n.Reply, request: n.Request) -> bytes:
 
 
 def envelope(reply_id: str, request: n.Request, content: list[n.Json]) -> n.Json:
-    """What every reply says of itself, whole or at the start of a stream."""
+    """The fields that every reply has, whole or at the start of a stream."""
     return {
         "id": message_id(reply_id),
         "type": "message",
@@ -173,7 +173,7 @@ def read_usage(stated: Any) -> Usage | None:
         return None
     fresh, sampled = stated.get("input_tokens") or 0, stated.get("output_tokens") or 0
     details = stated.get("output_tokens_details")
-    # As if all were read afresh, which tells whether each is a count.
+    # make_usage checks that each value is a count.
     counted = make_usage(fresh, sampled)
     cached = make_usage(stated.get("cache_read_input_tokens") or 0, stated.get("cache_creation_input_tokens") or 0)
     if counted is None or cached is None:

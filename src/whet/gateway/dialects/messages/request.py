@@ -94,7 +94,7 @@ def wants_stream(body: bytes, path: str) -> bool:  # noqa: ARG001 - the body say
 
 
 def count_reply(body: bytes) -> bytes:
-    """The answer to the question how many tokens a request has: a quarter of its characters. ValueError if it is none.
+    """The answer to a count_tokens call: a quarter of the characters. ValueError when it is not a request.
 
     >>> count_reply(b'{"messages": [{"role": "user", "content": "How many?"}]}')
     b'{"input_tokens":6}'
@@ -105,7 +105,7 @@ def count_reply(body: bytes) -> bytes:
 
 
 def read_request(body: bytes, path: str) -> n.Request:  # noqa: ARG001 - the body says everything
-    """The request in neutral form. ValueError when it is none."""
+    """The request in neutral form. ValueError when it is not a request."""
     lost = Lost()
     try:
         return _read(read_fields(load(body, n.Json), _Body, lost), lost)

@@ -1,4 +1,4 @@
-"""Replies as they arrive: events of the wire into neutral ones, and back."""
+"""Streams in Anthropic Messages: read from models into neutral events, and written for agents."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -65,7 +65,7 @@ class EventReader:
         self._ended = False
 
     def read(self, event: bytes) -> list[n.Event]:
-        """What a whole event of the stream tells. ValueError when it is not one of this dialect, or tells an error."""
+        """The neutral events in this event. ValueError when it is not of this dialect, or reports an error."""
         if self._ended:
             return []
         return [told for line in data_lines(event) for told in self._read_document(decode(line, _Document))]

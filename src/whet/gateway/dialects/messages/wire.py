@@ -1,4 +1,4 @@
-"""Content blocks, which requests and replies have in common: from the wire to neutral parts, and back."""
+"""What requests, replies and streams of Anthropic Messages share: content blocks and their neutral parts."""
 
 import hashlib
 import re
@@ -35,7 +35,7 @@ QUIET = frozenset(
         "workspace_id",
     }
 )
-"""Fields that tell the model nothing. They are left out without a word."""
+"""Fields that mean nothing to the model. They are dropped without a warning."""
 
 MAY_HOLD: dict[n.Role, tuple[type[n.Part], ...]] = {
     "system": (n.Text,),
@@ -86,7 +86,7 @@ class Lost:
 
 
 def read_fields(given: n.Json, kind: type[Fields], lost: Lost, where: str = "") -> Fields:
-    """An object of the wire as this struct; what it holds besides is noted as lost."""
+    """An object of the wire as this struct; its other fields are noted as lost."""
     lost.name_fields(given, kind.__struct_fields__, where)
     return msgspec.convert(given, kind)
 
@@ -161,7 +161,7 @@ class BlockReader:
         return tuple(part for block in blocks if (part := self.part(block)) is not None)
 
     def part(self, block: n.Json | str) -> n.Part | None:
-        """The part that a block says; None when it says nothing, or nothing that can be carried."""
+        """The part in a block; None when the block is empty or has no neutral form."""
         if isinstance(block, str):
             return n.Text(block) if block else None
         match block.get("type"):
@@ -209,7 +209,7 @@ class BlockReader:
 
 
 def block(part: n.Part, lost: Lost) -> n.Json | None:
-    """The block that says this part; None when it says nothing."""
+    """The block for this part; None when the part is empty."""
     match part:
         case n.Text(text) | n.Refusal(text):
             return {"type": "text", "text": text} if text else None

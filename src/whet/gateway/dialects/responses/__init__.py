@@ -1,4 +1,4 @@
-"""OpenAI Responses: what the gateway looks for on the wire, and the way into the neutral form and out of it."""
+"""OpenAI Responses: routes, errors and the marks that the gateway looks for on the wire. Start here."""
 
 import re
 from urllib.parse import urlsplit

@@ -1,4 +1,4 @@
-"""Replies of the Responses API: reading what a model answered, and telling it to an agent."""
+"""Replies in OpenAI Responses: read from models, written for agents, and the facts in recorded bytes."""
 
 from typing import Any, TypeVar
 
@@ -137,7 +137,7 @@ def _detail(usage: n.Json, details: str, name: str) -> Any:
 
 
 def write_reply(reply: n.Reply, request: n.Request) -> bytes:
-    """The reply for an agent that asked this."""
+    """The reply to this request, for an agent."""
     response_id = write_id(reply.id, request)
     tools = by_flat_name(request.tools)
     parts = [as_declared(part, tools) if isinstance(part, n.ToolCall) else part for part in reply.parts]

@@ -1,4 +1,4 @@
-"""Requests of the Responses API: reading what an agent asks, and asking a model that speaks it."""
+"""Requests in OpenAI Responses: read from agents, and written for models."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -70,7 +70,7 @@ def wants_stream(body: bytes, path: str) -> bool:  # noqa: ARG001 - the contract
 
 
 def read_request(body: bytes, path: str) -> n.Request:  # noqa: ARG001 - the contract of all dialects
-    """What the request asks. ValueError when it is no request, or needs what only the provider has stored."""
+    """The request in neutral form. ValueError when it is not a request, or needs what only the provider stores."""
     fields = decode_object(body)
     for name in _STATE:
         if fields.get(name):
@@ -212,7 +212,7 @@ def _read_format(text: n.Json, lost: list[str]) -> n.Format | None:
 
 
 def write_request(request: n.Request) -> tuple[bytes, tuple[str, ...]]:
-    """The request for a model of this dialect, and what it cannot be told."""
+    """The request for a model of this dialect, and what it cannot say."""
     lost = [
         name for name in ("top_k", "stop", "seed", "presence_penalty", "frequency_penalty") if _is_set(request, name)
     ]
@@ -225,7 +225,7 @@ def write_request(request: n.Request) -> tuple[bytes, tuple[str, ...]]:
         "temperature": request.sampling.temperature,
         "top_p": request.sampling.top_p,
         "reasoning": {"effort": request.sampling.effort} if request.sampling.effort else None,
-        # Models that do not think refuse to be asked for ciphers of their thoughts.
+        # Models that do not think refuse requests for encrypted thoughts.
         "include": ["reasoning.encrypted_content"] if _thinks(request) else None,
         "text": write_format(request.format) if request.format else None,
         "store": False,
@@ -314,7 +314,7 @@ def _write_result(result: n.ToolResult, ids: _CallIds) -> n.Json:
 
 
 def _with_failure_said(parts: tuple[n.Text | n.Image, ...]) -> tuple[n.Text | n.Image, ...]:
-    """There is no field for it, and the model must know."""
+    """Say in the text that the tool failed: there is no field for it, and the model must know."""
     match parts:
         case (n.Text(text), *rest):
             return (n.Text(f"Error: {text}"), *rest)

@@ -1,4 +1,4 @@
-"""Streams of the Responses API: reading a model's into neutral events, and writing an agent's out of them."""
+"""Streams in OpenAI Responses: read from models into neutral events, and written for agents."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -133,7 +133,7 @@ class _Incoming:
         return due
 
     def open(self, item: Any) -> None:
-        """A call can be told as soon as its name is known; of other items nothing is known yet."""
+        """Begin a call, whose name is known. Other items have nothing to pass on yet."""
         match item:
             case {"type": "function_call" | "custom_tool_call"}:
                 begun = [delta for delta in _deltas(read_item(item, "output", [])) if isinstance(delta, n.CallBegin)]
@@ -156,7 +156,7 @@ class _Incoming:
         self._grew = True
 
     def close(self, item: Any, lost: list[str]) -> None:
-        """The whole item is known: add what was not told piece by piece."""
+        """Add what did not come in pieces, now that the whole item is known."""
         self.done = True
         for delta in _deltas(read_item(item, "output", lost)):
             if isinstance(delta, n.ThinkingDelta) and self._grew and delta.token:
@@ -183,7 +183,7 @@ class EventWriter:
         self._item: _Outgoing | None = None
 
     def write(self, event: n.Event) -> bytes:
-        """The events that tell this one."""
+        """The events of the wire for this event."""
         return b"".join([self._frame(kind, fields) for kind, fields in self._write_events(event)])
 
     def _frame(self, kind: str, fields: n.Json) -> bytes:
@@ -219,7 +219,7 @@ class EventWriter:
 
 
 class _EventNames(msgspec.Struct, frozen=True):
-    """The events in which one kind of item is told."""
+    """The names of the events for one kind of item."""
 
     text: str
     """Begins the names of the events that carry the text."""
@@ -246,7 +246,7 @@ _ANNOUNCED: Mapping[str, n.Json] = {"message": {"content": []}, "reasoning": {"e
 
 
 class _Outgoing:
-    """An item as it is told."""
+    """An item as it is written."""
 
     def __init__(self, first: n.Delta, response_id: str, index: int, tools: Mapping[str, n.Tool]) -> None:
         self._tools = tools
@@ -262,7 +262,7 @@ class _Outgoing:
         self._text_place = self._place | ({self._names.index: 0} if self._names.index else {})
 
     def takes(self, delta: n.Delta) -> bool:
-        """Whether the delta goes on with this item."""
+        """Whether the delta continues this item."""
         match self._deltas[-1], delta:
             case (
                 (n.TextDelta(), n.TextDelta())

@@ -1,4 +1,4 @@
-"""Items and tools of the Responses API and the neutral values in them: what requests, replies and streams share."""
+"""What requests, replies and streams of OpenAI Responses share: items, tools and their neutral values."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ _TOOL_FIELDS = frozenset(
 
 
 def decode_object(document: bytes) -> n.Json:
-    """The JSON object in these bytes. ValueError when there is none."""
+    """The JSON object in these bytes. ValueError when they are not one."""
     try:
         return msgspec.json.decode(document, type=dict[str, Any])
     except RecursionError as error:
@@ -212,7 +212,7 @@ def by_flat_name(tools: Iterable[n.Tool]) -> dict[str, n.Tool]:
 
 
 def as_declared(call: n.ToolCall, tools: Mapping[str, n.Tool]) -> n.ToolCall:
-    """The call by the name and in the kind of its tool, which a model of another dialect was told differently.
+    """The call with the name and kind that its tool was declared with; another dialect may have renamed the tool.
 
     >>> as_declared(n.ToolCall("1", "patch", '{"input": "+a"}'), by_flat_name([n.Tool("patch", custom=True)])).arguments
     '+a'

@@ -12,7 +12,8 @@ from whet.skill import read_skill
 from whet.skills.certificates.certificate import CERTIFICATE
 from whet.skills.certificates.checks.check import CheckResult, CheckState, differences, judge, not_checked
 from whet.skills.certificates.checks.folder import RunFolder, read_json
-from whet.skills.certificates.text import READABLE, format_certificate
+from whet.skills.certificates.earlier_words import is_text_of
+from whet.skills.certificates.text import READABLE
 from whet.skills.documents.history import BEST, SHORTENED, SKILLS, TERMS
 from whet.skills.gate.alpha_ledger import find_entry
 from whet.skills.gate.seed import SEED, Seed
@@ -21,7 +22,7 @@ from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH
 from whet.version import __version__
 
 WITNESS = (
-    "a commitment in the folder of whoever made the run shows that the seed was fixed when the run began, if the "
+    "a commitment in the folder of the run shows that the seed was fixed when the run began, if the "
     "folder is to be trusted; that no other seed was tried in another folder, only a witness of the commitment can say"
 )
 
@@ -163,7 +164,7 @@ def check_readable(run: RunFolder) -> CheckResult:
     name, file = READABLE, run.folder / READABLE
     if not file.is_file():
         return not_checked(name, "is not there")
-    same = file.read_text(encoding="utf-8", errors="replace") == format_certificate(run.certificate)
+    same = is_text_of(file.read_text(encoding="utf-8", errors="replace"), run.certificate)
     if not same and run.certificate.whet != __version__:
         return not_checked(name, f"was written by whet {run.certificate.whet}, which words it differently")
     return judge(name, [] if same else ["says something else than the certificate"], f"says what {CERTIFICATE} says")
