@@ -222,7 +222,7 @@ def test_what_a_classic_rule_decided_is_no_certificate() -> None:
     [
         (lambda record: record["positions"][0].update(candidate=5), "positions[0].candidate"),
         (lambda record: record["terms"].update(level=0), "key 'records[0].terms.level' is 0"),
-        (lambda record: record["terms"].pop("positions"), "key 'records[0].terms.max_pairs' is missing"),
+        (lambda record: record["terms"].pop("positions"), "key 'records[0].terms.positions' is missing"),
         (lambda record: record["terms"].update(more=1), "records[0].terms.more"),
     ],
 )
