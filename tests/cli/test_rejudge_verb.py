@@ -14,7 +14,7 @@ def test_a_run_is_judged_again_from_its_store(project: Project) -> None:
     assert done.returncode == 0, done.stderr
     assert "0.50 -> 1.00" in done.stdout
     assert (
-        "1 judged again, 1 scores changed, 0 not judged; kept as they were, for they need the box: verify"
+        "1 judged again, 1 scores changed, 0 not judged; not judged again, because they need the sandbox: verify"
         in done.stdout
     )
     again = project.whet("rejudge", "r", "--judge", "judges.toml", "--json")

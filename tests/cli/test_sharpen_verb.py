@@ -88,7 +88,8 @@ def test_two_skills_are_certified_and_the_certificate_is_checked(project: Projec
     assert (read["alpha"], read["records"][0]["terms"]["level"]) == (0.04, 0.04)
     assert read["seed"] == {"value": "3", "drawn": False}
     assert (
-        "futile: on these 10 tasks a lift of 12 points or more is unlikely: where there is one, 20% of" in down.stdout
+        "futile: on these 10 tasks a lift of 12 points or more is unlikely; if there is one, at most 20% of"
+        in down.stdout
     )
     for name, code in (("up", 0), ("down", 3)):  # the order of the second was chosen
         assert project.whet("certify", "--check", f"{name}/certificate.json").returncode == code
