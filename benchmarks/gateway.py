@@ -44,10 +44,10 @@ PAIRS = tuple(
 """Each dialect of an agent before each dialect of a model."""
 
 AIMS = [
-    Aim(SHORT, "CPU, x relay", 1.6),
-    Aim(TURNS_400, "CPU, x relay", 1.6),
-    Aim(STREAMS_100, "CPU, x relay", 1.5),
-    Aim(STREAMS_500, "CPU, x relay", 1.5),
+    Aim(SHORT, "CPU, x relay", 1.8),
+    Aim(TURNS_400, "CPU, x relay", 1.8),
+    Aim(STREAMS_100, "CPU, x relay", 1.4),
+    Aim(STREAMS_500, "CPU, x relay", 1.4),
     Aim(STREAMS_100, "first byte added, p50, ms", 2),
     Aim(STREAMS_500, "first byte added, p50, ms", 2),
     Aim(STREAMS_500, "peak MB", 400),

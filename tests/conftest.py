@@ -1,5 +1,6 @@
 """What every test gets: default signals, temporary files in memory, and the fixtures that several folders share."""
 
+import asyncio
 import os
 import shutil
 import signal
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from support.sharpen_world import HARMFUL, HELPFUL, USELESS, Adds, World
 from support.whet_program import Project, new_project
 from whet.box import Box, Sandbox
 from whet.sandbox import sandbox_named
+from whet.skills.results import SharpenResult
 from whet.tasks.task import TaskLimits
 
 IN_MEMORY = Path("/dev/shm")
@@ -59,6 +62,13 @@ def project(tmp_path: Path) -> Iterator[Project]:
     """An empty project of a user, and the program to run in it."""
     with new_project(tmp_path) as project:
         yield project
+
+
+@pytest.fixture(scope="session")
+def sharpened(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, SharpenResult]:
+    """A whole run that certified one of three proposals, to be looked at and not to be changed."""
+    world = World(tmp_path_factory.mktemp("sharpened"))
+    return world, asyncio.run(world.sharpen(Adds(USELESS, HELPFUL, HARMFUL)))
 
 
 @pytest.fixture(params=["bubblewrap", "local"])

@@ -1,4 +1,4 @@
-"""Request bodies that grow turn by turn: what a body shares with an earlier one is known, only the rest is looked at.
+"""Request bodies that grow turn by turn: only what a body does not share with an earlier one is read.
 
 A body is cut behind its messages. What lies before a cut has been read as JSON once, so an equal beginning of a later
 body needs only to be compared, which takes a hundredth of the time.
@@ -23,11 +23,11 @@ SMALL_PIECE = 128
 """Neighbouring messages are kept together until they reach this size; below it, a piece costs more than it saves."""
 
 RECENT = 8
-"""So many of the last pieces are kept apart: programs move their marks for the provider's cache about in the last
+"""How many of the last pieces are kept apart: programs move their marks for the provider's cache about in the last
 messages, and a body that differs there still shares all that comes before."""
 
 BRANCHES = 4
-"""Conversations that are remembered of one owner: the main thread and a few others beside it."""
+"""Conversations that are kept per owner: the main thread and a few others."""
 
 _PLACEHOLDER = b"{}"
 """Stands for the known messages. Nothing can follow it but what can follow a message."""
@@ -43,7 +43,7 @@ Facts = TypeVar("Facts")
 Span = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Layout:
     """Where a body is cut."""
 
@@ -55,7 +55,7 @@ class Layout:
 
 
 def layout(body: bytes) -> Layout:
-    """Where a body is cut. ValueError when it is no JSON object, has a key twice, or nests too deeply to be read."""
+    """Where a body is cut. ValueError when it is not a JSON object, has a key twice, or nests too deeply to be read."""
     return _layout(body, None)
 
 
@@ -130,7 +130,7 @@ def _spans(body: bytes, position: int, gap: re.Pattern[bytes], values: Iterable[
     return spans
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Piece(Generic[Facts]):
     data: bytes
     facts: Facts
@@ -154,7 +154,7 @@ class _Trunk(Generic[Facts]):
         return len(self.pieces), position
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)  # not frozen: one is made for each body, and frozen fields cost more to set
 class Lookup(Generic[Facts]):
     """A body, and what of it is known."""
 
@@ -191,7 +191,7 @@ class Lookup(Generic[Facts]):
 
 
 class PrefixCache(Generic[Facts]):
-    """Remembers the bodies that were seen last, with what is known of them. It holds `budget` bytes at most.
+    """Keeps the latest bodies, with facts about them. It holds at most `budget` bytes.
 
     >>> growing = PrefixCache[None](1 << 20)
     >>> first = b'{"messages": [{"content": "%b"}]}' % (b"a" * 200)

@@ -19,7 +19,7 @@ BUDGET = 24
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("agent", "proposer"), [("opencode", "llm"), ("claude-code", "agent")])
+@pytest.mark.parametrize(("agent", "proposer"), [("codex", "llm"), ("claude-code", "agent")])
 def test_a_proposer_raises_the_hidden_test_score_of_a_real_agent(tmp_path: Path, agent: str, proposer: str) -> None:
     named(agent)
     write_world(tmp_path)

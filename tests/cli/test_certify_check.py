@@ -84,7 +84,7 @@ def test_an_order_that_was_chosen_is_named(project: Project) -> None:
     assert project.whet(*COMMAND, "--out", "chosen", "--budget", "60", "--seed", "54").returncode == 0
     done = project.whet("certify", "--check", "chosen")
     assert done.returncode == 3
-    assert "  not checked  seed: the order of tasks was chosen by whoever made the run" in done.stdout
+    assert "  not checked  seed: the order of tasks was chosen by the maker of the run" in done.stdout
 
 
 def test_certificates_are_signed_and_their_signers_known(project: Project) -> None:

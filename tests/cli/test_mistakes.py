@@ -208,7 +208,7 @@ def test_tests_that_need_their_own_root_are_refused_in_sandbox_local(project: Pr
     warning, line = done.stderr.splitlines()
     assert warning == "sandbox 'local' isolates nothing: agents run as you, with your files and network"
     assert line == (
-        "whet: task: its tests need /tests and /logs, which sandbox 'local' cannot give; use --sandbox bubblewrap"
+        "whet: task: its tests need /tests and /logs, which sandbox 'local' cannot give; use sandbox 'bubblewrap'"
     )
     assert not (project.path / "out").exists()
 
@@ -295,3 +295,29 @@ def test_a_full_disk_stops_the_run_in_one_line_and_nothing_stored_is_lost(projec
     finished = records(project.path / "out")
     assert len(finished) == 8
     assert all(finished[rollout] == record for rollout, record in stored.items())
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("export run --to chat --out x", "--to is now --format"),
+        ("sharpen skill tasks --estimate", "--estimate is now --dry-run"),
+        ("sharpen skill tasks --also=AGENTS.md", "--also is now --memory-file"),
+        ("sharpen skill tasks --optimizer-model m", "--optimizer-model is now --proposer-model"),
+        ("run tasks --home own", "--home is now --user-config"),
+        ("run tasks --capture off", "--capture is now --no-record"),
+        ("run tasks --samples 0", "--samples is 0; expected a number of at least 1"),
+        ("run tasks --max-cost -1", "--max-cost is -1; expected a number of at least 0"),
+        ("sharpen skill tasks --alpha 0.9", "--alpha is 0.9; expected a number of at most 0.5"),
+    ],
+)
+def test_flags_of_earlier_versions_and_wrong_values_are_one_line(project: Project, words: str, line: str) -> None:
+    done = project.whet(*words.split())
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"whet: {line}\n")
+
+
+def test_what_few_users_need_has_its_own_part_of_the_help(project: Project) -> None:
+    front, advanced = project.whet("sharpen", "--help").stdout.split("─ Advanced ─")
+    for flag in ("--schedule", "--epochs", "--batch"):
+        assert flag in advanced
+        assert flag not in front

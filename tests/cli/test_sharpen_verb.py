@@ -43,7 +43,7 @@ def test_an_estimate_spends_nothing_and_a_hopeless_budget_is_refused(project: Pr
     plan = ["--proposer", "rules:rules.txt", "--budget", "300", "--out", "out"]
     told = project.whet(*COMMAND, *plan, "--dry-run")
     assert told.returncode == 0, told.stderr
-    assert "8 training, 10 validation and 6 test tasks; at most 300 rollouts, nothing is run yet" in told.stdout
+    assert "8 training, 10 validation and 6 test tasks; at most 300 rollouts; nothing is run yet" in told.stdout
     assert "  audit 16, sealed test 12\n" in told.stdout
     assert "  search 218: 12 proposals on 8 training tasks, 2 rollouts on each\n" in told.stdout
     assert not (project.path / "out").exists()
@@ -57,7 +57,7 @@ def test_an_estimate_spends_nothing_and_a_hopeless_budget_is_refused(project: Pr
     assert refused.returncode == 2
     assert refused.stderr == (
         "whet: with this budget and scores as noisy as these an exam certifies lifts from 34 points on in 80 % of "
-        "cases; 344 rollouts would certify 30 points; run all the same with --force\n"
+        "cases; 344 rollouts would certify 30 points; --force runs it anyway\n"
     )
     begun = json.loads((project.path / "out" / "sharpen.json").read_text())
     assert begun["skill"] == read_skill(project.path / "sums", project.path / "AGENTS.md").digest
@@ -117,7 +117,7 @@ def test_what_cannot_be_resumed_or_written_is_told_in_one_line(project: Project)
     blocked = project.whet(*COMMAND, *OPTIONS, "--out", "taken/out")
     assert blocked.returncode == 2
     assert blocked.stderr.startswith("whet: taken/out")
-    assert ": cannot be written: Not a directory; what was stored is kept; go on with:\n" in blocked.stderr
+    assert ": cannot be written: Not a directory; everything stored so far is kept. Resume with:\n" in blocked.stderr
 
 
 def test_a_skill_that_may_only_be_read_is_sharpened(project: Project) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from whet.gateway.client_recipes import RECIPES
 from whet.gateway.guards import chat, gemini, messages, responses
-from whet.gateway.guards.checks import WITHHELD, Check, Permits, Report
+from whet.gateway.guards.checks import WITHHELD, FieldCheck, Permits, Report
 from whet.gateway.metrics import Metrics
 from whet.gateway.prices import PRICES, Price
 from whet.runs.reply_cache import CacheUse
@@ -104,7 +104,7 @@ def test_the_uses_of_the_cache_are_named() -> None:
 
 
 @pytest.mark.parametrize(("dialect", "fields"), [(name, lists.FIELDS) for name, lists in LISTS.items()])
-def test_the_fields_that_pass_are_those_of_the_lists(dialect: str, fields: dict[str, Check]) -> None:
+def test_the_fields_that_pass_are_those_of_the_lists(dialect: str, fields: dict[str, FieldCheck]) -> None:
     passing, refused = next(cells for name, *cells in rows("dialect | fields that pass") if name == dialect)
     report = Report(Permits())
     allowed = set()

@@ -14,7 +14,7 @@ from whet.exchange import CallError
 from whet.gateway import Model
 from whet.gateway.guards import chat, check_tools, gemini, guard_request, messages, responses
 from whet.gateway.guards.checks import MOST_NOTES, Permits
-from whet.gateway.guards.overrides import change_body, configured_changes
+from whet.gateway.guards.overrides import change_body, model_changes
 from whet.gateway.guards.screened import REPAIRED, ScreenedRequests
 from whet.gateway.guards.strict_json import split_object
 from whet.trace.conversations.graph import build
@@ -467,7 +467,7 @@ def test_a_model_can_widen_the_lists(dialect: str) -> None:
 
 def capped(dialect: str, asked: dict[str, Any], most: int | None = 100, **options: Any) -> dict[str, Any]:
     body = json.dumps(asked).encode()
-    changes = configured_changes(split_object(body), model(dialect, max_tokens=most, **options))
+    changes = model_changes(split_object(body), model(dialect, max_tokens=most, **options))
     return {name: value for name, value in json.loads(change_body(body, changes)).items() if name != "model"}
 
 

@@ -14,7 +14,7 @@ from support.gateway_world import BODY, Records, World, answer_unary, model, ser
 from support.waiting import until
 from whet.exchange import CallError, Usage
 from whet.gateway import Gateway, Limits, Reached
-from whet.gateway.call_bounds import UNCAPPED_OUTPUT, Bound, bound_of
+from whet.gateway.call_bounds import UNCAPPED_OUTPUT, Bound, estimate_bound
 from whet.gateway.limits import Allowance, LimitError, Meter
 from whet.gateway.prices import Price
 from whet.redact import Redactor
@@ -259,10 +259,10 @@ def test_an_attempt_that_got_no_answer_counts_again() -> None:
     ],
 )
 def test_the_output_is_bounded_by_the_request_and_by_the_model(body: bytes, output: int) -> None:
-    assert bound_of(body, 0, model("http://x", max_tokens=20), None).usage.output == output
+    assert estimate_bound(body, 0, model("http://x", max_tokens=20), None).usage.output == output
 
 
 def test_a_call_without_any_cap_is_taken_for_the_longest_and_priced_at_the_dearest() -> None:
-    bound = bound_of(b"{}", 1_000_000, model("http://x"), Price(2.0, 10.0, cache_read=0.1, cache_write=3.0))
+    bound = estimate_bound(b"{}", 1_000_000, model("http://x"), Price(2.0, 10.0, cache_read=0.1, cache_write=3.0))
     assert bound.usage.output == UNCAPPED_OUTPUT
     assert bound.cost == pytest.approx(bound.usage.input * 3e-6 + UNCAPPED_OUTPUT * 10e-6)

@@ -20,7 +20,7 @@ from support.waiting import until
 from whet.errors import UserError
 from whet.exchange import CallError
 from whet.gateway.buffers.decompress import decoder
-from whet.gateway.buffers.memory import BODIES, COPIES, Memory, TooLargeError, check_decoded_size
+from whet.gateway.buffers.memory import BODIES, COPIES, GatewayMemory, TooLargeError, check_decoded_size
 from whet.gateway.buffers.spool import Spool, SpoolRoom
 from whet.gateway.calls import transfer
 from whet.gateway.sse import EventFramer
@@ -173,7 +173,7 @@ async def test_a_large_reply_is_passed_on_whole() -> None:
 
 
 async def test_calls_wait_for_memory_and_one_session_leaves_room_for_others() -> None:
-    memory = Memory()
+    memory = GatewayMemory()
     one, other = memory.share(), memory.share()
     held = [await one.hold(BODIES // COPIES // 4) for _ in range(2)]
     waiting = asyncio.ensure_future(one.hold(1))

@@ -12,7 +12,7 @@ from aiohttp import web
 from support.gateway_world import PATIENCE, answer_unary, model, serving
 from support.waiting import until
 from whet.exchange import CallError
-from whet.gateway.buffers.memory import Memory
+from whet.gateway.buffers.memory import GatewayMemory
 from whet.gateway.upstream.client import ONE_WRITE, OutgoingCall, Upstream
 from whet.gateway.upstream.reply import ReceivedReply, UpstreamError
 
@@ -56,7 +56,7 @@ async def opened() -> AsyncIterator[Upstream]:
 async def post(
     upstream: Upstream, url: str, body: bytes = b"{}", path: str = PATH, headers: dict[str, str] | None = None
 ) -> ReceivedReply:
-    received = ReceivedReply(Memory().spool())
+    received = ReceivedReply(GatewayMemory().spool())
     call = OutgoingCall(model(url, attempts=1), path, headers or {}, body)
     async with asyncio.timeout(PATIENCE):
         with await upstream.send(call, received) as incoming:
@@ -100,7 +100,7 @@ async def test_a_connection_is_used_again_after_a_whole_reply_only() -> None:
         for _ in range(5):
             assert (await post(upstream, url)).status == 200
         assert len(connections) == 1
-        received = ReceivedReply(Memory().spool())
+        received = ReceivedReply(GatewayMemory().spool())
         (await upstream.send(OutgoingCall(model(url), PATH, {}, b"{}"), received)).close()
         await post(upstream, url)
         assert len(connections) <= 2
@@ -195,11 +195,11 @@ async def test_all_slots_are_free_again_when_calls_were_cancelled() -> None:
         limited = model(url, concurrency=1, attempts=1)
         for number in range(1, 4):
             call = OutgoingCall(limited, PATH, {}, b"{}")
-            sending = asyncio.ensure_future(upstream.send(call, ReceivedReply(Memory().spool())))
+            sending = asyncio.ensure_future(upstream.send(call, ReceivedReply(GatewayMemory().spool())))
             await until(partial(reached, number))
             sending.cancel()
             await asyncio.wait([sending])
-        received = ReceivedReply(Memory().spool())
+        received = ReceivedReply(GatewayMemory().spool())
         async with asyncio.timeout(PATIENCE):
             (await upstream.send(OutgoingCall(limited, PATH, {}, b"{}"), received)).close()
         assert received.status == 200

@@ -13,7 +13,7 @@ from support.gateway_world import answer_unary, model, serving
 from whet.errors import UserError
 from whet.exchange import CallError
 from whet.gateway import Model
-from whet.gateway.buffers.memory import Memory
+from whet.gateway.buffers.memory import GatewayMemory
 from whet.gateway.upstream.azure import AzureLogin
 from whet.gateway.upstream.client import OutgoingCall, Upstream
 from whet.gateway.upstream.headers import credential_secrets, own_credentials
@@ -78,7 +78,7 @@ async def sent(to: dict[str, Any], headers: dict[str, str], calls: int = 1) -> t
         arrived.update({name.lower(): value for name, value in request.headers.items()})
         return await answer_unary(request)
 
-    received = [ReceivedReply(Memory().spool()) for _ in range(calls)]
+    received = [ReceivedReply(GatewayMemory().spool()) for _ in range(calls)]
     async with serving(endpoint) as url:
         upstream = Upstream()
         try:

@@ -17,7 +17,7 @@ from support.gateway_world import PATIENCE, answer_unary, cut, model, serving, s
 from support.waiting import until
 from whet.exchange import CallError
 from whet.gateway import Model
-from whet.gateway.buffers.memory import Memory
+from whet.gateway.buffers.memory import GatewayMemory
 from whet.gateway.upstream.client import OutgoingCall, Upstream
 from whet.gateway.upstream.pool import FIRST_REST_SEC, LONGEST_REST_SEC, RETRIED, EndpointPool, PoolEndpoint
 from whet.gateway.upstream.reply import ReceivedReply
@@ -76,7 +76,7 @@ async def pool_of(
 
 
 async def call(upstream: Upstream, to: Model, affinity: str = "") -> ReceivedReply:
-    received = ReceivedReply(Memory().spool())
+    received = ReceivedReply(GatewayMemory().spool())
     sent = OutgoingCall(to, PATH, {"Content-Type": "application/json"}, b"{}", affinity)
     with await upstream.send(sent, received) as incoming:
         while await incoming.read():

@@ -148,7 +148,7 @@ def test_a_broken_file_is_refused_with_its_hash_and_removed(hub: Hub, root: Path
 
 @pytest.mark.parametrize(
     ("status", "reason"),
-    [(401, "it needs a token in HF_TOKEN"), (404, "no such file"), (503, "answers with status 503")],
+    [(401, "access denied; set HF_TOKEN to a token"), (404, "no such file"), (503, "answers with status 503")],
 )
 def test_what_the_hub_does_not_give_is_one_line(hub: Hub, root: Path, status: int, reason: str) -> None:
     hub.status = status
@@ -187,7 +187,7 @@ def test_a_name_stands_for_one_model(tmp_path: Path, hub: Hub) -> None:
     file = tmp_path / "tiny-q4.gguf"
     file.write_bytes(WEIGHTS)
     pull(str(file))
-    assert refused(HUB_NAME) == f"'tiny-q4' was already pulled from {file}; choose another name with --name"
+    assert refused(HUB_NAME) == f"'tiny-q4' was already pulled from {file}; choose another name with `name`"
     assert "'smollm2' is the name of a model that whet knows" in refused(str(file), "smollm2")
 
 

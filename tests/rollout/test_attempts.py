@@ -12,7 +12,7 @@ from whet.agents.oracle import NopAgent, OracleAgent
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
 from whet.gateway import Limits as GatewayLimits
-from whet.gateway import session as session_module
+from whet.gateway import limits as gateway_limits
 from whet.redact import Redactor
 from whet.rollout.attempt import attempt
 from whet.rollout.resources import RunResources
@@ -269,7 +269,7 @@ async def test_an_agent_that_makes_no_call_for_too_long_is_ended_and_judged() ->
 
 
 async def test_an_agent_that_asks_again_and_again_after_its_limit_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "LAST_WORDS_SEC", 0.3)
+    monkeypatch.setattr(gateway_limits, "LAST_WORDS_SEC", 0.3)
     body = '{"messages": [{"role": "user", "content": "?"}]}'
     ask = f"curl -s -H \"Authorization: Bearer $OPENAI_API_KEY\" -d '{body}' $OPENAI_BASE_URL/chat/completions"
     task = WRITE.model_copy(update={"answer": None, "limits": WRITE.limits.model_copy(update={"turns": 1})})

@@ -50,5 +50,5 @@ async def test_a_cut_snapshot_gives_no_verdict(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("whet.sandbox.disk.snapshot.NAMES", 50)
     result = await changed_by(tmp_path, "touch {1..99}; echo bad >> deep/er/config.ini", UNTOUCHED)
     assert result.score.cause is Cause.JUDGE
-    assert "not looked at as a whole: there are more than 50 names" in result.score.reason
+    assert "could not be read completely: there are more than 50 names" in result.score.reason
     assert result.unseen is not None

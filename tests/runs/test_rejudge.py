@@ -76,7 +76,7 @@ async def test_judges_that_need_the_box_keep_their_word_and_new_ones_are_missing
     told = await again(tmp_path)
     assert (told["old"].kept, told["old"].after.value) == (("verify",), 1)
     assert (told["new"].kept, told["new"].after.cause) == (("rules",), Cause.JUDGE)
-    assert "needs the box" in told["new"].after.reason
+    assert "no longer exists" in told["new"].after.reason
 
 
 async def test_a_function_that_needs_no_files_judges_again_in_an_empty_box(tmp_path: Path) -> None:

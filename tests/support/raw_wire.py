@@ -74,7 +74,7 @@ def says_error(front: str, status: int, body: bytes) -> bool:
     return False
 
 
-class ToldServer:
+class CannedServer:
     """A model server that answers as the test says, with whole replies and with streams."""
 
     def __init__(self) -> None:

@@ -151,7 +151,7 @@ REPLY_KEYS = "answer, chunk_delay, delay, fault, retry_after, text, thinking, ti
         ),
         pytest.param(
             '[[scene]]\n[[scene.reply]]\ntools = [{ name = "a", arguments = { day = 2024-01-01 } }]',
-            "key 'scene[0].reply[0].tools[0].arguments.dict.day' is datetime.date(2024, 1, 1); expected",
+            "key 'scene[0].reply[0].tools[0].arguments.dict.day' is datetime.date(2024, 1, 1); invalid value: ",
             id="arguments that JSON cannot hold",
         ),
         pytest.param("[[scene", "expected a script in TOML: Expected ']]' at the end", id="not TOML"),

@@ -37,7 +37,7 @@ class Bound:
     cost: float
 
 
-def bound_of(body: bytes, most_input: int, model: Model, price: Price | None) -> Bound:
+def estimate_bound(body: bytes, most_input: int, model: Model, price: Price | None) -> Bound:
     """The bound of a call that is sent with this body.
 
     `most_input` is a bound on the tokens of the body: no tokenizer makes more tokens than there are bytes.

@@ -1,4 +1,4 @@
-"""How well-known programs are pointed at a gateway: variables to set, and what variables cannot say."""
+"""How to make well-known programs call a gateway: variables to set, arguments, and notes."""
 
 import json
 import shlex
@@ -9,12 +9,12 @@ from types import MappingProxyType
 from whet.errors import UserError, did_you_mean
 
 KEY = "WHET_GATEWAY_KEY"
-"""The variable of programs that are told by their configuration which one holds the key."""
+"""The variable that holds the key, for programs whose configuration names one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a gateway is, and what it is asked for."""
+    """The address of a gateway, its key, and its model."""
 
     url: str
     """Without version. It holds the gateway's secret where the program's own credentials go to the model."""

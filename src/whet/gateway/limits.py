@@ -20,15 +20,15 @@ LAST_WORDS_SEC = 15.0
 AMOUNTS = ("input_tokens", "output_tokens", "total_tokens", "cost")
 """The limits on what is known only when a call has ended."""
 FIRST_EXCESS = 10.0
-"""While no call has ended: by what factor a call may pass its bound. From then on it is the largest that was seen."""
+"""By what factor a call may exceed its bound while no call has ended. From then on, the largest factor observed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """None is no limit."""
+    """The limits of a session or a run. None means unlimited."""
 
     turns: int | None = None
-    """Model calls, whoever makes them: main thread, sub-agents and helpers. Counting tokens is no turn."""
+    """Model calls, whoever makes them: main thread, sub-agents and helpers. Counting tokens is not a turn."""
     input_tokens: int | None = None
     output_tokens: int | None = None
     total_tokens: int | None = None
@@ -191,8 +191,8 @@ class Meter:
             self._reserved = dict.fromkeys(self._amounts, 0.0)  # no rest of adding and subtracting fractions
         if usage is not None:
             used = _amounts(usage, cost or 0.0)
-            seen = max((used[name] / amount for name, amount in most.items() if amount > 0), default=0.0)
-            self._excess = max(1.0, seen, self._excess if self._settled else 0.0)
+            largest = max((used[name] / amount for name, amount in most.items() if amount > 0), default=0.0)
+            self._excess = max(1.0, largest, self._excess if self._settled else 0.0)
             self._settled = True
         self._line.advance()
 

@@ -13,12 +13,12 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 LIMIT_SEC = 0.020
-"""A longer block is told."""
+"""A longer block is logged."""
 BEAT_SEC = 0.005
 
 
 @contextmanager
-def watched() -> Iterator[None]:
+def watch_loop() -> Iterator[None]:
     """Log each time that the running event loop is blocked for longer than the limit, and where it hangs."""
     watchdog = Watchdog(asyncio.get_running_loop())
     try:

@@ -7,8 +7,8 @@ from whet.tasks.task import Allowed
 
 Auth = Literal["key", "own", "azure"]
 """Whose credentials a call carries: the provider's key, the agent's own, or those of an Azure resource."""
-Capture = Literal["none", "vllm", "sglang", "llamacpp", "openai"]
-"""Which kind of server is asked for token ids and log-probabilities."""
+CaptureKind = Literal["none", "vllm", "sglang", "llamacpp", "openai"]
+"""The kind of server, for requests for token ids and log-probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Model:
     url: str
     """Root address of its endpoint; a /v1 at its end is tolerated."""
     upstream_name: str
-    """The model's name as the endpoint knows it, and as agents are told it."""
+    """The model's name at the endpoint. Agents use the same name."""
     key: str | None = field(repr=False)
     """The provider's key. It is neither recorded nor shown to an agent."""
     replicas: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Model:
     """Top-level fields that are taken out of every request."""
     max_tokens: int | None = None
     """The most that a request may ask to be sampled; put in where it names no limit."""
-    capture: Capture = "none"
+    capture: CaptureKind = "none"
     allow_fields: frozenset[str] = frozenset()
     """Fields of requests, messages and their parts that pass unchecked, although they are on no list."""
     allow_tools: frozenset[str] = frozenset()

@@ -19,9 +19,9 @@ class Price:
     cache_write: float | None = None
 
 
-# List prices of the providers' own APIs as they were in 2025: standard tier, cache writes for five minutes. Newer
-# models and newer prices are for whet.toml. Models whose price depends on the length of the prompt are left out: the
-# tokens of a whole rollout do not say what they cost.
+# List prices of the providers' own APIs, compared with genai-prices 0.2.2 in November 2026: standard tier, cache
+# writes for five minutes. Newer models and newer prices belong in whet.toml. Models whose price depends on the length
+# of the prompt are left out: the tokens of a whole rollout do not determine their cost.
 PRICES = MappingProxyType(
     {
         "claude-opus-4-5": Price(5.00, 25.00, cache_read=0.50, cache_write=6.25),
@@ -39,8 +39,8 @@ PRICES = MappingProxyType(
         "gpt-4o-mini": Price(0.15, 0.60, cache_read=0.075),
         "o3": Price(2.00, 8.00, cache_read=0.50),
         "o4-mini": Price(1.10, 4.40, cache_read=0.275),
-        "gemini-2.5-flash": Price(0.30, 2.50),
-        "gemini-2.5-flash-lite": Price(0.10, 0.40),
+        "gemini-2.5-flash": Price(0.30, 2.50, cache_read=0.03),
+        "gemini-2.5-flash-lite": Price(0.10, 0.40, cache_read=0.01),
     }
 )
 WITHOUT_TOKENS = frozenset(

@@ -16,7 +16,7 @@ from aiohttp import HttpVersion11, web
 
 from whet.errors import UserError
 from whet.gateway.buffers.decompress import decoder
-from whet.gateway.buffers.memory import BODY_LIMIT, LARGE, Memory, TooLargeError, check_decoded_size
+from whet.gateway.buffers.memory import BODY_LIMIT, LARGE, GatewayMemory, TooLargeError, check_decoded_size
 from whet.gateway.buffers.reply_buffer import ReplyHead
 from whet.gateway.buffers.spool import Spool
 from whet.gateway.calls.call import Call
@@ -167,7 +167,7 @@ def _is_call(session: Session, dialect: Dialect, route: str) -> bool:
     return dialect.owns(route) or (responses.compacts(route) and session.model.dialect == responses.NAME)
 
 
-async def _read_body(memory: Memory, request: web.BaseRequest) -> Spool:
+async def _read_body(memory: GatewayMemory, request: web.BaseRequest) -> Spool:
     """The body, decompressed. ValueError when it cannot be decompressed, TooLargeError when it is too large."""
     headers = request.headers
     decode = decoder(headers["Content-Encoding"]) if "Content-Encoding" in headers else None

@@ -14,17 +14,17 @@ from aiohttp import web
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange, Recorder, Usage
 from whet.gateway.attribution.threads import ThreadAnswer, may_call_tools
-from whet.gateway.buffers.memory import LARGE, Memory
+from whet.gateway.buffers.memory import LARGE, GatewayMemory
 from whet.gateway.call_bounds import BYTES_PER_TOKEN, estimate_usage
 from whet.gateway.calls.call import Call, NotRecordedError
 from whet.gateway.calls.count_tokens import TOKEN_COUNT, ask_model_for_count
-from whet.gateway.calls.exchanges import CallRecord, build_exchange
+from whet.gateway.calls.exchanges import FinishedCall, build_exchange
 from whet.gateway.calls.requests import AgentRequest, CallContext, CallPlanner, SessionSecrets
 from whet.gateway.dialects import TokenCounter
 from whet.gateway.limits import Allowance, SessionLimits
 from whet.gateway.model import Model
 from whet.gateway.prices import WITHOUT_TOKENS, cost, price_for
-from whet.gateway.replay.cache import Replay, ReplyCache
+from whet.gateway.replay.cache import ReplyCache, SessionCache
 from whet.gateway.replay.recording import Recording
 from whet.gateway.upstream.client import Upstream
 from whet.ids import new_secret
@@ -135,7 +135,7 @@ class SharedParts:
 
     redactor: Redactor
     upstream: Upstream
-    memory: Memory
+    memory: GatewayMemory
     http_server: "Callable[[Session], web.Server]"
 
 
@@ -167,14 +167,14 @@ class Session:
 
         self._recorders = _Recorders(record)
         secrets = _session_secrets(shared.redactor.also(self.secret, model.key or ""), model)
-        cached = Replay(replay[0], model, replay[1], secrets.for_record.bytes) if replay else None
+        cached = SessionCache(replay[0], model, replay[1], secrets.for_record.bytes) if replay else None
         self._planner = CallPlanner(model, shared.memory, cached, recording, secrets)
         self._context = CallContext(session_id, shared.upstream, shared.memory, secrets, price_for(model), self._commit)
         self._http = shared.http_server(self)
         self._listeners: list[asyncio.Server] = []
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> GatewayMemory:
         return self._context.memory
 
     @property
@@ -231,7 +231,7 @@ class Session:
     async def reject(self, request: AgentRequest, status: int, message: str) -> bytes:
         """Record a request that is not sent to the model. Returns the reply that says why."""
         body, index = request.dialect.error_body(status, message), self._recorders.next_index()
-        record = CallRecord(self.id, index, request, time.time(), status, body, CallError.REJECTED)
+        record = FinishedCall(self.id, index, request, time.time(), status, body, CallError.REJECTED)
         await self._keep(build_exchange(record, None, self._context.secrets.for_record))
         return body
 
@@ -337,7 +337,7 @@ class _Recorders:
 
 
 def _session_secrets(redactor: Redactor, model: Model) -> SessionSecrets:
-    """The secrets of a session. Agents are not told the model's addresses either."""
+    """The secrets of a session. The model's addresses are hidden from agents too."""
     addresses = [(url, urlsplit(url)) for url in model.urls]
     hidden = [part for url, address in addresses for part in (url, address.netloc, address.hostname or "")]
     return SessionSecrets(redactor, redactor.also(*hidden))

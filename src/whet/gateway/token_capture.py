@@ -11,7 +11,7 @@ import msgspec
 
 from whet.exchange import EXACT
 from whet.gateway.dialects.lenient import decode
-from whet.gateway.model import Capture
+from whet.gateway.model import CaptureKind
 from whet.gateway.sse import data_lines
 
 _ID = "token_id:"
@@ -34,7 +34,7 @@ def asks_for_tokens(body: bytes) -> bool:
     return _ASKED.search(body) is not None
 
 
-def capture_changes(capture: Capture) -> dict[str, bytes | None]:
+def capture_changes(capture: CaptureKind) -> dict[str, bytes | None]:
     """What is set in a chat request so that the reply holds its tokens, in one piece."""
     return {"stream": b"false", "stream_options": None, **_FIELDS[capture]}
 
@@ -76,7 +76,7 @@ class _Reply(msgspec.Struct, frozen=True):
 
 
 class Tokens(msgspec.Struct):
-    """The tokens of a reply, as far as it tells them."""
+    """The tokens of a reply, as far as it contains them."""
 
     prompt: list[int] | None = None
     ids: list[int] = []
@@ -85,7 +85,7 @@ class Tokens(msgspec.Struct):
     finish: str | None = None
     """Why the engine stopped, in its own word."""
     weights: str | None = None
-    """Version of the weights, where the engine tells it."""
+    """Version of the weights, where the engine reports it."""
 
     @property
     def are_as_counted(self) -> bool:
@@ -95,7 +95,7 @@ class Tokens(msgspec.Struct):
         return all(said in (None, number) for said, number in zip(counted, found, strict=True))
 
     def add(self, reply: _Reply) -> None:
-        """Take what this piece tells."""
+        """Add the tokens of this piece."""
         for choice in reply.choices:
             entries = (choice.logprobs.content if choice.logprobs else None) or []
             self.entries += entries
@@ -109,7 +109,7 @@ class Tokens(msgspec.Struct):
 
 
 def read_tokens(response: bytes, streamed: bool) -> Tokens:
-    """The tokens that a chat reply tells. ValueError when it is none."""
+    """The tokens in a chat reply. ValueError when it is not a chat reply."""
     tokens = Tokens()
     for document in data_lines(response) if streamed else (response,):
         if document.strip() != b"[DONE]":
@@ -119,7 +119,7 @@ def read_tokens(response: bytes, streamed: bool) -> Tokens:
 
 def check_tokens(response: bytes, streamed: bool) -> str | None:
     """EXACT when the ids of prompt and reply are there, and a log-probability for each token of the reply; else what
-    is wrong with them. None when the response tells nothing of tokens.
+    is wrong with them. None when the response contains no tokens.
 
     >>> check_tokens(b'{"choices": [{"token_ids": [1], "logprobs": {"content": []}}]}', streamed=False)
     '1 ids, but 0 log-probabilities'

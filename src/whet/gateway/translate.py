@@ -1,4 +1,4 @@
-"""How a call crosses between an agent's dialect and a model's: as it is, or translated both ways while it streams."""
+"""Passes a call between an agent's dialect and a model's: unchanged, or translated both ways while it streams."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from whet.gateway.dialects.gemini.array_stream import ARRAY_HEADERS, ArrayWriter
 from whet.gateway.dialects.lenient import decode, decode_by
 from whet.gateway.dialects.neutral import End, Event, Message, disassemble
 from whet.gateway.guards import guard_request, read_strictly, refuse_references
-from whet.gateway.guards.overrides import Changes, apply_changes, change_body, configured_changes
+from whet.gateway.guards.overrides import Changes, apply_changes, change_body, model_changes
 from whet.gateway.guards.screened import ScreenedBody
 from whet.gateway.guards.strict_json import split_object
 from whet.gateway.model import Model
@@ -48,7 +48,7 @@ class Translation(Protocol):
     stream_headers: Mapping[str, str]
     """What such a stream begins with."""
     keep_alive: bytes
-    """A piece of it that says nothing."""
+    """A piece of it without content, which keeps the connection open."""
 
     def feed(self, event: bytes) -> tuple[bytes, bool]:
         """One whole event of the model: what the agent gets for it, and whether that ends the reply."""
@@ -71,45 +71,47 @@ class Translation(Protocol):
         ...
 
 
-def choose_translation(front: Dialect, path: str, asked: ScreenedBody, model: Model) -> Translation:
-    """The way of a call. ValueError when the request cannot be read, or must not cross."""
+def choose_translation(front: Dialect, path: str, screened: ScreenedBody, model: Model) -> Translation:
+    """The translation of a call. ValueError when the request cannot be read, or must not be sent."""
     try:
-        events = _in_events(front, path, asked, model)
+        events = _choose_for_events(front, path, screened, model)
     except RecursionError as error:
         raise ValueError("The JSON of the request nests too deeply.") from error
     return ArrayTranslation(events) if front is DIALECTS["gemini"] and gemini.stream_as_array(path) else events
 
 
-def _in_events(front: Dialect, path: str, asked: ScreenedBody, model: Model) -> Translation:
-    """The way of a call whose reply, if it is a stream, is one of events."""
+def _choose_for_events(front: Dialect, path: str, screened: ScreenedBody, model: Model) -> Translation:
+    """The translation of a call whose reply, if it is streamed, is a stream of events."""
     back = DIALECTS[model.dialect]
-    if model.capture != "none" and not asks_for_tokens(asked.body):
-        return Captured(front, back, path, asked, model)
-    return PassThrough(front, path, asked, model) if front is back else Translated(front, back, path, asked, model)
+    if model.capture != "none" and not asks_for_tokens(screened.body):
+        return CaptureTranslation(front, back, path, screened, model)
+    return (
+        PassThrough(front, path, screened, model) if front is back else Translated(front, back, path, screened, model)
+    )
 
 
 class PassThrough:
-    """Agent and model speak the same dialect: bytes go through as they are, but for declared changes."""
+    """Agent and model have the same dialect: bytes pass unchanged, except for declared changes."""
 
     translated = False
     stream_headers, keep_alive = STREAM_HEADERS, KEEP_ALIVE
 
-    def __init__(self, dialect: Dialect, path: str, asked: ScreenedBody, model: Model) -> None:
-        fields = split_object(asked.fresh)
+    def __init__(self, dialect: Dialect, path: str, screened: ScreenedBody, model: Model) -> None:
+        fields = split_object(screened.fresh)
         # A conversation that is compacted has no output limit in its dialect.
         compacts = dialect is responses and responses.compacts(without_version(path))
-        changes, self.warnings = allowed_changes(asked, fields, model, puts_cap_in=not compacts)
-        self.body = change_body(asked.body, changes)
+        changes, self.warnings = find_changes(screened, fields, model, puts_cap_in=not compacts)
+        self.body = change_body(screened.body, changes)
         # Where the dialect says it in the body, the field is at hand; elsewhere the path says it.
         self.streams = fields.get("stream") == b"true" or dialect.wants_stream(b"{}", path)
         self.path = dialect.upstream_path(path, model.upstream_name, self.streams)
         self._dialect = dialect
 
     def feed(self, event: bytes) -> tuple[bytes, bool]:
-        # An agent's program would fall over what is no JSON.
+        # Agents fail on events that are not JSON.
         for data in data_lines(event):
             if not _is_object(data) and data.strip() != b"[DONE]":
-                raise ValueError("An event of the reply is no JSON object.")
+                raise ValueError("An event of the reply is not a JSON object.")
         return event, self._dialect.finishes(event)
 
     def finish(self, rest: bytes) -> tuple[bytes, bool]:
@@ -127,41 +129,41 @@ class PassThrough:
 
 
 class Translated:
-    """Agent and model speak different dialects: both sides meet in the neutral form, event by event."""
+    """Agent and model have different dialects: each event is read into the neutral form and written from it."""
 
     translated = True
     stream_headers, keep_alive = STREAM_HEADERS, KEEP_ALIVE
 
-    def __init__(self, front: Dialect, back: Dialect, path: str, asked: ScreenedBody, model: Model) -> None:
+    def __init__(self, front: Dialect, back: Dialect, path: str, screened: ScreenedBody, model: Model) -> None:
         if front is not back:
-            read_strictly(split_object(asked.fresh))
-            asked.accept()
+            read_strictly(split_object(screened.fresh))
+            screened.accept()
         # The neutral form is an allow-list of its own: it has no place for tools, media and fields beyond its own.
-        request = front.read_request(asked.body, path)
+        request = front.read_request(screened.body, path)
         refuse_references(tool.parameters for tool in request.tools)
         refuse_references([request.format and request.format.schema])
         written, lost = back.write_request(msgspec.structs.replace(request, model=model.upstream_name))
-        self.body = change_body(written, configured_changes(split_object(written), model))
+        self.body = change_body(written, model_changes(split_object(written), model))
         self.path = back.upstream_path("", model.upstream_name, request.stream)
         self.streams = request.stream
-        self.warnings = (*asked.warnings, *request.lost, *lost)
+        self.warnings = (*screened.warnings, *request.lost, *lost)
         # A reply is written for the request, but not with its words, which may be many megabytes.
         wordless = msgspec.structs.replace(request, messages=(_WORDLESS,) * len(request.messages))
-        self._front, self._back, self._asked = front, back, wordless
+        self._front, self._back, self._request = front, back, wordless
         self._reader = back.EventReader()
         self._writer = front.EventWriter(wordless)
 
     def feed(self, event: bytes) -> tuple[bytes, bool]:
-        return self._rendered(self._reader.read(event))
+        return self._render(self._reader.read(event))
 
     def finish(self, rest: bytes) -> tuple[bytes, bool]:
         events = [*(self._reader.read(rest) if rest.strip() else []), *self._reader.end()]
-        return self._rendered(events)
+        return self._render(events)
 
     def whole(self, response: bytes) -> bytes:
         reply = self._back.read_reply(response)
         self.warnings = (*self.warnings, *reply.lost)
-        return self._front.write_reply(reply, self._asked)
+        return self._front.write_reply(reply, self._request)
 
     def error(self, status: int, response: bytes) -> bytes:
         return self._front.error_body(status, _provider_words(response) or _no_words(status))
@@ -169,7 +171,7 @@ class Translated:
     def error_event(self, message: str) -> bytes:
         return self._front.error_event(message)
 
-    def _rendered(self, events: list[Event]) -> tuple[bytes, bool]:
+    def _render(self, events: list[Event]) -> tuple[bytes, bool]:
         ended = False
         for event in events:
             if isinstance(event, End):
@@ -178,38 +180,38 @@ class Translated:
         return b"".join(self._writer.write(event) for event in events), ended
 
 
-def allowed_changes(
-    asked: ScreenedBody, fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool = True
+def find_changes(
+    screened: ScreenedBody, fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool = True
 ) -> tuple[Changes, tuple[str, ...]]:
-    """What is changed in a request that is sent in the agent's own bytes, and what is to be said of it."""
-    guarded = guard_request(fields, asked.body, model.dialect, model, check_tools=asked.check_tools)
+    """The changes to a request that is sent in the agent's own bytes, and the warnings about them."""
+    guarded = guard_request(fields, screened.body, model.dialect, model, check_tools=screened.check_tools)
     if guarded.keeps_conversation:
-        asked.accept()
+        screened.accept()
     kept = apply_changes(fields, guarded.changes)
-    changes = guarded.changes | configured_changes(kept, model, puts_cap_in=puts_cap_in)
-    return changes, (*asked.warnings, *guarded.withheld)
+    changes = guarded.changes | model_changes(kept, model, puts_cap_in=puts_cap_in)
+    return changes, (*screened.warnings, *guarded.withheld)
 
 
-class Captured(Translated):
-    """The model is asked for tokens and log-probabilities, which the agent did not ask for and does not see.
+class CaptureTranslation(Translated):
+    """The request asks for tokens and log-probabilities, which the agent does not see.
 
     The call is not streamed on the model's side: servers lose the ids of tool calls in a stream. An agent that wants
     a stream gets one when the reply is there.
     """
 
-    def __init__(self, front: Dialect, back: Dialect, path: str, asked: ScreenedBody, model: Model) -> None:
-        guarded = allowed_changes(asked, split_object(asked.fresh), model) if front is back else None
-        super().__init__(front, back, path, asked, model)
+    def __init__(self, front: Dialect, back: Dialect, path: str, screened: ScreenedBody, model: Model) -> None:
+        guarded = find_changes(screened, split_object(screened.fresh), model) if front is back else None
+        super().__init__(front, back, path, screened, model)
         if guarded is not None:
             # The agent's own bytes, so that fields that the neutral form does not know survive.
             changes, self.warnings = guarded
-            self.body = change_body(asked.body, changes)
+            self.body = change_body(screened.body, changes)
         self.body = change_body(self.body, capture_changes(model.capture))
 
     def whole(self, response: bytes) -> bytes:
         if not self.streams:
             return super().whole(response)
-        return self._rendered(list(disassemble(self._back.read_reply(response))))[0]
+        return self._render(list(disassemble(self._back.read_reply(response))))[0]
 
 
 class ArrayTranslation:

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from whet.agents import DeclaredAgent
 from whet.errors import UserError, did_you_mean
 from whet.gateway import Model
-from whet.gateway.model import Auth, Capture
+from whet.gateway.model import Auth, CaptureKind
 from whet.gateway.upstream.azure import AzureLogin
 from whet.models import DEFAULT_CONTEXT, Engine, find_model, serve_model
 from whet.tasks import resolve_env
@@ -102,7 +102,7 @@ class ModelConfig(BaseModel):
     """Types of message parts that pass as well."""
     allow: tuple[Allowed, ...] = ()
     """What the provider may do for every task, as `allow` of a task says it for one."""
-    capture: Capture = "none"
+    capture: CaptureKind = "none"
     """Which kind of server is asked for token ids and log-probabilities."""
     price_input: float | None = Field(default=None, ge=0)
     """Dollars per million tokens."""

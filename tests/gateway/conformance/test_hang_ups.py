@@ -15,7 +15,7 @@ from aiohttp import web
 from support.conformance_world import FORMS, SOME_PAIRS, Stage, staged
 from support.gateway_world import PATIENCE, Handler, serving
 from support.gateway_world import stream as begin_stream
-from support.raw_wire import ToldServer, asked, played, wants_stream
+from support.raw_wire import CannedServer, asked, played, wants_stream
 from support.sdk_clients import Front
 from support.waiting import until
 from whet.exchange import CallError, Exchange
@@ -60,7 +60,7 @@ def halting(back: str, moment: Moment, go_on: asyncio.Event) -> Handler:
 @dataclass
 class World:
     stage: Stage
-    model: ToldServer
+    model: CannedServer
     http: aiohttp.ClientSession
 
     def post(self, front: Front, back: str, *, stream: bool) -> Any:
@@ -96,7 +96,7 @@ class World:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world() -> AsyncIterator[World]:
-    model = ToldServer()
+    model = CannedServer()
     async with serving(model) as url, staged(url) as stage, aiohttp.ClientSession() as http:
         yield World(stage, model, http)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.conformance_world import FORMS, PAIRS, Stage, staged
 from support.gateway_world import serving
 from support.neutral_strategies import names, objects, texts
-from support.raw_wire import ToldServer, played
+from support.raw_wire import CannedServer, played
 from support.sdk_clients import Front, Said
 from whet.testing import Reply, ToolCall, say
 
@@ -26,7 +26,7 @@ replies = st.builds(Reply, thinking=st.none() | texts, text=st.none() | texts, t
 @dataclass(repr=False)
 class World:
     stage: Stage
-    model: ToldServer
+    model: CannedServer
 
     async def ask(self, front: Front, back: str, *, stream: bool) -> Said:
         """What the SDK understands, without the form in which it wants it back."""
@@ -37,7 +37,7 @@ class World:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world() -> AsyncIterator[World]:
-    model = ToldServer()
+    model = CannedServer()
     async with serving(model) as url, staged(url) as made:
         yield World(made, model)
 

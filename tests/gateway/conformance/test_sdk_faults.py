@@ -13,7 +13,7 @@ from aiohttp import web
 
 from support.conformance_world import FORMS, SOME_PAIRS, Stage, staged
 from support.gateway_world import Handler, cut, serving, stream
-from support.raw_wire import ToldServer, error_of, played, wants_stream
+from support.raw_wire import CannedServer, error_of, played, wants_stream
 from support.sdk_clients import Front, Said
 from whet.exchange import CallError, Exchange, Usage
 from whet.gateway import Session
@@ -56,7 +56,7 @@ class Counters:
 @dataclass
 class World:
     stage: Stage
-    model: ToldServer
+    model: CannedServer
     before: dict[str, Counters] = field(default_factory=dict)
 
     async def ask(self, front: Front, back: str, *, stream: bool) -> Said:
@@ -75,7 +75,7 @@ class World:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world() -> AsyncIterator[World]:
-    model = ToldServer()
+    model = CannedServer()
     async with serving(model) as url, staged(url, attempts=ATTEMPTS) as made:
         yield World(made, model)
 
@@ -83,7 +83,7 @@ async def world() -> AsyncIterator[World]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def impatient() -> AsyncIterator[World]:
     """A world whose gateway does not wait long: only for models that fall silent, since all others may be slow."""
-    model = ToldServer()
+    model = CannedServer()
     patience = {"first_byte_sec": PATIENCE, "idle_sec": PATIENCE, "connect_sec": PATIENCE}
     async with serving(model) as url, staged(url, attempts=ATTEMPTS, **patience) as made:
         yield World(made, model)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from support.conformance_world import PAIRS, TRANSLATED_TO, Stage, staged
 from support.gateway_world import serving
-from support.raw_wire import ToldServer, asked, played
+from support.raw_wire import CannedServer, asked, played
 from support.sdk_clients import Front
 from whet.exchange import Exchange
 from whet.testing import Reply, ToolCall
@@ -32,7 +32,7 @@ EVERYWHERE = range(1, 20_000)
 @dataclass(repr=False)
 class World:
     stage: Stage
-    model: ToldServer
+    model: CannedServer
     http: aiohttp.ClientSession
     unsplit: dict[tuple[str, str], tuple[Any, ...]] = field(default_factory=dict)
 
@@ -43,7 +43,7 @@ class World:
         path, body = asked(front, stream=True)
         headers = {"x-api-key": self.stage.sessions[back].secret}
         async with self.http.post(self.stage.urls[back] + path, json=body, headers=headers) as reply:
-            return reply.status, await reply.read(), *_told(self.stage.records[back].only)
+            return reply.status, await reply.read(), *_recorded_facts(self.stage.records[back].only)
 
     async def outcome_unsplit(self, front: str, back: str, stream: bytes) -> tuple[Any, ...]:
         if (front, back) not in self.unsplit:
@@ -53,7 +53,7 @@ class World:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world() -> AsyncIterator[World]:
-    model = ToldServer()
+    model = CannedServer()
     async with serving(model) as url, staged(url) as made, aiohttp.ClientSession() as http:
         yield World(made, model, http)
 
@@ -93,6 +93,6 @@ def _split(stream: bytes, cuts: Sequence[int]) -> Iterator[bytes]:
     return (stream[start:end] for start, end in pairwise(places))
 
 
-def _told(exchange: Exchange) -> tuple[Any, ...]:
+def _recorded_facts(exchange: Exchange) -> tuple[Any, ...]:
     """The record without what depends on the time."""
     return exchange.response, exchange.error, exchange.delivered, exchange.usage, exchange.sent, exchange.warnings

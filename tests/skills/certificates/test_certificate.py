@@ -189,7 +189,7 @@ TWO = chained(("start", "a", 0.0), ("start", "b", 0.0))
     [
         (TWO[::-1], "start", "does not follow the attempt before it"),
         (TWO[1:], "start", "expected attempt 1"),
-        (TWO[:1] * 2, "start", "was held against this skill already"),
+        (TWO[:1] * 2, "start", "was compared with this skill already"),
         (chained(("start", "good", 1.0), ("start", "b", 0.0)), "good", "expected an attempt against good"),
         ([GOOD.model_copy(update={"exam": "0" * 16})], "good", "the exam is not the one of this incumbent"),
         (chained(("start", "bad", 0.49), margin=0.6), "bad", "its margin is 0.6, not 0"),
@@ -222,7 +222,7 @@ def test_what_a_classic_rule_decided_is_no_certificate() -> None:
     [
         (lambda record: record["positions"][0].update(candidate=5), "positions[0].candidate"),
         (lambda record: record["terms"].update(level=0), "key 'records[0].terms.level' is 0"),
-        (lambda record: record["terms"].pop("positions"), "key 'records[0].terms.max_pairs' is missing"),
+        (lambda record: record["terms"].pop("positions"), "key 'records[0].terms.positions' is missing"),
         (lambda record: record["terms"].update(more=1), "records[0].terms.more"),
     ],
 )
@@ -261,7 +261,7 @@ def test_a_key_that_is_there_twice_is_refused(run: Path, tmp_path: Path) -> None
     """Programs would take the last, and people read the first."""
     file = tmp_path / "certificate.json"
     file.write_text((run / "certificate.json").read_text().replace('"alpha": 0.1', '"alpha": 0.01, "alpha": 0.1', 1))
-    with pytest.raises(UserError, match="expected a certificate: key 'alpha' is there twice"):
+    with pytest.raises(UserError, match="expected a certificate: key 'alpha' occurs twice"):
         read_certificate(file)
 
 

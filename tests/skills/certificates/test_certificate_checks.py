@@ -442,7 +442,7 @@ def test_with_a_seed_that_was_chosen_the_order_is_named_as_chosen(forger: Forger
     certificate = Certificate.model_validate(forger.data)
     (seed,) = [one for one in checks(certificate, None, os.environ) if one.state is not CheckState.OK]
     assert (seed.name, seed.state) == ("seed", CheckState.NOT_CHECKED)
-    assert "chosen by whoever made the run (chosen by the user: 54)" in seed.found
+    assert "chosen by the maker of the run (chosen by the user: 54)" in seed.found
 
 
 def test_a_certificate_alone_is_arithmetic_only(forger: Forger, tmp_path: Path) -> None:

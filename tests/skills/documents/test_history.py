@@ -16,23 +16,18 @@ from whet.skills.gate.exam import ExamSequence
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.sequential_test import ExamTerms, Pair, SequentialTest
 from whet.skills.measurement import Verdict
+from whet.skills.proposers.base import SearchStep
 from whet.skills.results import SharpenResult
 from whet.skills.sharpen.events import SharpenEvent
 from whet.skills.sharpen.run import summarise_exam
-
-
-@pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, SharpenResult]:
-    world = World(tmp_path_factory.mktemp("history"))
-    return world, asyncio.run(world.sharpen(Adds(USELESS, HELPFUL, HARMFUL)))
 
 
 def files(world: World) -> dict[str, str]:
     return {file.name: file.read_text() for file in (world.out / "skills").glob("*.json")}
 
 
-def test_every_version_has_its_parent_edits_and_evidence(done: tuple[World, SharpenResult]) -> None:
-    world, outcome = done
+def test_every_version_has_its_parent_edits_and_evidence(sharpened: tuple[World, SharpenResult]) -> None:
+    world, outcome = sharpened
     versions = Versions(world.out)
     start, useless, helpful, harmful = versions.all.values()
     assert (start.digest, start.parent, start.measured) == (outcome.start.digest, None, None)
@@ -46,8 +41,10 @@ def test_every_version_has_its_parent_edits_and_evidence(done: tuple[World, Shar
     assert not useless.exams
 
 
-def test_versions_are_found_by_name_and_by_the_beginning_of_their_digest(done: tuple[World, SharpenResult]) -> None:
-    world, outcome = done
+def test_versions_are_found_by_name_and_by_digest_prefix(
+    sharpened: tuple[World, SharpenResult],
+) -> None:
+    world, outcome = sharpened
     versions = Versions(world.out)
     assert versions["start"].digest == outcome.start.digest
     assert versions["best"] == versions["leader"] == versions[outcome.best.digest[:6]]
@@ -58,7 +55,7 @@ def test_versions_are_found_by_name_and_by_the_beginning_of_their_digest(done: t
         versions[""]
 
 
-def test_versions_keep_their_first_author_all_their_exams_and_the_order_in_which_they_were_tried(
+def test_versions_keep_first_author_all_exams_and_order(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "sharpen.json").write_text('{"skill": "f0"}')
@@ -84,16 +81,14 @@ def test_versions_keep_their_first_author_all_their_exams_and_the_order_in_which
         versions["a"]
 
 
-def test_a_run_that_was_broken_off_has_versions_and_no_best_and_ends_with_the_same_files(
-    done: tuple[World, SharpenResult], tmp_path: Path
-) -> None:
-    whole, _ = done
+def test_a_broken_off_run_has_no_best_and_ends_the_same(sharpened: tuple[World, SharpenResult], tmp_path: Path) -> None:
+    whole, _ = sharpened
     world = World(tmp_path)
     steps = 0
 
     def break_off(event: SharpenEvent) -> None:
         nonlocal steps
-        steps += type(event).__name__ == "Step"
+        steps += isinstance(event, SearchStep)
         if steps == 2:
             raise RuntimeError("broken off")
 
@@ -108,7 +103,7 @@ def test_a_run_that_was_broken_off_has_versions_and_no_best_and_ends_with_the_sa
     assert files(world) == files(whole)
 
 
-def test_a_folder_that_is_no_run_and_a_broken_file_are_told(done: tuple[World, SharpenResult], tmp_path: Path) -> None:
+def test_a_folder_that_is_no_run_and_a_broken_file_are_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"not a run of whet sharpen; expected a file sharpen\.json"):
         Versions(tmp_path)
     (tmp_path / "sharpen.json").write_text(json.dumps({"skill": "abc"}))

@@ -77,7 +77,7 @@ async def test_all_that_the_agent_may_know_lies_before_it() -> None:
         "./traces/failed/001--bad-name.md",
         "./traces/failed/003-t0.md",
         "./traces/solved/002-good.md",
-        "At most 3 places of the document changed",
+        "At most 3 changed places of the document",
         "We write en-GB.",
         "- Sing.",
         "at most 40 characters",

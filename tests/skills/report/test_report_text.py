@@ -1,6 +1,5 @@
 """The report: what it tells, what it draws, and that a browser can show it with nothing else at hand."""
 
-import asyncio
 import re
 import shutil
 from dataclasses import replace
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.sharpen_world import HARMFUL, HELPFUL, USELESS, Adds, World
+from support.sharpen_world import World
 from whet.rollout.result import Result, Spending
 from whet.runs.scheduler import store_result
 from whet.runs.stats.paired import Difference
@@ -37,9 +36,9 @@ from whet.skills.search.shorten import Removal
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> SharpenResult:
-    return asyncio.run(World(tmp_path_factory.mktemp("report")).sharpen(Adds(USELESS, HELPFUL, HARMFUL)))
+@pytest.fixture
+def outcome(sharpened: tuple[World, SharpenResult]) -> SharpenResult:
+    return sharpened[1]
 
 
 def texts(svg: str) -> list[str]:

@@ -33,7 +33,7 @@ async def test_an_exam_in_which_the_model_dies_is_resumed_when_it_is_back(
         if isinstance(event, Ended) and event.result.score.value is not None:
             scored.add(event.row.id)
 
-    with pytest.raises(NotMeasured, match=r"rollouts on \d tasks in a row were lost, whatever their skills"):
+    with pytest.raises(NotMeasured, match=r"rollouts on \d tasks in a row failed, whatever their skills"):
         await world.sharpen(Adds(HELPFUL), watch=note)
     assert not (world.out / "certificate.json").exists()
     assert {row for row in scored if row in exchanges(world.out / RunPart.EXAM)}, "some of the exam was scored"
@@ -54,7 +54,7 @@ async def test_what_one_skill_alone_loses_in_an_outage_stays_lost(world: World) 
     # The candidate's rollout is lost, the incumbent's is scored: that may be the skill's own doing.
     lost = f'[[scene]]\nwhen.user = "What is {split} "\nwhen.system = "{HELPFUL[2:]}"\n[[scene.reply]]\nfault = "500"\n'
     world.play(failing(dead) + lost + script_of(world))
-    with pytest.raises(NotMeasured, match="in a row were lost"):
+    with pytest.raises(NotMeasured, match="in a row failed"):
         await world.sharpen(Adds(HELPFUL))
     world.play()
     (held,) = (await world.sharpen(Adds(), resume=True)).certified
@@ -87,7 +87,7 @@ async def test_what_a_verdict_rests_on_is_not_tried_again_when_the_model_dies_la
     def keep(event: SharpenEvent) -> None:
         verdicts.extend([event] if isinstance(event, ExamResult) else [])
 
-    with pytest.raises(NotMeasured, match="in a row were lost"):
+    with pytest.raises(NotMeasured, match="in a row failed"):
         await world.sharpen(Adds(HELPFUL), watch=keep, concurrency=16)
     (first,) = verdicts
     decided = first.test.decided_at
@@ -104,7 +104,7 @@ async def test_what_a_verdict_rests_on_is_not_tried_again_when_the_model_dies_la
 async def test_what_was_lost_before_others_were_scored_is_tried_again_too(world: World) -> None:
     world.play(failing((0, 2, 3, 4)) + script_of(world))
     writer = Adds(HELPFUL)
-    with pytest.raises(NotMeasured, match="rollouts on 3 tasks in a row were lost"):
+    with pytest.raises(NotMeasured, match="rollouts on 3 tasks in a row failed"):
         await world.sharpen(writer, concurrency=1)
     world.play()
     found = await world.sharpen(writer, resume=True)

@@ -14,6 +14,7 @@ from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
 from whet.skills.measurement import Execution, Outcome, RolloutKey, RunPart
 from whet.skills.rollouts import runner
+from whet.skills.rollouts.execution import read_execution
 
 ROW = RolloutRow("r", 0, "t", "chat", "m", None, 0)
 
@@ -145,4 +146,4 @@ def test_calls_that_were_sent_again_are_counted_whoever_sent_them_again(store: S
             (1, CallError.STATUS, 400),  # its own mistake: the same request would fail again
             (0, None, 200),
         )
-        assert runner.read_execution(store, ROW.id) == Execution(tries=2, resent=4, reported=("m-1 fp",))
+        assert read_execution(store, ROW.id) == Execution(tries=2, resent=4, reported=("m-1 fp",))

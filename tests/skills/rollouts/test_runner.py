@@ -7,7 +7,8 @@ from whet.exchange import CallError, Exchange
 from whet.rollout.result import Result
 from whet.scoring import Cause, Score
 from whet.skills.measurement import Outcome, RolloutKey, Side
-from whet.skills.rollouts.runner import _is_outage, _read_reported_model, drop_half_pairs, outcome_of
+from whet.skills.rollouts.execution import _read_reported_model
+from whet.skills.rollouts.runner import _is_outage, drop_half_pairs, outcome_of
 
 ANSWERED = call(None, 200)
 REFUSED = call(CallError.REFUSED, None)

@@ -21,7 +21,7 @@ from whet.gateway.attribution.conversations import (
     read_setting,
 )
 from whet.gateway.attribution.headers import HeaderClaims, read_headers
-from whet.gateway.buffers.memory import Remembered
+from whet.gateway.buffers.memory import MemoryBudget
 from whet.gateway.dialects import DIALECTS
 from whet.gateway.dialects.neutral import ToolCall, assemble
 from whet.gateway.sse import EventFramer
@@ -138,8 +138,8 @@ REMEMBERED = 8 << 20
 class Threads:
     """The conversations of one session."""
 
-    def __init__(self, remembered: Remembered | None = None) -> None:
-        self._remembered = remembered or Remembered(REMEMBERED)
+    def __init__(self, remembered: MemoryBudget | None = None) -> None:
+        self._remembered = remembered or MemoryBudget(REMEMBERED)
         self._held = 0
         self._threads: OrderedDict[str, AgentThread] = OrderedDict()
         """The one with the latest call is last."""

@@ -49,7 +49,7 @@ def decoder(encoding: str) -> Decoder | None:
 
 class _Inflate:
     def __init__(self, wbits: int | None) -> None:
-        """Without `wbits` the first byte tells: some programs leave the head out."""
+        """Without `wbits` the first byte decides: some programs leave the head out."""
         self._stream = None if wbits is None else zlib.decompressobj(wbits)
 
     def feed(self, data: bytes) -> Iterator[bytes]:

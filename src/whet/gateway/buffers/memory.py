@@ -120,7 +120,7 @@ class Room:
         self._held -= weight
 
 
-class Remembered:
+class MemoryBudget:
     """What is kept of earlier requests, by all sessions."""
 
     def __init__(self, total: int) -> None:
@@ -134,13 +134,13 @@ class Remembered:
         return True
 
 
-class Memory:
+class GatewayMemory:
     """What the sessions of one gateway hold."""
 
     def __init__(self) -> None:
         self.large = asyncio.Lock()
         """Held while a large request or reply is read or recorded."""
-        self.remembered = Remembered(REMEMBERED)
+        self.remembered = MemoryBudget(REMEMBERED)
         self._spools = SpoolRoom(SPOOLED, SPOOLED_EACH)
         self._bodies = Room(BODIES)
 
@@ -148,12 +148,12 @@ class Memory:
         """A new spool."""
         return Spool(self._spools)
 
-    def share(self) -> "Share":
+    def share(self) -> "MemoryShare":
         """One session's part of the room for bodies."""
-        return Share(self._bodies)
+        return MemoryShare(self._bodies)
 
 
-class Share:
+class MemoryShare:
     """One session's part of the room for bodies: half of it, so that a session alone keeps no other one waiting."""
 
     def __init__(self, bodies: Room) -> None:

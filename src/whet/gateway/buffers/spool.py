@@ -54,7 +54,7 @@ class Spool:
             self._flush(self._file)
 
     def read(self, start: int = 0, most: int | None = None) -> bytes:
-        """The bytes from here on, at most so many."""
+        """At most `most` bytes from `start` on."""
         end = self.size if most is None else min(self.size, start + most)
         in_file = self.size - len(self._recent)
         pieces = []

@@ -3,7 +3,7 @@
 import time
 
 from whet.exchange import CallError, Exchange, Kind, Speaker
-from whet.gateway.calls.exchanges import CallRecord, build_exchange
+from whet.gateway.calls.exchanges import FinishedCall, build_exchange
 from whet.gateway.calls.requests import AgentRequest, CallContext
 from whet.gateway.dialects import TokenCounter
 from whet.gateway.guards import guard_request
@@ -11,7 +11,7 @@ from whet.gateway.guards.overrides import apply_changes, change_body, model_name
 from whet.gateway.guards.screened import ScreenedBody
 from whet.gateway.guards.strict_json import split_object
 from whet.gateway.model import Model
-from whet.gateway.replay.cache import Replay, ReplySource
+from whet.gateway.replay.cache import ReplySource, SessionCache
 from whet.gateway.upstream.client import OutgoingCall
 from whet.gateway.upstream.headers import headers_for_model, secrets_for_model
 from whet.gateway.upstream.reply import ReceivedReply, UpstreamError
@@ -26,7 +26,7 @@ async def ask_model_for_count(
     request: AgentRequest,
     screened: ScreenedBody,
     index: int,
-    replay: Replay | None,
+    replay: SessionCache | None,
 ) -> Exchange:
     """Ask a model of the request's dialect. The exchange has an error when the reply is not a count.
 
@@ -49,7 +49,7 @@ async def ask_model_for_count(
         error = CallError.MALFORMED
     redactor = context.secrets.learn(received.token, *secrets_for_model(request.headers, model))
     evidence = f"POST {redactor.text(request.path)}"
-    record = CallRecord(
+    record = FinishedCall(
         context.session,
         index,
         request,

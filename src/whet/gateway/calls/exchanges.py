@@ -10,7 +10,7 @@ from whet.redact import Redactor
 
 
 @dataclass(slots=True, eq=False)
-class CallRecord:
+class FinishedCall:
     """One call as it is to be recorded, before secrets are taken out of it."""
 
     session: str
@@ -33,7 +33,7 @@ class CallRecord:
 
 
 def build_exchange(
-    record: CallRecord, received: ReceivedReply | None, redactor: Redactor, request_body: bytes | None = None
+    record: FinishedCall, received: ReceivedReply | None, redactor: Redactor, request_body: bytes | None = None
 ) -> Exchange:
     """The exchange of a call. `request_body` is the body of the request without secrets, if that is known already."""
     request, sent, delivered = record.request, record.sent, record.delivered

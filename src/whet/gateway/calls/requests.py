@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from whet.exchange import Exchange, Headers, Speaker
 from whet.gateway.attribution.threads import Threads
-from whet.gateway.buffers.memory import Memory
+from whet.gateway.buffers.memory import GatewayMemory
 from whet.gateway.dialects import DIALECTS, Dialect
 from whet.gateway.guards.screened import ScreenedBody, ScreenedRequests
 from whet.gateway.limits import Allowance
 from whet.gateway.model import Model
 from whet.gateway.prices import Price
-from whet.gateway.replay.cache import Replay, ReplySource
+from whet.gateway.replay.cache import ReplySource, SessionCache
 from whet.gateway.replay.recording import Recording
 from whet.gateway.translate import Translation, choose_translation
 from whet.gateway.upstream.client import Upstream
@@ -47,7 +47,7 @@ class CallContext:
 
     session: str
     upstream: Upstream
-    memory: Memory
+    memory: GatewayMemory
     secrets: SessionSecrets
     price: Price | None
     commit: Callable[[Exchange, str, Allowance], Awaitable[None]]
@@ -78,7 +78,12 @@ class CallPlanner:
     """Decides for one session's requests who makes a call, what is sent, and where the reply comes from."""
 
     def __init__(
-        self, model: Model, memory: Memory, replay: Replay | None, recording: Recording | None, secrets: SessionSecrets
+        self,
+        model: Model,
+        memory: GatewayMemory,
+        replay: SessionCache | None,
+        recording: Recording | None,
+        secrets: SessionSecrets,
     ) -> None:
         self._model = model
         self._secrets = secrets

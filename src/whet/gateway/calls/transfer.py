@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from whet.exchange import CallError, Exchange, Usage
 from whet.gateway.buffers.memory import EVENT_LIMIT, LARGE, MOST_EVENTS, TooLargeError, check_decoded_size
 from whet.gateway.buffers.reply_buffer import ReplyBuffer, ReplyHead
-from whet.gateway.call_bounds import bound_of
-from whet.gateway.calls.exchanges import CallRecord, build_exchange
+from whet.gateway.call_bounds import estimate_bound
+from whet.gateway.calls.exchanges import FinishedCall, build_exchange
 from whet.gateway.calls.requests import CallContext, PlannedCall
 from whet.gateway.limits import Allowance, LimitError
 from whet.gateway.replay.cache import StoredReply
@@ -104,7 +104,7 @@ class Transfer:
         if self.allowance.reserves:
             plan, body = self.plan, self.plan.translation.body
             most_input = plan.screened.most_tokens + max(0, len(body) - len(plan.request.body))
-            await self.allowance.reserve(bound_of(body, most_input, plan.model, self.context.price))
+            await self.allowance.reserve(estimate_bound(body, most_input, plan.model, self.context.price))
 
     async def _send(self) -> IncomingReply:
         plan, translation = self.plan, self.plan.translation
@@ -187,7 +187,7 @@ class Transfer:
         if self._over_limit is not None:
             response = plan.request.dialect.error_body(400, str(self._over_limit))
         redactor = self.context.secrets.learn(received.token, *secrets_for_model(plan.request.headers, plan.model))
-        record = CallRecord(
+        record = FinishedCall(
             self.context.session,
             plan.index,
             plan.request,

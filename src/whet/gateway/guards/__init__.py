@@ -15,20 +15,20 @@ from whet.gateway.dialects.gemini.wire import camel
 from whet.gateway.guards import chat, gemini, messages, responses
 from whet.gateway.guards.checks import (
     WITHHELD,
-    Check,
+    FieldCheck,
     Permits,
     Report,
     a_schema,
     anything,
     refuse_double_spelling,
-    shown,
+    shorten_name,
 )
 from whet.gateway.guards.strict_json import read_value, split_object
 from whet.gateway.model import Model
 
 CONVERSATIONS = {"chat": "messages", "responses": "input", "messages": "messages", "gemini": "contents"}
 """The field that grows from call to call."""
-_FIELDS: Mapping[str, Mapping[str, Check]] = {
+_FIELDS: Mapping[str, Mapping[str, FieldCheck]] = {
     "chat": chat.FIELDS,
     "responses": responses.FIELDS,
     "messages": messages.FIELDS,
@@ -133,11 +133,11 @@ def refuse_references(schemas: Iterable[Any]) -> None:
         a_schema(schema, Report(Permits()))
 
 
-def _check(name: str, value: Any, check: Check | None, report: Report) -> Any:
+def _check(name: str, value: Any, check: FieldCheck | None, report: Report) -> Any:
     # Null says nothing.
     if value is None or name in report.permits.fields:
         return value
-    return check(value, report) if check else report.withhold(f"field {shown(name)}")
+    return check(value, report) if check else report.withhold(f"field {shorten_name(name)}")
 
 
 def _relax_choice(fields: Mapping[str, bytes], tools: bytes | None) -> dict[str, bytes | None]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from whet.gateway.guards.checks import (
     WITHHELD,
-    Check,
+    FieldCheck,
     Report,
     a_choice,
     a_flag,
@@ -17,11 +17,11 @@ from whet.gateway.guards.checks import (
     each,
     for_provider_tools,
     inline,
-    named,
     one,
     one_of,
+    refuse_stored,
+    require_name,
     settings,
-    stored,
     text_or,
 )
 
@@ -32,13 +32,14 @@ def _media(value: Any, report: Report) -> Any:
     return inline(value, report) if isinstance(value, str) else _MEDIA(value, report)
 
 
-def _part(**fields: Check) -> Check:
+def _part(**fields: FieldCheck) -> FieldCheck:
     return an_object("a content part", {"type": anything, "cache_control": anything, **fields})
 
 
 _AUDIO = an_object("input_audio", {"data": base64_data, "format": anything})
 _FILE = an_object(
-    "file", {"file_data": inline, "filename": anything, "format": anything, "file_id": stored("A file by its id")}
+    "file",
+    {"file_data": inline, "filename": anything, "format": anything, "file_id": refuse_stored("A file by its id")},
 )
 _PARTS = {
     "text": _part(text=anything, annotations=anything),
@@ -89,11 +90,11 @@ _MESSAGE = an_object(
 )
 
 _DECLARED = {"name": anything, "description": anything, "cache_control": anything}
-_FUNCTION = named(an_object("a function", _DECLARED | {"parameters": a_schema, "strict": anything}))
-_CUSTOM = named(an_object("a custom tool", _DECLARED | {"format": anything}))
+_FUNCTION = require_name(an_object("a function", _DECLARED | {"parameters": a_schema, "strict": anything}))
+_CUSTOM = require_name(an_object("a custom tool", _DECLARED | {"format": anything}))
 
 
-def _holding(key: str, inner: Check) -> Check:
+def _wrap_tool(key: str, inner: FieldCheck) -> FieldCheck:
     outer = an_object("a tool", {"type": anything, "cache_control": anything, key: anything})
 
     def check(value: Any, report: Report) -> Any:
@@ -106,7 +107,7 @@ def _holding(key: str, inner: Check) -> Check:
     return check
 
 
-_KINDS = {"function": _holding("function", _FUNCTION), "custom": _holding("custom", _CUSTOM)}
+_KINDS = {"function": _wrap_tool("function", _FUNCTION), "custom": _wrap_tool("custom", _CUSTOM)}
 TOOLS = each("tools", a_tool(lambda tool: tool.get("type") or "function", _KINDS.get))
 
 _FREE = (
@@ -154,7 +155,7 @@ _FREE = (
     "cache_prompt",
 )
 """Sampling, the form of the answer, and who asks."""
-FIELDS: dict[str, Check] = dict.fromkeys(_FREE, anything) | {
+FIELDS: dict[str, FieldCheck] = dict.fromkeys(_FREE, anything) | {
     "model": anything,  # set to the one that is called
     "messages": each("messages", _MESSAGE),
     "tools": TOOLS,

@@ -60,7 +60,7 @@ class Report:
         return WITHHELD
 
 
-Check = Callable[[Any, Report], Any]
+FieldCheck = Callable[[Any, Report], Any]
 
 
 def anything(value: Any, report: Report) -> Any:  # noqa: ARG001 - a check
@@ -68,7 +68,7 @@ def anything(value: Any, report: Report) -> Any:  # noqa: ARG001 - a check
     return value
 
 
-def an_object(what: str, fields: Mapping[str, Check], *, any_case: bool = False) -> Check:
+def an_object(what: str, fields: Mapping[str, FieldCheck], *, any_case: bool = False) -> FieldCheck:
     """An object with these fields. Others are withheld; null says nothing, and stays. `any_case`: a name counts in
     snake_case and in camelCase, as Gemini reads it."""
 
@@ -82,7 +82,7 @@ def an_object(what: str, fields: Mapping[str, Check], *, any_case: bool = False)
             if given is None or name in report.permits.fields:
                 continue
             rule = fields.get(camel(name) if any_case else name)
-            result = rule(given, report) if rule else report.withhold(f"field {shown(name)} of {what}")
+            result = rule(given, report) if rule else report.withhold(f"field {shorten_name(name)} of {what}")
             if result is given:
                 continue
             if kept is value:
@@ -102,7 +102,7 @@ def refuse_double_spelling(names: Mapping[str, Any], what: str) -> None:
         raise ValueError(f"{what} has one field in two spellings.")
 
 
-def each(what: str, entry: Check, *, or_one: bool = False) -> Check:
+def each(what: str, entry: FieldCheck, *, or_one: bool = False) -> FieldCheck:
     """A list of such entries; with `or_one`, or a single one."""
 
     def check(value: Any, report: Report) -> Any:
@@ -118,12 +118,12 @@ def each(what: str, entry: Check, *, or_one: bool = False) -> Check:
     return check
 
 
-def text_or(other: Check) -> Check:
+def text_or(other: FieldCheck) -> FieldCheck:
     """Text, or what this other check takes."""
     return lambda value, report: value if isinstance(value, str) else other(value, report)
 
 
-def by_kind(what: str, kinds: Mapping[str, Check], *, default: str | None = None, key: str = "type") -> Check:
+def by_kind(what: str, kinds: Mapping[str, FieldCheck], *, default: str | None = None, key: str = "type") -> FieldCheck:
     """An object of one of these kinds, as its `type` says. Others are refused: a part that is left out of a message
     would make another request of it."""
 
@@ -137,7 +137,7 @@ def by_kind(what: str, kinds: Mapping[str, Check], *, default: str | None = None
             return rule(value, report)
         if report.permits.provider_tools or named_kind in report.permits.parts:
             return value
-        raise ValueError(f"{what} of type {shown(kind)} is not allowed here.")
+        raise ValueError(f"{what} of type {shorten_name(kind)} is not allowed here.")
 
     return check
 
@@ -150,14 +150,16 @@ def a_schema(value: Any, report: Report) -> Any:  # noqa: ARG001 - a check
         if isinstance(node, dict):
             for name in _REFERENCES & node.keys():
                 if isinstance(node[name], str) and not node[name].startswith("#"):
-                    raise ValueError(f"A schema refers to {shown(node[name])}: references must stay inside the schema.")
+                    raise ValueError(
+                        f"A schema refers to {shorten_name(node[name])}: references must stay inside the schema."
+                    )
             rest += node.values()
         elif isinstance(node, list):
             rest += node
     return value
 
 
-def settings(what: str) -> Check:
+def settings(what: str) -> FieldCheck:
     """An object of numbers, flags and single words."""
 
     def check(value: Any, report: Report) -> Any:
@@ -171,7 +173,7 @@ def settings(what: str) -> Check:
             or (isinstance(given, str) and _WORD.fullmatch(given))
         }
         for name in value.keys() - plain.keys():
-            report.withhold(f"field {shown(name)} of {what}")
+            report.withhold(f"field {shorten_name(name)} of {what}")
         return value if len(plain) == len(value) else plain
 
     return check
@@ -198,7 +200,7 @@ def elsewhere(value: Any, report: Report) -> Any:
     raise ValueError("Media must be part of the request, as a data: URI; addresses are not followed.")
 
 
-def stored(what: str) -> Check:
+def refuse_stored(what: str) -> FieldCheck:
     """The id of something that the provider keeps: it reaches data that is not in the request."""
 
     def check(value: Any, report: Report) -> Any:  # noqa: ARG001 - a check
@@ -207,7 +209,7 @@ def stored(what: str) -> Check:
     return check
 
 
-def one(what: str) -> Check:
+def one(what: str) -> FieldCheck:
     """How many replies are asked for."""
 
     def check(value: Any, report: Report) -> Any:  # noqa: ARG001 - a check
@@ -218,7 +220,7 @@ def one(what: str) -> Check:
     return check
 
 
-def a_flag(what: str) -> Check:
+def a_flag(what: str) -> FieldCheck:
     """true or false: what another parser might take for one of them is refused."""
 
     def check(value: Any, report: Report) -> Any:  # noqa: ARG001 - a check
@@ -229,33 +231,33 @@ def a_flag(what: str) -> Check:
     return check
 
 
-def one_of(what: str, *values: str) -> Check:
+def one_of(what: str, *values: str) -> FieldCheck:
     """One of these words; others are withheld."""
 
     def check(value: Any, report: Report) -> Any:
-        return value if value in values else report.withhold(f"{what} {shown(value)}")
+        return value if value in values else report.withhold(f"{what} {shorten_name(value)}")
 
     return check
 
 
-def a_choice(*kinds: str) -> Check:
+def a_choice(*kinds: str) -> FieldCheck:
     """How tools are to be called: a word, or an object of one of these types."""
 
     def check(value: Any, report: Report) -> Any:
         kind = value.get("type", "function") if isinstance(value, dict) else None
         if isinstance(value, str) or kind in kinds or report.permits.provider_tools:
             return value
-        return report.withhold(f"tool_choice {shown(kind)}")
+        return report.withhold(f"tool_choice {shorten_name(kind)}")
 
     return check
 
 
-def for_provider_tools(what: str) -> Check:
+def for_provider_tools(what: str) -> FieldCheck:
     """A field that switches on what the provider runs itself."""
     return lambda value, report: value if report.permits.provider_tools else report.withhold(f"field {what}")
 
 
-def a_tool(kind_of: Callable[[Mapping[str, Any]], Any], check_of: Callable[[Any], Check | None]) -> Check:
+def a_tool(kind_of: Callable[[Mapping[str, Any]], Any], check_of: Callable[[Any], FieldCheck | None]) -> FieldCheck:
     """A tool whose kind is on the list. Others are withheld, by the name of their kind."""
 
     def check(value: Any, report: Report) -> Any:
@@ -267,24 +269,24 @@ def a_tool(kind_of: Callable[[Mapping[str, Any]], Any], check_of: Callable[[Any]
         if isinstance(kind, str) and kind in report.permits.tools:
             return value
         rule = check_of(kind) if isinstance(kind, str) else None
-        return report.withhold(f"tool {shown(kind)}") if rule is None else rule(value, report)
+        return report.withhold(f"tool {shorten_name(kind)}") if rule is None else rule(value, report)
 
     return check
 
 
-def named(fields: Check) -> Check:
+def require_name(fields: FieldCheck) -> FieldCheck:
     """A tool with a name that a program can have, and these fields."""
 
     def check(value: Any, report: Report) -> Any:
         name = value.get("name") if isinstance(value, dict) else None
         if isinstance(name, str) and _TOOL_NAME.fullmatch(name):
             return fields(value, report)
-        return report.withhold(f"tool named {shown(name)}")
+        return report.withhold(f"tool named {shorten_name(name)}")
 
     return check
 
 
-def shown(value: Any) -> str:
+def shorten_name(value: Any) -> str:
     """A value of the agent, short and printable."""
     text = value if isinstance(value, str) else repr(value)
     return "".join(character if character.isprintable() else "?" for character in text[:_SHOWN])

@@ -6,7 +6,7 @@ from typing import Any
 from whet.gateway.dialects.gemini.wire import camel
 from whet.gateway.guards.checks import (
     WITHHELD,
-    Check,
+    FieldCheck,
     Report,
     a_schema,
     an_object,
@@ -14,16 +14,16 @@ from whet.gateway.guards.checks import (
     base64_data,
     each,
     elsewhere,
-    named,
     one,
     one_of,
-    shown,
-    stored,
+    refuse_stored,
+    require_name,
+    shorten_name,
     text_or,
 )
 
 
-def _object(what: str, *names: str, **checked: Check) -> Check:
+def _object(what: str, *names: str, **checked: FieldCheck) -> FieldCheck:
     return an_object(what, {**dict.fromkeys(names, anything), **checked}, any_case=True)
 
 
@@ -64,7 +64,7 @@ def _system(value: Any, report: Report) -> Any:
     return _CONTENT(value, report) if isinstance(value, dict) and "parts" in value else _PARTS(value, report)
 
 
-_FUNCTION = named(
+_FUNCTION = require_name(
     _object(
         "a function declaration",
         "name",
@@ -94,7 +94,7 @@ def _tool(value: Any, report: Report) -> Any:
         elif name in report.permits.tools or given is None:
             kept[name] = given
         else:
-            report.withhold(f"tool {shown(name)}")
+            report.withhold(f"tool {shorten_name(name)}")
     if len(kept) == len(value) and all(kept[name] is value[name] for name in kept):
         return value
     return kept or WITHHELD
@@ -123,7 +123,7 @@ _CONFIG = _object(
     candidateCount=one("candidateCount"),
     responseModalities=each("responseModalities", one_of("modality", "TEXT", "text")),
 )
-FIELDS: dict[str, Check] = {
+FIELDS: dict[str, FieldCheck] = {
     "contents": _CONTENTS,
     "systemInstruction": _system,
     "tools": TOOLS,
@@ -131,7 +131,7 @@ FIELDS: dict[str, Check] = {
     "generationConfig": _CONFIG,
     "safetySettings": anything,
     "labels": anything,
-    "cachedContent": stored("cachedContent"),
+    "cachedContent": refuse_stored("cachedContent"),
 }
 
 
@@ -146,5 +146,5 @@ def _counted(value: Any, report: Report) -> Any:
 
 
 _COUNTED = an_object("generateContentRequest", FIELDS | {"model": _model}, any_case=True)
-COUNTED_FIELDS: dict[str, Check] = FIELDS | {"generateContentRequest": _counted}
+COUNTED_FIELDS: dict[str, FieldCheck] = FIELDS | {"generateContentRequest": _counted}
 """A request to count tokens may hold the whole request that it is about."""

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from whet.gateway.guards.checks import (
-    Check,
+    FieldCheck,
     Report,
     a_choice,
     a_flag,
@@ -17,8 +17,8 @@ from whet.gateway.guards.checks import (
     each,
     elsewhere,
     for_provider_tools,
-    named,
     one_of,
+    require_name,
     text_or,
 )
 
@@ -46,8 +46,8 @@ def _schema(value: Any, report: Report) -> Any:
     raise ValueError("The input_schema of a tool must be an object.")
 
 
-_CUSTOM = named(an_object("a tool", _DECLARED | {"input_schema": _schema}))
-_PREDEFINED = named(an_object("a tool", _DECLARED | {"max_characters": anything}))
+_CUSTOM = require_name(an_object("a tool", _DECLARED | {"input_schema": _schema}))
+_PREDEFINED = require_name(an_object("a tool", _DECLARED | {"max_characters": anything}))
 
 
 def _kind(tool: Any) -> Any:
@@ -57,14 +57,14 @@ def _kind(tool: Any) -> Any:
     return "custom" if kind is None else kind
 
 
-def _check_of(kind: str) -> Check | None:
+def _check_of(kind: str) -> FieldCheck | None:
     return _CUSTOM if kind == "custom" else _PREDEFINED if _RUN_BY_AGENT.fullmatch(kind) else None
 
 
 TOOLS = each("tools", a_tool(_kind, _check_of))
 
 
-def _block(*names: str, **checked: Check) -> Check:
+def _block(*names: str, **checked: FieldCheck) -> FieldCheck:
     always = dict.fromkeys(("type", "cache_control"), anything)
     return an_object("a content block", {**always, **dict.fromkeys(names, anything), **checked})
 
@@ -73,7 +73,7 @@ def _blocks(value: Any, report: Report) -> Any:
     return _CONTENT(value, report)
 
 
-def _source(*names: str, **checked: Check) -> Check:
+def _source(*names: str, **checked: FieldCheck) -> FieldCheck:
     return an_object("a source", {"type": anything, **dict.fromkeys(names, anything), **checked})
 
 
@@ -111,7 +111,7 @@ _FREE = (
     "metadata",
     "cache_control",
 )
-FIELDS: dict[str, Check] = dict.fromkeys(_FREE, anything) | {
+FIELDS: dict[str, FieldCheck] = dict.fromkeys(_FREE, anything) | {
     "model": anything,  # set to the one that is called
     "messages": each("messages", _MESSAGE),
     "system": _CONTENT,

@@ -40,10 +40,10 @@ def apply_changes(fields: Mapping[str, bytes], changes: Mapping[str, bytes | Non
     return {name: value for name, value in {**fields, **changes}.items() if value is not None}
 
 
-def configured_changes(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool = True) -> Changes:
+def model_changes(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool = True) -> Changes:
     """What the model's configuration changes in a request of the model's dialect. `puts_cap_in`: the output limit is
     put in where the request has none."""
-    changes = _bounded(fields, model, puts_cap_in=puts_cap_in)
+    changes = _limit_output(fields, model, puts_cap_in=puts_cap_in)
     changes |= dict.fromkeys(model.drop)
     return changes | dict(model.set) | model_name_change(fields, model)
 
@@ -56,17 +56,17 @@ def model_name_change(fields: Mapping[str, bytes], model: Model) -> Changes:
     return {"model": name} if fields.get("model") != name else {}
 
 
-def _bounded(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool) -> Changes:
+def _limit_output(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool) -> Changes:
     """The bounds of what may be sampled."""
     if model.dialect != "gemini":
-        return _bound_caps(fields, model, puts_cap_in=puts_cap_in)
+        return _limit_caps(fields, model, puts_cap_in=puts_cap_in)
     name = next((name for name in fields if camel(name) == "generationConfig"), "generationConfig")
     config = fields.get(name, b"{}")
-    changes = _bound_caps(split_object(b"{}" if config == b"null" else config), model, puts_cap_in=puts_cap_in)
+    changes = _limit_caps(split_object(b"{}" if config == b"null" else config), model, puts_cap_in=puts_cap_in)
     return {name: change_body(b"{}" if config == b"null" else config, changes)} if changes else {}
 
 
-def _bound_caps(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool) -> Changes:
+def _limit_caps(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool) -> Changes:
     most, caps = model.max_tokens, OUTPUT_CAPS[model.dialect]
     given = {name: read_value(raw) for name, raw in fields.items() if camel(name) in caps or name in caps}
     stated = {name: cap for name, cap in given.items() if cap is not None}

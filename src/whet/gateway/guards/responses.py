@@ -3,7 +3,7 @@
 from typing import Any
 
 from whet.gateway.guards.checks import (
-    Check,
+    FieldCheck,
     a_choice,
     a_flag,
     a_schema,
@@ -15,23 +15,23 @@ from whet.gateway.guards.checks import (
     each,
     elsewhere,
     inline,
-    named,
     one_of,
+    refuse_stored,
+    require_name,
     settings,
-    stored,
     text_or,
 )
 
 _DECLARED = dict.fromkeys(
     ("type", "name", "description", "strict", "defer_loading", "allowed_callers", "output_schema"), anything
 )
-_OWN_KINDS: dict[str, Check] = {
-    "function": named(an_object("a function", _DECLARED | {"parameters": a_schema})),
-    "custom": named(an_object("a custom tool", _DECLARED | {"format": anything})),
+_OWN_KINDS: dict[str, FieldCheck] = {
+    "function": require_name(an_object("a function", _DECLARED | {"parameters": a_schema})),
+    "custom": require_name(an_object("a custom tool", _DECLARED | {"format": anything})),
 }
 _INNER = each("tools of a namespace", a_tool(lambda tool: tool.get("type"), _OWN_KINDS.get))
-_KINDS: dict[str, Check] = _OWN_KINDS | {
-    "namespace": named(an_object("a namespace", _DECLARED | {"tools": _INNER})),
+_KINDS: dict[str, FieldCheck] = _OWN_KINDS | {
+    "namespace": require_name(an_object("a namespace", _DECLARED | {"tools": _INNER})),
     # Run by the agent; the provider only knows their form.
     "local_shell": an_object("a local shell", {"type": anything}),
     "apply_patch": an_object("a patch tool", {"type": anything}),
@@ -45,11 +45,11 @@ def _kind(tool: Any) -> Any:
 TOOLS = each("tools", a_tool(_kind, _KINDS.get))
 
 
-def _part(*names: str, **checked: Check) -> Check:
+def _part(*names: str, **checked: FieldCheck) -> FieldCheck:
     return an_object("a content part", {"type": anything, **dict.fromkeys(names, anything), **checked})
 
 
-_STORED_FILE = stored("A file by its id")
+_STORED_FILE = refuse_stored("A file by its id")
 _PARTS = {
     "input_text": _part("text"),
     "output_text": _part("text", "annotations", "logprobs"),
@@ -65,7 +65,7 @@ _PARTS = {
 _CONTENT = text_or(each("content", text_or(by_kind("A content part", _PARTS))))
 
 
-def _item(*names: str, **checked: Check) -> Check:
+def _item(*names: str, **checked: FieldCheck) -> FieldCheck:
     always = dict.fromkeys(("type", "id", "status", "call_id", "name", "namespace", "caller", "created_by"), anything)
     return an_object("an input item", {**always, **dict.fromkeys(names, anything), **checked})
 
@@ -115,7 +115,7 @@ _FREE = (
     "prompt_cache_options",
     "prompt_cache_retention",
 )
-FIELDS: dict[str, Check] = dict.fromkeys(_FREE, anything) | {
+FIELDS: dict[str, FieldCheck] = dict.fromkeys(_FREE, anything) | {
     "model": anything,  # set to the one that is called
     "input": _CONVERSATION,
     "instructions": _CONVERSATION,
@@ -126,7 +126,7 @@ FIELDS: dict[str, Check] = dict.fromkeys(_FREE, anything) | {
     "chat_template_kwargs": settings("chat_template_kwargs"),
     "stream": a_flag("stream"),
     "service_tier": one_of("service_tier", "auto", "default", "flex"),
-    "previous_response_id": stored("previous_response_id"),
-    "conversation": stored("conversation"),
-    "prompt": stored("prompt"),
+    "previous_response_id": refuse_stored("previous_response_id"),
+    "conversation": refuse_stored("conversation"),
+    "prompt": refuse_stored("prompt"),
 }

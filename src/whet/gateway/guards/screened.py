@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from whet.gateway.buffers.memory import Remembered
+from whet.gateway.buffers.memory import MemoryBudget
 from whet.gateway.guards import ToolCheck, check_tools
 from whet.gateway.guards.strict_json import replace_lone_surrogates
 from whet.prefix_cache import Lookup, PrefixCache
@@ -16,7 +16,7 @@ REMEMBERED = 8 << 20
 """Bytes of requests that a session keeps for this."""
 REPAIRED = "lone surrogates, sent as U+FFFD"
 TOOL_LISTS = 4
-"""So many lists of tools are remembered: the main thread's, and those of a few others beside it."""
+"""How many checked lists of tools are kept: that of the main thread, and those of a few others."""
 
 
 @dataclass(slots=True)
@@ -32,13 +32,13 @@ class _Judged:
 class ScreenedRequests:
     """The bodies of one session."""
 
-    def __init__(self, remembered: Remembered | None = None) -> None:
+    def __init__(self, remembered: MemoryBudget | None = None) -> None:
         self._growing = PrefixCache[_Judged](REMEMBERED)
-        self._remembered = remembered or Remembered(REMEMBERED)
+        self._remembered = remembered or MemoryBudget(REMEMBERED)
         self._check_tools = lru_cache(TOOL_LISTS)(check_tools)
 
     def look(self, body: bytes, lists: Hashable) -> "ScreenedBody":
-        """A body that is to be judged. What passed one set of allow-lists tells nothing of another."""
+        """A body to be checked. `lists` names the allow-lists: passing one set does not mean passing another."""
         found = self._look(body, lists)
         if replace_lone_surrogates(found.fresh) == found.fresh:
             return ScreenedBody(self._keep, found, self._check_tools, None)
@@ -101,7 +101,7 @@ class ScreenedBody:
         return min(size, known.tokens + size - self._look.known)
 
     def count(self, tokens: int) -> None:
-        """A model read so many tokens of the body."""
+        """Note how many tokens a model counted in the body."""
         if self._judged is not None:
             self._judged.tokens = tokens
 

@@ -71,7 +71,7 @@ def read_value(raw: bytes) -> Any:
 
 
 def replace_lone_surrogates(data: bytes) -> bytes:
-    r"""The JSON with U+FFFD for each escape of half a surrogate pair, which is no character.
+    r"""The JSON with U+FFFD for each escape of half a surrogate pair, which is not a character.
 
     An honest agent sends such escapes: programs whose strings are UTF-16 write them for odd bytes of a file.
 

@@ -34,7 +34,7 @@ class ReplyCache(Protocol):
 
     @property
     def replay_only(self) -> bool:
-        """Whether a call fails that has no reply here: no model may be asked."""
+        """Whether a call without a reply here fails, instead of going to the model."""
         ...
 
     async def get(self, key: str) -> CachedReply | None: ...
@@ -48,7 +48,7 @@ class ReplySource(Protocol):
     """One request that may have a reply already."""
 
     async def find(self, received: ReceivedReply) -> "StoredReply | None":
-        """The reply; None when the model is to be asked, UpstreamError when it may not be."""
+        """The reply; None when the call goes to the model, UpstreamError when it must not."""
         ...
 
     async def settle(self, exchange: Exchange, *, good: bool) -> None:
@@ -56,7 +56,7 @@ class ReplySource(Protocol):
         ...
 
 
-class Replay:
+class SessionCache:
     """One session's way to the cache."""
 
     def __init__(self, cache: ReplyCache, model: Model, sample: int, redact: Callable[[bytes], bytes]) -> None:
@@ -87,7 +87,7 @@ class CacheLookup:
         self._withdraw = withdraw
 
     async def find(self, received: ReceivedReply) -> "StoredReply | None":
-        """The reply that was kept; None when the model is to be asked, UpstreamError when it may not be."""
+        """The stored reply; None when the call goes to the model, UpstreamError when it must not."""
         reply = await self._cache.get(self._key)
         if reply is None and not self._cache.replay_only:
             return None

@@ -1,4 +1,4 @@
-"""Replies of an earlier rollout, given again in place of a model's: what a session asks for, and what it is told."""
+"""Replies of an earlier rollout, given again in place of a model's."""
 
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -23,7 +23,7 @@ class RecordedReply:
     """The agent gets it in another form than it is in: without its tokens, or as a stream."""
 
     def stand_in(self, model: Model) -> Model:
-        """A model that replies in this form, so that its reply crosses to the agent as any other does."""
+        """A model that replies in this form, so that its reply is translated like any other."""
         if self.dialect is None:
             return model
         return replace(model, dialect=self.dialect, capture="vllm" if self.reshaped else "none")
@@ -43,8 +43,8 @@ class Recording(Protocol):
     """The calls of an earlier rollout, as one session goes through them again."""
 
     model_name: str
-    """What the agent was told that its model is called."""
+    """The model's name as the agent knows it."""
 
     def answer(self, speaker: Speaker, dialect: str, path: str, body: bytes) -> RecordedReply | None:
-        """The reply to a call, whose body has no secrets in it; None when the model is to be asked."""
+        """The reply to a call, whose body has no secrets in it; None when the call goes to the model."""
         ...

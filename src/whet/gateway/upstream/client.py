@@ -28,7 +28,7 @@ ONE_WRITE = 1 << 20
 """Bytes that are given to a connection at once. A longer body is written while the reply is awaited."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class OutgoingCall:
     """A call as it is sent to a model."""
 

@@ -1,6 +1,6 @@
 """Mending what an endpoint refuses: a 400 that names one parameter costs the request that parameter, not the call.
 
-Fixes are few, are remembered for all later calls, and are on record as warnings of every call that they change.
+Fixes are few, hold for all later calls, and are recorded as warnings on every call that they change.
 """
 
 import re
@@ -16,7 +16,7 @@ from whet.gateway.model import Model
 MOST_FIXES = 6
 """Of one model, at one path. An endpoint that refuses more than that is not meant for the request."""
 UNTOUCHED = frozenset({"model", "messages", "input", "contents", "system", "instructions", "tools", "stream"})
-"""What is asked, of whom and with which tools. It is never changed to please an endpoint."""
+"""The question, the model and the tools. They are never changed for an endpoint."""
 
 _RENAMED = re.compile(r"'(?P<field>\w+)'.*\b[Uu]se '(?P<name>\w+)' instead", re.DOTALL)
 _SET = re.compile(r"\bset '?(?P<field>\w+)'? to '(?P<value>\w+)'", re.IGNORECASE)

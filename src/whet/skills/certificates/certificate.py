@@ -1,4 +1,4 @@
-"""Certificates: all that the verdicts of a run rest on, so that anyone can find them again without trusting the run."""
+"""Certificates: the evidence of all verdicts of a run, so that anyone can recompute them without trusting the run."""
 
 import json
 from collections import Counter
@@ -32,59 +32,59 @@ _Count = Annotated[int, Field(ge=0)]
 
 
 class PairRecord(_Stored):
-    """One position of an exam."""
+    """One pair of an exam."""
 
     task: str
     incumbent: _Scored
     candidate: _Scored
-    """A score, or why there is none."""
+    """A score, or the cause of a missing score."""
     tries: tuple[_Count, _Count] = (1, 1)
-    """How often the incumbent's rollout was begun, and the candidate's."""
+    """How often the incumbent's rollout was started, and the candidate's."""
     resent: tuple[_Count, _Count] = (0, 0)
-    """Calls that were sent again in each."""
+    """Re-sent model calls in each rollout."""
 
 
 class ArmProblems(_Stored):
-    """What went wrong with one arm's rollouts."""
+    """Problems of the rollouts of one skill."""
 
     rollouts: int
     lost: dict[str, int]
     """Rollouts without a score, by cause."""
     redone: int
-    """Rollouts that were begun more than once: whet was stopped, or the model was down for both arms."""
+    """Rollouts that were started more than once: whet was stopped, or the model was down for both skills."""
     resent: int
-    """Rollouts with calls that were sent again."""
+    """Rollouts with re-sent model calls."""
     resent_calls: int
 
 
 class Findings(_Stored):
-    """What positions come to."""
+    """The result of an exam, computed from its pairs."""
 
     verdict: Verdict
     decided_at: int
-    """Positions up to the verdict. Those after it sharpen the bounds."""
+    """Pairs up to the verdict. Later pairs tighten the bounds."""
     log_evidence: float
-    """Logarithm of the e-value against "no better", after all positions."""
+    """Logarithm of the e-value against "not better", after all pairs."""
     at_least: float
-    """The lift is at least this, at the level of the attempt."""
+    """Lower bound of the lift, at the level of the exam."""
     at_most: float
     estimate: float | None
-    """Mean difference after the verdict; up to it, chance had a say in when to stop."""
+    """Mean difference after the verdict. Up to the verdict, the stopping rule biases the mean."""
     coverage: float
     incumbent: ArmProblems
     candidate: ArmProblems
     withheld: tuple[str, ...] = ()
-    """What differs between the arms by more than chance explains. With any of these no verdict is given."""
+    """Problems that differ between the skills by more than chance explains. Any of these withholds the verdict."""
 
 
 class ExamRecord(_Stored):
-    """One attempt."""
+    """One exam."""
 
     exam: str
     number: int
-    """Of the attempt in its run."""
+    """Number of the exam in its run."""
     previous: str
-    """Link of the attempt before this one; of the first, the commitment to the seed."""
+    """Link of the exam before this one; for the first exam, the commitment to the seed."""
     incumbent: str
     candidate: str
     """Digests of both skills."""
@@ -92,58 +92,58 @@ class ExamRecord(_Stored):
     positions: tuple[PairRecord, ...]
     findings: Findings
     reported: dict[str, tuple[int, int]] = {}
-    """Names and fingerprints that replies gave of the model: in how many rollouts of each arm."""
+    """Names and fingerprints of the model in replies, with the number of rollouts of each skill."""
 
 
 class Shortening(_Stored):
-    """A version of the certified skill from which all was left out at once that the search saw little of."""
+    """A version of the certified skill without the learned units that had little effect in the search."""
 
     units: tuple[str, ...]
-    """What was left out."""
+    """The removed units."""
     record: ExamRecord
-    """The shorter skill against the certified one; certified when it is worse by no more than the margin."""
+    """Exam of the shorter skill against the certified one. It passes if it is worse by no more than the margin."""
 
 
 class Certificate(_Stored):
-    """All attempts of a run, in their order, and what they were made with."""
+    """All exams of a run, in order, and its setup."""
 
     kind: Literal["whet certificate"] = "whet certificate"
     whet: str
     start: str
-    """Digest of the skill that the run began with."""
+    """Digest of the first skill of the run."""
     certified: str
-    """Digest of the last certified skill; that of the start when there is none."""
+    """Digest of the last certified skill; the start when none was certified."""
     gate: GateKind = GateKind.CERTIFY
-    """Where a classic rule decided instead of exams, there is no certificate."""
+    """Where a rule decides instead of exams, nothing is certified."""
     alpha: float
-    """The chance that the run certifies anything that is no better than what it replaces."""
+    """Maximum chance that the run certifies a skill that is not better than the skill it replaces."""
     single: bool = False
-    """Whether one attempt is all there can be, which then has the whole of alpha. Otherwise the first has half of it,
-    the next a quarter, and so on."""
+    """Whether the run has only one exam, which then uses all of alpha. Otherwise the first exam uses half of alpha, the
+    next a quarter, and so on."""
     seed: Seed
-    """What the order of tasks was drawn from."""
+    """The order of tasks is drawn from this seed."""
     commitment: str
-    """Digest of the seed, as it was written down and shown before the first exam."""
+    """Digest of the seed, shown before the first exam."""
     metric: Literal["mean score in [0, 1]"] = "mean score in [0, 1]"
     made_with: dict[str, Any]
     """Agent, model and sandbox."""
     tasks: dict[str, str]
-    """Validation tasks, in the order in which the exams number them, with the digests of all that defines them."""
+    """Validation tasks in their order in the run, with their digests."""
     records: tuple[ExamRecord, ...]
     shortening: Shortening | None = None
-    """None when nothing was tried to be left out."""
+    """None when the run did not try to shorten the skill."""
     test: FinalTest | None = None
     used: LedgerEntry | None = None
-    """How often the validation tasks were used to certify, this time included; None when it was not counted."""
+    """How often the validation tasks were used to certify, including this run; None when there was no exam."""
 
     @property
     def tasks_digest(self) -> str:
-        """Of the whole validation set."""
+        """Digest of the whole validation set."""
         return set_digest(self.tasks)
 
     @property
     def all_records(self) -> tuple[ExamRecord, ...]:
-        """Those of removals too."""
+        """All exams, including the exam of a shorter version."""
         return (*self.records, *([self.shortening.record] if self.shortening else []))
 
     @property
@@ -152,12 +152,12 @@ class Certificate(_Stored):
         return found[-1] if found else None
 
     def level(self, number: int) -> float:
-        """What an attempt of this number may have."""
+        """The level of the exam with this number."""
         return self.alpha if self.single and number == 1 else level_of(self.alpha, number)
 
 
 def make_record(held: ExamResult) -> ExamRecord:
-    """An attempt as it is kept."""
+    """Make the record of an exam."""
     exam, attempt = held.exam, held.test
     return ExamRecord(
         exam=exam.id,
@@ -182,12 +182,12 @@ def make_record(held: ExamResult) -> ExamRecord:
 
 
 def make_shortening(removal: Removal | None) -> Shortening | None:
-    """A removal as it is kept."""
+    """Make the record of a removal."""
     return None if removal is None else Shortening(units=removal.units, record=make_record(removal.exam_result))
 
 
 def read_certificate(path: Path) -> Certificate:
-    """Read a certificate; UserError when it is none."""
+    """Read a certificate; UserError when the file is not one."""
     try:
         data = path.read_bytes()
         found = Certificate.model_validate_json(data)
@@ -202,19 +202,19 @@ def read_certificate(path: Path) -> Certificate:
 
 
 class DoubleKeyError(Exception):
-    """An object has a key twice: programs take the last, and people read the first."""
+    """An object has a key twice: programs use the last one, and people read the first."""
 
 
 def _refuse_double_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise DoubleKeyError(f"key '{twice}' is there twice")
+        raise DoubleKeyError(f"key '{twice}' occurs twice")
     return found
 
 
 def replay_record(record: ExamRecord) -> SequentialTest:
-    """An attempt found again from its positions alone."""
+    """Run the test of an exam again on its recorded pairs."""
     return replay(
         record.terms,
         [
@@ -229,7 +229,7 @@ def replay_record(record: ExamRecord) -> SequentialTest:
 
 
 def compute_findings(attempt: SequentialTest) -> Findings:
-    """What an attempt that has its verdict comes to."""
+    """Compute the findings of a test that has its verdict."""
     assert attempt.verdict is not None
     assert attempt.decided_at is not None
     old, new = attempt.arms

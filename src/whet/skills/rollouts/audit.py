@@ -130,7 +130,7 @@ def refuse_hopeless(lift: float | None, needed: str | None) -> None:
     shows = found or "no exam can be held"
     points = f"{REFUSED * 100:.0f} points"
     expected = f"{needed} would certify {points}" if needed else f"no budget would certify {points}"
-    raise UserError(f"with this budget and scores as noisy as these {shows}; {expected}; run all the same with `force`")
+    raise UserError(f"with this budget and scores as noisy as these {shows}; {expected}; `force` runs it anyway")
 
 
 async def _measured(

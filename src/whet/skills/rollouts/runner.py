@@ -5,7 +5,6 @@ test and proposals each have their own store, which is a plain run folder.
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -46,13 +45,12 @@ from whet.skill import Skill
 from whet.skills.documents.store import SkillStore
 from whet.skills.measurement import Execution, NotMeasured, Outcome, RolloutKey, RunPart, Side
 from whet.skills.rollouts.budget import Budget, Unit
+from whet.skills.rollouts.execution import read_execution
 from whet.skills.rollouts.spending import BudgetTracker, read_spending, total_spent
 from whet.tasks import Task
 
 FORGOTTEN = "forgotten"
 """Key of the failed attempts that a store ignores: they ended a run, and no decision rests on them."""
-_REPORTED = re.compile(rb'"(model|modelVersion|system_fingerprint)"\s*:\s*"([^"\\]{1,200})"')
-"""Model name and fingerprint in a reply of any dialect. Inside a text the quotes would be escaped."""
 
 
 def tries_of(part: RunPart) -> int:
@@ -319,13 +317,6 @@ def _is_unanswered(exchange: Exchange | ExchangeHead) -> bool:
     return exchange.error is CallError.REFUSED or overloaded
 
 
-def _is_retryable(exchange: Exchange) -> bool:
-    """Whether a call failed in a way that may not happen again."""
-    if exchange.error is CallError.STATUS:
-        return exchange.status in RETRIED
-    return exchange.error in {CallError.REFUSED, CallError.TIMEOUT, CallError.CUT, CallError.MALFORMED}
-
-
 @dataclass(frozen=True, slots=True)
 class _Known:
     """What the store has of a rollout."""
@@ -387,25 +378,6 @@ def _on_record(attempts: Sequence[AttemptRow], part: RunPart, forgotten: Collect
         return _Known(None, len(tries))
     outcome = last.cause if last.value is None else last.value
     return _Known(outcome, len(tries))
-
-
-def read_execution(store: Store, rollout: str) -> Execution:
-    attempts = store.attempts_of(rollout)
-    resent, reported = 0, dict[str, None]()
-    for exchange in store.each_exchange(attempts[-1].id):
-        # When the gateway gives up, the agent may send the call again itself: that is another sample of the model too.
-        resent += max(0, exchange.attempts - 1) + _is_retryable(exchange)
-        if model := _read_reported_model(exchange.response):
-            reported[model] = None
-    return Execution(len(attempts), resent, tuple(reported))
-
-
-def _read_reported_model(response: bytes) -> str:
-    """Name and fingerprint of the model, as first given in its reply."""
-    found: dict[bytes, str] = {}
-    for field, value in _REPORTED.findall(response):
-        found.setdefault(b"fingerprint" if field == b"system_fingerprint" else b"model", value.decode(errors="replace"))
-    return " ".join(found[part] for part in (b"model", b"fingerprint") if part in found)
 
 
 def _add(store: Store, row: RolloutRow, skill: Skill | None) -> None:

@@ -1,6 +1,6 @@
-"""What the parts of a run have used of its budget, and which of them may go on.
+"""Tracks what each part of a run has used of its budget, and stops a part that has used its share.
 
-A part that had to stop stays stopped when the run is resumed: what was decided for want of money stays decided.
+A part that was stopped stays stopped when the run is resumed, so that decisions do not change.
 """
 
 import json
@@ -22,16 +22,16 @@ from whet.skills.measurement import OutOfBudget
 from whet.skills.rollouts.budget import Budget, Unit, format_amount
 
 STOPPED = "stopped.json"
-"""Which parts of a run were out of budget, and why."""
+"""File with the parts of a run that ran out of budget, and why."""
 
 
 class BudgetTracker:
-    """The budget of a run while its gateway is open."""
+    """The budget of a run, and what its parts have used, while its gateway is open."""
 
     def __init__(
         self, folder: Path, budget: Budget, gateway: Gateway, before: Mapping[str, Spent], rest: str = ""
     ) -> None:
-        """`before` is what each part used up to now. All that is used by no other counts for the part `rest`."""
+        """`before` is what each part used so far. Usage that belongs to no other part counts for the part `rest`."""
         self.budget, self._gateway, self._rest = budget, gateway, rest
         self._file = folder / STOPPED
         self.stopped: dict[str, str] = json.loads(self._file.read_text()) if self._file.is_file() else {}
@@ -41,11 +41,11 @@ class BudgetTracker:
         self._since: dict[str, float] = {}
 
     def divide(self, shares: Mapping[str, float], amount: float) -> None:
-        """Let these parts use these shares of this amount, and no more."""
+        """Limit these parts to these shares of an amount."""
         self._most = {part: share * amount for part, share in shares.items()}
 
     def close(self, part: str, heir: str, reserved: float) -> None:
-        """A part has ended: another one may use what is left of the whole budget, but for what is reserved."""
+        """End a part. Its heir may use what is left of the whole budget, except for what is reserved."""
         self._most = {**self._most, heir: self.used_by(heir) + self.budget.amount - self.used - reserved}
         self._most.pop(part, None)
         if self.stopped.pop(heir, None) is not None:
@@ -53,7 +53,7 @@ class BudgetTracker:
 
     @property
     def used(self) -> float:
-        """By all parts together."""
+        """Usage of all parts, in the unit of the budget."""
         return self._of(self._gateway.spent())
 
     def refuse(self, part: str) -> None:
@@ -73,17 +73,17 @@ class BudgetTracker:
             )
 
     def used_by(self, part: str) -> float:
-        """By one part."""
+        """Usage of one part."""
         return self.used - sum(self._used.values()) if part == self._rest else self._used[part]
 
     def add(self, part: str, result: Result) -> None:
-        """Count what an attempt cost."""
+        """Count the usage of an attempt."""
         if part != self._rest and self.budget.unit is not Unit.SECONDS:
             self._used[part] += self._of(_spent(result))
 
     @contextmanager
     def at_work(self, part: str) -> Iterator[None]:
-        """Count the time in which something is done for a part."""
+        """Count the time in which a part is working."""
         if not self._at_work[part]:
             self._since[part] = time.monotonic()
         self._at_work[part] += 1

@@ -69,7 +69,7 @@ def fix_terms(file: Path, terms: Mapping[str, object]) -> None:
     changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
     if changed:
         raise UserError(
-            f"{file}: the run was begun with other terms ({', '.join(changed)}); go on with those, "
+            f"{file}: the run was begun with other terms ({', '.join(changed)}); continue with those, "
             "or start a new run with another `out`"
         )
 

@@ -19,7 +19,7 @@ MOST_GIVING_UP = 0.5
 MOST_WORTH = 0.5
 """What terms may be at most, or at least. A run cannot be asked for others."""
 CHOSEN = (
-    "the order of tasks was chosen by whoever made the run ({}): others may have been tried before, and nothing here "
+    "the order of tasks was chosen by the maker of the run ({}): others may have been tried before, and nothing here "
     "can rule that out"
 )
 DRAWN = "drawn by chance, as the certificate says; commitment {}"
@@ -124,7 +124,7 @@ def _order(certificate: Certificate) -> Iterator[str]:
         if record.incumbent != incumbent:
             yield f"{name}: expected an attempt against {incumbent[:8]}"
         if record.candidate == record.incumbent or (record.incumbent, record.candidate) in tried:
-            yield f"{name}: was held against this skill already"
+            yield f"{name}: was compared with this skill already"
         tried.add((record.incumbent, record.candidate))
         link = _link(certificate, record)
         if _was_next(certificate, number):

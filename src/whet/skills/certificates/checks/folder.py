@@ -13,7 +13,8 @@ from whet.skills.certificates.certificate import Certificate
 from whet.skills.documents.history import SKILLS, TERMS
 from whet.skills.gate.journal import ATTEMPTS
 from whet.skills.measurement import Execution, Outcome, RolloutKey, RunPart
-from whet.skills.rollouts.runner import FORGOTTEN, on_record, read_execution
+from whet.skills.rollouts.execution import read_execution
+from whet.skills.rollouts.runner import FORGOTTEN, on_record
 from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH
 
 

@@ -22,7 +22,7 @@ from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH
 from whet.version import __version__
 
 WITNESS = (
-    "a commitment in the folder of whoever made the run shows that the seed was fixed when the run began, if the "
+    "a commitment in the folder of the run shows that the seed was fixed when the run began, if the "
     "folder is to be trusted; that no other seed was tried in another folder, only a witness of the commitment can say"
 )
 
