@@ -44,7 +44,7 @@ def test_an_estimate_spends_nothing_and_a_hopeless_budget_is_refused(project: Pr
     told = project.whet(*COMMAND, *plan, "--dry-run")
     assert told.returncode == 0, told.stderr
     assert "8 training, 10 validation and 6 test tasks; at most 300 rollouts; nothing is run yet" in told.stdout
-    assert "  audit 16, sealed test 12\n" in told.stdout
+    assert "  audit 16, held-out test 12\n" in told.stdout
     assert "  search 218: 12 proposals on 8 training tasks, 2 rollouts on each\n" in told.stdout
     assert not (project.path / "out").exists()
     project.write("AGENTS.md", "Count twice.\n")

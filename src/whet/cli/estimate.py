@@ -28,7 +28,7 @@ def print_estimate(console: "Console", wish: "SharpenRequest", config: "Config")
     plan, train = shares.plan, len(wanted.splits.train)
     on_each = f"{plan.samples} rollouts on each" if plan.samples > 1 else "one rollout on each"
     lines += [
-        f"  audit {shares.audit}, sealed test {2 * len(shares.test)}",
+        f"  audit {shares.audit}, held-out test {2 * len(shares.test)}",
         f"  search {plan.search_budget}: {plan.proposals(train)} proposals on {train} training tasks, {on_each}",
         f"  exams {plan.exam_budget}: {plan.exam_budget // PAIR} positions, and what the search leaves",
     ]

@@ -255,14 +255,14 @@ AS_IT_IS: Mapping[str, tuple[str, Tampering]] = {
     "another gate": ("gate", lambda f: f.data.update(gate="strict")),
     "the attempt left out": ("journal of attempts", leave_attempt_out),
     "a shortening made up": ("terms", add_shortening),
-    "the sealed test made up": ("sealed test", lambda f: f.data["test"]["after"].update({"test-201": 0.5})),
-    "the sealed test left out": ("sealed test", lambda f: f.data.update(test=None)),
-    "a failure of the sealed test lost": (
-        "sealed test",
+    "the held-out test made up": ("held-out test", lambda f: f.data["test"]["after"].update({"test-201": 0.5})),
+    "the held-out test left out": ("held-out test", lambda f: f.data.update(test=None)),
+    "a failure of the held-out test lost": (
+        "held-out test",
         lambda f: f.data["test"]["before"].update({"test-201": "model"}),
     ),
-    "a task of the sealed test left out": (
-        "sealed test",
+    "a task of the held-out test left out": (
+        "held-out test",
         lambda f: [f.data["test"][s].pop("test-201") for s in f.data["test"]],
     ),
     "fewer runs on these tasks": ("ledger", lambda f: f.data["used"].update(runs=0)),
@@ -323,8 +323,8 @@ FOLDER: Mapping[str, tuple[str, Tampering]] = {
         "run folder",
         lambda f: f.sql("exam", "UPDATE exchange SET sent = CAST('gpt' AS BLOB) WHERE id = 3"),
     ),
-    "a score of the sealed test's store": ("sealed test", lambda f: f.sql("test", SWAP)),
-    "another seal": ("sealed test", lambda f: f.edit("test/seal.json", set_settings("after", value="0" * 32))),
+    "a score of the held-out test's store": ("held-out test", lambda f: f.sql("test", SWAP)),
+    "another seal": ("held-out test", lambda f: f.edit("test/seal.json", set_settings("after", value="0" * 32))),
     "a line of the journal taken out": (
         "journal of attempts",
         lambda f: f.lines("out/exam/attempts.jsonl", lambda _: []),
@@ -373,8 +373,8 @@ FOLDER: Mapping[str, tuple[str, Tampering]] = {
 }
 REMOVED: Mapping[str, tuple[set[str], tuple[str, ...]]] = {
     "the store of the exams": ({"settings", "tasks", "scores", "rollouts left out", "tries"}, ("out/exam/run.db",)),
-    "the store of the test": ({"sealed test"}, ("out/test/run.db",)),
-    "all stores": ({"scores", "sealed test", "tries"}, ("out/exam", "out/test", "out/search")),
+    "the store of the test": ({"held-out test"}, ("out/test/run.db",)),
+    "all stores": ({"scores", "held-out test", "tries"}, ("out/exam", "out/test", "out/search")),
     "the journal": ({"journal of attempts"}, ("out/exam/attempts.jsonl",)),
     "the seed": ({"seed in the folder"}, ("out/exam/seed.json",)),
     "the terms": ({"terms of the run", "seed in the folder"}, ("out/sharpen.json",)),

@@ -54,7 +54,7 @@ def test_it_tells_what_was_found_tried_and_spent(outcome: SharpenResult) -> None
     assert "| 1 | `" in text
     assert re.search(r"\| 25\.0% \[\d+\.\d, \d+\.\d\] \| 25\.0% \| rejected \|", text)
     assert '| add "- Answer with the number alone." | +75.0 [' in text
-    assert "## The sealed test" in text
+    assert "## The held-out test" in text
     assert re.search(r"^\| search \| \d+ \| [\d,]+ \| 0\.0000 \|$", text, re.MULTILINE)
     assert "(0 used before) have been used in 1 certification run, cumulative alpha 0.10" in text
 
@@ -144,7 +144,9 @@ def test_in_plain_words_it_says_why_nothing_was_certified(outcome: SharpenResult
     assert told(leader=outcome.start).startswith("No better skill was found: no proposal did better on the training")
     assert "There was no exam: 3 rollouts were left, and an exam needs more to certify anything" in told()
     futile = told(held([(1.0, 0.0)] * 30))
-    assert "futile: on these 10 tasks a lift of 12 points or more is unlikely: where there is one, 20% of" in futile
+    assert (
+        "futile: on these 10 tasks a lift of 12 points or more is unlikely; if there is one, at most 20% of" in futile
+    )
     undecided = told(held([(0.0, 1.0), (1.0, 0.0)]))
     assert re.search(
         r"undecided: on these 10 tasks the lift is between -\S+ and \S+ points, each .* level 0.0125", undecided
@@ -179,11 +181,11 @@ def test_why_there_was_no_test_and_what_is_not_known_are_told(outcome: SharpenRe
     untested = replace(outcome, certificate=outcome.certificate.model_copy(update={"test": None}))
     effect = Effect("v" * 32, ("add x",), None)
     text, _ = report(untested, ReportData(None, (), (effect,), (Cost("search", 10, None, None),)))
-    assert "There was no sealed test: there are no test tasks, no budget was left, or" in text
+    assert "There was no held-out test: there are no test tasks, no budget was left, or" in text
     assert "| search | 10 | unknown | unknown |" in text
     assert "| `vvvvvvvv` | add x | not measured |" in text
     text, _ = report(replace(untested, done=replace(outcome.done, exam_results=())), ReportData(None, (), (), ()))
-    assert "There was no sealed test: there is nothing new to test." in text
+    assert "There was no held-out test: there is nothing new to test." in text
 
 
 def test_attempts_that_failed_are_paid_for_and_later_measurements_do_not_change_what_decided(

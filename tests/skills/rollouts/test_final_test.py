@@ -1,4 +1,4 @@
-"""The sealed test: taken once, with one pair of skills; a part of it that is missing can be completed, no more."""
+"""The held-out test: taken once, with one pair of skills; a part of it that is missing can be completed, no more."""
 
 import json
 from collections import Counter

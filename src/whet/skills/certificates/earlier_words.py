@@ -66,6 +66,7 @@ _EARLIER = (
     ("The exam did not show that ", "It was not shown that "),
     (" of its rules can be removed: ", " of its rules can be left out: "),
     ("\n## Held-out test\n", "\n## On tasks that have chosen nothing\n"),
+    ("\n| held-out test | passed", "\n| sealed test | passed"),
     ("; scores missing: ", "; scores lost: "),
     ("the two skills miss scores at different rates", "the two skills lose scores unevenly"),
     ("\n## Setup\n", "\n## What it was made with\n"),

@@ -1,4 +1,4 @@
-"""How often each check passed in the sealed test, before and after."""
+"""How often each check passed in the held-out test, before and after."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

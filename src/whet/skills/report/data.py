@@ -66,7 +66,7 @@ class ReportData:
     effects: tuple[Effect, ...]
     costs: tuple[Cost, ...]
     check_rates: tuple[CheckRate, ...] = ()
-    """In the sealed test, if there was one."""
+    """In the held-out test, if there was one."""
 
 
 def read_report_data(run: Path, done: SearchResult) -> ReportData:

@@ -66,7 +66,7 @@ def _describe_accepted(outcome: SharpenResult) -> str:
 
 def _describe_test(outcome: SharpenResult) -> str:
     test = outcome.certificate.test
-    return f" Sealed test, against the start: {test}." if test else ""
+    return f" Held-out test, against the start: {test}." if test else ""
 
 
 def _describe_classic_rules(outcome: SharpenResult) -> str:
@@ -208,11 +208,11 @@ def _removal(removal: Removal | None) -> Iterator[str | Plot]:
 
 def _test(outcome: SharpenResult, rates: Sequence[CheckRate]) -> Iterator[str]:
     tested = outcome.certificate.test
-    yield from ("## The sealed test", "")
+    yield from ("## The held-out test", "")
     if tested is None:
         untested = "there are no test tasks, no budget was left, or they were used to test another skill before"
         why = untested if outcome.certified else "there is nothing new to test"
-        yield from (f"There was no sealed test: {why}.", "")
+        yield from (f"There was no held-out test: {why}.", "")
         return
     yield from (*tested.table(), "", f"Difference: {tested}.", "")
     if rates:

@@ -1,4 +1,4 @@
-"""The sealed test: tasks that have chosen nothing, done once by the first skill and once by the last."""
+"""The held-out test: tasks that have chosen nothing, done once by the first skill and once by the last."""
 
 import asyncio
 import json
@@ -83,7 +83,7 @@ class FinalTest(BaseModel):
     def table(self) -> list[str]:
         """Both sides beside each other, in Markdown."""
         return [
-            "| sealed test | passed, 95 % interval | mean score | missing |",
+            "| held-out test | passed, 95 % interval | mean score | missing |",
             "|---|---|---|---|",
             f"| before | {_side(self.before)} |",
             f"| after | {_side(self.after)} |",

@@ -1,4 +1,4 @@
-"""What a run folder holds of a certificate: the terms, the journal of attempts, the stores of exams and sealed test."""
+"""Read what the checks need from a run folder: terms, exam journal, and the stores of exams and held-out test."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ class RunFolder:
 
     @cached_property
     def test(self) -> StoredPart | str:
-        """That of the sealed test."""
+        """That of the held-out test."""
         return _read_part(self.folder, RunPart.TEST)
 
     @cached_property

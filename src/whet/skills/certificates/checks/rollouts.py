@@ -1,5 +1,7 @@
-"""A certificate compared with every rollout that its run folder holds of exams and sealed test, and with the journal of
-attempts: what was made up, changed or left out."""
+"""Compare a certificate with the exam journal and with every stored rollout of its exams and its held-out test.
+
+These checks find results that were made up, changed or left out.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -134,8 +136,8 @@ def check_tries(run: RunFolder) -> CheckResult:
 
 
 def check_test(run: RunFolder) -> CheckResult:
-    """The sealed test, computed again."""
-    name, tested = "sealed test", run.certificate.test
+    """The held-out test, computed again."""
+    name, tested = "held-out test", run.certificate.test
     seal = _seal(run)
     if tested is None:
         # A run that was continued may certify another skill than the one that took the test.
