@@ -5,7 +5,7 @@ from pathlib import Path
 from whet.agents import CLIS, CliAgent
 
 DOCUMENT = Path(__file__).parents[2] / "docs/agents.md"
-HEAD = ("agent", "speaks", "skills", "memory", "system prompt", "images", "schema", "goes on", "sub-agents")
+HEAD = ("agent", "speaks", "skills", "memory", "system prompt", "images", "schema", "followups", "sub-agents")
 
 
 def capability_table() -> str:

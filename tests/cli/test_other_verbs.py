@@ -81,7 +81,8 @@ def test_a_scripted_model_is_served_until_it_is_stopped(project: Project) -> Non
     url = f"http://127.0.0.1:{port}/v1/chat/completions"
     with project.start("scripted", str(EXAMPLES / "scripted.toml"), "--port", str(port), "--key", "sk-test") as whet:
         wait_until(lambda: answers(port) or whet.poll() is not None)
-        body = json.dumps({"messages": [{"role": "user", "content": "hexadecimal number 2F in decimal?"}]}).encode()
+        said = {"role": "user", "content": "hexadecimal number 2F in decimal?"}
+        body = json.dumps({"model": "any", "messages": [said]}).encode()
         headers = {"Authorization": "Bearer sk-test", "Content-Type": "application/json"}
         with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=10) as reply:
             assert json.load(reply)["choices"][0]["message"]["role"] == "assistant"

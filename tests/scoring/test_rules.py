@@ -197,4 +197,4 @@ def test_rules_that_look_at_the_form_alone_are_warned_of(tmp_path: Any) -> None:
     file = tmp_path / "t.jsonl"
     shape = '{"kind": "rules", "checks": [{"op": "max_chars", "arg": 5}]}'
     file.write_text(f'{{"instruction": "-", "judge": {shape}}}\n')
-    assert "the form of the answer only" in read_tasks(file)[0].warnings[0]
+    assert "only the form of the answer" in read_tasks(file)[0].warnings[0]

@@ -73,9 +73,9 @@ class RolloutOptions(Options):
         return str(self.tasks.resolve()) if isinstance(self.tasks, Path) else None
 
     def complete(self, config: Config) -> Self:
-        """The same options, with the defaults of whet.toml where an option is not set."""
+        """The same options, with the defaults of whet.toml where an option is not set, and a run folder for good."""
         found = {name: getattr(config.defaults, name) for name in ("concurrency", "sandbox")}
-        return self.fill(found)
+        return self.fill({**found, "out": self.out})
 
     def fill(self, defaults: dict[str, Any]) -> Self:
         """The same options, with these values where an option is not set. None leaves an option as it is."""

@@ -264,7 +264,7 @@ async def test_rules_stand_together_above_the_examples_and_other_lines_stay() ->
         now = context(*failing_rollouts(*checks), document=f"{document}- Mine.\n" if document != SKILL else document)
         document = apply_edits({"": now.document}, (await written(now)).edits, now.policy).text
     rules = [line.split(" ")[1] for line in document.split("\n") if line.startswith("- ")]
-    assert rules == ["Be", "Use", "ObservedCall", "Mine."]
+    assert rules == ["Be", "Use", "Call", "Mine."]
     assert document.index("- Call") < document.index("Question: ") < document.index("- Mine.")
     assert "\n\n- " not in document.split("# Answers\n\n")[1]
 

@@ -124,7 +124,7 @@ async def test_a_proposer_is_told_nothing_of_exams_but_whether_they_certified(
     assert scores == {0, 0.8125}, "what is searched for exists"
     words = dict(told(world.out))
     assert any("What is 3 + 1?" in text for text in words.values())
-    certified = re.compile(r"attempt to prove the document better succeeded(\n|\\n){2}yes")
+    certified = re.compile(r"exam so far certified the document(\n|\\n){2}yes")
     assert any(certified.search(text) for text in words.values())
     assert RULES[1] in found.leader.text, "proposals were made after the exam"
     assert leaks(world.out) == []

@@ -314,11 +314,11 @@ def test_from_python_with_a_proposer_of_ones_own(world: World, monkeypatch: pyte
     assert [type(event).__name__ for event in events if not isinstance(event, Ended)] == [
         "SharpenStarted",
         "AuditFinished",
-        "Drafted",
+        "ProposalMade",
         "Step",
-        "Drafted",
-        "Drafted",
-        "Drafted",
+        "ProposalMade",
+        "ProposalMade",
+        "ProposalMade",
         "Held",
     ]
 

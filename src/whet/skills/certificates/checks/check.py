@@ -28,7 +28,7 @@ def judge(name: str, wrong: Iterable[str], right: str) -> CheckResult:
     """A check that fails when anything is wrong.
 
     >>> judge("alpha", [], "0.1")
-    Check(name='alpha', state=<State.OK: 'ok'>, found='0.1')
+    CheckResult(name='alpha', state=<CheckState.OK: 'ok'>, found='0.1')
     """
     problems = list(wrong)
     return (
