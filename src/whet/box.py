@@ -1,4 +1,4 @@
-"""The contract of every sandbox: a kind of place to run commands, one open place, and a process in it."""
+"""The interfaces of every sandbox: Sandbox opens boxes, Box is one open place, Process is a command in it."""
 
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,19 +11,19 @@ from whet.tasks.task import WORKDIR, TaskLimits
 from whet.workspace import Snapshot
 
 UNTRUSTED = "whet-untrusted"
-"""The program of a sealed box that runs the agent's work out of the judge's reach."""
+"""The program in a sealed box that runs the agent's work isolated from the judge."""
 SCRATCH = "WHET_SCRATCH"
-"""Variable of the judge: a folder that it writes and that `whet-untrusted` shows to the work, read-only."""
+"""Environment variable of the judge: a folder that it writes and `whet-untrusted` shows to the work, read-only."""
 
 OUTPUT_LIMIT = 1 << 20
-"""How much of one stream of output is kept, half from its beginning and half from its end."""
+"""Bytes that are kept of one output stream, half from its beginning and half from its end."""
 
 Serve = Callable[[socket.socket], Awaitable[None]]
-"""Takes a listening socket and answers what connects to it. The gateway's session has one."""
+"""Takes a listening socket and answers its connections. The gateway's session provides one."""
 
 
 class SandboxError(Exception):
-    """The sandbox failed to do what was requested; the rollout's score is missing."""
+    """The sandbox failed. The score of the rollout is missing."""
 
 
 class EscapeError(SandboxError):
@@ -31,17 +31,17 @@ class EscapeError(SandboxError):
 
 
 class RefusedVerdict(SandboxError):  # noqa: N818 - what it refuses is the point
-    """A file in /logs/verifier that is not, or may not be, the judge's own."""
+    """A file in /logs/verifier was not, or may not have been, written by the judge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """One stream of output: all of it, or its beginning and its end."""
+    """One output stream: all of it, or its beginning and its end."""
 
     head: bytes
     tail: bytes
     total: int
-    """How many bytes the process wrote."""
+    """Number of bytes that the process wrote."""
 
     @property
     def dropped(self) -> int:
@@ -62,13 +62,13 @@ class Finished:
     """How a command ended."""
 
     exit_code: int
-    """As a shell would give it: 128 + n when signal n ended it."""
+    """As a shell returns it: 128 + n if signal n ended the command."""
     stdout: Captured
     stderr: Captured
     seconds: float
     timed_out: bool = False
     over_storage: bool = False
-    """It was killed because the box had written more than it may."""
+    """The command was killed because the box exceeded its storage limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +77,15 @@ class ToolUse:
 
     name: str
     argv: tuple[str, ...]
-    """Without the program's name. Bytes that are no UTF-8 are in it as `os.fsdecode` gives them."""
+    """Without the program's name. Bytes that are not UTF-8 are decoded as by `os.fsdecode`."""
     stdin: bytes
     started: float
-    """Seconds since 1970, by the host's clock."""
+    """Seconds since 1970 by the clock of the host."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What a call of a program prints, and how it ends."""
+    """Output and exit code of a program call."""
 
     stdout: bytes = b""
     exit_code: int = 0
@@ -97,34 +97,34 @@ class ToolAnswer:
 
 
 Answer = Callable[[ToolUse], Awaitable[ToolAnswer]]
-"""Runs on the host, outside the agent's reach, for every call of a program."""
+"""Answers each call of a program. It runs on the host, where the agent cannot reach it."""
 
 
 class Process(Protocol):
-    """A command under way."""
+    """A running command."""
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """None while the command runs."""
         ...
 
     def stdout(self) -> Captured:
-        """What it has written so far."""
+        """The output so far."""
         ...
 
     def stderr(self) -> Captured: ...
 
     async def wait(self, timeout: float | None = None) -> Finished:
-        """Wait for the end; at the time limit kill the whole tree."""
+        """Wait for the end. Kill the whole process tree at the time limit."""
         ...
 
     async def kill(self) -> None:
-        """Kill it and all that descends from it, and return when they are gone."""
+        """Kill the process and its descendants, and return when all are gone."""
         ...
 
 
 class Box(Protocol):
-    """One open place. Files persist in it until it is closed; no process outlives the command it came from."""
+    """One open place. Its files persist until it is closed; no process outlives the command that started it."""
 
     workdir: str
     """The working directory, as commands in the box see it."""
@@ -132,7 +132,7 @@ class Box(Protocol):
     python: str
     """A Python interpreter that commands in the box can run."""
     path: str
-    """Where commands look for programs."""
+    """The PATH of commands."""
 
     async def start(
         self,
@@ -156,73 +156,73 @@ class Box(Protocol):
     ) -> Finished: ...
 
     async def connect(self, serve: Serve) -> str:
-        """Make a model port: processes started from now on reach `serve` at the returned http address."""
+        """Open the model port: processes started from now on reach `serve` at the returned http address."""
         ...
 
     async def read_file(self, path: str, limit: int = 64 << 20) -> bytes:
-        """A file by its path in the box; relative paths start at the working directory.
+        """Read a file by its path in the box; relative paths start at the working directory.
 
-        FileNotFoundError when there is none; SandboxError when it is no plain file or larger than the limit.
+        Raises FileNotFoundError, and SandboxError if it is not a regular file or is larger than the limit.
         """
         ...
 
     async def write_file(self, path: str, data: bytes, mode: int = 0o644) -> None: ...
 
     async def upload(self, source: Path, target: str) -> None:
-        """Copy a folder of the host, whole, into a folder of the box."""
+        """Copy a whole folder of the host into a folder of the box."""
         ...
 
     async def download(self, source: str, target: Path) -> None:
-        """Copy a folder of the box, whole, to a new folder of the host. Links that leave it are not followed."""
+        """Copy a whole folder of the box to a new folder of the host. Links out of it are not followed."""
         ...
 
     async def mount(self, source: Path, target: str, omit: Sequence[str] = ()) -> None:
-        """Show a copy of a folder of the host, read-only and without what is omitted, to commands started later."""
+        """Show commands started later a read-only copy of a host folder, without the omitted paths."""
         ...
 
     def has_started_since(self, seconds: float) -> bool:
-        """Whether a command that is older than this runs something that it started in these last seconds."""
+        """Whether a command older than `seconds` runs a process that it started within the last `seconds`."""
         ...
 
     async def kill(self) -> None:
-        """Kill every process. Whoever waits for one learns how it ended and what it had written."""
+        """Kill every process. Callers that wait for one get its exit code and its output."""
         ...
 
     async def show(self, source: Path, name: str) -> str:
-        """Show a folder of the host as it is, read-only, to commands started later. Returns its path in the box.
+        """Show commands started later a host folder itself, read-only. Returns its path in the box.
 
-        For programs, which are large and not secret; what an agent must not see of a folder needs `mount`.
+        For programs, which are large and not secret. If part of the folder is secret, use `mount`.
         """
         ...
 
     async def offer(self, name: str, answer: Answer) -> None:
-        """Put a program first on the PATH of commands started later; the host answers its every call.
+        """Put a program first on the PATH of commands started later; the host answers every call of it.
 
-        What it is called with is known to `answer` and cannot be changed in the box. It is given its standard input
-        when that is a file, or a pipe that speaks within 2 seconds and ends; a terminal and a silent pipe count as
-        empty. A call whose `answer` raises fails, and `seal` raises SandboxError: the agent was let down.
+        `answer` gets the arguments as they were; the box cannot change them. It gets the standard input if that is
+        a file, or a pipe that delivers data within 2 seconds and ends; a terminal and a silent pipe count as empty.
+        If `answer` raises, the call fails and `seal` raises SandboxError, because the agent is not to blame.
         """
         ...
 
     async def snapshot(self) -> Snapshot:
-        """What the working directory holds now, links not followed and the insides of `.git` left out."""
+        """Record the contents of the working directory. Links are not followed, and `.git` folders are not entered."""
         ...
 
     async def seal(self, *, show_logs: bool = False) -> tuple[str, ...]:
-        """End the agent's part: kill every process, close the model port, take back the programs on offer.
+        """End the agent's phase: kill every process, close the model port, remove the offered programs.
 
-        Commands run from now on belong to the judge. They meet the agent's final files, a new home, and new, empty
-        /logs, of which /logs/verifier is a mount of its own: no link and no move leads into it from elsewhere. The
-        agent's own logs are not there, or read-only in their places with `show_logs`. `whet-untrusted` is on the
-        PATH. Returns the names of what the agent had left in /logs/verifier.
+        Commands run from now on belong to the judge. They see the agent's final files, a new home, and new, empty
+        /logs. /logs/verifier is a separate mount, so no link or move leads into it from elsewhere. The agent's own
+        logs are absent, or read-only in their places with `show_logs`. `whet-untrusted` is on the PATH. Returns
+        the names of the entries that the agent had left in /logs/verifier.
         """
         ...
 
     async def read_verdict(self, name: str, limit: int = 1 << 20) -> bytes:
-        """A file that the judge's commands wrote into /logs/verifier, read when all their processes are dead.
+        """Read a file that the judge's commands wrote into /logs/verifier, after all their processes are dead.
 
-        FileNotFoundError when there is none. RefusedVerdict when it is not a regular file of the judge's user, with
-        one link and written since the box was sealed.
+        Raises FileNotFoundError, and RefusedVerdict unless it is a regular file of the judge's user with one link,
+        written since the box was sealed.
         """
         ...
 
@@ -236,12 +236,12 @@ class Sandbox(Protocol):
 
     name: str
     own_root: bool
-    """Whether a box has its own file system root, so that /tests, /logs and /solution can be at their places."""
+    """Whether a box has its own file system root, so that /tests, /logs and /solution exist at these paths."""
 
     async def check(self) -> None:
-        """Raise UserError with what to do when this sandbox cannot work on this machine."""
+        """Raise UserError, with a remedy, if this sandbox cannot work on this machine."""
         ...
 
     def open(self, limits: TaskLimits, workdir: str = WORKDIR) -> AbstractAsyncContextManager[Box]:
-        """A new box; it is gone with all its processes and files when the context ends."""
+        """Open a new box. Its processes and files are removed when the context ends."""
         ...

@@ -1,4 +1,4 @@
-"""The two ways things go wrong: the user wrote something that cannot be used, or a part of the machinery failed."""
+"""UserError, for input that a user can correct, and suggestions for misspelled names."""
 
 import difflib
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ class UserError(Exception):
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """What to say behind the mention of an unknown name.
+    """The end of a message about an unknown name.
 
     >>> did_you_mean("concurency", ["concurrency", "samples"])
     "did you mean 'concurrency'? (known: concurrency, samples)"

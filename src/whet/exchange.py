@@ -1,19 +1,19 @@
-"""Exchange: one model call as it went over the wire. The gateway makes them; everything else derives from them."""
+"""Exchange: one model call as it went over the wire. The gateway creates them; traces derive from them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 CACHE = "cache"
-"""Stands for the address of a call whose reply is replayed."""
+"""Replaces the address of a call whose reply comes from the cache."""
 RECORDED = "recorded"
-"""Stands for the address of a call that is answered as the rollout was that it is a fork of."""
+"""Replaces the address of a call whose reply comes from the rollout that was forked."""
 EXACT = "exact"
-"""Says that the tokens of a call are all there."""
+"""Marks a call with complete token data."""
 
 
 class CallError(StrEnum):
-    """Why a call did not end well."""
+    """Why a call failed."""
 
     REFUSED = "refused"
     """No connection to the model's endpoint."""
@@ -24,19 +24,19 @@ class CallError(StrEnum):
     AUTH = "auth"
     """The endpoint refused the key."""
     CUT = "cut"
-    """The reply ended before its end."""
+    """The reply is incomplete."""
     MALFORMED = "malformed"
-    """The reply is not what the dialect promises."""
+    """The reply does not follow the dialect."""
     TOO_LARGE = "too_large"
-    """The reply is larger than any model's should be; the rest was not received."""
+    """The reply exceeds the size limit; the rest was not received."""
     HUNG_UP = "hung_up"
     """The agent closed the connection before the reply was complete."""
     REJECTED = "rejected"
-    """The gateway itself refused the request: nothing is at its address, it makes no sense, or a limit was reached."""
+    """The gateway refused the request: unknown path, invalid body, or a limit was reached."""
     NOT_CACHED = "not_cached"
-    """Only replies out of the cache may be given, and there is none."""
+    """Only cached replies are allowed, and the cache has none for this call."""
     DIVERGED = "diverged"
-    """The conversation is not what was recorded, so no recorded reply answers it."""
+    """The conversation differs from the recording, so no recorded reply fits."""
     SEALED = "sealed"
     """The session was closed while the call was under way."""
 
@@ -48,14 +48,14 @@ class Usage:
     input: int = 0
     output: int = 0
     cache_read: int = 0
-    """Of the input, what came out of the provider's cache."""
+    """The part of the input that was read from the provider's cache."""
     cache_write: int = 0
-    """Of the input, what was put into it."""
+    """The part of the input that was written to the provider's cache."""
     reasoning: int = 0
     """The part of the output that is thinking."""
 
     def __add__(self, other: "Usage") -> "Usage":
-        # Field by field: a generic sum over the fields takes longer than all else that is counted for a call.
+        # Field by field: a generic sum over the fields takes longer than the rest of the accounting for a call.
         return Usage(
             self.input + other.input,
             self.output + other.output,
@@ -66,12 +66,12 @@ class Usage:
 
 
 class Kind(StrEnum):
-    """The part that a call plays."""
+    """The role of a call in a rollout."""
 
     MAIN = "main"
     SUB = "sub"
     UTILITY = "utility"
-    """A title, a summary, a compaction: not a step of the work."""
+    """A title, a summary or a compaction, which is not a step of the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +80,16 @@ class Speaker:
 
     kind: Kind
     thread: str
-    """Name of the conversation within the session."""
+    """Id of the conversation within the session."""
     parent: str | None
     evidence: str
-    """The header or field that says so, or the call that it continues."""
+    """The header or field that identifies the speaker, or the call that this one continues."""
     name: str = ""
-    """Which sub-agent, where that is known; of a helper call, what it is for."""
+    """The name of the sub-agent, if known; for a helper call, its purpose."""
 
     @property
     def label(self) -> str:
-        """Who it is, in a word or two.
+        """A short name for the speaker.
 
         >>> Speaker(Kind.SUB, "ses_2", "ses_1", "x-parent-session-id", "explore").label
         'sub explore'
@@ -106,7 +106,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 def is_event_stream(headers: Headers) -> bool:
-    """Whether the content type says that the body is server-sent events."""
+    """Whether the content type is that of server-sent events."""
     return any(
         name.lower() == "content-type" and value.lower().startswith("text/event-stream") for name, value in headers
     )
@@ -114,46 +114,46 @@ def is_event_stream(headers: Headers) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One model call, raw. Secrets are already taken out of headers and bodies."""
+    """One raw model call. Secrets are already removed from headers and bodies."""
 
     session: str
     index: int
-    """Counts the calls of a session from 0, in order of arrival."""
+    """Position among the calls of the session, from 0, in order of arrival."""
     dialect: str
     path: str
     request_headers: Headers
     request: bytes
-    """The body as the agent meant it: decompressed, otherwise untouched."""
+    """The body from the agent, decompressed and otherwise unchanged."""
     upstream: str
-    """Address the call was sent to. When it was not sent: `cache` if it was looked up among the replies of earlier
-    calls, `recorded` if it was answered as it was in the rollout that this one is a fork of."""
+    """Address the call was sent to. If it was not sent: `cache` if the reply comes from the cache, `recorded` if it
+    comes from the rollout that was forked."""
     status: int | None
-    """Status of the final reply; None when there was none."""
+    """Status of the final reply; None without a reply."""
     response_headers: Headers
     response: bytes
-    """The body as received, to its end or to where it was cut."""
+    """The body as received, possibly incomplete."""
     attempts: int
-    """How often it was sent: more than 1 after retries, 0 when the reply is replayed."""
+    """Number of times the call was sent: more than 1 after retries, 0 if the reply is replayed."""
     error: CallError | None
     started: float
     """Seconds since the epoch."""
     first_byte: float | None
     ended: float
     usage: Usage | None
-    """None when the reply does not say."""
+    """None if the reply does not state its usage."""
     sent: bytes | None = None
-    """The body that went to the model; None when it was the request as it is."""
+    """The body that was sent to the model; None if it was the unchanged request."""
     delivered: bytes | None = None
-    """The body that went to the agent; None when it was the response as it is."""
+    """The body that was sent to the agent; None if it was the unchanged response."""
     warnings: tuple[str, ...] = ()
-    """What was withheld, replaced, or could not be carried over between the dialects of agent and model."""
+    """What was withheld, replaced or lost in translation between the dialects of agent and model."""
     speaker: Speaker | None = None
-    """Who made the call; None when its headers do not tell."""
+    """Who made the call; None if the headers do not identify the speaker."""
     arrivals: tuple[tuple[float, int], ...] = ()
-    """When the pieces of the response came: seconds since it was asked for, and bytes received by then."""
+    """When the pieces of the response arrived: seconds since the request was sent, and bytes received by then."""
     tokens: str | None = None
-    """Of a model that was asked for tokens: EXACT when the response holds the ids of prompt and reply and a
-    log-probability for each token of the reply, otherwise what is wrong. None when it tells nothing of them."""
+    """For a model that was requested to return tokens: EXACT if the response holds the ids of prompt and reply and a
+    log-probability for each token of the reply, otherwise the problem. None without any token data."""
 
     @property
     def streamed(self) -> bool:
@@ -162,14 +162,14 @@ class Exchange:
 
     @property
     def replayed(self) -> bool:
-        """Whether no model was asked, only the cache or a record. Such a call costs nothing."""
+        """Whether the reply comes from the cache or a recording. Such a call costs nothing."""
         return self.upstream in {CACHE, RECORDED}
 
     @property
     def from_record(self) -> bool:
-        """Whether the reply is that of another rollout, which this one is a fork of."""
+        """Whether the reply comes from the rollout that was forked."""
         return self.upstream == RECORDED
 
 
 Recorder = Callable[[Exchange], Awaitable[None]]
-"""Commits an exchange; the terminal event goes out when it returns."""
+"""Commits an exchange. The gateway sends the terminal event when it returns."""

@@ -1,4 +1,4 @@
-"""Names for things: digests of content, and random names that nobody can guess."""
+"""Identifiers: digests of content, and random names that cannot be guessed."""
 
 import hashlib
 import secrets
@@ -18,7 +18,7 @@ def digest(*parts: bytes) -> str:
 
 
 def new_secret() -> str:
-    """A key of 192 random bits for one session; worthless when the session is closed."""
+    """A key of 192 random bits for one session. It is invalid after the session is closed."""
     return "sk-whet-" + secrets.token_urlsafe(24)
 
 

@@ -14,7 +14,7 @@ PIP_OPTIONS = ("--quiet", "--disable-pip-version-check", "--no-input", "--only-b
 
 
 def pip_program(needed_by: str) -> list[str]:
-    """The command that starts pip; UserError when pip is not installed."""
+    """The command that starts pip; UserError if pip is not installed."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
     for name in ("pip", "pip3"):
@@ -24,8 +24,8 @@ def pip_program(needed_by: str) -> list[str]:
 
 
 def run_fetcher(argv: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run pip or npm in a folder. It blocks."""
-    # In its own folder: the user's current project may have settings that are meant for that project only.
+    """Run pip or npm in a folder. Blocks."""
+    # In a separate folder: the user's current project may have settings that are meant for that project only.
     return subprocess.run(
         argv,
         cwd=folder,
@@ -46,7 +46,7 @@ def reason_of_pip(done: subprocess.CompletedProcess[str]) -> str:
     errors = [line.removeprefix("ERROR: ") for line in output.splitlines() if line.startswith("ERROR: ")]
     reason = errors[-1] if errors else last_line(output) or f"pip ended with exit code {done.returncode}"
     if broken := re.search(r"connection broken by '(.*)':", output):
-        cause = re.split(": ", broken[1])[-1].rstrip("\"')")  # the last words of an exception's repr
+        cause = re.split(": ", broken[1])[-1].rstrip("\"')")  # the end of an exception's repr
         return f"{reason} ({cause})"
     return reason
 

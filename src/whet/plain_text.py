@@ -1,19 +1,19 @@
-"""Text and JSON that models and agents wrote, in a form that can be stored and read again, whatever they wrote."""
+"""Converts any text and JSON from models and agents to a form that can be stored and read again."""
 
 import json
 import re
 from typing import Any
 
 MAX_DEPTH = 100
-"""How deep the JSON of an answer may be nested."""
+"""Maximum nesting of the JSON of an answer."""
 STORED_DEPTH = 200
-"""How deep a value may be nested to be stored: the serialiser gives up at about 255 levels."""
+"""Maximum nesting of a stored value. The serialiser fails at about 255 levels."""
 TOO_DEEP = "[nested too deeply]"
 _OPEN, _CLOSE = re.compile(r"<answer>", re.IGNORECASE), re.compile(r"</answer>", re.IGNORECASE)
 
 
 def plain_text(text: str) -> str:
-    """A text that can be encoded: surrogate pairs become their character, a lone surrogate becomes U+FFFD.
+    """Make a text encodable: surrogate pairs become their character, a lone surrogate becomes U+FFFD.
 
     >>> plain_text("\\ud83e\\udd8a"), plain_text("a\\ud800b")
     ('🦊', 'a\ufffdb')
@@ -26,7 +26,7 @@ def plain_text(text: str) -> str:
 
 
 def plain_value(value: Any, depth: int = 0) -> Any:
-    """A JSON value all of whose texts can be encoded, keys included, and that is not nested too deeply.
+    """Make all texts of a JSON value encodable, keys included, and limit its nesting.
 
     >>> plain_value({"\\ud800": [1, "\\udfff"]}) == {"\ufffd": [1, "\ufffd"]}
     True
@@ -44,7 +44,7 @@ def plain_value(value: Any, depth: int = 0) -> Any:
 
 
 def read_json(text: str | bytes) -> Any:
-    """The value of a JSON text by an author who is not trusted. ValueError for all else, NaN and deep nesting included.
+    """Parse JSON from an untrusted author. ValueError if it is not JSON, or has NaN or deep nesting.
 
     >>> read_json('{"a": "\\\\ud800"}') == {"a": "\ufffd"}
     True
@@ -59,7 +59,7 @@ def read_json(text: str | bytes) -> Any:
 
 
 def find_tagged(text: str) -> str | None:
-    """What stands between the last <answer> tags; None without any. It takes linear time.
+    """The text between the last <answer> tags; None without any. Takes linear time.
 
     >>> find_tagged("First <answer>3</answer>, no: <answer> 4 </answer>")
     '4'

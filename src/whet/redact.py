@@ -1,4 +1,4 @@
-"""Taking known secrets out of everything before it is written anywhere."""
+"""Removes known secrets from data before it is written."""
 
 import json
 import re
@@ -7,15 +7,15 @@ from typing import Any, AnyStr
 
 MASK = "[redacted]"
 SHORTEST = 6
-"""Shorter values are not secrets, and masking them would tear ordinary text apart."""
+"""Shorter values do not count as secrets, because masking them would damage ordinary text."""
 SECRET_HEADERS = frozenset(
     {"authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key", "x-goog-api-key"}
 )
-"""They hold credentials, known or not, and are left out altogether."""
+"""These headers hold credentials, known or not, and are removed."""
 _SECRET_NAME = re.compile(r"(^|_)(KEY|APIKEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)($|_)")
 PIECE = 12
-"""A piece of a secret that is at least so long is masked where texts are cut: what is left of the secret then is too
-long to be guessed. Of a short secret a third is enough, and 8 characters always are."""
+"""Where texts are cut, remaining pieces of a secret are masked from this length on. After a shorter piece, the unknown
+rest of the secret is too long to be guessed. For a short secret a third of it is enough, but at least 8 characters."""
 
 
 class Redactor:
@@ -32,7 +32,7 @@ class Redactor:
         self._pairs = [(s.encode(errors="surrogateescape"), MASK.encode()) for s in self._secrets]
 
     def also(self, *secrets: str) -> "Redactor":
-        """A redactor that knows these secrets too."""
+        """A redactor that also knows these secrets."""
         new = [secret for secret in secrets if len(secret) >= SHORTEST and secret not in self._secrets]
         return Redactor([*self._secrets, *new]) if new else self
 
@@ -42,7 +42,7 @@ class Redactor:
         return text
 
     def headers(self, headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        """The headers of a message, without those that hold credentials.
+        """Remove the headers that hold credentials, and mask secrets in the others.
 
         >>> Redactor(["sk-live-123456"]).headers((("Authorization", "Bearer x"), ("X-Note", "sk-live-123456")))
         (('X-Note', '[redacted]'),)
@@ -62,7 +62,7 @@ class Redactor:
         return any(data.find(secret, max(0, start - len(secret) + 1)) >= 0 for secret, _ in self._pairs)
 
     def cut_text(self, text: str) -> str:
-        """A text that may have been cut anywhere before: what is left of a secret at a cut is masked, too.
+        """Mask a text that may have been cut anywhere before: remains of a secret at a cut are masked, too.
 
         >>> Redactor(["sk-live-0123456789abcdef"]).cut_text("the answer is 'sk-live-012345'")
         "the answer is '[redacted]'"
@@ -73,7 +73,7 @@ class Redactor:
         return text
 
     def cut_bytes(self, data: bytes) -> bytes:
-        """The same for bytes."""
+        """Like `cut_text`, for bytes."""
         data = self.bytes(data)
         for secret, mask in self._pairs:
             data = _mask_pieces(data, secret, mask)
@@ -86,7 +86,7 @@ class Redactor:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """A secret, and how it looks in JSON and in Python's own notation of texts."""
+    """The secret itself, and as JSON and Python string literals write it."""
     yield secret
     yield json.dumps(secret)[1:-1]
     yield json.dumps(secret, ensure_ascii=False)[1:-1]
@@ -94,9 +94,9 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _mask_pieces(text: AnyStr, secret: AnyStr, mask: AnyStr) -> AnyStr:
-    """Mask the longer beginnings and ends of a secret."""
+    """Mask beginnings and ends of a secret that are long enough."""
     shortest = min(PIECE, max(8, len(secret) // 3))
-    # A path is found in many texts, and its beginning in more. It is no key.
+    # A path is not a key, and its beginning occurs in many texts.
     if len(secret) <= shortest or secret[:1] in ("/", b"/"):
         return text
     text = _mask_beginnings(text, secret, mask, shortest)
@@ -119,7 +119,7 @@ def _mask_beginnings(text: AnyStr, secret: AnyStr, mask: AnyStr, shortest: int) 
 
 
 def mask(value: Any, redactor: Redactor) -> Any:
-    """Plain data without secrets. Its texts may have been cut anywhere before.
+    """Remove secrets from plain data. Its texts may have been cut anywhere before.
 
     >>> mask({"argv": ["solve", "sk-live-123456"]}, Redactor(["sk-live-123456"]))
     {'argv': ['solve', '[redacted]']}
@@ -138,13 +138,13 @@ def mask(value: Any, redactor: Redactor) -> Any:
 
 
 def _mask_key(key: Any, redactor: Redactor) -> Any:
-    # Names of files and keys of an agent's answer are keys, too. Those of fields are words, and stay.
+    # Keys can be file names or keys of an agent's answer, so they are masked. Names of fields are words and stay.
     is_field = not isinstance(key, str) or (key.islower() and key.replace("_", "").isalpha())
     return key if is_field else redactor.text(key)
 
 
 def secrets_in(env: Mapping[str, str]) -> list[str]:
-    """The values of an environment that look like secrets by their names.
+    """The values of environment variables whose names look like those of secrets.
 
     >>> secrets_in({"OPENAI_API_KEY": "sk-0123456789abcdef", "HOME": "/home/somebody"})
     ['sk-0123456789abcdef']
@@ -153,6 +153,6 @@ def secrets_in(env: Mapping[str, str]) -> list[str]:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a value looks like a secret by its name: of a variable, or of an option of a program."""
+    """Whether the name of a variable or of a program's option looks like that of a secret."""
     is_named_so = _SECRET_NAME.search(name.strip("-").replace("-", "_").upper()) is not None
     return is_named_so and len(value) >= 16 and not value.startswith("${")

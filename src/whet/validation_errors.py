@@ -1,4 +1,4 @@
-"""Turns what pydantic says about wrong data into lines that a user can act on: where, which key, what was expected."""
+"""Turns pydantic's validation errors into lines that a user can act on: place, key, expected value."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from whet.errors import UserError, did_you_mean
 
 SHOWN = 10
-"""How many problems of one file are shown."""
+"""Maximum number of problems shown per file."""
 
 _SECRET_KEYS = frozenset({"env", "verify_env", "solution_env", "headers"})
 _EXPECTED = {
@@ -38,18 +38,18 @@ _EXPECTED = {
 
 
 def user_error(problems: Sequence[str]) -> UserError:
-    """The error to raise for these problems: the first ones, and how many there are besides."""
+    """The error for these problems: the first ones, and the number of the others."""
     besides = [f"... and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
     return UserError("\n".join([*problems[:SHOWN], *besides]))
 
 
 def explain(error: ValidationError, where: str, model: type[BaseModel]) -> list[str]:
-    """One line for each thing that is wrong with data for this model."""
+    """One line for each error in data for this model."""
     return [f"{where}: {_problem(detail, model)}" for detail in error.errors(include_url=False)]
 
 
 def explain_options(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """One line for each thing that is wrong with options. It names an option in backquotes, as all errors do."""
+    """One line for each error in options. Option names are in backquotes, as in all errors."""
     problems = (_problem(detail, model) for detail in error.errors(include_url=False))
     return [
         re.sub(r"^(unknown )?key '(\w+)'", lambda m: f"unknown option '{m[2]}'" if m[1] else f"`{m[2]}`", one)
@@ -58,7 +58,7 @@ def explain_options(error: ValidationError, model: type[BaseModel]) -> list[str]
 
 
 def key_path(parts: Sequence[int | str]) -> str:
-    """A key as a user would write it.
+    """Format a key as a user would write it.
 
     >>> key_path(["tools", 0, "name"]), key_path(["files", "a/b.txt"])
     ('tools[0].name', "files['a/b.txt']")
@@ -78,7 +78,7 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "extra_forbidden":
         return f"unknown key '{key}'; {did_you_mean(str(parts[-1]), _known_keys(model, parts[:-1]))}"
     expected = _expected(detail)
-    if not parts:  # the whole of it, such as a file that is not JSON
+    if not parts:  # the whole file, such as one that is not JSON
         return expected
     if not expected.startswith(("expected ", "invalid value: ")):
         return f"key '{key}' {expected}"
@@ -89,11 +89,11 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def _known_keys(model: type[BaseModel], parts: Sequence[int | str]) -> set[str]:
-    """The keys that a table at this place can have."""
+    """The keys that a table at this path can have."""
     models = {model}
     for part in parts:
         fields = [field for one in models for name, field in one.model_fields.items() if part in {name, field.alias}]
-        # A part that is no field is an index, a name that the user chose, or the tag of a union.
+        # A part that is not a field is an index, a name that the user chose, or the tag of a union.
         tagged = {
             one for one in models if any(part in get_args(field.annotation) for field in one.model_fields.values())
         }
@@ -119,7 +119,7 @@ def _expected(detail: ErrorDetails) -> str:
 
 
 def format_value(value: Any) -> str:
-    """A value, short enough for a message. Tables and lists are only named: they may hold secrets deep inside."""
+    """Format a value for a message. Tables and lists are only named, because they may contain secrets."""
     match value:
         case dict():
             return "a table"

@@ -1,4 +1,4 @@
-"""What a working directory held at two moments, and what changed between them, as people read it: with diffs."""
+"""Snapshots of a working directory, and the changes between two of them as diffs that people can read."""
 
 import difflib
 import os
@@ -11,16 +11,16 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 DIFF_LIMIT = 20_000
-"""Characters of one diff."""
+"""Maximum characters of one diff."""
 DIFFS_LIMIT = 200_000
-"""Characters of all diffs together."""
+"""Maximum characters of all diffs together."""
 WHOLE_DIFF = 1_000_000
-"""Characters of one diff that is whole."""
+"""Maximum characters of one diff when diffs must be whole."""
 WHOLE_DIFFS = 40_000_000
 CHANGES_LIMIT = 20_000
-"""Changes that are kept on record."""
+"""Maximum number of changes that are stored."""
 STEPS_LIMIT = 500_000
-"""Steps that the making of one diff may take, which is less than a second."""
+"""Maximum steps to compute one diff, which take less than a second."""
 ALL_STEPS_LIMIT = 4 * STEPS_LIMIT
 CONTEXT = 3
 CUT = "[the rest of this diff is left out]\n"
@@ -28,17 +28,17 @@ CUT = "[the rest of this diff is left out]\n"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file, a link, or whatever else has a name and is no folder."""
+    """A file, a link, or another entry that is not a folder."""
 
     size: int
     modified: int
     """Nanoseconds since 1970."""
     content: str | None
-    """Digest of what it holds; None when too much had been read before it."""
+    """Digest of the content; None if the read limit was reached before this file."""
     text: str | None = None
-    """What it holds, when that is text and short."""
+    """The content, if it is short text."""
     raw: str | None = None
-    """What it holds, when that is short and no text, as far as it can be read as such."""
+    """The content, if it is short and not text, decoded as far as possible."""
 
     def same_as(self, other: "Entry") -> bool:
         if self.content is None or other.content is None:
@@ -48,41 +48,41 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a folder held. Names are as `os.fsdecode` gives them, with `/` between."""
+    """The contents of a folder. Paths are decoded by `os.fsdecode` and joined by `/`."""
 
     entries: Mapping[str, Entry]
     seen_to: str | None = None
-    """The last name that was looked at, in the order of `walk_order`, when there were too many; None when none was."""
+    """If there were too many paths, the last one that was read, in `walk_order`."""
     unseen: str | None = None
-    """Why it does not hold everything, if so."""
+    """Why the snapshot is incomplete, if it is."""
 
     def knows(self, path: str) -> bool:
-        """Whether it can tell if there was something of this name."""
+        """Whether the snapshot knows if this path existed."""
         return self.seen_to is None or walk_order(path) <= walk_order(self.seen_to)
 
 
 class Change(BaseModel):
-    """One file that is not as it was. A file that was renamed is one removed and one added."""
+    """One file that changed. A renamed file is one removed and one added file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str
-    """Relative to the working directory; bytes of it that are no text are shown as `\\xff`."""
+    """Relative to the working directory; bytes that are not text are shown as `\\xff`."""
     kind: Literal["added", "changed", "removed"]
     diff: str | None = None
-    """A unified diff, cut when it is long; None for what is no text or too much of it."""
+    """A unified diff, cut if it is long; None if the content is not text or is too large."""
 
 
 def walk_order(path: str) -> tuple[int, list[str]]:
-    """The order in which a folder is looked at: what lies higher first, for it matters more."""
+    """Sort key of a folder walk. Paths near the root come first because they matter more."""
     parts = path.split("/")
     return len(parts), parts
 
 
 def changes(before: Snapshot, after: Snapshot, *, whole: bool = False) -> tuple[Change, ...]:
-    """What was added, changed and removed, of all that both snapshots can tell.
+    """List the files that were added, changed or removed, as far as both snapshots know them.
 
-    It is for people, unless it is `whole`: then it has diffs of binary files too, and cuts long ones much later.
+    Diffs are for people. With `whole`, there are diffs of binary files too, and the length limit is much higher.
 
     >>> then = Snapshot({"a": Entry(2, 0, "1", "x\\n")})
     >>> now = Snapshot({"a": Entry(2, 1, "2", "y\\n"), "b": Entry(9, 1, "3")})
@@ -105,7 +105,7 @@ def _changes(before: Snapshot, after: Snapshot, differ: "_Differ") -> Iterator[C
 
 
 class _Differ:
-    """Makes diffs until it has written, or would have to work, too much."""
+    """Computes diffs until a limit on their length or on the work is reached."""
 
     def __init__(self, *, whole: bool) -> None:
         self._whole = whole
@@ -129,7 +129,7 @@ class _Differ:
         return entry.raw if entry.text is None and self._whole else entry.text
 
     def _affords(self, was: list[str], now: list[str]) -> bool:
-        # Compared for the count alone, and once more for the diff: difflib's own takes no matcher of ours.
+        # Compared here to count the steps, and again for the diff: difflib accepts no custom matcher.
         matcher = _Matcher(was, now, min(STEPS_LIMIT, self._steps))
         try:
             matcher.get_matching_blocks()
@@ -141,11 +141,11 @@ class _Differ:
 
 
 class _TooMuch(Exception):  # noqa: N818 - no error
-    """A comparison has taken more steps than it may."""
+    """A comparison has exceeded its number of steps."""
 
 
 class _Matcher(difflib.SequenceMatcher[str]):
-    """Counts the steps of a comparison, and ends it: by the worst of texts it would take their length cubed."""
+    """Limits the steps of a comparison, because the worst case takes cubic time in the length of the texts."""
 
     def __init__(self, was: list[str], now: list[str], limit: int) -> None:
         super().__init__(None, was, now)
@@ -164,12 +164,12 @@ class _Matcher(difflib.SequenceMatcher[str]):
 
 
 def _lines(text: str) -> list[str]:
-    # Not splitlines, which knows a dozen ends of a line that no diff does.
+    # Not splitlines, which splits at a dozen characters that diffs do not treat as line ends.
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def _where_they_differ(was: list[str], now: list[str]) -> tuple[int, list[str], list[str]]:
-    """Both without what they share at the beginning and the end, but for the context; how many lines were skipped."""
+    """Cut common lines at both ends, except for the context. Also returns the number of lines skipped."""
     shorter = min(len(was), len(now))
     head = next((n for n in range(shorter) if was[n] != now[n]), shorter)
     tail = next((n for n in range(shorter - head) if was[-1 - n] != now[-1 - n]), shorter - head)

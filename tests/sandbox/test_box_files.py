@@ -405,10 +405,10 @@ async def test_closed_folders_are_removed(sandbox: Sandbox) -> None:
 WITHOUT_PRIVILEGES = """
 import asyncio
 from whet.sandbox import sandbox_named
-from whet.tasks.task import Limits
+from whet.tasks.task import TaskLimits
 
 async def main():
-    async with sandbox_named("local").open(Limits()) as box:
+    async with sandbox_named("local").open(TaskLimits()) as box:
         folder = box._folder.path
         logs = folder / "logs"
         await box.exec(["sh", "-c", f"mkdir -p a/b; touch a/b/c; chmod 0 a/b a; touch {logs}/verifier/reward.txt"])

@@ -186,10 +186,10 @@ async def test_a_box_that_fills_the_disk_of_all_is_ended_far_below_its_own_limit
 FILLED = """
 import asyncio, os, sys
 from whet.sandbox import sandbox_named
-from whet.tasks.task import Limits
+from whet.tasks.task import TaskLimits
 
 async def main():
-    async with sandbox_named("local").open(Limits()) as box, sandbox_named("local").open(Limits()) as other:
+    async with sandbox_named("local").open(TaskLimits()) as box, sandbox_named("local").open(TaskLimits()) as other:
         fill = "for n in $(seq 5000); do : > $n || exit 3; done 2> /dev/null"
         done = await box.exec(["sh", "-c", fill], timeout=60)
         print(done.exit_code or done.over_storage, os.statvfs(os.environ["TMPDIR"]).f_favail)

@@ -94,11 +94,11 @@ async def test_a_working_directory_that_is_gone_or_closed_is_looked_at(box: Box)
 WITHOUT_PRIVILEGES = """
 import asyncio
 from whet.sandbox import sandbox_named
-from whet.tasks.task import Limits
+from whet.tasks.task import TaskLimits
 from whet.workspace import changes
 
 async def main():
-    async with sandbox_named("local").open(Limits()) as box:
+    async with sandbox_named("local").open(TaskLimits()) as box:
         await box.write_file("a/b/c", b"x")
         await box.write_file("a/b/same", b"x")
         before = await box.snapshot()

@@ -22,10 +22,10 @@ from whet.tasks.task import TaskLimits
 WHET = """
 import asyncio, sys
 from whet.sandbox import sandbox_named
-from whet.tasks.task import Limits
+from whet.tasks.task import TaskLimits
 
 async def main(kind, tree, marker):
-    async with sandbox_named(kind).open(Limits()) as box:
+    async with sandbox_named(kind).open(TaskLimits()) as box:
         process = await box.start([box.python, "-c", tree, marker, "stay"])
         while b"ready" not in process.stdout().data:
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The contract of every agent: what it is given, how it is run, what comes back."""
+"""The interface of every agent: its assignment, how it runs, and its report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ class StopReason(StrEnum):
     STORAGE = "storage"
     """It was killed for writing more than the box may hold."""
     LIMIT = "limit"
-    """The gateway answered it no more: a limit on calls, tokens or cost was reached."""
+    """The gateway stopped answering it because a limit on calls, tokens or cost was reached."""
     IDLE = "idle"
-    """It was killed because it neither called its model nor ran anything for too long."""
+    """It was killed because it neither called its model nor ran a command for too long."""
     CRASHED = "crashed"
     """It exited with an error."""
     FAILED = "failed"
-    """It reported an error of its own in place of an answer."""
+    """It reported an error of its own instead of an answer."""
     AUTH = "auth"
     """Its model's endpoint refused the key."""
     REFUSED = "refused"
@@ -40,7 +40,7 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelEndpoint:
-    """Where the agent finds its model. The key is good for this rollout only."""
+    """Where the agent finds its model. The key is valid for this rollout only."""
 
     url: str
     """Root address, without /v1."""
@@ -50,21 +50,21 @@ class ModelEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """All that an agent is given for one rollout."""
+    """Everything an agent is given for one rollout."""
 
     task: Task
     box: Box
     endpoint: ModelEndpoint | None
-    """None when the agent is to call the model that it is set up for itself."""
+    """None if the agent calls the model that it is configured for itself."""
     skill: Skill | None
     env: Mapping[str, str]
     """The task's variables, resolved."""
     host_env: Mapping[str, str]
-    """Where the variables of a solution are looked up."""
+    """The host's variables, which fill the templates in the variables of a solution."""
 
     @property
     def model(self) -> ModelEndpoint:
-        """The endpoint, for an agent that has no model of its own."""
+        """The endpoint, for an agent that needs one."""
         assert self.endpoint is not None
         return self.endpoint
 
@@ -78,17 +78,17 @@ class ProgramStart(BaseModel):
     exit_code: int
     seconds: float
     text: str
-    """What it answered."""
+    """The answer."""
 
 
 class AgentReport(BaseModel):
-    """What comes back from every agent, in one shape."""
+    """The report that every agent returns."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     stop: StopReason
     exit_code: int | None
-    """The real one of its program; None for an agent without a program."""
+    """The exit code of its program; None for an agent without a program."""
     text: str
     """The final answer."""
     stdout: str = ""
@@ -96,19 +96,19 @@ class AgentReport(BaseModel):
     seconds: float
     argv: tuple[str, ...] = ()
     version: str = ""
-    """Of its program."""
+    """The version of its program."""
     config: dict[str, str] = Field(default_factory=dict)
-    """The files that were written into its home, by their path there."""
+    """The files that were written into its home, by path."""
     starts: tuple[ProgramStart, ...] = ()
-    """Each start of its program, when it was started for several instructions or reminded of an answer."""
+    """Each start of its program, if it was started for several instructions or reminded to answer."""
     answer: Any = None
     """The final answer in the form of the task's schema."""
     error: str | None = None
-    """What its program reported of a failure."""
+    """The failure that its program reported."""
     skill: Delivered | None = None
-    """How it was given its skill."""
+    """How its skill was delivered."""
     transcript: dict[str, bytes] = Field(default_factory=dict, repr=False)
-    """Its program's own record of the work: files by their path."""
+    """Its program's own record of the work: files by path."""
 
 
 class Agent(Protocol):
@@ -116,19 +116,19 @@ class Agent(Protocol):
 
     @property
     def in_box(self) -> bool:
-        """Whether it runs in the box, and so needs the model's port in there."""
+        """Whether it runs in the box, and so needs the model port there."""
         ...
 
     @property
     def needs_model(self) -> bool:
-        """Whether it has done nothing when it has not called its model."""
+        """Whether a rollout without any model call counts as not started."""
         ...
 
     async def run(self, assignment: Assignment) -> AgentReport: ...
 
 
 def stop_of(done: Finished) -> StopReason:
-    """Why a program ended, as far as the box can tell."""
+    """Why a program ended, as far as the box knows."""
     if done.timed_out:
         return StopReason.TIMEOUT
     if done.over_storage:
@@ -151,7 +151,7 @@ def report_of(done: Finished, argv: list[str], skill: Delivered | None = None) -
 
 
 def openai_env(endpoint: ModelEndpoint) -> dict[str, str]:
-    """The variables by which programs find an OpenAI-compatible endpoint."""
+    """The environment variables that point programs to an OpenAI-compatible endpoint."""
     return {
         "OPENAI_BASE_URL": f"{endpoint.url}/v1",
         "OPENAI_API_KEY": endpoint.key,

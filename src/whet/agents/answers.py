@@ -1,4 +1,4 @@
-"""Structured answers: how whet asks an agent for one, and how it finds it in a text."""
+"""Structured answers: how whet requests one from an agent, and how it finds it in a text."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ def ask_for_answer(instruction: str, schema: Mapping[str, Any]) -> str:
 
 
 def read_tagged_answer(text: str) -> Any:
-    """The JSON between the last answer tags; None when there is none.
+    """The JSON between the last answer tags; None without any.
 
     >>> read_tagged_answer('It is <answer>{"n": 4}</answer>.')
     {'n': 4}

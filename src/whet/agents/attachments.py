@@ -1,4 +1,4 @@
-"""What a task attaches: images that an agent is handed, and files that it must find."""
+"""The attachments of a task: images that are passed to an agent, and files that it must open itself."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,14 +7,12 @@ from whet.box import Box
 from whet.tasks.task import Task
 
 ATTACHMENTS = "ATTACHMENTS.md"
-"""Names the attached files that an agent is not handed."""
+"""Lists the attached files that are not passed to an agent."""
 IMAGES = frozenset({".gif", ".jpeg", ".jpg", ".png", ".webp"})
 
 
 @dataclass(frozen=True, slots=True)
 class AttachedImage:
-    """An attached image."""
-
     path: str
     data: bytes = field(repr=False)
 
@@ -24,7 +22,7 @@ class AttachedImage:
 
 
 def attachments(task: Task, workdir: str, *, images: bool) -> tuple[tuple[AttachedImage, ...], list[str]]:
-    """What of a task's attachments is handed over as images, and the paths of those that the agent must find."""
+    """The attachments that are passed as images, and the paths of those that the agent must open itself."""
     shown, files = [], []
     for attachment in task.attachments:
         place = f"attachments/{attachment.name}"
@@ -36,7 +34,7 @@ def attachments(task: Task, workdir: str, *, images: bool) -> tuple[tuple[Attach
 
 
 async def list_attachments(box: Box, files: Sequence[str]) -> None:
-    """Tell an agent of the files that it must find itself."""
+    """Point the agent to the files that it must open itself."""
     if files:
         await box.write_file(ATTACHMENTS, list_of(files).encode())
 

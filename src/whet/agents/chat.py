@@ -24,7 +24,7 @@ class ChatAgent(BaseModel):
     kind: Literal["chat"] = "chat"
     skill_at: Literal["system", "instruction", "user"] = "system"
     """Where the skill's text goes: into the system prompt, before the question, or at the end of the user's turn. Very
-    small models heed it in the user's turn far better, and answer best when the question comes last."""
+    small models follow it far better in the user's turn, and answer best when the question comes last."""
 
     @property
     def in_box(self) -> bool:
@@ -84,7 +84,7 @@ async def _ask(http: aiohttp.ClientSession, assignment: Assignment, messages: li
         json={"model": endpoint.model, "messages": messages},
         headers={"Authorization": f"Bearer {endpoint.key}"},
     ) as response:
-        # A model may send bytes that are not UTF-8, whatever its header says.
+        # A model may send bytes that are not UTF-8, whatever its header declares.
         return response.status, json.loads((await response.read()).decode(errors="replace"))
 
 
@@ -98,7 +98,7 @@ def _picture(image: AttachedImage) -> dict[str, Any]:
 
 
 def _reply_text(body: Any) -> str:
-    # The gateway lets no malformed reply through; a reply may still hold no text, or half a character.
+    # The gateway passes no malformed reply; a reply may still have no text, or half a character.
     return plain_text(str(body["choices"][0]["message"].get("content") or "")).strip()
 
 

@@ -1,4 +1,4 @@
-"""`claude-code`: Anthropic's Claude Code. It needs no configuration but its environment."""
+"""`claude-code`: Anthropic's Claude Code. It is configured by environment variables only."""
 
 import base64
 import json
@@ -55,7 +55,7 @@ class ClaudeCode(CliAgent):
             argv += ["--json-schema", json.dumps(launch.schema)]
         as_message = launch.images or _would_be_interpreted(launch.instruction)
         if as_message:
-            # Of messages in a file it reads none, and ends well; from a pipe it reads them.
+            # It ignores messages from a file and exits with 0; it reads them from a pipe.
             argv = ["sh", "-c", 'cat | "$@"', "sh", *argv, "--input-format", "stream-json"]
         argv += launch.args
         return Start(
@@ -88,7 +88,7 @@ def _variables(endpoint: ModelEndpoint) -> dict[str, str]:
 
 
 def _would_be_interpreted(instruction: str) -> bool:
-    """Whether the program would look for the names of files, or a command of its own, in an instruction."""
+    """Whether the program would interpret part of an instruction as a file name or a command."""
     return "@" in instruction or instruction.lstrip().startswith("/")
 
 

@@ -1,5 +1,5 @@
-"""What all command-line agents share: a home is laid out, the program is started for each instruction, and what it
-printed is read. An agent of this kind is one small file beside this one; docs/new-agent.md tells how to write it."""
+"""The base of all command-line agents: prepares a home, starts the program for each instruction and reads its output.
+Each agent is one small file next to this one; docs/new-agent.md explains how to write it."""
 
 import asyncio
 import tempfile
@@ -26,62 +26,62 @@ from whet.tasks import resolve_env
 from whet.tasks.task import Env
 
 OUTPUT_LIMIT = 16 << 20
-"""How much of a program's events is kept. The answer comes last, and the end is always kept."""
+"""Bytes that are kept of a program's events. The answer comes last, and the end is always kept."""
 TRANSCRIPT_LIMIT = 64 << 20
-"""Bytes that are kept of all transcripts of an agent together."""
+"""Bytes that are kept of all transcripts of an agent."""
 KEPT = 8192
-"""How much of either end of standard output and standard error a report keeps."""
+"""Bytes that a report keeps of each end of standard output and standard error."""
 REMINDER = "You stopped without a final answer. Finish the task if it is not done, then state your final answer."
 ON_PATH = "path"
-"""The version that stands for the program on PATH."""
+"""The version that selects the program on PATH."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a CLI can do, and where in its home things are."""
+    """What a CLI can do, and where its files are in its home."""
 
     dialect: str
     skills: str | None = None
-    """Folder where it looks for skills."""
+    """Folder where the program looks for skills."""
     memory: str | None = None
-    """File that it always reads."""
+    """File that the program always reads."""
     system: bool = False
     """Text can be added to its system prompt."""
     images: bool = False
-    """It can be handed images."""
+    """It accepts images."""
     schema: bool = False
-    """It can be held to a JSON schema."""
+    """It can enforce a JSON schema."""
     resumes: bool = True
-    """A conversation can go on with a further instruction."""
+    """A conversation can continue with a further instruction."""
     subagents: bool = False
     settings: tuple[str, ...] = ()
-    """Files and folders that hold a user's settings."""
+    """Files and folders with a user's settings."""
     transcripts: str = ""
-    """Folder that holds its own record of a conversation."""
+    """Folder with its own record of a conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One start of a CLI: all that its command line and its files are made from. Paths are those of the box."""
+    """One start of a CLI: the inputs of its command line and its files. Paths are those of the box."""
 
     command: tuple[str, ...]
-    """What starts the program."""
+    """The command that starts the program."""
     folder: str
-    """Where it is installed."""
+    """The install folder."""
     version: str
     path: str
-    """Where programs are looked for."""
+    """The PATH in the box."""
     home: str
     workdir: str
     endpoint: ModelEndpoint | None
-    """None when the program is to call the model that it is set up for itself."""
+    """None if the program calls the model that it is configured for itself."""
     session: str
-    """A fresh id, for programs that let one choose."""
+    """A fresh id, for programs that accept one."""
     args: tuple[str, ...] = ()
-    """Further arguments that the user wants."""
+    """Further arguments from the user."""
     instruction: str = ""
     resumed: str | None = None
-    """The conversation to go on with."""
+    """The conversation to resume."""
     images: tuple[AttachedImage, ...] = ()
     schema: Mapping[str, Any] | None = None
     system: str = ""
@@ -90,8 +90,6 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A command line."""
-
     argv: tuple[str, ...]
     env: Mapping[str, str]
     stdin: str = ""
@@ -99,27 +97,27 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class AgentOutput:
-    """What a program's own output tells."""
+    """What was read from a program's output."""
 
     text: str = ""
     session: str | None = None
     """The id under which the conversation can be resumed."""
     error: str | None = None
-    """Its own report of a failure."""
+    """The failure that it reported."""
     answer: Any = None
     """The answer that fits the schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a program left behind."""
+    """The output of a program."""
 
     stdout: bytes
     file: bytes | None = None
     """The content of its `answer_file`."""
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """The JSON objects of standard output, one a line. What is none, or was cut, is passed over."""
+        """The JSON objects of standard output, one per line. Lines that are not JSON or were cut are skipped."""
         for line in self.stdout.splitlines():
             if line.startswith(b"{"):
                 try:
@@ -129,24 +127,24 @@ class Output:
 
 
 class CliAgent(BaseModel, ABC):
-    """A coding agent that people use at their terminal, unmodified."""
+    """A coding agent for the terminal, run unmodified."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: str
     version: str | None = None
-    """By default the one that whet pins; `path` is the program that is on PATH."""
+    """By default the version that whet pins; `path` is the program on PATH."""
     args: tuple[str, ...] = ()
-    """Further arguments of every start."""
+    """Further arguments for every start."""
     env: Env = Field(default_factory=dict)
     """Further variables."""
     skill_at: SkillAt = "native"
-    """Where a skill goes: to the place where the program looks for skills, into its system prompt, or in front of
+    """Where a skill goes: to the folder where the program looks for skills, into its system prompt, or in front of
     the instruction."""
     home: Literal["fresh", "own"] = "fresh"
-    """Whether it starts without any settings, or with a copy of the user's own: logins, skills, MCP servers."""
+    """Whether it starts without any settings, or with a copy of the user's: logins, skills, MCP servers."""
     reminders: int = Field(default=1, ge=0)
-    """How often a program that ends without an answer is asked for one."""
+    """How often whet reminds a program that ends without an answer."""
 
     traits: ClassVar[Traits]
     answer_file: ClassVar[str | None] = None
@@ -154,7 +152,7 @@ class CliAgent(BaseModel, ABC):
 
     @abstractmethod
     def config(self, launch: Launch) -> Mapping[str, str]:
-        """The files that it needs in its home, by their path in it."""
+        """The files that it needs in its home, by path."""
 
     @abstractmethod
     def start(self, launch: Launch) -> Start:
@@ -162,7 +160,7 @@ class CliAgent(BaseModel, ABC):
 
     @abstractmethod
     def read_output(self, output: Output) -> AgentOutput:
-        """What the program's output tells."""
+        """Read the output of the program."""
 
     @property
     def in_box(self) -> bool:
@@ -177,7 +175,7 @@ class CliAgent(BaseModel, ABC):
         return PACKAGES[self.kind]
 
     def check(self) -> None:
-        """UserError when the program is not there."""
+        """Raise UserError if the program is not installed."""
         program(self.package, self.version)
 
     async def run(self, assignment: Assignment) -> AgentReport:
@@ -223,7 +221,7 @@ class CliAgent(BaseModel, ABC):
         )
 
     async def _lay_out(self, assignment: Assignment) -> tuple[Launch, Delivered | None]:
-        """Show the program to the box, put the skill and the attachments in their places."""
+        """Show the program to the box, and place the skill and the attachments."""
         box, task = assignment.box, assignment.task
         if task.followups and not self.traits.resumes:
             raise UserError(
@@ -252,7 +250,7 @@ class CliAgent(BaseModel, ABC):
         return launch, delivered
 
     async def _copy_settings(self, box: Box) -> None:
-        """Give the program a copy of the user's own settings. What it writes stays in the box."""
+        """Give the program a copy of the user's own settings. Its changes stay in the box."""
         own = Path.home()
         for name in self.traits.settings:
             if (own / name).is_file():
@@ -307,12 +305,12 @@ class CliAgent(BaseModel, ABC):
             return Output(done.stdout.data)
         try:
             return Output(done.stdout.data, await box.read_file(f"{box.home}/{self.answer_file}"))
-        except (FileNotFoundError, SandboxError):  # none, or something else that the agent put in its place
+        except (FileNotFoundError, SandboxError):  # missing, or replaced by the agent
             return Output(done.stdout.data)
 
 
 def program(package: Package, version: str | None) -> Installed:
-    """The installed program; UserError says how to install it."""
+    """The installed program. UserError, with the install command, if there is none."""
     found = on_path(package) if version == ON_PATH else find_install(package, version)
     if found is None and version == ON_PATH:
         raise UserError(f"agent '{package.agent}': no program '{package.command}' on PATH, but version is '{ON_PATH}'")
@@ -340,7 +338,7 @@ def _ends(text: str) -> str:
 
 
 def _read_below(folder: Path, limit: int) -> dict[str, bytes]:
-    """The files below a folder, as far as there is room for them. An agent can leave files of any size."""
+    """Read the files below a folder up to the limit. An agent can leave files of any size."""
     found = {}
     for file in sorted(folder.rglob("*")):
         if file.is_file() and not file.is_symlink():

@@ -1,4 +1,4 @@
-"""`codex`: OpenAI's Codex. It takes its endpoint from a file only, and speaks nothing but Responses."""
+"""`codex`: OpenAI's Codex. It reads its endpoint from a file only, and supports only the Responses dialect."""
 
 import json
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ class Codex(CliAgent):
     def config(self, launch: Launch) -> Mapping[str, str]:
         files = {} if launch.schema is None else {SCHEMA: json.dumps(launch.schema)}
         if launch.endpoint is not None:
-            # JSON's strings are TOML's as well.
+            # JSON strings are valid TOML.
             url, model = json.dumps(f"{launch.endpoint.url}/v1"), json.dumps(launch.endpoint.model)
             files[".codex/config.toml"] = CONFIG.format(model=model, url=url)
         return files
@@ -88,7 +88,7 @@ class Codex(CliAgent):
 
 
 def _json(text: str) -> object:
-    """The text as the JSON object that it is when a schema was asked for; None when it is none."""
+    """Parse the answer to a request with a schema; None if it is not a JSON object."""
     try:
         value = read_json(text)
     except ValueError:

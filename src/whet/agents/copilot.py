@@ -1,4 +1,4 @@
-"""`copilot`: GitHub's Copilot CLI, offline and with a model of one's own."""
+"""`copilot`: GitHub's Copilot CLI, offline and with a custom model."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Literal
@@ -26,13 +26,13 @@ class Copilot(CliAgent):
         transcripts=".copilot/session-state",
     )
 
-    def config(self, launch: Launch) -> Mapping[str, str]:  # noqa: ARG002 - an empty home will do
+    def config(self, launch: Launch) -> Mapping[str, str]:  # noqa: ARG002 - it needs no files in its home
         return {}
 
     def start(self, launch: Launch) -> Start:
         attachments = [part for image in launch.images for part in ("--attachment", image.path)]
         options = ("--allow-all", "--no-ask-user", "--no-color", "--output-format", "json")
-        # The same option begins a conversation and goes on with it.
+        # The same option starts a conversation and resumes it.
         session = ("--session-id", launch.resumed or launch.session)
         env = {"COPILOT_AUTO_UPDATE": "false", "COPILOT_CACHE_HOME": f"{launch.folder}/{CACHE}"}
         if launch.endpoint is not None:

@@ -1,4 +1,4 @@
-"""`gemini`: Google's Gemini CLI. Without a settings file that says how it logs in, it does not start."""
+"""`gemini`: Google's Gemini CLI. It needs a settings file that selects how it logs in."""
 
 import json
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class Gemini(CliAgent):
         session = ("--resume", launch.resumed) if launch.resumed else ("--session-id", launch.session)
         argv, env = [*launch.command, *session, "--yolo", "-o", "stream-json"], {"GEMINI_CLI_TRUST_WORKSPACE": "true"}
         if launch.endpoint is not None:
-            # Without a model's name it asks a model which one to take.
+            # Without a model name it calls a model to choose one.
             argv += ["-m", launch.endpoint.model]
             env |= {"GOOGLE_GEMINI_BASE_URL": launch.endpoint.url, "GEMINI_API_KEY": launch.endpoint.key}
         return Start((*argv, *launch.args), env, prompt_argument(launch))

@@ -12,13 +12,13 @@ from whet.agents.skill_delivery import Delivered, place_skill
 
 
 class LoopAgent(BaseModel):
-    """Model, bash, model, bash, until the model has nothing more to run."""
+    """Alternates model calls and bash commands until the model calls no tool."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["loop"] = "loop"
     max_turns: int = Field(default=50, gt=0)
-    """Model calls before it gives up."""
+    """Maximum number of model calls."""
     command_sec: float = Field(default=120, gt=0)
     """Wall time of one bash command."""
 
@@ -33,7 +33,7 @@ class LoopAgent(BaseModel):
     async def run(self, assignment: Assignment) -> AgentReport:
         box, skill = assignment.box, assignment.skill
         if skill is not None and not skill.is_memory:
-            await place_skill(box, skill)  # its text goes into the prompt; what it refers to is found here
+            await place_skill(box, skill)  # its text goes into the prompt; the files that it refers to are here
         await list_attachments(box, attachments(assignment.task, box.workdir, images=False)[1])
         program = f"{box.home}/.loop/program.py"
         await box.write_file(program, files("whet.agents").joinpath("loop_program.py").read_bytes())

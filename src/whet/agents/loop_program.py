@@ -1,6 +1,6 @@
-"""The program of the `loop` agent: reads its work as JSON on standard input, prints the final answer.
+"""The program of the `loop` agent: reads its task as JSON on standard input, prints the final answer.
 
-It needs nothing but Python's standard library. Exit codes: 0 the model finished, 3 the model's endpoint failed,
+It needs only Python's standard library. Exit codes: 0 the model finished, 3 the model's endpoint failed,
 4 the turn limit was reached.
 """
 
@@ -45,7 +45,7 @@ OUT_OF_TURNS = 4
 
 
 class ModelError(Exception):
-    """The endpoint did not give a whole reply."""
+    """The endpoint did not return a complete reply."""
 
 
 def main() -> int:
@@ -77,7 +77,7 @@ def main() -> int:
 
 
 def ask(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """One streamed model call; returns the assistant's message."""
+    """Make one streamed model call and return the assistant's message."""
     url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
     connect = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
     connection = connect(url.netloc, timeout=900)
@@ -111,7 +111,7 @@ def events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
 
 
 def assemble(chunks: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The one message that the pieces of a stream make."""
+    """Join the pieces of a stream into one message."""
     text = ""
     calls: dict[int, dict[str, str]] = {}
     for chunk in chunks:
@@ -147,14 +147,14 @@ def run_tool(function: dict[str, Any], seconds: float) -> str:
     log("$ " + command)
     try:
         return run_bash(command, seconds)
-    except (OSError, ValueError) as error:  # longer than the system takes, or with characters that it does not
+    except (OSError, ValueError) as error:  # longer than the system accepts, or with invalid characters
         return f"The command cannot be run: {error}"
 
 
 def run_bash(command: str, seconds: float) -> str:
-    # The key of the model's endpoint is for this program, not for what the model runs.
+    # The key of the model's endpoint is for this program, not for the commands of the model.
     env = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    # Output goes to a file: a process left in the background would keep a pipe open and us waiting.
+    # Output goes to a file: a background process would keep a pipe open, and this program would wait for it.
     with tempfile.TemporaryFile() as output:
         shell = subprocess.Popen(
             ["bash", "-c", command],
@@ -174,7 +174,7 @@ def run_bash(command: str, seconds: float) -> str:
 
 
 def read_ends(output: int) -> str:
-    """The content of a file, or its beginning and its end. Reads by position: whoever still writes is not disturbed."""
+    """The content of a file, or its beginning and its end. Reads by position, which does not disturb writers."""
     size = os.fstat(output).st_size
     if size <= OUTPUT_LIMIT:
         return os.pread(output, size, 0).decode(errors="replace")

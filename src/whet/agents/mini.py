@@ -1,4 +1,4 @@
-"""`mini-swe-agent`: one tool, one conversation, and its record is the only place that holds the answer."""
+"""`mini-swe-agent`: one tool, one conversation. Only its trajectory file holds the answer."""
 
 import json
 import re
@@ -22,7 +22,7 @@ class MiniSweAgent(CliAgent):
     answer_file: ClassVar[str | None] = RECORD
 
     def config(self, launch: Launch) -> Mapping[str, str]:
-        # As an argument, a task could be no longer than 128 kB, and everybody could see it.
+        # As an argument, the task would be limited to 128 kB and visible in the process list.
         return {TASK: f"run:\n  task: {_yaml(launch.instruction)}\n"}
 
     def start(self, launch: Launch) -> Start:
@@ -56,7 +56,7 @@ class MiniSweAgent(CliAgent):
 
 
 def _yaml(text: str) -> str:
-    """A text as a scalar of YAML. It is like JSON's, but YAML has no surrogates, and takes few characters as they are.
+    """Write a text as a YAML scalar. Unlike JSON, YAML has no surrogates and allows few unescaped characters.
 
     >>> print(_yaml('a "fox": 🦊'))
     "a \\"fox\\": \\U0001f98a"

@@ -1,4 +1,4 @@
-"""`opencode`: OpenCode. It answers in events, and asks its own little questions unless a title is given."""
+"""`opencode`: OpenCode. It prints events. It calls the model for a title unless it is given one."""
 
 import json
 import platform
@@ -28,7 +28,7 @@ class OpenCode(CliAgent):
     )
 
     def config(self, launch: Launch) -> Mapping[str, str]:
-        # It would install this package in the background; where it is listed as installed, it does not.
+        # It would install this package in the background unless it is listed as installed.
         plugin = {"dependencies": {"@opencode-ai/plugin": launch.version}}
         lock = {"name": "opencode", "lockfileVersion": 3, "requires": True, "packages": {"": plugin}}
         return {

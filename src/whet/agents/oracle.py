@@ -1,4 +1,4 @@
-"""`oracle` and `nop`: the task's own solution, and doing nothing. Together they prove that a task can be judged."""
+"""`oracle` runs the task's own solution and `nop` does nothing. Together they prove that a task can be judged."""
 
 from typing import Literal
 
@@ -35,8 +35,6 @@ class OracleAgent(BaseModel):
 
 
 class NopAgent(BaseModel):
-    """Does nothing at all."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["nop"] = "nop"

@@ -1,5 +1,5 @@
-"""Instructions for Gemini CLI and Qwen Code, which take `@name` for a file and `/name` for a command, and put a space
-into `a@b`. They leave alone what a command of the user's own says, so such an instruction is made into one."""
+"""Instructions for Gemini CLI and Qwen Code, which read `@name` as a file and `/name` as a command, and put a space
+into `a@b`. They do not change the text of a user-defined command, so whet turns such an instruction into one."""
 
 import json
 
@@ -11,12 +11,12 @@ MARKS = ("@{", "!{", "{{args}}")
 
 
 def command_files(launch: Launch, folder: str) -> dict[str, str]:
-    """The file of the command in the folder of commands, when the instruction is to be one."""
+    """The command file, if the instruction must become a command."""
     return {f"{folder}/{NAME}.toml": f"prompt = {_toml(launch.instruction)}\n"} if _becomes_command(launch) else {}
 
 
 def prompt_argument(launch: Launch) -> str:
-    """The argument of the program: the instruction after its images, or the name of the command that holds it."""
+    """The program's argument: the instruction after its images, or the name of the command that holds it."""
     images = "".join(f"@{image.path}\n" for image in launch.images)
     return f"/{NAME}" if _becomes_command(launch) else images + launch.instruction
 
@@ -28,7 +28,7 @@ def _becomes_command(launch: Launch) -> bool:
 
 
 def _toml(text: str) -> str:
-    """A text as a string of TOML. It is like JSON's, but TOML has no surrogates, and takes no DEL.
+    """Write a text as a TOML string. Unlike JSON, TOML has no surrogates and does not allow DEL.
 
     >>> print(_toml('a "fox": 🦊'))
     "a \\"fox\\": 🦊"

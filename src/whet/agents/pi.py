@@ -1,4 +1,4 @@
-"""`pi`: the Pi coding agent. It exits well even when its model fails, so its events must be read."""
+"""`pi`: the Pi coding agent. It exits with 0 even if its model fails, so errors are read from its events."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""An agent that a user wrote in Python: an object, or an async function. It runs in this process, not in the box."""
+"""An agent written in Python by the user: an object or an async function. It runs in this process, not in the box."""
 
 import asyncio
 import time
@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from whet.agents.agent import AgentReport, Assignment, StopReason
 
 AgentFunction = Callable[[Assignment], Awaitable[str]]
-"""Does a task and returns the final answer. `assignment.model` says where the model is."""
+"""Does a task and returns the final answer. `assignment.model` is the model's endpoint."""
 
 
 class PythonAgent(BaseModel):
-    """A run stores only the name."""
+    """Wraps the user's object or function. A run stores only its name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

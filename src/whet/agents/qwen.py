@@ -46,7 +46,7 @@ class Qwen(CliAgent):
             env = openai_env(launch.endpoint)
         argv += ["--resume", launch.resumed] if launch.resumed else ["--session-id", launch.session]
         if launch.system:
-            # In one word: on its own, a text that begins with a dash would be an option.
+            # As one argument: a separate text that begins with a dash would be read as an option.
             argv += [f"--append-system-prompt={launch.system}"]
         if launch.schema is not None:
             argv += ["--json-schema", json.dumps(launch.schema)]

@@ -1,4 +1,4 @@
-"""All agents that whet ships, and finding one by its name."""
+"""The agents that whet ships, and their lookup by name."""
 
 import shlex
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ CLIS: tuple[AnyCli, ...] = (
     Pi(),
     MiniSweAgent(),
 )
-"""The command-line agents as they are when nothing is configured."""
+"""The command-line agents with their default configuration."""
 
 
 def agent_named(name: str, configured: Mapping[str, AnyAgent]) -> AnyAgent:

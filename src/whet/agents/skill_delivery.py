@@ -13,7 +13,7 @@ SKILLS = ".agents/skills"
 """Folder of the home that most agents search for skills."""
 _DESCRIPTION = re.compile(r"^description:\s*(.+)$", re.MULTILINE)
 _PLAIN = re.compile(r"[A-Za-z0-9 ,.;:()_-]{12,}")
-"""Text that is written the same way in every JSON, in prompts and in the output of tools."""
+"""Text that looks the same in JSON, in prompts and in the output of tools."""
 
 
 class Delivered(BaseModel):
@@ -22,7 +22,7 @@ class Delivered(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     way: Literal["skill", "memory", "system", "instruction"]
-    """As a skill that the agent may load, as a file that it always reads, in its system prompt, or with the task."""
+    """A skill that the agent may load, a file that it always reads, its system prompt, or the task."""
     place: str = ""
     """The file in the box."""
 
@@ -42,7 +42,7 @@ async def place_memory(box: Box, text: str, file: str) -> Delivered:
 
 
 def with_skill(skill: Skill, instruction: str) -> str:
-    """An instruction with a skill's text in front of it.
+    """Put a skill's text in front of an instruction.
 
     >>> from pathlib import Path
     >>> with_skill(Skill("tidy", "Tidy up.", "", Path()), "Sort the list.")
@@ -52,19 +52,19 @@ def with_skill(skill: Skill, instruction: str) -> str:
 
 
 class SkillSightings:
-    """Looks for a skill in requests. None where the skill has no words to look for."""
+    """Looks for a skill in requests. The results are None if the skill has no distinctive text."""
 
     def __init__(self, skill: Skill) -> None:
         front = front_matter(skill.text)
         described = _DESCRIPTION.search(front)
         self._body = _mark(skill.text[len(front) :])
-        # What is always in sight has no description that is shown before it is read.
+        # A skill that is always visible has no description that is shown before it is read.
         self._shown = _mark(described[1]) if described else self._body
         self.shown: bool | None = None if self._shown is None else False
         self.read: bool | None = None if self._body is None else False
 
     def look(self, request: bytes) -> None:
-        """Look at what a model is sent."""
+        """Search the body of a request."""
         if self.read is False and self._body is not None and self._body in request:
             self.read = self.shown = True
         if self.shown is False and self._shown is not None and self._shown in request:

@@ -1,4 +1,4 @@
-"""The tools that a task declares: real programs in the box. The host answers each call, and knows of it."""
+"""The tools that a task declares: programs in the box. The host answers and logs each call."""
 
 import base64
 from collections.abc import Mapping
@@ -9,34 +9,34 @@ from whet.box import Box, ToolAnswer, ToolUse
 from whet.tasks.task import Task, TaskTool
 
 SCRIPT_SEC = 120.0
-"""Wall time of a script that makes an answer."""
+"""Time limit of a script that produces an answer."""
 TIMED_OUT = 124
 
 
 class LoggedUse(BaseModel):
-    """One call of a tool, as it happened."""
+    """One logged call of a tool."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     argv: tuple[str, ...]
     stdin: str
-    """What is no UTF-8 is in base64 after `base64:`."""
+    """Input that is not UTF-8 is in base64 after `base64:`."""
     started: float
     """Seconds since 1970."""
     exit_code: int | None = None
-    """None when the call was not answered."""
+    """None if the call was not answered."""
     answer: str = ""
 
 
 async def offer_tools(box: Box, task: Task, env: Mapping[str, str], log: list[LoggedUse]) -> None:
-    """Put the task's tools on the PATH of the agent. What they are called with is added to the log."""
+    """Put the task's tools on the PATH of the agent. Each call is added to the log."""
     for tool in task.tools:
         await box.offer(tool.name, _Logged(box, tool, env, log).answer)
 
 
 class _Logged:
-    """Answers for one tool."""
+    """Answers and logs the calls of one tool."""
 
     def __init__(self, box: Box, tool: TaskTool, env: Mapping[str, str], log: list[LoggedUse]) -> None:
         self._box, self._tool, self._env, self._log = box, tool, env, log
@@ -45,7 +45,7 @@ class _Logged:
         place = len(self._log)
         argv = tuple(word.encode(errors="replace").decode() for word in use.argv)
         logged = LoggedUse(name=use.name, argv=argv, stdin=_text(use.stdin), started=use.started)
-        self._log.append(logged)  # before it is answered: a call that is cut short is a call
+        self._log.append(logged)  # before the answer: an interrupted call counts as a call
         answer = await self._answer(use)
         outcome = {"exit_code": answer.exit_code, "answer": _text(answer.stdout)}
         self._log[place] = logged.model_copy(update=outcome)

@@ -1,6 +1,6 @@
-"""Places to run commands in: `bubblewrap`, and `local`, which isolates nothing.
+"""The sandboxes: `bubblewrap`, and `local`, which isolates nothing.
 
-Read `whet/box.py` first: the contract of both. `hostbox.py` is what both share.
+Read `whet/box.py` first: the interface of both. `hostbox.py` is their common base.
 """
 
 from whet.box import Sandbox

@@ -1,8 +1,8 @@
-"""What all boxes share whose files lie in a folder of the host: file access, running, sealing, the storage limit.
+"""The base of boxes whose files are in a host folder: file access, commands, sealing, the storage limit.
 
-Three parties use such a box, one after the other or apart: the agent; from `seal` on the judge; and the agent's work,
-when the judge runs it. Each has a view of its own. The judge is given the agent's folders as they are: no process of
-the agent is left, so nothing can change them any more, and a copy would be no safer.
+Three parties use such a box, each with its own view: the agent; the judge after `seal`; and the agent's work when the
+judge runs it. The judge gets the agent's folders themselves: no process of the agent is left to change them, so a copy
+would not be safer.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ LOGS = ("agent", "verifier", "artifacts")
 
 
 class MoreRoom(Exception):  # noqa: N818 - starts the watch anew
-    """The work was ended because it wrote too much; the judge may write on."""
+    """The work was killed because it wrote too much; the judge can still write."""
 
 
 @dataclass(slots=True)
@@ -54,19 +54,19 @@ class JudgeBox:
     """The judge's phase of a box."""
 
     work: View
-    """Where `whet-untrusted` runs."""
+    """The view of commands that `whet-untrusted` runs."""
     verifier: VerifierFolder
     lent: tuple[Path, ...]
-    """Folders that belong to the work while one of its commands runs, and else to the judge."""
+    """Folders that belong to the work while one of its commands runs, and otherwise to the judge."""
     tools: Tools
     calls: int = 0
-    """Commands of the work that are under way."""
+    """Number of running commands of the work."""
     over_storage: bool = False
-    """The work has written more than it may."""
+    """The work has exceeded its storage limit."""
 
 
 class HostBox(ABC):
-    """A box in a folder. Its kinds differ in how a command is wrapped and in the paths that commands see."""
+    """A box in a folder. Subclasses differ in how they wrap a command and in the paths that commands see."""
 
     def __init__(self, folder: BoxFolder, limits: TaskLimits) -> None:
         self._folder = folder
@@ -75,13 +75,13 @@ class HostBox(ABC):
         for name in ("work", "home", "tmp", "logs", *(f"logs/{name}" for name in LOGS)):
             folder.make(name, user)
         self._view = self._make_view(user, "home", ("work", "home", "tmp", "logs"))
-        """What the commands of the box see: those of the agent, and from `seal` on those of the judge."""
+        """What commands of the box see: the agent's, and after `seal` the judge's."""
         self._storage = DiskUsage(limits.storage_mb << 20, limits.max_files)
         folder.hold_reserve(self._storage)
         self._room = self._storage
-        """What the box may hold in all."""
+        """The storage limit of the whole box."""
         self._given = DiskUsage()
-        """Of that, what was there before the agent began, and from `seal` on what the agent has left."""
+        """Usage before the agent started; after `seal`, the usage that the agent left."""
         self._serve: Serve | None = None
         self._running: set[TreeProcess] = set()
         self._work_running: set[TreeProcess] = set()
@@ -90,7 +90,7 @@ class HostBox(ABC):
         self._lending = asyncio.Lock()
         self._tools: Tools | None = None
         self._tools_path = ""
-        """The folder of the programs on offer, as commands see it."""
+        """The folder of the offered programs, as commands see it."""
         self.workdir, self.home = self._path_in_box("work"), self._path_in_box("home")
 
     python: str
@@ -207,9 +207,9 @@ class HostBox(ABC):
         return planted
 
     def _hand_to_judge(self, show_logs: bool) -> tuple[str, ...]:
-        """Make the judge's folders and view; the names that the agent left for the verifier."""
+        """Create the judge's folders and view. Returns the names that the agent left for the verifier."""
         folder, judge, root = self._folder, self._folder.users.judge, self._folder.path
-        (root / "logs").chmod(0o755)  # the agent may have closed it to us
+        (root / "logs").chmod(0o755)  # the agent may have removed our permission
         planted = names_in(root / "logs" / "verifier")
         old_logs = (root / "logs").rename(root / "agent-logs")
         for name in ("logs", *(f"logs/{name}" for name in LOGS), "judge-home", "scratch"):
@@ -217,11 +217,11 @@ class HostBox(ABC):
         hand_over([root / name for name in ("work", "home", "tmp")], judge)
         remove_links(root / "tmp")
         self._given = usage_of(root)
-        self._room = self._storage * 2  # as much again, whatever the agent has left
+        self._room = self._storage * 2  # the judge gets the full limit again, whatever the agent left
         self._view = self._make_view(
             judge, "judge-home", ("work", "home", "tmp", "logs", "logs/verifier", "judge-home", "scratch"), self._view
         )
-        # Python 3.11 and later then look for no module beside a script or in the working directory.
+        # Python 3.11 and later then import no module from the script's folder or the working directory.
         self._view.env.update({"PYTHONSAFEPATH": "1", SCRATCH: self._path_in_box("scratch")})
         for name in ("agent", "artifacts") if show_logs else ():
             if (old_logs / name).is_dir() and not (old_logs / name).is_symlink():
@@ -284,7 +284,7 @@ class HostBox(ABC):
 
     @asynccontextmanager
     async def _lent_to_work(self, judging: JudgeBox) -> AsyncIterator[None]:
-        """The judge's folders belong to the work as long as a command of the work runs."""
+        """Give the judge's folders to the work while a command of the work runs."""
         await self._change_lending(judging, 1)
         try:
             yield
@@ -294,12 +294,12 @@ class HostBox(ABC):
     async def _change_lending(self, judging: JudgeBox, change: int) -> None:
         async with self._lending:
             judging.calls += change
-            if judging.calls == max(change, 0):  # the first one begins, or the last one has ended
+            if judging.calls == max(change, 0):  # the first one starts, or the last one has ended
                 user = judging.work.user if change > 0 else self._view.user
                 await asyncio.to_thread(hand_over, judging.lent, user)
 
     async def _until_given_back(self) -> None:
-        """Wait for the end of calls that were cancelled."""
+        """Wait until cancelled calls have returned the folders."""
         async with self._lending:
             pass
 
@@ -308,15 +308,15 @@ class HostBox(ABC):
         await asyncio.to_thread(remove_tree, self._folder.path)
 
     async def _stop(self) -> None:
-        """End every process, and with them what serves them and the watch over what they write."""
+        """Kill every process, and end their servers and the storage watch."""
         for tools in (self._tools, self._judging.tools if self._judging else None):
             if tools is not None:
-                await tools.close()  # first: an answer under way may start another process
+                await tools.close()  # first: a running answer may start another process
         await self._until_given_back()
         await self.kill()
         if self._guard is not None:
             self._guard.cancel()
-            # A command of a local box can have removed the very folder that was watched.
+            # A command of a local box can have removed the watched folder.
             with contextlib.suppress(asyncio.CancelledError, FileNotFoundError):
                 await self._guard
             self._guard = None
@@ -332,7 +332,7 @@ class HostBox(ABC):
     async def _on_excess(self) -> None:
         judging, work = self._judging, set(self._work_running)
         if judging is not None and work and not judging.over_storage:
-            # What the work writes must not end the judge, who gets room of its own once more.
+            # Files of the work must not end the judge, so the judge gets its own room again.
             judging.over_storage = True
             self._room += self._storage
             await asyncio.gather(*(process.kill() for process in work))
@@ -351,31 +351,31 @@ class HostBox(ABC):
         raise EscapeError(f"{path} is not in a folder of the box that holds files ({', '.join(sorted(places))})")
 
     def _make_view(self, user: int | None, home: str, names: Sequence[str], before: View | None = None) -> View:
-        """A view of these folders of the box, with what was shown before of the host's programs."""
+        """Create a view of these folders of the box, with the host programs that were shown before."""
         tmp = next(name for name in names if name.endswith("tmp"))
         places = {self._path_in_box(name): self._folder.path / name for name in names}
         shown = {path: at for path, at in before.shown.items() if path.startswith(PROGRAMS)} if before else {}
         return View(user, self._path_in_box(home), self._path_in_box(tmp), places, shown)
 
     def _variables(self, view: View, env: Mapping[str, str]) -> dict[str, str]:
-        """All variables of a command, with the programs on offer found before all others."""
+        """All variables of a command; its PATH begins with the offered programs."""
         base = {"PATH": self.path, "HOME": view.home, "LANG": "C.UTF-8", "TERM": "dumb", "TMPDIR": view.tmp}
         variables = {**base, **view.env, **env}
         return {**variables, "PATH": ":".join([*view.programs, variables["PATH"]])}
 
     def _limit_argv(self) -> list[str]:
-        """Wraps a command: limits that the kernel holds it to, and first in line when memory runs out."""
+        """Wrap a command with resource limits, and make the kernel kill it first when memory runs out."""
         size = at_most(resource.RLIMIT_FSIZE, self._limits.storage_mb << 20)
-        # RLIMIT_DATA, not RLIMIT_AS: language runtimes reserve address space by the gigabyte and never touch it.
+        # RLIMIT_DATA, not RLIMIT_AS: language runtimes reserve gigabytes of address space and never use them.
         memory = at_most(resource.RLIMIT_DATA, self._limits.memory_mb << 20)
         files = at_most(resource.RLIMIT_NOFILE, 65_536)
-        # By its path: the command's own PATH may lead to another program of that name.
+        # By its path: the command's PATH may find another program of that name.
         prlimit = shutil.which("prlimit") or "prlimit"
         return [prlimit, f"--data={memory}", f"--fsize={size}", f"--nofile={files}", "--core=0", "--"]
 
 
 def at_most(kind: int, wanted: int) -> int:
-    """A limit that may be set: nobody without privileges can raise one above what whet itself was given."""
+    """Cap a resource limit at whet's own: raising it further needs privileges."""
     own = resource.getrlimit(kind)[1]
     return wanted if own == resource.RLIM_INFINITY else min(wanted, own)
 

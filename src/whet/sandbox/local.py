@@ -1,6 +1,6 @@
 """The sandbox that isolates nothing: commands run as you, on your machine, in a temporary folder.
 
-For machines without bubblewrap and for agents that you trust. It must be asked for by name.
+For machines without bubblewrap and for agents that you trust. It must be selected by name.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from whet.tasks.task import WORKDIR, TaskLimits
 
 
 class Local:
-    """Opens boxes that are mere folders."""
+    """Opens boxes that are plain folders."""
 
     name = "local"
     own_root = False
@@ -30,7 +30,7 @@ class Local:
         """Works wherever whet does."""
 
     @asynccontextmanager
-    async def open(self, limits: TaskLimits, workdir: str = WORKDIR) -> AsyncIterator[Box]:  # noqa: ARG002 - a folder has no say in its path
+    async def open(self, limits: TaskLimits, workdir: str = WORKDIR) -> AsyncIterator[Box]:  # noqa: ARG002 - the path of a local box is fixed
         async with box_folder(Users()) as folder:
             box = LocalBox(folder, limits)
             try:
@@ -55,7 +55,7 @@ class LocalBox(HostBox):
     async def mount(self, source: Path, target: str, omit: Sequence[str] = ()) -> None:  # noqa: ARG002
         raise SandboxError(f"sandbox 'local' has no root of its own to show {source} at {target}")
 
-    async def show(self, source: Path, name: str) -> str:  # noqa: ARG002 - all of the host is in sight
+    async def show(self, source: Path, name: str) -> str:  # noqa: ARG002 - all of the host is visible
         return str(source)
 
     def _path_in_box(self, name: str) -> str:

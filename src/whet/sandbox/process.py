@@ -1,4 +1,4 @@
-"""A process with its output captured within bounds, watched without threads. Both sandboxes build on it."""
+"""A process whose output is captured up to a limit, watched without threads. Both sandboxes use it."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ class OutputCapture:
         self._loop.add_reader(fd, self._read)
 
     def _read(self) -> bool:
-        """Take what is there; False when nothing more can come now."""
+        """Read the available data. Returns False if no more can be read now."""
         try:
             data = os.read(self._fd, READ_SIZE)
         except BlockingIOError:
@@ -45,13 +45,13 @@ class OutputCapture:
         room = self._half - len(self._head)
         self._head += data[:room]
         self._tail += data[room:] if room > 0 else data
-        # Cut in big strides: trimming at every read would move the tail each time.
+        # Trim rarely: trimming at every read would move the tail each time.
         if len(self._tail) > 2 * self._half + READ_SIZE:
             del self._tail[: len(self._tail) - self._half]
         return True
 
     def finish(self) -> None:
-        """Take what is left in the pipe and close it. Call when every writer is dead."""
+        """Read the rest of the pipe and close it. Call after every writer is dead."""
         while self._fd >= 0 and self._read():
             pass
         self.close()
@@ -68,7 +68,7 @@ class OutputCapture:
 
 
 class ProcessEnd:
-    """Becomes set when a process has ended, seen through a pidfd: no thread, no signal handler, no reuse of ids."""
+    """Waits for the end of a process through a pidfd: no thread, no signal handler, no reuse of ids."""
 
     def __init__(self, pid: int) -> None:
         self._ended = asyncio.Event()
@@ -99,7 +99,7 @@ class ProcessEnd:
 
 
 def stdin_file(data: bytes) -> IO[bytes]:
-    """A nameless file to read from: it ends by itself, of any size, with nobody feeding a pipe."""
+    """An unnamed file to use as standard input. Unlike a pipe, it needs no writer, whatever its size."""
     file = os.fdopen(os.memfd_create("stdin"), "w+b")
     file.write(data)
     file.seek(0)
@@ -107,9 +107,9 @@ def stdin_file(data: bytes) -> IO[bytes]:
 
 
 class TreeProcess:
-    """A command and all that descends from it.
+    """A command and all its descendants.
 
-    `kill_tree` ends every descendant and returns when they are gone; how that is made sure is the sandbox's matter.
+    `kill_tree` ends every descendant and returns when they are gone. Each sandbox implements it.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class TreeProcess:
         self._popen = popen
         self._kill_tree = kill_tree
         self.wrote_too_much = asyncio.Event()
-        """Set when a stream has passed the limit on output."""
+        """Set when a stream exceeds the output limit."""
         self._out = OutputCapture(_detach(popen.stdout), output_limit, self.wrote_too_much.set)
         self._err = OutputCapture(_detach(popen.stderr), output_limit, self.wrote_too_much.set)
         self._started = time.monotonic()
@@ -160,16 +160,16 @@ class TreeProcess:
         await asyncio.shield(self._finish)
 
     def has_started_since(self, seconds: float) -> bool:
-        """Whether it runs something that it started in the last seconds. Not what begins with the command."""
+        """Whether it runs a process that it started in the last `seconds`. False for a command younger than that."""
         is_old = time.monotonic() - self._started > seconds
         return is_old and not self._finish.done() and any(age <= seconds for _, age in processes_below(self._popen.pid))
 
     def pids(self) -> list[int]:
-        """The ids on the host of all that it runs."""
+        """The host ids of all its processes."""
         return [self._popen.pid, *(pid for pid, _ in processes_below(self._popen.pid))]
 
     def on_end(self, forget: Callable[["TreeProcess"], None]) -> None:
-        """Have `forget` called with this process when nothing of it is left."""
+        """Call `forget` with this process when all its processes are gone."""
         self._finish.add_done_callback(lambda _: forget(self))
 
     async def _until_gone(self) -> float:
@@ -189,9 +189,9 @@ def spawn(
     cwd: str | None = None,
     pass_fds: Sequence[int] = (),
 ) -> "subprocess.Popen[bytes]":
-    """Start a program in a session of its own.
+    """Start a program in its own session.
 
-    Plain Popen, because it starts the child by vfork: an order of magnitude cheaper than forking whet.
+    Uses plain Popen because it starts the child by vfork, which is an order of magnitude cheaper than fork.
     """
     try:
         return subprocess.Popen(
@@ -209,14 +209,14 @@ def spawn(
 
 
 def processes_below(root: int) -> Iterator[tuple[int, float]]:
-    """Each process that descends from this one, with the seconds since it was started."""
+    """The descendants of a process, with the seconds since each was started."""
     tick = os.sysconf("SC_CLK_TCK")
-    now = time.clock_gettime(time.CLOCK_BOOTTIME) - 1 / tick  # the kernel rounds the time of a start down
+    now = time.clock_gettime(time.CLOCK_BOOTTIME) - 1 / tick  # the kernel rounds the start time down
     children: dict[int, list[tuple[int, float]]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                # The name comes first, in brackets, and may hold anything.
+                # The process name comes first, in parentheses, and may contain any character.
                 state = (entry / "stat").read_bytes().rpartition(b")")[2].split()
                 if state[0] != b"Z":
                     children.setdefault(int(state[1]), []).append((int(entry.name), now - int(state[19]) / tick))
@@ -228,12 +228,12 @@ def processes_below(root: int) -> Iterator[tuple[int, float]]:
 
 
 def shell_code(returncode: int) -> int:
-    """An exit code as a shell gives it: 128 + n when signal n ended the process."""
+    """An exit code as a shell returns it: 128 + n if signal n ended the process."""
     return 128 - returncode if returncode < 0 else returncode
 
 
 def _detach(stream: IO[bytes]) -> int:
-    """Our own descriptor for a pipe, so that its life is ours alone."""
+    """Duplicate the descriptor of a pipe, so that only we close it."""
     fd = os.dup(stream.fileno())
     stream.close()
     return fd

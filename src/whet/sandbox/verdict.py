@@ -1,4 +1,4 @@
-"""Reads what the judge has written, and nothing that anybody else could have put in its place."""
+"""Reads the judge's verdict files, and refuses files that anybody else could have written."""
 
 import os
 import stat
@@ -14,19 +14,19 @@ class VerifierFolder:
 
     path: Path
     owner: int
-    """The judge's user, as the host names it."""
+    """The host user id of the judge."""
     begun_ns: int
-    """When it was made, by the clock of its file system."""
+    """Creation time by the clock of its file system."""
 
     @classmethod
     def at(cls, path: Path, owner: int | None) -> "VerifierFolder":
         return cls(path, os.getuid() if owner is None else owner, path.stat().st_ctime_ns)
 
     def read(self, name: str, limit: int) -> bytes:
-        """The content of a file, when it is the judge's own. Call when every process of the judge is dead."""
+        """Read a file if it is the judge's own. Call after every process of the judge is dead."""
         folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            # O_NONBLOCK: a named pipe in the file's place must not hold us up.
+            # O_NONBLOCK: a named pipe in the file's place must not block.
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         except FileNotFoundError:
             raise

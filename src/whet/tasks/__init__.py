@@ -1,4 +1,4 @@
-"""Tasks: what they are, and reading them from Harbor folders, JSONL and Parquet."""
+"""Task objects, and reading them from Harbor folders, JSONL and Parquet."""
 
 from whet.tasks.env import resolve_env
 from whet.tasks.read import read_tasks

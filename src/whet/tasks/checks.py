@@ -1,4 +1,4 @@
-"""The checks of a `rules` judge as a task declares them: one table each, distinguished by its operator."""
+"""The checks of a `rules` judge as a task declares them: one model per operator."""
 
 import re
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ Chars = Annotated[int, BeforeValidator(_read_length), Field(ge=0)]
 
 
 class SectionCheck(BaseModel):
-    """A heading is there; with `text`, what stands under it contains this too."""
+    """A heading exists; with `text`, its section contains this text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     op: Literal["section_present", "section_contains"]
@@ -70,7 +70,7 @@ class NoRefusalCheck(BaseModel):
 
 
 class FileCheck(BaseModel):
-    """A file of the working directory is there."""
+    """A file of the working directory exists."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     op: Literal["file_exists"]
@@ -78,7 +78,7 @@ class FileCheck(BaseModel):
 
 
 class FileWordsCheck(BaseModel):
-    """A file of the working directory has these words in it."""
+    """A file of the working directory contains these words."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     op: Literal["file_contains"]
@@ -88,7 +88,7 @@ class FileWordsCheck(BaseModel):
 
 AnyCheck = SectionCheck | LengthCheck | WordsCheck | PatternCheck | NoRefusalCheck | FileCheck | FileWordsCheck
 SHAPE = frozenset({"section_present", "section_contains", "max_chars", "min_chars"})
-"""Checks that can be passed by another form of the same answer."""
+"""Checks that depend on the form of an answer: the same content in another form can pass them."""
 
 
 def tags(models: Iterable[type[BaseModel]], key: str) -> set[str]:

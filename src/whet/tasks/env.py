@@ -1,4 +1,4 @@
-"""Values of environment variables that a task takes from the host."""
+"""Environment variables whose values a task takes from the host."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ _TEMPLATE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}", re.DOTALL)
 
 
 def resolve_env(env: Mapping[str, str], host: Mapping[str, str], where: str) -> dict[str, str]:
-    """The variables with their templates filled in from the host. Only a value that is a template as a whole is one.
+    """Fill the templates in the variables from the host. A template must be the whole value.
 
     >>> resolve_env({"MODE": "${MODE:-fast}", "NOTE": "costs ${PRICE}"}, {}, "task 'a'")
     {'MODE': 'fast', 'NOTE': 'costs ${PRICE}'}

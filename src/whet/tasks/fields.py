@@ -1,4 +1,4 @@
-"""Kinds of values that a task and its judges have in common."""
+"""Field types that tasks and judges share."""
 
 from pathlib import PurePosixPath
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ def _inside(path: str) -> str:
 
 
 def _shallow(value: Any, levels: int = 50) -> Any:
-    # What is deeper cannot be written to a store.
+    # A store cannot hold deeper values.
     if levels == 0:
         raise ValueError("is nested too deeply; expected at most 50 levels")
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():

@@ -1,4 +1,4 @@
-"""What lies in a task folder: its files and links, none of which may lead out of it, what is ignored, the digest."""
+"""The contents of a task folder: its files and links, which must stay inside it, ignored entries, and the digest."""
 
 import os
 import posixpath
@@ -24,29 +24,29 @@ class FolderEntry:
     """Relative to the folder."""
     executable: bool
     target: str | None
-    """Where a link leads, relative to the folder; None for a file."""
+    """Target of a link, relative to the folder; None for a file."""
     absolute: bool = False
-    """Whether it is a link that is written as an absolute path."""
+    """Whether it is a link with an absolute path."""
 
     @property
     def part(self) -> str:
-        """The top folder it lies in, or its own name."""
+        """The top folder that contains it, or its own name."""
         return self.path.split("/", 1)[0]
 
     @property
     def leaves_its_part(self) -> bool:
-        """Whether it is a link that leads nowhere once its top folder is placed elsewhere."""
+        """Whether it is a link that breaks when its top folder is placed elsewhere."""
         return self.target is not None and (self.absolute or self.target.split("/", 1)[0] != self.part)
 
 
 def list_entries(folder: Path) -> list[FolderEntry]:
-    """Every file and link that is part of the task, in one order on all machines. Links are not followed."""
+    """Every file and link of the task, in the same order on all machines. Links are not followed."""
     root = folder.resolve()
     return sorted(_walk(root, root), key=lambda entry: os.fsencode(entry.path))
 
 
 def find_ignored_entries(folder: Path, entries: Sequence[FolderEntry], parts: Collection[str]) -> set[FolderEntry]:
-    """What .harborignore files keep out of these top folders: what they name, as gitignore would, and themselves."""
+    """The entries of these top folders that .harborignore files exclude, with gitignore rules, and those files."""
     specs = {
         posixpath.dirname(entry.path): _ignore_spec(folder / entry.path)
         for entry in entries
@@ -66,9 +66,9 @@ def _ignore_spec(file: Path) -> GitIgnoreSpec:
 
 
 def _is_ignored(path: str, specs: Mapping[str, GitIgnoreSpec]) -> bool:
-    """Whether the innermost rule that speaks of the path excludes it."""
+    """Whether the innermost rule that matches the path excludes it."""
     verdict = False
-    for place, spec in sorted(specs.items()):  # a folder before what lies in it
+    for place, spec in sorted(specs.items()):  # a folder before its contents
         if not place or path.startswith(f"{place}/"):
             included = spec.check_file(posixpath.relpath(path, place or ".")).include
             verdict = verdict if included is None else included

@@ -1,4 +1,4 @@
-"""Reads a Harbor task folder, unmodified. What whet could only get wrong is named in the task's `unsupported`."""
+"""Reads an unmodified Harbor task folder. Features that whet cannot run are listed in the task's `unsupported`."""
 
 import posixpath
 import re
@@ -22,7 +22,7 @@ _KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 _CANARY = re.compile(r"<!--.*canary.*-->|#.*canary.*", re.IGNORECASE)
 _CANARY_MARK = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _CANARY_FILE = 1 << 20
-"""Larger files are not searched for marks."""
+"""Larger files are not searched for canaries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _Folder:
 
 
 def read_harbor(path: Path) -> Task:
-    """The task in a folder that has a task.toml."""
+    """Read the task in a folder with a task.toml."""
     everything = list_entries(path)
     ignored = find_ignored_entries(path, everything, {"tests", "solution"})
     entries = [entry for entry in everything if entry not in ignored]
@@ -136,7 +136,7 @@ def _without_canary(text: str) -> str:
 
 
 def _canaries(folder: _Folder, workspace: str | None) -> tuple[str, ...]:
-    """The marks of the hidden files that the agent's own files do not carry."""
+    """The canaries of the hidden files that do not occur in the agent's own files."""
     hidden = _marks(folder, {"tests", "solution"})
     return tuple(sorted(hidden - _marks(folder, {"instruction.md", workspace or ""}))) if hidden else ()
 
@@ -153,14 +153,14 @@ def _marks(folder: _Folder, parts: set[str]) -> set[str]:
 
 
 def _workdir(folder: _Folder) -> str | None:
-    """The working directory in its shortest form; None if task.toml names none that can be given."""
+    """The normalised working directory; None if task.toml names none that whet can provide."""
     given = folder.manifest.environment.workdir
     workdir = "/" + posixpath.normpath(given).lstrip("/") if given else "/"
     return None if workdir == "/" else workdir
 
 
 def _workspace(folder: _Folder) -> str | None:
-    """The folder whose files start in the working directory: ours, or Harbor's when it holds no image recipe."""
+    """The folder with the initial files of the working directory: whet's, or Harbor's if it has no image recipe."""
     if folder.holds_files("workspace"):
         return "workspace"
     return "environment" if _has_loose_files(folder) else None
@@ -182,7 +182,7 @@ def _needs_image(folder: _Folder) -> str | None:
 
 
 def _find_unsupported(folder: _Folder) -> Iterator[str]:
-    """One phrase for each thing that would be done wrong without a word."""
+    """One phrase for each feature that whet would otherwise silently run wrong."""
     manifest, environment, verifier = folder.manifest, folder.manifest.environment, folder.manifest.verifier
     if manifest.steps:
         yield "multi-step tasks"

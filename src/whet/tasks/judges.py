@@ -1,4 +1,4 @@
-"""The judges as a task declares them: one model per kind. The judges themselves are in `scoring`."""
+"""The judges as a task declares them: one model per kind. `scoring/judges/` implements them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,9 +34,9 @@ def _globs(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """A JSON schema that is one; ValueError for anything else."""
+    """Check a JSON schema; ValueError if it is invalid."""
     try:
-        # With formats: a pattern in it must compile.
+        # With formats, so that patterns in it must compile.
         Draft202012Validator.check_schema(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     except SchemaError as error:
         place = "".join(f"[{part!r}]" for part in error.absolute_path)
@@ -52,25 +52,25 @@ Shown = Literal["answer", "changes", "calls"]
 
 
 class JudgeSpec(BaseModel):
-    """What all judges have."""
+    """Fields that all judges have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9_-]{0,63}$")
     """The name of its score; by default its kind."""
     weight: float = Field(default=1, ge=0)
-    """Its weight in the score. 0: it is recorded and does not count."""
+    """Its weight in the score. 0: it is recorded but does not count."""
     threshold: PassMark | None = None
-    """Makes the judge hard: it gives 1 from this value on, and 0 below."""
+    """Makes the judge hard: 1 from this value on, and 0 below."""
 
     @property
     def needs_box(self) -> bool:
-        """Whether it reads files in the agent's box, and so cannot judge a finished rollout again."""
+        """Whether it reads files in the agent's box, and so cannot rejudge a finished rollout."""
         return False
 
     @property
     def runs_in_box(self) -> bool:
-        """Whether it runs something in a sealed box, which may be an empty one."""
+        """Whether it runs a command in a sealed box, which may be empty."""
         return self.needs_box
 
     @property
@@ -80,7 +80,7 @@ class JudgeSpec(BaseModel):
 
 
 class RewardSpec(JudgeSpec):
-    """Harbor's way: the reward that tests/test.sh writes."""
+    """Harbor's judge: the reward that tests/test.sh writes."""
 
     kind: Literal["reward"]
 
@@ -100,17 +100,17 @@ class VerifySpec(JudgeSpec):
 
 
 class ExactSpec(JudgeSpec):
-    """The answer is the expected one, apart from case, outer space, quotes and a full stop."""
+    """The answer is the expected one, ignoring case, outer space, quotes and a full stop."""
 
     kind: Literal["exact"]
     answer: Texts | None = None
     """One of these; by default the task's `answer`."""
     partial: bool = False
-    """Score what is not the same by the share of the expected words that it has."""
+    """Score a different answer by the share of the expected words that it contains."""
 
 
 class ContainsSpec(JudgeSpec):
-    """The answer has these words in it."""
+    """The answer contains these words."""
 
     kind: Literal["contains"]
     text: Texts | None = None
@@ -128,32 +128,32 @@ class ChoiceSpec(JudgeSpec):
 
 
 class NumberSpec(JudgeSpec):
-    """The answer is a number, near enough."""
+    """The answer is the expected number, within a tolerance."""
 
     kind: Literal["number"]
     answer: float | None = None
     abs: float = Field(default=0, ge=0)
-    """How far off it may be."""
+    """Absolute tolerance."""
     rel: float = Field(default=1e-9, ge=0)
-    """How far off it may be, as a share of the expected number."""
+    """Tolerance as a share of the expected number."""
     units: dict[NonEmptyText, float] = Field(default_factory=dict)
-    """What one of each unit is in the unit of the expected number. A number without a unit is in that one."""
+    """Size of each unit in the unit of the expected number. A number without a unit is in that unit."""
 
 
 class JsonSpec(JudgeSpec):
-    """The answer is JSON that fits a schema and holds these values."""
+    """The answer is JSON that fits a schema and contains these values."""
 
     kind: Literal["json"]
     json_schema: Annotated[Table, AfterValidator(check_schema)] | None = Field(default=None, alias="schema")
     """By default the task's `answer_schema`."""
     expected: Value = None
-    """What it must hold; it may hold more."""
+    """Values that it must contain; it may contain more."""
 
     model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
 
 
 class RulesSpec(JudgeSpec):
-    """Checks of the answer, of what was called and of files: hard is all of them, soft the share."""
+    """Checks of the answer, of tool calls and of files. Hard: all pass; soft: the share that passes."""
 
     kind: Literal["rules"]
     checks: Annotated[tuple[RulesCheck, ...], AfterValidator(_not_empty)]
@@ -168,20 +168,20 @@ class RulesSpec(JudgeSpec):
 
     @property
     def shape_only(self) -> bool:
-        """Whether an agent can pass it by reformatting alone."""
+        """Whether an agent can pass it only by reformatting."""
         return all(check.op in SHAPE for check in self.checks)
 
 
 class RubricSpec(JudgeSpec):
-    """A model that sees task, rubric and answer, and votes."""
+    """A model reads task, rubric and answer, and votes."""
 
     kind: Literal["rubric"]
     rubric: NonEmptyText
     model: NonEmptyText | None = None
-    """A model of whet.toml; by default the one of --judge-model."""
+    """A model in whet.toml; by default that of --judge-model."""
     votes: int = Field(default=3, ge=1, le=100)
     shows: tuple[Shown, ...] = Field(default=("answer",), min_length=1)
-    """What of the work the model is shown besides the task."""
+    """Parts of the work that the model sees in addition to the task."""
 
     @property
     def needs_calls(self) -> bool:
@@ -189,13 +189,13 @@ class RubricSpec(JudgeSpec):
 
 
 class RankSpec(JudgeSpec):
-    """A model that sees all samples of a task side by side and ranks them. For `whet rejudge` only."""
+    """A model reads all samples of a task together and ranks them. For `whet rejudge` only."""
 
     kind: Literal["rank"]
     rubric: NonEmptyText
     model: NonEmptyText | None = None
     votes: int = Field(default=2, ge=1, le=100)
-    """Each sees the samples in another order."""
+    """Number of votes. Each sees the samples in a different order."""
     shows: tuple[Shown, ...] = Field(default=("answer",), min_length=1)
 
     @property
@@ -209,7 +209,7 @@ class MathSpec(JudgeSpec):
     kind: Literal["math"]
     answer: NonEmptyText | None = None
     where: Literal["host", "box"] = "host"
-    """In a process of its own either way; in the box it cannot reach anything else."""
+    """It runs in a separate process either way; in the box it is also isolated."""
     seconds: float = Field(default=20, gt=0)
     fallback: RubricSpec | None = None
     """The judge to use when this one reaches no verdict."""
@@ -224,20 +224,20 @@ class MathSpec(JudgeSpec):
 
 
 class PythonSpec(JudgeSpec):
-    """A function of yours, run in the sealed box."""
+    """A user's function, run in the sealed box."""
 
     kind: Literal["python"]
     function: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
     """`module:function`."""
     folder: Path = Path()
-    """Where the module is looked for first; relative to the folder of the task."""
+    """Folder that is searched for the module first; relative to the folder of the task."""
     workspace: bool = False
-    """Tell it where the working directory is."""
+    """Pass the path of the working directory to the function."""
     seconds: float = Field(default=60, gt=0)
 
     @property
     def source(self) -> Path | None:
-        """The file of the module, where it lies in the folder; None for one that is installed."""
+        """The file of the module in the folder; None for an installed module."""
         place = self.folder.joinpath(*self.function.partition(":")[0].split("."))
         return next((file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()), None)
 
@@ -255,20 +255,20 @@ class PythonSpec(JudgeSpec):
 
 
 class DiffSpec(JudgeSpec):
-    """What changed in the working directory: hard: all requirements are met; soft: the share."""
+    """Changes in the working directory. Hard: all requirements are met; soft: the share that is met."""
 
     kind: Literal["diff"]
     changed: Globs = ()
-    """Each of these, as in a .gitignore, must name something that changed."""
+    """Each of these patterns, as in a .gitignore, must match a changed file."""
     untouched: Globs = ()
-    """None of these may have changed."""
+    """Files that match these must not change."""
     only: Globs = ()
-    """Nothing else may have changed."""
+    """If given, files that match none of these must not change."""
     adds: Patterns = ()
-    """Each of these is found in an added line."""
+    """Each of these must match an added line."""
     removes: Patterns = ()
     lacks: Patterns = ()
-    """None of these is found in an added line."""
+    """None of these may match an added line."""
 
     @model_validator(mode="after")
     def _asks_for_something(self) -> Self:
@@ -278,7 +278,7 @@ class DiffSpec(JudgeSpec):
 
 
 class OutcomeSpec(JudgeSpec):
-    """A weak label: the agent ended by itself, it answered, and what it did last did not fail."""
+    """A weak label: the agent ended by itself, it answered, and its last action did not fail."""
 
     kind: Literal["outcome"]
 
@@ -371,7 +371,7 @@ def locate_modules(judges: tuple[AnyJudge, ...], folder: Path) -> tuple[AnyJudge
 
 
 def asks_model(judge: JudgeSpec) -> RubricSpec | RankSpec | None:
-    """The part of a judge that calls a model, if it has one."""
+    """The part of a judge that calls a model, if any."""
     if isinstance(judge, MathSpec):
         return judge.fallback
     return judge if isinstance(judge, RubricSpec | RankSpec) else None
@@ -387,7 +387,7 @@ def judge_warnings(judges: tuple[AnyJudge, ...]) -> list[str]:
 
 
 def lacks(judge: AnyJudge, answer: str | None, schema: dict[str, Any] | None) -> str:
-    """What a judge needs and its task lacks, in words; empty when nothing is missing."""
+    """Describes what a judge needs and its task lacks; empty if nothing is missing."""
     match judge:
         case ExactSpec(answer=None) | ContainsSpec(text=None) | MathSpec(answer=None) if not (answer or "").strip():
             return "needs an expected answer; expected the key 'answer'"

@@ -1,4 +1,4 @@
-"""task.toml of a Harbor task folder: every key of the format, its type and its rules."""
+"""The task.toml of a Harbor task folder: every key of the format, its type and its rules."""
 
 import datetime as dt
 import ipaddress
@@ -25,7 +25,7 @@ from whet.tasks.judges import Judges
 from whet.tasks.task import Allowed, Canary, Env, TaskLimits
 from whet.validation_errors import key_path
 
-# Harbor passes over keys that it does not know. They are kept here, so that `unknown_keys` can tell of them.
+# Harbor ignores unknown keys. They are kept here so that `unknown_keys` can report them.
 _OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
 _HOST = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
@@ -93,7 +93,7 @@ def _only_with_allowlist(hosts: tuple[str, ...] | None, info: ValidationInfo) ->
 
 
 def _as_json(value: Any) -> Any:
-    """The value with TOML's dates and times as text."""
+    """Convert TOML's dates and times to text."""
     match value:
         case dict():
             return {key: _as_json(item) for key, item in value.items()}
@@ -113,7 +113,7 @@ Megabytes = Annotated[int, BeforeValidator(_megabytes), Field(gt=0)]
 
 
 class Artifact(BaseModel):
-    """A file or folder that is collected after the agent ended."""
+    """A file or folder that is collected after the agent has ended."""
 
     model_config = _OPEN
     service: str = "main"
@@ -311,11 +311,11 @@ class ManifestStep(BaseModel):
 
 
 class WhetTable(BaseModel):
-    """[metadata.whet]: what Harbor has no key for. Harbor leaves [metadata] to whoever writes the task."""
+    """[metadata.whet]: settings that Harbor has no key for. Harbor leaves [metadata] to the task's author."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     limits: TaskLimits = TaskLimits()
-    """What is given here goes before what Harbor's keys say."""
+    """Takes precedence over Harbor's keys."""
     allow: tuple[Allowed, ...] = ()
     judge: Judges = ()
     answer: str | None = None
@@ -358,7 +358,7 @@ class TaskManifest(BaseModel):
 
 
 def unknown_keys(table: BaseModel, path: tuple[int | str, ...] = ()) -> Iterator[str]:
-    """What to say about each key that the format does not have."""
+    """A message for each key that the format does not have."""
     for key in table.model_extra or {}:
         yield f"unknown key '{key_path((*path, key))}'; {did_you_mean(key, type(table).model_fields)}"
     for name in type(table).model_fields:

@@ -1,4 +1,4 @@
-"""Rows of a Parquet file as plain Python values, a batch at a time."""
+"""Reads the rows of a Parquet file as plain Python values, one batch at a time."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ _BATCH = 256
 
 
 def parquet_rows(file: Path) -> Iterator[dict[str, Any]]:
-    """Every row by its column names; a column that is null in a row is left out of it."""
+    """Every row as a dict by column name, without the columns that are null in it."""
     # Importing pyarrow takes longer than reading most task sets, and only Parquet needs it.
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -30,7 +30,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _plain(value: Any, kind: Any) -> Any:
-    """The value as JSON would hold it: maps and structs are dicts, and what JSON has no type for is text."""
+    """Convert to a JSON value: maps and structs become dicts, and types that JSON lacks become text."""
     from pyarrow import types
 
     if value is None or isinstance(value, str | int | float | bytes):
@@ -39,7 +39,7 @@ def _plain(value: Any, kind: Any) -> Any:
     if types.is_map(kind):
         return {key: _plain(item, kind.item_type) for key, item in value}
     if types.is_struct(kind):
-        # A struct column gives every row every key, so a null there means that the row does not have it.
+        # A struct column gives every row every key, so a null there means that the row lacks the key.
         return {field.name: _plain(value[field.name], field.type) for field in kind if value[field.name] is not None}
     if isinstance(value, list):
         return [_plain(item, kind.value_type) for item in value]

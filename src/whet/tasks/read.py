@@ -1,4 +1,4 @@
-"""Reads a set of tasks from wherever the user points to."""
+"""Reads a set of tasks from the paths or objects that the user names."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,9 +13,9 @@ _LOOKED_FOR = "a task folder (with task.toml), a .jsonl or .parquet file, or a f
 
 
 def read_tasks(source: Path | str | Sequence[Task]) -> list[Task]:
-    """The tasks of a Harbor folder, of a rows file, or of a folder that holds either.
+    """Read the tasks of a Harbor folder, of a rows file, or of a folder that holds either.
 
-    Tasks that were made in Python get the digest that they would have in a file.
+    Tasks from Python get the digest that they would have in a file.
 
     >>> read_tasks(Path("examples/questions.jsonl"))[0].split  # doctest: +SKIP
     'train'

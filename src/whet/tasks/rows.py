@@ -28,13 +28,13 @@ _NOT_CONTENT = {"id", "origin", "digest", "files", "attachments", "split"}
 @dataclass(frozen=True, slots=True)
 class _Row:
     number: int
-    """Counts lines or rows from 1."""
+    """Line or row number, from 1."""
     where: str
     data: bytes | Mapping[str, Any]
 
 
 def read_rows(file: Path) -> list[Task]:
-    """The tasks of a .jsonl or .parquet file. All rows are checked before the first problems are reported."""
+    """Read the tasks of a .jsonl or .parquet file. All rows are checked before any problem is reported."""
     tasks: list[Task] = []
     problems: list[str] = []
     for row in _parquet(file) if file.suffix.lower() == ".parquet" else _jsonl(file):
@@ -85,7 +85,7 @@ def _task(row: _Row, file: Path) -> Task:
 
 
 def _values(row: _Row) -> dict[str, Any]:
-    """The keys and values that the row gives. A null says that the key is absent."""
+    """The keys and values of the row. A null means that the key is absent."""
     values = _decode(row.data, row.where) if isinstance(row.data, bytes) else row.data
     if not isinstance(values, Mapping):
         raise UserError(f"{row.where}: the row is {format_value(values)}; expected an object with keys and values")
@@ -104,7 +104,7 @@ def _decode(line: bytes, where: str) -> Any:
 
 
 def _attachments(names: Any, folder: Path, where: str) -> tuple[list[Path], list[str]]:
-    """The attached files, and what is wrong with the others."""
+    """The attached files, and the problems with the others."""
     if not isinstance(names, list):
         return [], [f"{where}: key 'attachments' is {format_value(names)}; expected a list of files"]
     paths: dict[str, Path] = {}
@@ -128,16 +128,16 @@ def _attachment(name: Any, folder: Path) -> Path | None:
 
 
 def with_digest(task: Task) -> Task:
-    """A task that was made in Python, with what a reader of files adds."""
+    """Add the fields that a file reader sets to a task from Python."""
     if task.digest:
         return task
     return task.model_copy(update={"digest": _digest(task, task.judge), "origin": task.origin or f"task '{task.id}'"})
 
 
 def _digest(task: Task, judges: Iterable[AnyJudge]) -> str:
-    """Digest of what the row says, of the files it attaches, and of the functions that judge it. Its name and its place
-    do not count."""
-    # Without defaults, so that a field that whet gains one day does not make every task another one.
+    """Digest of the row's values, its attached files and the functions that judge it. Its id and its location do not
+    count."""
+    # Without defaults, so that a future field of whet does not change the digest of every task.
     values = json.dumps(task.model_dump(mode="json", exclude=_NOT_CONTENT, exclude_defaults=True), sort_keys=True)
     parts = [values.encode()]
     for name, content in sorted(task.files.items()):

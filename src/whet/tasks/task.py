@@ -1,4 +1,4 @@
-"""Task: what to do, with what, how it is judged, within which limits. The readers beside this file make them."""
+"""Task: an instruction, its files, how it is judged, and its limits. The readers in this package create tasks."""
 
 import base64
 import binascii
@@ -22,11 +22,11 @@ from whet.tasks.fields import RelativePath, Table
 from whet.tasks.judges import AnyJudge, Judges
 
 WORKDIR = "/workspace"
-"""Where an agent works unless its task names another working directory."""
+"""The default working directory of an agent."""
 
 
 def _without_nul(text: str) -> str:
-    # No argument or variable of a process can hold one.
+    # Arguments and variables of a process cannot contain NUL.
     if "\0" in text:
         raise ValueError("expected text without NUL characters")
     return text
@@ -55,13 +55,13 @@ EnvName = Annotated[str, Field(pattern=r"^[^=\x00]+$")]
 Env = dict[EnvName, ProcessText]
 Split = Literal["train", "val", "test"]
 Canary = Annotated[str, Field(pattern=r"^[A-Za-z0-9 _.:/+=-]{12,200}$")]
-"""Long enough to be no accident, and written the same way in every JSON."""
+"""Long enough not to occur by accident, and written the same way in JSON."""
 Allowed = Literal["provider-tools", "remote-media"]
-"""What the model's provider may do for the agent although it reaches the network: run its own tools, fetch media."""
+"""Exceptions that let the model's provider use the network for the agent: run its own tools, fetch media."""
 
 
 class TaskLimits(BaseModel):
-    """What one rollout of a task may use. Reaching a limit is a result, not a failure of the machinery."""
+    """Limits of one rollout of a task. Reaching a limit is a result, not a failure of the machinery."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -74,10 +74,10 @@ class TaskLimits(BaseModel):
     memory_mb: int = Field(default=4096, gt=0)
     """Memory of one process in the box."""
     storage_mb: int = Field(default=4096, gt=0)
-    """What the box may write in all."""
+    """Storage of the whole box."""
     files: int | None = Field(default=None, gt=0)
-    """Files, folders and links that the box may hold. By default one for each 16 KiB of `storage_mb`, which is how many
-    a disk of that size has by ext4's own ratio, and at least 20,000."""
+    """Files, folders and links that the box may hold. By default one per 16 KiB of `storage_mb`, as on ext4, and at
+    least 20,000."""
     processes: int = Field(default=1024, gt=0)
     """Processes and threads alive in the box."""
     turns: int | None = Field(default=None, gt=0)
@@ -88,7 +88,7 @@ class TaskLimits(BaseModel):
     cost: float | None = Field(default=None, gt=0)
     """Dollars."""
     idle_sec: float | None = Field(default=None, gt=0)
-    """How long the agent may go without any model call under way."""
+    """Maximum seconds without any model call under way."""
     concurrency: int | None = Field(default=None, gt=0)
     """Model calls under way at once; further ones wait."""
 
@@ -98,7 +98,7 @@ class TaskLimits(BaseModel):
 
 
 class TaskTool(BaseModel):
-    """A program that the task puts into the box."""
+    """A program that the task provides in the box."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -107,7 +107,7 @@ class TaskTool(BaseModel):
     answer: str | None = None
     """Fixed text that every call prints."""
     script: str | None = None
-    """Shell script that makes the answer."""
+    """Shell script that produces the answer."""
 
     @model_validator(mode="after")
     def _answers_in_one_way(self) -> Self:
@@ -117,7 +117,7 @@ class TaskTool(BaseModel):
 
 
 class Task(BaseModel):
-    """One thing to do.
+    """One task.
 
     >>> Task(id="add", instruction="Write 4 to answer.txt", verify=("grep -qx 4 answer.txt",)).limits.verify_sec
     600.0
@@ -128,20 +128,20 @@ class Task(BaseModel):
     id: str = Field(min_length=1, max_length=200)
     instruction: ProcessText = Field(min_length=1)
     followups: tuple[Annotated[ProcessText, Field(min_length=1)], ...] = ()
-    """Further instructions, in order. The same conversation goes on with each when the one before is done."""
+    """Further instructions, in order. Each continues the same conversation after the one before it is done."""
     origin: str = ""
-    """Where it was read: a folder, or file:row. For messages to people."""
+    """Where it was read: a folder, or file:row. For messages."""
     digest: str = ""
-    """Digest of all that defines the task, hidden files too. Two tasks with one digest are the same task."""
+    """Digest of everything that defines the task, including hidden files. Equal digests mean the same task."""
 
-    # What lies in the working directory when the agent starts.
+    # The contents of the working directory when the agent starts.
     workdir: str = Field(default=WORKDIR, pattern=r"^(/[^/\x00]+)+$")
     workspace: Path | None = None
-    """Folder whose files start in the working directory."""
+    """Folder with the initial files of the working directory."""
     files: dict[RelativePath, Content] = Field(default_factory=dict)
     """Files given inline: text, or bytes."""
     attachments: tuple[Path, ...] = ()
-    """Files the instruction speaks of; placed under attachments/ in the working directory."""
+    """Files that the instruction refers to; placed under attachments/ in the working directory."""
     env: Env = Field(default_factory=dict)
     """Variables of every command in the box. A whole-value `${NAME}` or `${NAME:-default}` comes from the host."""
     setup: tuple[ProcessText, ...] = ()
@@ -151,22 +151,22 @@ class Task(BaseModel):
 
     # How it is judged. None of this is in the box while the agent runs.
     verify: tuple[ProcessText, ...] = ()
-    """Shell commands run after the box is sealed; the score is the share that exits 0."""
+    """Shell commands run after the box is sealed; the score is the share of them that exits with 0."""
     tests: Path | None = None
     """Folder placed read-only at /tests after the box is sealed; its test.sh writes the reward file."""
     agent_logs: bool = False
     """Whether the judge's commands see the agent's /logs/agent and /logs/artifacts, read-only."""
     omitted: tuple[str, ...] = ()
-    """What stays out of tests/ and solution/ when they are placed, with those names in front."""
+    """Paths that are left out when tests/ and solution/ are placed; they begin with these names."""
     verify_env: Env = Field(default_factory=dict)
     answer: str | None = None
     """The expected final answer."""
     answer_schema: Table | None = None
-    """JSON schema of the final answer, when it is to have a structured form."""
+    """JSON schema of the final answer, if it must be structured."""
     judge: Judges = ()
-    """Who judges besides the tests and the verify commands; by default `exact`, when there is an answer."""
+    """Judges in addition to the tests and the verify commands; by default `exact`, if there is an answer."""
     canary: tuple[Canary, ...] = ()
-    """Texts planted in what is hidden from the agent. One that is seen in a model call has leaked."""
+    """Texts planted in the hidden files. A hidden file has leaked if one appears in a model call."""
 
     solution: Path | None = None
     """Folder whose solve.sh solves the task; placed at /solution by `whet tasks check` only."""
@@ -175,9 +175,9 @@ class Task(BaseModel):
     needs_image: str | None = None
     """Why a sandbox without container images cannot run it, or None."""
     unsupported: str | None = None
-    """A feature that it needs and that no sandbox or agent here has; None when there is none."""
+    """A feature that it needs and that no sandbox or agent of whet has, or None."""
     warnings: tuple[str, ...] = ()
-    """What its reader passed over, one line each. It does not keep the task from running."""
+    """What its reader ignored, one line each. The task can still run."""
 
     split: Split | None = None
     tags: tuple[str, ...] = ()
@@ -225,5 +225,5 @@ class Task(BaseModel):
         return f"{self.instruction}\n\nThese programs are at hand in the shell:\n{named}", *self.followups
 
     def omissions_in(self, part: str) -> list[str]:
-        """What stays out of `tests` or `solution`, relative to it."""
+        """Paths that are left out of `tests` or `solution`, relative to it."""
         return [path.removeprefix(f"{part}/") for path in self.omitted if path.startswith(f"{part}/")]

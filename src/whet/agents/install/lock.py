@@ -25,9 +25,9 @@ NPM_OPTIONS = (
     "--no-fund",
     "--no-update-notifier",
     "--prefer-offline",  # a released version never changes
-    "--fetch-retry-mintimeout=1000",  # npm's own patience makes 70 seconds of a registry that is not there
+    "--fetch-retry-mintimeout=1000",  # npm's default retries take 70 seconds if the registry is not reachable
     "--fetch-retry-maxtimeout=10000",
-    # What a user may have set for other work, and which would defeat the lock or leave the program out:
+    # Settings that a user may have for other work, and that would bypass the lock or omit the program:
     "--package-lock",
     "--no-global",
     "--no-dry-run",
@@ -36,7 +36,7 @@ NPM_OPTIONS = (
 )
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where commands in a box look for programs."""
+"""The PATH of commands in a box."""
 
 LAUNCHER = """\
 #!{python} -I
@@ -51,12 +51,12 @@ runpy.run_path(str(library / "bin" / "{command}"), run_name="__main__")
 
 
 def fetch(package: Package, version: str, folder: Path) -> str:
-    """Put the package into an empty folder. Returns what it was checked against; UserError when that fails."""
+    """Put the package into an empty folder. Returns what it was checked against; UserError if the check fails."""
     return (_fetch_with_npm if package.source == "npm" else _fetch_with_pip)(package, version, folder)
 
 
 def box_python() -> str:
-    """The Python that commands in a box run: of the system, or else the one that runs whet."""
+    """The Python that commands in a box run: the system's, or else the one that runs whet."""
     found = shutil.which("python3", path=SYSTEM_PATH)
     return os.path.realpath(found or Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}"))
 
@@ -83,13 +83,13 @@ def _fetch_with_npm(package: Package, version: str, folder: Path) -> str:
 
 
 def _hold_to_lock(package: Package, folder: Path, locked: Mapping[str, Any]) -> int:
-    """Refuse what is not as the lock says. npm checked each file against the hash that it tells here."""
+    """Refuse packages that differ from the lock. npm has checked each file against the hash that it lists here."""
     installed = json.loads((folder / "node_modules" / ".package-lock.json").read_text())["packages"]
     count = 0
     for path, found in installed.items():
         wanted = locked.get(path)
         if wanted is None and found.get("optional"):
-            # For a platform whose package was not to be had when the lock was made; npm takes it up by itself.
+            # For a platform whose package was not available when the lock was made; npm adds it by itself.
             shutil.rmtree(folder / path, ignore_errors=True)
         elif wanted is None:
             raise UserError(f"{package.agent} {package.version} is refused: '{_name(path)}' is not in its lock")

@@ -1,4 +1,4 @@
-"""Where the CLIs of the agents come from: one pinned package each, whose lock lies in `locks/`."""
+"""The pinned packages of the agents' CLIs, one each. Their locks are in `locks/`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,30 +8,30 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """Where a CLI comes from, pinned."""
+    """The pinned package of a CLI."""
 
     agent: str
     """Name of the agent, and of its folder in `locks/`."""
     source: Literal["npm", "pypi"]
     name: str
-    """Its name in the registry."""
+    """The package's name in the registry."""
     version: str
     programs: tuple[str, ...]
-    """Paths of its program below the install folder, one for each platform. The first that starts is used."""
+    """Paths of the program below the install folder, one per platform. The first that starts is used."""
     command: str
-    """Its name on PATH."""
+    """The program's name on PATH."""
     dialect: str
-    """The API that it speaks by default."""
+    """The dialect that it uses by default."""
     node: str | None = None
-    """The least version of Node that it needs to run; None for none."""
+    """The oldest Node version that runs it; None if it does not need Node."""
     cache_env: str | None = None
     """The variable that names the folder where it unpacks itself at its first start; see `CACHE`."""
     undeclared: tuple[str, ...] = ()
-    """Packages that it needs but does not declare. The lock has them; without a lock whet names them."""
+    """Packages that it needs but does not declare. The lock has them; without a lock whet requests them by name."""
 
 
 CACHE = "cache"
-"""Folder of an install where a program that unpacks itself has done so already."""
+"""Folder of an install that holds the unpacked files of a program that unpacks itself."""
 
 
 def _npm(path: str) -> str:
@@ -50,7 +50,7 @@ _ALL = (
         ),
         command="opencode",
         dialect="chat",
-        undeclared=("@vscode/ripgrep@1.18.0",),  # it would fetch its search program from elsewhere
+        undeclared=("@vscode/ripgrep@1.18.0",),  # its script would download the search program from another place
     ),
     Package(
         agent="claude-code",

@@ -24,7 +24,7 @@ from whet.paths import install_folder, lock_folder
 RECORD = "installed.json"
 MAKING = ".making-"
 START_SEC = 60.0
-"""How long a program may take to print its version."""
+"""Time limit for a program to print its version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Installed:
     agent: str
     version: str
     folder: Path
-    """Shown to boxes read-only, whole."""
+    """Boxes see all of it, read-only."""
     program: str
     """Its path below the folder."""
     pinned: bool
@@ -53,7 +53,7 @@ class InstallRecord(BaseModel):
     verified: str
     """The hashes that it was checked against."""
     python: str | None
-    """The interpreter that it was made for, when it is made for one."""
+    """The interpreter that it was made for, if it depends on one."""
 
 
 def installs_root() -> Path:
@@ -73,7 +73,7 @@ def find_installs(package: Package) -> list[Installed]:
 
 
 def install(package: Package, version: str | None = None) -> Installed:
-    """Install a version, by default the pinned one, unless it is there. It blocks; UserError when it cannot.
+    """Install a version, by default the pinned one, if it is not installed. Blocks; UserError if it fails.
 
     >>> from whet.agents.install.packages import PACKAGES
     >>> install(PACKAGES["pi"]).version  # doctest: +SKIP
@@ -98,14 +98,14 @@ def install(package: Package, version: str | None = None) -> Installed:
 
 
 def node_program() -> tuple[Path, str] | None:
-    """The Node of this machine and its version; None when no Node starts."""
+    """The Node of this machine and its version; None if no Node starts."""
     node = shutil.which("node")
     versions = _versions_in(_ask_version([node], {})) if node else []
     return (Path(node).resolve(), versions[0]) if node and versions else None
 
 
 def on_path(package: Package) -> Installed | None:
-    """The user's own installation on PATH; None when there is none that prints its version."""
+    """The user's own installation on PATH; None unless it prints its version."""
     command = shutil.which(package.command)
     versions = _versions_in(_ask_version([command], {})) if command else []
     if command is None or not versions:
@@ -148,7 +148,7 @@ def _install(package: Package, version: str, home: Path) -> Installed:
 
 
 def _first_that_starts(package: Package, version: str, folder: Path) -> str:
-    """The program of this machine, found by starting it: a package may hold builds for other processors too."""
+    """Find the program for this machine by starting each: a package may hold builds for other processors too."""
     programs = [program for program in package.programs if (folder / program).is_file()]
     output = f"the package has no program for {platform.machine()}"
     for program in programs:
@@ -182,7 +182,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _ask_version(argv: list[str], env: Mapping[str, str]) -> str:
-    """The output of `--version`, without any of the user's settings; or why there is none."""
+    """The output of `--version`, run without the user's settings; or why there is none."""
     with tempfile.TemporaryDirectory(prefix="whet-") as home:
         try:
             done = subprocess.run(
@@ -213,12 +213,12 @@ def _versions_in(output: str) -> list[str]:
 
 
 def _folder_to_show(package: Package, program: Path) -> tuple[Path, str]:
-    """The folder that a box must be shown to run a program of the user, and the program's path in it."""
+    """The folder that a box must see to run a program of the user, and the program's path in it."""
     for folder in program.parents:
         if (folder / "pyvenv.cfg").is_file():
             return folder, str(program.relative_to(folder))
         if folder.name == "node_modules":
-            # Its packages lie within the package when it was installed globally, and beside it otherwise.
+            # A global install has its dependencies inside the package; other installs have them next to it.
             own = folder / package.name
             root = own if (own / "node_modules").is_dir() else folder.parent
             native = next((path for path in package.programs if (root / path).is_file()), None)

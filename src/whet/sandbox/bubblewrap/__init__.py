@@ -1,4 +1,4 @@
-"""The bubblewrap sandbox: its own namespaces, no network, a system call filter.
+"""The bubblewrap sandbox: separate namespaces, no network, a system call filter.
 
 Read `sandbox.py` first. `launcher.py` runs inside the box and hands the model port to the gateway.
 """

@@ -1,7 +1,7 @@
-"""Starts the processes of a box with a session keyring of their own.
+"""Starts the processes of a box with a separate session keyring.
 
-A session keyring passes from a process to what it starts, so a box would hold the keys of whoever started whet. Only
-the calling thread changes its keyring: each box has a thread that joins a new, empty one and starts all its processes.
+Processes inherit the session keyring, so a box would hold the keys of the user who started whet. Joining a keyring
+affects only the calling thread: each box has a thread that joins a new, empty one and starts all its processes.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from whet.sandbox.process import spawn
 
 JOIN_SESSION_KEYRING = 1
 NO_KEYRINGS = frozenset({errno.ENOSYS, errno.EPERM})
-"""The kernel has none, or a filter around whet itself refuses them to all that it starts."""
+"""The kernel has no keyrings, or a filter around whet refuses them to whet and its children."""
 
 
 class Starter:
@@ -32,7 +32,7 @@ class Starter:
     def spawn(
         self, argv: Sequence[str], *, stdin: IO[bytes], env: dict[str, str], pass_fds: Sequence[int]
     ) -> "subprocess.Popen[bytes]":
-        """Start a program in a session of its own. Waits for it as `spawn` does, so no cancellation can lose it."""
+        """Start a program in its own session. Blocks as `spawn` does, so a cancellation cannot lose the process."""
         try:
             return self._thread.submit(self._spawn, argv, stdin, env, pass_fds).result()
         except RuntimeError as error:
@@ -47,7 +47,7 @@ class Starter:
         return spawn(argv, stdin=stdin, env=env, pass_fds=pass_fds)
 
     def close(self) -> None:
-        """Let the thread end. Call when every process is dead."""
+        """End the thread. Call after every process is dead."""
         self._thread.shutdown(wait=False)
 
 

@@ -1,4 +1,4 @@
-"""Runs inside the box: binds the model port there, hands the listening socket out to the gateway, becomes the agent.
+"""Runs inside the box: binds the model port, passes the listening socket to the gateway, then becomes the agent.
 
 The gateway accepts on that socket from outside, so the box needs no relay and no route. Started as
 `python3 -I -S launcher.py FD PORT ARGV...`, where FD is one end of a Unix socket pair. It uses the bare

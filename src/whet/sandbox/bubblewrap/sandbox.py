@@ -1,7 +1,7 @@
-"""The default sandbox: bubblewrap, with every namespace its own and no network but the model port.
+"""The default sandbox: bubblewrap, with separate namespaces and no network except the model port.
 
-Each command gets fresh namespaces over the same files. Nothing but files outlives a command: a daemon that an agent
-leaves behind is gone when the agent is, and the judge's commands never share a process or a network with it.
+Each command gets fresh namespaces over the same files. Only files outlive a command: a daemon of the agent ends with
+the agent, and the judge's commands never share a process or a network namespace with it.
 """
 
 import asyncio
@@ -49,10 +49,10 @@ SEEN = {
     "logs/verifier": "/logs/verifier",
     "scratch": "/run/scratch",
 }
-"""The folders of a box but for the working directory, and the paths at which commands see them."""
+"""The folders of a box except the working directory, and the paths at which commands see them."""
 OWN_FOLDERS = frozenset({"bin", "dev", "etc", "lib", "lib64", "logs", "proc", "run", "sbin", "tests", "usr"})
 HIDDEN_PROC = ("cmdline", "key-users", "keys", "timer_list")
-"""Files of /proc that tell of the host: how its kernel was started, whose keys it holds, which timers it runs."""
+"""Files of /proc that reveal the host: its kernel command line, its keys, its timers."""
 HOST_ETC = ("alternatives", "ca-certificates", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "ssl")
 
 
@@ -61,7 +61,7 @@ class HasFileno(Protocol):
 
 
 class Bubblewrap:
-    """Opens boxes. Linux with unprivileged user namespaces and the `bwrap` program."""
+    """Opens boxes. Needs Linux with unprivileged user namespaces and the `bwrap` program."""
 
     name = "bubblewrap"
     own_root = True
@@ -134,7 +134,7 @@ class BubblewrapBox(HostBox):
         if not folder.is_dir():
             raise SandboxError(f"{source} cannot be shown in a box: it is not a folder")
         if folder.is_relative_to("/usr"):
-            return str(folder)  # in sight as it is
+            return str(folder)  # visible as it is
         if self._view.user is not None:
             _check_in_reach(folder)
         self._view.shown[f"{PROGRAMS}/{name}"] = folder
@@ -142,7 +142,7 @@ class BubblewrapBox(HostBox):
 
     def _hand_to_judge(self, show_logs: bool) -> tuple[str, ...]:
         planted = super()._hand_to_judge(show_logs)
-        # Programs that find no HOME in their environment look it up here; they must not find the agent's.
+        # Programs without HOME in their environment look it up here; they must not find the agent's.
         passwd = self._folder.path / "support" / "judge-passwd"
         _write_public(passwd, ETC["passwd"].replace(HOME, JUDGE_HOME))
         self._view.shown["/etc/passwd"] = passwd
@@ -170,7 +170,7 @@ class BubblewrapBox(HostBox):
             popen = self._starter.spawn(
                 [*_as_box_user(view), "bwrap", "--args", str(arguments.fileno()), "--", *command],
                 stdin=opened.enter_context(stdin_file(stdin)),
-                # The mark is for `whet clean`: a bwrap that loses whet while it is starting can be left behind.
+                # The mark is for `whet clean`: a bwrap can survive if whet dies while bwrap is starting.
                 env={"PATH": PATH, MARK: self._folder.name},
                 pass_fds=fds,
             )
@@ -192,13 +192,13 @@ class BubblewrapBox(HostBox):
         return process
 
     def _arguments(self, view: View, env: Mapping[str, str], cwd: str, info_fd: int, filter_fd: int) -> bytes:
-        """The options of bwrap, handed over in a file: neither the paths nor the variables show in a process list."""
+        """The options of bwrap, passed in a file so that paths and variables do not show in a process list."""
         options = [
             *("--die-with-parent", "--new-session", "--unshare-all", "--clearenv", "--info-fd", str(info_fd)),
             *("--uid", "1000", "--gid", "1000", "--hostname", "box", "--seccomp", str(filter_fd)),
             *self._root,
         ]
-        for path, folder in sorted(view.places.items()):  # a folder before what lies in it
+        for path, folder in sorted(view.places.items()):  # a folder before its contents
             options += ["--bind", str(folder), path]
         for path, folder in view.shown.items():
             options += ["--ro-bind", str(folder), path]
@@ -208,14 +208,14 @@ class BubblewrapBox(HostBox):
         return b"\0".join(os.fsencode(option) for option in options) + b"\0"
 
     def _limit_argv(self) -> list[str]:
-        # The count of processes is limited from inside, where it is counted for this user namespace alone.
+        # The number of processes is limited inside, where the kernel counts this user namespace alone.
         processes = at_most(resource.RLIMIT_NPROC, self._limits.processes)
         prlimit = shutil.which("prlimit", path=PATH) or "prlimit"
         return [prlimit, f"--nproc={processes}", *super()._limit_argv()[1:]]
 
 
 class Inside:
-    """The first process of a box's process namespace. When it has ended, every process of the namespace has."""
+    """The first process of a box's process namespace. When it ends, every process of the namespace has ended."""
 
     def __init__(self, info_fd: int) -> None:
         self._end = asyncio.create_task(_inner_end(info_fd))
@@ -230,13 +230,13 @@ class Inside:
 
 
 async def _stop(inside: Inside, process: TreeProcess) -> None:
-    # Not before bwrap has told the id: killed just before that, it would leave a child that waits for it for ever.
+    # Not before bwrap has reported the id: killed earlier, it would leave a child that waits for it forever.
     await inside.started()
     await process.kill()
 
 
 def _as_box_user(view: View) -> list[str]:
-    # When memory runs out, the kernel ends boxes before anything else, and what a judge runs before the judge.
+    # When memory runs out, the kernel kills boxes before anything else, and the work before its judge.
     first_to_go = ["choom", "-n", "1000" if view.ends_first else "900", "--"]
     if view.user is None:
         return first_to_go
@@ -244,7 +244,7 @@ def _as_box_user(view: View) -> list[str]:
 
 
 def _check_in_reach(folder: Path) -> None:
-    """Boxes of root run as another user, who cannot enter what is root's alone."""
+    """Boxes of root run as another user, who cannot enter folders that only root can."""
     for path in (folder, *folder.parents):
         if not path.stat().st_mode & 0o001:
             raise SandboxError(
@@ -254,7 +254,7 @@ def _check_in_reach(folder: Path) -> None:
 
 
 def _root_arguments(folder: BoxFolder) -> tuple[list[str], str]:
-    """The read-only root: programs and libraries of the host, a made-up /etc, and nothing else of it."""
+    """The read-only root: programs and libraries of the host, a generated /etc, and nothing else of the host."""
     options = ["--ro-bind", "/usr", "/usr"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         path = Path("/", name)
@@ -280,7 +280,7 @@ def _root_arguments(folder: BoxFolder) -> tuple[list[str], str]:
     options += ["--symlink", "/tmp", "/var/tmp"]  # noqa: S108
     python = shutil.which("python3", path=PATH)
     if python is None:
-        # No Python where a box looks for programs: show it the one that runs whet.
+        # The box has no Python on its PATH: show it the one that runs whet.
         options += ["--ro-bind", sys.base_prefix, sys.base_prefix]
         python = str(Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}"))
     return options, python
@@ -292,7 +292,7 @@ def _write_public(path: Path, text: str) -> None:
 
 
 async def _inner_end(info_fd: int) -> ProcessEnd | None:
-    """Watches the first process in the namespace, as bwrap tells its id; None when bwrap never got so far."""
+    """Watch the first process in the namespace, whose id bwrap reports; None if bwrap failed before that."""
     status = bytearray()
     with os.fdopen(info_fd, "rb", buffering=0) as info:
         while b"}" not in status:
@@ -315,7 +315,7 @@ async def _readable(file: HasFileno) -> None:
 
 
 async def _receive_listener(channel: socket.socket, serve: Serve, process: TreeProcess) -> None:
-    """Take the listening socket that the launcher bound in the namespace, and have it served."""
+    """Receive the listening socket that the launcher bound in the namespace, and serve it."""
     await _readable(channel)
     _, fds, _, _ = socket.recv_fds(channel, 16, 1)
     if not fds:

@@ -1,9 +1,9 @@
 """The system call filter of a box: a classic BPF program that bwrap installs before it starts a command.
 
-It refuses what no task needs and what reaches beyond the namespaces of a box: the kernel's keyrings, socket families
-that no network namespace bounds, new namespaces and mounts, io_uring, and calls for administrators. Everything else
-is allowed, except calls that are newer than this list: those answer ENOSYS, as on an older kernel.
-ptrace and process_vm_* are allowed, for debuggers: the process namespace bounds them, and the kernel applies the
+It refuses calls that no task needs and that reach beyond the namespaces of a box: the kernel's keyrings, socket
+families that network namespaces do not isolate, new namespaces and mounts, io_uring, and calls for administrators.
+Everything else is allowed, except calls that are newer than this list: those return ENOSYS, as on an older kernel.
+ptrace and process_vm_* are allowed, for debuggers: the process namespace confines them, and the kernel applies the
 filter after a tracer has changed a call.
 """
 
@@ -37,27 +37,27 @@ NEW_TIME_NAMESPACE = 0x80
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 INTERNET_PROTOCOLS = (0, 1, 6, 17, 58)
-"""The family's own, ICMP, TCP, UDP and ICMPv6. Not SCTP, DCCP, L2TP and MPTCP; Go falls back to TCP."""
+"""The family's default, ICMP, TCP, UDP and ICMPv6. Not SCTP, DCCP, L2TP and MPTCP; Go falls back to TCP."""
 NETLINK_ROUTE = 0
-"""Which interfaces and addresses there are: getifaddrs asks so."""
+"""Lists interfaces and addresses, for getifaddrs."""
 
 TIOCSTI, TIOCLINUX, TIOCCONS = 0x5412, 0x541C, 0x541D
-"""They put characters into a terminal's input, or take its output."""
+"""These requests put characters into a terminal's input, or take its output."""
 
 PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)
-"""Linux, 32 bits, old version numbers, no random addresses (debuggers), and the question which one it is."""
+"""Linux, 32 bits, old version numbers, no random addresses (debuggers), and the query for the current one."""
 
 Instruction = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the filter needs to know of a processor."""
+    """The processor data that the filter needs."""
 
     audit: int
     """AUDIT_ARCH_...: system calls made in any other way, such as 32-bit ones, are refused."""
     column: int
-    """Where its numbers stand in the tables."""
+    """Index of its numbers in the tables."""
 
 
 MACHINES = {"x86_64": Machine(0xC000003E, 0), "aarch64": Machine(0xC00000B7, 1)}
@@ -116,7 +116,7 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "ioperm": (173, None),
     "uselib": (134, None),
 }
-"""They answer EPERM."""
+"""These calls return EPERM."""
 
 ABSENT: dict[str, tuple[int | None, int | None]] = {
     "clone3": (435, 435),
@@ -128,7 +128,7 @@ ABSENT: dict[str, tuple[int | None, int | None]] = {
     "listmount": (458, 458),
     "modify_ldt": (154, None),
 }
-"""They answer ENOSYS, on which runtimes and libraries do without. The flags of clone3 are out of a filter's sight."""
+"""These calls return ENOSYS, so that runtimes and libraries fall back. A filter cannot read the flags of clone3."""
 
 
 def filter_program(machine: str | None = None) -> bytes:
@@ -164,7 +164,7 @@ def _program(machine: Machine) -> list[Instruction]:
 
 
 def _check(name: str) -> list[Instruction]:
-    """Looks at the arguments of a call; it always ends with a verdict."""
+    """Check the arguments of a call. Always ends with a verdict."""
     match name:
         case "ioctl":
             return _refuse(1, (TIOCSTI, TIOCLINUX, TIOCCONS), EPERM)
@@ -205,7 +205,7 @@ def _refuse_bits(argument: int, bits: int, error: int) -> list[Instruction]:
 
 
 def _when(value: int | None, steps: list[Instruction]) -> list[Instruction]:
-    """Steps that are taken when the loaded word has this value."""
+    """Instructions that run if the loaded word has this value."""
     return [] if value is None else [(JUMP_EQUAL, 0, len(steps), value), *steps]
 
 
@@ -214,7 +214,7 @@ def _load(offset: int) -> Instruction:
 
 
 def _load_argument(index: int) -> Instruction:
-    # The low half: these arguments are int or unsigned int, of which the kernel takes no more (both processors are
+    # The low half: these arguments are int or unsigned int, so the kernel reads no more (both processors are
     # little-endian). For flags of clone and unshare, which are long, no bit of the upper half means a namespace.
     return _load(ARGUMENTS + 8 * index)
 

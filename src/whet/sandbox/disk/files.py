@@ -1,4 +1,4 @@
-"""Reading and writing files that an untrusted program can rearrange at any moment.
+"""Reads and writes files that an untrusted program can rearrange at any moment.
 
 A path is resolved first and must stay inside its root; then it is opened one name at a time without following
 links, so a link that is swapped in between the two steps is refused and never followed.
@@ -21,12 +21,12 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 UNLIMITED = DiskUsage(math.inf, math.inf)
 
 MAX_DEPTH = 100
-"""How deep folders may be nested to be copied: a walk holds a descriptor for each level, and whet has only so many."""
+"""Maximum nesting of copied folders: a walk holds one descriptor per level, and descriptors are limited."""
 
 
 def read_inside(root: Path, relative: str, limit: int) -> bytes:
     """The content of a regular file below root."""
-    # O_NONBLOCK: a named pipe in the file's place must not hold us up.
+    # O_NONBLOCK: a named pipe in the file's place must not block.
     with _translate_errors(relative, keep=FileNotFoundError), _locate(root, relative) as (parent, name):
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
         with os.fdopen(fd, "rb") as file:
@@ -40,7 +40,7 @@ def read_inside(root: Path, relative: str, limit: int) -> bytes:
 
 
 def write_inside(root: Path, relative: str, data: bytes, mode: int, owner: int | None) -> None:
-    """Write a file below root; missing folders are made. What was at its place is replaced, never written through."""
+    """Write a file below root and create missing folders. An existing entry is replaced, never written through."""
     with (
         _translate_errors(relative),
         _locate(root, relative, create=True, owner=owner) as (parent, name),
@@ -54,8 +54,8 @@ def copy_tree(
 ) -> DiskUsage:
     """Copy a folder inside source into one below target: files with their permissions, links as links, nothing else.
 
-    No link is followed on either side, and holes in files stay holes. Returns what was copied. Stops with an error
-    before it has copied more than the limit.
+    No link is followed on either side, and holes in files stay holes. Returns the usage of the copy. Fails before
+    it copies more than the limit.
     """
     copied = DiskUsage()
     with _translate_errors(inside), open_inside(source, inside) as top:
@@ -72,7 +72,7 @@ def copy_tree(
                         _unlink(name, there)
                         os.symlink(os.readlink(name, dir_fd=here), name, dir_fd=there)
                         if name in folders:
-                            folders.remove(name)  # or the walk would open what it leads to
+                            folders.remove(name)  # or the walk would follow it
                     elif stat.S_ISREG(info.st_mode):
                         room = limit.size - copied.size
                         size = _copy_file(name, info, here, there, owner, room)
@@ -104,7 +104,7 @@ def _resolve(root: Path, relative: str) -> str:
 
 @contextlib.contextmanager
 def open_inside(root: Path, relative: str, *, create: bool = False, owner: int | None = None) -> Iterator[int]:
-    """A folder below root, opened name by name."""
+    """Open a folder below root, name by name."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name in Path(relative).parts:
@@ -133,18 +133,18 @@ def _create(name: str, mode: int, parent: int, owner: int | None) -> Iterator[IO
 
 
 def _copy_file(name: str, info: os.stat_result, here: int, there: int, owner: int | None, room: float) -> int | None:
-    """Copy a file. Returns how many bytes of data it has, without its holes; None when there is no room for them."""
+    """Copy a file. Returns its bytes of data, without holes; None if they exceed the limit."""
     fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
     mode = stat.S_IMODE(info.st_mode) & 0o777
     with os.fdopen(fd, "rb", buffering=0) as source, _create(name, mode, there, owner) as copy:
         size = _copy_data(source.fileno(), copy.fileno(), room)
-        # Tools tell by the time whether a file has changed; one that seems new may hide a change within its second.
+        # Tools detect changes by the time of a file; a new time could hide a change within the same second.
         os.utime(copy.fileno(), ns=(info.st_atime_ns, info.st_mtime_ns))
         return size
 
 
 def _copy_data(source: int, target: int, room: float) -> int | None:
-    """Copy what a file holds, as far as it reaches now: one that grows meanwhile does not hold us up."""
+    """Copy a file up to its current size, so that a growing file cannot delay the copy."""
     copied, at, end = 0, 0, os.fstat(source).st_size
     while at < end and (at := _next_data(source, at, end)) < end:
         hole = min(os.lseek(source, at, os.SEEK_HOLE), end)
@@ -155,13 +155,13 @@ def _copy_data(source: int, target: int, room: float) -> int | None:
         while at < hole and (sent := os.sendfile(target, source, at, hole - at)):
             at += sent
         if at < hole:
-            break  # it was cut short meanwhile
+            break  # it was truncated meanwhile
     os.ftruncate(target, end)
     return copied
 
 
 def _next_data(source: int, start: int, end: int) -> int:
-    """Where the next data begins; the end when nothing but a hole follows."""
+    """Where the next data begins; the end if only a hole follows."""
     try:
         return os.lseek(source, start, os.SEEK_DATA)
     except OSError as error:
@@ -177,7 +177,7 @@ def _unlink(name: str, parent: int) -> None:
 
 @contextlib.contextmanager
 def _translate_errors(what: str, *, keep: type[OSError] | tuple[()] = ()) -> Iterator[None]:
-    """Failures as a box gives them; those to keep go on as they are."""
+    """Translate failures to those of a box; the kinds in `keep` pass unchanged."""
     try:
         yield
     except keep:

@@ -1,4 +1,4 @@
-"""The folder on the host that holds one box, and the removal of those whose owner is gone."""
+"""The folder on the host that holds one box, and the removal of folders whose owner is dead."""
 
 import asyncio
 import contextlib
@@ -23,41 +23,41 @@ from whet.sandbox.disk.storage import Disk, DiskUsage
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """The user ids of the host that the parties in a box run as; None is our own."""
+    """The host user ids that the parties in a box run as; None is the user of whet."""
 
     agent: int | None = None
     judge: int | None = None
     work: int | None = None
-    """The agent's work, when the judge runs it."""
+    """For the agent's work when the judge runs it."""
 
 
 ROOT_RUNS_BOXES_AS = Users(64_055, 64_056, 64_057)
-"""The users that boxes of root run as. The kernel exempts root from the limit on processes; no box needs it."""
+"""The users that boxes of root run as. Boxes do not run as root, which the limit on processes does not bind."""
 
 MARK = "WHET_BOX"
-"""Environment variable that marks the processes of a box, to find those that outlived their whet."""
+"""Environment variable that marks the processes of a box, to find those that outlived whet."""
 
 MAKING_SEC = 60
-"""The making of a box's folder takes a moment; one that is still being made after this long was left behind."""
+"""A box folder that is still unfinished after this time was abandoned."""
 
 
 RESERVE_FILES = 24
 RESERVE_SIZE = 256 << 10
-"""Held back of a small disk while the agent runs, so that a box can be sealed when agents have filled the disk."""
+"""Bytes reserved on a small disk while the agent runs, so that a box can be sealed after agents filled the disk."""
 BOXES = 16
-"""A disk that has not room for so many full boxes is small."""
+"""A disk without room for this number of full boxes is small."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoxFolder:
-    """Where the files of one box are on the host. It is locked as long as its owner lives."""
+    """The folder of one box on the host. It is locked while its owner lives."""
 
     name: str
     path: Path
     users: Users
 
     def make(self, name: str, owner: int | None) -> Path:
-        """A new empty folder that belongs to this user, or to ourselves."""
+        """Create an empty folder that belongs to this user, by default the user of whet."""
         path = self.path / name
         path.mkdir()
         if owner is not None:
@@ -65,7 +65,7 @@ class BoxFolder:
         return path
 
     def hold_reserve(self, limit: DiskUsage) -> None:
-        """Take some of the disk for later, if boxes of this limit may fill it."""
+        """Reserve disk space if boxes with this limit can fill the disk."""
         left = Disk.of(self.path).left
         if not (limit * BOXES).passes(left):
             return
@@ -83,13 +83,13 @@ class BoxFolder:
         shutil.rmtree(self.path / "reserve", ignore_errors=True)
 
     def hold_copy(self, source: Path, omit: Sequence[str]) -> Path:
-        """A copy of a host folder that the box's user can read but whose original it never sees."""
+        """Copy a host folder for the box's user to read, without access to the original."""
         copy = self.path / f"copy-{new_name()}"
         copy.mkdir(mode=0o755)
         copy_tree(source, copy, None)
         for name in omit:
             (copy / name).unlink()
-        # A private umask of the caller must not hide the copy from the box's user.
+        # A strict umask of the caller must not hide the copy from the box's user.
         for folder, _, files in os.walk(copy):
             _let_read(Path(folder))
             for file in files:
@@ -113,7 +113,7 @@ def boxes_root() -> Path:
 
 
 def box_users() -> Users:
-    """The users that boxes run as when they are not our own."""
+    """The users that boxes run as, if not the user of whet."""
     return ROOT_RUNS_BOXES_AS if os.getuid() == 0 else Users()
 
 
@@ -125,13 +125,13 @@ async def box_folder(users: Users) -> AsyncIterator[BoxFolder]:
         try:
             yield BoxFolder(name, path, users)
         finally:
-            if path.exists():  # the box was never made
+            if path.exists():  # the box was never created
                 await asyncio.shield(asyncio.to_thread(remove_tree, path))
 
 
 @contextlib.contextmanager
 def _lock_new(path: Path) -> Iterator[None]:
-    # The folder appears under its name only when it is locked: a sweep never sees one that is being made.
+    # The folder gets its name only after it is locked, so a sweep never sees an unfinished one.
     making = path.with_name(f".{path.name}")
     making.mkdir(mode=0o711)
     making.chmod(0o711)
@@ -145,7 +145,7 @@ def _lock_new(path: Path) -> Iterator[None]:
 
 
 def remove_stale() -> list[Path]:
-    """Remove the boxes whose whet is gone, with what is left of their processes. Returns what was removed."""
+    """Remove the boxes whose whet is dead, and kill their remaining processes. Returns the removed folders."""
     removed = []
     for path in (*sorted(boxes_root().glob("box-*")), *sorted(boxes_root().glob(".box-*"))):
         with contextlib.suppress(FileNotFoundError), _lock_if_free(path) as free:
@@ -175,8 +175,8 @@ def _lock_if_free(path: Path) -> Iterator[bool]:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder whatever a program did to it: closed folders, endless nesting."""
-    # Not shutil, which holds a descriptor for each level: rm descends to any depth with a handful of them.
+    """Remove a folder despite missing permissions and deep nesting."""
+    # Not shutil, which holds a descriptor per level: rm descends to any depth with a handful of them.
     remove: list[str | Path] = ["rm", "-rf", "--", path]
     if subprocess.run(remove, stderr=subprocess.DEVNULL, check=False).returncode != 0:
         subprocess.run(["chmod", "-R", "u+rwX", "--", path], stderr=subprocess.DEVNULL, check=False)
@@ -184,12 +184,12 @@ def remove_tree(path: Path) -> None:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill every process whose environment carries a mark that begins so, until none is left."""
+    """Kill every process whose mark begins with this text, until none is left."""
     needle = f"{MARK}={mark}".encode()
-    deadline = time.monotonic() + 10  # a process stuck in the kernel dies later, by itself
+    deadline = time.monotonic() + 10  # a process stuck in the kernel dies later
     while (pids := _marked(needle)) and time.monotonic() < deadline:
         for step in (signal.SIGSTOP, signal.SIGKILL):
-            # First stop them all: what is stopped cannot fork away from the kill.
+            # Stop them all first: a stopped process cannot escape the kill by forking.
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, step)

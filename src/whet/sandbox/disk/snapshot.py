@@ -1,7 +1,7 @@
-"""Looks at a folder that an untrusted program has left, within bounds: nothing it can leave there holds us up.
+"""Takes a snapshot of a folder that an untrusted program left. Limits bound the time and memory it takes.
 
-Folders are looked at level by level. When there are too many names, what lies deepest is left out, and the snapshot
-says so. Every file is hashed: its time and size are for the program to choose.
+Folders are read level by level. If there are too many names, the deepest are left out, and the snapshot is marked as
+incomplete. Every file is hashed, because the program can forge its time and size.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ from whet.sandbox.disk.files import open_inside
 from whet.workspace import Entry, Snapshot
 
 NAMES = 300_000
-"""More than a box holds by default, so that only one with a higher limit can be cut."""
+"""More than a box holds by default, so that only snapshots of boxes with a higher limit can be incomplete."""
 DEPTH = 200
-"""Each folder is opened anew from the root: a chain of them takes time by the square of its length."""
+"""Each folder is opened from the root again, so a chain of folders takes quadratic time."""
 TEXT_SIZE = 256 << 10
 ALL_TEXT_SIZE = 32 << 20
 READ_SIZE = 16 << 20
@@ -31,12 +31,12 @@ ALL_READ_SIZE = 32 << 30
 BLOCK = 1 << 18
 _ZEROS = bytes(BLOCK)
 REPLACED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EINVAL})
-"""How a name fails that stands for something else than a moment ago."""
+"""Errors from a name that was removed or replaced a moment ago."""
 
 
 @dataclass(slots=True)
 class _Looked:
-    """What was seen so far, and what may still be read."""
+    """The entries so far, and the remaining limits."""
 
     names: int
     read: int
@@ -44,13 +44,13 @@ class _Looked:
     entries: dict[str, Entry] = field(default_factory=dict)
     last: str = ""
     unread: str = ""
-    """The first file that was not read, because too much was read before it."""
+    """The first file that was not read because the read limit was reached."""
     linked: dict[tuple[int, int], Entry] = field(default_factory=dict)
-    """What files hold that have several names: it is read once."""
+    """Entries of files with several names, which are read once."""
 
 
 def snapshot_of(root: Path) -> Snapshot:
-    """What a folder holds, links not followed and `.git` left out."""
+    """Take a snapshot of a folder. Links are not followed, and `.git` folders are not entered."""
     looked = _Looked(NAMES, ALL_READ_SIZE, ALL_TEXT_SIZE)
     waiting = deque([""])
     while waiting:
@@ -58,7 +58,7 @@ def snapshot_of(root: Path) -> Snapshot:
         if len(folder.split("/")) >= DEPTH:
             return Snapshot(looked.entries, looked.last, f"folders are nested more than {DEPTH} deep")
         with _unless_gone(), _folder(root, folder) as fd:
-            # Not all at once: a program can leave more names in one folder than there is memory for.
+            # Not all at once: the names in one folder may not fit into memory.
             for name in heapq.nsmallest(looked.names + 1, _names(fd)):
                 if looked.names == 0:
                     return Snapshot(looked.entries, looked.last, f"there are more than {NAMES} names")
@@ -72,7 +72,7 @@ def snapshot_of(root: Path) -> Snapshot:
 
 @contextlib.contextmanager
 def _unless_gone() -> Iterator[None]:
-    """Pass over what was removed, or replaced by something else, since its name was read."""
+    """Skip an entry that was removed or replaced since its name was read."""
     try:
         yield
     except OSError as error:
@@ -88,7 +88,7 @@ def _names(folder: int) -> Iterator[str]:
 
 
 def _look(name: str, parent: int, looked: _Looked) -> bool:
-    """Note what has this name; whether it is a folder, which is looked at later."""
+    """Record the entry of this name. Returns True for a folder, which is read later."""
     with _unless_gone():
         info = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if stat.S_ISDIR(info.st_mode):
@@ -131,7 +131,7 @@ def _large(fd: int, info: os.stat_result, looked: _Looked) -> Entry:
     hashed = hashlib.blake2b(info.st_size.to_bytes(8, "big"), digest_size=16)
     for place, block in _blocks(fd):
         looked.read -= len(block)
-        # Zeros that were written and zeros that were left out are the same content.
+        # Written zeros and holes are the same content.
         if block != _ZEROS[: len(block)]:
             hashed.update(place.to_bytes(8, "big"))
             hashed.update(block)
@@ -139,7 +139,7 @@ def _large(fd: int, info: os.stat_result, looked: _Looked) -> Entry:
 
 
 def _blocks(fd: int) -> Iterator[tuple[int, bytes]]:
-    """The blocks of a file that are on disk, by their place."""
+    """The blocks of a file that are on disk, with their offsets."""
     place = 0
     while (place := _next_data(fd, place)) >= 0:
         place -= place % BLOCK
@@ -151,13 +151,13 @@ def _blocks(fd: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _next_data(fd: int, place: int) -> int:
-    """Where data begins from here on; -1 when there is none."""
+    """Offset of the next data from here on; -1 if there is none."""
     try:
         return os.lseek(fd, place, os.SEEK_DATA)
     except OSError as error:
         if error.errno == errno.ENXIO:
             return -1
-        return place  # a file system that does not know of holes
+        return place  # a file system without holes
 
 
 def _text(data: bytes) -> str | None:
@@ -171,7 +171,7 @@ def _text(data: bytes) -> str | None:
 
 @contextlib.contextmanager
 def _open_file(name: str, parent: int) -> Iterator[int]:
-    """A file, though it be closed to us. A pipe that has taken its place does not hold us up."""
+    """Open a file, even without permission. A pipe in its place does not block."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     with contextlib.ExitStack() as stack:
         try:
@@ -192,11 +192,11 @@ def _parts(fd: int) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _folder(root: Path, relative: str) -> Iterator[int]:
-    """A folder below root, opened name by name, though it be closed to us."""
+    """Open a folder below root, name by name, even without permission."""
     with contextlib.ExitStack() as stack:
         try:
             fd = stack.enter_context(open_inside(root, relative))
-            os.stat(".", dir_fd=fd)  # whether names in it may be looked up, too
+            os.stat(".", dir_fd=fd)  # whether names in it can be looked up, too
         except PermissionError:
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
             fd = stack.enter_context(_force_open(str(root), flags, None))
@@ -207,9 +207,9 @@ def _folder(root: Path, relative: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _force_open(name: str, flags: int, parent: int | None) -> Iterator[int]:
-    """Something that its owner may have closed even to itself, opened and afterwards left as it was."""
+    """Open an entry whose permissions may exclude even its owner, and restore them afterwards."""
     with contextlib.ExitStack() as stack:
-        # To hold it without reading it takes no permission, and what is held cannot be swapped for a link.
+        # A path descriptor needs no read permission, and its target cannot be replaced by a link.
         held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         stack.callback(os.close, held)
         itself = f"/proc/self/fd/{held}"

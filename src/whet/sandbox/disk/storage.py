@@ -1,10 +1,10 @@
-"""The limits on what a box may hold in all: bytes on disk, and files.
+"""The storage limits of a box: bytes on disk, and number of files.
 
-No file system quota is to be had without privileges, so the box is measured. A walk over its files is dear; what the
-disk has left costs one system call. The walk is made when the disk has lost a part of the limit since the last walk,
-and from time to time in any case. One file alone can never pass the limit: the kernel refuses that.
+File system quotas need privileges, so whet measures the box. A walk over its files is expensive; reading the free space
+of the disk is one system call. whet walks when the free space has dropped by a part of the limit since the last walk,
+and from time to time in any case. A single file cannot pass the limit: the kernel refuses that.
 
-Bytes are those of blocks, not of apparent sizes: copies keep the holes of files, so a hole costs neither disk nor time.
+Bytes are those of blocks, not apparent sizes: copies keep the holes of files, so a hole costs neither disk nor time.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from typing import Self
 LOOK_SEC = 0.2
 WALK_SEC = 10.0
 MOST_DESCRIPTORS = 500_000
-"""A box whose processes have more open than this hides something among them."""
+"""A box whose processes have more open descriptors than this counts as hiding files in them."""
 NEARLY_FULL = 16
-"""A disk of which less than this part is left is nearly full."""
+"""A disk with less than 1 / NEARLY_FULL left is nearly full."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """Bytes of data, and files: each file, folder and link takes an inode of the disk."""
+    """Bytes of data, and files: each file, folder and link takes one inode."""
 
     size: float = 0
     files: float = 0
@@ -50,7 +50,7 @@ class DiskUsage:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A file system: what it can hold, and what is left."""
+    """The capacity and the free space of a file system."""
 
     total: DiskUsage
     left: DiskUsage
@@ -58,12 +58,12 @@ class Disk:
     @classmethod
     def of(cls, folder: Path) -> Self:
         info = os.statvfs(folder)
-        # A file system that makes inodes as it needs them says 0.
+        # A file system that creates inodes on demand reports 0.
         inodes, free = (info.f_files, info.f_favail) if info.f_files else (math.inf, math.inf)
         return cls(DiskUsage(info.f_blocks * info.f_frsize, inodes), DiskUsage(info.f_bavail * info.f_frsize, free))
 
     def is_filled_by(self, usage: DiskUsage) -> bool:
-        """Whether the disk is nearly full and somebody holds more than what is left for all others."""
+        """Whether the disk is nearly full and this usage exceeds the space left for all others."""
         return any(
             left < total / NEARLY_FULL and held > left
             for total, left, held in (
@@ -80,10 +80,10 @@ async def guard_storage(
     on_excess: Callable[[], Awaitable[None]],
     pids: Callable[[], Iterable[int]] = tuple,
 ) -> None:
-    """Watch a folder, and call `on_excess` whenever it holds more than the limit, or leaves no room to others.
+    """Watch a folder, and call `on_excess` whenever it exceeds the limit or leaves no room for others.
 
-    Files that have been removed and are still open in one of the processes count as well. What was given to the box
-    counts towards the limit, but no box is ended because of it alone.
+    Removed files that a process still has open count as well. Files that whet gave to the box count towards the
+    limit, but do not end the box on their own.
     """
     before, walked = Disk.of(folder), time.monotonic()
     while True:
@@ -104,10 +104,10 @@ def usage_of(folder: Path) -> DiskUsage:
 
 
 def measure_removed_files(folder: Path, pids: Iterable[int]) -> DiskUsage:
-    """What processes hold of a folder's disk in files that have no name any more."""
+    """Usage of removed files on a folder's disk that processes still have open."""
     device, sizes, looked = folder.stat().st_dev, dict[int, int](), 0
     for pid in pids:
-        for kind in ("fd", "map_files"):  # those that are only mapped can be looked at by root alone
+        for kind in ("fd", "map_files"):  # only root can inspect files that are only mapped
             with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/{kind}") as entries:
                 for entry in entries:
                     looked += 1
@@ -126,11 +126,11 @@ def disk_usage(folder: Path) -> int:
 
 
 def _du(folder: Path, unit: str) -> int:
-    # du, because a program can nest folders deeper than any path reaches, and hide there what it writes.
+    # du, because a program can hide files in folders that are nested deeper than any path reaches.
     done = subprocess.run(
         ["du", "-s", unit, "--", folder],
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # what vanishes while it looks is no matter
+        stderr=subprocess.DEVNULL,  # files that vanish during the walk do not matter
         check=False,
     )
     size, _, _ = done.stdout.partition(b"\t")

@@ -1,5 +1,5 @@
 """Programs in a box whose calls the host answers.
 
-Read `server.py` first. `client.py` is the program inside the box; `untrusted.py` is `whet-untrusted`, by which a judge
-runs the agent's work.
+Read `server.py` first. `client.py` is the program inside the box; `untrusted.py` is `whet-untrusted`, with which a
+judge runs the agent's work.
 """

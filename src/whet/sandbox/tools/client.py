@@ -1,9 +1,8 @@
-"""Runs inside the box: carries one call of a program that the task offers out to the host, and its answer back.
+"""Runs inside the box: sends one call of an offered program to the host and prints the answer.
 
-Started as `python3 -I -S client.py [--wait] NAME ARGV...`, with the host's socket beside it. A call goes out as
-two lengths of 4 bytes, the words of the command, each with a NUL behind it, and the standard input. The answer comes
-back as an exit code of 1 byte, two lengths of 8 bytes, standard output and standard error. It imports little, to
-start fast.
+Started as `python3 -I -S client.py [--wait] NAME ARGV...`, with the host's socket in the same folder. A call is two
+lengths of 4 bytes, the words of the command, each followed by a NUL, and the standard input. The answer is an exit code
+of 1 byte, two lengths of 8 bytes, standard output and standard error. It imports little, to start fast.
 """
 
 import _socket
@@ -15,23 +14,23 @@ import time
 
 SOCKET = "socket"
 LIMIT = 16 << 20
-"""Bytes that a call may have: its words and its standard input together."""
+"""Maximum bytes of a call: its words and its standard input together."""
 SILENCE_SEC = 2.0
 PIPE_SEC = 600.0
 UNAVAILABLE = 69
 WAIT = "--wait"
-"""Option in front of the name: a silent pipe on standard input is waited for."""
+"""Option in front of the name: wait for a silent pipe on standard input."""
 
 
 class ToolCallError(Exception):
-    """The call could not be made; the message is for whoever made it."""
+    """The call could not be made. The message is for the caller."""
 
 
 def called(name: str, argv: list[str], silence: float) -> tuple[int, bytes, bytes]:
-    """Have the host answer a call: the exit code, standard output and standard error."""
+    """Send a call to the host. Returns the exit code, standard output and standard error."""
     words = b"".join(os.fsencode(word) + b"\0" for word in (name, *argv))
     given = standard_input(name, LIMIT - len(words), silence)
-    # The path of a socket may have 107 bytes, and where the box lies may be longer.
+    # The path of a socket is limited to 107 bytes, and the path of the box may be longer.
     os.chdir(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to import
     host = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
@@ -55,7 +54,7 @@ def exactly(host: _socket.socket, size: int) -> bytes:
 
 
 def standard_input(name: str, room: int, silence: float) -> bytes:
-    """What there is to read, of a file or of a pipe that ends; a program must not hang on one that never does."""
+    """Read standard input from a file or a pipe that ends, without hanging on a pipe that does not."""
     try:
         mode = os.fstat(0).st_mode
     except OSError:
@@ -72,7 +71,7 @@ def standard_input(name: str, room: int, silence: float) -> bytes:
 
 
 def file_rest(room: int) -> bytes:
-    # Read in passing: the lines of `while read line; do PROGRAM; done < FILE` are still there for the loop.
+    # Read without moving the offset: `while read line; do PROGRAM; done < FILE` must still get all lines.
     start = os.lseek(0, 0, os.SEEK_CUR)
     data = bytearray()
     while len(data) <= room and (part := os.pread(0, 1 << 20, start + len(data))):
@@ -81,7 +80,7 @@ def file_rest(room: int) -> bytes:
 
 
 def pipe_rest(name: str, room: int, silence: float) -> bytes:
-    # A pipe that was merely inherited stays open and silent; one that is meant for us speaks, and ends.
+    # A pipe that was only inherited stays open and silent; one that is meant for us delivers data and ends.
     if not select.select([0], [], [], silence)[0]:
         sys.stderr.write(f"{name}: standard input was silent for {silence:g} s and is taken for empty\n")
         return b""
@@ -107,16 +106,16 @@ def main(name: str, argv: list[str], silence: float = SILENCE_SEC) -> int:
 
 
 def write_all(stream: int, data: bytes, name: str) -> int:
-    """Write to a stream; the exit code when that fails, else 0."""
+    """Write to a stream. Returns 0, or an exit code if the write fails."""
     rest = memoryview(data)
     while rest:
         try:
             rest = rest[os.write(stream, rest) :]
         except BrokenPipeError:
-            return 141  # as a shell names the end of a program that nobody reads any more
+            return 141  # the exit code of a shell for a program whose output is closed
         except OSError as error:
             if stream == 2:
-                break  # nowhere to say it
+                break  # nowhere to report it
             sys.stderr.write(f"{name}: standard output: {error.strerror}\n")
             return 74
     return 0

@@ -1,7 +1,7 @@
-"""Programs that a task offers in a box, answered on the host, where the agent can neither forge nor forget a call.
+"""Programs that a task offers in a box. The host answers the calls, so the agent can neither forge nor hide one.
 
-A program in the box is two lines of shell that run `client.py`, which speaks to a Unix socket of the host.
-The agent may speak to the socket itself: a well-formed call is a call, and anything else is hung up on.
+A program in the box is two lines of shell that run `client.py`, which connects to a Unix socket of the host.
+The agent may use the socket directly: a well-formed call counts, and anything else is disconnected.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ from whet.sandbox.disk.folder import BoxFolder
 from whet.sandbox.tools.client import LIMIT, SOCKET, WAIT
 
 CONNECTIONS = 64
-"""Calls under way at once; the next ones wait in the kernel's queue."""
+"""Maximum concurrent calls; further ones wait in the kernel's queue."""
 TALK_SEC = 60.0
-"""How long a call may take to be sent, and its answer to be read."""
+"""Time limit to receive a call, and to deliver its answer."""
 
 
 class Malformed(Exception):  # noqa: N818 - no error of ours
-    """What came over the socket is no call."""
+    """The data on the socket is not a call."""
 
 
 class Tools:
-    """The programs on offer in one box, and the server that has their calls answered."""
+    """The offered programs of one box, and the server that answers their calls."""
 
     def __init__(self, folder: BoxFolder, python: str, name: str = "tools", owner: int | None = None) -> None:
         self.path = folder.path / name
         self.failure: tuple[str, Exception] | None = None
-        """The first program whose answer failed, and why."""
+        """The first program whose answer failed, and the exception."""
         self._python = python
         for path in (self.path, self.path / "bin"):
             path.mkdir()
@@ -50,10 +50,10 @@ class Tools:
         self._accepting = asyncio.create_task(self._accept())
 
     def add(self, name: str, answer: Answer, seen_at: str, *, attached: bool = False) -> None:
-        """Put a program among the others; `seen_at` is where commands in the box find the folder of them all.
+        """Add a program; `seen_at` is the folder of all programs, as commands in the box see it.
 
-        A program that is attached gets the caller's working directory as its first argument and all of its standard
-        input, however long that takes. Its answer is cancelled when the caller is gone.
+        An attached program gets the caller's working directory as its first argument and all of its standard input,
+        however long that takes. Its answer is cancelled when the caller disconnects.
         """
         if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) is None:
             raise SandboxError(f"{name!a} cannot be the name of a program; expected letters, digits, '.', '_' and '-'")
@@ -65,11 +65,11 @@ class Tools:
             self._attached.add(name)
 
     async def hang_up(self) -> None:
-        """End the calls that are under way."""
+        """End the running calls."""
         await _end(*self._calls)
 
     async def close(self) -> None:
-        """Answer nothing any more, also no call that is under way."""
+        """Stop the server and end the running calls."""
         await _end(self._accepting, *self._calls)
         self._listener.close()
 
@@ -114,8 +114,8 @@ class Tools:
 async def _while_connected(
     connection: socket.socket, answering: "asyncio.Future[ToolAnswer | None]"
 ) -> ToolAnswer | None:
-    """The answer; None, and the answer cancelled, when the caller hangs up before it."""
-    # A caller has nothing more to say: whatever arrives, and the end of the connection, means that it is gone.
+    """Wait for the answer. If the caller disconnects first, cancel it and return None."""
+    # A caller sends nothing more: any data, or the end of the connection, means that it is gone.
     gone = asyncio.ensure_future(asyncio.get_running_loop().sock_recv(connection, 1))
     either: list[asyncio.Future[Any]] = [answering, gone]
     try:
@@ -137,10 +137,10 @@ def _write(path: Path, text: str, mode: int) -> None:
 
 
 def _listener(folder: Path, owner: int | None) -> socket.socket:
-    """A listening socket in a folder, for the box's user alone."""
+    """Create a listening socket in a folder, for the box's user only."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.setblocking(False)
-    # The path of a socket may have 107 bytes, and where the box lies may be longer.
+    # The path of a socket is limited to 107 bytes, and the path of the box may be longer.
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         listener.bind(f"/proc/self/fd/{fd}/{SOCKET}")
@@ -159,13 +159,13 @@ async def _connection(loop: asyncio.AbstractEventLoop, listener: socket.socket) 
         try:
             connection, _ = await loop.sock_accept(listener)
         except OSError:
-            await asyncio.sleep(0.1)  # whet is out of descriptors: the caller waits until there is one
+            await asyncio.sleep(0.1)  # whet is out of descriptors: the caller waits until one is free
         else:
             return connection
 
 
 async def _receive(connection: socket.socket) -> tuple[str, tuple[str, ...], bytes]:
-    """The name, the arguments and the standard input of a call."""
+    """Receive the name, the arguments and the standard input of a call."""
     head = await _exactly(connection, 8)
     words_size, stdin_size = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:], "big")
     if words_size + stdin_size > LIMIT:

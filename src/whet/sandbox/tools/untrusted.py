@@ -1,7 +1,7 @@
-"""`whet-untrusted`: runs the agent's work for the judge, in a place where the judge is out of its reach.
+"""`whet-untrusted`: runs the agent's work for the judge, isolated from the judge.
 
-The program in the judge's box only carries the call to the host. What runs is another set of namespaces over the
-agent's files: it sees neither /tests nor /logs nor a process of the judge, and nothing of it outlives the call.
+The program in the judge's box only sends the call to the host. The work runs in separate namespaces over the agent's
+files: it sees neither /tests nor /logs nor a process of the judge, and none of its processes outlives the call.
 """
 
 import re
@@ -11,21 +11,21 @@ from dataclasses import dataclass, field
 from whet.box import UNTRUSTED, Finished, ToolAnswer
 
 OUTPUT = 16 << 20
-"""Bytes of each stream that the work may print in one call."""
+"""Maximum bytes that the work may print to each stream in one call."""
 SECONDS = 60.0
 REFUSED = 125
-"""Exit code of a call that was not run, or whose output passed the limit. Programs use it for the same."""
+"""Exit code of a call that was not run, or whose output exceeded the limit. `env` and `timeout` use it likewise."""
 TIMED_OUT = 124
 USAGE = f"usage: {UNTRUSTED} [--env NAME=VALUE]... [--time SECONDS] [--] COMMAND [ARGUMENT]..."
 
 
 class CallRefused(Exception):  # noqa: N818 - an answer to the caller, no failure
-    """The call cannot be run; the message is for whoever made it."""
+    """The call cannot be run. The message is for the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class UntrustedCall:
-    """A command of the work, as the judge asks for it."""
+    """A command of the work, as requested by the judge."""
 
     cwd: str
     argv: tuple[str, ...]
@@ -34,7 +34,7 @@ class UntrustedCall:
 
 
 def parse_call(words: Sequence[str]) -> UntrustedCall:
-    """The call in the words of the command line, the caller's working directory first. Refused when it is none."""
+    """Parse the words of the command line, the caller's working directory first. CallRefused if they are invalid."""
     cwd, *rest = words
     env: dict[str, str] = {}
     seconds = SECONDS
@@ -71,7 +71,7 @@ def refusal(reason: str) -> ToolAnswer:
 
 
 def answer_of(done: Finished) -> ToolAnswer:
-    """What the work printed and how it ended, exactly; a refusal when that is too much to hand on."""
+    """The exact output and exit code of the work; a refusal if the output is too large."""
     if done.stdout.dropped or done.stderr.dropped:
         return refusal(f"the command printed more than {OUTPUT} bytes")
     code = TIMED_OUT if done.timed_out else done.exit_code

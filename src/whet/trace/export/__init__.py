@@ -1,4 +1,4 @@
-"""Exports: rollouts as training rows, conversations, spans and tables; one file per format."""
+"""Exports rollouts as training rows, conversations, spans and tables; one file per format."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ UNSCORED = "without a score"
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
-    """A form in which rollouts leave."""
+    """An export format."""
 
     name: str
     says: str
@@ -32,7 +32,7 @@ class ExportFormat:
     """Whether rollouts without a score are left out. They are never counted as 0."""
     sink: Callable[[Path], Sink] = JsonLinesSink
     says_the_same: Callable[[Any], bytes] | None = None
-    """What two records have in common when one of them is enough."""
+    """A key that is equal for two records if one of them is enough."""
 
 
 def _rows(harvests: Iterable[Harvest]) -> Iterator[Any]:
@@ -85,9 +85,9 @@ def export(
     *,
     distinct: bool = False,
 ) -> ExportManifest:
-    """Write rollouts to a new file or folder, one after the other; rows that are kept apart and the manifest beside it.
+    """Write rollouts to a new file or folder, one after the other, with the separate rows and the manifest next to it.
 
-    The episodes of a group come together. UserError when the format needs token ids and no call has any.
+    The episodes of a group must be adjacent. UserError if the format needs token ids and no call has any.
     """
     manifest = manifest or ExportManifest()
     beside = {kind: out.with_name(f"{out.name}.{kind}") for kind in ("apart.jsonl", "manifest.json")}

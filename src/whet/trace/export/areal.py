@@ -1,4 +1,4 @@
-"""`areal`: one line per row; `areal-individual`: one line per call. Each value has a batch axis in front."""
+"""`areal`: one line per row; `areal-individual`: one line per call. Each value has a leading batch axis."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -7,7 +7,7 @@ from whet.trace.training.calls import TokenCall
 from whet.trace.training.rows import Harvest
 
 UNKNOWN = 0
-"""The version of weights that the engine does not number."""
+"""The weight version, if the engine does not report one."""
 NOT_SAMPLED = -1
 
 
@@ -22,7 +22,7 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
 
 
 def individual(harvests: Iterable[Harvest]) -> Iterator[Json]:
-    """Every trained call behind its whole prompt. The reward is the last one's, and discounted for each before."""
+    """Every trained call after its whole prompt. The last call gets the reward, each earlier one a discounted part."""
     for harvest in harvests:
         reward, rows = harvest.episode.reward, harvest.rows.rows
         calls = {call.id: call for row in rows for call in row.calls}

@@ -1,7 +1,7 @@
-"""`atif`: one trajectory document per rollout in Harbor's interchange format, sub-agents within it.
+"""`atif`: one trajectory document per rollout in Harbor's interchange format, including its sub-agents.
 
-An agent step is a call of the main thread. What its tools answered is in the next request, and becomes its observation.
-After a compaction another document goes on; what it has from before is marked as copied.
+An agent step is a call of the main thread. The results of its tools are in the next request, and become its
+observation. After a compaction another document continues; messages that it repeats are marked as copied.
 """
 
 import json
@@ -22,7 +22,7 @@ VERSION = "ATIF-v1.8"
 
 
 def documents(harvests: Iterable[Harvest]) -> Iterator[tuple[str, Json]]:
-    """Files with their contents: ROLLOUT.json, and ROLLOUT.2.json for what follows a break."""
+    """Files with their contents: ROLLOUT.json, and ROLLOUT.2.json for the part after a break."""
     for harvest in harvests:
         mains = [thread for thread in harvest.graph.threads if thread.kind is Kind.MAIN]
         writer = _Writer(harvest)
@@ -48,7 +48,7 @@ class _Writer:
         self._calls: dict[int, TokenCall] = {call.id: call for call in harvest.calls}
         self._trained = {span.call: row.number for row in harvest.rows.rows for span in row.trained_spans}
         self._told: set[int] = set()
-        """Calls that are steps of a document already."""
+        """Calls that are already steps of a document."""
 
     def trajectory(self, thread: Thread, segment: Sequence[Turn], id_: str) -> Json:
         graph, last = self._graph, segment[-1]

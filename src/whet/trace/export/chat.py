@@ -13,8 +13,8 @@ from whet.trace.training.rows import Harvest
 
 
 def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
-    """One line per unbroken stretch of each thread that does the work. `weight` is 0 on replies of earlier lines, and
-    on those of the rollout that this one is a fork of."""
+    """One line per unbroken stretch of each working thread. `weight` is 0 for replies of earlier lines and of the
+    rollout that was forked."""
     for harvest in harvests:
         seen = replies_from_record(harvest)
         for thread in harvest.graph.threads:
@@ -38,7 +38,7 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
 
 
 def digest_messages(record: Json) -> bytes:
-    """A digest of the messages of a line without the ids of calls: lines with the same one say the same."""
+    """Digest of the messages of a line without call ids. Lines with equal digests have the same content."""
     texts = [
         [message["role"], message["content"], [call["function"] for call in message.get("tool_calls", ())]]
         for message in record["messages"]
@@ -47,13 +47,13 @@ def digest_messages(record: Json) -> bytes:
 
 
 def replies_from_record(harvest: Harvest) -> set[int]:
-    """The replies that another rollout was given, and this one repeats."""
+    """The replies that this rollout repeats from the one that was forked."""
     repeated = {exchange.index for exchange in harvest.records if exchange.from_record}
     return {turn.reply for turn in harvest.graph.turns if turn.exchange in repeated and turn.reply is not None}
 
 
 def weigh_messages(graph: Graph, turn: Turn, fresh: set[int]) -> list[Json]:
-    """A conversation to the reply of a turn; a reply counts when it is a fresh one."""
+    """The messages up to the reply of a turn. Only fresh replies have weight 1."""
     messages = []
     for node in graph.conversation(turn):
         for message in chat_messages(node.message):
@@ -63,7 +63,7 @@ def weigh_messages(graph: Graph, turn: Turn, fresh: set[int]) -> list[Json]:
 
 
 def prompt_text(graph: Graph) -> str:
-    """What the main thread was first asked."""
+    """The first prompt of the main thread."""
     main = next((thread for thread in graph.threads if thread.kind is Kind.MAIN), None)
     if main is None:
         return ""

@@ -1,4 +1,4 @@
-"""`--filter`: which rollouts are exported, by what is known of them before their calls are read."""
+"""`--filter`: selects rollouts by data that is known before their calls are read."""
 
 import operator
 import re
@@ -30,7 +30,7 @@ class Filter:
     value: str
 
     def holds(self, episode: Episode) -> bool:
-        """Whether a rollout meets it. One without a score meets no condition on scores."""
+        """Whether a rollout meets the condition. One without a score meets no condition on scores."""
         if self.name == "score":
             return episode.reward is not None and _COMPARED[self.sign](episode.reward, float(self.value))
         found: Sequence[str] = {"tag": episode.tags, "flag": episode.flags}.get(self.name, ())
@@ -40,7 +40,7 @@ class Filter:
 
 
 def read_filter(text: str) -> Filter:
-    """Read a condition such as `score>=0.5` or `tag=math`. UserError when it is none.
+    """Parse a condition such as `score>=0.5` or `tag=math`. UserError if it is invalid.
 
     >>> read_filter("score >= 0.5")
     Filter(name='score', sign='>=', value='0.5')

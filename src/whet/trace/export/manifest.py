@@ -1,4 +1,4 @@
-"""The manifest of an export: what it holds, and what it does not hold and why. Nothing is left out in silence."""
+"""The manifest of an export: its contents, and everything that was left out, with the reason."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -10,15 +10,15 @@ from whet.trace.training.rows import Harvest
 
 @dataclass(slots=True)
 class ExportManifest:
-    """Counts an export, rollout by rollout."""
+    """Counts the contents of an export, rollout by rollout."""
 
     rollouts: int = 0
     exported: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
-    """Rollouts that are not in the export, by reason."""
+    """Rollouts that were left out, by reason."""
     records: int = 0
     repeated: int = 0
-    """Records that were left out because an earlier one says the same."""
+    """Records that were left out because they repeat an earlier one."""
     counts: Counter[str] = field(default_factory=Counter)
     breaks: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -31,7 +31,7 @@ class ExportManifest:
     """Scored rollouts by group."""
 
     def leave_out(self, reason: str, rollouts: int) -> None:
-        """Note rollouts that were not even looked at."""
+        """Count rollouts that were left out without being read."""
         if rollouts:
             self.rollouts += rollouts
             self.left_out[reason] += rollouts
@@ -53,12 +53,12 @@ class ExportManifest:
 
     @property
     def groups_without_variance(self) -> int:
-        """Groups of several rollouts that all have the same reward: no advantage can be had of them."""
+        """Groups of several rollouts with equal rewards, which yield no advantage."""
         return sum(len(self.rewards[group]) == 1 for group, times in self.samples.items() if times > 1)
 
     @property
     def merge_ratio(self) -> float | None:
-        """How many times more tokens one row per call would have."""
+        """Tokens of one row per call, divided by the tokens of the merged rows."""
         merged = self.counts["tokens of merged rows"]
         return self.counts["tokens of one row per call"] / merged if merged else None
 
@@ -81,7 +81,7 @@ class ExportManifest:
         }
 
     def lines(self, with_rows: bool) -> Iterator[str]:
-        """What a person wants to know."""
+        """The summary that is printed."""
         counts = self.counts
         yield f"{self.exported} of {self.rollouts} rollouts, {self.records} records"
         for reason, times in sorted(self.left_out.items()):

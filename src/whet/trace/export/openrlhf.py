@@ -1,4 +1,4 @@
-"""`openrlhf`: one executor result per row, each trained reply an action range of its own."""
+"""`openrlhf`: one executor result per row, with one action range per trained reply."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,7 @@
 """`otlp`: OpenTelemetry spans with the GenAI conventions, one export request as JSON per rollout.
 
-The rollout is a span of an agent; each model call and each tool call is a span below it. Messages of a call are those
-that are new in it: all others are in the spans before.
+The rollout is an agent span; each model call and each tool call is a child span. The span of a call holds only the
+messages that are new in it; the others are in earlier spans.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,9 +18,9 @@ from whet.trace.training.episode import CallRecord
 from whet.trace.training.rows import Harvest
 
 CLIENT, INTERNAL = 3, 1
-"""Kinds of spans."""
+"""Span kinds."""
 FAILED = 2
-"""Code of a status."""
+"""Status code."""
 
 
 def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
@@ -100,7 +100,7 @@ def _call(
 
 
 def _tools(reply: Sequence[Node], at: float, trace: str, parent: str, call: str) -> Iterator[Json]:
-    """The tools that a reply calls. When they ended is not on record."""
+    """The tools that a reply calls. Their end times are not recorded."""
     for node in reply:
         for place, part in enumerate(node.message.parts):
             if isinstance(part, ToolCall):
@@ -133,7 +133,7 @@ def _attributes(facts: Json) -> list[Json]:
 
 
 def _value(value: Any) -> Json:
-    # Integers are text in JSON, since they may have 64 bits.
+    # Integers are text in OTLP/JSON because they may have 64 bits.
     match value:
         case int():
             return {"intValue": str(value)}

@@ -1,4 +1,4 @@
-"""`prime-rl`: one sample per row; `prime-rl-split` has the older form, with prompt and completion apart."""
+"""`prime-rl`: one sample per row; `prime-rl-split`: the older form, with separate prompt and completion."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,7 +6,7 @@ from whet.gateway.dialects.neutral import Json
 from whet.trace.training.rows import Harvest, TrainingRow
 
 NEUTRAL_TEMPERATURE = 1.0
-"""Of tokens that were not sampled here, or at a temperature that is not known."""
+"""The temperature of tokens that were not sampled, or whose temperature is unknown."""
 
 
 def records(harvests: Iterable[Harvest]) -> Iterator[Json]:

@@ -1,4 +1,4 @@
-"""Where exports are written, record by record. A file has its name only when it is whole."""
+"""Writes exports record by record. A file gets its name only when it is complete."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from whet.errors import UserError
 
 BATCH = 1000
-"""Rows of a table that are kept until they are written."""
+"""Rows of a table that are buffered before they are written."""
 
 
 class Sink(Protocol):
@@ -36,7 +36,7 @@ class JsonLinesSink:
 
 
 class DocumentsSink:
-    """A folder with a JSON document in each file. Records are pairs of a file's name and what is in it."""
+    """A folder with a JSON document in each file. Records are pairs of a file name and its document."""
 
     def __init__(self, path: Path) -> None:
         path.mkdir()
@@ -51,7 +51,7 @@ class DocumentsSink:
 
 
 class TablesSink:
-    """A folder with Parquet files. Records are pairs of a table's name and a row."""
+    """A folder with Parquet files. Records are pairs of a table name and a row."""
 
     def __init__(self, path: Path, schemas: Mapping[str, pa.Schema]) -> None:
         path.mkdir()
@@ -80,7 +80,7 @@ class TablesSink:
 
 @contextmanager
 def open_sink(path: Path, sink: Callable[[Path], Sink]) -> Iterator[Sink]:
-    """A sink that appears under its name when all went well, and not at all otherwise."""
+    """Open a sink. The export gets its name if everything succeeds, and is removed otherwise."""
     if path.exists():
         raise UserError(f"{path}: exists already; `out` needs a new name")
     part = path.with_name(f".{path.name}.part")

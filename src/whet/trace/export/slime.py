@@ -35,7 +35,7 @@ def records(harvests: Iterable[Harvest]) -> Iterator[Json]:
 
 
 def _response(harvest: Harvest, row: TrainingRow) -> str:
-    """The words of the replies. The ids are what is trained; this is for people."""
+    """The text of the replies, for people. Training uses the ids."""
     graph = harvest.graph
     replies = {turn.exchange: turn.reply for turn in graph.turns}
     nodes = [reply for span in row.trained_spans if (reply := replies.get(span.call)) is not None]

@@ -1,4 +1,4 @@
-"""Messages as chat completions have them: the form that text-level trainers read. Arguments of calls stay text."""
+"""Converts messages to those of chat completions, which text-level trainers read. Call arguments stay text."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ from whet.gateway.dialects.neutral import (
 
 
 def chat_messages(message: Message) -> list[Json]:
-    """A message; results of tools are messages of their own.
+    """Convert a message. Each tool result becomes a separate message.
 
     >>> chat_messages(Message("user", (Text("hi"),)))
     [{'role': 'user', 'content': 'hi'}]
@@ -46,12 +46,12 @@ def chat_tools(tools: Iterable[Tool]) -> list[Json]:
 
 
 def text_of(parts: Iterable[Part]) -> str:
-    """The words of a message, without thoughts and calls."""
+    """The text of a message, without reasoning and calls."""
     return "\n".join(part.text for part in parts if isinstance(part, Text | Refusal))
 
 
 def thoughts_of(parts: Iterable[Part]) -> str:
-    """What was thought."""
+    """The reasoning of a message."""
     return "\n".join(part.text for part in parts if isinstance(part, Thinking) and part.text)
 
 

@@ -63,11 +63,11 @@ SCHEMAS = {
     ),
     "scores": pa.schema(_KEYS | {"judge": _TEXT, "score": _REAL}),
 }
-"""`new_messages` is JSON: what the call sends that no call before it of the rollout had sent."""
+"""`new_messages` is JSON: the messages that no earlier call of the rollout had sent."""
 
 
 def records(harvests: Iterable[Harvest]) -> Iterator[tuple[str, Json]]:
-    """Rows, each with the table that it belongs to."""
+    """Rows, each with the name of its table."""
     for harvest in harvests:
         episode = harvest.episode
         keys = {name: getattr(episode, name) for name in _KEYS}

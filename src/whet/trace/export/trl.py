@@ -67,7 +67,7 @@ def _response(graph: Graph, turn: Turn) -> Json:
 
 
 def sft(harvests: Iterable[Harvest]) -> Iterator[Json]:
-    """`trl-sft`: input_ids and labels, one line per row. No template runs over them."""
+    """`trl-sft`: input_ids and labels, one line per row. No chat template is applied."""
     for harvest in harvests:
         for row in harvest.rows.rows:
             labels = [id_ if one else IGNORED for id_, one in zip(row.tokens, row.loss_mask, strict=True)]
@@ -75,7 +75,7 @@ def sft(harvests: Iterable[Harvest]) -> Iterator[Json]:
 
 
 def grpo(harvests: Iterable[Harvest]) -> Iterator[Json]:
-    """`trl-grpo`: what a rollout function returns, one line per rollout: the longest row of its main thread."""
+    """`trl-grpo`: the return value of a rollout function, one line per rollout: the longest row of its main thread."""
     for harvest in harvests:
         mains = [row for row in harvest.rows.rows if row.kind is CallKind.ROOT]
         if not mains:
@@ -94,7 +94,7 @@ def grpo(harvests: Iterable[Harvest]) -> Iterator[Json]:
 
 
 def pairs(harvests: Iterable[Harvest]) -> Iterator[Json]:
-    """`trl-pairs`: the best and the worst rollout of a group as prompt, chosen and rejected. Groups come together."""
+    """`trl-pairs`: the best and the worst rollout of a group as prompt, chosen and rejected. Groups are adjacent."""
     for _, group in groupby(harvests, key=lambda harvest: harvest.episode.group):
         best: tuple[float, Harvest, list[Json]] | None = None
         worst: tuple[float, Harvest, list[Json]] | None = None
@@ -111,7 +111,7 @@ def pairs(harvests: Iterable[Harvest]) -> Iterator[Json]:
 
 
 def _count_repeated(harvest: Harvest) -> int:
-    """How many messages a fork begins with that the rollout was given which it is a fork of."""
+    """Number of messages at the start of a fork that come from the forked rollout."""
     replies = replies_from_record(harvest)
     spoken = [(node.id in replies, len(chat_messages(node.message))) for node in _main_nodes(harvest.graph)]
     last = max((place for place, (repeated, _) in enumerate(spoken, 1) if repeated), default=0)
