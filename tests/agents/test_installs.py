@@ -32,12 +32,7 @@ from whet.errors import UserError
 QWEN = PACKAGES["qwen"]
 MINI = PACKAGES["mini-swe-agent"]
 NOWHERE = "http://127.0.0.1:9"
-INSTALL = """
-import sys
-from whet.agents.install.packages import PACKAGES
-from whet.agents.install.run import install
-install(PACKAGES[sys.argv[1]])
-"""
+INSTALL = "import sys; from whet.agents.install import packages, run; run.install(packages.PACKAGES[sys.argv[1]])"
 BOX_USER = 64_055
 
 
@@ -195,11 +190,11 @@ def said_in_box(package: Package, found: Installed) -> str:
 def test_a_package_whose_hash_is_not_that_of_the_lock_is_refused_by_name(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    locked = json.loads(_lock(QWEN).read_text())
-    entry = locked["packages"]["node_modules/@qwen-code/qwen-code"]
+    content = json.loads(_lock(QWEN).read_text())
+    entry = content["packages"]["node_modules/@qwen-code/qwen-code"]
     entry["integrity"] = "sha512-" + "A" * 86 + "=="
     (tmp_path / "qwen").mkdir()
-    (tmp_path / "qwen" / "package-lock.json").write_text(json.dumps(locked))
+    (tmp_path / "qwen" / "package-lock.json").write_text(json.dumps(content))
     monkeypatch.setattr(lock, "LOCKS", tmp_path)
     assert refused(QWEN) == (
         f"qwen {QWEN.version} cannot be installed: @qwen-code/qwen-code does not match the hash in its lock"

@@ -41,7 +41,7 @@ def test_a_run_folder_holds_in_all_checks(project: Project, path: str) -> None:
     first, *checked, last = done.stdout.splitlines()
     assert first.startswith("up/certificate.json: certified: on these 10 tasks the new skill is better, by at least ")
     assert {line.split("  ")[1] for line in checked} == {"ok"}
-    assert last == f"up/certificate.json: holds in all {len(checked)} checks"
+    assert last == f"up/certificate.json: holds; all {len(checked)} checks passed"
 
 
 def test_a_certificate_alone_is_arithmetic_only(project: Project) -> None:
@@ -49,7 +49,10 @@ def test_a_certificate_alone_is_arithmetic_only(project: Project) -> None:
     shutil.copy(project.path / "up/certificate.json", project.path / "alone/certificate.json")
     done = project.whet("certify", "--check", "alone/certificate.json")
     assert (done.returncode, done.stderr) == (3, "")
-    assert "alone/certificate.json: arithmetic only: the verdicts follow from the scores in it." in done.stdout
+    assert (
+        "alone/certificate.json: arithmetic only: the verdicts follow from the scores in the certificate."
+        in done.stdout
+    )
     assert "scores:" not in done.stdout
 
 
@@ -58,15 +61,15 @@ def test_what_is_missing_is_named_and_what_is_wrong_refused(project: Project) ->
     (folder / "exam" / "run.db").unlink()
     done = project.whet("certify", "--check", "changed")
     assert done.returncode == 3
-    assert "  not checked  scores: exam/run.db is not there\n" in done.stdout
-    assert "holds as far as it was checked; not checked: settings, tasks, " in done.stdout
+    assert "  not checked  scores: exam/run.db is missing\n" in done.stdout
+    assert "no check failed; not checked: settings, tasks, " in done.stdout
     data = json.loads((folder / "certificate.json").read_text())
     data["records"][0]["findings"]["verdict"] = "futile"
     (folder / "certificate.json").write_text(json.dumps(data))
     done = project.whet("certify", "--check", "changed", "--sign", "key")
     assert done.returncode == 1
-    assert "  failed       verdicts: attempt 1: verdict is futile, recomputed certified\n" in done.stdout
-    assert done.stderr.startswith("changed/certificate.json: does not hold: of 19 checks failed: attempts, verdicts")
+    assert "  failed       verdicts: exam 1: verdict is futile, recomputed certified\n" in done.stdout
+    assert done.stderr.startswith("changed/certificate.json: does not hold: 3 of 19 checks failed: exams, verdicts")
     assert not (folder / "certificate.json.sig").exists(), "what does not hold is not signed"
 
 
@@ -95,7 +98,7 @@ def test_certificates_are_signed_and_their_signers_known(project: Project) -> No
     project.write("signers", f"alice@example.org {key.with_suffix('.pub').read_text()}")
     copied(project, "signed")
     unsigned = project.whet("certify", "--check", "signed", "--allowed-signers", "signers")
-    assert (unsigned.returncode, "failed       signature: certificate.json.sig is not there" in unsigned.stdout) == (
+    assert (unsigned.returncode, "failed       signature: certificate.json.sig is missing" in unsigned.stdout) == (
         1,
         True,
     )

@@ -56,8 +56,8 @@ def test_an_estimate_spends_nothing_and_a_hopeless_budget_is_refused(project: Pr
     refused = project.whet(*COMMAND, *plan, *skills, *writer, *course, *terms)
     assert refused.returncode == 2
     assert refused.stderr == (
-        "whet: with this budget and scores as noisy as these an exam certifies lifts from 34 points on in 80 % of "
-        "cases; 344 rollouts would certify 30 points; --force runs it anyway\n"
+        "whet: with scores this noisy, the budget detects only lifts from 34 points on (in 80 % of exams); "
+        "344 rollouts would detect 30 points; use --force to run anyway\n"
     )
     begun = json.loads((project.path / "out" / "sharpen.json").read_text())
     assert begun["skill"] == read_skill(project.path / "sums", project.path / "AGENTS.md").digest

@@ -1,4 +1,4 @@
-"""`whet certify`: whether one skill is better than another, and whether a certificate holds."""
+"""`whet certify`: test whether one skill is better than another, or check a certificate."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,7 +29,7 @@ def certify(
         Path | None, typer.Option(help="SSH key to sign the certificate with. With --check: sign it if it holds.")
     ] = None,
     allowed_signers: Annotated[
-        Path | None, typer.Option(help="With --check: a file of SSH keys, one of which must have signed.")
+        Path | None, typer.Option(help="With --check: allowed_signers file. One of its SSH keys must have signed.")
     ] = None,
 ) -> None:
     """Test whether one skill is better than another, task by task, and stop as soon as the answer is clear."""
@@ -70,9 +70,9 @@ def _print_verdict(certificate: "Certificate", folder: Path) -> None:
     (record,) = certificate.records
     found = record.findings
     lift = f"lift between {found.at_least * 100:+.1f} and {found.at_most * 100:+.1f} points"
-    measured = f"{len(record.positions)} positions, {found.coverage:.0%} of them measured"
+    measured = f"{len(record.positions)} pairs, {found.coverage:.0%} of them measured"
     typer.echo(f"{format_verdict(record, len(certificate.tasks))} ({lift}; {measured})")
-    if told := format_models(record.reported):
-        typer.echo(told)
+    if models := format_models(record.reported):
+        typer.echo(models)
     typer.echo(f"{certificate.used}")
     typer.echo(str(folder / CERTIFICATE))

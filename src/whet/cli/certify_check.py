@@ -1,4 +1,4 @@
-"""`whet certify --check`: what of a certificate holds, check by check."""
+"""`whet certify --check`: check a certificate and print the result of each check."""
 
 import os
 from pathlib import Path
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from whet.skills.certificates.certificate import Certificate
 
 NOT_ALL_CHECKED = 3
-"""Exit code where nothing failed, and something could not be checked."""
+"""Exit code when nothing failed, but something could not be checked."""
 
 
 def check_certificate(path: Path, signers: Path | None, key: Path | None) -> None:
-    """Print every check and what it found; exit with 0 only when all of them hold. With a key, sign what holds."""
+    """Print every check; exit with 0 only when all of them hold. With a key, sign the certificate if no check fails."""
     from whet.cli.tables import plural
     from whet.skills.certificates.certificate import CERTIFICATE, read_certificate
     from whet.skills.certificates.checks.all_checks import checks
@@ -27,25 +27,27 @@ def check_certificate(path: Path, signers: Path | None, key: Path | None) -> Non
     found = [*checks(certificate, folder, os.environ), *(check_signature(file, signers) if key is None else ())]
     typer.echo(f"{file}: {_claim(certificate)}")
     for one in found:
-        # What a folder holds is not ours: a line of it must not look like a check.
+        # The folder may contain text of others, which must not look like a check of ours.
         typer.echo(f"  {one.state:<11}  {one.name}: {' '.join(one.found.split())}")
     failed = [one.name for one in found if one.state is CheckState.FAILED]
     if failed:
         names = ", ".join(failed)
-        typer.echo(f"{file}: does not hold: of {plural(len(found), 'check', 'checks')} failed: {names}", err=True)
+        typer.echo(
+            f"{file}: does not hold: {len(failed)} of {plural(len(found), 'check', 'checks')} failed: {names}", err=True
+        )
         raise typer.Exit(1)
     if key is not None:
         typer.echo(f"signed: {sign(file, key)}")
     if folder is None:
-        typer.echo(f"{file}: arithmetic only: the verdicts follow from the scores in it. {_ALONE}")
+        typer.echo(f"{file}: arithmetic only: the verdicts follow from the scores in the certificate. {_ALONE}")
         raise typer.Exit(NOT_ALL_CHECKED)
     if left := [one.name for one in found if one.state is CheckState.NOT_CHECKED]:
-        typer.echo(f"{file}: holds as far as it was checked; not checked: {', '.join(left)}")
+        typer.echo(f"{file}: no check failed; not checked: {', '.join(left)}")
         raise typer.Exit(NOT_ALL_CHECKED)
-    typer.echo(f"{file}: holds in all {len(found)} checks")
+    typer.echo(f"{file}: holds; all {len(found)} checks passed")
 
 
-_ALONE = "Whether any rollout had these scores was not checked: that takes the run folder"
+_ALONE = "Checking that rollouts had these scores needs the run folder."
 
 
 def _claim(certificate: "Certificate") -> str:

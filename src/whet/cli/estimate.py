@@ -30,7 +30,7 @@ def print_estimate(console: "Console", wish: "SharpenRequest", config: "Config")
     lines += [
         f"  audit {shares.audit}, held-out test {2 * len(shares.test)}",
         f"  search {plan.search_budget}: {plan.proposals(train)} proposals on {train} training tasks, {on_each}",
-        f"  exams {plan.exam_budget}: {plan.exam_budget // PAIR} positions, and what the search leaves",
+        f"  exams {plan.exam_budget}: {plan.exam_budget // PAIR} pairs, and what the search leaves",
     ]
     for name, variance in (("typical noise", TYPICAL), ("the worst noise", BINARY)):
         lines.append(

@@ -1,4 +1,4 @@
-"""What comes of trying a skill on tasks: the words that search, gate, proposers and rollouts share."""
+"""Types that search, gate, proposers and rollouts share: keys, outcomes and verdicts of rollouts."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from whet.ids import digest
 from whet.scoring import Cause
 
 Outcome = float | Cause
-"""What came of one rollout: its score, or why it has none."""
+"""The score of a rollout, or why it has none."""
 
 
 class RunPart(StrEnum):
@@ -32,7 +32,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RolloutKey:
-    """Identifies one rollout of a run. Another key is a fresh rollout; the same key is rolled out once.
+    """Identifies one rollout of a run. Each key is rolled out once.
 
     The id of a stored rollout is a digest of the key's text, so the texts that the constructors make must not change.
 
@@ -84,73 +84,75 @@ class RolloutKey:
 
 class Verdict(StrEnum):
     CERTIFIED = "certified"
-    """The candidate is better than the incumbent, but for an error of the level that was set."""
+    """The candidate is better than the incumbent, at the level of the exam."""
     FUTILE = "futile"
-    """A lift that would be worth finding is unlikely."""
+    """A lift of the minimum effect or more is unlikely."""
     UNDECIDED = "undecided"
-    """The data cannot tell. Never called a regression."""
+    """The data do not decide. Never reported as a regression."""
     WITHHELD = "withheld"
-    """The data would tell, but the two arms lost scores, or had calls sent again, at different rates."""
+    """The data would decide, but the two arms miss scores, or had calls re-sent, at different rates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What is on record of one rollout besides its score."""
+    """What is stored about one rollout besides its score."""
 
     tries: int = 1
-    """How often it was begun: more than once only when whet itself was stopped, or the model was down for both arms."""
+    """How often it was started: more than once only if whet itself was stopped, or the model was down for both arms."""
     resent: int = 0
-    """Calls that the gateway sent again, or that failed so that the agent may have: after an error status or a broken
-    connection."""
+    """Calls that failed with an error status or a broken connection, so that the gateway re-sent them or the agent may
+    have."""
     reported: tuple[str, ...] = ()
-    """Names and fingerprints of the model, as its replies give them."""
+    """Names and fingerprints of the model in its replies."""
 
 
 class OutOfBudget(Exception):  # noqa: N818 - an end, not an error
-    """The hard limit of a budget lets nothing more be rolled out. Whoever is at work ends with what there is."""
+    """The budget allows no more rollouts. The search or exam ends with the results that it has."""
 
 
 class Rollouts(Protocol):
-    """Where skills are tried on tasks."""
+    """Runs a task with a skill."""
 
     async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
-        """What comes of a rollout. Its key is its own: under another key it is rolled out afresh, under the same it
-        is not paid for again. OutOfBudget when it cannot be paid; then no later one can, unless it was paid before."""
+        """Return the outcome of the rollout of a key. A key that was rolled out before costs nothing.
+
+        OutOfBudget when the budget does not cover it; then it covers no later new key either.
+        """
         ...
 
 
 Pay = Callable[[Sequence[RolloutKey]], bool]
 """Reserve rollouts of a budget; False when it has too few left."""
 ReadExecution = Callable[[RolloutKey], Awaitable[Execution]]
-"""What is on record of the rollout of a key."""
+"""Reads what is stored about the rollout of a key."""
 
 
 async def clean_execution(key: RolloutKey) -> Execution:  # noqa: ARG001 - where there is no record
-    """Nothing went wrong."""
+    """An execution without restarts and re-sent calls."""
     return Execution()
 
 
 class NotMeasured(Exception):  # noqa: N818 - an outcome, not an error of whet's
-    """Too many rollouts were lost to say anything. Never reported as "no improvement"."""
+    """Too many scores are missing for a conclusion. Never reported as "no improvement"."""
 
     def __init__(self, reason: str, keys: Iterable[RolloutKey] = ()) -> None:
-        """`keys` are of what was lost. No decision rests on it, so it may be tried again."""
+        """`keys` are the rollouts without a score. No decision rests on them, so they may be retried."""
         super().__init__(reason)
         self.keys = tuple(keys)
 
 
 Measurement = dict[RolloutKey, Outcome]
-"""What came of the rollouts of a skill, by their keys."""
+"""Outcomes of the rollouts of a skill."""
 
 
 def mean(outcomes: Measurement) -> float:
-    """Of those that are there; below all others when none is."""
+    """Mean of the scores; -1, below every score, when there is none."""
     scores = [outcome for outcome in outcomes.values() if not isinstance(outcome, Cause)]
     return fsum(scores) / len(scores) if scores else -1.0
 
 
 def refuse_missing(outcomes: Measurement, tasks: str = "training") -> None:
-    """NotMeasured when most of it is lost."""
-    lost = [key for key, outcome in outcomes.items() if isinstance(outcome, Cause)]
-    if 2 * len(lost) > len(outcomes):
-        raise NotMeasured(f"{len(lost)} of {len(outcomes)} rollouts on {tasks} tasks were lost", lost)
+    """Raise NotMeasured when most scores are missing."""
+    missing = [key for key, outcome in outcomes.items() if isinstance(outcome, Cause)]
+    if 2 * len(missing) > len(outcomes):
+        raise NotMeasured(f"{len(missing)} of {len(outcomes)} rollouts on {tasks} tasks have no score", missing)

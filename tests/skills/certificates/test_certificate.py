@@ -146,12 +146,12 @@ def exam(number: int, incumbent: str, candidate: str, previous: str) -> ExamSequ
 
 
 def chained(*given: tuple[str, str, float], margin: float = 0.0) -> list[ExamRecord]:
-    """Attempts of candidates that always have this score, where their incumbents have 0.5."""
+    """Exams of candidates that always have this score, where their incumbents have 0.5."""
     records, link = [], SEED.commitment
     for number, (incumbent, candidate, score) in enumerate(given, 1):
         one = exam(number, incumbent, candidate, link)
-        attempt = replay(ExamTerms(level_of(0.10, number), 60, margin=margin), [Pair(0.5, score)] * 60)
-        records.append(make_record(ExamResult(one, attempt)))
+        test = replay(ExamTerms(level_of(0.10, number), 60, margin=margin), [Pair(0.5, score)] * 60)
+        records.append(make_record(ExamResult(one, test)))
         link = one.link
     return records
 
@@ -174,7 +174,7 @@ def certificate_of(*records: ExamRecord, certified: str, gate: GateKind = GateKi
 (GOOD,) = chained(("start", "good", 1.0))
 
 
-def test_attempts_follow_each_other_from_incumbent_to_incumbent() -> None:
+def test_exams_follow_each_other_from_incumbent_to_incumbent() -> None:
     records = chained(("start", "good", 1.0), ("good", "worse", 0.0), ("good", "better", 1.0))
     found = certificate_of(*records, certified="better")
     assert problems(found) == []
@@ -187,28 +187,28 @@ TWO = chained(("start", "a", 0.0), ("start", "b", 0.0))
 @pytest.mark.parametrize(
     ("records", "certified", "problem"),
     [
-        (TWO[::-1], "start", "does not follow the attempt before it"),
-        (TWO[1:], "start", "expected attempt 1"),
-        (TWO[:1] * 2, "start", "was compared with this skill already"),
-        (chained(("start", "good", 1.0), ("start", "b", 0.0)), "good", "expected an attempt against good"),
-        ([GOOD.model_copy(update={"exam": "0" * 16})], "good", "the exam is not the one of this incumbent"),
+        (TWO[::-1], "start", "does not follow the exam before it"),
+        (TWO[1:], "start", "expected exam 1"),
+        (TWO[:1] * 2, "start", "these two skills were compared before"),
+        (chained(("start", "good", 1.0), ("start", "b", 0.0)), "good", "its old skill is start, expected good"),
+        ([GOOD.model_copy(update={"exam": "0" * 16})], "good", "its id does not fit its old skill"),
         (chained(("start", "bad", 0.49), margin=0.6), "bad", "its margin is 0.6, not 0"),
     ],
 )
-def test_attempts_that_no_run_makes_are_found_out(records: list[ExamRecord], certified: str, problem: str) -> None:
+def test_exams_that_no_run_makes_are_found_out(records: list[ExamRecord], certified: str, problem: str) -> None:
     assert any(problem in found for found in problems(certificate_of(*records, certified=certified)))
 
 
-def test_an_attempt_of_which_nothing_followed_cannot_be_left_out_of_the_middle() -> None:
+def test_an_exam_of_which_nothing_followed_cannot_be_left_out_of_the_middle() -> None:
     first, _, last = chained(("start", "a", 0.0), ("start", "b", 0.0), ("start", "c", 0.0))
     assert any("does not follow" in found for found in problems(certificate_of(first, last, certified="start")))
 
 
-def test_the_only_attempt_of_a_comparison_has_the_whole_of_alpha() -> None:
-    attempt = replay(ExamTerms(0.10, 60), [Pair(0.5, 1.0)] * 60)
-    record = make_record(ExamResult(exam(1, "start", "good", SEED.commitment), attempt))
+def test_the_only_exam_of_a_comparison_has_the_whole_of_alpha() -> None:
+    test = replay(ExamTerms(0.10, 60), [Pair(0.5, 1.0)] * 60)
+    record = make_record(ExamResult(exam(1, "start", "good", SEED.commitment), test))
     whole = certificate_of(record, certified="good")
-    assert problems(whole) == ["attempt 1: its level is 0.1, not 0.05"]
+    assert problems(whole) == ["exam 1: its level is 0.1, not 0.05"]
     assert problems(whole.model_copy(update={"single": True})) == []
 
 
@@ -245,7 +245,7 @@ def test_lost_rollouts_are_told_by_their_cause(run: Path) -> None:
     read = Certificate.model_validate(data)
     assert read.records[0].positions[-1].candidate is Cause.MODEL
     (wrong,) = problems(read)
-    assert "attempt 1: log_evidence is " in wrong
+    assert "exam 1: log_evidence is " in wrong
     assert "; and " in wrong, "of many problems the first are listed"
 
 

@@ -210,17 +210,17 @@ RECOMPUTED: Mapping[str, tuple[str, Tampering]] = {
     "a seed that was chosen afterwards": ("seed in the folder", choose_seed),
     "alpha 0.9": ("alpha", lambda f: f.data.update(alpha=0.9)),
     "alpha doubled": ("terms of the run", lambda f: f.data.update(alpha=0.2)),
-    "all of alpha for one attempt": ("terms of the run", lambda f: f.data.update(single=True)),
+    "all of alpha for one exam": ("terms of the run", lambda f: f.data.update(single=True)),
     "failures lost to the model, and no coverage needed": ("terms", lambda f: lose_failures(f, "model")),
     "failures that were interrupted": ("scores", lambda f: lose_failures(f, "interrupted")),
     "futility switched off": ("terms of the run", lambda f: f.record["terms"].update(giving_up=0.0001)),
     "futility at 90 %": ("terms", lambda f: f.record["terms"].update(giving_up=0.9)),
     "another lift worth finding": ("terms of the run", lambda f: f.record["terms"].update(worth=0.01)),
     "a margin": ("terms", lambda f: f.record["terms"].update(margin=0.5)),
-    "the last position dropped": ("rollouts left out", lambda f: drop_positions(f, 1)),
-    "the last five positions dropped": ("rollouts left out", lambda f: drop_positions(f, 5)),
-    "a position twice": ("scores", lambda f: f.positions.append(f.positions[0])),
-    "positions in another order": ("scores", lambda f: f.positions.reverse()),
+    "the last pair dropped": ("rollouts left out", lambda f: drop_positions(f, 1)),
+    "the last five pairs dropped": ("rollouts left out", lambda f: drop_positions(f, 5)),
+    "a pair twice": ("scores", lambda f: f.positions.append(f.positions[0])),
+    "pairs in another order": ("scores", lambda f: f.positions.reverse()),
     "tries hidden or made up": ("scores", lambda f: f.positions[1].update(tries=[1, 2])),
     "re-sent calls made up": ("scores", lambda f: f.positions[1].update(resent=[0, 3])),
     "another model reported": ("scores", lambda f: f.record.update(reported={"gpt-5": [1, 1]})),
@@ -239,9 +239,9 @@ AS_IT_IS: Mapping[str, tuple[str, Tampering]] = {
     "more evidence": ("verdicts", lambda f: f.record["findings"].update(log_evidence=99.0)),
     "an earlier verdict": ("verdicts", lambda f: f.record["findings"].update(decided_at=3)),
     "nothing lost": ("verdicts", lambda f: f.record["findings"]["candidate"].update(redone=7)),
-    "another certified skill": ("attempts", lambda f: f.data.update(certified="0" * 32)),
-    "another number": ("attempts", lambda f: f.record.update(number=2)),
-    "another link": ("attempts", lambda f: f.record.update(previous="0" * 32)),
+    "another certified skill": ("exams", lambda f: f.data.update(certified="0" * 32)),
+    "another number": ("exams", lambda f: f.record.update(number=2)),
+    "another link": ("exams", lambda f: f.record.update(previous="0" * 32)),
     "another commitment": ("seed", lambda f: f.data.update(commitment="0" * 32)),
     "a higher level": ("alpha", lambda f: f.record["terms"].update(level=0.09)),
     "another agent": ("settings", lambda f: f.data["made_with"]["agent"].update(name="loop")),
@@ -253,7 +253,7 @@ AS_IT_IS: Mapping[str, tuple[str, Tampering]] = {
     "another whet": ("terms of the run", lambda f: f.data.update(whet="9.9")),
     "another metric": ("reading", lambda f: f.data.update(metric="revenue")),
     "another gate": ("gate", lambda f: f.data.update(gate="strict")),
-    "the attempt left out": ("journal of attempts", leave_attempt_out),
+    "the exam left out": ("exam journal", leave_attempt_out),
     "a shortening made up": ("terms", add_shortening),
     "the held-out test made up": ("held-out test", lambda f: f.data["test"]["after"].update({"test-201": 0.5})),
     "the held-out test left out": ("held-out test", lambda f: f.data.update(test=None)),
@@ -326,11 +326,11 @@ FOLDER: Mapping[str, tuple[str, Tampering]] = {
     "a score of the held-out test's store": ("held-out test", lambda f: f.sql("test", SWAP)),
     "another seal": ("held-out test", lambda f: f.edit("test/seal.json", set_settings("after", value="0" * 32))),
     "a line of the journal taken out": (
-        "journal of attempts",
+        "exam journal",
         lambda f: f.lines("out/exam/attempts.jsonl", lambda _: []),
     ),
     "the journal's candidate": (
-        "journal of attempts",
+        "exam journal",
         lambda f: f.lines(
             "out/exam/attempts.jsonl", lambda lines: [line.replace('"link": "', '"link": "0') for line in lines]
         ),
@@ -375,7 +375,7 @@ REMOVED: Mapping[str, tuple[set[str], tuple[str, ...]]] = {
     "the store of the exams": ({"settings", "tasks", "scores", "rollouts left out", "tries"}, ("out/exam/run.db",)),
     "the store of the test": ({"held-out test"}, ("out/test/run.db",)),
     "all stores": ({"scores", "held-out test", "tries"}, ("out/exam", "out/test", "out/search")),
-    "the journal": ({"journal of attempts"}, ("out/exam/attempts.jsonl",)),
+    "the journal": ({"exam journal"}, ("out/exam/attempts.jsonl",)),
     "the seed": ({"seed in the folder"}, ("out/exam/seed.json",)),
     "the terms": ({"terms of the run", "seed in the folder"}, ("out/sharpen.json",)),
     "the settings": ({"settings"}, ("out/made_with.json",)),
@@ -416,7 +416,7 @@ def test_a_model_that_is_swapped_everywhere_but_in_the_calls_is_refused(forger: 
     forger.edit("made_with.json", set_settings("model", "upstream", value="gpt"))
     forger.write()
     (wrong,) = [one for one in forger.found() if one.state is CheckState.FAILED]
-    assert (wrong.name, wrong.found) == ("settings", "calls of the exam asked for model 'm', not 'gpt'")
+    assert (wrong.name, wrong.found) == ("settings", "calls of the exams requested model 'm', not 'gpt'")
 
 
 @pytest.mark.parametrize("what", REMOVED)

@@ -48,7 +48,7 @@ def test_a_signature_names_its_signer_and_covers_every_byte(certificate: Path, t
     assert state(certificate, allowed)[0] is CheckState.FAILED
     assert state(certificate, None)[0] is CheckState.FAILED
     sign(certificate, mallory)
-    assert state(certificate, allowed) == (CheckState.FAILED, f"made by no signer in {allowed}")
+    assert state(certificate, allowed) == (CheckState.FAILED, f"not made by a signer in {allowed}")
 
 
 def test_a_signature_for_another_purpose_does_not_count(certificate: Path, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_signature_for_another_purpose_does_not_count(certificate: Path, tmp_p
 
 def test_whose_key_it_is_only_a_list_of_signers_tells(certificate: Path, tmp_path: Path) -> None:
     assert check_signature(certificate, None) == [], "it need not be signed"
-    assert state(certificate, signers(tmp_path)) == (CheckState.FAILED, "certificate.json.sig is not there")
+    assert state(certificate, signers(tmp_path)) == (CheckState.FAILED, "certificate.json.sig is missing")
     sign(certificate, new_key(tmp_path, "alice"))
     found, told = state(certificate, None)
     assert found is CheckState.NOT_CHECKED

@@ -69,11 +69,13 @@ def test_a_hopeless_plan_is_refused_and_told_what_would_do() -> None:
     assert not is_hopeless(0.3)
     assert is_hopeless(0.301)
     assert is_hopeless(None)
-    with pytest.raises(UserError, match="from 43 points on in 80 % of cases; 900 rollouts would certify 30 points"):
+    with pytest.raises(
+        UserError, match=r"only lifts from 43 points on \(in 80 % of exams\); 900 rollouts would detect 30"
+    ):
         refuse_hopeless(0.43, "900 rollouts")
-    with pytest.raises(UserError, match="no exam can be held; 900 rollouts would certify"):
+    with pytest.raises(UserError, match="is too small for an exam; 900 rollouts would detect"):
         refuse_hopeless(None, "900 rollouts")
-    with pytest.raises(UserError, match="no budget would certify 30"):
+    with pytest.raises(UserError, match="no budget would detect 30"):
         refuse_hopeless(0.43, None)
 
 

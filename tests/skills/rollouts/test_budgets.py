@@ -71,7 +71,7 @@ def test_rollouts_are_planned_with_a_margin_and_those_of_the_audit_are_among_the
     budget = Budget(1000, Unit.TOKENS)
     assert budget.in_rollouts(100, 10) == 10 + 900 // 12.5
     assert budget.in_rollouts(1100, 10) == 10
-    with pytest.raises(UserError, match="`budget` is 1k tokens, but 10 rollouts used no tokens of it"):
+    with pytest.raises(UserError, match="`budget` is 1k tokens, but 10 rollouts used no tokens;"):
         budget.in_rollouts(0, 10)
 
 

@@ -50,7 +50,7 @@ async def test_another_final_skill_cannot_be_tested_in_the_same_run(tmp_path: Pa
         await run_final_test(tmp_path, "old", "new", TASKS, rollouts)
     seal = (tmp_path / SEAL).read_text()
     for before, after, tasks in (("old", "newer", TASKS), ("older", "new", TASKS), ("old", "new", TASKS[:2])):
-        with pytest.raises(UserError, match="the test was begun with other skills; its tasks have been used"):
+        with pytest.raises(UserError, match="the test tasks were already used to test other skills"):
             await run_final_test(tmp_path, before, after, tasks, rollouts)
     assert (tmp_path / SEAL).read_text() == seal
     assert len(rollouts.record) == 2

@@ -58,9 +58,9 @@ SIDES = [task(f"t{n}", split="train") for n in range(5)] + [task(f"v{n}", split=
 def test_the_same_question_on_two_sides_is_refused(side: str, as_in: str) -> None:
     copy = Task.model_validate({"id": "copy", "instruction": f"do {as_in}", "answer": "x", "split": side})
     names = (
-        f"'{as_in}' with split 'val' asks the same as task 'copy'"
+        f"'{as_in}' with split 'val' is the same as task 'copy'"
         if side == "train"
-        else (f"'copy' with split '{side}' asks the same as task '{as_in}'")
+        else (f"'copy' with split '{side}' is the same as task '{as_in}'")
     )
     with pytest.raises(UserError, match=f"task {names} in another split"):
         split_tasks([*SIDES, copy], 0)
@@ -79,12 +79,12 @@ def test_the_same_question_of_other_files_is_another_task() -> None:
     for number, (one, other) in enumerate(permutations(given, 2)):
         pair = Task(id="one", **asks, **one), Task(id="other", **{**asks, "split": "test"}, **other)
         assert len(split_tasks([*SIDES, *pair], number).test) == 1
-    with pytest.raises(UserError, match="task 'other' with split 'test' asks the same as task 'one'"):
+    with pytest.raises(UserError, match="task 'other' with split 'test' is the same as task 'one'"):
         split_tasks(
             [*SIDES, Task(id="one", **asks, **given[0]), Task(id="other", **{**asks, "split": "test"}, **given[0])], 0
         )
 
 
 def test_one_id_twice_is_refused() -> None:
-    with pytest.raises(UserError, match="task 't0' is there twice"):
+    with pytest.raises(UserError, match="two tasks have the id 't0'"):
         split_tasks([*SIDES, Task(id="t0", instruction="other", answer="x", split="train")], 0)

@@ -33,7 +33,7 @@ def test_terms_that_changed_are_named(tmp_path: Path, now: dict[str, object], ch
     else:
         with pytest.raises(UserError) as told:
             fix_terms(file, now)
-        assert str(told.value).startswith(f"{file}: the run was begun with other terms ({changed}); ")
+        assert str(told.value).startswith(f"{file}: the run started with other settings ({changed}); ")
     assert file.read_text() == written
 
 

@@ -169,7 +169,7 @@ async def test_what_was_lost_is_left_out_and_when_it_is_most_there_is_no_verdict
     search = ratchet(Scripted(scores), Lists("a", "b"), tasks=TASKS[:8])
     (step,) = await search.round()
     assert (step.mean, step.accepted) == (0.5, True)
-    with pytest.raises(NotMeasured, match="5 of 8 rollouts on training tasks were lost"):
+    with pytest.raises(NotMeasured, match="5 of 8 rollouts on training tasks have no score"):
         await search.round()
 
 

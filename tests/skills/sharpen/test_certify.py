@@ -67,14 +67,14 @@ def test_a_skill_that_helps_is_certified_on_the_validation_tasks_with_all_of_the
 async def test_it_is_not_gone_on_with_on_other_terms_nor_written_over(
     done: Judging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UserError, match=r"certify.json: the run was begun with other terms \(new\)"):
+    with pytest.raises(UserError, match=r"certify.json: the run started with other settings \(new\)"):
         await done.certify(USELESS, resume=True)
-    with pytest.raises(UserError, match=r"certify.json: the run was begun with other terms \(plan\)"):
+    with pytest.raises(UserError, match=r"certify.json: the run started with other settings \(plan\)"):
         await done.certify(alpha=0.1, resume=True)
     with pytest.raises(UserError, match="out: exists already; continue it with `resume`"):
         await done.certify()
     monkeypatch.setattr(done, "model", ModelConfig(script=done.folder / "script.toml", attempts=1, max_tokens=5))
-    with pytest.raises(UserError, match=r"made_with.json: the run was begun with other terms \(model\)"):
+    with pytest.raises(UserError, match=r"made_with.json: the run started with other settings \(model\)"):
         await done.certify(resume=True)
 
 

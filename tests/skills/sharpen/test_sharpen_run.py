@@ -179,13 +179,13 @@ async def test_most_of_the_training_tasks_lost_is_no_verdict(world: World) -> No
 async def test_other_terms_are_refused_when_a_run_is_resumed(world: World) -> None:
     await world.sharpen(Adds(USELESS))
     with pytest.raises(
-        UserError, match=r"`budget` is 399 rollouts, but the run was begun with 400 rollouts; it can be"
+        UserError, match=r"`budget` is 399 rollouts, but the run started with 400 rollouts; expected the same"
     ):
         await world.sharpen(Adds(USELESS), 399, resume=True)
-    with pytest.raises(UserError, match=r"`budget` is 2M tokens, but the run was begun with 400 rollouts"):
+    with pytest.raises(UserError, match=r"`budget` is 2M tokens, but the run started with 400 rollouts"):
         await world.sharpen(Adds(USELESS), "2M tokens", resume=True)
     write_tasks(world.folder, {**world.splits, "val": range(100, 111)})
-    with pytest.raises(UserError, match=r"begun with other terms \(tasks\)"):
+    with pytest.raises(UserError, match=r"started with other settings \(tasks\)"):
         await world.sharpen(Adds(USELESS), resume=True)
 
 
@@ -254,7 +254,7 @@ async def test_a_budget_that_is_raised_continues_the_undecided_leader(tmp_path: 
     assert first.rollouts < more.rollouts <= 400
     again = await world.sharpen(Adds(), 100, resume=True)
     assert decisions(again) == decisions(more), "what it was raised to is kept"
-    with pytest.raises(UserError, match="it can be raised, not lowered"):
+    with pytest.raises(UserError, match="expected the same or more"):
         await world.sharpen(Adds(), 99, resume=True)
 
 

@@ -1,4 +1,4 @@
-"""The noise audit: how much scores of one skill differ by chance, hence what lift a budget can show at all."""
+"""The noise audit: how much the scores of one skill vary by chance, and so which lift a budget can detect."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,27 +17,27 @@ from whet.skills.gate.sequential_test import level_of
 from whet.skills.measurement import NotMeasured, Outcome, RolloutKey
 
 WARNED, REFUSED = 0.15, 0.30
-"""A smallest detectable lift above these is worth a warning, or not worth a run."""
+"""Smallest detectable lift above which whet warns, or refuses to run."""
 ENOUGH_TASKS = 50
-"""With fewer, chance may have hidden the noise: a limit is taken that is above it in 80 % of cases."""
+"""With fewer tasks the noise may be underestimated, so its 80 % upper bound is used."""
 _CERTAINTY = 0.8
 BINARY, TYPICAL = 0.25, 0.15
-"""Variance of the score of one task, at most and as it often is; for estimates before anything is measured."""
+"""Largest and typical variance of the score of one task, for estimates before anything is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What two measurements of one skill on the same tasks tell, and one without any skill."""
+    """Two measurements of one skill on the same tasks, and one without a skill."""
 
     twice: tuple[tuple[float, float], ...]
-    """The two measurements, on tasks with both."""
+    """The two scores of each task that has both."""
     lost: int
     """Rollouts without a score."""
     rollouts: int
     moved: tuple[float, ...]
-    """What the skill adds on each task, against none."""
+    """Score with the skill minus score without a skill, for each task."""
     known: tuple[float, ...] | None = None
-    """What a skill adds that is known to be good, against this one; None when there is none."""
+    """Score with the known-good skill minus score with this one, for each task; None without a known-good skill."""
 
     @property
     def differences(self) -> tuple[float, ...]:
@@ -51,12 +51,12 @@ class Audit:
 
     @property
     def variance(self) -> float:
-        """Of a score on one task, as measured."""
+        """Measured variance of the score of one task."""
         return fsum(one**2 for one in self.differences) / len(self.differences) / 2
 
     @property
     def cautious_variance(self) -> float:
-        """The same, with room for what few tasks do not show; no score in [0, 1] varies by more than 0 or 1 does."""
+        """Upper bound of the variance if there are few tasks. A score in [0, 1] varies most if it is 0 or 1."""
         number, differ = len(self.differences), sum(one != 0 for one in self.differences)
         if number >= ENOUGH_TASKS or differ == number:
             return min(BINARY, self.variance)
@@ -65,7 +65,7 @@ class Audit:
 
     @property
     def moves(self) -> bool:
-        """Whether any of the controls is seen to change scores by more than chance does."""
+        """Whether a control changes the scores by more than chance."""
         return any(self._stands_out(one) for one in (self.moved, self.known or ()))
 
     def _stands_out(self, differences: Sequence[float]) -> bool:
@@ -76,14 +76,16 @@ class Audit:
 
 
 class AuditRollouts(Protocol):
-    """Where skills are tried on tasks, and tasks without any skill."""
+    """Runs a task with a skill, or without one."""
 
     async def __call__(self, task: str, skill: str | None, key: RolloutKey) -> Outcome: ...
 
 
 async def audit(skill: str, tasks: Sequence[str], rollouts: AuditRollouts, known_good: str | None = None) -> Audit:
-    """Measure a skill twice and no skill once, and one that is known to be good if there is one. The first measurement
-    is the one that the search begins with. NotMeasured when nothing can be compared."""
+    """Measure a skill twice, no skill once, and the known-good skill once if there is one.
+
+    The search starts from the first measurement, so it is not paid twice. NotMeasured when no task has both scores.
+    """
     arms = [
         (skill, [RolloutKey.search(1, task, skill) for task in tasks]),
         (skill, [RolloutKey.audit("again", task) for task in tasks]),
@@ -91,7 +93,7 @@ async def audit(skill: str, tasks: Sequence[str], rollouts: AuditRollouts, known
     ]
     if known_good is not None:
         arms.append((known_good, [RolloutKey.audit("known", task) for task in tasks]))
-    measured = await asyncio.gather(*(_measured(tasks, one, keys, rollouts) for one, keys in arms))
+    measured = await asyncio.gather(*(_measure(tasks, one, keys, rollouts) for one, keys in arms))
     first, again, without = measured[:3]
     lost = [
         key
@@ -101,39 +103,42 @@ async def audit(skill: str, tasks: Sequence[str], rollouts: AuditRollouts, known
     ]
     twice = tuple(_pairs(first, again))
     if not twice:
-        raise NotMeasured("every training task lost a rollout of the audit; look into it with `whet show`", lost)
+        raise NotMeasured("no train task has both scores of the audit; see why with `whet show`", lost)
     moved = tuple(one - other for one, other in _pairs(first, without))
     known = None if known_good is None else tuple(one - other for one, other in _pairs(measured[3], first))
     return Audit(twice, len(lost), len(arms) * len(tasks), moved, known)
 
 
 def extra_rollouts(tasks: int, controls: int = 1) -> int:
-    """What an audit with so many controls costs beside what the search pays anyway."""
+    """Rollouts of an audit, without those that the search needs anyway."""
     return (1 + controls) * tasks
 
 
 def detectable_lift(variance: float, plan: GatePlan) -> float | None:
-    """The smallest lift that the first attempt certifies in 80 % of cases with all that is put aside for exams; None
-    when that is too little to certify anything. What the search leaves comes on top of it."""
-    positions = plan.exam_budget // PAIR
-    return smallest_lift(variance, plan.terms(level_of(plan.alpha, 1), positions)) if positions else None
+    """The smallest lift that the first exam certifies in 80 % of cases with the whole exam budget; None when that is
+    too small to certify anything. Rollouts that the search does not use are not counted."""
+    pairs = plan.exam_budget // PAIR
+    return smallest_lift(variance, plan.terms(level_of(plan.alpha, 1), pairs)) if pairs else None
 
 
 def is_hopeless(lift: float | None) -> bool:
-    """Whether a budget shows no lift that can be expected."""
+    """Whether the budget is too small to detect a realistic lift."""
     return lift is None or lift > REFUSED
 
 
 def refuse_hopeless(lift: float | None, needed: str | None) -> None:
-    """UserError: the budget is too small to show any lift that can be expected. `needed` would be enough."""
-    found = None if lift is None else f"an exam certifies lifts from {lift * 100:.0f} points on in 80 % of cases"
-    shows = found or "no exam can be held"
+    """Raise UserError: the budget is too small to detect a realistic lift. `needed` is a budget that would do."""
     points = f"{REFUSED * 100:.0f} points"
-    expected = f"{needed} would certify {points}" if needed else f"no budget would certify {points}"
-    raise UserError(f"with this budget and scores as noisy as these {shows}; {expected}; `force` runs it anyway")
+    found = (
+        "is too small for an exam"
+        if lift is None
+        else f"detects only lifts from {lift * 100:.0f} points on (in 80 % of exams)"
+    )
+    expected = f"{needed} would detect {points}" if needed else f"no budget would detect {points}"
+    raise UserError(f"with scores this noisy, the budget {found}; {expected}; use `force` to run anyway")
 
 
-async def _measured(
+async def _measure(
     tasks: Sequence[str], skill: str | None, keys: Sequence[RolloutKey], rollouts: AuditRollouts
 ) -> list[Outcome]:
     return await asyncio.gather(*(rollouts(task, skill, key) for task, key in zip(tasks, keys, strict=True)))

@@ -1,4 +1,4 @@
-"""What a run may use: rollouts, tokens, dollars or time. All but rollouts are measured first, then planned with."""
+"""Budgets of a run, in rollouts, tokens, dollars or time. The audit measures how many rollouts the others cover."""
 
 import re
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from whet.errors import UserError
 from whet.gateway import Limits, Reached, Spent
 
 MARGIN = 1.25
-"""Skills grow and some tasks take longer: a rollout is taken to use so much more than the mean of the audit."""
+"""Skills grow and some tasks take longer, so a rollout is planned with this multiple of the mean of the audit."""
 
 
 class Unit(StrEnum):
@@ -22,7 +22,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """So much, and no more.
+    """An upper limit of what a run uses.
 
     >>> str(Budget(2_000_000, Unit.TOKENS)), str(Budget(0.5, Unit.DOLLARS)), str(Budget(2700, Unit.SECONDS))
     ('2M tokens', '$0.50', '45 min')
@@ -36,11 +36,11 @@ class Budget:
 
     @property
     def rollouts(self) -> int | None:
-        """None when it is given in another unit."""
+        """The number of rollouts; None when the budget has another unit."""
         return int(self.amount) if self.unit is Unit.ROLLOUTS else None
 
     def within(self, limits: Limits) -> Limits:
-        """These limits, and this budget where it is stricter."""
+        """Return these limits, lowered to this budget."""
         match self.unit:
             case Unit.ROLLOUTS:
                 return limits
@@ -52,7 +52,7 @@ class Budget:
                 return replace(limits, wall_sec=_stricter(limits.wall_sec, self.amount))
 
     def is_reached_by(self, limit: Reached) -> bool:
-        """Whether a limit that was reached is this one."""
+        """Whether the limit that was reached is this budget."""
         return _LIMITS.get(self.unit) == limit.limit and limit.allowed == self.amount
 
     def of(self, spent: Spent) -> float:
@@ -65,17 +65,17 @@ class Budget:
         return used[self.unit]
 
     def in_rollouts(self, used: float, rollouts: int) -> int:
-        """How many rollouts it is good for, given what so many of them have used. UserError when they used nothing."""
+        """How many rollouts the budget covers, if `rollouts` of them used `used`. UserError when they used nothing."""
         if used <= 0:
             raise UserError(
-                f"`budget` is {self}, but {rollouts} rollouts used no {self.unit} of it; "
+                f"`budget` is {self}, but {rollouts} rollouts used no {self.unit}; "
                 "expected a number of rollouts for this model"
             )
         return rollouts + max(0, int((self.amount - used) / (MARGIN * used / rollouts)))
 
 
 _LIMITS = {Unit.TOKENS: "total_tokens", Unit.DOLLARS: "cost", Unit.SECONDS: "wall_sec"}
-"""Which limit of the gateway is the hard stop."""
+"""The limit of the gateway that enforces each unit."""
 _UNITS = {
     **dict.fromkeys(("", "rollout", "rollouts"), (Unit.ROLLOUTS, 1)),
     **dict.fromkeys(("token", "tokens"), (Unit.TOKENS, 1)),
@@ -90,7 +90,7 @@ _GIVEN = re.compile(r"(\$?)(\d+(?:\.\d+)?|\.\d+)([a-z]*)")
 
 
 def read_budget(text: str) -> Budget:
-    """A budget as users write it; UserError when it is none.
+    """Read a budget as users write it; UserError when it is not a budget.
 
     >>> str(read_budget("400")), str(read_budget("2M tokens")), str(read_budget("$5")), str(read_budget("45min"))
     ('400 rollouts', '2M tokens', '$5.00', '45 min')
@@ -109,7 +109,7 @@ def _stricter(limit: float | None, amount: float) -> float:
 
 
 def format_amount(amount: float, unit: Unit) -> str:
-    """So much of a unit, as people read it."""
+    """Format an amount with its unit."""
     match unit:
         case Unit.ROLLOUTS:
             return f"{amount:.0f} rollouts"

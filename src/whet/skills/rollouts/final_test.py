@@ -1,4 +1,4 @@
-"""The held-out test: tasks that have chosen nothing, done once by the first skill and once by the last."""
+"""The held-out test: the first and the certified skill, once each on tasks that no decision was based on."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ SEAL = "seal.json"
 
 
 class UsedError(UserError):
-    """The test tasks were done with another skill before, so they are no test of this one."""
+    """The test tasks were used to test another skill before, so they are no longer held out."""
 
 
 class FinalTest(BaseModel):
@@ -36,7 +36,7 @@ class FinalTest(BaseModel):
 
     @property
     def differences(self) -> list[float]:
-        """On tasks with a score of both."""
+        """After minus before, on tasks where both have a score."""
         pairs = ((self.before[task], self.after[task]) for task in self.before)
         return [
             after - before for before, after in pairs if not isinstance(before, Cause) and not isinstance(after, Cause)
@@ -49,7 +49,7 @@ class FinalTest(BaseModel):
         return before, after
 
     def extremes(self) -> tuple[list[float], list[float]]:
-        """The differences on all tasks, with what is lost counted against the new skill, and for it."""
+        """The differences on all tasks, with missing scores counted against the new skill, and for it."""
         pairs = [Pair(self.before[task], self.after[task]) for task in self.before]
         return [pair.worst() for pair in pairs], [pair.best() for pair in pairs]
 
@@ -61,11 +61,11 @@ class FinalTest(BaseModel):
         return (
             f"{found.mean * 100:+.1f} points on {found.tasks} tasks, 95 % interval {found.low * 100:+.1f} to "
             f"{found.high * 100:+.1f}; {wins} better, {found.tasks - wins - losses} alike, {losses} worse"
-            f"{self._told_losses()}"
+            f"{self._format_missing()}"
         )
 
-    def _told_losses(self) -> str:
-        """What the tasks may change that one side lost: the others alone would hide it."""
+    def _format_missing(self) -> str:
+        """How much the missing scores could change the difference."""
         (before, after), whole = self.lost, len(self.before)
         if not before and not after:
             return ""
@@ -73,15 +73,15 @@ class FinalTest(BaseModel):
         assert worst is not None
         assert best is not None
         chance = uneven(before, whole, after, whole)
-        told = f"; the two skills miss scores at different rates (p = {chance:.2g}), which may make the difference"
+        warning = f"; the two skills miss scores at different rates (p = {chance:.2g}), which may make the difference"
         return (
             f"; scores missing: {before} of {whole} before, {after} of {whole} after; with these at 0 and 1 the "
             f"difference is between {worst.mean * 100:+.1f} and {best.mean * 100:+.1f} points, 95 % interval "
-            f"{worst.low * 100:+.1f} to {best.high * 100:+.1f}{told if chance < UNEVEN else ''}"
+            f"{worst.low * 100:+.1f} to {best.high * 100:+.1f}{warning if chance < UNEVEN else ''}"
         )
 
     def table(self) -> list[str]:
-        """Both sides beside each other, in Markdown."""
+        """Both skills as a Markdown table."""
         return [
             "| held-out test | passed, 95 % interval | mean score | missing |",
             "|---|---|---|---|",
@@ -96,20 +96,20 @@ def _side(outcomes: Mapping[str, Outcome]) -> str:
     if not scores:
         return f"- | - | {missing}"
     rate = wilson(sum(map(is_pass, scores)), len(scores))
-    return f"{_told(rate)} | {fsum(scores) / len(scores):.1%} | {missing}"
+    return f"{_format_rate(rate)} | {fsum(scores) / len(scores):.1%} | {missing}"
 
 
-def _told(rate: Interval) -> str:
+def _format_rate(rate: Interval) -> str:
     return f"{round(rate.mean * rate.rollouts)} of {rate.rollouts}, {rate}"
 
 
 def tasks_to_test(tasks: Sequence[Task], seed: int, most: int) -> tuple[Task, ...]:
-    """Test tasks that the budget has room for; which of them chance decides, before anything is run."""
+    """Choose as many test tasks as the budget covers, at random by the seed, before anything is run."""
     return tuple(sorted(tasks, key=lambda task: digest(b"test", str(seed).encode(), task.id.encode()))[:most])
 
 
 async def run_final_test(folder: Path, before: str, after: str, tasks: Sequence[str], rollouts: Rollouts) -> FinalTest:
-    """Test two skills. What is tested is sealed first: a test can be completed, but not tried with another skill."""
+    """Test two skills. Skills and tasks are stored first: a test can be completed, but not run with other skills."""
     _seal(folder / SEAL, {"before": before, "after": after, "tasks": list(tasks)})
     outcomes = await asyncio.gather(
         *(
@@ -125,7 +125,7 @@ def _seal(file: Path, seal: Mapping[str, object]) -> None:
     if not file.is_file():
         write_atomic(file, json.dumps(seal, indent=1) + "\n")
     elif json.loads(file.read_bytes()) != seal:
-        raise UsedError(f"{file}: the test was begun with other skills; its tasks have been used")
+        raise UsedError(f"{file}: the test tasks were already used to test other skills")
 
 
 def _by_task(tasks: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, Outcome]:

@@ -1,4 +1,4 @@
-"""Which tasks skills are trained on, which the exam draws from, and which are sealed until the end."""
+"""Split tasks into train tasks for the search, validation tasks for exams, and test tasks for the held-out test."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from whet.ids import digest
 from whet.tasks import Task
 
 SHARES = (0.4, 0.3, 0.3)
-"""Of training, validation and test tasks, among those that do not say which they are."""
+"""Shares of train, validation and test tasks, among tasks without a split of their own."""
 FEWEST_TRAIN = 3
 FEWEST_VALIDATION = 5
-"""An exam draws with replacement, so few tasks do not make it wrong; but what it says is of these tasks alone."""
+"""An exam draws with replacement, so it is valid with few tasks; but its verdict is about these tasks only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """Tasks by what they are for; no task is in two of them."""
+    """The tasks of each split; no task is in two of them."""
 
     train: tuple[Task, ...]
     validation: tuple[Task, ...]
@@ -28,9 +28,9 @@ class Splits:
 
 
 def split_tasks(tasks: Sequence[Task], seed: int) -> Splits:
-    """Split tasks as they say themselves, and else by a hash of seed and id: a task that is added moves no other.
+    """Split tasks by their key 'split', and all others by a hash of seed and id, so that an added task moves no other.
 
-    UserError when one is in two splits, or a split has too few.
+    UserError when a task is in two splits, or a split has too few tasks.
     """
     sides: dict[str, list[Task]] = {"train": [], "val": [], "test": []}
     for task in tasks:
@@ -53,7 +53,7 @@ def _refuse_too_few(splits: Splits) -> None:
         if len(side) < fewest:
             raise UserError(
                 f"there are {splits}; expected at least {fewest} with split '{name}'; give tasks a key 'split' "
-                "(train, val or test), or add tasks: from about 15 on, a split by chance is large enough"
+                "(train, val or test), or add tasks: with about 15, a random split is large enough"
             )
 
 
@@ -62,21 +62,21 @@ def _refuse_overlap(splits: Splits) -> None:
     counted = Counter(task.id for side in (splits.train, splits.validation, splits.test) for task in side)
     twice = next((name for name, count in counted.items() if count > 1), None)
     if twice is not None:
-        raise UserError(f"task '{twice}' is there twice; expected a different id for each")
+        raise UserError(f"two tasks have the id '{twice}'; expected a different id for each task")
     for name, side in (("train", splits.train), ("val", splits.validation), ("test", splits.test)):
         here = {_content(task): task.id for task in side}
         if both := here.keys() & seen.keys():
             same = both.pop()
             raise UserError(
-                f"task '{here[same]}' with split '{name}' asks the same as task '{seen[same]}' in another split; "
-                "what was trained on cannot certify"
+                f"task '{here[same]}' with split '{name}' is the same as task '{seen[same]}' in another split; "
+                "a task of the search cannot certify a skill"
             )
         seen |= here
 
 
 def _content(task: Task) -> str:
-    """What makes two tasks the same to an agent. Their ids and splits do not."""
-    told = task.model_dump_json(include={"instruction", "followups", "files", "setup"})
-    # Files that lie elsewhere are not compared one by one; the digest vouches for all of the task.
+    """The content that an agent sees: two tasks with the same content are the same, whatever their ids and splits."""
+    content = task.model_dump_json(include={"instruction", "followups", "files", "setup"})
+    # Files outside of the task are not compared one by one: the digest covers them.
     elsewhere = task.digest if task.workspace or task.attachments else ""
-    return f"{told}{elsewhere}"
+    return f"{content}{elsewhere}"

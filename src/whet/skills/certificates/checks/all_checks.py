@@ -1,8 +1,8 @@
-"""Checks of a certificate, one by one: the arithmetic, the run folder that it lies in, the signature.
+"""Run all checks of a certificate: first its arithmetic, then its run folder.
 
-A folder as a whole is the word of whoever made it. These checks find a certificate that does not fit its folder, and
-parts of a folder that do not fit each other. Who forges all of it alike is found out by a signature, or by a witness of
-the commitment, and by nothing else.
+The maker of a run controls the whole folder. The checks find a certificate that does not fit its folder, and parts of
+a folder that contradict each other. They cannot find a folder that was forged consistently: only a signature, or a
+witness of the commitment, protects against that.
 """
 
 import sqlite3
@@ -20,18 +20,18 @@ from whet.skills.certificates.checks.check import CheckResult, CheckState
 from whet.skills.certificates.checks.folder import RunFolder
 
 _UNREADABLE = (LookupError, TypeError, AttributeError, ValueError, OSError, sqlite3.Error, ZstdError, UserError)
-"""What reading a folder raises that holds something else than whet writes."""
+"""Errors raised by reading a folder whose files were not written by whet."""
 
 
 def checks(certificate: Certificate, folder: Path | None, env: Mapping[str, str]) -> list[CheckResult]:
-    """All that can be checked; without a run folder, the arithmetic alone."""
+    """Run all checks; without a run folder, only those of the arithmetic."""
     found = check_arithmetic(certificate)
     if folder is None:
         return found
-    return [*found, *_of_folder(RunFolder(certificate, folder), env)]
+    return [*found, *_check_folder(RunFolder(certificate, folder), env)]
 
 
-def _of_folder(run: RunFolder, env: Mapping[str, str]) -> Iterator[CheckResult]:
+def _check_folder(run: RunFolder, env: Mapping[str, str]) -> Iterator[CheckResult]:
     each: tuple[Callable[[RunFolder], CheckResult], ...] = (
         settings.check_terms,
         settings.check_settings,
@@ -47,12 +47,12 @@ def _of_folder(run: RunFolder, env: Mapping[str, str]) -> Iterator[CheckResult]:
         partial(settings.check_ledger, env=env),
         settings.check_readable,
     )
-    told: set[str] = set()
+    reported: set[str] = set()
     for check in each:
         try:
             yield check(run)
         except _UNREADABLE as error:
-            found = f"holds what whet does not write there: {error}"
-            if found not in told:
+            found = f"contains something that whet did not write: {error}"
+            if found not in reported:
                 yield CheckResult("run folder", CheckState.FAILED, found)
-            told.add(found)
+            reported.add(found)

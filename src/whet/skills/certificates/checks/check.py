@@ -1,31 +1,29 @@
-"""A check by its name: whether it holds, and what was found."""
+"""The result of one check."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 _MOST = 3
-"""So many problems of one check are listed."""
+"""How many problems of one check are listed."""
 
 
 class CheckState(StrEnum):
     OK = "ok"
     FAILED = "failed"
     NOT_CHECKED = "not checked"
-    """What it takes is not there, or nobody but the one who made the run can know."""
+    """A file that the check needs is missing, or only the maker of the run can know."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One thing that was looked at, and what was found."""
-
     name: str
     state: CheckState
     found: str
 
 
 def judge(name: str, wrong: Iterable[str], right: str) -> CheckResult:
-    """A check that fails when anything is wrong.
+    """Return a check that fails if there are any problems.
 
     >>> judge("alpha", [], "0.1")
     CheckResult(name='alpha', state=<CheckState.OK: 'ok'>, found='0.1')
@@ -40,8 +38,16 @@ def not_checked(name: str, why: str) -> CheckResult:
     return CheckResult(name, CheckState.NOT_CHECKED, why)
 
 
+def count_of(number: int, noun: str) -> str:
+    """
+    >>> count_of(1, "exam"), count_of(2, "exam")
+    ('1 exam', '2 exams')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def differences(what: str, claimed: Mapping[str, object], found: Mapping[str, object]) -> Iterable[str]:
-    """Where two mappings differ, key by key."""
+    """Describe where two mappings differ, key by key."""
     for key in dict.fromkeys([*claimed, *found]):
         if claimed.get(key) != found.get(key):
             yield f"{what} {key} is {_short(claimed.get(key))}, expected {_short(found.get(key))}"

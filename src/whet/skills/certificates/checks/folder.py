@@ -19,7 +19,7 @@ from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH
 
 
 def find_folder(path: Path) -> Path | None:
-    """The run folder of a certificate; None when it lies alone."""
+    """Find the run folder of a certificate; None when the certificate is not in one."""
     folder = path if path.is_dir() else path.parent
     parts = (TERMS, CERTIFY_TERMS, MADE_WITH, RunPart.EXAM, SKILLS)
     return folder if any((folder / part).exists() for part in parts) else None
@@ -27,46 +27,46 @@ def find_folder(path: Path) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class StoredRollout:
-    """What a store holds of one rollout."""
+    """One rollout as a store has it."""
 
     row: RolloutRow
     attempts: Sequence[AttemptRow]
     bodies: Mapping[int, bytes]
-    """The results of the attempts that have one, as JSON."""
+    """Result of each finished try, as JSON."""
     outcome: Outcome | None
     execution: Execution
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPart:
-    """A store, read whole."""
+    """All that the checks need from one store."""
 
     tasks: Mapping[str, str]
     rollouts: Mapping[str, StoredRollout]
     about: Mapping[str, Any]
     forgotten: frozenset[int]
-    """Tries that were put aside."""
+    """Tries that the run set aside, so that the rollout was started again."""
 
     def outcome(self, key: RolloutKey) -> Outcome | None:
-        """What came of the rollout of a key; None when it is not there, or came to nothing."""
+        """The outcome of a rollout; None when the rollout is missing or did not end."""
         kept = self.rollouts.get(key.rollout_id)
         return kept.outcome if kept else None
 
 
 class RunFolder:
-    """A certificate and the folder that it lies in."""
+    """A certificate with its run folder."""
 
     def __init__(self, certificate: Certificate, folder: Path) -> None:
         self.certificate, self.folder = certificate, folder
 
     @cached_property
     def exam(self) -> StoredPart | str:
-        """The store of the exams, or that it is not there."""
+        """The store of the exams, or a message that it is missing."""
         return _read_part(self.folder, RunPart.EXAM)
 
     @cached_property
     def test(self) -> StoredPart | str:
-        """That of the held-out test."""
+        """The store of the held-out test, or a message that it is missing."""
         return _read_part(self.folder, RunPart.TEST)
 
     @cached_property
@@ -75,28 +75,28 @@ class RunFolder:
 
     @cached_property
     def begun(self) -> dict[str, Any] | None:
-        """The terms that a run was begun with."""
+        """The terms that the run was started with."""
         return None if self.terms_file is None else read_json(self.terms_file)
 
     @cached_property
     def journal(self) -> list[dict[str, Any]] | None:
-        """The lines of attempts that were begun; None without a journal."""
+        """One line for each exam that was started; None without a journal."""
         file = self.folder / RunPart.EXAM / ATTEMPTS
-        return _attempt_lines(file) if file.is_file() else None
+        return _read_journal(file) if file.is_file() else None
 
 
 def _read_part(folder: Path, part: RunPart) -> StoredPart | str:
-    """A store of the run, or that it is not there. UserError when it is damaged."""
+    """Read a store of the run. UserError when it is damaged."""
     if not (folder / part / DATABASE).is_file():
-        return f"{part}/{DATABASE} is not there"
+        return f"{part}/{DATABASE} is missing"
     with Store.open_read(folder / part) as store:
-        kept = {row.id: _read_kept(store, row, known.outcome) for row, known in on_record(store, part)}
+        kept = {row.id: _read_rollout(store, row, known.outcome) for row, known in on_record(store, part)}
         about = {key: store.get(key) for key in ("agents", "sandbox")}
         forgotten = frozenset(store.get(FORGOTTEN) or ())
         return StoredPart({task.id: task.digest for task in store.tasks()}, kept, about, forgotten)
 
 
-def _read_kept(store: Store, row: RolloutRow, outcome: Outcome | None) -> StoredRollout:
+def _read_rollout(store: Store, row: RolloutRow, outcome: Outcome | None) -> StoredRollout:
     attempts = store.attempts_of(row.id)
     bodies = {attempt.id: body for attempt in attempts if (body := store.result_body(attempt)) is not None}
     return StoredRollout(
@@ -105,7 +105,7 @@ def _read_kept(store: Store, row: RolloutRow, outcome: Outcome | None) -> Stored
 
 
 def read_json(file: Path) -> dict[str, Any] | None:
-    """An object of a JSON file; None when there is none."""
+    """Read the object in a JSON file; None when the file cannot be read or has no object."""
     try:
         found = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -113,7 +113,7 @@ def read_json(file: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _attempt_lines(file: Path) -> list[dict[str, Any]]:
+def _read_journal(file: Path) -> list[dict[str, Any]]:
     found = []
     for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
         try:

@@ -1,5 +1,5 @@
-"""A certificate compared with the terms, settings, tasks and skills of its run folder, with the ledger, and with what
-people read of it."""
+"""Compare a certificate with the terms, settings, tasks, skills and readable page of its run folder, and with the
+ledger."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -22,16 +22,16 @@ from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH
 from whet.version import __version__
 
 WITNESS = (
-    "a commitment in the folder of the run shows that the seed was fixed when the run began, if the "
-    "folder is to be trusted; that no other seed was tried in another folder, only a witness of the commitment can say"
+    "if the folder can be trusted, the seed was fixed when the run started; only a witness of the commitment can say "
+    "that no other seed was tried in another folder"
 )
 
 
 def check_terms(run: RunFolder) -> CheckResult:
-    """What was fixed before the first rollout."""
+    """Compare with the terms that were fixed before the first rollout."""
     name, certificate = "terms of the run", run.certificate
     if run.begun is None:
-        return not_checked(name, f"{TERMS} or {CERTIFY_TERMS} is not there, or cannot be read")
+        return not_checked(name, f"neither {TERMS} nor {CERTIFY_TERMS} can be read")
     plan = run.begun.get("plan", {})
     made = certificate.made_with
     claimed = {
@@ -58,14 +58,15 @@ def check_terms(run: RunFolder) -> CheckResult:
     if "new" in run.begun and any(record.candidate != run.begun["new"] for record in certificate.records):
         wrong.append(f"certificate: the new skill is not {run.begun['new'][:8]}")
     assert run.terms_file is not None
-    return judge(name, wrong, f"as {run.terms_file.name} says: alpha {certificate.alpha:g}, whet {certificate.whet}")
+    return judge(name, wrong, f"as in {run.terms_file.name}: alpha {certificate.alpha:g}, whet {certificate.whet}")
 
 
 def _wrong_terms(run: RunFolder, plan: Mapping[str, Any]) -> Iterator[str]:
     for record in run.certificate.records:
-        for key, value in (("giving_up", record.terms.beta), ("worth", record.terms.minimum_effect)):
+        stored = (("beta", "giving_up", record.terms.beta), ("minimum effect", "worth", record.terms.minimum_effect))
+        for name, key, value in stored:
             if value != plan.get(key):
-                yield f"exam {record.number}: {key} is {value}, expected {plan.get(key)}"
+                yield f"exam {record.number}: {name} ({key}) is {value}, expected {plan.get(key)}"
     if run.certificate.shortening is not None:
         level = run.certificate.shortening.record.terms.level
         if level != plan.get("removal_level"):
@@ -73,79 +74,80 @@ def _wrong_terms(run: RunFolder, plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def check_settings(run: RunFolder) -> CheckResult:
-    """Agent, model and sandbox: as they were written down, and as the store has them."""
+    """Compare agent, model and sandbox with the settings file and with the store."""
     name, file = "settings", run.folder / MADE_WITH
     made = read_json(file) if file.is_file() else None
     if made is None or isinstance(run.exam, str):
-        return not_checked(name, f"{MADE_WITH} is not there" if made is None else str(run.exam))
+        return not_checked(name, f"{MADE_WITH} is missing" if made is None else str(run.exam))
     claimed = run.certificate.made_with
     wrong = list(differences("made_with:", claimed, made))
     agent, model = _name(claimed.get("agent")), _name(claimed.get("model"))
     programs = run.exam.about.get("agents") or {}
     if programs.get(agent) != (claimed.get("agent") or {}).get("program"):
-        wrong.append(f"agent '{agent}' is not the one that the exam's store was made with")
+        wrong.append(f"agent '{agent}' is not the one in the store of the exams")
     if run.exam.about.get("sandbox") != claimed.get("sandbox"):
-        wrong.append(f"sandbox is {claimed.get('sandbox')}, the store says {run.exam.about.get('sandbox')}")
+        wrong.append(f"sandbox is {claimed.get('sandbox')}, but the store has {run.exam.about.get('sandbox')}")
     others = {(kept.row.agent, kept.row.model) for kept in run.exam.rollouts.values()} - {(agent, model)}
-    wrong += [f"rollouts of the exam were done by {' on '.join(other)}" for other in sorted(others)]
+    wrong += [f"the store has rollouts of {' on '.join(other)}" for other in sorted(others)]
     wrong += _other_models(run, str((claimed.get("model") or {}).get("upstream")))
     return judge(name, wrong, f"{agent} on {model}, in sandbox {claimed.get('sandbox')}")
 
 
 def _other_models(run: RunFolder, upstream: str) -> Iterator[str]:
-    """Names of models in the requests on record that are not the one of the certificate."""
+    """Find stored requests for a model that the certificate does not name."""
     with Store.open_read(run.folder / RunPart.EXAM) as store:
-        asked = {model for one in store.rollouts() for model in _asked_models(store, one.id)}
-    yield from (f"calls of the exam asked for model '{one}', not '{upstream}'" for one in sorted(asked - {upstream}))
+        requested = {model for one in store.rollouts() for model in _requested_models(store, one.id)}
+    others = sorted(requested - {upstream})
+    yield from (f"calls of the exams requested model '{one}', not '{upstream}'" for one in others)
 
 
 def check_tasks(run: RunFolder) -> CheckResult:
-    """Digests of the validation tasks."""
+    """Compare the digests of the validation tasks."""
     name, claimed = "tasks", run.certificate.tasks
     wrong, looked = list[str](), list[str]()
     if run.begun is not None:
         tasks = run.begun.get("tasks", {})
         tasks = tasks if run.certificate.single else tasks.get("validation", {})
         wrong += differences("task", claimed, tasks)
-        wrong += ["the tasks are not in the order in which the run took them"] if list(tasks) != list(claimed) else []
+        wrong += ["the tasks are not in the order of the terms"] if list(tasks) != list(claimed) else []
         looked.append("the terms")
     if not isinstance(run.exam, str):
         wrong += differences("task", claimed, run.exam.tasks)
-        looked.append("the store of the exam")
+        looked.append("the store of the exams")
     if len(looked) < 2 and not wrong:
-        return not_checked(name, "the terms or the store of the exam are not there")
-    return judge(name, wrong, f"{len(claimed)} digests are those of {' and '.join(looked)}")
+        return not_checked(name, "the terms or the store of the exams are missing")
+    return judge(name, wrong, f"{len(claimed)} digests match {' and '.join(looked)}")
 
 
 def check_seed(run: RunFolder) -> CheckResult:
-    """The seed of the folder, and what the terms were committed to."""
+    """Compare the seed with the one in the folder, and with the commitment in the terms."""
     name, file = "seed in the folder", run.folder / RunPart.EXAM / SEED
     data = read_json(file) if file.is_file() else None
     if data is None or run.begun is None:
-        return not_checked(name, f"{RunPart.EXAM}/{SEED} or the terms are not there")
+        return not_checked(name, f"{RunPart.EXAM}/{SEED} or the terms are missing")
     seed = Seed.model_validate(data) if set(data) == {"value", "drawn"} else None
     wrong = []
     if seed != run.certificate.seed:
-        wrong.append(f"{RunPart.EXAM}/{SEED} holds another seed than the certificate")
+        wrong.append(f"{RunPart.EXAM}/{SEED} has another seed than the certificate")
     if run.begun.get("seed") != run.certificate.seed.commitment:
-        wrong.append("the terms of the run are committed to another seed")
-    return judge(name, wrong, f"the one that the terms are committed to; {WITNESS}")
+        wrong.append("the terms of the run have the commitment of another seed")
+    return judge(name, wrong, f"matches the commitment in the terms; {WITNESS}")
 
 
 def check_skills(run: RunFolder) -> CheckResult:
-    """Every skill that the certificate names."""
-    name, shelf = "skills", run.folder / SKILLS
-    if not shelf.is_dir():
-        return not_checked(name, f"{SKILLS}/ is not there")
+    """Compare the stored skills with the digests in the certificate."""
+    name, skills = "skills", run.folder / SKILLS
+    if not skills.is_dir():
+        return not_checked(name, f"{SKILLS}/ is missing")
     named = {run.certificate.start, run.certificate.certified}
     for record in run.certificate.all_records:
         named |= {record.incumbent, record.candidate}
-    wrong = [f"{SKILLS}/{one[:8]}: {why}" for one in sorted(named) if (why := _wrong_skill(shelf / one, one))]
-    return judge(name, wrong, f"{len(named)} skills have the digests that the certificate names")
+    wrong = [f"{SKILLS}/{one[:8]}: {why}" for one in sorted(named) if (why := _wrong_skill(skills / one, one))]
+    return judge(name, wrong, f"{len(named)} skills have the digests in the certificate")
 
 
 def check_handed_out(run: RunFolder) -> CheckResult:
-    """What a user takes out of the folder."""
+    """Compare the skills that the run hands to its user with the certified ones."""
     name, certificate = "handed-out skills", run.certificate
     expected = {} if certificate.single else {BEST: certificate.certified}
     shortening = certificate.shortening
@@ -154,43 +156,43 @@ def check_handed_out(run: RunFolder) -> CheckResult:
     if not expected:
         return CheckResult(name, CheckState.OK, "none")
     if gone := [place for place in expected if not (run.folder / place).is_dir()]:
-        return not_checked(name, f"{gone[0]}/ is not there")
+        return not_checked(name, f"{gone[0]}/ is missing")
     wrong = [f"{place}/: {why}" for place, one in expected.items() if (why := _wrong_skill(run.folder / place, one))]
-    return judge(name, wrong, f"{', '.join(f'{place}/' for place in expected)} is what was certified")
+    return judge(name, wrong, f"certified: {', '.join(f'{place}/' for place in expected)}")
 
 
 def check_readable(run: RunFolder) -> CheckResult:
-    """The page that people read."""
+    """Compare the readable page with the certificate."""
     name, file = READABLE, run.folder / READABLE
     if not file.is_file():
-        return not_checked(name, "is not there")
+        return not_checked(name, "is missing")
     same = is_text_of(file.read_text(encoding="utf-8", errors="replace"), run.certificate)
     if not same and run.certificate.whet != __version__:
-        return not_checked(name, f"was written by whet {run.certificate.whet}, which words it differently")
-    return judge(name, [] if same else ["says something else than the certificate"], f"says what {CERTIFICATE} says")
+        return not_checked(name, f"was written by whet {run.certificate.whet}, which uses other words")
+    return judge(name, [] if same else [f"does not match {CERTIFICATE}"], f"matches {CERTIFICATE}")
 
 
 def check_ledger(run: RunFolder, env: Mapping[str, str]) -> CheckResult:
-    """What the ledger of this machine says of the run."""
+    """Compare with the entry of the run in the ledger of this machine."""
     name, certificate = "ledger", run.certificate
     try:
         found = find_entry(run.folder, certificate.tasks, env)
     except ValueError as error:
         return CheckResult(name, CheckState.FAILED, str(error))
     if not certificate.records and certificate.used is None:
-        return CheckResult(name, CheckState.OK, "no exam was held, so nothing was counted")
+        return CheckResult(name, CheckState.OK, "there was no exam, so nothing was counted")
     if found is None:
         return not_checked(
-            name, "the ledger of this machine does not know the run: it was made elsewhere, or taken out"
+            name, "the ledger of this machine has no entry of this run: it ran elsewhere, or the entry was removed"
         )
-    wrong = [] if found == certificate.used else [f"used is '{certificate.used}', the ledger says '{found}'"]
+    wrong = [] if found == certificate.used else [f"used is '{certificate.used}', but the ledger has '{found}'"]
     return judge(name, wrong, str(found))
 
 
-def _asked_models(store: Store, rollout: str) -> Iterator[str]:
+def _requested_models(store: Store, rollout: str) -> Iterator[str]:
     for attempt in store.attempts_of(rollout):
         for exchange in store.each_exchange(attempt.id):
-            if not exchange.attempts:  # it was refused, or answered from the record
+            if not exchange.attempts:  # the gateway refused it or answered it from the record
                 continue
             try:
                 body = json.loads(exchange.sent or exchange.request)
@@ -201,15 +203,15 @@ def _asked_models(store: Store, rollout: str) -> Iterator[str]:
 
 
 def _wrong_skill(place: Path, digest: str) -> str | None:
-    """Why the one skill in a folder is not the one of this digest."""
+    """Say why a folder does not contain exactly the skill with this digest; None when it does."""
     found = list(place.iterdir()) if place.is_dir() else []
     if len(found) != 1:
-        return "expected one skill in it" if found else "is not there"
+        return "expected one skill in it" if found else "is missing"
     try:
         made = read_skill(found[0]).digest
     except UserError as error:
         return str(error)
-    return None if made == digest else f"its content has the digest {made[:8]}, not {digest[:8]}"
+    return None if made == digest else f"its digest is {made[:8]}, not {digest[:8]}"
 
 
 def _name(of: object) -> str:

@@ -1,5 +1,8 @@
-"""Signatures of certificates with SSH keys, made and verified by ssh-keygen. A signature says who vouches for a
-certificate; it is the one thing in a run folder that its owner alone cannot make up for somebody else."""
+"""Sign certificates with SSH keys and verify the signatures, both with ssh-keygen.
+
+A signature says who vouches for a certificate. The maker of a run folder cannot forge the signature of another
+person.
+"""
 
 import shutil
 import subprocess
@@ -10,18 +13,19 @@ from whet.errors import UserError
 from whet.skills.certificates.checks.check import CheckResult, CheckState, not_checked
 
 NAMESPACE = "whet-certificate"
-"""What a signature is for: one that was made for anything else does not count."""
+"""Purpose of the signature. A signature with another purpose does not count."""
 PROGRAM = "ssh-keygen"
 _NAME = "signature"
 
 
 def signature_of(certificate: Path) -> Path:
-    """Where the signature of a certificate lies."""
+    """The file of the signature of a certificate."""
     return certificate.with_name(f"{certificate.name}.sig")
 
 
 def sign(certificate: Path, key: Path) -> Path:
-    """Sign a certificate with a private key, or with a public one whose private part an agent holds; the signature."""
+    """Sign a certificate; return the file of the signature. The key is private, or public if an SSH agent has the
+    private one."""
     if shutil.which(PROGRAM) is None:
         raise UserError(f"`sign` needs {PROGRAM}; install OpenSSH's client")
     if not key.is_file():
@@ -34,18 +38,18 @@ def sign(certificate: Path, key: Path) -> Path:
 
 
 def check_signature(certificate: Path, signers: Path | None) -> list[CheckResult]:
-    """Whether a certificate is signed by one of these signers, a file as sshd's `allowed_signers`; nothing when it is
-    not signed and nobody asks for it."""
+    """Check that one of the signers has signed; `signers` is an `allowed_signers` file of ssh-keygen. Without signers,
+    an unsigned certificate gives no check."""
     signature = signature_of(certificate)
     if not signature.is_file():
-        return [] if signers is None else [CheckResult(_NAME, CheckState.FAILED, f"{signature.name} is not there")]
+        return [] if signers is None else [CheckResult(_NAME, CheckState.FAILED, f"{signature.name} is missing")]
     if shutil.which(PROGRAM) is None:
         return [not_checked(_NAME, f"{PROGRAM} is not installed")]
     if signers is None:
         return [_unknown_signer(certificate, signature)]
     known = _run(["-Y", "find-principals", "-s", str(signature), "-f", str(signers)])
     if known.returncode:
-        return [CheckResult(_NAME, CheckState.FAILED, f"made by no signer in {signers}")]
+        return [CheckResult(_NAME, CheckState.FAILED, f"not made by a signer in {signers}")]
     signer = known.stdout.splitlines()[0].split(",")[0]
     verify = ["-Y", "verify", "-f", str(signers), "-I", signer, "-n", NAMESPACE, "-s", str(signature)]
     done = _run(verify, certificate)
@@ -58,9 +62,9 @@ def _unknown_signer(certificate: Path, signature: Path) -> CheckResult:
     done = _run(["-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(signature)], certificate)
     if done.returncode:
         return CheckResult(
-            _NAME, CheckState.FAILED, f"is not one of this certificate: {_last(done.stderr or done.stdout)}"
+            _NAME, CheckState.FAILED, f"is not a signature of this certificate: {_last(done.stderr or done.stdout)}"
         )
-    return not_checked(_NAME, f"{_last(done.stdout)}; whose key it is needs a file of allowed signers")
+    return not_checked(_NAME, f"{_last(done.stdout)}; checking whose key it is needs a file of allowed signers")
 
 
 def _failed(done: subprocess.CompletedProcess[str]) -> CheckResult:
@@ -76,4 +80,4 @@ def _run(arguments: Sequence[str], given: Path | None = None) -> subprocess.Comp
 
 
 def _last(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no reason was given")
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no reason given")
