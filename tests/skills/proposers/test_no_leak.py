@@ -21,7 +21,7 @@ from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 from whet.tasks import Task, read_tasks
 
 RULES = ("- Answer with the number alone.", "- Answer at once.")
-HIDDEN = ("okapi", "zebra", "quagga", "737", "738", "0.8125", "81.2")
+HIDDEN = ("okapi", "zebra", "quagga", "4417736", "4417737", "0.8125", "81.2")
 """Ids, words, judges' words, answers and scores of validation and test tasks. No training task has any of them."""
 LLM = ProposerSpec("llm", model="o")
 AGENT = ProposerSpec("agent", model="o", agent="loop")
@@ -39,8 +39,8 @@ def world(tmp_path: Path) -> World:
         rows += [
             {
                 "id": f"okapi-{n}",
-                "instruction": f"In zebra {n}, what is 736 + 1?",
-                "answer": "737",
+                "instruction": f"In zebra {n}, what is 4417736 + 1?",
+                "answer": "4417737",
                 "split": split,
                 "judge": judge,
             }
@@ -54,7 +54,7 @@ def world(tmp_path: Path) -> World:
             f"[[scene.reply]]\ntext = '{n + 1}'\n"
             for n in range(4)
         )
-        + f"[[scene]]\nwhen.user = 'zebra'\nwhen.system = '{first}'\n[[scene.reply]]\ntext = '737'\n"
+        + f"[[scene]]\nwhen.user = 'zebra'\nwhen.system = '{first}'\n[[scene.reply]]\ntext = '4417737'\n"
         "[[scene]]\n[[scene.reply]]\ntext = 'Let me see.'\n"
     )
     return world
@@ -139,4 +139,4 @@ async def test_the_search_finds_a_leak_that_is_there(world: World, monkeypatch: 
 
     monkeypatch.setattr(driver, "read_scored_rollouts", leaking)
     await sharpened(world, LLM)
-    assert {word for _, word in leaks(world.out)} >= {"okapi", "zebra", "quagga", "737", "0.8125"}
+    assert {word for _, word in leaks(world.out)} >= {"okapi", "zebra", "quagga", "4417737", "0.8125"}

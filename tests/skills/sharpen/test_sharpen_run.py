@@ -315,11 +315,11 @@ def test_from_python_with_a_proposer_of_ones_own(world: World, monkeypatch: pyte
         "SharpenStarted",
         "AuditFinished",
         "ProposalMade",
-        "Step",
+        "SearchStep",
         "ProposalMade",
         "ProposalMade",
         "ProposalMade",
-        "Held",
+        "ExamResult",
     ]
 
 
