@@ -308,6 +308,7 @@ def test_a_full_disk_stops_the_run_in_one_line_and_nothing_stored_is_lost(projec
         ("run tasks --capture off", "--capture is now --no-record"),
         ("run tasks --samples 0", "--samples is 0; expected a number of at least 1"),
         ("run tasks --max-cost -1", "--max-cost is -1; expected a number of at least 0"),
+        ("run tasks --max-tokens 0", "--max-tokens is 0; expected a number of at least 1"),
         ("sharpen skill tasks --alpha 0.9", "--alpha is 0.9; expected a number of at most 0.5"),
     ],
 )

@@ -169,8 +169,9 @@ def _limits(given: Mapping[str, Any]) -> Any:
     from whet.gateway import Limits
 
     for name, value in given.items():
-        if value < 0:
-            raise UserError(f"`{name}` is {value:g}; expected a number of at least 0")
+        least = 1 if name == "max_tokens" else 0
+        if value < least:
+            raise UserError(f"`{name}` is {value:g}; expected a number of at least {least}")
     minutes = given.get("max_minutes")
     return Limits(
         cost=given.get("max_cost"),
