@@ -237,7 +237,7 @@ class PrefixCache(Generic[Facts]):
         if old in trunks and look.pieces >= len(old.pieces) - RECENT:
             trunks.remove(old)
             self._held -= _size(old)
-        trunk = _Trunk(opening, _joined([*before, *new]))
+        trunk = _Trunk(opening, _join([*before, *new]))
         trunks.append(trunk)
         self._held += _size(trunk)
         while len(trunks) > BRANCHES:
@@ -256,7 +256,7 @@ def _size(trunk: _Trunk[Facts]) -> int:
     return sum(len(piece.data) for piece in trunk.pieces)
 
 
-def _joined(pieces: list[_Piece[Facts]]) -> list[_Piece[Facts]]:
+def _join(pieces: list[_Piece[Facts]]) -> list[_Piece[Facts]]:
     """The same bytes in few pieces that grow smaller towards the end, so that long ones are seldom copied."""
     old, recent = pieces[:-RECENT], pieces[-RECENT:]
     joined: list[_Piece[Facts]] = []

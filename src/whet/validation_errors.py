@@ -77,7 +77,7 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
         return f"key '{key}' is missing"
     if kind == "extra_forbidden":
         return f"unknown key '{key}'; {did_you_mean(str(parts[-1]), _known_keys(model, parts[:-1]))}"
-    expected = _expected(detail)
+    expected = _describe_expected(detail)
     if not parts:  # the whole file, such as one that is not JSON
         return expected
     if not expected.startswith(("expected ", "invalid value: ")):
@@ -107,7 +107,7 @@ def _models_in(annotation: Any) -> set[type[BaseModel]]:
     return {model for inner in get_args(annotation) for model in _models_in(inner)}
 
 
-def _expected(detail: ErrorDetails) -> str:
+def _describe_expected(detail: ErrorDetails) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "value_error":
         return str(context["error"])

@@ -121,7 +121,7 @@ class _Differ:
         if not self._affords(was, now):
             return None
         names = (f"a/{path}" if old else "/dev/null", f"b/{path}" if new else "/dev/null")
-        diff = _cut(_unified(was, now, names, skipped), min(self._limit, self._room))
+        diff = _cut(_format_unified(was, now, names, skipped), min(self._limit, self._room))
         self._room -= len(diff)
         return diff
 
@@ -177,7 +177,7 @@ def _where_they_differ(was: list[str], now: list[str]) -> tuple[int, list[str], 
     return head, was[head : len(was) - tail], now[head : len(now) - tail]
 
 
-def _unified(was: list[str], now: list[str], names: tuple[str, str], skipped: int) -> Iterator[str]:
+def _format_unified(was: list[str], now: list[str], names: tuple[str, str], skipped: int) -> Iterator[str]:
     for line in difflib.unified_diff(was, now, *names, n=CONTEXT):
         if line.startswith("@@"):
             yield re.sub(r"(?<=[-+])\d+", lambda number: str(int(number[0]) + skipped), line)

@@ -81,7 +81,7 @@ async def run(
         about = {
             "version": __version__,
             "sandbox": resources.sandbox.name,
-            "agents": _declared(resources.dump_agents(), request),
+            "agents": _declare(resources.dump_agents(), request),
             TASKS: request.tasks_path,
             FORK: origin.about if origin else None,
         }
@@ -104,7 +104,7 @@ def _read_skills(request: RunOptions) -> list[Skill | None]:
     return list(skills.values())
 
 
-def _declared(now: dict[str, object], request: RunOptions) -> dict[str, object]:
+def _declare(now: dict[str, object], request: RunOptions) -> dict[str, object]:
     """The agents as they are declared, with those that the run had before. UserError when one has changed since."""
     if not request.resume:
         return now

@@ -89,15 +89,15 @@ def _calls(speech: Sequence[ScriptTurn]) -> set[str]:
 
 def _fits(when: When, conversation: Sequence[ScriptTurn]) -> bool:
     return (
-        _found(when.user, (turn.text for turn in conversation if turn.role == "user"))
-        and _found(when.system, (turn.text for turn in conversation if turn.role == "system"))
-        and _found(when.last, (turn.text for turn in conversation[-1:]))
-        and _found(when.any, (turn.text for turn in conversation))
+        _is_found(when.user, (turn.text for turn in conversation if turn.role == "user"))
+        and _is_found(when.system, (turn.text for turn in conversation if turn.role == "system"))
+        and _is_found(when.last, (turn.text for turn in conversation[-1:]))
+        and _is_found(when.any, (turn.text for turn in conversation))
         and (when.image is None or when.image == any(turn.image for turn in conversation))
     )
 
 
-def _found(pattern: Pattern[str] | None, texts: Iterable[str]) -> bool:
+def _is_found(pattern: Pattern[str] | None, texts: Iterable[str]) -> bool:
     return pattern is None or any(pattern.search(text) for text in texts)
 
 

@@ -48,7 +48,7 @@ def decode(ids: Iterable[int]) -> str:
 
 def speech(thinking: str, text: str, calls: Iterable[tuple[str, str]]) -> list[int]:
     """What one message says: thinking, text, and calls of a name and arguments each. It does not hold its end."""
-    ids = [*_marked(Mark.THINK, thinking), *_marked(Mark.SAY, text)]
+    ids = [*_mark(Mark.THINK, thinking), *_mark(Mark.SAY, text)]
     for name, arguments in calls:
         ids += [Mark.CALL, *encode(name), Mark.ARGUMENTS, *encode(arguments)]
     return ids
@@ -98,7 +98,7 @@ class TokenOptions:
 NO_TOKENS = TokenOptions()
 
 
-def _marked(mark: Mark, text: str) -> list[int]:
+def _mark(mark: Mark, text: str) -> list[int]:
     return [mark, *encode(text)] if text else []
 
 

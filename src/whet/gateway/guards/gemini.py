@@ -140,11 +140,11 @@ def _model(value: Any, report: Report) -> Any:
     return value if value == name else name
 
 
-def _counted(value: Any, report: Report) -> Any:
+def _count(value: Any, report: Report) -> Any:
     named_model = {"model": "", **value} if isinstance(value, dict) else value
     return _COUNTED(named_model, report)
 
 
 _COUNTED = an_object("generateContentRequest", FIELDS | {"model": _model}, any_case=True)
-COUNTED_FIELDS: dict[str, FieldCheck] = FIELDS | {"generateContentRequest": _counted}
+COUNTED_FIELDS: dict[str, FieldCheck] = FIELDS | {"generateContentRequest": _count}
 """A request to count tokens may hold the whole request that it is about."""

@@ -16,11 +16,11 @@ async def exact(spec: ExactSpec, work: Work) -> Score:
     same = any(given == normalise(answer) and bool(answered.strip()) for answer in expected)
     soft = max(float(same), *(share_of_words(answer, answered) for answer in expected))
     reason = "the answer matches" if same else f"the answer is {answered[:80]!r}"
-    checks = [{"op": _expected(answered, expected, same), "passed": same}]
+    checks = [{"op": _format_expected(answered, expected, same), "passed": same}]
     return Score.of(soft if spec.partial else float(same), reason, hard=same, soft=soft, checks=checks)
 
 
-def _expected(answered: str, expected: Sequence[str], same: bool) -> str:
+def _format_expected(answered: str, expected: Sequence[str], same: bool) -> str:
     """The requirement that decided: there is an answer, it is nothing but the answer, or it is right."""
     if not answered.strip():
         return "answered"

@@ -34,14 +34,14 @@ def split_tasks(tasks: Sequence[Task], seed: int) -> Splits:
     """
     sides: dict[str, list[Task]] = {"train": [], "val": [], "test": []}
     for task in tasks:
-        sides[task.split or _drawn(task, seed)].append(task)
+        sides[task.split or _draw(task, seed)].append(task)
     splits = Splits(*(tuple(side) for side in sides.values()))
     _refuse_too_few(splits)
     _refuse_overlap(splits)
     return splits
 
 
-def _drawn(task: Task, seed: int) -> str:
+def _draw(task: Task, seed: int) -> str:
     thrown = int(digest(str(seed).encode(), task.id.encode()), 16) / 2**128
     train, validation, _ = SHARES
     return "train" if thrown < train else "val" if thrown < train + validation else "test"

@@ -149,13 +149,13 @@ def _part(part: Part, tools: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         case Image(_, data):
             yield "image", data
         case ToolCall(_, name, arguments):
-            yield f"call of {name}", _ordered(arguments)
+            yield f"call of {name}", _sort(arguments)
         case ToolResult(id_, inner):
             what = f"result of {tools.get(id_, 'a tool')}"
             yield what, "\n".join(one.text if isinstance(one, Text) else one.data for one in inner).strip()
 
 
-def _ordered(arguments: str) -> str:
+def _sort(arguments: str) -> str:
     try:
         return msgspec.json.encode(json.loads(arguments or "{}"), order="sorted").decode()
     except (ValueError, RecursionError, OverflowError):
