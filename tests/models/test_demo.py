@@ -38,9 +38,9 @@ def sharpen_command(project: Project) -> list[str]:
 def test_its_budget_has_room_for_an_early_exam_and_a_last_one(project: Project) -> None:
     told = project.whet(*sharpen_command(project), "--dry-run")
     assert told.returncode == 0, told.stderr
-    positions = re.search(r"exams \d+: (\d+) positions", told.stdout)
-    assert positions is not None, told.stdout
-    assert int(positions[1]) >= 40
+    pairs = re.search(r"exams \d+: (\d+) pairs", told.stdout)
+    assert pairs is not None, told.stdout
+    assert int(pairs[1]) >= 40
 
 
 def test_its_traps_are_the_first_skill_and_one_rule(project: Project) -> None:
