@@ -182,3 +182,42 @@ async def test_a_rollout_that_others_left_nothing_for_is_missing(tmp_path: Path)
     await perform(tasks, models, agents=AGENT, limits=Limits(turns=10), concurrency=1)
     causes_found = [result.score.cause for result in last_results(tmp_path / "run").values()]
     assert causes_found == [None, None, Cause.INTERRUPTED]
+
+
+def quitting(folder: Path, **scripts: str) -> Path:
+    """Tasks with an agent each: a script. Their check is a file that only work makes."""
+    rows = (
+        {"id": name, "instruction": name, "verify": ["test -e done"], "files": {"ask.sh": script}}
+        for name, script in scripts.items()
+    )
+    return write_rows(folder, *rows)
+
+
+@pytest.mark.parametrize("order", [("good", "bad"), ("bad", "good")])
+async def test_an_agent_that_quits_before_any_call_counts_once_it_worked_elsewhere(
+    tmp_path: Path, order: tuple[str, str]
+) -> None:
+    scripts = {"good": "touch done", "bad": "exit 3"}
+    tasks = quitting(tmp_path, **{name: scripts[name] for name in order})
+    models = scripted(tmp_path, {"": RIGHT})
+    await perform(tasks, models, agents=AGENT, concurrency=1)
+    found = last_results(tmp_path / "run")
+    assert (found["good"].score.value, found["good"].flags) == (1, ())
+    assert (found["bad"].score.value, found["bad"].flags) == (0, ("agent-failed",))
+    again = await perform(tasks, models, agents=AGENT, resume=True)
+    assert causes(again) == [], "it is not missing, so nothing is run again"
+
+
+async def test_what_an_agent_left_before_it_quit_is_judged(tmp_path: Path) -> None:
+    tasks = quitting(tmp_path, good="touch done", late="touch done; exit 3")
+    await perform(tasks, scripted(tmp_path, {"": RIGHT}), agents=AGENT)
+    late = last_results(tmp_path / "run")["late"]
+    assert (late.score.value, late.flags) == (1, ("agent-failed",))
+
+
+async def test_an_agent_that_worked_nowhere_is_missing(tmp_path: Path) -> None:
+    tasks = quitting(tmp_path, a="exit 3", b="exit 3")
+    await perform(tasks, scripted(tmp_path, {"": RIGHT}), agents=AGENT)
+    found = last_results(tmp_path / "run")
+    assert {result.score.cause for result in found.values()} == {Cause.AGENT}
+    assert {result.flags for result in found.values()} == {()}

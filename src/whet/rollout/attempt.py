@@ -122,12 +122,12 @@ class _Attempt:
             found = await self.find_changes(before, after)
             self.add_flags(ended.report, found, planted=bool(planted))
             failure = await self.find_failure(ended)
-            if failure is not None:
+            if failure is not None and not self.may_count_later(failure):
                 return failure
             work = self.make_work(box, ended.report, verify_env, before, after)
             with self.phase("judge"):
                 await judge_work(work, self.judges, self.rollout, self.resources, self._record_judge, self.judgement)
-            return combine(self.judgement.scores, {judge.name: judge.weight for judge in self.judges})
+            return failure or combine(self.judgement.scores, {judge.name: judge.weight for judge in self.judges})
 
     async def run_agent(self, box: Box, env: Mapping[str, str]) -> _Ended:
         """Run the agent to its end, with a session of the gateway of its own."""
@@ -197,6 +197,11 @@ class _Attempt:
         by_model = blamed.failure.cause in {Cause.MODEL, Cause.AUTH}
         self.flags += (Flag.MODEL_FAILED if by_model else Flag.AGENT_FAILED,)
         return None
+
+    def may_count_later(self, failure: Score) -> bool:
+        """Whether to judge the work although its score is missing for now: it counts once the same agent has worked
+        in another rollout of the run, for then the program itself is not what failed."""
+        return self._blame is not None and self._blame.is_last and bool(failure.details.get("before_any_call"))
 
     def make_work(
         self, box: Box, report: AgentReport, env: Mapping[str, str], before: Snapshot, after: Snapshot

@@ -34,7 +34,8 @@ def find_failure(report: AgentReport, session: Session, replay: ReplaySession | 
         return Score.missing(Cause.MODEL, "the model answered no call in the agent's time")
     if session.totals.calls == 0 and report.stop in {StopReason.CRASHED, StopReason.NO_MODEL_CALL}:
         error = report.error or report.stderr.strip()[-500:] or f"exit code {report.exit_code}"
-        return Score.missing(Cause.AGENT, f"the agent ended before any model call was seen: {error}")
+        reason = f"the agent ended before any model call was seen: {error}"
+        return Score.missing(Cause.AGENT, reason, before_any_call=True)
     if report.stop is StopReason.FAILED:
         return Score.missing(Cause.AGENT, f"the agent answered with an error of its own: {report.error}")
     return None

@@ -1,16 +1,20 @@
-"""Rollouts that a judge came to no verdict on: they count 0 for that judge once it has shown that it can decide.
+"""Missing scores that count after all, because other rollouts show that the rollout itself was the reason.
 
-A judge shows it by a verdict on another rollout of the task in the same run, or on the task's own solution, which is
-judged once per task and run, and only when needed. What was shown is kept in the store. So the same rollouts count 0
-in whatever order they end, and also when the run is killed and resumed.
+- A judge that came to no verdict counts 0 once it has shown that it can decide: by a verdict on another rollout of the
+  task in the same run, or on the task's own solution, which is judged once per task and run, and only when needed.
+- An agent that ended before any model call counts by its judges' verdicts once it has worked in another rollout.
+
+What was shown is kept in the store. So the same rollouts count in whatever order they end, and also when the run is
+killed and resumed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from whet.agents import StopReason
 from whet.exchange import Exchange, Recorder
 from whet.rollout.resources import RunResources
-from whet.rollout.result import Result, Rollout, encode_result
+from whet.rollout.result import Flag, Result, Rollout, encode_result
 from whet.runs.checks.tasks import attempt_with
 from whet.runs.results import ResultReader
 from whet.runs.store.schema import RolloutRow
@@ -29,6 +33,10 @@ _PROVED = "proof of "
 """How the keys begin under which a run keeps which judges gave a verdict on a task's own solution."""
 
 
+Arm = tuple[str, str]
+"""An agent and its model."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settled:
     """A rollout whose score was missing counts now."""
@@ -39,21 +47,28 @@ class Settled:
     result: Result
 
 
-def settle(result: Result, judges: Sequence[TaskJudge], deciding: Collection[str]) -> Result:
+def settle(
+    result: Result, judges: Sequence[TaskJudge], deciding: Collection[str], *, agent_works: bool = False
+) -> Result:
     """A result with 0 for each judge that came to no verdict on it, though it decides elsewhere. It stays as it is when
-    its score would still be missing."""
-    if result.score.value is not None:
+    its score would still be missing. `agent_works`: the agent has worked in another rollout."""
+    not_started = result.score.cause is Cause.AGENT
+    if result.score.value is not None or (not_started and not agent_works):
         return result
     judgements = {
         name: _zero(score) if name in deciding and is_open(score) else score
         for name, score in result.judgements.items()
     }
-    if judgements == result.judgements:
+    if not judgements or (judgements == result.judgements and not not_started):
         return result
     score = combine(judgements, {judge.name: judge.weight for judge in judges})
     if score.value is None:
         return result
-    flags = (*(flag for flag in result.flags if flag != NO_VERDICT), NO_VERDICT)
+    added = [
+        *([Flag.AGENT_FAILED] if not_started else []),
+        *([NO_VERDICT] if judgements != result.judgements else []),
+    ]
+    flags = (*(flag for flag in result.flags if flag not in added), *added)
     return result.model_copy(update={"score": score, "judgements": judgements, "flags": flags})
 
 
@@ -107,14 +122,17 @@ async def prove_if_needed(
     return result.model_copy(update={"judging": judging})
 
 
-def settle_task(store: Store, task: Task, causes: Collection[Cause] = UNDECIDED) -> list[Settled]:
-    """Settle the rollouts of a task that are missing for one of these causes and can be settled by now."""
+def settle_task(
+    store: Store, task: Task, causes: Collection[Cause] = UNDECIDED, working: Collection[Arm] = ()
+) -> list[Settled]:
+    """Settle the rollouts of a task that are missing for one of these causes and can be settled by now. `working`: the
+    agents that are known to work."""
     deciding, judges = find_deciding_judges(store, task.id), judges_of(task)
     found = []
     for attempt in ResultReader(store).missing_of(task.id, causes) if deciding else ():
         if (before := attempt.result) is None or attempt.cause is None:
             continue
-        after = settle(before, judges, deciding)
+        after = settle(before, judges, deciding, agent_works=_arm(store.rollout(attempt.row.rollout)) in working)
         if after.score.value is not None:
             store.replace_result(attempt.id, encode_result(after), value=after.score.value, cause=None)
             found.append(Settled(store.rollout(attempt.row.rollout), attempt.cause, after))
@@ -132,7 +150,21 @@ def settle_anew(store: Store, tasks: Mapping[str, Task]) -> list[Settled]:
 def settle_all(store: Store, tasks: Mapping[str, Task]) -> list[Settled]:
     """Settle what can be in a whole run, also one that was made before there was this rule. No rollout may be under
     way."""
+    working: set[Arm] = set()
     for rollout in ResultReader(store):
         if rollout.last and rollout.row.task in tasks and (result := rollout.last.result) is not None:
             note_verdicts(store, rollout.row.task, result)
-    return [settled for task in tasks.values() for settled in settle_task(store, task)]
+            if _has_worked(result):
+                working.add(_arm(rollout.row))
+    causes = UNDECIDED | {Cause.AGENT}
+    return [settled for task in tasks.values() for settled in settle_task(store, task, causes, working)]
+
+
+def _arm(row: RolloutRow) -> Arm:
+    return row.agent, row.model
+
+
+def _has_worked(result: Result) -> bool:
+    """Whether a rollout shows that its agent's program can be started."""
+    finished = result.report is not None and result.report.stop is StopReason.FINISHED
+    return result.score.value is not None and (finished or result.spending.calls > 0)

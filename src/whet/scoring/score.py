@@ -19,7 +19,7 @@ class Cause(StrEnum):
     SETUP = "setup"
     """A set-up command of the task failed."""
     AGENT = "agent"
-    """The agent's program did not start, or crashed before it did anything."""
+    """The agent's program ended before it called its model, and it did so in every rollout of the run."""
     MODEL = "model"
     """The model did not answer: refused connection, 429 or 5xx after retries, a hang, a broken reply."""
     AUTH = "auth"
