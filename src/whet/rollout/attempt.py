@@ -103,6 +103,7 @@ class _Attempt:
         self.tool_uses: list[LoggedUse] = []
         self.judgement = Judgement()
         self.probing: Spending | None = None
+        self.failure: Score | None = None
         self.flags: tuple[str, ...] = ()
         self.seconds: dict[str, float] = {}
 
@@ -142,7 +143,7 @@ class _Attempt:
         finally:
             await session.close()
         if session.totals.answered:
-            resources.keys.accept(rollout.model.name)
+            resources.endpoints.accept(rollout.model.name)
         stop = stop_reason(report, session, must_call=rollout.agent.needs_model and rollout.captured)
         if stop in {StopReason.FINISHED, StopReason.CRASHED} and self.observer.model_declined:
             stop = StopReason.REFUSED
@@ -194,6 +195,7 @@ class _Attempt:
             self.probing = session_spending(blamed.probed, blamed.probed.model)
         if not blamed.own:
             return blamed.failure
+        self.failure = blamed.failure
         by_model = blamed.failure.cause in {Cause.MODEL, Cause.AUTH}
         self.flags += (Flag.MODEL_FAILED if by_model else Flag.AGENT_FAILED,)
         return None
@@ -236,6 +238,7 @@ class _Attempt:
         return Result(
             score=score,
             judgements=self.judgement.scores,
+            failure=self.failure,
             report=self.report,
             limit=str(session.limits.ended_by) if session and session.limits.ended_by else None,
             skill=SkillSeen(shown=sightings.shown, read=sightings.read) if sightings and session else None,

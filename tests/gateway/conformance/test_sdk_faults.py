@@ -276,7 +276,7 @@ async def test_a_model_that_refuses_the_key(world: World, front: Front, back: st
         await world.ask(front, back, stream=False)
     assert _response(raised.value).status_code == 401
     assert world.recorded(back).error is CallError.AUTH
-    assert world.stage.sessions[back].totals.auth_failed
+    assert world.stage.sessions[back].totals.auth_failure
     assert world.model.asked == 1
 
 
