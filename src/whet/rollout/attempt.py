@@ -144,11 +144,16 @@ class _Attempt:
             await session.close()
         if session.totals.answered:
             resources.endpoints.accept(rollout.model.name)
-        stop = stop_reason(report, session, must_call=rollout.agent.needs_model and rollout.captured)
+        stop = stop_reason(report, session, must_call=self.must_call)
         if stop in {StopReason.FINISHED, StopReason.CRASHED} and self.observer.model_declined:
             stop = StopReason.REFUSED
         self.report = report.model_copy(update={"stop": stop})
         return _Ended(self.report, session, broken)
+
+    @property
+    def must_call(self) -> bool:
+        """Whether the agent has not started as long as it called no model."""
+        return self.rollout.agent.needs_model and self.rollout.captured
 
     def open_session(self) -> Session:
         rollout = self.rollout
@@ -187,7 +192,7 @@ class _Attempt:
         if session.limits.ended_with_run and self.resources.rollouts >= SHARED and session.limits.used_most:
             self.flags += (Flag.DRAINED,)
             return None
-        failure = ended.broken or find_failure(ended.report, session, self.replay)
+        failure = ended.broken or find_failure(ended.report, session, self.replay, must_call=self.must_call)
         if failure is None or self._blame is None or failure.cause not in OWN_CAUSES:
             return failure
         blamed = await self._blame.decide(failure, session, self._record_judge)

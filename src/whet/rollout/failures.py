@@ -16,12 +16,17 @@ from whet.trace.replay.session import ReplaySession
 ENDPOINT_CAUSES = frozenset({Cause.MODEL, Cause.AUTH})
 OWN_CAUSES = ENDPOINT_CAUSES | {Cause.AGENT, Cause.SANDBOX, Cause.INTERNAL}
 """Causes that an agent can bring about once its model has answered it."""
+NOT_STARTED = frozenset({StopReason.CRASHED, StopReason.NO_MODEL_CALL})
+WAITED = frozenset({StopReason.TIMEOUT, StopReason.IDLE})
 PERMANENT = "permanent"
 """In the details of a failure: the endpoint refused every call, the last one in a way that a retry does not change."""
 
 
-def find_failure(report: AgentReport, session: Session, replay: ReplaySession | None = None) -> Score | None:
-    """A missing score when the agent could not do its work; None when the work can be judged."""
+def find_failure(
+    report: AgentReport, session: Session, replay: ReplaySession | None = None, *, must_call: bool = False
+) -> Score | None:
+    """A missing score when the agent could not do its work; None when the work can be judged. `must_call`: an agent
+    that never called its model has not started."""
     if session.limits.ended_with_run:
         return Score.missing(Cause.INTERRUPTED, f"the run was stopped by limit {session.limits.ended_by}")
     if _key_refused(session):
@@ -35,10 +40,8 @@ def find_failure(report: AgentReport, session: Session, replay: ReplaySession | 
         return Score.missing(Cause.MODEL, reason, **({PERMANENT: True} if _refused_for_good(session) else {}))
     if session.totals.calls and not session.totals.answered and report.stop is StopReason.TIMEOUT:
         return Score.missing(Cause.MODEL, f"{session.model.url} answered no call in the agent's time")
-    if session.totals.calls == 0 and report.stop in {StopReason.CRASHED, StopReason.NO_MODEL_CALL}:
-        error = report.error or report.stderr.strip()[-500:] or f"exit code {report.exit_code}"
-        reason = f"the agent ended before any model call was seen: {error}"
-        return Score.missing(Cause.AGENT, reason, before_any_call=True)
+    if session.totals.calls == 0 and (report.stop in NOT_STARTED or (must_call and report.stop in WAITED)):
+        return Score.missing(Cause.AGENT, _explain_silence(report), before_any_call=True)
     if report.stop is StopReason.FAILED:
         return Score.missing(Cause.AGENT, f"the agent answered with an error of its own: {report.error}")
     return None
@@ -50,9 +53,16 @@ def stop_reason(report: AgentReport, session: Session, *, must_call: bool) -> St
         return StopReason.IDLE if session.limits.ended_by.limit == "idle_sec" else StopReason.LIMIT
     if _key_refused(session):
         return StopReason.AUTH
-    if must_call and session.totals.calls == 0:
+    if must_call and session.totals.calls == 0 and report.stop is not StopReason.TIMEOUT:
         return StopReason.NO_MODEL_CALL
     return report.stop
+
+
+def _explain_silence(report: AgentReport) -> str:
+    said = report.error or report.stderr.strip()[-500:]
+    if report.stop in WAITED:
+        return f"timeout: the agent made no model call in {report.seconds:.0f} s{said and f': {said}'}"
+    return f"the agent ended before any model call was seen: {said or f'exit code {report.exit_code}'}"
 
 
 def _key_refused(session: Session) -> bool:
