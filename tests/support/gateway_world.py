@@ -12,7 +12,7 @@ from aiohttp import web
 
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Limits, Model, Session
-from whet.redact import Redactor
+from whet.text.redact import Redactor
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 

@@ -23,8 +23,8 @@ from support.waiting import until
 from whet.exchange import CallError, Exchange
 from whet.gateway import Gateway, Session
 from whet.gateway import session as session_module
-from whet.redact import Redactor
 from whet.testing import Reply, Scene, Script, ScriptedModel
+from whet.text.redact import Redactor
 
 REQUESTS = 2500
 AT_ONCE = 20
