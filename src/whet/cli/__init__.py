@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from whet.cli.output import say, visible_output
 from whet.errors import UserError
-from whet.redact import Redactor, secrets_in
+from whet.text.redact import Redactor, secrets_in
 from whet.version import __version__
 
 VERBS = (

@@ -36,8 +36,8 @@ def gateway(
     from whet.event_loop import run_coroutine
     from whet.runs.config import find_config, read_config
     from whet.runs.options import new_folder
-    from whet.runs.reply_cache import cache_use
     from whet.runs.standalone.serve import GatewayRequest, stand_alone
+    from whet.runs.store.reply_cache import cache_use
 
     config = read_config(find_config(Path.cwd()))
     name = model or config.defaults.model
