@@ -9,8 +9,8 @@ from typing import Any
 from whet.agents import AnyAgent
 from whet.box import Sandbox
 from whet.gateway import Gateway, Model
-from whet.redact import Redactor, mask
 from whet.rollout.endpoint import Keys
+from whet.text.redact import Redactor, mask
 
 
 @dataclass(frozen=True, slots=True)

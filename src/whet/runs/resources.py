@@ -13,15 +13,15 @@ from whet.agents.command import CommandAgent
 from whet.errors import UserError
 from whet.gateway import Gateway, Limits, Model
 from whet.gateway.prices import price_for
-from whet.redact import Redactor, is_secret, secrets_in
 from whet.rollout.resources import RunResources
 from whet.runs.config import Config, judge_model_configs, model_config, model_secrets, never_called, open_models
 from whet.runs.options import RunOptions
 from whet.runs.plan import check_tasks
-from whet.runs.reply_cache import CacheUse, cache_use, open_cache
+from whet.runs.store.reply_cache import CacheUse, cache_use, open_cache
 from whet.sandbox import remove_stale, sandbox_named
 from whet.scoring.leaks import refuse_denied
 from whet.tasks import Task
+from whet.text.redact import Redactor, is_secret, secrets_in
 
 OWN = "own"
 """Stands for whatever model an agent is logged in to."""
