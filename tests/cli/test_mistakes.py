@@ -241,7 +241,8 @@ def test_an_agent_that_has_changed_is_not_resumed_even_after_others_joined(proje
     assert project.whet(*run, "--agent", "nop", "--resume").returncode == 0
     project.write("whet.toml", '[agents.mine]\nkind = "command"\nargv = ["false"]\n')
     assert said_to_user(project.whet(*run, "--agent", "mine", "--resume")) == (
-        "whet: agent 'mine' is not what it was when the run in out began; start a new run with another --out"
+        "whet: agent 'mine' is not what it was when the run in out began: argv changed; "
+        "start a new run with another --out"
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whet.cli.options import Layout, takes
+from whet.cli.output import say
 from whet.skills.options import CertifyOptions
 
 if TYPE_CHECKING:
@@ -54,13 +55,13 @@ def certify(
         def watch(event: object) -> None:
             if isinstance(event, Seed):
                 how = "drawn" if event.drawn else "chosen"
-                typer.echo(f"order of tasks: seed {how}, committed as {event.commitment}")
+                say(f"order of tasks: seed {how}, committed as {event.commitment}")
             count(event)
 
         certificate = api.certify(options=options, config=config, watch=watch)
     _print_verdict(certificate, options.out)
     if sign is not None:
-        typer.echo(f"signed: {sign_certificate(options.out / CERTIFICATE, sign)}")
+        say(f"signed: {sign_certificate(options.out / CERTIFICATE, sign)}")
 
 
 def _print_verdict(certificate: "Certificate", folder: Path) -> None:
@@ -71,8 +72,8 @@ def _print_verdict(certificate: "Certificate", folder: Path) -> None:
     found = record.findings
     lift = f"lift between {found.at_least * 100:+.1f} and {found.at_most * 100:+.1f} points"
     measured = f"{len(record.positions)} pairs, {found.coverage:.0%} of them measured"
-    typer.echo(f"{format_verdict(record, len(certificate.tasks))} ({lift}; {measured})")
+    say(f"{format_verdict(record, len(certificate.tasks))} ({lift}; {measured})")
     if models := format_models(record.reported):
-        typer.echo(models)
-    typer.echo(f"{certificate.used}")
-    typer.echo(str(folder / CERTIFICATE))
+        say(models)
+    say(f"{certificate.used}")
+    say(str(folder / CERTIFICATE))

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from whet.agents import DeclaredAgent
+from whet.agents import DeclaredAgent, place_beside
 from whet.errors import UserError, did_you_mean
 from whet.gateway import Model
 from whet.gateway.model import Auth, CaptureKind
@@ -203,13 +203,14 @@ def read_config(path: Path | None) -> Config:
         raise UserError(f"{path}: not TOML: {error}") from error
     except ValidationError as error:
         raise user_error(explain(error, str(path), Config)) from error
-    # A script is named relative to the file that names it.
+    # A script, like an agent's files, is named relative to the file that names it.
     models = {
         name: model.model_copy(update={"script": path.parent / model.script}) if model.script else model
         for name, model in config.models.items()
     }
+    agents = {name: place_beside(agent, path.parent) for name, agent in config.agents.items()}
     denied = tuple(path.parent / folder for folder in config.denied)
-    return config.model_copy(update={"models": models, "denied": denied})
+    return config.model_copy(update={"models": models, "agents": agents, "denied": denied})
 
 
 def model_config(name: str, config: Config, env: Mapping[str, str] = os.environ) -> ModelConfig:

@@ -16,15 +16,15 @@ from whet.exchange import Exchange
 from whet.gateway import Gateway
 from whet.gateway.metrics import Metrics, operator_server
 from whet.gateway.prices import cost_of, price_for
-from whet.redact import Redactor, secrets_in
 from whet.rollout.result import Result, Spending, session_spending
 from whet.runs.config import Config, model_config, model_secrets, never_called, open_model
-from whet.runs.reply_cache import CacheUse, open_cache
 from whet.runs.standalone.registry import RunningGateway, announce
+from whet.runs.store.reply_cache import CacheUse, open_cache
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
 from whet.scoring import Cause, Score
+from whet.text.redact import Redactor, secrets_in
 from whet.version import __version__
 
 TASK = "gateway"
