@@ -15,10 +15,10 @@ from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway
 from whet.models import PROVIDERS
-from whet.redact import Redactor
 from whet.rollout.model_client import ModelClient
 from whet.runs.config import Config, ModelConfig, model_config, model_key, open_model
 from whet.testing import Scene, Script, ScriptedModel, say
+from whet.text.redact import Redactor
 
 KEY = "sk-0123456789abcdef"
 SCRIPT = Script(scenes=(Scene(replies=(say("OK."),)),))
