@@ -40,8 +40,8 @@ async def open_resources(
     own = [path for agent in agents.values() if isinstance(agent, CommandAgent) for path in agent.inputs]
     refuse_denied(tasks, [*(path for path in request.skills if path), *own], config.denied)
     judge_model = request.judge_model or config.defaults.judge_model
-    judge_configs = judge_model_configs((judge for task in tasks for judge in task.judge), judge_model, config)
-    model_configs = {name: model_config(name, config) for name in request.models} if request.record else {}
+    judge_configs = judge_model_configs((judge for task in tasks for judge in task.judge), judge_model, config, env)
+    model_configs = {name: model_config(name, config, env) for name in request.models} if request.record else {}
     use = cache_use(request.cache)
     if use is CacheUse.REPLAY_ONLY:
         model_configs = {name: never_called(model, env) for name, model in model_configs.items()}
