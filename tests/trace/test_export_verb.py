@@ -94,7 +94,7 @@ def test_rollouts_are_chosen_by_score_and_tag(project: Project, tmp_path: Path) 
         project, tmp_path, "exact", "--format", "chat", "--filter", "score>=1", "--filter", "tag=easy"
     )
     assert [json.loads(line)["task_id"] for line in lines] == ["good"]
-    assert "1 of 2 rollouts, 1 records\n  left out: 1 by --filter" in said
+    assert "1 of 2 rollouts, 1 records\n  left out: 1 by `filter`" in said
 
 
 def test_a_run_without_ids_says_so(project: Project, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from whet.cli.options import Json, Layout, takes
+from whet.cli.output import say
 from whet.runs.options import RolloutOptions, RunOptions
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def run(options: RunOptions, as_json: Json = False, fail_under: FailUnder = None
     refuse_unscored(done.folder)
     if fail_under is not None and (low := describe_low_arms(done.folder, fail_under)):
         for line in low:
-            typer.echo(f"whet: {line}", err=True)
+            say(f"whet: {line}", err=True)
         raise typer.Exit(BELOW)
 
 
@@ -93,12 +94,12 @@ def _describe_mean(arm: "Tally") -> str:
 
 def warn_of_sandbox(options: RolloutOptions) -> None:
     if options.sandbox == "local":
-        typer.echo("sandbox 'local' isolates nothing: agents run as you, with your files and network", err=True)
+        say("sandbox 'local' isolates nothing: agents run as you, with your files and network", err=True)
 
 
 def resume_command(words: list[str], out: Path) -> str:
     """The command that continues what was begun with these words."""
-    from whet.cli.tables import command
+    from whet.cli.output import command
 
     if not any(word == "--out" or word.startswith("--out=") for word in words):
         words = [*words, "--out", str(out)]

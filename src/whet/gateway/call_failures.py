@@ -6,7 +6,7 @@ from typing import Any
 
 from whet.exchange import CallError, Exchange
 from whet.gateway.upstream.pool import RETRIED
-from whet.plain_text import plain_text
+from whet.text.plain import plain_text
 
 LONGEST_MESSAGE = 300
 """Characters of a provider's message that are kept."""

@@ -45,7 +45,7 @@ def _select(store: Store, options: ExportOptions, manifest: ExportManifest, trac
     every = sorted(episodes(store), key=lambda one: one[0].group)
     wanted = [one for one in every if all(condition.holds(one[0]) for condition in filters)]
     found = best_of_each_task(wanted, options.per_task) if options.per_task is not None else wanted
-    manifest.leave_out("by --filter", len(every) - len(wanted))
-    manifest.leave_out("by --per-task", len(wanted) - len(found))
+    manifest.leave_out("by `filter`", len(every) - len(wanted))
+    manifest.leave_out("by `per_task`", len(wanted) - len(found))
     for episode, attempt in track(found):
         yield replace(episode, exchanges=store.each_exchange(attempt))
