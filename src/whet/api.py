@@ -30,7 +30,7 @@ from whet.skills.sharpen.options import read_policy, read_preferences, read_prop
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 from whet.skills.sharpen.transfer import Lifts
 from whet.skills.sharpen.transfer import transfer as transfer_skill
-from whet.tasks import Task, read_tasks
+from whet.tasks import Split, Task, TaskSource
 from whet.tasks.judges import PythonJudge
 
 AgentLike = str | Agent | AgentFunction
@@ -53,10 +53,13 @@ class RunFields(TypedDict, total=False):
     cache: str
     record: bool
     user_config: bool | None
+    task: str | Sequence[str]
+    split: Split | None
+    limit: int | None
 
 
 async def run_async(
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     agent: AgentLike | Sequence[AgentLike] | None = None,
     model: ModelLike | Sequence[ModelLike] | None = None,
@@ -76,13 +79,13 @@ async def run_async(
     config = _with_objects(config or project_config(), agents, models)
     named = {"tasks": _source(tasks), "agents": tuple(agents), "models": tuple(models), "skills": _as_tuple(skill)}
     chosen = _merge(RunOptions, options, {**fields, **named}).complete(config)
-    judged = [_judge_with(judges, task) for task in read_tasks(chosen.tasks)]
+    judged = [_judge_with(judges, task) for task in chosen.read_tasks()]
     await run_tasks(chosen, config, watch, tasks=judged)
     return load(chosen.out)
 
 
 def run(
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     agent: AgentLike | Sequence[AgentLike] | None = None,
     model: ModelLike | Sequence[ModelLike] | None = None,
@@ -95,10 +98,10 @@ def run(
 ) -> StoredRun:
     """Run agents on tasks, record every model call and score the work. Also in a notebook.
 
-    `tasks` is a path or a list of `Task`. `agent` and `model` are names or objects; several make an arm each, as do
-    several skills, where None is an arm without a skill. `judges` replace the judges that the tasks name. Other fields
-    of `RunOptions` are keywords, such as `samples=4`. What is not given is as whet.toml says. `watch` is called with
-    every event of the run.
+    `tasks` is a path, several paths, or a list of `Task`. `agent` and `model` are names or objects; several make an arm
+    each, as do several skills, where None is an arm without a skill. `judges` replace the judges that the tasks name.
+    Other fields of `RunOptions` are keywords, such as `samples=4`. What is not given is as whet.toml says. `watch` is
+    called with every event of the run.
 
     >>> run("examples/tasks", agent="loop", model="scripted").arms  # doctest: +SKIP
     """
@@ -119,7 +122,7 @@ def run(
 
 async def sharpen_async(
     skill: Path | str | None = None,
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     options: SharpenOptions | None = None,
     proposer: str | Proposer | None = None,
@@ -148,7 +151,7 @@ async def sharpen_async(
 
 def sharpen(
     skill: Path | str | None = None,
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     options: SharpenOptions | None = None,
     proposer: str | Proposer | None = None,
@@ -212,7 +215,7 @@ def sharpen_request(options: SharpenOptions, config: Config) -> SharpenRequest:
 def certify(
     old: Path | str | None = None,
     new: Path | str | None = None,
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     options: CertifyOptions | None = None,
     agent: AgentLike | None = None,
@@ -244,7 +247,7 @@ def certify(
 
 def transfer(
     skill: Path | str | None = None,
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     options: TransferOptions | None = None,
     agent: AgentLike | Sequence[AgentLike] | None = None,
@@ -286,7 +289,7 @@ def _folder(run: Path | str | StoredRun) -> Path:
     return run.folder if isinstance(run, StoredRun) else Path(run)
 
 
-def _source(tasks: Path | str | Sequence[Task]) -> Path | str | tuple[Task, ...]:
+def _source(tasks: TaskSource) -> Path | str | tuple[Path | str | Task, ...]:
     return tasks if isinstance(tasks, Path | str) else tuple(tasks)
 
 

@@ -54,6 +54,17 @@ async def test_a_solution_that_fails_is_broken(tmp_path: Path) -> None:
     )
 
 
+async def test_the_outputs_of_solution_and_tests_are_told(tmp_path: Path) -> None:
+    test = f"echo 'FAIL: done is missing'\n{DONE}"
+    found = await checked(task_folder(tmp_path, solution="echo tried >&2\n", test=test))
+    assert dict(found.outputs) == {"solve.sh": "tried", "/tests/test.sh": "FAIL: done is missing"}
+
+
+async def test_a_solution_that_crashes_is_named_as_such(tmp_path: Path) -> None:
+    found = await checked(task_folder(tmp_path, solution="echo uv: not found >&2; exit 127\n"))
+    assert (found.verdict, found.reason) == (TaskVerdict.BROKEN, "solve.sh failed with exit code 127: uv: not found")
+
+
 async def test_tests_that_pass_on_nothing_are_broken(tmp_path: Path) -> None:
     found = await checked(task_folder(tmp_path, test="echo 1 > /logs/verifier/reward.txt\n"))
     assert (found.verdict, found.reason) == (TaskVerdict.BROKEN, "doing nothing scores 1")

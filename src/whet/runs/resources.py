@@ -14,7 +14,15 @@ from whet.errors import UserError
 from whet.gateway import Gateway, Limits, Model
 from whet.gateway.prices import price_for
 from whet.rollout.resources import RunResources
-from whet.runs.config import Config, judge_model_configs, model_config, model_secrets, never_called, open_models
+from whet.runs.config import (
+    NO_MODEL,
+    Config,
+    judge_model_configs,
+    model_config,
+    model_secrets,
+    never_called,
+    open_models,
+)
 from whet.runs.options import RunOptions
 from whet.runs.plan import check_tasks
 from whet.runs.store.reply_cache import CacheUse, cache_use, open_cache
@@ -64,11 +72,16 @@ async def open_resources(
                 redactor,
                 env,
                 agents=agents,
-                models={name: opened[name] for name in model_configs} if request.record else {OWN: OWN_MODEL},
+                models={name: opened[name] for name in model_configs} or _stand_in(request),
                 judge_models={name: opened[name] for name in judge_configs},
                 judge_model=judge_model,
                 idle_sec=config.defaults.idle_sec,
             )
+
+
+def _stand_in(request: RunOptions) -> dict[str, Model]:
+    model = NO_MODEL if request.record else OWN_MODEL
+    return {model.name: model}
 
 
 def changed_keys(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
