@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from support.known_world import World, skill_of
-from support.many_attempts import verdicts
+from known_world import World, skill_of
+from many_exams import verdicts
 from whet.skills.gate.exam import ExamSequence, RolloutBudget, run_exam, tighten
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest
 from whet.skills.measurement import Execution, Outcome, RolloutKey, Verdict

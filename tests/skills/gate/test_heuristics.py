@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import whet
-from support.known_world import World, WorldProposer
-from support.whole_runs import run_two_tiers
+from known_world import World, WorldProposer
 from whet.errors import UserError
 from whet.scoring import Cause
 from whet.skills.gate.exam import RolloutBudget
@@ -18,6 +17,7 @@ from whet.skills.gate.heuristics import RULES, RuleComparison, RuleGate, false_a
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import NotMeasured, Outcome, OutOfBudget, RolloutKey
+from whole_runs import run_two_tiers
 
 CLASSIC = [kind for kind in GateKind if kind is not GateKind.CERTIFY]
 

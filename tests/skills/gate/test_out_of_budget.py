@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.known_world import World, WorldProposer, skill_of
-from support.whole_runs import run_two_tiers
+from known_world import World, WorldProposer, skill_of
 from whet.skills.gate.exam import ExamSequence, RolloutBudget, run_exam, tighten
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest, replay
 from whet.skills.measurement import Outcome, OutOfBudget, RolloutKey, RunPart, Verdict
 from whet.skills.search.two_tiers import SearchResult
+from whole_runs import run_two_tiers
 
 TERMS = ExamTerms(0.0125, 120)
 GOOD = skill_of(f"H{n}" for n in range(6))

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from support.known_world import World, skill_of
+from known_world import World, skill_of
 from whet.skills import BudgetSpent, Cause, Exam, Verdict
 from whet.skills.measurement import Outcome
 

@@ -12,8 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from support.known_world import World, sentence
-from support.whole_runs import run_two_tiers
+from known_world import World, sentence
 from whet.skills.certificates.certificate import Certificate, make_record, make_shortening
 from whet.skills.certificates.checks.arithmetic import problems
 from whet.skills.certificates.text import format_certificate
@@ -27,6 +26,7 @@ from whet.skills.measurement import Outcome, RolloutKey, Verdict
 from whet.skills.proposers.base import SearchStep
 from whet.skills.search.shorten import Removal, SkillUnit, measure_effects, shorten
 from whet.skills.search.two_tiers import SearchResult
+from whole_runs import run_two_tiers
 
 TASKS = World().tasks("validation")
 

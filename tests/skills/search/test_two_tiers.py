@@ -6,13 +6,13 @@ from functools import partial
 import pytest
 from scipy import stats
 
-from support.known_world import World, skill_of
-from support.whole_runs import Paying, WorldRollouts, certificates, proposals, run_two_tiers, whole
+from known_world import World, skill_of
 from whet.scoring import Cause
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import NotMeasured, Outcome, RolloutKey, Verdict
 from whet.skills.search.two_tiers import SearchResult
+from whole_runs import Paying, WorldRollouts, certificates, proposals, run_two_tiers, whole
 
 
 def is_certified(held: ExamResult) -> bool:

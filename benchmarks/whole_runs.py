@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from support.known_world import World, WorldProposer
+from known_world import World, WorldProposer
 from whet.skills.gate.gate import ExamSetting
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.seed import Seed
