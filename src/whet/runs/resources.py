@@ -9,6 +9,7 @@ from dataclasses import asdict
 from itertools import pairwise
 
 from whet.agents import AnyAgent, CliAgent, agent_named
+from whet.agents.command import CommandAgent
 from whet.errors import UserError
 from whet.gateway import Gateway, Limits, Model
 from whet.gateway.prices import price_for
@@ -36,10 +37,11 @@ async def open_resources(
     check_tasks(tasks, sandbox, env)
     agents = {name: _agent(name, request, config) for name in request.agents}
     _check_capture(request)
-    refuse_denied(tasks, [path for path in request.skills if path], config.denied)
+    own = [path for agent in agents.values() if isinstance(agent, CommandAgent) for path in agent.inputs]
+    refuse_denied(tasks, [*(path for path in request.skills if path), *own], config.denied)
     judge_model = request.judge_model or config.defaults.judge_model
-    judge_configs = judge_model_configs((judge for task in tasks for judge in task.judge), judge_model, config)
-    model_configs = {name: model_config(name, config) for name in request.models} if request.record else {}
+    judge_configs = judge_model_configs((judge for task in tasks for judge in task.judge), judge_model, config, env)
+    model_configs = {name: model_config(name, config, env) for name in request.models} if request.record else {}
     use = cache_use(request.cache)
     if use is CacheUse.REPLAY_ONLY:
         model_configs = {name: never_called(model, env) for name, model in model_configs.items()}
@@ -69,6 +71,16 @@ async def open_resources(
             )
 
 
+def changed_keys(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """What is not as it was in an agent. A key that an earlier version did not store is not compared.
+
+    >>> changed_keys({"kind": "loop", "max_turns": 50}, {"kind": "loop", "max_turns": 9, "newer": True})
+    ['max_turns']
+    """
+    files = ["the content of its files"] if before.get("digest") != now.get("digest") else []
+    return files + [key for key in before if key != "digest" and before[key] != now.get(key)]
+
+
 def limits_of(request: RunOptions, config: Config) -> Limits:
     """The limits of the request; where it sets none, those of whet.toml."""
     given = {name: value for name, value in asdict(request.limits).items() if value is not None}
@@ -88,12 +100,13 @@ def _check_prices(limits: Limits, models: Iterable[Model]) -> None:
 def _agent(name: str, request: RunOptions, config: Config) -> AnyAgent:
     """The agent of this name, as the request wants it; UserError when it cannot run here."""
     agent = agent_named(name, config.agents)
+    if isinstance(agent, CommandAgent | CliAgent):
+        agent.check()
     if not isinstance(agent, CliAgent):
         for option, is_set in (("`user_config`", request.user_config), ("`record=False`", not request.record)):
             if is_set:
                 raise UserError(f"agent '{name}' has no settings and no login of its own; run it without {option}")
         return agent
-    agent.check()
     if request.user_config is None:
         return agent
     return agent.model_copy(update={"home": "own" if request.user_config else "fresh"})
