@@ -77,7 +77,7 @@ def test_breaks_and_failures_are_marked_and_calls_keep_their_numbers() -> None:
         "4 break: the agent sent the same request again; the earlier reply does not count",
         "5 call 2: Two.",
         "6 helper compaction: Two files.",
-        "7 failed: a call was not answered: status",
+        "7 failed: a call was not answered: status 500 from http://127.0.0.1:1",
         "8 break: compaction: a summary takes the place of the conversation",
         "9 user: So far: Two files.",
         "10 call 3: Done.",
