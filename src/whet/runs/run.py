@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import UserError
+from whet.rollout.endpoint import check_judge_models
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.plan import Plan
 from whet.runs.resources import changed_keys, open_resources
 from whet.runs.scheduler import ArmStopped, Ended, Stopped, open_run, run_plan
 from whet.runs.stats.summary import Arm, Tally, sum_spent, tally
+from whet.runs.store.reply_cache import CacheUse
 from whet.runs.store.store import Store
 from whet.runs.verdicts import Settled
 from whet.skill import Skill, read_skill
@@ -85,6 +87,8 @@ async def run(
             TASKS: request.tasks_path,
             FORK: origin.about if origin else None,
         }
+        if request.cache is CacheUse.OFF:
+            await check_judge_models(resources.gateway, resources.judge_models)
         pending = open_run(request.out, plan, resume=request.resume, about=about)
         with Store.open_read(request.out) as store:
             arms = tally(store)
