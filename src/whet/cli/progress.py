@@ -66,6 +66,8 @@ class Progress:
                     f"{plural(event.planned, 'rollout', 'rollouts')}{before}; sandbox {event.sandbox}; {event.folder}",
                     soft_wrap=True,
                 )
+                for warning in event.warnings:
+                    self._console.print(f"warning: {warning}", soft_wrap=True, markup=False)
                 self._forget_missing()
             case Ended():
                 self._count(event)
@@ -193,6 +195,7 @@ class JsonLines:
                     sandbox=event.sandbox,
                     planned=event.planned,
                     pending=event.pending,
+                    warnings=event.warnings,
                 )
             case Ended():
                 self._print(
