@@ -21,10 +21,10 @@ from gateway_wire import DIALECTS, REPLY_BYTES, Dialect, words
 from whet.exchange import Exchange, Recorder
 from whet.gateway import Gateway, Model
 from whet.gateway.dialects import DIALECTS as SERVED
-from whet.redact import Redactor
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
+from whet.text.redact import Redactor
 
 SESSIONS = 32
 """Of whet's gateway, for each dialect of the model."""

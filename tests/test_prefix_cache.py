@@ -14,9 +14,9 @@ from whet.gateway.guards.checks import Permits
 from whet.gateway.guards.screened import WORTH, ScreenedRequests
 from whet.gateway.guards.strict_json import split_object
 from whet.prefix_cache import BRANCHES, RECENT, SMALL_PIECE, PrefixCache, layout
-from whet.redact import Redactor
 from whet.runs.store import schema
 from whet.runs.store.blobs import Blobs
+from whet.text.redact import Redactor
 
 SECRET = "sk-live-0123456789"
 REMOTE = {"type": "image_url", "image_url": {"url": "https://elsewhere.example/a.png"}}

@@ -20,7 +20,7 @@ from whet.runs.rejudge import Judged
 from whet.runs.rejudge import rejudge as judge_again
 from whet.runs.run import Event, Started
 from whet.runs.run import run as run_tasks
-from whet.runs.scheduler import Ended, Stopped
+from whet.runs.scheduler import Ended
 from whet.runs.stats.compare import Comparison, Key, compare_arms, compare_runs
 from whet.runs.stored_run import (
     GroupKey,
@@ -35,13 +35,12 @@ from whet.runs.stored_run import (
 from whet.scoring import Judge, Score, Work
 from whet.skills.certificates.certificate import Certificate
 from whet.skills.gate.plan import AUTO, GatePlan
-from whet.skills.gate.seed import Seed
 from whet.skills.options import CertifyOptions, SharpenOptions, TransferOptions
 from whet.skills.proposers.base import Proposer
 from whet.skills.proposers.schedule import ScheduleOptions
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import read_budget
-from whet.skills.sharpen.certify import CertifyRequest
+from whet.skills.sharpen.certify import CertifyRequest, CertifyWatch
 from whet.skills.sharpen.certify import certify as certify_skill
 from whet.skills.sharpen.events import SharpenEvent
 from whet.skills.sharpen.options import read_policy, read_preferences, read_proposer
@@ -358,9 +357,10 @@ def certify(
     agent: AgentLike | None = None,
     model: ModelLike | None = None,
     config: Config | None = None,
-    watch: Callable[[Ended | Stopped | Seed], None] = lambda _: None,
+    watch: CertifyWatch = lambda _: None,
 ) -> Certificate:
-    """Test whether a new skill is better than an old one, in an exam that ends as soon as the answer is clear.
+    """Test whether a new skill is better than an old one, or with `non_inferior` that it is not worse, in an exam that
+    ends as soon as the answer is clear.
 
     >>> certify("skills/old", "skills/new", "tasks", agent="codex").certified  # doctest: +SKIP
     """
@@ -375,7 +375,9 @@ def certify(
     budget = read_budget(chosen.budget)
     plan = GatePlan(budget.rollouts or 0, chosen.seed or 0, chosen.alpha)
     rollouts = chosen.run_options().complete(config)
-    request = CertifyRequest(chosen.old, chosen.new, rollouts, budget, plan, chosen.seed)
+    request = CertifyRequest(
+        chosen.old, chosen.new, rollouts, budget, plan, chosen.seed, chosen.non_inferior, chosen.summary
+    )
     return run_coroutine(certify_skill(request, config, watch))
 
 

@@ -5,9 +5,9 @@ import io
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from whet.cli.asking import count_rollouts, resumable
+from whet.cli.tables import Terminal
 from whet.errors import UserError
 from whet.rollout.result import Result
 from whet.runs.scheduler import Ended
@@ -60,7 +60,7 @@ def test_a_rollout_that_is_tried_again_is_counted_once() -> None:
     shown = io.StringIO()
     row = RolloutRow("r", 0, "task", "chat", "m", None, 0)
     failed, done = Result(score=Score.missing(Cause.MODEL, "down")), Result(score=Score.of(1.0))
-    with count_rollouts(Console(file=shown, force_terminal=True, width=80), "200") as count:
+    with count_rollouts(Terminal(file=shown, force_terminal=True, width=80), "200") as count:
         count(Ended(row, 1, failed, again=True))
         for attempt in (2, 3):
             count(Ended(row, attempt, done, again=False))

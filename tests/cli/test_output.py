@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.whet_program import Project, events, said_to_user
-from whet.cli.tables import _pass_notes
+from whet.cli.summary import _pass_notes
 from whet.runs.stats.summary import Tally
 
 ANSWERS = """
@@ -51,9 +51,9 @@ def test_missing_is_counted_by_cause_and_never_as_zero(project: Project) -> None
     shown = project.whet("show", "out").stdout
     for text in (done.stdout, shown):
         assert re.search(r"^chat   m      50\.0% \[0\.0, 100\.0\]     1/2        1 ", text, re.MULTILINE), text
-        assert "chat / m: missing, not plural as zero: model 1" in text
+        assert "chat / m: missing, not counted as zero: model 1" in text
     assert re.search(r"^\w{12}  broken  missing: model ", shown, re.MULTILINE)
-    assert re.search(r"^out  chat    m       2/3   1        50\.0% \[", project.whet("runs", ".").stdout, re.MULTILINE)
+    assert re.search(r"^out  chat    m        2/3        1  50\.0% \[", project.whet("runs", ".").stdout, re.MULTILINE)
 
 
 def test_what_is_missing_stays_in_sight_when_something_else_is_resumed(project: Project) -> None:
@@ -61,7 +61,7 @@ def test_what_is_missing_stays_in_sight_when_something_else_is_resumed(project: 
     project.whet(*run)
     run[run.index("chat")] = "nop"
     resumed = project.whet(*run, "--resume").stdout
-    assert "chat / m: missing, not plural as zero: model 1" in resumed
+    assert "chat / m: missing, not counted as zero: model 1" in resumed
     assert "not run" not in resumed
 
 
@@ -78,7 +78,7 @@ def test_pass_rates_stop_where_a_task_has_fewer_scores_and_the_summary_says_so()
         "chat / m: pass@1 50.0%  pass@2 50.0%  pass^2 50.0%  (2 tasks with 2 samples)",
         "chat / m: pass@k and pass^k beyond k = 2 are not estimated: 1 of 2 tasks have only 2 scores",
     ]
-    assert arm.solved == 4, "plural, not made from the mean, in which a task counts once"
+    assert arm.solved == 4, "counted, not made from the mean, in which a task counts once"
 
 
 def test_json_lines_carry_scores_and_causes(project: Project) -> None:

@@ -34,9 +34,9 @@ from whet.errors import UserError
 from whet.exchange import CACHE, CallError, Exchange
 from whet.gateway import Gateway, Limits
 from whet.gateway.replay.cache import WITHOUT_EFFECT, normalise
-from whet.redact import Redactor
-from whet.runs.reply_cache import CacheUse, cache_file, open_cache
+from whet.runs.store.reply_cache import CacheUse, cache_file, open_cache
 from whet.testing import Reply, Scene, Script, ScriptedModel
+from whet.text.redact import Redactor
 
 NOWHERE = "http://127.0.0.1:9"
 NO_LIMITS = Limits()

@@ -13,8 +13,8 @@ from whet.exchange import Exchange
 from whet.rollout.result import Result
 from whet.runs.config import Config, ModelConfig
 from whet.runs.options import RunOptions
-from whet.runs.reply_cache import CacheUse, open_cache
 from whet.runs.run import run
+from whet.runs.store.reply_cache import CacheUse, open_cache
 from whet.runs.store.store import Store
 from whet.scoring import Cause
 from whet.testing import Reply, Scene, Script, ScriptedModel, call, say

@@ -13,8 +13,8 @@ from support.gateway_world import Handler, Records, event, model, serving
 from whet.exchange import EXACT, Exchange
 from whet.gateway import Gateway
 from whet.gateway.token_capture import check_tokens
-from whet.redact import Redactor
 from whet.testing import Scene, Script, ScriptedModel, call
+from whet.text.redact import Redactor
 
 QUESTION = {"role": "user", "content": "List the files."}
 TOOL = {"type": "object", "properties": {"command": {"type": "string"}}}

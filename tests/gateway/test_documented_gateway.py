@@ -12,7 +12,7 @@ from whet.gateway.guards import chat, gemini, messages, responses
 from whet.gateway.guards.checks import WITHHELD, FieldCheck, Permits, Report
 from whet.gateway.metrics import Metrics
 from whet.gateway.prices import PRICES, Price
-from whet.runs.reply_cache import CacheUse
+from whet.runs.store.reply_cache import CacheUse
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENT = (REPOSITORY / "docs" / "gateway.md").read_text()

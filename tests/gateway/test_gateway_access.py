@@ -10,7 +10,7 @@ from aiohttp import web
 from support.gateway_world import UNARY, World, answer_unary, session_for, world
 from whet.errors import UserError
 from whet.exchange import CallError
-from whet.gateway import Model, server
+from whet.gateway import Model
 
 CHAT = "/v1/chat/completions"
 
@@ -123,25 +123,6 @@ async def test_what_is_at_which_address(method: str, path: str, expected: int) -
         # What goes nowhere is on record too; it is no call of a model.
         assert [exchange.error for exchange in w.records.exchanges] == [CallError.REJECTED] * (expected == 404)
         assert w.session.totals.calls == 0
-
-
-async def test_a_body_over_the_limit_is_refused_in_dialect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "BODY_LIMIT", 1000)
-    async with world(answer_unary) as w, w.post(data=b"x" * 1001) as reply:
-        assert reply.status == 413
-        assert "error" in await reply.json()
-        assert w.session.totals.calls == 0
-        assert (w.records.only.error, w.records.only.request) == (CallError.REJECTED, b"")
-
-
-async def test_a_body_that_is_not_compressed_as_it_says_is_refused_in_dialect() -> None:
-    async with world(answer_unary) as w:
-        headers = {"x-api-key": w.session.secret, "Content-Encoding": "gzip"}
-        async with w.http.post(w.url + CHAT, data=b"not gzip", headers=headers) as reply:
-            assert reply.status == 400
-            assert "error" in await reply.json()
-        assert w.records.only.error is CallError.REJECTED
-        assert b"The request body could not be read." in w.records.only.response
 
 
 async def raw(url: str, sent: bytes) -> bytes:

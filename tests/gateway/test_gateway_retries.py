@@ -47,32 +47,6 @@ def nobody_follows(w: World) -> Callable[[], bool]:
     return lambda: all(call.connection is None for call in w.session.open_calls.undelivered)
 
 
-async def test_a_retry_of_a_call_under_way_joins_it() -> None:
-    model = Slow()
-    async with world(model) as w:
-        await hang_up_after_the_first_event(w)
-        await until(nobody_follows(w))
-        again = asyncio.create_task(read(w))
-        await until(lambda: not nobody_follows(w)())
-        model.go_on.set()
-        assert await again == WHOLE
-        assert model.asked == 1
-        assert w.records.only.error is None
-        assert w.records.only.response == WHOLE
-
-
-async def test_a_retry_of_a_committed_call_gets_the_recorded_bytes() -> None:
-    model = Slow()
-    async with world(model) as w:
-        await hang_up_after_the_first_event(w)
-        await until(nobody_follows(w))
-        model.go_on.set()
-        await until(lambda: len(w.records.exchanges) == 1)
-        assert await read(w) == WHOLE
-        assert model.asked == 1
-        assert w.records.only.error is CallError.HUNG_UP
-
-
 async def test_a_request_like_one_that_was_answered_is_a_new_call() -> None:
     async with world(answer_stream) as w:
         assert await read(w) == await read(w) == WHOLE

@@ -20,11 +20,12 @@ from support.gateway_world import (
     World,
     answer_stream,
     answer_unary,
+    answering,
     delta,
-    event,
     read_to_break,
     read_until,
     stream,
+    streaming,
     world,
 )
 from support.waiting import until
@@ -100,52 +101,6 @@ async def test_no_exchange_holds_a_secret() -> None:
         assert b"I know ['[redacted]', '[redacted]']" in exchange.request
 
 
-async def test_a_reply_is_recorded_whole_although_the_agent_hung_up() -> None:
-    more = asyncio.Event()
-
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        response = await stream(request)
-        await response.write(STREAM[0])
-        await more.wait()
-        for part in STREAM[1:]:
-            await response.write(part)
-        return response
-
-    async with world(model) as w:
-        async with w.post() as reply:
-            await read_until(reply, STREAM[0])
-            reply.close()
-        (call,) = w.session.open_calls.under_way
-        await until(lambda: call.hung_up)
-        more.set()
-        await until(lambda: bool(w.records.exchanges))
-        assert w.records.only.response == b"".join(STREAM)
-        assert w.records.only.error is CallError.HUNG_UP
-        assert w.session.totals.usage == Usage(9, 2)
-
-
-async def test_an_agent_that_hangs_up_before_the_first_byte_is_noticed() -> None:
-    asked, more = asyncio.Event(), asyncio.Event()
-
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        asked.set()
-        await more.wait()
-        return web.json_response(UNARY)
-
-    async with world(model) as w:
-        posting = asyncio.ensure_future(w.post())
-        await asyncio.wait_for(asked.wait(), PATIENCE)
-        posting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await posting
-        (call,) = w.session.open_calls.under_way
-        await until(lambda: call.hung_up)
-        more.set()
-        await until(lambda: bool(w.records.exchanges))
-        assert w.records.only.error is CallError.HUNG_UP
-        assert w.records.only.usage == Usage(9, 2)
-
-
 async def test_a_reply_to_nobody_is_not_received_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_module, "DRAIN_SEC", 0.05)
     cancelled = asyncio.Event()
@@ -170,13 +125,7 @@ async def test_a_reply_to_nobody_is_not_received_for_ever(monkeypatch: pytest.Mo
 
 
 async def test_closing_cuts_a_stream_and_leaves_its_record() -> None:
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        response = await stream(request)
-        await response.write(STREAM[0])
-        await asyncio.Event().wait()
-        return response
-
-    async with world(model) as w, w.post() as reply:
+    async with world(streaming(STREAM[0], asyncio.Event())) as w, w.post() as reply:
         await read_until(reply, STREAM[0])
         await w.session.close()
         assert w.records.only.error is CallError.SEALED
@@ -285,10 +234,7 @@ async def test_a_close_that_is_given_up_does_not_interrupt_a_commit() -> None:
 
 
 async def test_closing_during_retries_leaves_a_record() -> None:
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        return web.Response(status=503)
-
-    async with world(model, backoff_sec=30) as w:
+    async with world(answering({}, 503), backoff_sec=30) as w:
         posting = asyncio.ensure_future(w.post())
         await until(lambda: bool(w.session.open_calls.under_way))
         await w.session.close()
@@ -298,14 +244,8 @@ async def test_closing_during_retries_leaves_a_record() -> None:
 
 
 async def test_closing_does_not_wait_for_an_agent_that_does_not_read() -> None:
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        response = await stream(request)
-        for _ in range(200):
-            await response.write(delta("x" * (64 << 10)))
-        await response.write(delta(finish="stop") + DONE)
-        return response
-
-    async with world(model) as w:
+    pieces = [delta("x" * (64 << 10))] * 200
+    async with world(streaming(*pieces, delta(finish="stop") + DONE)) as w:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(w.url.rsplit(":", 1)[1]), limit=1)
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nx-api-key: {w.session.secret}\r\nContent-Length: 2"
         writer.write(head.encode() + b"\r\n\r\n{}")
@@ -331,14 +271,8 @@ async def test_a_session_answers_on_every_socket_it_is_given() -> None:
 
 
 async def test_leaving_the_gateway_closes_what_is_still_open() -> None:
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        response = await stream(request)
-        await response.write(event({"choices": [{"index": 0, "delta": {"content": "a"}}]}))
-        await asyncio.Event().wait()
-        return response
-
     async with aiohttp.ClientSession() as http:
-        async with world(model) as w:
+        async with world(streaming(STREAM[0], asyncio.Event())) as w:
             reply = await http.post(f"{w.url}/v1/chat/completions", json=BODY, headers={"x-api-key": w.session.secret})
             await read_until(reply, b"\n\n")
         assert w.session.closed

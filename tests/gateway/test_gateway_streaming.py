@@ -1,13 +1,9 @@
 """A stream goes out as it comes in, its end only after the exchange is committed, and nothing of it changes."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from itertools import pairwise
 
 import pytest
 from aiohttp import web
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from support.gateway_world import (
     BODY,
@@ -19,7 +15,6 @@ from support.gateway_world import (
     USAGE,
     answer_stream,
     answer_unary,
-    cut,
     delta,
     event,
     read_to_break,
@@ -27,6 +22,7 @@ from support.gateway_world import (
     serving,
     session_for,
     stream,
+    streaming,
     world,
 )
 from support.waiting import until
@@ -35,16 +31,7 @@ from whet.exchange import CallError, Usage
 
 async def test_text_reaches_the_agent_while_the_model_is_still_writing() -> None:
     more = asyncio.Event()
-
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        response = await stream(request)
-        await response.write(STREAM[0])
-        await more.wait()
-        for part in STREAM[1:]:
-            await response.write(part)
-        return response
-
-    async with world(model) as w, w.post() as reply:
+    async with world(streaming(STREAM[0], more, *STREAM[1:])) as w, w.post() as reply:
         first = await read_until(reply, STREAM[0])
         assert first == STREAM[0]
         assert not w.records.exchanges
@@ -80,94 +67,44 @@ async def test_a_whole_reply_is_withheld_until_the_exchange_is_committed() -> No
                 assert reply.headers["Content-Type"].startswith("application/json")
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(cuts=st.sets(st.integers(1, len(b"".join(STREAM)) - 1), max_size=30), crlf=st.booleans())
-async def test_it_does_not_matter_how_the_stream_is_cut_into_chunks(cuts: set[int], crlf: bool) -> None:
-    whole = b"".join(STREAM)
-    whole = whole.replace(b"\n\n", b"\r\n\r\n") if crlf else whole
-    edges = [0, *sorted(cuts), len(whole)]
-
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        response = await stream(request)
-        for start, end in pairwise(edges):
-            await response.write(whole[start:end])
-            await asyncio.sleep(0)
-        return response
-
-    async with world(model) as w, w.post() as reply:
-        assert await reply.read() == whole
-        assert w.records.only.response == whole
-        assert w.records.only.usage == Usage(9, 2)
+@pytest.mark.parametrize(
+    "first",
+    [
+        delta('"finish_reason": "stop"'),
+        delta("data: [DONE]\n\n"),
+        delta('\n\ndata: {"choices":[{"finish_reason":"stop"}]}\n\n'),
+        delta("fo", finish=""),  # some servers send "" where others send null
+    ],
+)
+async def test_what_looks_like_an_end_is_not_withheld(first: bytes) -> None:
+    more = asyncio.Event()
+    async with world(streaming(first, more, delta(finish="stop") + DONE)) as w, w.post() as reply:
+        await read_until(reply, first)
+        more.set()
+        await reply.read()
         assert w.records.only.error is None
 
 
 @pytest.mark.parametrize(
-    "event_like_text",
-    ['"finish_reason": "stop"', "data: [DONE]\n\n", '\n\ndata: {"choices":[{"finish_reason":"stop"}]}\n\n'],
+    "body",
+    [
+        STREAM[0] + STREAM[2],
+        STREAM[0] + STREAM[2] + DONE.rstrip(),
+        b"".join(STREAM).replace(b"\n\n", b"\r\n\r\n"),
+    ],
+    ids=["without DONE", "last line open", "CRLF"],
 )
-async def test_text_that_looks_like_an_end_is_not_withheld(event_like_text: str) -> None:
-    more = asyncio.Event()
-
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        response = await stream(request)
-        await response.write(delta(event_like_text))
-        await more.wait()
-        await response.write(delta(finish="stop") + DONE)
-        return response
-
-    async with world(model) as w, w.post() as reply:
-        await read_until(reply, delta(event_like_text))
-        more.set()
-        await reply.read()
+async def test_odd_ends_of_a_stream_are_complete(body: bytes) -> None:
+    async with world(streaming(body)) as w, w.post() as reply:
+        assert await reply.read() == body
         assert w.records.only.error is None
-
-
-async def test_an_empty_finish_reason_is_not_an_end() -> None:
-    """Some servers send "" where others send null."""
-    more = asyncio.Event()
-    open_delta = delta("fo", finish="")
-
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        response = await stream(request)
-        await response.write(open_delta)
-        await more.wait()
-        await response.write(delta(finish="stop") + DONE)
-        return response
-
-    async with world(model) as w, w.post() as reply:
-        await read_until(reply, open_delta)
-        more.set()
-        await reply.read()
-
-
-async def test_a_stream_without_done_is_complete_and_so_is_one_whose_last_line_is_open() -> None:
-    for ending in (b"", DONE.rstrip()):
-        body = STREAM[0] + STREAM[2] + ending
-
-        async def model(request: web.BaseRequest, body: bytes = body) -> web.StreamResponse:
-            response = await stream(request)
-            await response.write(body)
-            return response
-
-        async with world(model) as w, w.post() as reply:
-            assert await reply.read() == body
-            assert w.records.only.error is None
 
 
 async def test_a_server_that_never_ends_the_body_does_not_delay_the_reply() -> None:
-    gone = asyncio.Event()
-
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        response = await stream(request)
-        await response.write(b"".join(STREAM))
-        await gone.wait()
-        return response
-
-    async with world(model) as w, w.post() as reply:
+    async with world(streaming(b"".join(STREAM), asyncio.Event())) as w, w.post() as reply:
         async with asyncio.timeout(PATIENCE):
             assert await reply.read() == b"".join(STREAM)
         assert w.records.only.error is None
-        gone.set()
 
 
 async def test_stream_headers_keep_proxies_from_buffering() -> None:
@@ -178,42 +115,15 @@ async def test_stream_headers_keep_proxies_from_buffering() -> None:
         await reply.read()
 
 
-async def test_a_stream_cut_before_its_end_tells_the_agent_and_keeps_what_came() -> None:
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        response = await stream(request)
-        await response.write(STREAM[0] + b'data: {"choi')
-        cut(request)
-        return response
-
-    async with world(model) as w, w.post() as reply:
-        received = await read_to_break(reply)
-        assert received.startswith(STREAM[0] + b'data: {"error":')
-        assert b"[DONE]" not in received
-        assert w.records.only.error is CallError.CUT
-        assert w.records.only.response == STREAM[0] + b'data: {"choi'
-        assert w.records.only.status == 200
-        assert w.session.totals.calls_without_usage == 1
-
-
 async def test_a_stream_that_simply_ends_too_early_is_cut() -> None:
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        response = await stream(request)
-        await response.write(STREAM[0])
-        return response
-
-    async with world(model) as w, w.post() as reply:
+    async with world(streaming(STREAM[0])) as w, w.post() as reply:
         assert b'"error"' in await read_to_break(reply)
         assert w.records.only.error is CallError.CUT
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>hello</html>", DONE, event("{broken"), b": ping\n\n"])
 async def test_a_stream_without_any_valid_event_is_malformed(body: bytes) -> None:
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        response = await stream(request)
-        await response.write(body)
-        return response
-
-    async with world(model) as w, w.post() as reply:
+    async with world(streaming(body)) as w, w.post() as reply:
         received = await read_to_break(reply)
         assert b'"error"' in received
         assert b"[DONE]" not in received
@@ -327,33 +237,3 @@ async def test_request_bytes_reach_the_model_unchanged_and_the_key_is_the_provid
         assert sent_headers["content-type"] == "application/json"
         assert not {"cookie", "x-api-key", "x-session-id"} & set(sent_headers)
         assert ("x-session-id", "thread-7") in w.records.only.request_headers
-
-
-async def test_a_compressed_request_is_recorded_and_sent_decompressed() -> None:
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        assert "Content-Encoding" not in request.headers
-        assert await request.json() == BODY
-        return web.json_response(UNARY)
-
-    for encoding in ("gzip", "deflate"):
-        async with world(model) as w, w.post(compress=encoding) as reply:
-            assert reply.status == 200
-            assert b'"2+2?"' in w.records.only.request
-
-
-async def test_a_request_of_many_megabytes_passes() -> None:
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        size = 0
-        async for chunk in request.content.iter_any():
-            size += len(chunk)
-        return web.json_response(UNARY | {"size": size})
-
-    body = b'{"model":"tiny","messages":[{"role":"user","content":"%b"}]}' % (b"x" * (20 << 20))
-
-    async def pieces() -> AsyncIterator[bytes]:
-        for start in range(0, len(body), 1 << 20):
-            yield body[start : start + (1 << 20)]
-
-    async with world(model) as w, w.post(data=pieces()) as reply:
-        assert await reply.json() == UNARY | {"size": len(body)}
-        assert w.records.only.request == body

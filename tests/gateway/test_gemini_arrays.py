@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from support.gateway_world import Handler, event, read_to_break, read_until, session_for, stream, world
+from support.gateway_world import answering, event, read_to_break, read_until, session_for, stream, streaming, world
 from whet.gateway.calls import transfer
 from whet.testing import Scene, Script, ScriptedModel, say
 
@@ -65,10 +65,7 @@ async def test_elements_go_out_as_they_come_and_unknown_fields_survive() -> None
 
 
 async def test_a_model_that_does_not_stream_gives_an_array_of_one() -> None:
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        return web.json_response(chunk("four", "STOP"))
-
-    async with world(model, dialect="gemini") as w, w.post(PATH, json=BODY) as reply:
+    async with world(answering(chunk("four", "STOP")), dialect="gemini") as w, w.post(PATH, json=BODY) as reply:
         assert await reply.json() == [chunk("four", "STOP")]
 
 
@@ -89,27 +86,15 @@ async def test_a_silent_model_keeps_the_array_alive_with_blanks(monkeypatch: pyt
         assert json.loads(blanks + await reply.read()) == [chunk("four", "STOP")]
 
 
-def breaking(*parts: bytes) -> Handler:
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        response = await stream(request)
-        for part in parts:
-            await response.write(part)
-        return response
-
-    return model
-
-
 @pytest.mark.parametrize("parts", [(event(chunk("fo")),), (event(chunk("fo")), b"data: {nonsense\n\n")])
 async def test_a_reply_that_breaks_off_ends_in_an_error_and_never_looks_complete(parts: tuple[bytes, ...]) -> None:
-    async with world(breaking(*parts), dialect="gemini") as w, w.post(PATH, json=BODY) as reply:
+    async with world(streaming(*parts), dialect="gemini") as w, w.post(PATH, json=BODY) as reply:
         *elements, error = json.loads(await read_to_break(reply))
         assert elements == [chunk("fo")]
         assert error["error"]["code"] == 502
 
 
 async def test_an_error_of_the_model_is_an_error_and_no_array() -> None:
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        return web.json_response({"error": {"code": 400, "message": "no", "status": "INVALID_ARGUMENT"}}, status=400)
-
-    async with world(model, dialect="gemini") as w, w.post(PATH, json=BODY) as reply:
+    refused = answering({"error": {"code": 400, "message": "no", "status": "INVALID_ARGUMENT"}}, 400)
+    async with world(refused, dialect="gemini") as w, w.post(PATH, json=BODY) as reply:
         assert (reply.status, (await reply.json())["error"]["message"]) == (400, "no")

@@ -8,26 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from support.neutral_strategies import json_values
 from whet.gateway.guards import read_strictly
-from whet.gateway.guards.strict_json import (
-    MAX_DEPTH,
-    MAX_ESCAPES,
-    MAX_FIELDS,
-    MAX_VALUES,
-    read_value,
-    replace_lone_surrogates,
-    split_object,
-)
+from whet.gateway.guards import strict_json as s
 
-values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
-    max_leaves=12,
-)
 DAMAGE = rb"""" { } [ ] , : \\ \ud800 \udc00 NaN 1e999 0 - "a":1, "":0, Infinity \u e9 . /**/""".split()
 snippets = st.sampled_from([b"", b" ", b"\0", b"\x1f", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", *DAMAGE])
 
@@ -35,7 +19,7 @@ snippets = st.sampled_from([b"", b" ", b"\0", b"\x1f", b"\xff", b"\xed\xa0\x80",
 @st.composite
 def documents(draw: st.DrawFn) -> bytes:
     """JSON in any spelling, mostly with something put in or taken out."""
-    body: Any = draw(st.dictionaries(st.text(max_size=4), values, max_size=4))
+    body: Any = draw(st.dictionaries(st.text(max_size=4), json_values, max_size=4))
     separators = draw(st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", " :\t")]))
     data = json.dumps(body, ensure_ascii=draw(st.booleans()), separators=separators).encode(errors="replace")
     for _ in range(draw(st.integers(0, 3))):
@@ -56,18 +40,18 @@ def first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 @example(b'{"a": "\\udc00"}')
 def test_what_is_read_reads_the_same_elsewhere(data: bytes) -> None:
     try:
-        found = {name: read_value(raw) for name, raw in split_object(data).items()}
+        found = {name: s.read_value(raw) for name, raw in s.split_object(data).items()}
     except ValueError:
         return
     assert found == json.loads(data) == json.loads(data, object_pairs_hook=first_wins) == orjson.loads(data)
 
 
 @settings(deadline=None)
-@given(st.dictionaries(st.text(max_size=4), values, max_size=4), st.sampled_from([None, 1]), st.booleans())
+@given(st.dictionaries(st.text(max_size=4), json_values, max_size=4), st.sampled_from([None, 1]), st.booleans())
 def test_every_honest_document_is_read(body: dict[str, Any], indent: int | None, ascii_only: bool) -> None:
     # Surrogates in the strings of a program become lone escapes, or cannot be written at all.
-    data = replace_lone_surrogates(json.dumps(body, indent=indent, ensure_ascii=ascii_only).encode(errors="replace"))
-    assert {name: read_value(raw) for name, raw in split_object(data).items()} == json.loads(data)
+    data = s.replace_lone_surrogates(json.dumps(body, indent=indent, ensure_ascii=ascii_only).encode(errors="replace"))
+    assert {name: s.read_value(raw) for name, raw in s.split_object(data).items()} == json.loads(data)
 
 
 @pytest.mark.parametrize(
@@ -95,35 +79,35 @@ def test_every_honest_document_is_read(body: dict[str, Any], indent: int | None,
         b'{"a":"\xc0\xaf"}',
         b'{"a":01}',
         b'{"a":' + b"9" * 5000 + b"}",
-        b'{"a":' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}",
+        b'{"a":' + b"[" * s.MAX_DEPTH + b"]" * s.MAX_DEPTH + b"}",
         b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         b'{"a":' + b'{"a":' * 5000 + b"1" + b"}" * 5000 + b"}",
     ],
 )
 def test_what_parsers_disagree_on_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"^The (request is not|JSON of the request nests)"):
-        read_strictly(split_object(data))
+        read_strictly(s.split_object(data))
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        b'{"a":[' + b"[]," * MAX_VALUES + b"[]]}",
-        b"{" + b",".join(b'"%d":1' % number for number in range(MAX_FIELDS + 1)) + b"}",
-        rb'{"a":"' + rb"\ud800" * (MAX_ESCAPES + 1) + b'"}',
-        rb'{"a":"\ud800' + rb"\\" * (MAX_ESCAPES + 1) + b'"}',
+        b'{"a":[' + b"[]," * s.MAX_VALUES + b"[]]}",
+        b"{" + b",".join(b'"%d":1' % number for number in range(s.MAX_FIELDS + 1)) + b"}",
+        rb'{"a":"' + rb"\ud800" * (s.MAX_ESCAPES + 1) + b'"}',
+        rb'{"a":"\ud800' + rb"\\" * (s.MAX_ESCAPES + 1) + b'"}',
     ],
     ids=["values", "fields", "surrogates", "backslashes"],
 )
 def test_what_would_take_many_times_its_bytes_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"^The request has too many (values|fields|escapes)\.$"):
-        split_object(replace_lone_surrogates(data))
+        s.split_object(s.replace_lone_surrogates(data))
 
 
 def test_nesting_is_read_up_to_its_limit() -> None:
-    deepest = MAX_DEPTH - 1  # the body is one level itself
-    assert read_value(b"[" * deepest + b"]" * deepest)
-    assert len(read_value(b"[" + b",".join([b"[]"] * 5000) + b"]")) == 5000
+    deepest = s.MAX_DEPTH - 1  # the body is one level itself
+    assert s.read_value(b"[" * deepest + b"]" * deepest)
+    assert len(s.read_value(b"[" + b",".join([b"[]"] * 5000) + b"]")) == 5000
 
 
 @settings(deadline=None)
@@ -131,4 +115,4 @@ def test_nesting_is_read_up_to_its_limit() -> None:
 def test_exactly_lone_surrogates_are_replaced(text: str) -> None:
     written = json.dumps(text).encode()
     whole = "".join("\ufffd" if "\ud800" <= letter <= "\udfff" else letter for letter in json.loads(written))
-    assert json.loads(replace_lone_surrogates(written)) == whole
+    assert json.loads(s.replace_lone_surrogates(written)) == whole

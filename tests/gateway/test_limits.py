@@ -13,7 +13,7 @@ from whet.exchange import CallError, Usage
 from whet.gateway import Gateway, Limits, Reached, Spent, limits
 from whet.gateway import limits as limits_module
 from whet.gateway.limits import Meter
-from whet.redact import Redactor
+from whet.text.redact import Redactor
 
 USED = Usage(input=9, output=2)
 

@@ -17,7 +17,7 @@ from whet.gateway import Gateway, Limits, Reached
 from whet.gateway.call_bounds import UNCAPPED_OUTPUT, Bound, estimate_bound
 from whet.gateway.limits import Allowance, LimitError, Meter
 from whet.gateway.prices import Price
-from whet.redact import Redactor
+from whet.text.redact import Redactor
 
 COSTLY = {"price_input": 1000.0, "price_output": 1000.0}
 

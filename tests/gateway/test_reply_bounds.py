@@ -7,6 +7,7 @@ import tempfile
 import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import aiohttp
 import pytest
@@ -32,7 +33,7 @@ EVENTS = b"Content-Type: text/event-stream\r\n"
 
 @asynccontextmanager
 async def raw_model(
-    *pieces: bytes, forever: bytes = b"", pause_sec: float = 0.0, **options: float
+    *pieces: bytes, forever: bytes = b"", pause_sec: float = 0.0, **options: Any
 ) -> AsyncIterator[World]:
     """A session before a model that sends these bytes, and then others until nobody listens."""
     done = asyncio.Event()

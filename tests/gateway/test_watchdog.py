@@ -7,7 +7,7 @@ import time
 import pytest
 
 from whet.gateway import Gateway
-from whet.redact import Redactor
+from whet.text.redact import Redactor
 
 
 def hold_up_everything() -> None:

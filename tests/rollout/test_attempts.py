@@ -13,7 +13,6 @@ from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
 from whet.gateway import Limits as GatewayLimits
 from whet.gateway import limits as gateway_limits
-from whet.redact import Redactor
 from whet.rollout.attempt import attempt
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Rollout
@@ -21,6 +20,7 @@ from whet.sandbox import sandbox_named
 from whet.scoring import Cause
 from whet.tasks import Task, TaskLimits
 from whet.testing import Fault, Reply, Scene, Script, ScriptedModel, call, say
+from whet.text.redact import Redactor
 
 WRITE = Task(id="write", instruction="Write right into answer.txt.", verify=(RIGHT,), answer="Done")
 

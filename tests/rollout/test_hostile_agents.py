@@ -20,13 +20,13 @@ from support.rollout_world import (
 )
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
-from whet.redact import Redactor
 from whet.rollout.attempt import attempt
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Flag, Rollout
 from whet.sandbox import sandbox_named
 from whet.tasks import Task
 from whet.testing import say
+from whet.text.redact import Redactor
 
 
 @pytest.fixture

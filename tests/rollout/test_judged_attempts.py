@@ -12,7 +12,6 @@ from whet.agents.loop import LoopAgent
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Limits, Model
-from whet.redact import Redactor
 from whet.rollout.attempt import attempt
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
@@ -22,6 +21,7 @@ from whet.scoring.leaks import refuse_denied
 from whet.tasks import Task
 from whet.testing import Fault, Reply, Scene, Script, ScriptedModel, ToolCall
 from whet.testing.script import When
+from whet.text.redact import Redactor
 
 VOTE = Reply(text='{"reason": "polite", "score": 0.75}')
 POLITE = {"kind": "rubric", "rubric": "It is polite.", "votes": 2}

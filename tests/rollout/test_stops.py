@@ -9,7 +9,6 @@ from whet.agents.chat import ChatAgent
 from whet.agents.loop import LoopAgent
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
-from whet.redact import Redactor
 from whet.rollout.attempt import attempt
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Rollout
@@ -17,6 +16,7 @@ from whet.sandbox import sandbox_named
 from whet.tasks import Task, TaskLimits
 from whet.tasks.task import TaskTool
 from whet.testing import call, say
+from whet.text.redact import Redactor
 
 WRITE = Task(id="write", instruction="Write right into answer.txt.", verify=(RIGHT,))
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from whet.cli.progress import _arm_fields
-from whet.cli.tables import summary_table
+from whet.cli.summary import summary_table
 from whet.rollout.result import Result
 from whet.runs.stats.summary import Arm, Tally, total, uneven_losses
 from whet.scoring import Cause, Score

@@ -11,7 +11,6 @@ from support.run_world import fails, outage, perform, questions, read_results, s
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Limits, Model
-from whet.redact import Redactor
 from whet.rollout.endpoint import Keys
 from whet.rollout.failures import Blame
 from whet.rollout.result import Result
@@ -20,6 +19,7 @@ from whet.runs.scheduler import STOPPED_ARMS, ArmStopped, Ended
 from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
 from whet.testing import Fault, Reply, Scene, Script, ScriptedModel
+from whet.text.redact import Redactor
 
 RIGHT = Reply(text="4")
 AGENT = ("command:bash ask.sh",)

@@ -6,7 +6,6 @@ import pytest
 
 from support.run_world import perform, questions, scripted, values, write_rows
 from whet.errors import UserError
-from whet.redact import secrets_in
 from whet.rollout.result import decode_result
 from whet.runs.config import Config, ModelConfig
 from whet.runs.options import RunOptions
@@ -14,6 +13,7 @@ from whet.runs.run import Started, run
 from whet.runs.scheduler import Ended
 from whet.runs.store.store import Store
 from whet.testing import Reply, Scene, Script, ScriptedModel, say
+from whet.text.redact import secrets_in
 
 RIGHT = {"": Reply(text="4")}
 

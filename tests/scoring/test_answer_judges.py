@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.judging_world import ScriptedReferee, judged, said_of
-from whet.plain_text import find_tagged
 from whet.scoring import Cause
 from whet.scoring.answers import has_words, is_refusal, normalise
 from whet.scoring.judges.number import final_number
 from whet.tasks import Task, TaskLimits
+from whet.text.plain import find_tagged
 
 
 @pytest.mark.parametrize(

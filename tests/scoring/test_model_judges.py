@@ -11,7 +11,7 @@ from whet.scoring import Cause, RankJudge, Work
 from whet.scoring.judges.rubric import read_vote
 from whet.tasks import Task
 from whet.tasks.judges import RankSpec
-from whet.untrusted_text import fence
+from whet.text.untrusted import fence
 
 GOOD = '{"reason": "good", "score": 1}'
 RUBRIC = {"kind": "rubric", "rubric": "It is polite.", "votes": 1}

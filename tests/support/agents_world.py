@@ -8,12 +8,12 @@ from typing import Any
 from whet.agents import Agent, AgentReport, Assignment, ModelEndpoint
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
-from whet.redact import Redactor
 from whet.rollout.attempt import prepare
 from whet.sandbox import sandbox_named
 from whet.skill import Skill
 from whet.tasks import Task
 from whet.testing import Received, Reply, Scene, Script, ScriptedModel
+from whet.text.redact import Redactor
 
 
 @dataclass(frozen=True)

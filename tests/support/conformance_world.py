@@ -10,7 +10,7 @@ import pytest
 from support.gateway_world import PROVIDER_KEY, Records, model
 from support.sdk_clients import FRONTS, Conversation, Front, Said, ask, connected
 from whet.gateway import Gateway, Session
-from whet.redact import Redactor
+from whet.text.redact import Redactor
 
 DIALECTS = tuple(FRONTS)
 PAIRS = [pytest.param(FRONTS[front], back, id=f"{front}-{back}") for front in DIALECTS for back in DIALECTS]

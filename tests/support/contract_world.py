@@ -14,7 +14,6 @@ from whet.exchange import Exchange, Kind
 from whet.gateway import Gateway, Model
 from whet.gateway.dialects import DIALECTS
 from whet.gateway.dialects.neutral import Message, Text
-from whet.redact import Redactor
 from whet.rollout.attempt import attempt
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
@@ -22,6 +21,7 @@ from whet.sandbox import sandbox_named
 from whet.skill import Skill, read_skill
 from whet.tasks import Task, TaskLimits
 from whet.testing import Received, Reply, Scene, Script, ScriptedModel
+from whet.text.redact import Redactor
 from whet.trace.replay.session import Prefix
 
 CLI_NAMES = tuple(cli.kind for cli in CLIS)

@@ -11,14 +11,15 @@ import aiohttp
 from aiohttp import web
 
 from whet.exchange import Exchange
-from whet.gateway import Gateway, Model, Session
-from whet.redact import Redactor
+from whet.gateway import Gateway, Limits, Model, Session
+from whet.text.redact import Redactor
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 PROVIDER_KEY = "sk-provider-0123456789"
 BODY = {"model": "tiny", "messages": [{"role": "user", "content": "2+2?"}]}
 PATIENCE = 10.0
+NO_LIMITS = Limits()
 
 
 def event(data: Any) -> bytes:
@@ -109,10 +110,12 @@ def _client() -> aiohttp.ClientSession:
 
 
 @asynccontextmanager
-async def session_for(url: str, **options: Any) -> AsyncIterator[World]:
+async def session_for(
+    url: str, limits: Limits = NO_LIMITS, run_limits: Limits = NO_LIMITS, **options: Any
+) -> AsyncIterator[World]:
     records = Records()
-    async with Gateway(Redactor([PROVIDER_KEY])) as gateway, _client() as http:
-        session = gateway.open_session("rollout-1", model(url, **options), records)
+    async with Gateway(Redactor([PROVIDER_KEY]), run_limits) as gateway, _client() as http:
+        session = gateway.open_session("rollout-1", model(url, **options), records, limits)
         yield World(gateway, session, await session.listen(), records, http)
 
 
@@ -130,17 +133,38 @@ async def stream(request: web.BaseRequest) -> web.StreamResponse:
     return response
 
 
-async def answer_stream(request: web.BaseRequest) -> web.StreamResponse:
-    await request.read()
-    response = await stream(request)
-    for part in STREAM:
-        await response.write(part)
-    return response
+Step = bytes | asyncio.Event | Callable[[web.BaseRequest], None]
 
 
-async def answer_unary(request: web.BaseRequest) -> web.StreamResponse:
-    await request.read()
-    return web.json_response(UNARY)
+def streaming(*steps: Step) -> Handler:
+    """A model that streams these bytes, waits where an event stands, and does what is to be done with the request."""
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        await request.read()
+        response = await stream(request)
+        for step in steps:
+            if isinstance(step, bytes):
+                await response.write(step)
+            elif isinstance(step, asyncio.Event):
+                await step.wait()
+            else:
+                step(request)
+        return response
+
+    return handler
+
+
+def answering(body: Any, status: int = 200) -> Handler:
+    """A model that answers with this JSON."""
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        await request.read()
+        return web.json_response(body, status=status)
+
+    return handler
+
+
+answer_stream, answer_unary = streaming(*STREAM), answering(UNARY)
 
 
 def cut(request: web.BaseRequest) -> None:

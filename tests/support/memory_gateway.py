@@ -12,11 +12,11 @@ from pathlib import Path
 
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
-from whet.redact import Redactor
 from whet.runs.run import run
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
+from whet.text.redact import Redactor
 
 __all__ = ["run"]
 """Imported, so that all is in memory that `whet run` has there."""

@@ -9,7 +9,6 @@ from whet.agents import Agent
 from whet.agents.command import CommandAgent
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
-from whet.redact import Redactor
 from whet.rollout.attempt import attempt
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
@@ -17,6 +16,7 @@ from whet.sandbox import sandbox_named
 from whet.skill import Skill
 from whet.tasks import Task, TaskLimits
 from whet.testing import Reply, Scene, Script, ScriptedModel
+from whet.text.redact import Redactor
 
 LIMITS = TaskLimits(agent_sec=30, verify_sec=30)
 RIGHT = "grep -qsx right answer.txt"

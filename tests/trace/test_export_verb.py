@@ -100,7 +100,7 @@ def test_rollouts_are_chosen_by_score_and_tag(project: Project, tmp_path: Path) 
         project, tmp_path, "exact", "--format", "chat", "--filter", "score>=1", "--filter", "tag=easy"
     )
     assert [json.loads(line)["task_id"] for line in lines] == ["good"]
-    assert "1 of 2 rollouts, 1 records\n  left out: 1 by --filter" in said
+    assert "1 of 2 rollouts, 1 records\n  left out: 1 by `filter`" in said
 
 
 def test_a_run_without_ids_says_so(project: Project, tmp_path: Path) -> None:
@@ -157,4 +157,4 @@ def test_the_summary_names_the_file_of_truncated_rows_and_the_advantage(project:
 def test_groups_of_equal_rewards_can_be_left_out(project: Project, tmp_path: Path) -> None:
     said, lines = exported(project, tmp_path, "exact", "--format", "rows", "--skip-equal")
     assert lines == []
-    assert "left out: 2 by --skip-equal" in said
+    assert "left out: 2 by `skip_equal`" in said

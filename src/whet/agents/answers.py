@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from whet.plain_text import find_tagged, read_json
+from whet.text.plain import find_tagged, read_json
 
 
 def ask_for_answer(instruction: str, schema: Mapping[str, Any]) -> str:

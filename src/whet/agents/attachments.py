@@ -39,6 +39,19 @@ async def list_attachments(box: Box, files: Sequence[str]) -> None:
         await box.write_file(ATTACHMENTS, list_of(files).encode())
 
 
+def mention_list(instruction: str, files: Sequence[str]) -> str:
+    """Add to an instruction where the agent finds the list of its files.
+
+    >>> mention_list("Describe them.", ["attachments/a.csv"])
+    'Describe them.\\n\\nThe file ATTACHMENTS.md lists the files that are attached to this task.'
+    """
+    return (
+        f"{instruction}\n\nThe file {ATTACHMENTS} lists the files that are attached to this task."
+        if files
+        else instruction
+    )
+
+
 def list_of(files: Sequence[str]) -> str:
     """The text of ATTACHMENTS.md."""
     return "\n".join(

@@ -13,7 +13,7 @@ from whet.agents.agent import AgentReport, Assignment, StopReason
 from whet.agents.answers import ask_for_answer, read_tagged_answer
 from whet.agents.attachments import AttachedImage, attachments
 from whet.agents.skill_delivery import Delivered
-from whet.plain_text import plain_text
+from whet.text.plain import plain_text
 
 
 class ChatAgent(BaseModel):

@@ -21,9 +21,9 @@ from whet.agents.install.run import Installed, find_install, node_program, on_pa
 from whet.agents.skill_delivery import Delivered, SkillAt, place_memory, place_skill, with_skill
 from whet.box import Box, Finished, SandboxError
 from whet.errors import UserError
-from whet.plain_text import read_json
 from whet.tasks import resolve_env
 from whet.tasks.task import Env
+from whet.text.plain import read_json
 
 OUTPUT_LIMIT = 16 << 20
 """Bytes that are kept of a program's events. The answer comes last, and the end is always kept."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
-from whet.plain_text import read_json
+from whet.text.plain import read_json
 
 TASK = ".mini/task.yaml"
 RECORD = ".mini/trajectory.json"

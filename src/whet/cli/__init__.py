@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from whet.cli.output import visible_output
+from whet.cli.output import say, visible_output
 from whet.errors import UserError
-from whet.redact import Redactor, secrets_in
+from whet.text.redact import Redactor, secrets_in
 from whet.version import __version__
 
 VERBS = (
@@ -108,7 +108,7 @@ def main() -> None:
             app()
         except UserError as error:
             message = Redactor(secrets_in(os.environ)).text(str(error))
-            typer.echo(f"whet: {_with_flags(message, sys.argv[1:])}", err=True)
+            say(f"whet: {_with_flags(message, sys.argv[1:])}", err=True)
             sys.exit(2)
         except KeyboardInterrupt:
             sys.exit(130)

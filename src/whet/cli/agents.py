@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whet.cli.output import say
 from whet.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -25,14 +26,15 @@ def agents(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     from whet.agents.install.packages import PACKAGES
-    from whet.cli.tables import plain_table, terminal
+    from whet.cli.tables import Column, TextTable, terminal
 
-    table = plain_table("agent", "version", "dialect", "installed", "size", "works here")
+    names = [Column("agent"), Column("version"), Column("dialect", 2), Column("installed")]
+    table = TextTable([*names, Column("size", 1), Column("works here")])
     with ThreadPoolExecutor() as threads:  # a program that is asked for its version takes its time
         for rows in threads.map(_rows, PACKAGES.values()):
             for row in rows:
-                table.add_row(*row)
-    terminal().print(table)
+                table.add(*row)
+    terminal().say(table)
 
 
 @app.command("install")
@@ -53,7 +55,7 @@ def install(
         raise UserError(f"--version is '{version}' for {len(packages)} agents; expected a single agent with it")
     failed = run_coroutine(_install_all(packages, version))
     if failed:
-        typer.echo(f"not installed: {', '.join(failed)}", err=True)
+        say(f"not installed: {', '.join(failed)}", err=True)
         raise typer.Exit(1)
 
 
@@ -75,7 +77,7 @@ def check(
         agent.check()
     failed = run_coroutine(_check_all(agents, sandbox))
     if failed:
-        typer.echo(f"not working here: {', '.join(failed)}", err=True)
+        say(f"not working here: {', '.join(failed)}", err=True)
         raise typer.Exit(1)
 
 
@@ -88,7 +90,7 @@ async def _check_all(agents: "list[AnyCli]", sandbox: str) -> list[str]:
         missing = [proof for proof, held in check.proofs.items() if not held]
         verdict = "works" if check.passed else f"does not work: not proved: {', '.join(missing)}"
         why = f" ({check.reason})" if check.reason else ""
-        typer.echo(f"{check.agent} {check.version}: {verdict} in {check.seconds:.1f} s{why}")
+        say(f"{check.agent} {check.version}: {verdict} in {check.seconds:.1f} s{why}")
         if not check.passed:
             failed.append(check.agent)
     return failed
@@ -139,7 +141,7 @@ async def _install_all(packages: "list[Package]", version: str | None) -> list[s
             try:
                 await asyncio.to_thread(_install_one, package, version)
             except UserError as error:
-                typer.echo(f"whet: {error}", err=True)
+                say(f"whet: {error}", err=True)
                 return False
         return True
 
@@ -153,13 +155,13 @@ def _install_one(package: "Package", version: str | None) -> None:
 
     name = f"{package.agent} {version or package.version}"
     if found := find_install(package, version):
-        typer.echo(f"{name}: already installed, {_megabytes(found.folder)}")
+        say(f"{name}: already installed, {_megabytes(found.folder)}")
         return
-    typer.echo(f"{name}: installing")
+    say(f"{name}: installing")
     started = time.monotonic()
     made = make(package, version)
     note = "" if made.pinned else " (not pinned: checked against the registry's hashes only)"
-    typer.echo(f"{name}: installed in {time.monotonic() - started:.0f} s, {_megabytes(made.folder)}{note}")
+    say(f"{name}: installed in {time.monotonic() - started:.0f} s, {_megabytes(made.folder)}{note}")
 
 
 def _megabytes(folder: Path) -> str:

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
+from whet.cli.output import say
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from whet.cli.tables import Terminal
 
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @contextmanager
-def count_rollouts(console: "Console", budget: str) -> Iterator[Callable[[object], None]]:
+def count_rollouts(console: "Terminal", budget: str) -> Iterator[Callable[[object], None]]:
     """On a terminal, a line that counts rollouts as they end. Call it with every event."""
     from whet.runs.scheduler import Ended
     from whet.skills.rollouts.budget import read_budget
@@ -56,5 +56,5 @@ def resumable(out: Path) -> Iterator[None]:
         what = f"{error.filename or out}: cannot be written: {error.strerror}"
         raise UserError(f"{what}; everything stored so far is kept. Resume with:\n  {again}") from error
     except KeyboardInterrupt:
-        typer.echo(f"\nstopped. Resume with:\n  {again}")
+        say(f"\nstopped. Resume with:\n  {again}")
         raise

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from whet.cli.output import say
+
 if TYPE_CHECKING:
     from whet.skills.certificates.certificate import Certificate
 
@@ -25,26 +27,26 @@ def check_certificate(path: Path, signers: Path | None, key: Path | None) -> Non
     file = path / CERTIFICATE if path.is_dir() else path
     certificate, folder = read_certificate(file), find_folder(file)
     found = [*checks(certificate, folder, os.environ), *(check_signature(file, signers) if key is None else ())]
-    typer.echo(f"{file}: {_claim(certificate)}")
+    say(f"{file}: {_claim(certificate)}")
     for one in found:
         # The folder may contain text of others, which must not look like a check of ours.
-        typer.echo(f"  {one.state:<11}  {one.name}: {' '.join(one.found.split())}")
+        say(f"  {one.state:<11}  {one.name}: {' '.join(one.found.split())}")
     failed = [one.name for one in found if one.state is CheckState.FAILED]
     if failed:
         names = ", ".join(failed)
-        typer.echo(
+        say(
             f"{file}: does not hold: {len(failed)} of {plural(len(found), 'check', 'checks')} failed: {names}", err=True
         )
         raise typer.Exit(1)
     if key is not None:
-        typer.echo(f"signed: {sign(file, key)}")
+        say(f"signed: {sign(file, key)}")
     if folder is None:
-        typer.echo(f"{file}: arithmetic only: the verdicts follow from the scores in the certificate. {_ALONE}")
+        say(f"{file}: arithmetic only: the verdicts follow from the scores in the certificate. {_ALONE}")
         raise typer.Exit(NOT_ALL_CHECKED)
     if left := [one.name for one in found if one.state is CheckState.NOT_CHECKED]:
-        typer.echo(f"{file}: no check failed; not checked: {', '.join(left)}")
+        say(f"{file}: no check failed; not checked: {', '.join(left)}")
         raise typer.Exit(NOT_ALL_CHECKED)
-    typer.echo(f"{file}: holds; all {len(found)} checks passed")
+    say(f"{file}: holds; all {len(found)} checks passed")
 
 
 _ALONE = "Checking that rollouts had these scores needs the run folder."

@@ -1,6 +1,6 @@
 """`whet clean`: remove what killed runs left behind."""
 
-import typer
+from whet.cli.output import say
 
 
 def clean() -> None:
@@ -9,5 +9,5 @@ def clean() -> None:
 
     removed = remove_stale()
     for path in removed:
-        typer.echo(f"removed {path}")
-    typer.echo(f"{len(removed)} stale boxes removed")
+        say(f"removed {path}")
+    say(f"{len(removed)} stale boxes removed")

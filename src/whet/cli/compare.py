@@ -11,8 +11,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rich.table import Table
-
+    from whet.cli.tables import TextTable
     from whet.runs.stats.compare import Comparison, Effort, Missing
     from whet.runs.stats.paired import Difference
 
@@ -43,10 +42,9 @@ def compare(
         return
     console = terminal()
     if len(found) > 1:
-        console.print(_table(found))
+        console.say(_table(found))
     for one in found:
-        console.print()
-        console.print("\n".join((in_words(one), *_details(one))), soft_wrap=True)
+        console.say("", in_words(one), *_details(one))
 
 
 def in_words(found: "Comparison") -> str:
@@ -199,20 +197,22 @@ def _interval(difference: "Difference") -> str:
     return f"{mean} [{low}, {high}]"
 
 
-def _table(found: "Sequence[Comparison]") -> "Table":
-    from rich.text import Text
+def _table(found: "Sequence[Comparison]") -> "TextTable":
+    from whet.cli.tables import Column, TextTable
 
-    from whet.cli.tables import plain_table
-
-    table = plain_table(
-        "first", "second", "difference [95 % together]", "win/tie/loss", "tasks", "p corrected", "second is"
+    table = TextTable(
+        [
+            *(Column("first"), Column("second"), Column("difference [95 % together]", 1, right=True)),
+            *(Column("win/tie/loss", 3, right=True), Column("tasks", 4, right=True)),
+            *(Column("p corrected", 2, right=True), Column("second is")),
+        ]
     )
     for one in found:
         difference = one.difference
-        table.add_row(
-            Text(one.first),
-            Text(one.second),
-            Text(_interval(difference) if difference else "-"),
+        table.add(
+            one.first,
+            one.second,
+            _interval(difference) if difference else "-",
             f"{one.wins}/{one.ties}/{one.losses}",
             str(difference.tasks if difference else 0),
             f"{one.corrected_p:.3f}",

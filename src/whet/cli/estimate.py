@@ -3,13 +3,12 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from whet.cli.tables import Terminal
     from whet.runs.config import Config
     from whet.skills.sharpen.run import SharpenRequest
 
 
-def print_estimate(console: "Console", wish: "SharpenRequest", config: "Config") -> None:
+def print_estimate(console: "Terminal", wish: "SharpenRequest", config: "Config") -> None:
     """Tell what a run is for; nothing is spent."""
     from whet.skills.gate.exam import PAIR
     from whet.skills.rollouts.audit import BINARY, TYPICAL
@@ -37,7 +36,7 @@ def print_estimate(console: "Console", wish: "SharpenRequest", config: "Config")
             f"  smallest lift that a budget can detect, with {name}: {format_lifts(wanted.lift_table(variance, most))}"
         )
     for line in lines:
-        console.print(line, soft_wrap=True)
+        console.say(line)
 
 
 def format_lifts(table: "list[tuple[str, float | None]]") -> str:

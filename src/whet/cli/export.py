@@ -23,4 +23,4 @@ def export(options: ExportOptions) -> None:
 
     manifest = export_run(options, show)
     lines = manifest.lines(FORMATS[options.format].needs_ids)
-    console.print("\n".join([str(options.out), *lines]), soft_wrap=True)
+    console.say("\n".join([str(options.out), *lines]))

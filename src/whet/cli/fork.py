@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from whet.cli.options import Json, Layout, takes
+from whet.cli.output import say
 from whet.runs.options import ForkOptions
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def fork(options: ForkOptions, as_json: Json = False) -> None:
 
         def on(event: Event) -> None:
             if isinstance(event, Started):
-                typer.echo(_as_json(forked) if as_json else _intention(options, forked))
+                (typer.echo if as_json else say)(_as_json(forked) if as_json else _intention(options, forked))
             watch.on(event)
 
         run_coroutine(run_fork(forked, config, on))
@@ -70,13 +71,13 @@ def _print_outcome(forked: "Forked") -> None:
 
     with Store.open_read(forked.request.out) as store:
         results = [(one.row, one.last.result) for one in ResultReader(store) if one.last]
-    typer.echo("")
+    say("")
     for row, result in results:
         if result is None:
             continue
         scores = f"{_format_score(forked.score)} -> {_format_score(result.score.value)}"
         line = format_replay(result) if result.replay else result.score.reason
-        typer.echo(f"{row.id}  score {scores}  {line}")
+        say(f"{row.id}  score {scores}  {line}")
 
 
 def _format_score(score: float | None) -> str:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from whet.cli.tables import Terminal
     from whet.exchange import Exchange
     from whet.rollout.result import Spending
     from whet.runs.standalone.registry import RunningGateway
@@ -37,8 +36,8 @@ def gateway(
     from whet.event_loop import run_coroutine
     from whet.runs.config import find_config, read_config
     from whet.runs.options import new_folder
-    from whet.runs.reply_cache import cache_use
     from whet.runs.standalone.serve import GatewayRequest, stand_alone
+    from whet.runs.store.reply_cache import cache_use
 
     config = read_config(find_config(Path.cwd()))
     name = model or config.defaults.model
@@ -69,7 +68,7 @@ def env(
 class LiveView:
     """A line for each exchange as it arrives, and one in the end."""
 
-    def __init__(self, console: "Console", folder: Path) -> None:
+    def __init__(self, console: "Terminal", folder: Path) -> None:
         self._console = console
         self._folder = folder
 
@@ -105,10 +104,11 @@ class LiveView:
             *([f"lost: {', '.join(exchange.warnings)}"] if exchange.warnings else []),
             *([f"tokens: {exchange.tokens}"] if exchange.tokens else []),
         ]
-        self._console.print(Text("  ".join(cells), style="red" if error else ""), soft_wrap=True)
+        self._console.say(Text("  ".join(cells), style="red" if error else ""))
 
     def ended(self, spending: "Spending") -> None:
-        from whet.cli.tables import command, money, plural, thousands
+        from whet.cli.output import command
+        from whet.cli.tables import money, plural, thousands
 
         tokens = f"{thousands(spending.input_tokens)}+{thousands(spending.output_tokens)} tokens"
         calls = plural(spending.calls, "call", "calls")
@@ -116,4 +116,4 @@ class LiveView:
         self._say(f"  {command('show', str(self._folder), 'gateway')}")
 
     def _say(self, line: str) -> None:
-        self._console.print(line, soft_wrap=True)
+        self._console.say(line)

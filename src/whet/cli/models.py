@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whet.cli.output import say
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -24,18 +26,19 @@ def models() -> None:
 @app.command("list")
 def show_list() -> None:
     """List the models that are installed, and those that whet can install."""
-    from whet.cli.tables import plain_table, terminal
+    from whet.cli.tables import Column, TextTable, terminal
     from whet.models import KNOWN, list_pulled
 
     here = {model.name: model for model in list_pulled()}
-    table = plain_table("model", "size", "sha256", "pulled", "from", "file")
+    names = [Column("model"), Column("size", 2), Column("sha256", 3), Column("pulled")]
+    table = TextTable([*names, Column("from", 1), Column("file", 4)])
     for name in sorted({*here, *KNOWN}):
         if model := here.get(name):
-            table.add_row(name, _megabytes(model.size), model.sha256[:12], "yes", model.source, str(model.file))
+            table.add(name, _megabytes(model.size), model.sha256[:12], "yes", model.source, str(model.file))
         else:
             known = KNOWN[name]
-            table.add_row(name, _megabytes(known.size), known.sha256[:12], "no", name, "-")
-    terminal().print(table)
+            table.add(name, _megabytes(known.size), known.sha256[:12], "no", name, "-")
+    terminal().say(table)
 
 
 @app.command("pull")
@@ -50,7 +53,7 @@ def pull(
 
     with _progress(what) as progress:
         model = get(what, name, progress)
-    typer.echo(f"local/{model.name}: {_megabytes(model.size)}, sha256 {model.sha256}, {model.file}")
+    say(f"local/{model.name}: {_megabytes(model.size)}, sha256 {model.sha256}, {model.file}")
 
 
 @app.command("serve")
@@ -72,20 +75,20 @@ def serve(
 @app.command("check")
 def check(name: Name) -> None:
     """Check that a model works here, and that its token ids are exact and reproducible."""
-    from whet.cli.tables import plain_table, terminal
+    from whet.cli.tables import Column, TextTable, terminal
     from whet.event_loop import run_coroutine
     from whet.models import find_model
     from whet.runs.checks.models import check_model
 
     done = run_coroutine(check_model(find_model(name)))
-    table = plain_table(name, "works" if done.passed else "does not work")
-    table.add_row("weights", "as they were pulled")
-    table.add_row("start", f"{done.start_sec:.1f} s")
-    table.add_row("speed", f"{done.tokens_per_sec:.0f} tokens/s")
-    table.add_row("ids and log-probabilities", done.tokens)
-    table.add_row("ids decode to the text", "yes" if done.decodes else "no")
-    table.add_row("same seed, same tokens", "bit-identical" if done.repeats else "no")
-    terminal().print(table)
+    table = TextTable([Column(name), Column("works" if done.passed else "does not work")])
+    table.add("weights", "as they were pulled")
+    table.add("start", f"{done.start_sec:.1f} s")
+    table.add("speed", f"{done.tokens_per_sec:.0f} tokens/s")
+    table.add("ids and log-probabilities", done.tokens)
+    table.add("ids decode to the text", "yes" if done.decodes else "no")
+    table.add("same seed, same tokens", "bit-identical" if done.repeats else "no")
+    terminal().say(table)
     if not done.passed:
         raise typer.Exit(1)
 
@@ -96,8 +99,8 @@ async def _serve(engine: "Engine", port: int) -> None:
 
     name = engine.model.name
     async with serve_model(engine, port) as serving:
-        typer.echo(f"{serving.url}/v1 serves {name}; Ctrl-C ends it")
-        typer.echo(f'in whet.toml:  [models.{name}]  url = "{serving.url}"  capture = "vllm"')
+        say(f"{serving.url}/v1 serves {name}; Ctrl-C ends it")
+        say(f'in whet.toml:  [models.{name}]  url = "{serving.url}"  capture = "vllm"')
         raise UserError(f"model 'local/{name}' has ended, with exit code {await serving.wait()}")
 
 

@@ -1,11 +1,17 @@
-"""What is safe to print on a terminal. Names, answers and logs come from strangers, who can put control characters
-into them that move the cursor, set the clipboard or turn text around. All output of the command line passes here."""
+"""What is safe to print on a terminal, and how prose is wrapped there.
+
+Names, answers and logs come from strangers, who can put control characters into them that move the cursor, set the
+clipboard or turn text around. All output of the command line passes here."""
 
 import io
+import os
 import re
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TextIO
 
 _UNSEEN = re.compile(
@@ -78,3 +84,66 @@ def visible_output() -> Iterator[None]:
 def terminal_stream() -> TextIO:
     """The stream behind: for what draws on a terminal itself, and takes care of texts before."""
     return sys.stdout.stream if isinstance(sys.stdout, VisibleStream) else sys.stdout
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print prose. On a terminal it is wrapped at words."""
+    stream = sys.stderr if err else sys.stdout
+    behind = stream.stream if isinstance(stream, VisibleStream) else stream
+    print(wrap(text, width_of(behind)), file=stream, flush=True)
+
+
+def width_of(stream: TextIO) -> int | None:
+    """The columns that a stream has; None for a pipe or file, which has no width, unless COLUMNS gives it one."""
+    if not stream.isatty() and "COLUMNS" not in os.environ:
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def wrap(text: str, width: int | None) -> str:
+    """A text whose lines are broken between words to fit a width. Commands of whet stay whole: they are pasted.
+
+    >>> print(wrap("  audit: 3 of 40 rollouts have no score", 20))
+      audit: 3 of 40
+        rollouts have no
+        score
+    """
+    if width is None:
+        return text
+    program = shlex.join(_program())
+    return "\n".join(
+        line if line.lstrip().startswith(f"{program} ") else _wrap_line(line, width) for line in text.split("\n")
+    )
+
+
+def _wrap_line(line: str, width: int) -> str:
+    from rich.cells import cell_len
+
+    if cell_len(line) <= width:
+        return line
+    indent = line[: len(line) - len(line.lstrip())]
+    lines = [""]
+    for word in re.findall(r"\s*\S+", line):
+        if lines[-1].strip() and cell_len(lines[-1] + word) > width:
+            lines.append(indent + ("  " if indent else "") + word.lstrip())
+        else:
+            lines[-1] += word
+    return "\n".join(lines)
+
+
+def command(*words: str) -> str:
+    """A command line of whet that can be pasted here.
+
+    >>> command("show", "runs/my run").endswith("show 'runs/my run'")
+    True
+    """
+    return shlex.join([*_program(), *words])
+
+
+def _program() -> list[str]:
+    if shutil.which("whet"):
+        return ["whet"]
+    started = Path(sys.argv[0])
+    if started.name == "__main__.py":
+        return [sys.executable, "-m", "whet"]
+    return [str(started.relative_to(Path.cwd()) if started.is_relative_to(Path.cwd()) else started)]

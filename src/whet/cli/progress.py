@@ -7,13 +7,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from whet.cli.tables import command, duration, money, plural, summary_table, terminal, thousands
+from whet.cli.output import command
+from whet.cli.summary import summary_table
+from whet.cli.tables import Terminal, duration, money, plural, terminal, thousands
 from whet.runs.run import Event, Started
 from whet.runs.scheduler import ArmStopped, Ended, Stopped
 from whet.runs.stats.summary import Arm, Tally, arm_of, skill_names, tally, total, uneven_losses
@@ -43,7 +44,7 @@ def watcher(*, as_json: bool, resume: str) -> "Iterator[Progress | JsonLines]":
 class Progress:
     """Keeps the tallies of a run and draws them."""
 
-    def __init__(self, console: Console, resume: str) -> None:
+    def __init__(self, console: Terminal, resume: str) -> None:
         self.live: Live | None = None
         self._console = console
         self._resume = resume
@@ -62,17 +63,15 @@ class Progress:
                 self._started, self._arms, self._since = event, event.arms, time.monotonic()
                 done = event.planned - event.pending
                 before = f", {plural(done, 'is', 'are')} done" if done else ""
-                self._console.print(
-                    f"{plural(event.planned, 'rollout', 'rollouts')}{before}; sandbox {event.sandbox}; {event.folder}",
-                    soft_wrap=True,
-                )
+                planned = plural(event.planned, "rollout", "rollouts")
+                self._console.say(f"{planned}{before}; sandbox {event.sandbox}; {event.folder}")
                 for warning in event.warnings:
-                    self._console.print(f"warning: {warning}", soft_wrap=True, markup=False)
+                    self._console.say(f"warning: {warning}")
                 self._forget_missing()
             case Ended():
                 self._count(event)
                 if self.live is None:
-                    self._console.print(_line(event), soft_wrap=True)
+                    self._console.say(_line(event))
             case Stopped():
                 self._limit = event.limit
             case Settled():
@@ -99,7 +98,7 @@ class Progress:
     def stopped(self) -> None:
         self._stopped = True
         if self._started is not None:
-            self._console.print(f"\nstopped. Resume with:\n  {self._resume}", soft_wrap=True, markup=False)
+            self._console.say(f"\nstopped. Resume with:\n  {self._resume}")
 
     def summary(self) -> None:
         if self._started is None or self._stopped:
@@ -108,11 +107,11 @@ class Progress:
         with Store.open_read(folder) as store:
             arms, names = tally(store), skill_names(store)
             worst = min(store.results(), key=lambda done: done.attempt.value or 0, default=None)
-        self._console.print(summary_table(arms, names))
+        self._console.say(summary_table(arms, names))
         if self._limit is not None:
-            self._console.print(f"\nstopped by limit {self._limit}", soft_wrap=True)
+            self._console.say(f"\nstopped by limit {self._limit}")
         for arm in self._stopped_arms:
-            self._console.print(f"\nstopped: {arm.reason}; its other rollouts were not run", soft_wrap=True)
+            self._console.say(f"\nstopped: {arm.reason}; its other rollouts were not run")
         lines = [command("show", str(folder))]
         if worst is not None:
             lines.append(command("show", str(folder), worst.rollout.id))
@@ -120,7 +119,7 @@ class Progress:
             lines.append(f"{self._resume}  # resumes with a higher limit")
         elif any(arm.missing for arm in arms.values()):
             lines.append(f"{self._resume}  # retries what is missing")
-        self._console.print("\nnext:\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True, markup=False)
+        self._console.say("\nnext:\n" + "\n".join(f"  {line}" for line in lines))
 
     def __rich__(self) -> Table:
         """The live display: two lines."""
@@ -153,7 +152,7 @@ class Progress:
 class JsonLines:
     """Every event as one JSON object on a line."""
 
-    def __init__(self, console: Console, resume: str) -> None:
+    def __init__(self, console: Terminal, resume: str) -> None:
         self._console = console
         self._resume = resume
         self._folder: Path | None = None

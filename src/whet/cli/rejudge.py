@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whet.cli.options import Layout, takes
+from whet.cli.output import say
 from whet.runs.options import RejudgeOptions
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ def rejudge(
 
     def watch(judged: "Judged") -> None:
         seen.append(judged)
-        typer.echo(_as_json(judged) if as_json else _as_line(judged))
+        (typer.echo if as_json else say)(_as_json(judged) if as_json else _as_line(judged))
 
     run_coroutine(judge_again(options, project_config(), watch))
     if not as_json:
-        typer.echo(_summary(seen))
+        say(_summary(seen))
 
 
 def _as_line(judged: "Judged") -> str:

@@ -4,9 +4,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import typer
-
 from whet.cli.options import Json, Layout, takes
+from whet.cli.output import say
 from whet.runs.options import RolloutOptions, RunOptions
 
 if TYPE_CHECKING:
@@ -44,12 +43,12 @@ def complete_options(options: T) -> "tuple[T, Config]":
 
 def warn_of_sandbox(options: RolloutOptions) -> None:
     if options.sandbox == "local":
-        typer.echo("sandbox 'local' isolates nothing: agents run as you, with your files and network", err=True)
+        say("sandbox 'local' isolates nothing: agents run as you, with your files and network", err=True)
 
 
 def resume_command(words: list[str], out: Path) -> str:
     """The command that continues what was begun with these words."""
-    from whet.cli.tables import command
+    from whet.cli.output import command
 
     if not any(word == "--out" or word.startswith("--out=") for word in words):
         words = [*words, "--out", str(out)]

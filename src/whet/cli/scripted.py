@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from whet.cli.output import say
+
 
 def scripted(
     script: Annotated[Path, typer.Argument(help="The script, a TOML file.")],
@@ -16,5 +18,5 @@ def scripted(
     from whet.testing import read_script, serve
 
     play = read_script(script)
-    typer.echo(f"{script} answers at http://127.0.0.1:{port}/v1 (Ctrl-C ends it)")
+    say(f"{script} answers at http://127.0.0.1:{port}/v1 (Ctrl-C ends it)")
     run_coroutine(serve(play, port, key))

@@ -8,8 +8,7 @@ from whet.cli.options import Layout, takes
 from whet.skills.options import SharpenOptions
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from whet.cli.tables import Terminal
     from whet.skills.gate.gate import ExamResult
     from whet.skills.gate.heuristics import RuleComparison
     from whet.skills.proposers.base import SearchStep
@@ -56,7 +55,7 @@ def sharpen(
     _print_result(console, outcome)
 
 
-def _print_event(console: "Console", event: "SharpenEvent") -> None:
+def _print_event(console: "Terminal", event: "SharpenEvent") -> None:
     from whet.skills.gate.gate import ExamResult
     from whet.skills.gate.heuristics import RuleComparison
     from whet.skills.proposers.base import SearchStep
@@ -66,52 +65,50 @@ def _print_event(console: "Console", event: "SharpenEvent") -> None:
 
     match event:
         case SharpenStarted(folder, skill, splits, budget, used, seed):
-            console.print(f"skill {skill.name}; {splits}; at most {budget}; {folder}", soft_wrap=True)
+            console.say(f"skill {skill.name}; {splits}; at most {budget}; {folder}")
             how = "drawn" if seed.drawn else "chosen"
-            console.print(f"  order of exams: seed {how}, committed as {seed.commitment}", soft_wrap=True)
+            console.say(f"  order of exams: seed {how}, committed as {seed.commitment}")
             if used.runs:
-                console.print(f"  {used}", soft_wrap=True)
+                console.say(f"  {used}")
         case AuditFinished():
             _print_audit(console, event)
         case ProposalMade(candidate=None):
             if event.refused or event.proposal.reason:
-                console.print(_no_proposal_line(event), soft_wrap=True)
+                console.say(_no_proposal_line(event))
         case SearchStep():
-            console.print(_step_line(event), soft_wrap=True)
+            console.say(_step_line(event))
         case ExamResult():
-            console.print(_exam_line(event), soft_wrap=True)
+            console.say(_exam_line(event))
         case RuleComparison():
-            console.print(_comparison_line(event), soft_wrap=True)
+            console.say(_comparison_line(event))
         case Removal():
-            console.print(_removal_line(event), soft_wrap=True)
+            console.say(_removal_line(event))
 
 
-def _print_audit(console: "Console", audited: "AuditFinished") -> None:
+def _print_audit(console: "Terminal", audited: "AuditFinished") -> None:
     from whet.cli.estimate import format_lifts
     from whet.cli.tables import money
     from whet.skills.rollouts.audit import WARNED
 
     audit = audited.audit
     lost = f"; {audit.lost} of {audit.rollouts} rollouts have no score" if audit.lost else ""
-    console.print(
+    console.say(
         f"  audit: re-running the same skill changed {audit.discordance:.0%} of task scores{lost}; "
         f"a rollout takes {audited.seconds:.3g} s and costs {money(audited.cost)}; "
-        f"the budget covers about {audited.rollouts} rollouts",
-        soft_wrap=True,
+        f"the budget covers about {audited.rollouts} rollouts"
     )
     if audit.known is not None:
         added = sum(audit.known) / max(1, len(audit.known))
-        console.print(f"  the positive control adds {added * 100:+.1f} points", soft_wrap=True)
+        console.say(f"  the positive control adds {added * 100:+.1f} points")
     if not audit.moves:
-        console.print(
+        console.say(
             f"  scores {'are the same' if not audit.discordance else 'differ by no more than chance'} without the skill"
             f"{': it adds nothing as it is, or ' if audit.known is None else ', and with the good one: '}"
-            "it does not reach the model, or the judges do not see what it changes",
-            soft_wrap=True,
+            "it does not reach the model, or the judges do not see what it changes"
         )
-    console.print(f"  smallest lift that a budget can detect: {format_lifts(audited.table)}", soft_wrap=True)
+    console.say(f"  smallest lift that a budget can detect: {format_lifts(audited.table)}")
     if audited.lift is not None and audited.lift > WARNED:
-        console.print(f"  this run is unlikely to detect a lift below {audited.lift * 100:.0f} points", soft_wrap=True)
+        console.say(f"  this run is unlikely to detect a lift below {audited.lift * 100:.0f} points")
 
 
 def _no_proposal_line(drafted: "ProposalMade") -> str:
@@ -151,20 +148,20 @@ def _removal_line(removal: "Removal") -> str:
     return f"  without {rules}: {found}"
 
 
-def _print_result(console: "Console", outcome: "SharpenResult") -> None:
-    from whet.cli.tables import command
+def _print_result(console: "Terminal", outcome: "SharpenResult") -> None:
+    from whet.cli.output import command
     from whet.skills.report.text import PAGE, in_plain_words
 
     folder = outcome.folder
-    console.print(f"\n{in_plain_words(outcome)}", soft_wrap=True)
-    console.print(f"\n{'certified skill' if outcome.certified else 'skill as it was'}: {folder / 'best'}")
+    console.say(f"\n{in_plain_words(outcome)}")
+    console.say(f"\n{'certified skill' if outcome.certified else 'skill as it was'}: {folder / 'best'}")
     if outcome.leader.digest != outcome.best.digest:
-        console.print(f"best candidate of the search, not proved: {folder / 'leader'}")
+        console.say(f"best candidate of the search, not proved: {folder / 'leader'}")
     if outcome.accepted is not None:
-        console.print(f"accepted by the rule '{outcome.done.plan.gate}', not proved: {folder / 'accepted'}")
+        console.say(f"accepted by the rule '{outcome.done.plan.gate}', not proved: {folder / 'accepted'}")
     if outcome.shortened is not None:
-        console.print(f"shorter version of the certified skill: {folder / 'shortened'}")
-    console.print(f"report: {folder / PAGE}")
+        console.say(f"shorter version of the certified skill: {folder / 'shortened'}")
+    console.say(f"report: {folder / PAGE}")
     check = [] if outcome.accepted else [command("certify", "--check", str(folder / "certificate.json"))]
     lines = [*check, command("show", str(folder / "search"))]
-    console.print("\nnext:\n" + "\n".join(f"  {line}" for line in lines), soft_wrap=True)
+    console.say("\nnext:\n" + "\n".join(f"  {line}" for line in lines))

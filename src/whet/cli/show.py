@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.text import Text
 
+    from whet.cli.tables import Terminal
     from whet.rollout.result import Result, Spending
     from whet.runs.results import AttemptRecord, RolloutRecord
     from whet.runs.store.store import Store
@@ -68,10 +68,9 @@ def show(
             _show_rollout(console, store, record, None if full else SECTION_LIMIT, None if full else budget)
 
 
-def _show_run(console: "Console", store: "Store") -> None:
-    from rich.text import Text
-
-    from whet.cli.tables import plain_table, summary_table, thousands
+def _show_run(console: "Terminal", store: "Store") -> None:
+    from whet.cli.summary import summary_table
+    from whet.cli.tables import Column, TextTable, thousands
     from whet.runs.results import ResultReader
     from whet.runs.scheduler import STOPPED, STOPPED_ARMS
     from whet.runs.stats.summary import skill_names, tally
@@ -81,43 +80,43 @@ def _show_run(console: "Console", store: "Store") -> None:
     # What is the same in every line is said once, in the summary.
     varying = [key for key in ("agent", "model", "skill", "sample") if len({getattr(one.row, key) for one in plan}) > 1]
     results = {one.row.id: result for one in plan if one.last and (result := one.last.result) is not None}
-    speakers = ["speakers"] if any(_speakers(result.spending) for result in results.values()) else []
-    table = plain_table("rollout", "task", *varying)
-    for heading in ("score", "calls", *speakers, "tokens", "why"):
-        words = heading in {"speakers", "why"}
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", justify="left" if words else "right")
-    # A long reason leaves room for what it is about.
-    table.columns[-1].max_width = max(20, console.width - 60)
+    speakers = any(_speakers(result.spending) for result in results.values())
+    table = TextTable(
+        [
+            *(Column("rollout"), Column("task"), *map(Column, varying), Column("score", right=True)),
+            *(Column("calls", 3, right=True), *([Column("speakers", 5)] if speakers else [])),
+            *(Column("tokens", 4, right=True), Column("why", 1, gives_way=True)),
+        ]
+    )
     for one in plan:
         row = one.row
         result = results.get(row.id)
         shown = {"agent": row.agent, "model": row.model, "skill": names[row.skill], "sample": str(row.sample)}
         spent = result.spending if result else None
-        table.add_row(
-            *(Text(text) for text in (row.id, row.task, *(shown[key] for key in varying))),
+        table.add(
+            *(row.id, row.task, *(shown[key] for key in varying)),
             _score(one.last),
             str(spent.calls) if spent else "",
-            *(Text(_speakers(spent) if spent else "") for _ in speakers),
+            *([_speakers(spent) if spent else ""] if speakers else []),
             thousands(spent.input_tokens + spent.output_tokens) if spent and spent.captured else "",
-            Text(_why(result)),
+            _why(result),
         )
-    console.print(table)
-    console.print(summary_table(tally(store), names))
+    console.say(table, summary_table(tally(store), names))
     if (limit := store.get(STOPPED)) is not None:
-        console.print(f"\nstopped by limit {limit}", soft_wrap=True)
+        console.say(f"\nstopped by limit {limit}")
     for arm in store.get(STOPPED_ARMS) or ():
-        console.print(Text(f"\nstopped: {arm['reason']}; its other rollouts were not run"), soft_wrap=True)
+        console.say(f"\nstopped: {arm['reason']}; its other rollouts were not run")
 
 
-def _show_summaries(console: "Console", store: "Store") -> None:
+def _show_summaries(console: "Terminal", store: "Store") -> None:
     from rich.text import Text
 
     from whet.runs.results import ResultReader
 
-    console.print()
+    console.say()
     for one in ResultReader(store):
         if one.last is not None:
-            console.print(Text.assemble((one.row.id, "bold"), f"  {_summary(one.last)}"), soft_wrap=True)
+            console.say(Text.assemble((one.row.id, "bold"), f"  {_summary(one.last)}"))
 
 
 def _summary(attempt: "AttemptRecord") -> "Summary":
@@ -152,7 +151,7 @@ def _speakers(spent: "Spending") -> str:
 
 
 def _show_rollout(
-    console: "Console", store: "Store", rollout: "RolloutRecord", limit: int | None, budget: int | None
+    console: "Terminal", store: "Store", rollout: "RolloutRecord", limit: int | None, budget: int | None
 ) -> None:
     from rich.text import Text
 
@@ -166,16 +165,16 @@ def _show_rollout(
 
     row, attempts = rollout.row, rollout.attempts
     arm = f"agent {row.agent}  model {row.model}  skill {skill_names(store)[row.skill]}"
-    console.print(Text.assemble((row.id, "bold"), f"  task {row.task}  {arm}  sample {row.sample}"), soft_wrap=True)
+    console.say(Text.assemble((row.id, "bold"), f"  task {row.task}  {arm}  sample {row.sample}"))
     if (origin := store.get(FORK)) is not None:
-        console.print(f"fork of {origin['run']} {origin['rollout']} at call {origin['at']}", soft_wrap=True)
+        console.say(f"fork of {origin['run']} {origin['rollout']} at call {origin['at']}")
     if not attempts:
-        console.print("not run yet")
+        console.say("not run yet")
     for attempt in attempts[:-1]:
-        console.print(f"attempt {attempt.row.number}: missing: {attempt.cause}")
+        console.say(f"attempt {attempt.row.number}: missing: {attempt.cause}")
     for attempt in attempts[-1:]:
         result = attempt.result
-        console.print(Text.assemble(f"attempt {attempt.row.number}: ", _score(attempt), f"  {_why(result)}"))
+        console.say(f"attempt {attempt.row.number}: {_score(attempt)}  {_why(result)}".rstrip())
         if result is not None:
             _show_facts(console, result)
         losses = Losses()
@@ -199,7 +198,7 @@ def _show_rollout(
         _section(console, "transcript of the agent (--save FOLDER writes it)", "\n".join(own), limit)
 
 
-def _show_facts(console: "Console", result: "Result") -> None:
+def _show_facts(console: "Terminal", result: "Result") -> None:
     from whet.cli.tables import format_replay, money
 
     spent, report = result.spending, result.report
@@ -207,17 +206,17 @@ def _show_facts(console: "Console", result: "Result") -> None:
     phases = "  ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
     tokens = f"{spent.input_tokens:,} + {spent.output_tokens:,} tokens"
     usage = f"{spent.calls} calls{who}  {tokens}  {money(spent.cost)}" if spent.captured else "nothing was captured"
-    console.print(f"{usage}  {phases}", soft_wrap=True)
+    console.say(f"{usage}  {phases}")
     if result.replay is not None:
-        console.print(format_replay(result), soft_wrap=True)
+        console.say(format_replay(result))
     if report is not None:
         limit = f", stopped by limit {result.limit}" if result.limit else ""
         version = f" {report.version}" if report.version else ""
-        console.print(f"agent{version} {report.stop}, exit code {report.exit_code}{limit}")
+        console.say(f"agent{version} {report.stop}, exit code {report.exit_code}{limit}")
         if report.skill is not None:
             seen = result.skill
             seen_as = f", shown: {_yes_or_no(seen.shown)}, read: {_yes_or_no(seen.read)}" if seen else ""
-            console.print(f"skill delivered as {report.skill.way}{seen_as}")
+            console.say(f"skill delivered as {report.skill.way}{seen_as}")
         _section(console, "answer", report.text, None)
         _section(console, "error", report.error or "", None)
     uses = [f"{use.name} {shlex.join(use.argv)}  (exit code {use.exit_code})" for use in result.tool_uses]
@@ -243,7 +242,7 @@ def _save_logs(rollout: "RolloutRecord", folder: Path) -> None:
         path.write_bytes(data)
 
 
-def _show_prefix(console: "Console", rollout: "RolloutRecord", to: int, budget: int | None) -> None:
+def _show_prefix(console: "Terminal", rollout: "RolloutRecord", to: int, budget: int | None) -> None:
     from whet.errors import UserError
     from whet.trace.steps.text import compact
 
@@ -253,16 +252,16 @@ def _show_prefix(console: "Console", rollout: "RolloutRecord", to: int, budget: 
     _print_steps(console, compact(found[:to], budget))
 
 
-def _print_steps(console: "Console", text: str) -> None:
+def _print_steps(console: "Terminal", text: str) -> None:
     from rich.text import Text
 
     shown = Text(text)
     shown.highlight_regex(r"(?m)^ *\d+ (?:call \d+|[a-z-]+[^:\n]{0,60}):", "bold")
     shown.highlight_regex(r"\[\.\.\. [\d,]+ \w+ left out \.\.\.\]", "dim")
-    console.print(shown, soft_wrap=True)
+    console.say(shown)
 
 
-def _show_judgements(console: "Console", result: "Result", limit: int | None) -> None:
+def _show_judgements(console: "Terminal", result: "Result", limit: int | None) -> None:
     for name, score in result.judgements.items():
         shown = f"{score.value:g}" if score.value is not None else f"missing ({score.cause})"
         _section(console, f"judge {name}: {shown}", score.reason, limit)
@@ -271,7 +270,7 @@ def _show_judgements(console: "Console", result: "Result", limit: int | None) ->
             _section(console, title, command["output"].strip() or "(no output)", limit)
 
 
-def _section(console: "Console", title: str, text: str, limit: int | None) -> None:
+def _section(console: "Terminal", title: str, text: str, limit: int | None) -> None:
     from rich.text import Text
 
     if not text.strip():
@@ -279,5 +278,5 @@ def _section(console: "Console", title: str, text: str, limit: int | None) -> No
     if limit is not None and len(text) > limit:
         half = limit // 2
         text = f"{text[:half]}\n[... {len(text) - 2 * half} characters left out; --full shows them ...]\n{text[-half:]}"
-    console.print(Text(f"\n── {title}", style="bold"))
-    console.print(Text(text.rstrip()), soft_wrap=True)
+    console.say(Text(f"\n── {title}", style="bold"))
+    console.say(Text(text.rstrip()))

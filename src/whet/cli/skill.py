@@ -23,22 +23,25 @@ Named = Annotated[str, typer.Argument(help="First digits of its digest, or start
 @app.command("log")
 def log(run: Run) -> None:
     """List all versions in the order they were tried."""
-    from rich.text import Text
-
-    from whet.cli.tables import plain_table, terminal
+    from whet.cli.tables import Column, TextTable, terminal
     from whet.skills.documents.history import SHORT, Versions
 
     versions = Versions(run)
-    table = plain_table("version", "parent", "training, to beat", "exam", "what was changed")
+    table = TextTable(
+        [
+            *(Column("version"), Column("parent", 1), Column("training, to beat", 2), Column("exam")),
+            Column("what was changed", gives_way=True),
+        ]
+    )
     for version in versions.all.values():
-        table.add_row(
-            Text(" ".join([version.digest[:SHORT], *_names_of(versions, version)])),
+        table.add(
+            " ".join([version.digest[:SHORT], *_names_of(versions, version)]),
             version.parent[:SHORT] if version.parent else "",
             _format_measurement(version),
-            "\n".join(f"{_verdict(one)} ({one.number})" for one in version.exams),
-            Text("\n".join(shorten(change, LINE, placeholder=" ...") for change in _changes(version))),
+            ", ".join(f"{_verdict(one)} ({one.number})" for one in version.exams),
+            "; ".join(shorten(change, LINE, placeholder=" ...") for change in _changes(version)),
         )
-    terminal().print(table)
+    terminal().say(table)
 
 
 @app.command("show")

@@ -1,20 +1,22 @@
-"""How numbers and tables look on a terminal."""
+"""How numbers, tables and prose look on a terminal."""
 
-import os
-import shlex
-import shutil
-import sys
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
-from whet.cli.output import terminal_stream, visible
+from whet.cli.output import terminal_stream, visible, width_of, wrap
 from whet.rollout.result import Result
-from whet.runs.stats.summary import Arm, Tally, UnevenArms, uneven_losses
+
+UNLIMITED = 1_000_000
+"""The width of a pipe or file."""
+GAP = 2
+"""Blanks between two columns."""
+LEAST = 20
+"""A column that gives way keeps so many characters, or all that it needs."""
 
 
 def plural(number: int, one: str, many: str) -> str:
@@ -25,28 +27,132 @@ def plural(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-class VisibleConsole(Console):
+class Terminal(Console):
     """A console on which only rich itself moves the cursor and sets colours, and no text that is printed."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else visible(text), style, control)
 
+    def say(self, *parts: RenderableType) -> None:
+        """Print prose, which is wrapped at words, and tables, which fit themselves to the width."""
+        for part in parts or ("",):
+            self.print(Prose(part) if isinstance(part, str) else part, soft_wrap=True)
 
-def terminal() -> Console:
-    """Where verbs print. A pipe or file has no width of its own; it gets one that tables fit into."""
+
+def terminal() -> Terminal:
+    """Where verbs print. A pipe or file has no width, so nothing is wrapped or cut there."""
     # Names of tasks, agents and folders are printed as they are: rich would take their brackets for its own markup.
     stream = terminal_stream()
-    has_width = stream.isatty() or "COLUMNS" in os.environ
-    return VisibleConsole(file=stream, highlight=False, markup=False, emoji=False, width=None if has_width else 120)
+    width = None if width_of(stream) else UNLIMITED
+    return Terminal(file=stream, highlight=False, markup=False, emoji=False, width=width)
 
 
-def plain_table(*headings: str) -> Table:
-    """A table without lines; text may fold, numbers never do."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in headings:
-        table.add_column(Text(heading), overflow="fold")
-    return table
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """A text that is wrapped at words to the width of the terminal."""
+
+    text: str
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
+        yield Text(wrap(self.text, options.max_width))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table. Its cells are never broken or cut, unless it gives way."""
+
+    heading: str
+    drop: int = 0
+    """A narrow terminal leaves out the columns with the highest numbers first, and those with 0 never."""
+    right: bool = False
+    """Numbers stand at the right."""
+    gives_way: bool = False
+    """Its cells are cut at the end where the terminal is narrow."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """A table without lines, laid out for the width at hand. Where even the columns that are never left out do not
+    fit, each row becomes a few lines of whole cells."""
+
+    columns: Sequence[Column]
+    rows: list[tuple[Text, ...]] = field(default_factory=list)
+
+    def add(self, *cells: str | Text) -> None:
+        self.rows.append(tuple(_one_line(cell) for cell in cells))
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
+        width = options.max_width
+        shown = self._columns_within(width)
+        if shown is None:
+            yield from self._flow(width)
+            return
+        widths = self._shrink(shown, width)
+        headings = tuple(Text(column.heading, style="bold") for column in self.columns)
+        for row in (headings, *self.rows):
+            yield _join_cells(row, self.columns, widths)
+        if left_out := [column.heading for at, column in enumerate(self.columns) if at not in shown]:
+            yield Text(wrap(f"left out at this width: {', '.join(left_out)}", width), style="dim")
+
+    def _columns_within(self, width: int) -> list[int] | None:
+        """The columns that fit; None if not even those fit that are never left out."""
+        shown = list(range(len(self.columns)))
+        while sum(self._least(at) for at in shown) + GAP * (len(shown) - 1) > width:
+            at = max(reversed(shown), key=lambda one: self.columns[one].drop)
+            if not self.columns[at].drop:
+                return None
+            shown.remove(at)
+        return shown
+
+    def _natural(self, at: int) -> int:
+        return max(cell_len(self.columns[at].heading), *(row[at].cell_len for row in self.rows), 0)
+
+    def _least(self, at: int) -> int:
+        return min(LEAST, self._natural(at)) if self.columns[at].gives_way else self._natural(at)
+
+    def _shrink(self, shown: list[int], width: int) -> dict[int, int]:
+        """The width of each column: what it needs, less what those that give way have to."""
+        widths = {at: self._natural(at) for at in shown}
+        over = sum(widths.values()) + GAP * (len(shown) - 1) - width
+        for at in (one for one in shown if self.columns[one].gives_way):
+            taken = max(0, min(over, widths[at] - self._least(at)))
+            widths[at] -= taken
+            over -= taken
+        return widths
+
+    def _flow(self, width: int) -> Iterator[Text]:
+        for row in self.rows:
+            line = Text()
+            for column, cell in zip(self.columns, row, strict=True):
+                if not cell.plain:
+                    continue
+                shown = Text.assemble(f"{column.heading} ", cell) if column.right else cell
+                if line.plain.strip() and line.cell_len + GAP + shown.cell_len > width:
+                    yield line
+                    line = Text(" " * 2 * GAP)
+                elif line.plain:
+                    line.append(" " * GAP)
+                line.append_text(shown)
+            yield line
+
+
+def _one_line(cell: str | Text) -> Text:
+    """A cell without line breaks, in which every character takes the room that it is shown with."""
+    text = cell if isinstance(cell, Text) else Text(cell)
+    return Text(" ".join(visible(text.plain).split("\n")).strip(), style=text.style)
+
+
+def _join_cells(row: Sequence[Text], columns: Sequence[Column], widths: dict[int, int]) -> Text:
+    line = Text()
+    for at, width in widths.items():
+        cell = row[at].copy()
+        cell.truncate(width, overflow="ellipsis")
+        blanks = " " * (width - cell.cell_len)
+        line.append_text(Text.assemble(blanks, cell) if columns[at].right else Text.assemble(cell, blanks))
+        line.append(" " * GAP)
+    line.rstrip()
+    return line
 
 
 def money(dollars: float | None) -> str:
@@ -89,88 +195,3 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes_left:02} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def summary_table(arms: Mapping[Arm, Tally], skills: Mapping[str | None, str]) -> Group:
-    """One line per agent, model and skill; below it what is missing and flagged."""
-    with_skill = any(skill for _, _, skill in arms)
-    table = plain_table("agent", "model", *(["skill"] if with_skill else []))
-    for heading in ("score [95 %]", "passed", "missing", "tokens", "cost", "time"):
-        table.add_column(Text(heading), justify="right", no_wrap=True)
-    for (agent, model, skill), arm in arms.items():
-        mean = arm.mean()
-        table.add_row(
-            *(Text(name) for name in (agent, model, *([skills[skill]] if with_skill else []))),
-            Text(str(mean or "-")),
-            f"{arm.solved}/{arm.measured}",
-            Text(str(arm.missing.total()), style="red" if arm.missing else ""),
-            f"{thousands(arm.input_tokens)}/{thousands(arm.output_tokens)}" if arm.captured else "unknown",
-            money(arm.cost),
-            duration(arm.seconds),
-        )
-    notes = [Text(line) for key, arm in arms.items() for line in _notes(key, arm)]
-    notes += [Text(_uneven_note(one, arms, skills)) for one in uneven_losses(arms)]
-    return Group(Text(), table, *([Text(), *notes] if notes else []))
-
-
-def _pass_notes(name: str, arm: Tally) -> list[str]:
-    curve = arm.passes()
-    if not curve:
-        return []
-    last = curve[-1]
-    lines = []
-    if len(curve) > 1:
-        # For 1, 2, 4, 8 ... and all samples; for one sample both say the same.
-        shown = [point for point in curve[1:] if point.k & (point.k - 1) == 0 or point is last]
-        points = "  ".join(f"pass@{p.k} {p.any_of_k:.1%}  pass^{p.k} {p.all_of_k:.1%}" for p in shown)
-        tasks = plural(last.tasks, "task", "tasks")
-        lines.append(f"{name}: pass@1 {curve[0].any_of_k:.1%}  {points}  ({tasks} with {last.k} samples)")
-    if any(len(values) > last.k for values in arm.values.values()):
-        fewest = sum(len(values) == last.k for values in arm.values.values())
-        few = f"{fewest} of {plural(last.tasks, 'task has', 'tasks have')} only {plural(last.k, 'score', 'scores')}"
-        lines.append(f"{name}: pass@k and pass^k beyond k = {last.k} are not estimated: {few}")
-    return lines
-
-
-def _notes(key: Arm, arm: Tally) -> list[str]:
-    name = " / ".join(key[:2])
-    lines = []
-    lines += _pass_notes(name, arm)
-    if arm.missing:
-        causes = ", ".join(f"{cause} {count}" for cause, count in sorted(arm.missing.items()))
-        lines.append(f"{name}: missing, not plural as zero: {causes}")
-    if (bounds := arm.bounds()) is not None:
-        low, high = bounds
-        lines.append(f"{name}: the mean is {low:.1%} if all that is missing is 0, and {high:.1%} if all is 1")
-    if arm.not_run:
-        lines.append(f"{name}: {plural(arm.not_run, 'rollout was', 'rollouts were')} not run")
-    lines += [f"{name}: {flag} in {plural(n, 'rollout', 'rollouts')}" for flag, n in sorted(arm.flags.items())]
-    return lines
-
-
-def _uneven_note(found: UnevenArms, arms: Mapping[Arm, Tally], skills: Mapping[str | None, str]) -> str:
-    def side(key: Arm) -> str:
-        arm = arms[key]
-        name = " / ".join([*key[:2], *([skills[key[2]]] if any(skill for _, _, skill in arms) else [])])
-        return f"{name} is missing {arm.missing.total()} of {arm.measured + arm.missing.total()} scores"
-
-    reason = f"Fisher's exact test, p = {found.p:.2g}"
-    return f"{side(found.more)}, {side(found.less)} ({reason}): missing unevenly, so their means may not be comparable"
-
-
-def command(*words: str) -> str:
-    """A command line of whet that can be pasted here.
-
-    >>> command("show", "runs/my run").endswith("show 'runs/my run'")
-    True
-    """
-    return shlex.join([*_program(), *words])
-
-
-def _program() -> list[str]:
-    if shutil.which("whet"):
-        return ["whet"]
-    started = Path(sys.argv[0])
-    if started.name == "__main__.py":
-        return [sys.executable, "-m", "whet"]
-    return [str(started.relative_to(Path.cwd()) if started.is_relative_to(Path.cwd()) else started)]

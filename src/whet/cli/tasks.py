@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whet.cli.output import say
+
 if TYPE_CHECKING:
     from whet.runs.checks.tasks import TaskCheck
     from whet.scoring import Score
@@ -40,7 +42,7 @@ def check(
         proofs = prove(read_tasks(path), sandbox_named(sandbox), config=config, judge_model=judge_model)
         async with aclosing(proofs) as checks:
             async for found in checks:
-                typer.echo(_as_json(found) if as_json else _as_line(found))
+                (typer.echo if as_json else say)(_as_json(found) if as_json else _as_line(found))
                 good = good and found.verdict is not TaskVerdict.BROKEN
         return good
 
@@ -56,7 +58,8 @@ def filter_(
     high: Annotated[float, typer.Option("--max", help="Highest mean score.", min=0, max=1)] = 0.9,
 ) -> None:
     """Select the tasks that are neither too easy nor too hard, by their mean score in a run."""
-    from whet.cli.tables import command, plural
+    from whet.cli.output import command
+    from whet.cli.tables import plural
     from whet.errors import UserError
     from whet.runs.select_tasks import Band, filter_tasks
 
@@ -64,10 +67,10 @@ def filter_(
         raise UserError(f"--min {low:g} is above --max {high:g}; expected a band of scores")
     found = filter_tasks(run, Band(low, high), out)
     left_out = f"{found.too_hard} below {low:g}, {found.too_easy} above {high:g}, {found.unscored} without a score"
-    typer.echo(f"{plural(found.kept, 'task', 'tasks')} within {low:g} to {high:g} ({left_out})")
+    say(f"{plural(found.kept, 'task', 'tasks')} within {low:g} to {high:g} ({left_out})")
     if not found.kept:
         raise typer.Exit(1)
-    typer.echo(command("run", str(out)))
+    say(command("run", str(out)))
 
 
 def _as_line(found: "TaskCheck") -> str:

@@ -7,8 +7,7 @@ from whet.cli.options import Layout, takes
 from whet.skills.options import TransferOptions
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from whet.cli.tables import TextTable
     from whet.skills.sharpen.transfer import Lifts
 
 
@@ -34,24 +33,20 @@ def transfer(options: TransferOptions) -> None:
         lifts = api.transfer(options=options, config=config, watch=watch.on)
     console = terminal()
     against = lifts.against.digest[:8] if lifts.against else "no skill"
-    console.print(f"\neffect of {lifts.skill.name}, compared with {against}:")
-    console.print(_table(lifts))
-    for line in (*describe_error_rates(lifts), *list_doubts(lifts)):
-        console.print(f"  {line}", soft_wrap=True)
-    console.print(str(options.out / READABLE), soft_wrap=True)
+    console.say(f"\neffect of {lifts.skill.name}, compared with {against}:", _table(lifts))
+    console.say(*(f"  {line}" for line in (*describe_error_rates(lifts), *list_doubts(lifts))))
+    console.say(str(options.out / READABLE))
 
 
-def _table(lifts: "Lifts") -> "Table":
-    from rich.text import Text
-
-    from whet.cli.tables import plain_table
+def _table(lifts: "Lifts") -> "TextTable":
+    from whet.cli.tables import Column, TextTable
     from whet.skills.sharpen.transfer import VERDICT_WORDS, count_pairs, format_lift, format_missing
 
-    table = plain_table(
-        "agent", "model", "the skill", "lift, points [95 % together]", "better/alike/worse", "tasks", "missing"
-    )
+    names = [Column("agent"), Column("model"), Column("the skill")]
+    lift, pairs = Column("lift, points [95 % together]", right=True), Column("better/alike/worse", 1, right=True)
+    table = TextTable([*names, lift, pairs, Column("tasks", 2, right=True), Column("missing", right=True)])
     for (agent, model), one in lifts.lifts.items():
         counts = f"{one.wins}/{one.ties}/{one.losses}"
         facts = (VERDICT_WORDS[one.verdict], format_lift(one), counts, str(count_pairs(one)), format_missing(one))
-        table.add_row(Text(agent), Text(model), *map(Text, facts))
+        table.add(agent, model, *facts)
     return table

@@ -20,7 +20,7 @@ from whet.gateway.replay.recording import Recording
 from whet.gateway.server import http_server
 from whet.gateway.session import Session, SharedParts
 from whet.gateway.upstream.client import Upstream
-from whet.redact import Redactor
+from whet.text.redact import Redactor
 
 GC_THRESHOLDS = (5_000, 20, 100)
 

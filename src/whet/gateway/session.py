@@ -28,7 +28,7 @@ from whet.gateway.replay.cache import ReplyCache, SessionCache
 from whet.gateway.replay.recording import Recording
 from whet.gateway.upstream.client import Upstream
 from whet.ids import new_secret
-from whet.redact import Redactor
+from whet.text.redact import Redactor
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ import aiohttp
 
 from whet.exchange import Recorder
 from whet.gateway import Gateway, Model, Session
-from whet.plain_text import plain_text
 from whet.scoring import Cause, JudgeError
+from whet.text.plain import plain_text
 
 QUESTION: Sequence[Mapping[str, str]] = ({"role": "user", "content": "Reply with the word OK."},)
 """Nothing of the work is in it: when it is not answered either, the work is not the reason."""

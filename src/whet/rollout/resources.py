@@ -4,12 +4,13 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from whet.agents import AnyAgent
 from whet.box import Sandbox
 from whet.gateway import Gateway, Model
-from whet.redact import Redactor, mask
 from whet.rollout.endpoint import Keys
+from whet.text.redact import Redactor, mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,6 @@ class RunResources:
         """Held while a task's own solution is judged, so that this is done once per task."""
         return self._proof_locks[task]
 
-    def dump_agents(self) -> dict[str, object]:
+    def dump_agents(self) -> dict[str, Any]:
         """The agents as JSON for the store, without secrets."""
         return {name: mask(agent.model_dump(mode="json"), self.redactor) for name, agent in self.agents.items()}

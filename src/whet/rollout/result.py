@@ -11,11 +11,11 @@ from whet.agents.tools import LoggedUse
 from whet.exchange import Usage
 from whet.gateway import Model, Session, Spent
 from whet.gateway.prices import cost, price_for
-from whet.plain_text import plain_value
-from whet.redact import Redactor, mask
 from whet.scoring import Score
 from whet.skill import Skill
 from whet.tasks import Task
+from whet.text.plain import plain_value
+from whet.text.redact import Redactor, mask
 from whet.trace.replay.session import Prefix
 from whet.workspace import Change
 

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
-from whet.agents import DeclaredAgent
+from whet.agents import DeclaredAgent, place_beside
 from whet.errors import UserError, did_you_mean
 from whet.gateway import Model
 from whet.gateway.model import Auth, CaptureKind
 from whet.gateway.upstream.azure import AzureLogin
-from whet.models import DEFAULT_CONTEXT, Engine, find_model, serve_model
+from whet.models import DEFAULT_CONTEXT, PROVIDERS, Engine, find_model, provider_settings, serve_model
 from whet.tasks import resolve_env
 from whet.tasks.judges import JudgeSpec, asks_model
 from whet.tasks.task import Allowed
@@ -209,28 +209,42 @@ def read_config(path: Path | None) -> Config:
         raise user_error(explain(error, str(path), Config)) from error
     if written := next((name for name, model in config.models.items() if model.key is not None), None):
         raise UserError(f"{path}: model '{written}' has a 'key'; expected 'key_env', the variable that holds the key")
-    # A script is named relative to the file that names it.
+    # A script, like an agent's files, is named relative to the file that names it.
     models = {
         name: model.model_copy(update={"script": path.parent / model.script}) if model.script else model
         for name, model in config.models.items()
     }
+    agents = {name: place_beside(agent, path.parent) for name, agent in config.agents.items()}
     denied = tuple(path.parent / folder for folder in config.denied)
-    return config.model_copy(update={"models": models, "denied": denied})
+    return config.model_copy(update={"models": models, "agents": agents, "denied": denied})
 
 
-def model_config(name: str, config: Config) -> ModelConfig:
-    """The model of this name: a configured one, `local/NAME` or `scripted:FILE`."""
+def model_config(name: str, config: Config, env: Mapping[str, str] = os.environ) -> ModelConfig:
+    """The model of this name: a configured one, `PROVIDER/MODEL`, `local/NAME` or `scripted:FILE`."""
     if name in config.models:
         return config.models[name]
     if name.startswith(LOCAL):
         return ModelConfig(local=name.removeprefix(LOCAL))
     if name.startswith(SCRIPTED):
         return ModelConfig(script=Path(name.removeprefix(SCRIPTED)))
-    known = did_you_mean(name, [*config.models, "local/NAME", "scripted:FILE"])
+    if (settings := provider_settings(name, env)) is not None:
+        return _provider_model(name, settings)
+    ways = [*(f"{provider}/MODEL" for provider in PROVIDERS), "local/NAME", "scripted:FILE"]
+    known = did_you_mean(name, [*config.models, *ways])
     raise UserError(f"unknown model '{name}'; {known}; models are declared in {FILE} under [models.NAME]")
 
 
-def judge_model_configs(judges: Iterable[JudgeSpec], default: str | None, config: Config) -> dict[str, ModelConfig]:
+def _provider_model(name: str, settings: Mapping[str, str]) -> ModelConfig:
+    try:
+        return ModelConfig.model_validate(settings)
+    except ValidationError as error:
+        # The name and the table are whet's own; only an address comes from the environment.
+        raise UserError(f"model '{name}': its address is '{settings['url']}'; expected http:// or https://") from error
+
+
+def judge_model_configs(
+    judges: Iterable[JudgeSpec], default: str | None, config: Config, env: Mapping[str, str] = os.environ
+) -> dict[str, ModelConfig]:
     """The models that these judges ask. UserError when one names none and there is no default."""
     asking = [asked for judge in judges if (asked := asks_model(judge)) is not None]
     if default is None and any(asked.model is None for asked in asking):
@@ -238,7 +252,7 @@ def judge_model_configs(judges: Iterable[JudgeSpec], default: str | None, config
             "a judge asks a model and names none; name one with `judge_model`, or 'judge_model' under [defaults] in "
             f"{FILE}; it should not be the model under test"
         )
-    return {name: model_config(name, config) for asked in asking if (name := asked.model or default) is not None}
+    return {name: model_config(name, config, env) for asked in asking if (name := asked.model or default) is not None}
 
 
 def model_key(name: str, model: ModelConfig, env: Mapping[str, str]) -> str | None:

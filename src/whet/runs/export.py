@@ -84,9 +84,9 @@ def _select(
     telling = _groups_with_variance(every) if options.skip_equal else {one[0].group for one in every}
     varied = [one for one in wanted if one[0].group in telling]
     found = best_of_each_task(varied, options.per_task) if options.per_task is not None else varied
-    manifest.leave_out("by --filter", len(every) - len(wanted))
-    manifest.leave_out("by --skip-equal", len(wanted) - len(varied))
-    manifest.leave_out("by --per-task", len(varied) - len(found))
+    manifest.leave_out("by `filter`", len(every) - len(wanted))
+    manifest.leave_out("by `skip_equal`", len(wanted) - len(varied))
+    manifest.leave_out("by `per_task`", len(varied) - len(found))
     for episode, attempt in track(found):
         yield replace(episode, exchanges=store.each_exchange(attempt))
 

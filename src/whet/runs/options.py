@@ -14,7 +14,7 @@ from whet.errors import UserError
 from whet.gateway import Limits
 from whet.ids import new_name
 from whet.runs.config import Config
-from whet.runs.reply_cache import CacheUse
+from whet.runs.store.reply_cache import CacheUse
 from whet.sandbox import DEFAULT
 from whet.tasks import Task
 from whet.validation_errors import explain_options, user_error

@@ -16,16 +16,15 @@ from whet.box import Box, Sandbox
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway
-from whet.redact import Redactor, secrets_in
 from whet.rollout.judging import client_spending, find_requested_calls, list_logged_calls
 from whet.rollout.model_client import ModelClient
 from whet.rollout.result import Flag, Result, encode_result, redact_result
 from whet.runs.config import Config, judge_model_configs, model_secrets, never_called, open_models
 from whet.runs.options import RejudgeOptions
 from whet.runs.plan import public
-from whet.runs.reply_cache import CacheUse, cache_use, open_cache
 from whet.runs.results import AttemptRecord, ResultReader, encode_judge_call
 from whet.runs.run import TASKS
+from whet.runs.store.reply_cache import CacheUse, cache_use, open_cache
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
@@ -34,6 +33,7 @@ from whet.sandbox import DEFAULT, sandbox_named
 from whet.scoring import NO_VERDICT, Cause, RankJudge, Score, TaskJudge, Work, combine, judges_of
 from whet.tasks import Task, read_tasks, resolve_env
 from whet.tasks.judges import AnyJudge, Judges, RankSpec, locate_modules
+from whet.text.redact import Redactor, secrets_in
 from whet.validation_errors import explain, user_error
 
 _JUDGED_BY = {"judge", "verify", "verify_env", "answer_schema", "tests", "omitted", "canary", "agent_logs"}

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from itertools import pairwise
 
 from whet.agents import AnyAgent, CliAgent, agent_named
+from whet.agents.command import CommandAgent
 from whet.errors import UserError
 from whet.gateway import Gateway, Limits, Model
 from whet.gateway.prices import price_for
-from whet.redact import Redactor, is_secret, secrets_in
 from whet.rollout.resources import RunResources
 from whet.runs.config import (
     Config,
@@ -25,10 +25,11 @@ from whet.runs.config import (
 )
 from whet.runs.options import RunOptions
 from whet.runs.plan import check_tasks
-from whet.runs.reply_cache import CacheUse, cache_use, open_cache
+from whet.runs.store.reply_cache import CacheUse, cache_use, open_cache
 from whet.sandbox import remove_stale, sandbox_named
 from whet.scoring.leaks import refuse_denied
 from whet.tasks import Task
+from whet.text.redact import Redactor, is_secret, secrets_in
 from whet.trace.training.calls import TRAINING_FIELDS, sampling_faults
 
 OWN = "own"
@@ -45,10 +46,11 @@ async def open_resources(
     check_tasks(tasks, sandbox, env)
     agents = {name: _agent(name, request, config) for name in request.agents}
     _check_capture(request)
-    refuse_denied(tasks, [path for path in request.skills if path], config.denied)
+    own = [path for agent in agents.values() if isinstance(agent, CommandAgent) for path in agent.inputs]
+    refuse_denied(tasks, [*(path for path in request.skills if path), *own], config.denied)
     judge_model = request.judge_model or config.defaults.judge_model
-    judge_configs = judge_model_configs((judge for task in tasks for judge in task.judge), judge_model, config)
-    model_configs = {name: model_config(name, config) for name in request.models} if request.record else {}
+    judge_configs = judge_model_configs((judge for task in tasks for judge in task.judge), judge_model, config, env)
+    model_configs = {name: model_config(name, config, env) for name in request.models} if request.record else {}
     use = cache_use(request.cache)
     if use is CacheUse.REPLAY_ONLY:
         model_configs = {name: never_called(model, env) for name, model in model_configs.items()}
@@ -76,6 +78,16 @@ async def open_resources(
                 judge_model=judge_model,
                 idle_sec=config.defaults.idle_sec,
             )
+
+
+def changed_keys(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """What is not as it was in an agent. A key that an earlier version did not store is not compared.
+
+    >>> changed_keys({"kind": "loop", "max_turns": 50}, {"kind": "loop", "max_turns": 9, "newer": True})
+    ['max_turns']
+    """
+    files = ["the content of its files"] if before.get("digest") != now.get("digest") else []
+    return files + [key for key in before if key != "digest" and before[key] != now.get(key)]
 
 
 def limits_of(request: RunOptions, config: Config) -> Limits:
@@ -107,12 +119,13 @@ def sampling_warnings(name: str, model: ModelConfig) -> list[str]:
 def _agent(name: str, request: RunOptions, config: Config) -> AnyAgent:
     """The agent of this name, as the request wants it; UserError when it cannot run here."""
     agent = agent_named(name, config.agents)
+    if isinstance(agent, CommandAgent | CliAgent):
+        agent.check()
     if not isinstance(agent, CliAgent):
         for option, is_set in (("`user_config`", request.user_config), ("`record=False`", not request.record)):
             if is_set:
                 raise UserError(f"agent '{name}' has no settings and no login of its own; run it without {option}")
         return agent
-    agent.check()
     if request.user_config is None:
         return agent
     return agent.model_copy(update={"home": "own" if request.user_config else "fresh"})

@@ -11,7 +11,7 @@ from whet.runs.config import Config, model_config
 from whet.runs.episodes import WEIGHT_VERSION
 from whet.runs.options import RunOptions
 from whet.runs.plan import Plan
-from whet.runs.resources import open_resources, sampling_warnings
+from whet.runs.resources import changed_keys, open_resources, sampling_warnings
 from whet.runs.scheduler import ArmStopped, Ended, Stopped, open_run, run_plan
 from whet.runs.stats.summary import Arm, Tally, sum_spent, tally
 from whet.runs.store.store import Store
@@ -125,16 +125,16 @@ def _read_skills(request: RunOptions) -> list[Skill | None]:
     return list(skills.values())
 
 
-def _declare(now: dict[str, object], request: RunOptions) -> dict[str, object]:
+def _declare(now: dict[str, Any], request: RunOptions) -> dict[str, Any]:
     """The agents as they are declared, with those that the run had before. UserError when one has changed since."""
     if not request.resume:
         return now
     with Store.open_read(request.out) as store:
-        before: dict[str, object] = store.get("agents") or {}
+        before: dict[str, Any] = store.get("agents") or {}
     for name, declared in now.items():
-        if before.get(name, declared) != declared:
+        if changed := changed_keys(before.get(name, declared), declared):
             raise UserError(
-                f"agent '{name}' is not what it was when the run in {request.out} began; "
-                "start a new run with another `out`"
+                f"agent '{name}' is not what it was when the run in {request.out} began: "
+                f"{' and '.join(changed)} changed; start a new run with another `out`"
             )
     return before | now

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from whet.errors import UserError
 from whet.exchange import Exchange
-from whet.plain_text import plain_text
 from whet.rollout.attempt import attempt
 from whet.rollout.failures import Blame
 from whet.rollout.resources import RunResources
@@ -35,6 +34,7 @@ from whet.runs.verdicts import (
 )
 from whet.scoring import Cause, judges_of
 from whet.tasks import Task
+from whet.text.plain import plain_text
 
 MAX_ATTEMPTS = 3
 """How often a rollout is attempted when the machinery fails."""

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-from whet.plain_text import find_tagged
+from whet.text.plain import find_tagged
 
 _WRAPPING = "\"'`* "
 _REFUSAL = re.compile(

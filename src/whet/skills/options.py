@@ -84,6 +84,11 @@ class CertifyOptions(ArmOptions):
     """What the exam may use: rollouts (200), '2M tokens', '$5', '3h' or '45min'."""
     alpha: float = Field(default=0.05, ge=0.0001, le=0.5)
     """False-positive rate: chance of certifying a skill that is not better."""
+    non_inferior: float | None = Field(default=None, ge=0.01, le=0.5)
+    """Test instead whether the new skill is not worse than the old one by more than this margin; 0.05 is 5 points. Made
+    for pull requests."""
+    summary: Path | None = None
+    """Write the verdict to this file in Markdown, for a comment. In GitHub Actions, the job's page shows it as well."""
     seed: int | None = None
     """Reproduce the order of tasks (default: drawn at random)."""
 

@@ -22,9 +22,9 @@ from support.raw_wire import PATHS, asked, says_error
 from support.waiting import until
 from whet.exchange import CallError, Exchange
 from whet.gateway import Gateway, Session
-from whet.gateway.session import UNCLAIMED
-from whet.redact import Redactor
+from whet.gateway import session as session_module
 from whet.testing import Reply, Scene, Script, ScriptedModel
+from whet.text.redact import Redactor
 
 REQUESTS = 2500
 AT_ONCE = 20
@@ -33,6 +33,8 @@ WARM = 20
 GROWTH = 40 << 20
 """Bytes by which the process may grow: caches fill up and memory falls to pieces, but nothing is kept of a request."""
 
+UNCLAIMED = 4
+"""So many calls that nobody waits for are kept here, so that it does not take long to make more."""
 FLOOD = 16 << 20
 """Bytes of headers that nobody sends; a connection is cut off long before."""
 OTHERS_WORDS = "what-the-other-session-talks-about"
@@ -165,10 +167,11 @@ async def test_a_flood_of_headers_is_cut_off(line: bytes) -> None:
         assert (await t.send(Hostile(path, json.dumps(body).encode())))[0] == 200
 
 
-async def test_nothing_is_kept_for_ever_of_calls_that_nobody_waits_for() -> None:
+async def test_nothing_is_kept_for_ever_of_calls_that_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "UNCLAIMED", UNCLAIMED)
     async with target("chat", delay=0.03) as t:
         path, body = asked("chat", stream=False)
-        filling = "x" * (1 << 20)
+        filling = "x" * (2 << 20)
         await _hang_up_on(t, path, body | {"user": filling})
         before = _memory()
         for number in range(4 * UNCLAIMED):

@@ -12,6 +12,8 @@ import pytest_asyncio
 from support.conformance_world import FORMS, PAIRS, Stage, staged
 from support.gateway_world import PROVIDER_KEY
 from support.sdk_clients import PNG, Front, Result
+from whet.gateway.dialects import DIALECTS
+from whet.gateway.dialects import neutral as n
 from whet.testing import Reply, Scene, Script, ScriptedModel, ToolCall, say
 from whet.testing.wire import count
 
@@ -82,15 +84,20 @@ async def test_a_conversation_with_tools_and_a_picture(
         assert said.output_tokens == _tokens(played)
         assert exchange.dialect == front.name
 
-    seen = SEEN[back](json.loads(world.model.requests[-1].body))
-    assert (seen.system, seen.question, seen.picture) == (SYSTEM, QUESTION, ("image/png", PNG))
-    assert [(name, arguments) for _, name, arguments in seen.calls] == _asked_for(LOOK) + _asked_for(AGAIN)
+    sent = world.model.requests[-1]
+    system, question, *others = DIALECTS[back].read_request(sent.body, sent.path).messages
+    assert system.parts == (n.Text(SYSTEM),)
+    assert question.parts == (n.Text(QUESTION), n.Image("image/png", PNG))
+    parts = [part for message in others for part in message.parts]
+    calls = [part for part in parts if isinstance(part, n.ToolCall)]
+    assert [(call.name, json.loads(call.arguments)) for call in calls] == _asked_for(LOOK) + _asked_for(AGAIN)
     # The model gets back the ids that it gave itself.
     given = [re.findall(rb"(?:call|toolu)_[0-9a-f]{24}", exchange.response) for exchange in records.exchanges[:2]]
-    assert [call_id.encode() for call_id, _, _ in seen.calls] == [*dict.fromkeys(given[0]), *dict.fromkeys(given[1])]
-    assert [call_id for call_id, _, _ in seen.results] == [call_id for call_id, _, _ in seen.calls]
-    assert [text for _, text, _ in seen.results] == [LISTING, MISSING, NOTHING]
-    assert [failed for _, _, failed in seen.results] == [False, front.tells_failures, False]
+    assert [call.id.encode() for call in calls] == [*dict.fromkeys(given[0]), *dict.fromkeys(given[1])]
+    answers = [part for part in parts if isinstance(part, n.ToolResult)]
+    assert [answer.call_id for answer in answers] == [call.id for call in calls]
+    failures = [False, front.tells_failures, False]
+    assert [_outcome(answer) for answer in answers] == list(zip([LISTING, MISSING, NOTHING], failures, strict=True))
 
 
 def _asked_for(reply: Reply) -> list[tuple[str, Any]]:
@@ -102,99 +109,7 @@ def _tokens(reply: Reply) -> int:
     return count(reply.thinking or "", reply.text or "", *calls)
 
 
-@dataclass(frozen=True)
-class Seen:
-    """A request as it reached the model, taken out of the shape of the model's dialect."""
-
-    system: str
-    question: str
-    picture: tuple[str, str]
-    calls: list[tuple[str, str, Any]]
-    results: list[tuple[str, str, bool]]
-
-
-def _seen_in_chat(body: Any) -> Seen:
-    system, user, *others = body["messages"]
-    text, picture = user["content"]
-    calls = [call for message in others for call in message.get("tool_calls") or ()]
-    return Seen(
-        system["content"],
-        text["text"],
-        _from_data_url(picture["image_url"]["url"]),
-        [(call["id"], call["function"]["name"], json.loads(call["function"]["arguments"])) for call in calls],
-        [
-            (message["tool_call_id"], *_told_failure(message["content"]))
-            for message in others
-            if message["role"] == "tool"
-        ],
-    )
-
-
-def _seen_in_responses(body: Any) -> Seen:
-    user, *others = body["input"]
-    text, picture = user["content"]
-    calls = [item for item in others if item["type"] == "function_call"]
-    results = [item for item in others if item["type"] == "function_call_output"]
-    return Seen(
-        body["instructions"],
-        text["text"],
-        _from_data_url(picture["image_url"]),
-        [(item["call_id"], item["name"], json.loads(item["arguments"])) for item in calls],
-        [(item["call_id"], *_told_failure(item["output"])) for item in results],
-    )
-
-
-def _seen_in_messages(body: Any) -> Seen:
-    user, *others = body["messages"]
-    text, picture = user["content"]
-    blocks = [block for message in others for block in message["content"]]
-    results = [block for block in blocks if block["type"] == "tool_result"]
-    return Seen(
-        _joined(body["system"]),
-        text["text"],
-        (picture["source"]["media_type"], picture["source"]["data"]),
-        [(block["id"], block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"],
-        [(block["tool_use_id"], _joined(block.get("content", "")), block.get("is_error", False)) for block in results],
-    )
-
-
-def _seen_in_gemini(body: Any) -> Seen:
-    user, *others = body["contents"]
-    text, picture = user["parts"]
-    parts = [part for content in others for part in content["parts"]]
-    calls = [part["functionCall"] for part in parts if "functionCall" in part]
-    results = [part["functionResponse"] for part in parts if "functionResponse" in part]
-    return Seen(
-        _joined(body["systemInstruction"]["parts"]),
-        text["text"],
-        _inline_data(**picture["inlineData"]),
-        [(call["id"], call["name"], call["args"]) for call in calls],
-        [(result["id"], *result["response"].values(), "error" in result["response"]) for result in results],
-    )
-
-
-SEEN = {
-    "chat": _seen_in_chat,
-    "responses": _seen_in_responses,
-    "messages": _seen_in_messages,
-    "gemini": _seen_in_gemini,
-}
-
-
-def _from_data_url(url: str) -> tuple[str, str]:
-    media_type, _, data = url.removeprefix("data:").partition(";base64,")
-    return media_type, data
-
-
-def _inline_data(data: str, mimeType: str = "", mime_type: str = "") -> tuple[str, str]:  # noqa: N803 - on the wire
-    """The dialect takes names in either case, and base64 in either alphabet."""
-    return mimeType or mime_type, data.translate(str.maketrans("-_", "+/"))
-
-
-def _told_failure(text: str) -> tuple[str, bool]:
-    """Where a dialect has no field for it, the words say that a tool failed."""
-    return text.removeprefix("Error: "), text.startswith("Error: ")
-
-
-def _joined(content: Any) -> str:
-    return content if isinstance(content, str) else "".join(block["text"] for block in content)
+def _outcome(result: n.ToolResult) -> tuple[str, bool]:
+    """What a tool gave, and whether it failed; where a dialect has no field for that, the words say it."""
+    text = "".join(part.text for part in result.parts if isinstance(part, n.Text))
+    return text.removeprefix("Error: "), result.is_error or text.startswith("Error: ")

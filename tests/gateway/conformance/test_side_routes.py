@@ -15,6 +15,7 @@ from support.conformance_world import DIALECTS, Stage, staged
 from support.gateway_world import UNARY, answer_unary, serving, session_for, world
 from support.raw_wire import BODIES, PATHS, asked, says_error
 from support.sdk_clients import FRONTS, MODEL
+from whet.exchange import CallError
 from whet.gateway import server
 from whet.testing import Scene, Script, ScriptedModel, say
 
@@ -125,20 +126,24 @@ async def test_a_body_that_is_not_compressed_as_it_says(front: str, encoding: st
         async with w.post(PATHS[front], data=body, headers=headers) as reply:
             assert reply.status == 400
             assert says_error(front, 400, await reply.read())
+        assert w.records.only.error is CallError.REJECTED
 
 
 @pytest.mark.parametrize("front", DIALECTS)
-@pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("zstd", zstandard.compress)])
+@pytest.mark.parametrize(
+    ("encoding", "compress"), [("gzip", gzip.compress), ("zstd", zstandard.compress), ("identity", bytes)]
+)
 async def test_a_body_that_becomes_too_large_is_refused(
     front: str, encoding: str, compress: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "BODY_LIMIT", 1 << 20)
-    bomb = compress(bytes(8 << 20))
     async with world(answer_unary) as w:
         headers = {"x-api-key": w.session.secret, "Content-Encoding": encoding}
-        async with w.post(PATHS[front], data=bomb, headers=headers) as reply:
+        async with w.post(PATHS[front], data=io.BytesIO(compress(bytes(8 << 20))), headers=headers) as reply:
             assert reply.status == 413
             assert says_error(front, 413, await reply.read())
+        assert (w.records.only.error, w.records.only.request) == (CallError.REJECTED, b"")
+        assert w.session.totals.calls == 0
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest_asyncio
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from support.conformance_world import PAIRS, TRANSLATED_TO, Stage, staged
+from support.conformance_world import PAIRS, Stage, staged
 from support.gateway_world import serving
 from support.raw_wire import CannedServer, asked, played
 from support.sdk_clients import Front
@@ -25,7 +25,6 @@ REPLY = Reply(
     text="né \n\n🔍",
     tools=(ToolCall(name="bash", arguments={"command": "ls 'é'\n"}), ToolCall(name="read", arguments={"limit": 5})),
 )
-SHORT = Reply(text="é\n", tools=(ToolCall(name="sh", arguments={"c": "é"}),))
 EVERYWHERE = range(1, 20_000)
 
 
@@ -69,16 +68,6 @@ async def test_a_stream_may_be_split_anywhere(world: World, front: Front, back: 
     status, received, _, error, *_ = unsplit
     assert (status, error) == (200, None)
     assert (received == stream) == (front.name == back)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("front", "back"), TRANSLATED_TO.items())
-async def test_a_stream_may_break_in_two_at_every_place(world: World, front: str, back: str) -> None:
-    stream = played(back, SHORT, stream=True)
-    unsplit = await world.outcome(front, back, [stream])
-    assert unsplit[0] == 200
-    for place in range(1, len(stream)):
-        assert await world.outcome(front, back, [stream[:place], stream[place:]]) == unsplit, stream[:place]
 
 
 async def test_the_pieces_reach_the_gateway_one_by_one(world: World) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from support.proposers_world import SKILL, context, failing_rollouts, rollout
 from whet.gateway import Gateway, Model
-from whet.redact import Redactor
 from whet.rollout.model_client import ModelClient
 from whet.scoring import JudgeError, Score
 from whet.skills.documents.document import Policy
@@ -23,6 +22,7 @@ from whet.skills.proposers.llm import ChatMessage, LlmProposer
 from whet.skills.proposers.prompts import find_contract
 from whet.skills.proposers.schedule import Schedule, edits_at
 from whet.testing import Scene, Script, ScriptedModel, say
+from whet.text.redact import Redactor
 
 NONE = '{"patterns": [], "edits": []}'
 

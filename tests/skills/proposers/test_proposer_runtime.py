@@ -10,7 +10,6 @@ import pytest
 from support.proposers_world import context, rollout
 from whet.agents import agent_named
 from whet.gateway import Gateway, Limits, Model
-from whet.redact import Redactor
 from whet.rollout.resources import RunResources
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
@@ -21,6 +20,7 @@ from whet.skills.proposers.base import NoProposal, PastProposal
 from whet.skills.rollouts.runner import AgentSetup
 from whet.skills.sharpen.proposer_runtime import ProposerRuntime
 from whet.testing import Scene, Script, ScriptedModel, say
+from whet.text.redact import Redactor
 
 SECRET = "sk-live-123456"
 

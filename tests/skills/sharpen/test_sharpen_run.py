@@ -278,7 +278,9 @@ async def test_the_order_of_exams_is_committed_before_the_first_and_revealed_in_
     assert len(seed.value) == 64
     again = await world.sharpen(Adds(), resume=True, seed=None)
     assert again.certificate == found.certificate
-    with pytest.raises(UserError, match="`seed` is 3, but the run was begun with a seed that was drawn; leave it out"):
+    with pytest.raises(
+        UserError, match="`seed` is 3, but this run already has a seed, which was drawn; leave `seed` out"
+    ):
         await world.sharpen(Adds(), resume=True, seed=3)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from whet.exchange import CallError, Exchange, Speaker, Usage
 from whet.gateway.calls.requests import AgentRequest
 from whet.gateway.upstream.reply import ReceivedReply
-from whet.redact import Redactor
+from whet.text.redact import Redactor
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,7 @@ from whet.gateway.replay.cache import ReplySource, SessionCache
 from whet.gateway.replay.recording import Recording
 from whet.gateway.translate import Translation, choose_translation
 from whet.gateway.upstream.client import Upstream
-from whet.redact import Redactor
+from whet.text.redact import Redactor
 
 
 @dataclass(slots=True, eq=False)

@@ -44,7 +44,7 @@ def wire_form(value: Any, key: str = "") -> Any:
                     return text
             return items
         case str() if key == "arguments":
-            return _sort_arguments(value)
+            return sort_arguments(value)
         case _:
             return value
 
@@ -76,12 +76,12 @@ def _neutral_parts(parts: Sequence[Part]) -> Iterator[Any]:
                 case Image(media_type, data):
                     yield ["image", media_type, data]
                 case ToolCall(_, name, arguments):
-                    yield ["call", name, _sort_arguments(arguments)]
+                    yield ["call", name, sort_arguments(arguments)]
                 case ToolResult(_, inner):
                     yield ["result", *_neutral_parts(inner)]
 
 
-def _sort_arguments(arguments: str) -> str:
+def sort_arguments(arguments: str) -> str:
     """The arguments of a tool call in one form; as they are when they are not JSON."""
     try:
         return msgspec.json.encode(json.loads(arguments or "{}"), order="sorted").decode()

@@ -8,7 +8,7 @@ from whet.gateway.buffers.memory import MemoryBudget
 from whet.gateway.guards import ToolCheck, check_tools
 from whet.gateway.guards.strict_json import replace_lone_surrogates
 from whet.prefix_cache import Lookup, PrefixCache
-from whet.redact import Redactor
+from whet.text.redact import Redactor
 
 WORTH = 16 << 10
 """A smaller body is judged whole in less time than it takes to compare it."""

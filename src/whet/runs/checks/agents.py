@@ -15,13 +15,13 @@ from whet.agents.install.run import installs_root
 from whet.box import Sandbox
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
-from whet.redact import Redactor
 from whet.rollout.attempt import attempt
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
 from whet.skill import Skill, read_skill
 from whet.tasks import Task, TaskLimits
 from whet.testing import Scene, Script, ScriptedModel, call, say
+from whet.text.redact import Redactor
 
 ANSWER = "The file is written."
 SKILL = """\

@@ -11,7 +11,6 @@ from whet.box import Sandbox
 from whet.errors import UserError
 from whet.exchange import Exchange, Recorder
 from whet.gateway import Gateway, Limits, Model
-from whet.redact import Redactor
 from whet.rollout.attempt import attempt
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
@@ -21,6 +20,7 @@ from whet.runs.stats.means import is_pass
 from whet.scoring import Score
 from whet.scoring.trust import trust_warnings
 from whet.tasks import Task
+from whet.text.redact import Redactor
 
 NO_MODEL = Model(name="none", url="http://127.0.0.1:9", upstream_name="none", key=None)
 """Neither the solution nor doing nothing calls a model."""

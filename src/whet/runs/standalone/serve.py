@@ -16,15 +16,15 @@ from whet.exchange import Exchange
 from whet.gateway import Gateway
 from whet.gateway.metrics import Metrics, operator_server
 from whet.gateway.prices import cost_of, price_for
-from whet.redact import Redactor, secrets_in
 from whet.rollout.result import Result, Spending, session_spending
 from whet.runs.config import Config, model_config, model_secrets, never_called, open_model
-from whet.runs.reply_cache import CacheUse, open_cache
 from whet.runs.standalone.registry import RunningGateway, announce
+from whet.runs.store.reply_cache import CacheUse, open_cache
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
 from whet.scoring import Cause, Score
+from whet.text.redact import Redactor, secrets_in
 from whet.version import __version__
 
 TASK = "gateway"
@@ -60,7 +60,7 @@ async def stand_alone(
     request: GatewayRequest, config: Config, watcher: Watcher, env: Mapping[str, str] = os.environ
 ) -> None:
     """Serve one model on a port of this machine until cancelled, and record all calls."""
-    declared = model_config(request.model, config)
+    declared = model_config(request.model, config, env)
     if request.cache is CacheUse.REPLAY_ONLY:
         declared = never_called(declared, env)
     redactor = Redactor([*model_secrets(request.model, declared, env), *secrets_in(env)])

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from whet.exchange import CallError, Exchange, Headers, Kind, Speaker, Usage
-from whet.plain_text import plain_text
 from whet.runs.store.blobs import Blobs, Bodies
 from whet.runs.store.schema import DamagedError
+from whet.text.plain import plain_text
 
 SMALL_BODY = 4096
 """A request with fewer bytes is kept whole, and so is a reply that repeats fewer."""

@@ -347,6 +347,18 @@ def _connect(path: Path, mode: Literal["ro", "rw", "rwc"]) -> Iterator[sqlite3.C
         raise
 
 
+def is_being_written(folder: Path) -> bool:
+    """Whether another process runs the rollouts of this folder now."""
+    try:
+        with (folder / LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no lock, or a file system without locks
+        return False
+    return False
+
+
 @contextmanager
 def _lock_run(folder: Path) -> Iterator[int]:
     """The right to write a run, given back when the set-up fails or the file descriptor is closed."""

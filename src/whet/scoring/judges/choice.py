@@ -2,10 +2,10 @@
 
 import re
 
-from whet.plain_text import find_tagged
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
 from whet.tasks.judges import ChoiceSpec
+from whet.text.plain import find_tagged
 
 
 async def choice(spec: ChoiceSpec, work: Work) -> Score:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from whet.plain_text import find_tagged, read_json
 from whet.scoring.isolation.run import run_isolated
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.score import Score
 from whet.tasks.judges import JsonSpec
+from whet.text.plain import find_tagged, read_json
 
 SCHEMA_SEC = 20.0
 _FENCED = re.compile(r"^```(?:json)?[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -4,10 +4,10 @@ import math
 import re
 from collections.abc import Mapping
 
-from whet.plain_text import find_tagged
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
 from whet.tasks.judges import NumberSpec
+from whet.text.plain import find_tagged
 
 _NUMBER = re.compile(
     r"(?<![\w.,])([-+\u2212]?(?:\d{1,3}(?:[,\u00a0\u202f]\d{3})+(?!\d)|\d+)?(?:\.\d+)?(?:[eE][-+]?\d+)?)(?=[^\d]|$)"

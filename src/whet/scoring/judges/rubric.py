@@ -5,11 +5,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from whet.plain_text import read_json
 from whet.scoring.judge import JudgeError, JudgeModel, Work
 from whet.scoring.score import ROUNDING, Score
 from whet.tasks.judges import RubricSpec, Shown
-from whet.untrusted_text import fence
+from whet.text.plain import read_json
+from whet.text.untrusted import fence
 
 HARD = 0.8
 """From here on a rubric counts as met, where its task does not say."""

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from whet.box import SandboxError
-from whet.plain_text import read_json
 from whet.scoring.answers import has_words, is_refusal
 from whet.scoring.isolation.search import no_verdict_details, search
 from whet.scoring.judge import JudgeError, ObservedCall, Work
@@ -21,6 +20,7 @@ from whet.tasks.checks import (
     WordsCheck,
 )
 from whet.tasks.judges import RulesSpec
+from whet.text.plain import read_json
 
 FILE_LIMIT = 16 << 20
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)")

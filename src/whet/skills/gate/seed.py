@@ -65,5 +65,7 @@ def fix_seed(folder: Path, number: int | None) -> Seed:
             f"{file}: expected the seed of this run: {json.dumps({'value': '...', 'drawn': True})}"
         ) from None
     if number is not None and found != Seed.choose(number):
-        raise UserError(f"`seed` is {number}, but the run was begun with a seed that was {found.origin}; leave it out")
+        raise UserError(
+            f"`seed` is {number}, but this run already has a seed, which was {found.origin}; leave `seed` out"
+        )
     return found

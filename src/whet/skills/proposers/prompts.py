@@ -10,7 +10,7 @@ from whet.skills.documents.edits import Edit
 from whet.skills.proposers.base import PastProposal, ProposalContext, RolloutPair, ScoredRollout, VersionComparison
 from whet.skills.proposers.criteria.checks import count_failing
 from whet.skills.proposers.criteria.wording import format_failing
-from whet.untrusted_text import fence, shorten_text
+from whet.text.untrusted import fence, shorten_text
 
 PAST_PROPOSALS = 20
 """The most earlier proposals that are listed."""

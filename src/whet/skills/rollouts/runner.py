@@ -23,7 +23,6 @@ from whet.rollout.result import Result, Rollout
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.plan import skill_row
-from whet.runs.reply_cache import CacheUse
 from whet.runs.resources import limits_of, open_resources
 from whet.runs.scheduler import (
     HOPELESS,
@@ -37,6 +36,7 @@ from whet.runs.scheduler import (
     run_until_scored,
 )
 from whet.runs.store.exchanges import ExchangeHead
+from whet.runs.store.reply_cache import CacheUse
 from whet.runs.store.schema import AttemptRow, RolloutRow
 from whet.runs.store.store import DATABASE, Store
 from whet.runs.store.writer import StoreWriter

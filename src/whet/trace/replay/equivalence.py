@@ -1,14 +1,12 @@
 """Whether two messages are equivalent, apart from what differs in every run: times, ports, generated ids."""
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-import msgspec
-
 from whet.gateway.dialects.neutral import Image, Message, Part, Refusal, Text, ToolCall, ToolResult
+from whet.gateway.dialects.same_message import sort_arguments
 
 SHOWN = 100
 """Characters of a text that are shown from the line on in which it differs."""
@@ -149,17 +147,10 @@ def _part(part: Part, tools: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         case Image(_, data):
             yield "image", data
         case ToolCall(_, name, arguments):
-            yield f"call of {name}", _sort(arguments)
+            yield f"call of {name}", sort_arguments(arguments)
         case ToolResult(id_, inner):
             what = f"result of {tools.get(id_, 'a tool')}"
             yield what, "\n".join(one.text if isinstance(one, Text) else one.data for one in inner).strip()
-
-
-def _sort(arguments: str) -> str:
-    try:
-        return msgspec.json.encode(json.loads(arguments or "{}"), order="sorted").decode()
-    except (ValueError, RecursionError, OverflowError):
-        return arguments
 
 
 def _without(text: str, lines: Collection[str]) -> str:

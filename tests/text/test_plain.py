@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from whet.agents import AgentReport, StopReason
 from whet.agents.answers import read_tagged_answer
 from whet.agents.cli import Output
-from whet.plain_text import MAX_DEPTH, find_tagged, plain_text, plain_value, read_json
-from whet.redact import Redactor
 from whet.rollout.result import Result, redact_result
 from whet.scoring import Score
+from whet.text.plain import MAX_DEPTH, find_tagged, plain_text, plain_value, read_json
+from whet.text.redact import Redactor
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 ANY_JSON = st.recursive(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.redact import Redactor, mask
+from whet.text.redact import Redactor, mask
 
 KEY = "sk-live-2f7c1e9ab04d43d8a1b2c3d4e5f60718"
 
