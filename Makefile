@@ -97,7 +97,7 @@ $(ENGINE)/ready: checks/engine.txt checks/engine_model.py | models
 	$(ENGINE)/bin/pip install $(PIP_QUIETLY) --requirement checks/engine.txt
 	$(ENGINE)/bin/pip uninstall $(PIP_QUIETLY) --yes torchvision torchaudio torchcodec
 	HF_HUB_OFFLINE=1 TQDM_DISABLE=1 $(ENGINE)/bin/python checks/engine_model.py \
-	  "$$($(BIN)/python -c 'from whet.models import pulled; print(pulled("smollm2").file)')" $(ENGINE)/model
+	  "$$($(BIN)/python -c 'from whet.models import find_pulled; print(find_pulled("smollm2").file)')" $(ENGINE)/model
 	@touch $@
 
 $(READERS)/ready: checks/readers.txt checks/readers-need.txt

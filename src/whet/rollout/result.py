@@ -131,6 +131,8 @@ class Result(BaseModel):
 
     score: Score
     judgements: dict[str, Score] = Field(default_factory=dict)
+    failure: Score | None = None
+    """What ended the rollout, if it caused that itself: the score that would be missing otherwise."""
     report: AgentReport | None = None
     limit: str | None = None
     """The limit that ended the agent's work, and how much of it was used."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import UserError
+from whet.rollout.endpoint import check_judge_models
 from whet.runs.config import Config, model_config
 from whet.runs.episodes import WEIGHT_VERSION
 from whet.runs.options import RunOptions
@@ -14,6 +15,7 @@ from whet.runs.plan import Plan
 from whet.runs.resources import changed_keys, open_resources, sampling_warnings
 from whet.runs.scheduler import ArmStopped, Ended, Stopped, open_run, run_plan
 from whet.runs.stats.summary import Arm, Tally, sum_spent, tally
+from whet.runs.store.reply_cache import CacheUse
 from whet.runs.store.store import Store
 from whet.runs.verdicts import Settled
 from whet.skill import Skill, read_skill
@@ -90,6 +92,8 @@ async def run(
             FORK: origin.about if origin else None,
             WEIGHT_VERSION: _weight_version(request),
         }
+        if request.cache is CacheUse.OFF:
+            await check_judge_models(resources.gateway, resources.judge_models)
         pending = open_run(request.out, plan, resume=request.resume, about=about)
         with Store.open_read(request.out) as store:
             arms = tally(store)

@@ -235,6 +235,11 @@ RECOMPUTED: Mapping[str, tuple[str, Tampering]] = {
 AS_IT_IS: Mapping[str, tuple[str, Tampering]] = {
     # The certificate is written as it was changed.
     "alpha 1000": ("alpha", lambda f: f.data.update(alpha=1000)),
+    "a better score": ("verdicts", lambda f: f.positions[0].update(candidate=0.25)),
+    "pairs moved": ("order", lambda f: f.positions.reverse()),
+    "a pair left out": ("order", lambda f: f.positions.pop(3)),
+    "an exam twice": ("exams", lambda f: f.data["records"].append(f.record)),
+    "fewer tasks": ("order", lambda f: f.data["tasks"].pop("val-100")),
     "a larger bound": ("verdicts", lambda f: f.record["findings"].update(at_least=0.9)),
     "more evidence": ("verdicts", lambda f: f.record["findings"].update(log_evidence=99.0)),
     "an earlier verdict": ("verdicts", lambda f: f.record["findings"].update(decided_at=3)),
