@@ -6,9 +6,9 @@ from pathlib import Path
 from whet.agents import agent_named
 from whet.errors import UserError
 from whet.exchange import Usage
-from whet.gateway import Model, Spent
-from whet.gateway.prices import Price, cost, price_for
-from whet.runs.config import Config, model_config
+from whet.gateway import Spent
+from whet.gateway.prices import Price, cost
+from whet.runs.config import Config, model_config, model_price
 from whet.runs.options import RunOptions
 from whet.runs.store.store import DATABASE
 from whet.skills.measurement import RunPart
@@ -68,7 +68,7 @@ class RolloutUse:
 def estimate_use(request: RunOptions, config: Config) -> RolloutUse:
     """Estimate what a rollout uses. Seconds are of the whole run, in which several rollouts run at once."""
     name = request.models[0]
-    price = _price(name, config)
+    price = model_price(name, model_config(name, config))
     record = request.out / RunPart.SEARCH
     if (record / DATABASE).is_file() and (found := _read_mean_use(record, name, price)) is not None:
         return RolloutUse(found, found, measured=True, priced=price is not None)
@@ -87,19 +87,3 @@ def _read_mean_use(record: Path, model: str, price: Price | None) -> Spent | Non
         return None
     usage = Usage(round(spent.usage.input / rollouts), round(spent.usage.output / rollouts))
     return Spent(0, usage, spent.cost / rollouts, spent.seconds / rollouts)
-
-
-def _price(name: str, config: Config) -> Price | None:
-    model = model_config(name, config)
-    if model.script is not None or model.local is not None:
-        return Price(0.0, 0.0)
-    return price_for(
-        Model(
-            name=name,
-            url="",
-            upstream_name=model.name or name,
-            key=None,
-            price_input=model.price_input,
-            price_output=model.price_output,
-        )
-    )
