@@ -311,14 +311,18 @@ def _tasks(request: RejudgeOptions) -> dict[str, Task]:
     with Store.open_read(request.run) as store:
         rows, place = store.tasks(), store.get(TASKS)
     path = request.tasks or (Path(place) if place else None)
-    if path is None:
+    if not path:
         raise UserError(f"{request.run}: the run does not record where its tasks are; set `tasks`")
     found = {task.id: task for task in read_tasks(path)}
     for row in rows:
         if row.id not in found:
-            raise UserError(f"{path}: has no task '{row.id}', which the run has; name the place with `tasks`")
+            raise UserError(f"{_name(path)}: has no task '{row.id}', which the run has; name the place with `tasks`")
         _refuse_another_task(row, found[row.id], request.run)
     return {row.id: found[row.id] for row in rows}
+
+
+def _name(tasks: Path | tuple[Task, ...]) -> str:
+    return str(tasks) if isinstance(tasks, Path) else "`tasks`"
 
 
 def _refuse_another_task(row: TaskRow, task: Task, run: Path) -> None:
