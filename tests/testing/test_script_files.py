@@ -133,9 +133,7 @@ REPLY_KEYS = "answer, chunk_delay, delay, fault, retry_after, text, thinking, ti
         (b"\xff", "expected a script in TOML: 'utf-8' codec can't decode byte 0xff"),
     ],
 )
-def test_a_bad_script_is_refused_with_the_place_and_what_was_expected(
-    tmp_path: Path, text: str | bytes, complaint: str
-) -> None:
+def test_a_bad_script_is_refused_with_the_place(tmp_path: Path, text: str | bytes, complaint: str) -> None:
     expected = re.escape(f"{tmp_path / 'script.toml'}: {complaint}")
     with pytest.raises(UserError, match=f"^{expected}"):
         _read(tmp_path, text)
@@ -162,9 +160,7 @@ VALUES = st.recursive(
 
 
 @given(table=st.dictionaries(KEYS, VALUES, max_size=3))
-def test_whatever_the_file_holds_it_is_a_script_or_a_one_line_user_error(
-    tmp_path_factory: pytest.TempPathFactory, table: dict[str, str]
-) -> None:
+def test_any_file_is_a_script_or_one_line(tmp_path_factory: pytest.TempPathFactory, table: dict[str, str]) -> None:
     text = "\n".join(f"{key} = {value}" for key, value in table.items())
     complaint = ""
     try:

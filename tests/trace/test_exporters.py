@@ -136,7 +136,7 @@ def test_the_temperatures_of_prime_rl_are_those_that_were_sent() -> None:
     assert exported("prime-rl-split", episode(warm))[0]["temperature"] == 0.5
 
 
-def test_the_advantage_of_prime_rl_is_on_every_token_and_none_where_it_is_not_known() -> None:
+def test_the_advantage_of_prime_rl_is_on_every_token() -> None:
     (known,), (unknown,) = exported("prime-rl", episode(advantage=0.5)), exported("prime-rl")
     assert (known["advantages"], unknown["advantages"]) == ([0.5] * 8, None)
 
