@@ -18,11 +18,13 @@ from whet.runs.stored_run import StoredRun, load
 from whet.scoring import Judge, Score, Work
 from whet.skills.certificates.certificate import Certificate
 from whet.skills.gate.plan import AUTO, GatePlan
-from whet.skills.options import CertifyOptions, SharpenOptions, TransferOptions
+from whet.skills.options import AdoptOptions, CertifyOptions, SharpenOptions, TransferOptions
 from whet.skills.proposers.base import Proposer
 from whet.skills.proposers.schedule import ScheduleOptions
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import read_budget
+from whet.skills.sharpen.adopt import Adoption
+from whet.skills.sharpen.adopt import adopt as adopt_version
 from whet.skills.sharpen.certify import CertifyRequest, CertifyWatch
 from whet.skills.sharpen.certify import certify as certify_skill
 from whet.skills.sharpen.events import SharpenEvent
@@ -240,6 +242,15 @@ def certify(
         chosen.old, chosen.new, rollouts, budget, plan, chosen.seed, chosen.non_inferior, chosen.summary
     )
     return run_coroutine(certify_skill(request, config, watch))
+
+
+def adopt(run: Path | str | None = None, *, options: AdoptOptions | None = None, undo: bool = False) -> Adoption:
+    """Write the certified skill of a sharpen run over the one that the run started with, or undo that.
+
+    >>> adopt("runs/sharpened").files[0].path  # doctest: +SKIP
+    PosixPath('/home/me/project/CLAUDE.md')
+    """
+    return adopt_version(_merge(AdoptOptions, options, {"run": run, "undo": undo or None}))
 
 
 def transfer(
