@@ -14,7 +14,20 @@ if TYPE_CHECKING:
     from whet.agents.codex import Codex
     from whet.agents.command import CommandAgent
     from whet.agents.opencode import OpenCode
-    from whet.api import adopt, certify, compare, run, run_async, sharpen, sharpen_async, transfer
+    from whet.api import (
+        adopt,
+        certify,
+        compare,
+        fork,
+        groups,
+        rejudge,
+        run,
+        run_async,
+        run_task,
+        sharpen,
+        sharpen_async,
+        transfer,
+    )
     from whet.errors import UserError
     from whet.exchange import Exchange
     from whet.gateway import Limits
@@ -26,7 +39,7 @@ if TYPE_CHECKING:
     from whet.runs.run import Started
     from whet.runs.scheduler import ArmStopped, Ended, Stopped
     from whet.runs.stats.compare import Comparison, compare_arms, compare_runs
-    from whet.runs.stored_run import StoredRollout, StoredRun, load
+    from whet.runs.stored_run import RolloutGroup, StoredRollout, StoredRun, load
     from whet.runs.verdicts import Settled
     from whet.scoring import Cause, Judge, JudgeError, Score, Work
     from whet.skill import Skill, read_skill
@@ -85,6 +98,7 @@ __all__ = [
     "RejudgeOptions",
     "Reply",
     "Result",
+    "RolloutGroup",
     "RunOptions",
     "Scene",
     "Score",
@@ -114,13 +128,17 @@ __all__ = [
     "compare_arms",
     "compare_runs",
     "export_run",
+    "fork",
+    "groups",
     "load",
     "read_config",
     "read_script",
     "read_skill",
     "read_tasks",
+    "rejudge",
     "run",
     "run_async",
+    "run_task",
     "sharpen",
     "sharpen_async",
     "transfer",
@@ -132,7 +150,7 @@ _HOMES = {
     "whet.agents.codex": "Codex",
     "whet.agents.command": "CommandAgent",
     "whet.agents.opencode": "OpenCode",
-    "whet.api": "adopt certify compare run run_async sharpen sharpen_async transfer",
+    "whet.api": "adopt certify compare fork groups rejudge run run_async run_task sharpen sharpen_async transfer",
     "whet.errors": "UserError",
     "whet.exchange": "Exchange",
     "whet.gateway": "Limits",
@@ -143,7 +161,7 @@ _HOMES = {
     "whet.runs.run": "Started",
     "whet.runs.scheduler": "ArmStopped Ended Stopped",
     "whet.runs.stats.compare": "Comparison compare_arms compare_runs",
-    "whet.runs.stored_run": "StoredRollout StoredRun load",
+    "whet.runs.stored_run": "RolloutGroup StoredRollout StoredRun load",
     "whet.runs.verdicts": "Settled",
     "whet.scoring": "Cause Judge JudgeError Score Work",
     "whet.skill": "Skill read_skill",

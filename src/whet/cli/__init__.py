@@ -128,4 +128,6 @@ def _with_flags(message: str, words: Sequence[str]) -> str:
         for one in parameters
         if one.opts[0].startswith("--") and not one.opts[0].startswith("--no-")
     }
-    return with_flags(message, flags)
+    # Only options of the verb: a provider's message may hold other words in backquotes.
+    known = [*flags, *(one.name for one in parameters), *(flag[2:].replace("-", "_") for flag in flags.values())]
+    return with_flags(message, flags, known)
