@@ -42,6 +42,7 @@ from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import read_budget
 from whet.skills.sharpen.adopt import Adoption
 from whet.skills.sharpen.adopt import adopt as adopt_version
+from whet.skills.sharpen.adopt import undo as undo_adoption
 from whet.skills.sharpen.certify import CertifyRequest, CertifyWatch
 from whet.skills.sharpen.certify import certify as certify_skill
 from whet.skills.sharpen.events import SharpenEvent
@@ -389,7 +390,10 @@ def adopt(run: Path | str | None = None, *, options: AdoptOptions | None = None,
     >>> adopt("runs/sharpened").files[0].path  # doctest: +SKIP
     PosixPath('/home/me/project/CLAUDE.md')
     """
-    return adopt_version(_merge(AdoptOptions, options, {"run": run, "undo": undo or None}))
+    chosen = _merge(AdoptOptions, options, {"run": run, "undo": undo or None})
+    if chosen.undo:
+        return undo_adoption(chosen.run)
+    return adopt_version(chosen.run, chosen.version, chosen.to, uncertified=chosen.uncertified)
 
 
 def transfer(

@@ -19,7 +19,6 @@ from whet.skills.certificates.checks.arithmetic import problems
 from whet.skills.documents.history import BEST, LEADER, START, Version, Versions
 from whet.skills.documents.store import main_document
 from whet.skills.measurement import Verdict
-from whet.skills.options import AdoptOptions
 
 ORIGIN = "origin.json"
 """File in a run folder that says where the skill lay that the run started with."""
@@ -58,21 +57,18 @@ def write_origin(run: Path, skill: Path, memory_file: Path | None) -> None:
     write_atomic(run / ORIGIN, json.dumps(places, indent=1) + "\n")
 
 
-def adopt(options: AdoptOptions) -> Adoption:
-    """Replace the skill that a run started with by a version of the run, or undo that."""
-    return _undo(options.run) if options.undo else _replace(options)
-
-
-def _replace(options: AdoptOptions) -> Adoption:
-    run, versions = options.run, Versions(options.run)
-    chosen = _choose(options, versions)
+def adopt(run: Path, version: str | None = None, to: Path | None = None, *, uncertified: bool = False) -> Adoption:
+    """Replace the skill that a run started with, or the skill at `to`, by a version of the run: the certified one if no
+    other is named."""
+    versions = Versions(run)
+    chosen = _choose(run, versions, uncertified=uncertified) if version is None else versions[version]
     is_certified = _is_certified(run, chosen)
-    if not is_certified and not options.uncertified:
+    if not is_certified and not uncertified:
         raise UserError(
             f"{run}: version {chosen.digest[:8]} is not certified: nothing shows that it is better; "
             "expected a certified version, or `uncertified`"
         )
-    skill, memory_file = _find_original(options)
+    skill, memory_file = _find_original(run, to)
     new = versions.skill(chosen)
     _refuse_changed(run, read_skill(skill, memory_file), versions, new, skill)
     wanted = dict(_new_contents(skill, memory_file, new))
@@ -84,21 +80,19 @@ def _replace(options: AdoptOptions) -> Adoption:
     return adoption
 
 
-def _choose(options: AdoptOptions, versions: Versions) -> Version:
-    """The certified version; with `uncertified` and without a name, the leader if nothing was certified."""
-    if options.version is not None:
-        return versions[options.version]
+def _choose(run: Path, versions: Versions, *, uncertified: bool) -> Version:
+    """The certified version; the best candidate of the search if nothing was certified and that is allowed."""
     if BEST not in versions.names:
-        raise UserError(f"{options.run}: the run has not ended; continue it with `whet sharpen --resume`")
+        raise UserError(f"{run}: the run has not ended; continue it with `whet sharpen --resume`")
     if versions.names[BEST] != versions.start:
         return versions[BEST]
-    if not options.uncertified:
+    if not uncertified:
         raise UserError(
-            f"{options.run}: nothing was certified, so there is nothing to adopt; `uncertified` takes the best "
-            "candidate of the search, which is not proved to be better"
+            f"{run}: nothing was certified, so there is nothing to adopt; `uncertified` takes the best candidate of "
+            "the search, which is not proved to be better"
         )
     if versions.names[LEADER] == versions.start:
-        raise UserError(f"{options.run}: the search found nothing better than the skill that it started with")
+        raise UserError(f"{run}: the search found nothing better than the skill that it started with")
     return versions[LEADER]
 
 
@@ -110,13 +104,13 @@ def _is_certified(run: Path, version: Version) -> bool:
     return version.digest in certified
 
 
-def _find_original(options: AdoptOptions) -> tuple[Path, Path | None]:
+def _find_original(run: Path, to: Path | None) -> tuple[Path, Path | None]:
     """The skill to replace, and the memory file that lies elsewhere, if there is one."""
-    file = options.run / ORIGIN
+    file = run / ORIGIN
     places = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    skill = options.to or (Path(places["skill"]) if places else None)
+    skill = to or (Path(places["skill"]) if places else None)
     if skill is None:
-        raise UserError(f"{options.run}: does not say where its skill lies; expected `to`: the skill to replace")
+        raise UserError(f"{run}: does not say where its skill lies; expected `to`: the skill to replace")
     if not skill.exists():
         raise UserError(f"{skill}: is not there any more; expected `to`: where the skill lies now")
     memory_file = places.get("memory_file")
@@ -167,7 +161,8 @@ def _keep_originals(folder: Path, adoption: Adoption) -> None:
     write_atomic(folder / RECORD, adoption.model_dump_json(indent=1) + "\n")
 
 
-def _undo(run: Path) -> Adoption:
+def undo(run: Path) -> Adoption:
+    """Restore what was there before a version of the run was adopted."""
     folder = run / ADOPTED
     if not (folder / RECORD).is_file():
         raise UserError(f"{run}: no version of this run was adopted, so there is nothing to undo")
