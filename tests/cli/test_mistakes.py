@@ -93,7 +93,7 @@ MISTAKES: dict[str, tuple[Mapping[str, str], str, str]] = {
     "an unknown model": (
         {"t.jsonl": GOOD, "whet.toml": '[models.small]\nurl = "http://127.0.0.1:9"\n'},
         "run t.jsonl --agent nop --model smal --out out",
-        r"unknown model 'smal'; did you mean 'small'\? \(known: local/NAME, scripted:FILE, small\); .*",
+        r"unknown model 'smal'; did you mean 'small'\? \(known: anthropic/MODEL, .*, small, vllm/MODEL\); .*",
     ),
     "a script that is not there": (
         {"t.jsonl": GOOD},

@@ -75,7 +75,7 @@ async def test_a_refused_key_is_not_retried_and_marks_the_session(status: int) -
         async with w.post() as reply:
             assert reply.status == 200
         assert w.session.totals.last_error is None
-        assert w.session.totals.auth_failed
+        assert w.session.totals.auth_failure
 
 
 async def test_errors_of_the_model_reach_the_agent_without_secrets_and_addresses() -> None:

@@ -130,7 +130,7 @@ async def test_a_wrong_answer_is_a_result_and_is_not_tried_again(tmp_path: Path)
 
 async def test_a_refused_key_ends_the_run_at_once(tmp_path: Path) -> None:
     tasks = questions(tmp_path, *(f"q{n}" for n in range(20)))
-    with pytest.raises(UserError, match=r"model 'm': http://127\.0\.0\.1:\d+ refused the key; nothing more was run"):
+    with pytest.raises(UserError, match=r"model 'm': http://127\.0\.0\.1:\d+/v1/chat/completions refused the key"):
         await perform(tasks, scripted(tmp_path, {"": fails(Fault.UNAUTHORIZED)}), concurrency=2)
     with Store.open_read(tmp_path / "run") as store:
         assert len(store.pending()) == 20

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.calls import call
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange, Kind, Speaker, Usage
 from whet.runs.store import schema
@@ -21,23 +22,13 @@ from whet.runs.store.schema import RolloutRow, SkillRow, TaskRow
 from whet.runs.store.store import DATABASE, LOCK, Store
 from whet.scoring.score import Cause
 
-EXCHANGE = Exchange(
-    session="1",
-    index=0,
-    dialect="chat",
-    path="/v1/chat/completions",
+EXCHANGE = call(
     request_headers=(("Accept", "*/*"), ("Accept", "again")),
     request=b'{"messages": []}',
     upstream="http://127.0.0.1:9",
-    status=200,
-    response_headers=(),
     response=b"data: [DONE]\n\n",
-    attempts=1,
-    error=None,
     started=1.5,
-    first_byte=None,
     ended=2.5,
-    usage=None,
     sent=b'{"input": []}',
     delivered=b"event: message_stop\n\n",
     warnings=("top_k",),

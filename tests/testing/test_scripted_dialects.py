@@ -1,6 +1,5 @@
 """The scripted model over HTTP in every dialect: routes, keys, conversations, faults."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -235,12 +234,3 @@ async def test_a_refused_call_gets_no_byte_of_an_answer(dialect: Dialect, stream
         with pytest.raises(aiohttp.ServerDisconnectedError):
             await _ask(client, dialect, stream)
         assert _texts(_read(dialect, await _ask(client, dialect, stream), stream)) == "Hi."
-
-
-@each_dialect
-@whole_and_streamed
-async def test_a_hang_never_answers(dialect: Dialect, stream: bool) -> None:
-    async with playing(Reply(fault="hang")) as client:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(_ask(client, dialect, stream), 0.1)
-        assert client.heard == b""

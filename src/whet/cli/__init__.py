@@ -16,8 +16,8 @@ from whet.text.redact import Redactor, secrets_in
 from whet.version import __version__
 
 VERBS = (
-    *("run", "runs", "show", "fork", "compare", "rejudge", "sharpen", "certify", "transfer", "skill", "export"),
-    *("tasks", "agents", "gateway", "models", "scripted", "clean"),
+    *("run", "runs", "show", "fork", "compare", "rejudge", "sharpen", "certify", "transfer", "adopt", "skill"),
+    *("export", "tasks", "agents", "gateway", "models", "scripted", "clean"),
 )
 """Each is a module of this package, with a function of its name, or an `app` of several commands."""
 
@@ -128,4 +128,6 @@ def _with_flags(message: str, words: Sequence[str]) -> str:
         for one in parameters
         if one.opts[0].startswith("--") and not one.opts[0].startswith("--no-")
     }
-    return with_flags(message, flags)
+    # Only options of the verb: a provider's message may hold other words in backquotes.
+    known = [*flags, *(one.name for one in parameters), *(flag[2:].replace("-", "_") for flag in flags.values())]
+    return with_flags(message, flags, known)

@@ -14,7 +14,15 @@ from whet.errors import UserError
 from whet.gateway import Gateway, Limits, Model
 from whet.gateway.prices import price_for
 from whet.rollout.resources import RunResources
-from whet.runs.config import Config, judge_model_configs, model_config, model_secrets, never_called, open_models
+from whet.runs.config import (
+    Config,
+    ModelConfig,
+    judge_model_configs,
+    model_config,
+    model_secrets,
+    never_called,
+    open_models,
+)
 from whet.runs.options import RunOptions
 from whet.runs.plan import check_tasks
 from whet.runs.store.reply_cache import CacheUse, cache_use, open_cache
@@ -22,6 +30,7 @@ from whet.sandbox import remove_stale, sandbox_named
 from whet.scoring.leaks import refuse_denied
 from whet.tasks import Task
 from whet.text.redact import Redactor, is_secret, secrets_in
+from whet.trace.training.calls import TRAINING_FIELDS, sampling_faults
 
 OWN = "own"
 """Stands for whatever model an agent is logged in to."""
@@ -40,8 +49,8 @@ async def open_resources(
     own = [path for agent in agents.values() if isinstance(agent, CommandAgent) for path in agent.inputs]
     refuse_denied(tasks, [*(path for path in request.skills if path), *own], config.denied)
     judge_model = request.judge_model or config.defaults.judge_model
-    judge_configs = judge_model_configs((judge for task in tasks for judge in task.judge), judge_model, config)
-    model_configs = {name: model_config(name, config) for name in request.models} if request.record else {}
+    judge_configs = judge_model_configs((judge for task in tasks for judge in task.judge), judge_model, config, env)
+    model_configs = {name: model_config(name, config, env) for name in request.models} if request.record else {}
     use = cache_use(request.cache)
     if use is CacheUse.REPLAY_ONLY:
         model_configs = {name: never_called(model, env) for name, model in model_configs.items()}
@@ -95,6 +104,16 @@ def _check_prices(limits: Limits, models: Iterable[Model]) -> None:
                 f"model '{model.name}': its price is not known, so a limit on cost cannot hold; "
                 "give it price_input and price_output in whet.toml, or limit tokens"
             )
+
+
+def sampling_warnings(name: str, model: ModelConfig) -> list[str]:
+    """What will keep the calls of a captured model out of training rows, as far as its settings say so."""
+    returns_ids = model.capture in {"vllm", "sglang", "llamacpp"}
+    # Every local model is captured; whoever sets how it samples wants rows of it.
+    if not returns_ids and not (model.local is not None and model.set.keys() & TRAINING_FIELDS):
+        return []
+    faults = sampling_faults(model.set)
+    return [f"model '{name}': {'; '.join(faults)}; training rows leave such calls out"] if faults else []
 
 
 def _agent(name: str, request: RunOptions, config: Config) -> AnyAgent:

@@ -5,12 +5,12 @@ import random
 
 import pytest
 
-from support.known_world import World
-from support.whole_runs import proposals, run_two_tiers, whole
+from known_world import World
 from whet.skills.gate.kinds import SearchKind
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import Outcome, RolloutKey, Verdict
 from whet.skills.search.two_tiers import SearchResult
+from whole_runs import proposals, run_two_tiers, whole
 
 
 class Disordered:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.known_world import World, skill_of
-from support.many_attempts import Arms, Verdicts, first_crossing, streamed, thrown, verdicts
+from known_world import World, skill_of
+from many_exams import Arms, Verdicts, first_crossing, streamed, thrown, verdicts
 from whet.scoring import Cause
 from whet.skills.gate.eprocess import log_e_value
 from whet.skills.gate.sequential_test import ExamTerms, Pair, SequentialTest, level_of, replay

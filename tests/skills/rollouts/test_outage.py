@@ -109,6 +109,7 @@ async def test_what_was_lost_before_others_were_scored_is_tried_again_too(world:
     world.play()
     found = await world.sharpen(writer, resume=True)
     assert found.audit.lost == 0
+    assert found.certified
 
 
 async def test_what_was_lost_while_the_run_was_ending_is_tried_again_too(world: World) -> None:

@@ -10,11 +10,11 @@ from whet.skills.measurement import Outcome, RolloutKey, Side
 from whet.skills.rollouts.execution import _read_reported_model
 from whet.skills.rollouts.runner import _is_outage, drop_half_pairs, outcome_of
 
-ANSWERED = call(None, 200)
-REFUSED = call(CallError.REFUSED, None)
-DOWN = call(CallError.STATUS, 503)
-TOO_LONG = call(CallError.STATUS, 400)
-CUT = call(CallError.CUT, 200)
+ANSWERED = call()
+REFUSED = call(error=CallError.REFUSED, status=None)
+DOWN = call(error=CallError.STATUS, status=503)
+TOO_LONG = call(error=CallError.STATUS, status=400)
+CUT = call(error=CallError.CUT)
 
 
 @pytest.mark.parametrize(

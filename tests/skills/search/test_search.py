@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from support.known_world import World, sentence
-from support.whole_runs import run_two_tiers
+from known_world import World, sentence
 from whet.scoring import Cause
 from whet.skills.documents.store import PlainTexts
 from whet.skills.gate.exam import RolloutBudget
@@ -19,6 +18,7 @@ from whet.skills.search.pareto import Member, Pareto, weights
 from whet.skills.search.race import Race, cost
 from whet.skills.search.ratchet import Ratchet
 from whet.skills.search.two_tiers import SearchResult
+from whole_runs import run_two_tiers
 
 TASKS = tuple(f"t{n}" for n in range(9))
 

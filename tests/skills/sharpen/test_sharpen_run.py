@@ -94,21 +94,6 @@ async def test_a_budget_that_is_too_small_to_begin_is_refused_and_not_spent(worl
     assert not world.out.exists()
 
 
-async def test_a_proposer_is_told_of_training_tasks_and_of_nothing_else(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    proposer = Adds(HELPFUL, USELESS, "- Sit up.", "- Stand.")
-    found = await world.sharpen(proposer, 600)
-    assert found.certified
-    told = "\n".join(map(repr, proposer.contexts))
-    assert "What is 7 + 1?" in told
-    for hidden in ("val-", "test-", "What is 1", "10", "20"):
-        # Numbers of hidden tasks begin with 10 and 20, and no others do.
-        assert hidden not in told.replace("What is 1 + 1?", "").replace("max_chars=12000", "")
-    assert {rollout.task for context in proposer.contexts for rollout in context.rollouts} == {
-        f"train-{n}" for n in range(8)
-    }
-
-
 async def test_a_proposer_sees_scores_judgements_and_steps(world: World) -> None:
     proposer = Adds(USELESS)
     await world.sharpen(proposer)
@@ -162,18 +147,6 @@ async def test_a_model_that_is_down_is_no_verdict_and_the_run_goes_on_when_it_is
     assert not (world.out / "best").exists()
     world.play()
     assert (await world.sharpen(proposer, resume=True)).certified
-
-
-async def test_most_of_the_training_tasks_lost_is_no_verdict(world: World) -> None:
-    fails = [f'[[scene]]\nwhen.user = "What is {n} |word OK"\n[[scene.reply]]\nfault = "500"\n' for n in range(3, 8)]
-    works = (world.folder / "script.toml").read_text()
-    world.play("".join(fails) + works)
-    proposer = Adds(HELPFUL)
-    with pytest.raises(NotMeasured, match="rollouts on 3 tasks in a row failed"):
-        await world.sharpen(proposer, concurrency=8)
-    world.play()
-    found = await world.sharpen(proposer, resume=True)
-    assert found.certified
 
 
 async def test_other_terms_are_refused_when_a_run_is_resumed(world: World) -> None:

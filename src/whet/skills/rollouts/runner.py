@@ -18,6 +18,7 @@ from whet.errors import UserError
 from whet.exchange import CallError, Exchange
 from whet.gateway import RETRIED, Model
 from whet.gateway.prices import Price, price_for
+from whet.rollout.endpoint import check_judge_models
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
 from whet.runs.config import Config
@@ -257,6 +258,7 @@ async def open_runner(
             "agents": resources.dump_agents(),
             "tasks": options.tasks_path,
         }
+        await check_judge_models(resources.gateway, resources.judge_models)
         begin()
         records = {part: _open_part(folder / part, part, given, about) for part, given in parts.items()}
         before = {str(part): read_spending(folder / part, prices)[0] for part in parts}
