@@ -20,6 +20,7 @@ from whet.runs.config import (
     read_config,
 )
 
+HTTP = '[models.m]\nurl = "http://x"\n'
 SCRIPT = '[[scene]]\n[[scene.reply]]\ntext = "Hello."\n'
 
 
@@ -115,67 +116,34 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
     [
         ("[limits]\ncost = 0\n", "key 'limits.cost' is 0; expected a number greater than 0"),
         ("[models.m]\n", "key 'models.m' has 0 of 'url', 'urls', 'script' and 'local'; expected exactly one of them"),
-        ('[models.m]\nurl = "http://x"\nscript = "y"\n', "key 'models.m' has 2 of 'url', 'urls', 'script' and 'local'"),
-        (
-            '[models.m]\nurl = "http://x"\nurls = ["http://y"]\n',
-            "key 'models.m' has 2 of 'url', 'urls', 'script' and 'local'",
-        ),
-        (
-            '[models.m]\nurl = "http://x"\ncontext = 5\n',
-            "key 'models.m' has 'context', which is for a local model only",
-        ),
+        (HTTP + 'script = "y"\n', "key 'models.m' has 2 of 'url', 'urls', 'script' and 'local'"),
+        (HTTP + 'urls = ["http://y"]\n', "key 'models.m' has 2 of 'url', 'urls', 'script' and 'local'"),
+        (HTTP + "context = 5\n", "key 'models.m' has 'context', which is for a local model only"),
         ('[models.m]\nlocal = "x"\ncapture = "vllm"\n', "key 'models.m' has 'capture', which is for an endpoint"),
         ("[models.m]\nurls = []\n", "key 'models.m.urls' is a list; expected at least 1"),
         ('[models.m]\nurls = ["http://x", "y"]\n', "key 'models.m.urls[1]' is 'y'; expected"),
         ('[models.m]\nurls = ["http://x", "http://x"]\n', "key 'models.m' names an address twice in 'urls'"),
         (
-            '[models.m]\nurl = "http://x"\ndialect = "claude"\n',
+            HTTP + 'dialect = "claude"\n',
             "key 'models.m.dialect' is 'claude'; expected one of: chat, responses, messages, gemini",
         ),
+        (HTTP + 'auth = "oauth"\n', "key 'models.m.auth' is 'oauth'; expected one of: key, own, azure"),
+        (HTTP + 'auth = "own"\nkey_env = "K"\n', "key 'models.m' has auth = 'own' and a 'key_env'; expected"),
         (
-            '[models.m]\nurl = "http://x"\nauth = "oauth"\n',
-            "key 'models.m.auth' is 'oauth'; expected one of: key, own, azure",
-        ),
-        (
-            '[models.m]\nurl = "http://x"\nauth = "own"\nkey_env = "K"\n',
-            "key 'models.m' has auth = 'own' and a 'key_env'; expected",
-        ),
-        (
-            '[models.m]\nurl = "http://x"\ncapture = "tgi"\n',
+            HTTP + 'capture = "tgi"\n',
             "key 'models.m.capture' is 'tgi'; expected one of: none, vllm, sglang, llamacpp, openai",
         ),
-        ('[models.m]\nurl = "http://x"\nmax_tokens = 0\n', "key 'models.m.max_tokens' is 0; expected a number greater"),
-        (
-            '[models.m]\nurl = "http://x"\nheaders = { "X Y" = "z" }\n',
-            "key 'models.m.headers' has the name 'X Y'; expected",
-        ),
-        (
-            '[models.m]\nurl = "http://x"\nset = { model = "y" }\n',
-            "key 'models.m.set' has the name 'model'; expected a field other",
-        ),
-        (
-            '[models.m]\nurl = "http://x"\ndrop = ["messages"]\n',
-            "key 'models.m.drop[0]' is 'messages'; expected a field other",
-        ),
-        (
-            '[models.m]\nurl = "http://x"\ndrop = ["a"]\nset = { a = 1 }\n',
-            "key 'models.m' sets and drops 'a'; expected one of",
-        ),
-        (
-            '[models.m]\nurl = "http://x"\nset = { a = 2026-01-01 }\n',
-            "key 'models.m.set.a' is datetime.date(2026, 1, 1); expected a value",
-        ),
-        ('[models.m]\nurl = "http://x"\nset = { a = [nan] }\n', "key 'models.m.set.a' is a list; expected a value"),
+        (HTTP + "max_tokens = 0\n", "key 'models.m.max_tokens' is 0; expected a number greater"),
+        (HTTP + 'headers = { "X Y" = "z" }\n', "key 'models.m.headers' has the name 'X Y'; expected"),
+        (HTTP + 'set = { model = "y" }\n', "key 'models.m.set' has the name 'model'; expected a field other"),
+        (HTTP + 'drop = ["messages"]\n', "key 'models.m.drop[0]' is 'messages'; expected a field other"),
+        (HTTP + 'drop = ["a"]\nset = { a = 1 }\n', "key 'models.m' sets and drops 'a'; expected one of"),
+        (HTTP + "set = { a = 2026-01-01 }\n", "key 'models.m.set.a' is datetime.date(2026, 1, 1); expected a value"),
+        (HTTP + "set = { a = [nan] }\n", "key 'models.m.set.a' is a list; expected a value"),
         ('[models.m]\nurl = "x"\n', "key 'models.m.url' is 'x'; expected"),
-        (
-            '[models.m]\nurl = "http://x"\nconcurrency = 0\n',
-            "key 'models.m.concurrency' is 0; expected a number greater",
-        ),
-        ('[models.m]\nurl = "http://x"\nattempts = "4x"\n', "key 'models.m.attempts' is '4x'; expected a whole number"),
-        (
-            '[models.m]\nurl = "http://x"\nprice_input = -1\n',
-            "key 'models.m.price_input' is -1; expected a number of at",
-        ),
+        (HTTP + "concurrency = 0\n", "key 'models.m.concurrency' is 0; expected a number greater"),
+        (HTTP + 'attempts = "4x"\n', "key 'models.m.attempts' is '4x'; expected a whole number"),
+        (HTTP + "price_input = -1\n", "key 'models.m.price_input' is -1; expected a number of at"),
         ("[defaults]\nsamples = 0\n", "key 'defaults.samples' is 0; expected a number greater than 0"),
         ('[agents.a]\nkind = "command"\nargv = []\n', "expected at least 1"),
         ("models = 3\n", "key 'models' is 3; expected a table of keys and values"),

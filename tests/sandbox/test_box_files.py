@@ -1,5 +1,4 @@
-"""Files of a box, read and written from collections import Counter
-from outside, while the program inside does its worst."""
+"""Files of a box, read and written from outside, while the program inside does its worst."""
 
 import asyncio
 import contextlib

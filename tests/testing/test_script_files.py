@@ -74,88 +74,63 @@ def test_say_and_call_build_the_replies_they_are_named_after() -> None:
     )
 
 
+ONE = "[[scene]]\n[[scene.reply]]\n"
 REPLY_KEYS = "answer, chunk_delay, delay, fault, retry_after, text, thinking, times, tools"
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        pytest.param(
-            '[[scene]]\n[[scene.reply]]\n[[scene]]\nname = "b"\n[[scene.reply]]\ntxt = "x"',
+        (
+            ONE + '[[scene]]\nname = "b"\n[[scene.reply]]\ntxt = "x"',
             f"unknown key 'scene[1].reply[0].txt'; did you mean 'text'? (known: {REPLY_KEYS})",
-            id="unknown key of a reply",
         ),
-        pytest.param(
+        (
             '[[scene]]\nwhen = { usr = "x" }\n[[scene.reply]]',
             "unknown key 'scene[0].when.usr'; did you mean 'user'? (known: any, image, last, system, user)",
-            id="unknown key of when",
         ),
-        pytest.param(
-            '[[scene]]\n[[scene.reply]]\n[[scene.reply]]\ntools = [{ nam = "ls" }]',
-            "key 'scene[0].reply[1].tools[0].name' is missing",
-            id="tool without a name",
-        ),
-        pytest.param("[[scen]]", "key 'scene' is missing", id="misspelt scene"),
-        pytest.param("", "key 'scene' is missing", id="empty file"),
-        pytest.param('[[scene]]\nname = "a"', "key 'scene[0].reply' is missing", id="scene without a reply"),
-        pytest.param("[[scene]]\nreply = []", "key 'scene[0].reply' is a list; expected at least 1", id="no replies"),
-        pytest.param(
-            '[[scene]]\n[scene.reply]\ntext = "x"',
-            "key 'scene[0].reply' is a table; expected a list",
-            id="single brackets",
-        ),
-        pytest.param(
-            "scene = [3]", "key 'scene[0]' is 3; expected a table of keys and values", id="scene that is no table"
-        ),
-        pytest.param(
-            '[[scene]]\nwhen = "x"\n[[scene.reply]]',
-            "key 'scene[0].when' is 'x'; expected a table of keys and values",
-            id="when that is no table",
-        ),
-        pytest.param(
+        (ONE + '[[scene.reply]]\ntools = [{ nam = "ls" }]', "key 'scene[0].reply[1].tools[0].name' is missing"),
+        ("[[scen]]", "key 'scene' is missing"),
+        ("", "key 'scene' is missing"),
+        ('[[scene]]\nname = "a"', "key 'scene[0].reply' is missing"),
+        ("[[scene]]\nreply = []", "key 'scene[0].reply' is a list; expected at least 1"),
+        ('[[scene]]\n[scene.reply]\ntext = "x"', "key 'scene[0].reply' is a table; expected a list"),
+        ("scene = [3]", "key 'scene[0]' is 3; expected a table of keys and values"),
+        ('[[scene]]\nwhen = "x"\n[[scene.reply]]', "key 'scene[0].when' is 'x'; expected a table of keys and values"),
+        (
             '[[scene]]\nwhen = { last = "(" }\n[[scene.reply]]',
-            "key 'scene[0].when.last' is '('; "
-            "expected a regular expression (missing ), unterminated subpattern at position 0)",
-            id="bad regex",
+            (
+                "key 'scene[0].when.last' is '('; "
+                "expected a regular expression (missing ), unterminated subpattern at position 0)"
+            ),
         ),
-        pytest.param(
-            '[[scene]]\n[[scene.reply]]\nfault = "503"',
-            "key 'scene[0].reply[0].fault' is '503'; "
-            "expected one of: 401, 429, 500, 529, hang, refuse, cut, malformed, empty",
-            id="unknown fault",
+        (
+            ONE + 'fault = "503"',
+            (
+                "key 'scene[0].reply[0].fault' is '503'; "
+                "expected one of: 400, 401, 404, 429, 500, 529, hang, refuse, cut, malformed, empty"
+            ),
         ),
-        pytest.param(
-            "[[scene]]\n[[scene.reply]]\ndelay = -1",
-            "key 'scene[0].reply[0].delay' is -1; expected a number of at least 0",
-            id="negative delay",
-        ),
-        pytest.param(
-            "[[scene]]\n[[scene.reply]]\ntimes = 2",
-            "key 'scene[0].reply[0]' has 'times' without 'fault'; expected both or neither",
-            id="times without a fault",
-        ),
-        pytest.param(
-            '[[scene]]\n[[scene.reply]]\nanswer = {}\ntools = [{ name = "a" }]',
+        (ONE + "delay = -1", "key 'scene[0].reply[0].delay' is -1; expected a number of at least 0"),
+        (ONE + "times = 2", "key 'scene[0].reply[0]' has 'times' without 'fault'; expected both or neither"),
+        (
+            ONE + 'answer = {}\ntools = [{ name = "a" }]',
             "key 'scene[0].reply[0]' has 'answer' and 'tools'; expected one of them",
-            id="answer with tools",
         ),
-        pytest.param(
-            '[[scene]]\n[[scene.reply]]\nfault = "500"\nretry_after = 2',
+        (
+            ONE + 'fault = "500"\nretry_after = 2',
             "key 'scene[0].reply[0]' has 'retry_after' without fault '429'; expected both or neither",
-            id="retry_after without a 429",
         ),
-        pytest.param(
-            '[[scene]]\n[[scene.reply]]\ntools = [{ name = "a", arguments = 3 }]',
+        (
+            ONE + 'tools = [{ name = "a", arguments = 3 }]',
             "key 'scene[0].reply[0].tools[0].arguments' is 3; expected a table or text",
-            id="arguments that are neither",
         ),
-        pytest.param(
-            '[[scene]]\n[[scene.reply]]\ntools = [{ name = "a", arguments = { day = 2024-01-01 } }]',
+        (
+            ONE + 'tools = [{ name = "a", arguments = { day = 2024-01-01 } }]',
             "key 'scene[0].reply[0].tools[0].arguments.dict.day' is datetime.date(2024, 1, 1); invalid value: ",
-            id="arguments that JSON cannot hold",
         ),
-        pytest.param("[[scene", "expected a script in TOML: Expected ']]' at the end", id="not TOML"),
-        pytest.param(b"\xff", "expected a script in TOML: 'utf-8' codec can't decode byte 0xff", id="not text"),
+        ("[[scene", "expected a script in TOML: Expected ']]' at the end"),
+        (b"\xff", "expected a script in TOML: 'utf-8' codec can't decode byte 0xff"),
     ],
 )
 def test_a_bad_script_is_refused_with_the_place_and_what_was_expected(

@@ -1,7 +1,7 @@
 """Where the hard limit of a budget falls into a search or an exam, it ends with what there is."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from known_world import World, WorldProposer, skill_of
@@ -39,6 +39,7 @@ async def held(rollouts: Limited) -> SequentialTest:
     return attempt
 
 
+@settings(max_examples=40)
 @given(most=st.integers(0, 200))
 async def test_an_exam_that_is_cut_short_is_undecided_and_the_same_when_it_is_held_again(most: int) -> None:
     rollouts = Limited(most)
