@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from gate_report import NONE, Bench, Cell, Grid, cost, grid, mean, often, rare, rate, unbiased
-from support.many_attempts import (
+from many_exams import (
     SEED,
     Flags,
     Floats,

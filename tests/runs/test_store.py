@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.calls import call
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange, Kind, Speaker, Usage
 from whet.runs.store import schema
@@ -21,23 +22,13 @@ from whet.runs.store.schema import RolloutRow, SkillRow, TaskRow
 from whet.runs.store.store import DATABASE, LOCK, Store
 from whet.scoring.score import Cause
 
-EXCHANGE = Exchange(
-    session="1",
-    index=0,
-    dialect="chat",
-    path="/v1/chat/completions",
+EXCHANGE = call(
     request_headers=(("Accept", "*/*"), ("Accept", "again")),
     request=b'{"messages": []}',
     upstream="http://127.0.0.1:9",
-    status=200,
-    response_headers=(),
     response=b"data: [DONE]\n\n",
-    attempts=1,
-    error=None,
     started=1.5,
-    first_byte=None,
     ended=2.5,
-    usage=None,
     sent=b'{"input": []}',
     delivered=b"event: message_stop\n\n",
     warnings=("top_k",),
@@ -349,9 +340,7 @@ def test_readers_see_commits_while_the_writer_runs_and_after_it_closed(tmp_path:
             reader.set("a", 3)
 
 
-def test_calls_that_are_added_while_others_are_read_do_not_confuse_the_reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_calls_added_meanwhile_do_not_confuse_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with new_run(tmp_path) as writer:
         attempt = writer.start_attempt("r0", 1.0)
         large = replace(EXCHANGE, session=str(attempt), request=b'{"messages": ["%s"]}' % (b"x" * SMALL_BODY))
@@ -409,9 +398,7 @@ def test_what_is_no_run_is_named(tmp_path: Path, opening: Callable[[Path], Store
 
 
 @pytest.mark.parametrize("opening", [Store.open_read, Store.open_write])
-def test_a_run_of_a_newer_version_is_refused_with_both_versions(
-    tmp_path: Path, opening: Callable[[Path], Store]
-) -> None:
+def test_a_run_of_a_newer_version_is_refused(tmp_path: Path, opening: Callable[[Path], Store]) -> None:
     new_run(tmp_path).close()
     db = sqlite3.connect(tmp_path / DATABASE)
     db.execute("PRAGMA user_version = 99")

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, pstdev
 from typing import Any
@@ -13,17 +13,21 @@ from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.trace.training.episode import Episode
 
+WEIGHT_VERSION = "weight version"
+"""Under this key a run stores which weights its model had, as the user says."""
 _EPSILON = 1e-8
 """Keeps an advantage finite."""
 
 
-def episodes(store: Store) -> list[tuple[Episode, int]]:
-    """Every rollout that was tried, in the order of the plan, with the attempt whose exchanges are its own."""
+def episodes(store: Store, only: Collection[str] | None = None) -> list[tuple[Episode, int]]:
+    """Every rollout that was tried, or those with these ids, in the order of the plan, with the attempt whose exchanges
+    are its own."""
+    version: str | None = store.get(WEIGHT_VERSION)
     specs = {task.id: json.loads(task.spec) for task in store.tasks()}
     found = [
-        (_episode(rollout.row, attempt, specs.get(rollout.row.task, {})), attempt.id)
+        (replace(_episode(rollout.row, attempt, specs.get(rollout.row.task, {})), weight_version=version), attempt.id)
         for rollout in ResultReader(store)
-        if (attempt := rollout.last_ended) is not None
+        if (only is None or rollout.row.id in only) and (attempt := rollout.last_ended) is not None
     ]
     rewards: dict[str, list[float]] = defaultdict(list)
     for episode, _ in found:

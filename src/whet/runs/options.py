@@ -130,6 +130,11 @@ class RunOptions(RolloutOptions):
     """Record every model call. False: agents call the model that they are logged in to."""
     user_config: bool | None = None
     """Start agents with a copy of your own settings (default: with none)."""
+    by_task: bool = False
+    """Run all samples of a task before those of the next one (default: every task once, then again)."""
+    weight_version: str | None = None
+    """Version of the model's weights, such as the training step; training rows have it where the engine reports
+    none."""
 
     def complete(self, config: Config) -> Self:
         defaults = config.defaults
@@ -177,7 +182,7 @@ class RejudgeOptions(Options):
     """Run folder."""
     judge: Path | None = None
     """TOML or JSON file with [[judge]] and [[rank]] (default: the tasks' own judges)."""
-    tasks: Annotated[tuple[Path, ...], BeforeValidator(_as_tuple)] = ()
+    tasks: Annotated[tuple[Path, ...] | tuple[Task, ...], BeforeValidator(_as_tuple)] = ()
     """Where the tasks are now (default: where the run read them)."""
     judge_model: str | None = None
     """Model that judges call if they name none."""
@@ -189,15 +194,11 @@ class RejudgeOptions(Options):
     """Limits of the judges' model calls."""
 
 
-class ExportOptions(Options):
-    """Which rollouts of a run to export, in which format."""
+class RecordOptions(Options):
+    """Which rollouts to turn into records, and into which."""
 
-    run: Path
-    """Run folder."""
     format: str
     """Format; docs/export.md lists them."""
-    out: Path
-    """New file or folder."""
     filter: tuple[str, ...] = ()
     """Only rollouts with score>=0.5, agent=NAME, tag=NAME, and so on. Several conditions must all hold."""
     subagents: float = Field(default=1.0, ge=0)
@@ -214,8 +215,19 @@ class ExportOptions(Options):
     """areal-individual: factor on the reward for each call before the last."""
     per_task: int | None = Field(default=None, ge=1)
     """At most N rollouts per task, the best ones."""
+    skip_equal: bool = False
+    """Leave out groups whose rollouts all have the same reward, which have no advantage."""
     distinct: bool = False
     """chat: leave out conversations that an earlier line has already."""
+
+
+class ExportOptions(RecordOptions):
+    """Which rollouts of a run to export, in which format."""
+
+    run: Path
+    """Run folder."""
+    out: Path
+    """New file or folder."""
 
 
 def _required(option: str, default: str | None) -> tuple[str, ...]:

@@ -309,15 +309,19 @@ def with_judges(task: Task, judges: Judges) -> Task:
 def _tasks(request: RejudgeOptions) -> dict[str, Task]:
     """The tasks of the run, with their present judges. UserError when the work that they ask for has changed."""
     with Store.open_read(request.run) as store:
-        rows, paths = store.tasks(), request.tasks or read_task_paths(store)
-    if not paths:
+        rows, source = store.tasks(), request.tasks or read_task_paths(store)
+    if not source:
         raise UserError(f"{request.run}: the run does not record where its tasks are; set `tasks`")
-    found = {task.id: task for task in read_tasks(paths)}
+    found = {task.id: task for task in read_tasks(source)}
     for row in rows:
         if row.id not in found:
-            raise UserError(f"{paths[0]}: has no task '{row.id}', which the run has; name the place with `tasks`")
+            raise UserError(f"{_name(source)}: has no task '{row.id}', which the run has; name the place with `tasks`")
         _refuse_another_task(row, found[row.id], request.run)
     return {row.id: found[row.id] for row in rows}
+
+
+def _name(source: Sequence[Path | Task]) -> str:
+    return ", ".join(str(one) for one in source if isinstance(one, Path)) or "`tasks`"
 
 
 def _refuse_another_task(row: TaskRow, task: Task, run: Path) -> None:

@@ -17,6 +17,7 @@ from whet.rollout.resources import RunResources
 from whet.runs.config import (
     NO_MODEL,
     Config,
+    ModelConfig,
     judge_model_configs,
     model_config,
     model_secrets,
@@ -30,6 +31,7 @@ from whet.sandbox import remove_stale, sandbox_named
 from whet.scoring.leaks import refuse_denied
 from whet.tasks import Task
 from whet.text.redact import Redactor, is_secret, secrets_in
+from whet.trace.training.calls import TRAINING_FIELDS, sampling_faults
 
 OWN = "own"
 """Stands for whatever model an agent is logged in to."""
@@ -108,6 +110,16 @@ def _check_prices(limits: Limits, models: Iterable[Model]) -> None:
                 f"model '{model.name}': its price is not known, so a limit on cost cannot hold; "
                 "give it price_input and price_output in whet.toml, or limit tokens"
             )
+
+
+def sampling_warnings(name: str, model: ModelConfig) -> list[str]:
+    """What will keep the calls of a captured model out of training rows, as far as its settings say so."""
+    returns_ids = model.capture in {"vllm", "sglang", "llamacpp"}
+    # Every local model is captured; whoever sets how it samples wants rows of it.
+    if not returns_ids and not (model.local is not None and model.set.keys() & TRAINING_FIELDS):
+        return []
+    faults = sampling_faults(model.set)
+    return [f"model '{name}': {'; '.join(faults)}; training rows leave such calls out"] if faults else []
 
 
 def _agent(name: str, request: RunOptions, config: Config) -> AnyAgent:

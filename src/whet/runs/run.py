@@ -8,10 +8,11 @@ from typing import Any
 
 from whet.errors import UserError
 from whet.rollout.endpoint import check_judge_models
-from whet.runs.config import Config
+from whet.runs.config import Config, model_config
+from whet.runs.episodes import WEIGHT_VERSION
 from whet.runs.options import RunOptions
 from whet.runs.plan import Plan
-from whet.runs.resources import changed_keys, open_resources
+from whet.runs.resources import changed_keys, open_resources, sampling_warnings
 from whet.runs.scheduler import ArmStopped, Ended, Stopped, open_run, run_plan
 from whet.runs.stats.summary import Arm, Tally, sum_spent, tally
 from whet.runs.store.reply_cache import CacheUse
@@ -57,6 +58,8 @@ class Started:
     planned: int
     pending: int
     arms: dict[Arm, Tally]
+    warnings: tuple[str, ...] = ()
+    """Settings that will make the run less useful than it could be."""
 
 
 Event = Started | Ended | Stopped | Settled | ArmStopped
@@ -85,6 +88,7 @@ async def run(
             request.record,
             origin.prefix if origin else None,
             origin.name if origin else "",
+            request.by_task,
         )
         about = {
             "version": __version__,
@@ -92,16 +96,33 @@ async def run(
             "agents": _declare(resources.dump_agents(), request),
             TASKS: request.task_paths,
             FORK: origin.about if origin else None,
+            WEIGHT_VERSION: _weight_version(request),
         }
         if request.cache is CacheUse.OFF:
             await check_judge_models(resources.gateway, resources.judge_models)
         pending = open_run(request.out, plan, resume=request.resume, about=about)
         with Store.open_read(request.out) as store:
             arms = tally(store)
-        watch(Started(request.out, resources.sandbox.name, len(plan.rows()), len(pending), arms))
+        declared = {name: model_config(name, config) for name in request.models}
+        warnings = tuple(line for name, model in declared.items() for line in sampling_warnings(name, model))
+        watch(Started(request.out, resources.sandbox.name, len(plan.rows()), len(pending), arms, warnings))
         resources.gateway.add_spent(sum_spent(arms.values()))
         shared = replace(resources, rollouts=len(plan.rows()))
         await run_plan(request.out, plan, pending, shared, request.concurrency, watch)
+
+
+def _weight_version(request: RunOptions) -> str | None:
+    """The version of the weights; that of the run before if it is continued. UserError when the two differ."""
+    if not request.resume:
+        return request.weight_version
+    with Store.open_read(request.out) as store:
+        before: str | None = store.get(WEIGHT_VERSION)
+    if request.weight_version not in (None, before):
+        raise UserError(
+            f"`weight_version` is '{request.weight_version}', but the run in {request.out} began with "
+            f"{before!r}; start a new run with another `out`"
+        )
+    return before
 
 
 def _read_skills(request: RunOptions) -> list[Skill | None]:

@@ -12,7 +12,7 @@ from gepa.core.adapter import EvaluationBatch, ProposalFn
 from gepa.core.result import GEPAResult
 from gepa.logging.logger import LoggerProtocol
 
-from support.known_world import World, sentence
+from known_world import World, sentence
 from whet.skills.gate.gepa import ExamAcceptance
 
 SEED = {"skill": "Do your best."}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from support.many_attempts import Arms, Floats, chances, population, streamed, verdicts
+from many_exams import Arms, Floats, chances, population, streamed, verdicts
 from whet.skills.gate.power import MOST_PAIRS, chance_to_certify, enough_pairs
 from whet.skills.gate.sequential_test import ExamTerms, Pair, replay
 from whet.skills.measurement import Verdict

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.known_world import World, skill_of
+from known_world import World, skill_of
 from whet.errors import UserError
 from whet.scoring import Cause
 from whet.skills.gate.plan import GatePlan

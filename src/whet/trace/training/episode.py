@@ -82,3 +82,5 @@ class Episode:
     started: float = 0.0
     ended: float | None = None
     cost: float | None = None
+    weight_version: str | None = None
+    """Of the model, as the user says. What the engine reports with a reply comes first."""
