@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from whet.agents.command import CommandAgent
     from whet.agents.opencode import OpenCode
     from whet.api import (
+        adopt,
         certify,
         compare,
         fork,
@@ -47,9 +48,10 @@ if TYPE_CHECKING:
     from whet.skills.gate.gate import ExamResult
     from whet.skills.gate.standalone import BudgetSpent, Exam
     from whet.skills.measurement import NotMeasured
-    from whet.skills.options import CertifyOptions, SharpenOptions, TransferOptions
+    from whet.skills.options import AdoptOptions, CertifyOptions, SharpenOptions, TransferOptions
     from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext, Proposer, ScoredRollout, SearchStep
     from whet.skills.results import SharpenResult
+    from whet.skills.sharpen.adopt import Adoption
     from whet.skills.sharpen.events import AuditFinished, SharpenEvent, SharpenStarted
     from whet.skills.sharpen.transfer import Lifts
     from whet.tasks import Task, read_tasks
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
     from whet.trace.conversations.graph import Graph
 
 __all__ = [
+    "AdoptOptions",
+    "Adoption",
     "Agent",
     "AgentReport",
     "ArmStopped",
@@ -118,6 +122,7 @@ __all__ = [
     "UserError",
     "Work",
     "__version__",
+    "adopt",
     "certify",
     "compare",
     "compare_arms",
@@ -145,7 +150,7 @@ _HOMES = {
     "whet.agents.codex": "Codex",
     "whet.agents.command": "CommandAgent",
     "whet.agents.opencode": "OpenCode",
-    "whet.api": "certify compare fork groups rejudge run run_async run_task sharpen sharpen_async transfer",
+    "whet.api": "adopt certify compare fork groups rejudge run run_async run_task sharpen sharpen_async transfer",
     "whet.errors": "UserError",
     "whet.exchange": "Exchange",
     "whet.gateway": "Limits",
@@ -165,9 +170,10 @@ _HOMES = {
     "whet.skills.gate.gate": "ExamResult",
     "whet.skills.gate.standalone": "BudgetSpent Exam",
     "whet.skills.measurement": "NotMeasured",
-    "whet.skills.options": "CertifyOptions SharpenOptions TransferOptions",
+    "whet.skills.options": "AdoptOptions CertifyOptions SharpenOptions TransferOptions",
     "whet.skills.proposers.base": "NoProposal Proposal ProposalContext Proposer ScoredRollout SearchStep",
     "whet.skills.results": "SharpenResult",
+    "whet.skills.sharpen.adopt": "Adoption",
     "whet.skills.sharpen.events": "AuditFinished SharpenEvent SharpenStarted",
     "whet.skills.sharpen.transfer": "Lifts",
     "whet.tasks": "Task read_tasks",

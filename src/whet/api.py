@@ -8,7 +8,8 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 from pydantic import ValidationError
 
-from whet.agents import Agent, AgentFunction, PythonAgent
+from whet.agents import Agent, AgentFunction
+from whet.agents.own_agent import as_agent
 from whet.errors import UserError
 from whet.event_loop import run_coroutine
 from whet.gateway import Limits
@@ -35,11 +36,14 @@ from whet.runs.stored_run import (
 from whet.scoring import Judge, Score, Work
 from whet.skills.certificates.certificate import Certificate
 from whet.skills.gate.plan import AUTO, GatePlan
-from whet.skills.options import CertifyOptions, SharpenOptions, TransferOptions
+from whet.skills.options import AdoptOptions, CertifyOptions, SharpenOptions, TransferOptions
 from whet.skills.proposers.base import Proposer
 from whet.skills.proposers.schedule import ScheduleOptions
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import read_budget
+from whet.skills.sharpen.adopt import Adoption
+from whet.skills.sharpen.adopt import adopt as adopt_version
+from whet.skills.sharpen.adopt import undo as undo_adoption
 from whet.skills.sharpen.certify import CertifyRequest, CertifyWatch
 from whet.skills.sharpen.certify import certify as certify_skill
 from whet.skills.sharpen.events import SharpenEvent
@@ -381,6 +385,18 @@ def certify(
     return run_coroutine(certify_skill(request, config, watch))
 
 
+def adopt(run: Path | str | None = None, *, options: AdoptOptions | None = None, undo: bool = False) -> Adoption:
+    """Write the certified skill of a sharpen run over the one that the run started with, or undo that.
+
+    >>> adopt("runs/sharpened").files[0].path  # doctest: +SKIP
+    PosixPath('/home/me/project/CLAUDE.md')
+    """
+    chosen = _merge(AdoptOptions, options, {"run": run, "undo": undo or None})
+    if chosen.undo:
+        return undo_adoption(chosen.run)
+    return adopt_version(chosen.run, chosen.version, chosen.to, uncertified=chosen.uncertified)
+
+
 def transfer(
     skill: Path | str | None = None,
     tasks: Path | str | Sequence[Task] = (),
@@ -482,7 +498,7 @@ def _with_objects(config: Config, agents: Mapping[str, Any], models: Mapping[str
 def _declare(name: str, agent: Any) -> Any:
     if not (callable(agent) or hasattr(agent, "run")):
         raise UserError(f"`agent` is {agent!r}; expected a name, an object with a method `run`, or an async function")
-    return agent if type(agent).__module__.startswith("whet.agents.") else PythonAgent(name=name, program=agent)
+    return agent if type(agent).__module__.startswith("whet.agents.") else as_agent(name, agent)
 
 
 def _judge_with(judges: Sequence[Judge | JudgeFunction], task: Task) -> Task:

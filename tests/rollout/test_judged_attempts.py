@@ -67,7 +67,7 @@ async def judged(
     return result, calls, asked
 
 
-async def test_a_rubric_is_asked_of_its_own_model_and_what_it_costs_is_counted_apart() -> None:
+async def test_a_rubric_has_its_own_model_and_costs() -> None:
     result, calls, asked = await judged(task(judge=POLITE), ChatAgent(), Reply(text="Hello!"))
     assert result.score.value == 0.75
     assert [vote["reason"] for vote in result.judgements["rubric"].details["votes"]] == ["polite", "polite"]
@@ -122,7 +122,7 @@ async def test_the_limits_of_the_run_hold_for_judges_too() -> None:
     assert all(exchange.attempts == 0 for exchange in asked)
 
 
-async def test_an_empty_reply_is_zero_when_the_model_answered_nothing_and_missing_when_it_failed() -> None:
+async def test_an_empty_reply_is_zero_and_a_failure_missing() -> None:
     for judge in ("exact", POLITE, {"kind": "rules", "checks": [{"op": "max_chars", "arg": 9}]}):
         silent, _, _ = await judged(task(judge=judge, answer="4"), ChatAgent(), Reply(text=" "))
         assert silent.score.value == 0
@@ -198,9 +198,7 @@ def test_a_task_cannot_give_its_own_tests_or_solution_away(tmp_path: Path, hidde
 
 
 @pytest.mark.parametrize(("up", "unrelated"), [(True, None), (False, True)])
-async def test_a_judge_that_its_model_refuses_to_answer_is_told_from_an_outage(
-    up: bool, unrelated: bool | None
-) -> None:
+async def test_a_refusal_to_judge_is_told_from_an_outage(up: bool, unrelated: bool | None) -> None:
     fault = Reply(text="", fault=Fault.SERVER_ERROR)
     scene = Scene(when=When.model_validate({"user": "rubric"} if up else {}), replies=(fault,))
     script = Script(scenes=(scene, Scene(replies=(VOTE,))))

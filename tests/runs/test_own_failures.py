@@ -47,18 +47,11 @@ def causes(seen: list[Event]) -> list[Cause | None]:
 PROVOKED = [Fault.RATE_LIMIT, Fault.SERVER_ERROR, Fault.CUT, Fault.MALFORMED, Fault.UNAUTHORIZED]
 
 
+@pytest.mark.parametrize("words", [("hello", "bomb"), ("bomb",)], ids=["the last call", "all calls"])
 @pytest.mark.parametrize("fault", PROVOKED)
-async def test_a_last_call_that_was_made_to_fail_is_judged(tmp_path: Path, fault: Fault) -> None:
+async def test_calls_that_were_made_to_fail_are_judged(tmp_path: Path, fault: Fault, words: tuple[str, ...]) -> None:
     models = scripted(tmp_path, {"bomb": fails(fault), "": RIGHT})
-    await perform(asking(tmp_path, "hello", "bomb"), models, agents=AGENT)
-    result = last_results(tmp_path / "run")["a"]
-    assert (result.score.value, result.flags) == (0, ("model-failed",))
-
-
-@pytest.mark.parametrize("fault", PROVOKED)
-async def test_calls_that_were_all_made_to_fail_are_judged(tmp_path: Path, fault: Fault) -> None:
-    models = scripted(tmp_path, {"bomb": fails(fault), "": RIGHT})
-    await perform(asking(tmp_path, "bomb"), models, agents=AGENT)
+    await perform(asking(tmp_path, *words), models, agents=AGENT)
     result = last_results(tmp_path / "run")["a"]
     assert (result.score.value, result.flags) == (0, ("model-failed",))
     assert result.judging is not None

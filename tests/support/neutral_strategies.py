@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from whet.exchange import Usage
 from whet.gateway.dialects import neutral as n
 
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""For tests that draw conversations: a busy machine needs its time for one."""
+patient = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For tests that draw conversations: a machine needs its time for one, and they are the same in every run."""
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 names = st.from_regex(r"[a-z]{1,8}(_[a-z0-9]{1,6})?", fullmatch=True)

@@ -1,5 +1,6 @@
 """`whet sharpen`: a better skill, and the proof that it is better."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -148,11 +149,17 @@ def _removal_line(removal: "Removal") -> str:
     return f"  without {rules}: {found}"
 
 
+MOST_LINES = 30
+"""Lines of the diff that are printed at the end."""
+
+
 def _print_result(console: "Terminal", outcome: "SharpenResult") -> None:
-    from whet.cli.output import command
     from whet.skills.report.text import PAGE, in_plain_words
+    from whet.skills.report.verdict import verdict_sentence
 
     folder = outcome.folder
+    console.say(f"\n{verdict_sentence(outcome)}")
+    _print_changes(console, outcome)
     console.say(f"\n{in_plain_words(outcome)}")
     console.say(f"\n{'certified skill' if outcome.certified else 'skill as it was'}: {folder / 'best'}")
     if outcome.leader.digest != outcome.best.digest:
@@ -162,6 +169,26 @@ def _print_result(console: "Terminal", outcome: "SharpenResult") -> None:
     if outcome.shortened is not None:
         console.say(f"shorter version of the certified skill: {folder / 'shortened'}")
     console.say(f"report: {folder / PAGE}")
-    check = [] if outcome.accepted else [command("certify", "--check", str(folder / "certificate.json"))]
-    lines = [*check, command("show", str(folder / "search"))]
-    console.say("\nnext:\n" + "\n".join(f"  {line}" for line in lines))
+    console.say("\nnext:\n" + "\n".join(f"  {line}" for line in _next_commands(outcome)))
+
+
+def _print_changes(console: "Terminal", outcome: "SharpenResult") -> None:
+    from whet.skills.report.verdict import count_changes, list_changes
+
+    lines = list_changes(outcome)
+    if not lines:
+        return
+    console.say(f"\n{count_changes(lines)}:", *(f"  {line}" for line in lines[:MOST_LINES]))
+    if len(lines) > MOST_LINES:
+        console.say(f"  ... and {len(lines) - MOST_LINES} more lines")
+
+
+def _next_commands(outcome: "SharpenResult") -> Iterator[str]:
+    from whet.cli.output import command
+
+    folder = str(outcome.folder)
+    if outcome.certified:
+        yield command("adopt", folder)
+    if outcome.accepted is None:
+        yield command("certify", "--check", str(outcome.folder / "certificate.json"))
+    yield command("show", str(outcome.folder / "search"))

@@ -55,6 +55,8 @@ class SessionTotals:
     usage: Usage = field(default_factory=Usage)
     charged: Usage = field(default_factory=Usage)
     """Of the usage, what was not replayed."""
+    cost: float = 0.0
+    """Dollars for what was charged, where the price is known."""
     calls_without_usage: int = 0
     """Calls that may have used tokens that `usage` does not count."""
     last_error: CallError | None = None
@@ -307,11 +309,9 @@ class Session:
         self._planner.threads.end(exchange.index, answer)
         price = self._context.price
         charged = None if exchange.replayed else exchange.usage
-        allowance.settle(
-            exchange.usage,
-            None if exchange.from_record else exchange.usage,
-            cost(charged, price) if charged and price else None,
-        )
+        dollars = cost(charged, price) if charged and price else None
+        allowance.settle(exchange.usage, None if exchange.from_record else exchange.usage, dollars)
+        self.totals.cost += dollars or 0.0
         self.totals.count(exchange)
 
     async def _keep(self, exchange: Exchange) -> None:

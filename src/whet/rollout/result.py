@@ -10,7 +10,7 @@ from whet.agents import Agent, AgentReport
 from whet.agents.tools import LoggedUse
 from whet.exchange import Usage
 from whet.gateway import Model, Session, Spent
-from whet.gateway.prices import cost, price_for
+from whet.gateway.prices import price_for
 from whet.scoring import Score
 from whet.skill import Skill
 from whet.tasks import Task
@@ -175,7 +175,7 @@ def session_spending(session: Session | None, model: Model) -> Spending:
     """What the calls of a session cost."""
     if session is None:
         return Spending()
-    price = None if session.totals.calls_without_usage else price_for(model)
+    known = price_for(model) is not None and not session.totals.calls_without_usage
     return Spending(
         calls=session.totals.calls,
         speakers=dict(session.totals.speakers),
@@ -183,5 +183,5 @@ def session_spending(session: Session | None, model: Model) -> Spending:
         output_tokens=session.totals.usage.output,
         from_record=session.totals.from_record,
         uncounted_calls=session.totals.calls_without_usage,
-        cost=cost(session.totals.charged, price) if price else None,
+        cost=session.totals.cost if known else None,
     )

@@ -15,6 +15,7 @@ from whet.agents import DeclaredAgent, place_beside
 from whet.errors import UserError, did_you_mean
 from whet.gateway import Model
 from whet.gateway.model import Auth, CaptureKind
+from whet.gateway.prices import Price, price_for
 from whet.gateway.upstream.azure import AzureLogin
 from whet.models import DEFAULT_CONTEXT, PROVIDERS, Engine, find_model, provider_settings, serve_model
 from whet.tasks import resolve_env
@@ -279,6 +280,13 @@ def model_secrets(name: str, model: ModelConfig, env: Mapping[str, str]) -> list
         *([key] if key else []),
         *(headers[header] for header, given in model.headers.items() if headers[header] != given),
     ]
+
+
+def model_price(name: str, model: ModelConfig) -> Price | None:
+    """What the tokens of a model cost, as far as that is known."""
+    if model.script is not None or model.local is not None:
+        return Price(0.0, 0.0)
+    return price_for(_model(name, model.model_copy(update={"key_env": None, "headers": {}}), ("",), {}))
 
 
 def never_called(model: ModelConfig, env: Mapping[str, str]) -> ModelConfig:

@@ -16,6 +16,7 @@ from whet.scoring.judges.json_answer import json_answer
 from whet.scoring.judges.mathematics import mathematics
 from whet.scoring.judges.number import number
 from whet.scoring.judges.outcome import outcome
+from whet.scoring.judges.plugin import plugin
 from whet.scoring.judges.python_function import python_function
 from whet.scoring.judges.python_object import python_object
 from whet.scoring.judges.reward import reward
@@ -42,6 +43,7 @@ _JUDGES: Mapping[type[AnyJudge], Callable[[Any, Work], Awaitable[Score]]] = {
     specs.PythonSpec: python_function,
     specs.DiffSpec: diff,
     specs.OutcomeSpec: outcome,
+    specs.PluginSpec: plugin,
     specs.PythonJudge: python_object,
 }
 

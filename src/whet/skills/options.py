@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from whet.runs.options import RolloutOptions, RunOptions
+from whet.runs.options import Options, RolloutOptions, RunOptions
 from whet.skills.gate.kinds import GateKind, SearchKind
 from whet.skills.proposers.schedule import Schedule
 
@@ -91,6 +91,21 @@ class CertifyOptions(ArmOptions):
     """Write the verdict to this file in Markdown, for a comment. In GitHub Actions, the job's page shows it as well."""
     seed: int | None = None
     """Reproduce the order of tasks (default: drawn at random)."""
+
+
+class AdoptOptions(Options):
+    """Which version of a run to write over the original skill."""
+
+    run: Path
+    """Run folder of `whet sharpen`."""
+    version: str | None = None
+    """Version to adopt: best, shortened, leader, or the first digits of its digest (default: best)."""
+    to: Path | None = None
+    """Skill to replace (default: the one that the run started with, where it lay then)."""
+    uncertified: bool = False
+    """Allow a version that is not certified; without a certified one, take the best candidate of the search."""
+    undo: bool = False
+    """Restore what was there before."""
 
 
 class TransferOptions(RolloutOptions):

@@ -7,9 +7,20 @@ from typing import Annotated, Any, Literal, Self
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 from pathspec import GitIgnoreSpec
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 from whet.errors import did_you_mean
+from whet.plugins import JUDGES, find_plugins
 from whet.tasks.checks import SHAPE, FileCheck, FileWordsCheck, NonEmptyText, Pattern, RulesCheck, tags
 from whet.tasks.fields import RelativePath, Table, Value
 
@@ -313,6 +324,25 @@ class PythonJudge(JudgeSpec):
         return True
 
 
+class PluginSpec(JudgeSpec):
+    """A judge of an installed package. It judges in this process; its further keys are its settings."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: str
+    """The name of the plug-in."""
+    package: str
+    """The package that declared it, with its version, when the task was read."""
+
+    @property
+    def needs_box(self) -> bool:
+        return True
+
+    @property
+    def needs_calls(self) -> bool:
+        return True
+
+
 DeclaredJudge = (
     RewardSpec
     | VerifySpec
@@ -329,23 +359,28 @@ DeclaredJudge = (
     | OutcomeSpec
 )
 """A judge as a task declares it."""
-AnyJudge = DeclaredJudge | PythonJudge
+AnyJudge = DeclaredJudge | PluginSpec | PythonJudge
 KINDS = frozenset(tags(DeclaredJudge.__args__, "kind"))
 GROUP_KINDS = frozenset({"rank"})
 
 
-def _check_kind(value: object) -> object:
+def _read_judge(value: object, read: ValidatorFunctionWrapHandler) -> object:
     match {"kind": value} if isinstance(value, str) else value:
         case JudgeSpec():
-            return value
+            return read(value)
         case {"kind": str(kind)} as table if kind in KINDS:
-            return table
+            return read(table)
+        case {"kind": str(kind), "package": str()} as table:  # of a stored task; the plug-in may be gone
+            return PluginSpec.model_validate(table)
+        case {"kind": str(kind), **settings} if kind in (plugins := find_plugins(JUDGES)):
+            return PluginSpec.model_validate({**settings, "kind": kind, "package": plugins[kind].package})
         case {"kind": str(kind)} if kind in GROUP_KINDS:
             raise ValueError(
                 f"has the kind '{kind}', which sees all samples of a task; expected it in a file for rejudge"
             )
         case {"kind": kind}:
-            raise ValueError(f"has the unknown kind {kind!r}; {did_you_mean(str(kind), KINDS)}")
+            known = [*KINDS, *find_plugins(JUDGES)]
+            raise ValueError(f"has the unknown kind {kind!r}; {did_you_mean(str(kind), known)}")
     raise ValueError("expected the name of a judge, or a table with the key 'kind'")
 
 
@@ -366,7 +401,7 @@ def _check_names(judges: tuple[JudgeSpec, ...]) -> tuple[JudgeSpec, ...]:
     return judges
 
 
-OneJudge = Annotated[DeclaredJudge, Field(discriminator="kind"), BeforeValidator(_check_kind)]
+OneJudge = Annotated[DeclaredJudge, Field(discriminator="kind"), WrapValidator(_read_judge), SerializeAsAny()]
 Judges = Annotated[tuple[OneJudge, ...], BeforeValidator(_one_or_many), AfterValidator(_check_names)]
 """A judge by its name, as a table, or a list of these."""
 

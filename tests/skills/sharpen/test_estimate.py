@@ -41,7 +41,7 @@ def test_a_budget_is_good_for_fewer_rollouts_the_more_they_use(tmp_path: Path) -
     assert found.rollouts(read_budget("1M tokens")) == (100, 2424), "a quarter more than they are taken to use"
     assert found.rollouts(read_budget("$13")) == (40, 1733)
     assert found.rollouts(read_budget("7")) == (7, 7)
-    with pytest.raises(UserError, match=r"`budget` is \$5.00, but the model's price is 0 or unknown"):
+    with pytest.raises(UserError, match=r"`budget` is \$5.00, but the price .* not known; give it price_input"):
         each(tmp_path, UNPRICED).rollouts(read_budget("$5"))
 
 

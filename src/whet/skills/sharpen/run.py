@@ -42,6 +42,7 @@ from whet.skills.rollouts.splits import split_tasks
 from whet.skills.rollouts.terms import MADE_WITH, common_terms, compute_once, fix_terms, resolve_budget, write_raised
 from whet.skills.search.shorten import Removal
 from whet.skills.search.two_tiers import SearchResult, SearchSetting, search_and_certify
+from whet.skills.sharpen.adopt import write_origin
 from whet.skills.sharpen.budget_split import BudgetSplit, BudgetSplitter
 from whet.skills.sharpen.events import AuditFinished, SharpenStarted, SharpenWatch
 from whet.skills.sharpen.options import refuse_unknown_sections
@@ -171,6 +172,7 @@ class SharpenRun:
         self.seed = fix_seed(self.folder / RunPart.EXAM, self.request.seed)
         fix_terms(self.folder / TERMS, self._terms())
         write_raised(self.folder / TERMS, self.request.budget, self.budget)
+        write_origin(self.folder, self.request.skill, self.request.also)
         used = count_uses(self.folder, self.validation, self.env)
         self.watch(SharpenStarted(self.folder, self.start, self.splits, self.budget, used, self.seed))
 
