@@ -8,7 +8,8 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 from pydantic import ValidationError
 
-from whet.agents import Agent, AgentFunction, PythonAgent
+from whet.agents import Agent, AgentFunction
+from whet.agents.own_agent import as_agent
 from whet.errors import UserError
 from whet.event_loop import run_coroutine
 from whet.gateway import Limits
@@ -497,7 +498,7 @@ def _with_objects(config: Config, agents: Mapping[str, Any], models: Mapping[str
 def _declare(name: str, agent: Any) -> Any:
     if not (callable(agent) or hasattr(agent, "run")):
         raise UserError(f"`agent` is {agent!r}; expected a name, an object with a method `run`, or an async function")
-    return agent if type(agent).__module__.startswith("whet.agents.") else PythonAgent(name=name, program=agent)
+    return agent if type(agent).__module__.startswith("whet.agents.") else as_agent(name, agent)
 
 
 def _judge_with(judges: Sequence[Judge | JudgeFunction], task: Task) -> Task:

@@ -60,14 +60,14 @@ def load_beside(reference: str, folder: Path) -> Any:
 
 
 def make_object(found: Any, settings: Mapping[str, Any]) -> Any:
-    """What a plug-in stands for: an instance if it is a class, otherwise itself. ValueError for wrong settings."""
+    """What a plug-in stands for: an instance if it is a class, otherwise itself. UserError for wrong settings."""
     if isinstance(found, type):
         try:
             return found(**settings)
         except TypeError as error:
-            raise ValueError(f"{found.__name__} cannot be made with these keys: {error}") from error
+            raise UserError(f"{found.__name__} cannot be made with these keys: {error}") from error
     if settings:
-        raise ValueError(f"has the key '{next(iter(settings))}', but {_described(found)} takes no settings")
+        raise UserError(f"has the key '{next(iter(settings))}', but {_described(found)} takes no settings")
     return found
 
 

@@ -248,7 +248,7 @@ async def test_a_variable_that_the_host_lacks_is_told_before_a_model_is_asked(wh
     assert done.exchanges == []
 
 
-async def test_a_limit_of_the_task_ends_the_agents_work_and_what_it_left_is_judged() -> None:
+async def test_what_a_limit_of_the_task_leaves_is_judged() -> None:
     task = WRITE.model_copy(update={"limits": WRITE.limits.model_copy(update={"turns": 2})})
     done = await attempted(task, LoopAgent(), *[call("bash", command="echo again >> log")] * 5)
     assert done.result.report is not None

@@ -46,7 +46,7 @@ async def test_a_reward_that_the_agent_wrote_is_not_read(task: Task) -> None:
     assert done.result.flags == (Flag.PLANTED_REWARD,)
 
 
-async def test_a_reward_that_the_agent_wrote_does_not_stand_in_for_one_that_is_missing(tmp_path: Path) -> None:
+async def test_a_reward_of_the_agent_replaces_no_missing_one(tmp_path: Path) -> None:
     (tmp_path / "test.sh").write_text("exit 0")
     task = Task(id="t", instruction="-", tests=tmp_path, limits=LIMITS)
     done = await attempted(task, shell("echo 1 > /logs/verifier/reward.txt"))

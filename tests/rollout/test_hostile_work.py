@@ -181,7 +181,7 @@ async def test_a_reward_among_the_agents_logs_cannot_be_linked_where_the_task_sh
     assert done.result.flags == (Flag.PLANTED_REWARD,)
 
 
-async def test_the_agents_logs_are_there_for_the_tests_of_a_task_that_asks_for_them(tmp_path: Path) -> None:
+async def test_tests_that_ask_for_the_agents_logs_see_them(tmp_path: Path) -> None:
     task = checked_by(tmp_path, "grep -qx done /logs/agent/log")
     assert_no_credit(await attempted(task, shell("echo done > /logs/agent/log")))
     asks = task.model_copy(update={"agent_logs": True})

@@ -172,9 +172,7 @@ async def test_agent_judge_and_work_are_three_users_of_the_host(sealed_box: Box)
         ("echo 1 > verifier/reward.txt; chmod 0 verifier agent artifacts .", ("reward.txt",)),
     ],
 )
-async def test_what_the_agent_left_for_the_verifier_is_named_and_not_shown(
-    box: Box, script: str, planted: tuple[str, ...]
-) -> None:
+async def test_what_the_agent_left_for_the_verifier_is_named(box: Box, script: str, planted: tuple[str, ...]) -> None:
     assert (await box.exec(["sh", "-c", script], cwd=logs_of(box))).exit_code == 0
     assert await box.seal() == planted
     logs = logs_of(box)

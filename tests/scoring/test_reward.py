@@ -51,9 +51,7 @@ async def test_a_reward_txt_with_anything_else_gives_no_score(tmp_path: Path, te
         ('{"reward": false, "other": true}', 0),
     ],
 )
-async def test_reward_json_holds_numbers_of_which_reward_or_the_only_one_counts(
-    tmp_path: Path, text: str, value: float
-) -> None:
+async def test_of_reward_json_one_number_counts(tmp_path: Path, text: str, value: float) -> None:
     assert (await score_of(tmp_path, "", json=text)).value == value
 
 
@@ -86,9 +84,7 @@ async def test_a_reward_json_with_anything_else_gives_no_score(tmp_path: Path, t
 
 
 @pytest.mark.parametrize(("txt", "json", "value"), [("1", 0, 0), ("0", 1, 0), ("0.5", 0.25, 0.25), ("0.25", 0.5, 0.25)])
-async def test_of_two_rewards_that_disagree_the_lower_one_counts_and_is_flagged(
-    tmp_path: Path, txt: str, json: float, value: float
-) -> None:
+async def test_of_two_rewards_the_lower_one_counts(tmp_path: Path, txt: str, json: float, value: float) -> None:
     score = await score_of(tmp_path, "", txt=txt, json=f'{{"reward": {json}}}')
     assert score.value == value
     assert "two reward files" in score.reason

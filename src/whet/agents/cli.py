@@ -17,7 +17,7 @@ from whet.agents.agent import AgentReport, Assignment, ModelEndpoint, ProgramSta
 from whet.agents.answers import ask_for_answer, read_tagged_answer
 from whet.agents.attachments import AttachedImage, attachments, list_attachments
 from whet.agents.install.packages import PACKAGES, Package
-from whet.agents.install.run import Installed, find_install, node_program, on_path
+from whet.agents.install.run import Installed, find_install, node_program, on_path, program_at
 from whet.agents.skill_delivery import Delivered, SkillAt, place_memory, place_skill, with_skill
 from whet.box import Box, Finished, SandboxError
 from whet.errors import UserError
@@ -134,6 +134,8 @@ class CliAgent(BaseModel, ABC):
     kind: str
     version: str | None = None
     """By default the version that whet pins; `path` is the program on PATH."""
+    program: Path | None = None
+    """The program itself, in place of an installed one; relative to whet.toml."""
     args: tuple[str, ...] = ()
     """Further arguments for every start."""
     env: Env = Field(default_factory=dict)
@@ -147,6 +149,8 @@ class CliAgent(BaseModel, ABC):
     """How often whet reminds a program that ends without an answer."""
 
     traits: ClassVar[Traits]
+    command: ClassVar[str | None] = None
+    """The name on PATH of a program that whet cannot install; by default the kind."""
     answer_file: ClassVar[str | None] = None
     """A file of the home that the program writes and that `read_output` reads."""
 
@@ -172,11 +176,31 @@ class CliAgent(BaseModel, ABC):
 
     @property
     def package(self) -> Package:
-        return PACKAGES[self.kind]
+        """The package of its program; for an agent that whet cannot install, the program on PATH."""
+        own = Package.own(self.kind, self.command or self.kind, self.traits.dialect)
+        return PACKAGES.get(self.kind, own)
 
     def check(self) -> None:
         """Raise UserError if the program is not installed."""
-        program(self.package, self.version)
+        self.find_program()
+
+    def find_program(self) -> Installed:
+        """The installed program. UserError, with the remedy, if there is none."""
+        package = self.package
+        if self.program is not None:
+            return program_at(package, self.program.expanduser())
+        if self.version == ON_PATH or package.source == "own":
+            found = on_path(package)
+            if found is None:
+                raise UserError(
+                    f"agent '{self.kind}': no program '{package.command}' on PATH; install it, or name it with the "
+                    "key 'program'"
+                )
+            return found
+        if found := find_install(package, self.version):
+            return found
+        wanted = f" --version {self.version}" if self.version else ""
+        raise UserError(f"agent '{self.kind}' is not installed; install it: whet agents install {self.kind}{wanted}")
 
     async def run(self, assignment: Assignment) -> AgentReport:
         deadline = time.monotonic() + assignment.task.limits.agent_sec
@@ -227,7 +251,7 @@ class CliAgent(BaseModel, ABC):
             raise UserError(
                 f"{task.origin or task.id}: key 'followups': agent '{self.kind}' cannot continue a conversation"
             )
-        found = await asyncio.to_thread(program, self.package, self.version)
+        found = await asyncio.to_thread(self.find_program)
         folder = await box.show(found.folder, self.kind)
         if self.home == "own":
             await self._copy_settings(box)
@@ -292,6 +316,8 @@ class CliAgent(BaseModel, ABC):
         )
 
     async def _transcript(self, box: Box) -> dict[str, bytes]:
+        if not self.traits.transcripts:
+            return {}
         with tempfile.TemporaryDirectory() as parent:
             copy = Path(parent, "transcript")
             try:
@@ -307,19 +333,6 @@ class CliAgent(BaseModel, ABC):
             return Output(done.stdout.data, await box.read_file(f"{box.home}/{self.answer_file}"))
         except (FileNotFoundError, SandboxError):  # missing, or replaced by the agent
             return Output(done.stdout.data)
-
-
-def program(package: Package, version: str | None) -> Installed:
-    """The installed program. UserError, with the install command, if there is none."""
-    found = on_path(package) if version == ON_PATH else find_install(package, version)
-    if found is None and version == ON_PATH:
-        raise UserError(f"agent '{package.agent}': no program '{package.command}' on PATH, but version is '{ON_PATH}'")
-    if found is None:
-        wanted = f" --version {version}" if version else ""
-        raise UserError(
-            f"agent '{package.agent}' is not installed; install it: whet agents install {package.agent}{wanted}"
-        )
-    return found
 
 
 async def _interpreter(box: Box, package: Package) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ class OwnAgent(BaseModel):
         """Import the agent. UserError, in a line, if that fails."""
         try:
             return as_agent(name, self._make(), self._digest())
-        except (UserError, ValueError) as error:
+        except UserError as error:
             raise UserError(f"agent '{name}': {error}") from error
 
     def _make(self) -> Any:
@@ -56,9 +56,9 @@ class OwnAgent(BaseModel):
 
 
 def as_agent(name: str, found: Any, digest: str | None = None) -> CliAgent | PythonAgent:
-    """An object of the user as an agent. ValueError if it is none."""
+    """An object of the user as an agent. UserError if it is none."""
     if isinstance(found, CliAgent):
-        return found
+        return found  # its program may be installed, so it is more than an object that runs
     if not callable(getattr(found, "run", found)):
-        raise ValueError(f"is {found!r}; expected an async function, or a class with a method 'run'")
+        raise UserError(f"is {found!r}; expected an async function, or a class with a method 'run'")
     return PythonAgent(name=name, program=found, digest=digest)

@@ -87,6 +87,8 @@ def place_beside(agent: Any, folder: Path) -> Any:
     """The agent with its own files looked up in this folder."""
     if isinstance(agent, CommandAgent | OwnAgent):
         return agent.model_copy(update={"folder": folder / agent.folder})
+    if isinstance(agent, CliAgent) and agent.program is not None:
+        return agent.model_copy(update={"program": folder / agent.program.expanduser()})
     return agent
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.agents import AnyAgent
-from whet.agents.cli import CliAgent, program
+from whet.agents.cli import CliAgent
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange
 from whet.gateway import RETRIED, Model
@@ -183,7 +183,7 @@ class RolloutRunner:
         agent, model = self._arm.program, self._arm.model
         version = None
         if isinstance(agent, CliAgent):
-            version = (await asyncio.to_thread(program, agent.package, agent.version)).version
+            version = (await asyncio.to_thread(agent.find_program)).version
         return {
             "agent": {"name": self._arm.agent, "version": version, "program": agent.model_dump(mode="json")},
             "model": {
