@@ -8,7 +8,8 @@ import pytest
 from support.judging_world import checks_in, judged, judgement
 from whet.box import Box
 from whet.scoring import Cause, Score
-from whet.scoring.judges.reward import TWO_REWARDS, main_reward, read_rewards
+from whet.scoring.judges.reward import TWO_REWARDS
+from whet.scoring.reward_files import main_reward, read_rewards
 from whet.tasks import Task, TaskLimits
 
 
@@ -31,8 +32,7 @@ class Verdicts:
     async def read_verdict(self, name: str) -> bytes:
         if name not in self._files:
             raise FileNotFoundError(name)
-        text = self._files[name]
-        return text if isinstance(text, bytes) else text.encode()
+        return self._files[name]
 
 
 async def rewards_in(**files: str | bytes) -> dict[str, float]:
