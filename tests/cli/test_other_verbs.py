@@ -115,8 +115,8 @@ def test_clean_removes_what_a_killed_run_left_and_nothing_else(project: Project)
 
 
 def test_tasks_check_reports_every_task_whatever_is_wrong_with_others(project: Project) -> None:
-    write_task(project, "good", "touch done\n")
-    write_task(project, "wrong", "echo I try\n")
+    task(project, "good")
+    task(project, "wrong", solution="echo I try\n")
     project.write("tasks/bad/task.toml", "[[[")
     project.write("tasks/bad/instruction.md", "Do it.")
     project.rows("tasks/rows.jsonl", {"id": "row", "instruction": "?", "answer": "4"}, {"id": "none"})
@@ -132,14 +132,13 @@ def test_tasks_check_reports_every_task_whatever_is_wrong_with_others(project: P
 
 
 def test_oracle_needs_no_model(project: Project) -> None:
-    write_task(project, "good", "touch done\n")
+    task(project, "good")
     done = project.whet("run", "tasks/good", "--agent", "oracle", "--out", "run")
     assert (done.returncode, done.stderr) == (0, "")
     assert " 1.00 " in done.stdout
 
 
-def write_task(project: Project, name: str, solution: str) -> None:
-    test = "if [ -f done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
-    texts = {"task.toml": "", "instruction.md": "Touch done.", "tests/test.sh": test, "solution/solve.sh": solution}
-    for file, text in texts.items():
-        project.write(f"tasks/{name}/{file}", text)
+@pytest.mark.parametrize(("typed", "expected"), [("whet do", "doctor"), ("whet run --mod", "--model")])
+def test_the_shell_completes_verbs_and_flags(project: Project, typed: str, expected: str) -> None:
+    env = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_WHET_COMPLETE": "complete_bash"}
+    assert Project(project.path, project.tmp, env).run().stdout.split() == [expected]

@@ -13,6 +13,8 @@ from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Limits, Model
 from whet.rollout.attempt import attempt
+from whet.rollout.judging import is_same_model
+from whet.rollout.model_client import ModelClient
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
 from whet.sandbox import sandbox_named
@@ -80,6 +82,29 @@ async def test_a_rubric_has_its_own_model_and_costs() -> None:
 async def test_a_model_that_judges_itself_is_flagged() -> None:
     result, _, _ = await judged(task(judge=POLITE), ChatAgent(), Reply(text="Hello!"), name="small")
     assert result.flags == ("self-judged",)
+
+
+def test_the_same_weights_under_another_name_are_the_same_model() -> None:
+    fields: dict[str, Any] = {"url": "http://a:1", "upstream_name": "tiny", "key": None}
+    policy = Model(name="policy", **fields)
+    assert is_same_model(policy, Model(name="referee", **fields))
+    assert is_same_model(policy, Model(name="referee", **{**fields, "url": "http://b:1"}, replicas=("http://a:1",)))
+    assert not is_same_model(policy, Model(name="referee", **{**fields, "upstream_name": "big"}))
+    assert not is_same_model(policy, Model(name="referee", **{**fields, "url": "http://b:1"}))
+
+
+async def test_judges_use_all_endpoints_of_their_model() -> None:
+    votes = Script(scenes=(Scene(replies=(Reply(text='{"reason": "fine", "score": 1}'),)),))
+    async with ScriptedModel(votes) as one, ScriptedModel(votes) as other, Gateway(Redactor([])) as gateway:
+        pool = Model(name="m", url=one.url, replicas=(other.url,), upstream_name="big", key=None)
+        for _ in range(2):
+            async with ModelClient(gateway, {"m": pool}, "m", discard, "judge") as client:
+                await client.ask(None, [{"role": "user", "content": "How good is it?"}])
+    assert (len(one.requests), len(other.requests)) == (1, 1)
+
+
+async def discard(exchange: Exchange) -> None:
+    pass
 
 
 @pytest.mark.parametrize("fault", [Fault.SERVER_ERROR, Fault.UNAUTHORIZED, Fault.REFUSE, Fault.MALFORMED])
