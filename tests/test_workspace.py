@@ -61,7 +61,7 @@ def test_nothing_changed_where_nothing_changed(tree: dict[str, Entry]) -> None:
 
 
 @given(TREES, TREES, st.integers(0, 8), st.integers(0, 8))
-def test_what_a_snapshot_did_not_reach_is_neither_added_nor_removed(
+def test_what_a_snapshot_did_not_reach_is_unchanged(
     before: dict[str, Entry], after: dict[str, Entry], first: int, second: int
 ) -> None:
     def reached(tree: dict[str, Entry], number: int) -> Snapshot:

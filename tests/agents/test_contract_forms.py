@@ -155,7 +155,7 @@ async def test_an_instruction_of_200_kb_arrives_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_with_a_model_that_tells_tokens_every_token_of_the_main_thread_is_on_record(name: str) -> None:
+async def test_every_token_of_the_main_thread_is_on_record(name: str) -> None:
     """A chat model, whatever the agent speaks."""
     done = await rolled_out(
         named(name),

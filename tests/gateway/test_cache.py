@@ -342,7 +342,7 @@ async def test_replay_without_a_cache_is_a_mistake_of_the_user(tmp_path: Path) -
         await asked(NOWHERE, tmp_path, CacheUse.REPLAY_ONLY)
 
 
-async def test_a_file_that_is_no_cache_is_a_mistake_of_the_user_and_left_alone(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_cache_is_left_alone(tmp_path: Path) -> None:
     content = b"something that somebody wrote" * 99
     file = cache_file({"XDG_CACHE_HOME": str(tmp_path)})
     file.parent.mkdir()

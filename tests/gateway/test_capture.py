@@ -41,7 +41,9 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 TRACES = (b'token_ids"', b'"logprob"')
 
 
-async def ask_at(url: str, front: str, *, stream: bool, capture: str = "vllm", **more: Any) -> tuple[bytes, Records]:
+async def ask_at(
+    url: str, front: str, *, stream: bool, capture: str = "vllm", top_logprobs: int | None = None, **more: Any
+) -> tuple[bytes, Records]:
     """What the agent got of the model at this address, and the records."""
     path, body = REQUESTS[front]
     if front == "gemini":
@@ -50,7 +52,9 @@ async def ask_at(url: str, front: str, *, stream: bool, capture: str = "vllm", *
         body = {"model": "m", "stream": stream, **body}
     records = Records()
     async with Gateway(Redactor([])) as gateway, aiohttp.ClientSession() as http:
-        session = gateway.open_session("s", model(url, upstream_name="m", capture=capture, attempts=1), records)
+        settings = () if top_logprobs is None else (("top_logprobs", str(top_logprobs).encode()),)
+        small = model(url, upstream_name="m", capture=capture, attempts=1, set=settings)
+        session = gateway.open_session("s", small, records)
         address = await session.listen() + path
         headers = {"Authorization": f"Bearer {session.secret}"}
         async with http.post(address, json={**body, **more}, headers=headers) as reply:
@@ -141,6 +145,16 @@ async def test_servers_give_ids_in_forms_of_their_own_or_none(body: Any, capture
     exchange = await recorded(body, capture)
     assert exchange.tokens == tokens
     assert capture != "llamacpp" or json.loads(exchange.sent or b"")["top_logprobs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("capture", "wanted", "sent"), [("vllm", 5, 5), ("openai", 20, 20), ("llamacpp", 3, 3), ("llamacpp", 0, 1)]
+)
+async def test_the_user_says_how_many_likely_tokens_are_recorded(capture: str, wanted: int, sent: int) -> None:
+    async with serving(answering(reply())) as url:
+        _, records = await ask_at(url, "messages", stream=False, capture=capture, top_logprobs=wanted)
+    assert json.loads(records.only.sent or b"")["top_logprobs"] == sent
+    assert records.only.tokens == EXACT
 
 
 FAULTS: list[tuple[dict[str, Any], str]] = [

@@ -60,9 +60,7 @@ def limited(limits: Limits, of_run: bool) -> dict[str, Any]:
     "limits", [Limits(cost=0.02), Limits(total_tokens=20), Limits(input_tokens=15), Limits(output_tokens=5)]
 )
 @pytest.mark.parametrize("more", [{}, {"max_tokens": 5}], ids=["no cap", "cap"])
-async def test_fifty_calls_at_once_pass_a_limit_by_one_call_at_most(
-    limits: Limits, of_run: bool, more: dict[str, int]
-) -> None:
+async def test_fifty_calls_pass_a_limit_by_one_at_most(limits: Limits, of_run: bool, more: dict[str, int]) -> None:
     spending = Spending(lambda: (15, 5))
     async with world(spending, concurrency=4, **COSTLY, **limited(limits, of_run)) as w:
         statuses = await asyncio.gather(*(ask(w, **more) for _ in range(50)))
@@ -77,9 +75,7 @@ async def test_fifty_calls_at_once_pass_a_limit_by_one_call_at_most(
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([None, 40, 400]), st.integers(1, 60_000), st.booleans())
-async def test_whatever_calls_use_a_limit_is_passed_by_one_call_at_most(
-    seed: int, cap: int | None, limit: int, of_run: bool
-) -> None:
+async def test_a_limit_is_passed_by_one_call_at_most(seed: int, cap: int | None, limit: int, of_run: bool) -> None:
     dice = random.Random(seed)
     spending = Spending(lambda: (dice.randint(0, 60), dice.randint(0, cap or 5000)))
     async with world(spending, **limited(Limits(total_tokens=limit), of_run)) as w:
@@ -230,7 +226,7 @@ def test_the_output_is_bounded_by_the_request_and_by_the_model(body: bytes, outp
     assert estimate_bound(body, 0, model("http://x", max_tokens=20), None).usage.output == output
 
 
-def test_a_call_without_any_cap_is_taken_for_the_longest_and_priced_at_the_dearest() -> None:
+def test_a_call_without_a_cap_is_taken_for_the_dearest() -> None:
     bound = estimate_bound(b"{}", 1_000_000, model("http://x"), Price(2.0, 10.0, cache_read=0.1, cache_write=3.0))
     assert bound.usage.output == UNCAPPED_OUTPUT
     assert bound.cost == pytest.approx(bound.usage.input * 3e-6 + UNCAPPED_OUTPUT * 10e-6)

@@ -174,9 +174,7 @@ def test_a_conversation_after_all_others_have_ended_is_another_main_thread(diale
         ("Say whether this command is safe.", "rm -rf build", "utility"),
     ],
 )
-def test_a_conversation_without_tools_beside_one_with_tools_is_a_helper(
-    dialect: str, system: str, text: str, label: str
-) -> None:
+def test_a_conversation_without_tools_is_a_helper(dialect: str, system: str, text: str, label: str) -> None:
     world, main = World(dialect), Talk("Fix the bug.")
     world.step(main)
     _, speaker = world.ask(Talk(text, system, ()))
@@ -348,9 +346,7 @@ def test_json_that_nests_without_end_has_a_speaker() -> None:
     ),
     st.booleans(),
 )
-def test_threads_in_any_order_are_separated_as_if_they_were_alone(
-    dialect: str, plan: tuple[int, list[int]], same_setting: bool
-) -> None:
+def test_threads_in_any_order_are_told_apart(dialect: str, plan: tuple[int, list[int]], same_setting: bool) -> None:
     count, turns = plan
     world = World(dialect)
     talks = [

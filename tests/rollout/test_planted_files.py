@@ -39,7 +39,7 @@ USES = {
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-async def test_nothing_that_it_planted_in_its_home_or_on_a_path_is_run_by_the_judge(tmp_path: Path, use: str) -> None:
+async def test_the_judge_runs_nothing_that_the_agent_planted(tmp_path: Path, use: str) -> None:
     task = checked_by(tmp_path, f"({use}); [ -e /workspace/sprung ]")
     done = await attempted(task, shell(f"set -e\n{PLANTED}"))
     assert_no_credit(done)

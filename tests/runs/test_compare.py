@@ -77,7 +77,7 @@ def test_passes_compare_the_same_tasks_for_every_k() -> None:
     assert found.passes[1].all_of_k.mean == pytest.approx((1 / 3 + 0) / 2)
 
 
-def test_nothing_is_claimed_where_the_samples_of_the_test_point_the_other_way_than_all_samples() -> None:
+def test_nothing_is_claimed_where_samples_point_both_ways() -> None:
     first = side("a", {str(task): [1.0] + [0.0] * 9 for task in range(12)})
     found = compare(first, side("b", {str(task): [0.5] for task in range(12)}))
     assert found.difference is not None

@@ -81,7 +81,7 @@ def test_interval_holds_the_true_difference_as_often_as_promised(
 
 
 @pytest.mark.parametrize("tasks", [8, 30])
-def test_interval_holds_where_few_tasks_go_from_0_to_1_and_the_rest_hardly_vary(tasks: int) -> None:
+def test_interval_holds_where_few_tasks_go_from_0_to_1(tasks: int) -> None:
     """None of the few is seen in 29 % of cases, with 30 tasks."""
     rng = np.random.default_rng(tasks)
     rare = rng.random((500, tasks)) < 0.04

@@ -34,9 +34,7 @@ def row(ordinal: int, model: str = "m") -> RolloutRow:
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.fixed_dictionaries({m: st.integers(1, 3) for m in "abc"}))
-def test_every_rollout_is_handed_out_once_and_no_model_gets_more_than_its_room(
-    models: list[str], room: dict[str, int]
-) -> None:
+def test_rollouts_are_handed_out_once_within_a_models_room(models: list[str], room: dict[str, int]) -> None:
     async def scenario() -> None:
         queue = Queue([row(number, model) for number, model in enumerate(models)], room)
         running: Counter[str] = Counter()
@@ -139,9 +137,7 @@ async def test_a_refused_key_ends_the_run_at_once(tmp_path: Path) -> None:
     assert Cause.AUTH in {attempt.cause for attempt in attempts}
 
 
-async def test_a_run_that_cannot_be_written_stops_and_keeps_what_it_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_run_that_cannot_be_written_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finish = Store.finish_attempt
     finished: list[int] = []
 

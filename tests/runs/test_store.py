@@ -340,9 +340,7 @@ def test_readers_see_commits_while_the_writer_runs_and_after_it_closed(tmp_path:
             reader.set("a", 3)
 
 
-def test_calls_that_are_added_while_others_are_read_do_not_confuse_the_reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_calls_added_meanwhile_do_not_confuse_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with new_run(tmp_path) as writer:
         attempt = writer.start_attempt("r0", 1.0)
         large = replace(EXCHANGE, session=str(attempt), request=b'{"messages": ["%s"]}' % (b"x" * SMALL_BODY))
@@ -400,9 +398,7 @@ def test_what_is_no_run_is_named(tmp_path: Path, opening: Callable[[Path], Store
 
 
 @pytest.mark.parametrize("opening", [Store.open_read, Store.open_write])
-def test_a_run_of_a_newer_version_is_refused_with_both_versions(
-    tmp_path: Path, opening: Callable[[Path], Store]
-) -> None:
+def test_a_run_of_a_newer_version_is_refused(tmp_path: Path, opening: Callable[[Path], Store]) -> None:
     new_run(tmp_path).close()
     db = sqlite3.connect(tmp_path / DATABASE)
     db.execute("PRAGMA user_version = 99")

@@ -135,9 +135,7 @@ async def test_ten_thousand_files_are_looked_at(box: Box) -> None:
     assert len(changes(before, after)) == 10_000
 
 
-async def test_of_too_many_files_the_deepest_are_left_out_and_not_called_removed(
-    box: Box, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_of_too_many_files_the_deepest_are_left_out(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "NAMES", 50)
     for name in ("z", "b/deep/file"):
         await box.write_file(name, b"x")
@@ -174,7 +172,7 @@ async def test_text_is_kept_of_small_files_only(box: Box) -> None:
     assert entries["large"].content is not None
 
 
-async def test_what_is_swapped_for_a_link_while_it_is_looked_at_never_shows_the_host(box: Box, tmp_path: Path) -> None:
+async def test_a_swapped_link_never_shows_the_host(box: Box, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(SECRET)
     code = """
 import os, sys

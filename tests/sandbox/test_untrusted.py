@@ -72,7 +72,7 @@ async def test_a_pipe_is_waited_for(apart: Box) -> None:
     assert await shell(apart, "(sleep 2.3; echo late) | whet-untrusted cat") == "late\n"
 
 
-async def test_it_sees_the_agents_files_and_what_the_judge_placed_for_it_and_nothing_else(apart: Box) -> None:
+async def test_it_sees_only_the_agents_and_placed_files(apart: Box) -> None:
     script = """
     echo given > $WHET_SCRATCH/driver; echo secret > $HOME/secret; echo mine > /tmp/mine; touch /logs/verifier/x
     whet-untrusted sh -c 'cat file ~/file $WHET_SCRATCH/driver; ls /tests /logs /home /tmp; command -v whet-untrusted'

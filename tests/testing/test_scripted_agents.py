@@ -95,7 +95,7 @@ def test_a_kind_of_sub_agent_is_not_taken_over_from_another_agent(agent: str) ->
     assert "x" not in _played(agent, of_another)[0][1].values()
 
 
-def test_what_a_script_says_in_the_words_of_the_agent_stays_and_is_only_completed() -> None:
+def test_a_script_in_the_words_of_the_agent_is_completed() -> None:
     asked = call("agent", prompt="Count them.", subagent_type="Explore")
     assert _played("qwen", asked) == [("agent", BRIEFED | {"subagent_type": "Explore"})]
     whole = call("bash", command="ls", timeout=5, made_up=True)
@@ -220,7 +220,7 @@ def test_a_fault_strikes_errands_too() -> None:
 
 
 @given(reply=REPLIES)
-def test_who_offers_no_tools_and_asks_for_nothing_special_gets_the_reply_as_it_stands(reply: Reply) -> None:
+def test_without_tools_the_reply_stays_as_it_is(reply: Reply) -> None:
     assert adapt_reply(reply, read("pi", tools=[])) == reply
 
 

@@ -131,9 +131,7 @@ async def test_a_probe_without_a_key_is_answered(method: str) -> None:
 @each_dialect
 @whole_and_streamed
 @pytest.mark.parametrize("fault", STATUS_FAULTS)
-async def test_a_status_fault_strikes_every_time_as_an_error_of_the_dialect(
-    dialect: Dialect, stream: bool, fault: Fault
-) -> None:
+async def test_a_status_fault_is_an_error_of_the_dialect(dialect: Dialect, stream: bool, fault: Fault) -> None:
     async with playing(Reply(fault=fault)) as client:
         answers = [await _ask(client, dialect, stream) for _ in range(3)]
     status = 503 if fault is Fault.OVERLOADED and dialect.NAME != "messages" else fault.status

@@ -175,9 +175,7 @@ AGAIN, TOLD_AGAIN = said(calls("pwd", "c2")), answered("/", "c2")
         ([ASKED, CALLED, answered("..."), AGAIN, TOLD_AGAIN], [1, 10, 5, 11, 3], "history edited"),
     ],
 )
-def test_a_reply_is_trained_though_the_next_request_has_it_in_other_ids(
-    before: list[Message], ids: list[int], cause: str
-) -> None:
+def test_a_reply_is_trained_though_sent_back_otherwise(before: list[Message], ids: list[int], cause: str) -> None:
     done = said(Text("Done."))
     exchanges = [
         with_tokens(exchange(0, [ASKED], CALLED), [1], [10], [-0.1]),

@@ -61,7 +61,7 @@ def exported(project: Project, tmp_path: Path, *words: str) -> tuple[str, list[s
     return done.stdout, (tmp_path / "out").read_text().splitlines()
 
 
-def test_a_row_is_what_was_on_the_wire_and_its_mask_is_what_was_sampled(project: Project, tmp_path: Path) -> None:
+def test_a_row_is_what_was_on_the_wire(project: Project, tmp_path: Path) -> None:
     said, lines = exported(project, tmp_path, "exact", "--format", "rows")
     assert "2 of 2 rollouts, 2 records" in said
     with Store.open_read(project.path / "exact") as store:

@@ -91,7 +91,7 @@ def test_a_sibling_that_the_agent_did_not_go_on_from_is_discarded() -> None:
     assert rows.forest.discarded == {0: "the agent went on from call 1 instead"}
 
 
-def test_a_reply_that_was_sent_back_in_other_ids_is_no_sibling_that_was_left() -> None:
+def test_a_reply_in_other_ids_is_no_sibling() -> None:
     calls = [
         made(0, [1], [10], sent_back=True),
         made(1, [1, 10, 2], [11, 12], sent_back=True),
@@ -112,7 +112,7 @@ def test_a_sibling_is_discarded_though_the_other_was_sent_back_in_other_ids() ->
     assert not rows.forest.ambiguous
 
 
-def test_a_summary_that_was_asked_for_where_the_work_went_on_is_no_sibling_that_was_left() -> None:
+def test_a_summary_in_between_is_no_sibling() -> None:
     summary = made(1, [1, 10, 8], [50], kind=CallKind.COMPACT)
     rows = rows_of([made(0, [1], [10]), summary, made(2, [1, 10, 2], [11]), made(3, [1, 10, 2, 11, 3], [12])])
     assert not rows.forest.discarded
@@ -213,7 +213,7 @@ def sampled_by(call: TokenCall) -> Counter[tuple[tuple[int, ...], int, float]]:
 
 
 @given(worlds)
-def test_every_sampled_token_of_a_trained_call_is_in_exactly_one_row_behind_what_the_engine_saw(
+def test_every_sampled_token_is_in_exactly_one_row(
     calls: list[TokenCall],
 ) -> None:
     rows = rows_of(calls)
@@ -242,9 +242,7 @@ def test_every_call_is_trained_or_it_is_said_why_not(calls: list[TokenCall]) -> 
 
 
 @given(worlds, st.integers(1, 30), st.booleans())
-def test_no_row_is_longer_than_the_trainer_takes_and_none_trains_a_part_of_a_reply(
-    calls: list[TokenCall], longest: int, keep: bool
-) -> None:
+def test_no_row_is_longer_than_the_trainer_takes(calls: list[TokenCall], longest: int, keep: bool) -> None:
     rows = rows_of(calls, Training(max_tokens=longest, keep_truncated=keep))
     whole = rows_of(calls)
     every = [*rows.rows, *rows.apart]
@@ -259,7 +257,7 @@ def test_no_row_is_longer_than_the_trainer_takes_and_none_trains_a_part_of_a_rep
 
 
 @given(worlds)
-def test_a_row_is_the_prompt_and_reply_of_its_last_call_and_begins_with_those_of_all_others(
+def test_a_row_begins_with_all_its_calls(
     calls: list[TokenCall],
 ) -> None:
     for row in rows_of(calls).rows:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whet.cli.output import say
+from whet.errors import UserError
 
 if TYPE_CHECKING:
     from whet.runs.checks.tasks import TaskCheck
@@ -50,6 +51,35 @@ def check(
         raise typer.Exit(1)
 
 
+@app.command("new")
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the task; for several commits, what their names begin with.")],
+    from_commit: Annotated[
+        str | None,
+        typer.Option(help="Make the task from a commit of this repository, or one from each commit of a range A..B."),
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="Where tasks are.")] = Path("tasks"),
+) -> None:
+    """Make a task folder to edit, with tests and a solution; or tasks from commits that changed tests."""
+    from whet.cli.output import command
+    from whet.tasks.skeleton import commits_with_tests, new_commit_task, new_task
+
+    here = Path.cwd()
+    if from_commit is None:
+        made = [new_task(folder / name)]
+    elif ".." in from_commit:
+        shas = commits_with_tests(here, from_commit)
+        made = [new_commit_task(folder / f"{name}-{sha[:10]}", here, sha) for sha in shas]
+    else:
+        made = [new_commit_task(folder / name, here, from_commit)]
+    if not made:
+        raise UserError(f"no commit of {from_commit} changes tests; name one commit to write its tests yourself")
+    for task in made:
+        say(f"made {task}")
+    say(f"Edit {made[0] / 'instruction.md'}: it is all that the agent is told. Then:")
+    say(command("tasks", "check", str(folder)))
+
+
 @app.command("filter")
 def filter_(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
@@ -60,7 +90,6 @@ def filter_(
     """Select the tasks that are neither too easy nor too hard, by their mean score in a run."""
     from whet.cli.output import command
     from whet.cli.tables import plural
-    from whet.errors import UserError
     from whet.runs.select_tasks import Band, filter_tasks
 
     if low > high:

@@ -158,8 +158,11 @@ class Session:
         limits: SessionLimits,
         replay: tuple[ReplyCache, int] | None = None,
         recording: Recording | None = None,
+        *,
+        pinned: bool = True,
     ) -> None:
-        """`replay` is the cache and the sample number that its replies belong to."""
+        """`replay` is the cache and the sample number that its replies belong to. If it is `pinned`, all calls go to
+        one endpoint of the model."""
         self.id = session_id
         self.model = model
         self.secret = new_secret()
@@ -176,7 +179,10 @@ class Session:
         secrets = _session_secrets(shared.redactor.also(self.secret, model.key or ""), model)
         cached = SessionCache(replay[0], model, replay[1], secrets.for_record.bytes) if replay else None
         self._planner = CallPlanner(model, shared.memory, cached, recording, secrets)
-        self._context = CallContext(session_id, shared.upstream, shared.memory, secrets, price_for(model), self._commit)
+        affinity = session_id if pinned else ""
+        self._context = CallContext(
+            session_id, affinity, shared.upstream, shared.memory, secrets, price_for(model), self._commit
+        )
         self._http = shared.http_server(self)
         self._listeners: list[asyncio.Server] = []
 

@@ -207,7 +207,8 @@ class CaptureTranslation(Translated):
             # The agent's own bytes, so that fields that the neutral form does not know survive.
             changes, self.warnings = guarded
             self.body = change_body(screened.body, changes)
-        self.body = change_body(self.body, capture_changes(model.capture))
+        wanted = dict(model.set).get("top_logprobs")
+        self.body = change_body(self.body, capture_changes(model.capture, wanted))
 
     def whole(self, response: bytes) -> bytes:
         if not self.streams:

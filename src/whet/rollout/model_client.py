@@ -85,8 +85,14 @@ class ModelClient:
             self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
         async with self._opening:
             if name not in self.sessions:
+                # Its questions do not continue each other, so they go to all endpoints of the model in turn.
                 session = self._gateway.open_session(
-                    f"{self._name} {name}", self._models[name], self._record, sample=self._sample, cached=self._cached
+                    f"{self._name} {name}",
+                    self._models[name],
+                    self._record,
+                    sample=self._sample,
+                    cached=self._cached,
+                    pinned=False,
                 )
                 self.sessions[name] = session
                 self._urls[name] = await session.listen()

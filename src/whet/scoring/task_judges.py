@@ -2,7 +2,7 @@
 
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from whet.box import SandboxError
@@ -27,6 +27,7 @@ from whet.scoring.score import ROUNDING, Cause, Score
 from whet.tasks import judges as specs
 from whet.tasks.judges import AnyJudge
 from whet.tasks.task import Task
+from whet.text.plain import plain_text
 
 _JUDGES: Mapping[type[AnyJudge], Callable[[Any, Work], Awaitable[Score]]] = {
     specs.RewardSpec: reward,
@@ -61,7 +62,7 @@ class TaskJudge:
     async def judge(self, work: Work) -> Score:
         """What it says of the work; missing when it came to no verdict. The details hold it `hard` and `soft`."""
         try:
-            score = await _JUDGES[type(self.spec)](self.spec, work)
+            score = await _JUDGES[type(self.spec)](self.spec, await _with_answer(self.spec, work))
         except JudgeError as error:
             return Score.missing(error.cause, str(error), **error.details)
         except SandboxError as error:
@@ -69,6 +70,14 @@ class TaskJudge:
         except Exception as error:  # noqa: BLE001 - a defect must not end the run; it is kept, whole, as data
             return Score.missing(Cause.INTERNAL, repr(error), traceback=traceback.format_exc())
         return _grade(score, self.spec.threshold)
+
+
+async def _with_answer(spec: AnyJudge, work: Work) -> Work:
+    """The work with the answer that the judge is about: the agent's text, or the file that the judge names."""
+    if not isinstance(spec, specs.AnswerSpec) or spec.file is None:
+        return work
+    content = await work.read_file(spec.file) or b""
+    return replace(work, answer=plain_text(content.decode(errors="replace")).strip(), structured=None)
 
 
 def _grade(score: Score, threshold: float | None) -> Score:

@@ -22,7 +22,7 @@ from pydantic import (
 from whet.errors import did_you_mean
 from whet.plugins import JUDGES, find_plugins
 from whet.tasks.checks import SHAPE, FileCheck, FileWordsCheck, NonEmptyText, Pattern, RulesCheck, tags
-from whet.tasks.fields import Table, Value
+from whet.tasks.fields import RelativePath, Table, Value
 
 
 def _as_list(value: object) -> object:
@@ -90,6 +90,17 @@ class JudgeSpec(BaseModel):
         return False
 
 
+class AnswerSpec(JudgeSpec):
+    """A judge of the agent's answer."""
+
+    file: RelativePath | None = None
+    """File in the working directory that holds the answer; by default the agent's final text is the answer."""
+
+    @property
+    def needs_box(self) -> bool:
+        return self.file is not None
+
+
 class RewardSpec(JudgeSpec):
     """Harbor's judge: the reward that tests/test.sh writes."""
 
@@ -110,7 +121,7 @@ class VerifySpec(JudgeSpec):
         return True
 
 
-class ExactSpec(JudgeSpec):
+class ExactSpec(AnswerSpec):
     """The answer is the expected one, ignoring case, outer space, quotes and a full stop."""
 
     kind: Literal["exact"]
@@ -120,7 +131,7 @@ class ExactSpec(JudgeSpec):
     """Score a different answer by the share of the expected words that it contains."""
 
 
-class ContainsSpec(JudgeSpec):
+class ContainsSpec(AnswerSpec):
     """The answer contains these words."""
 
     kind: Literal["contains"]
@@ -130,7 +141,7 @@ class ContainsSpec(JudgeSpec):
     """One of them is enough."""
 
 
-class ChoiceSpec(JudgeSpec):
+class ChoiceSpec(AnswerSpec):
     """The answer is one letter, in <answer> tags or the last one named."""
 
     kind: Literal["choice"]
@@ -138,7 +149,7 @@ class ChoiceSpec(JudgeSpec):
     choices: str = Field(default="ABCDE", pattern=r"^[A-Z]{2,26}$")
 
 
-class NumberSpec(JudgeSpec):
+class NumberSpec(AnswerSpec):
     """The answer is the expected number, within a tolerance."""
 
     kind: Literal["number"]
@@ -151,7 +162,7 @@ class NumberSpec(JudgeSpec):
     """Size of each unit in the unit of the expected number. A number without a unit is in that unit."""
 
 
-class JsonSpec(JudgeSpec):
+class JsonSpec(AnswerSpec):
     """The answer is JSON that fits a schema and contains these values."""
 
     kind: Literal["json"]
@@ -163,7 +174,7 @@ class JsonSpec(JudgeSpec):
     model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
 
 
-class RulesSpec(JudgeSpec):
+class RulesSpec(AnswerSpec):
     """Checks of the answer, of tool calls and of files. Hard: all pass; soft: the share that passes."""
 
     kind: Literal["rules"]
@@ -171,7 +182,7 @@ class RulesSpec(JudgeSpec):
 
     @property
     def needs_box(self) -> bool:
-        return any(isinstance(check, FileCheck | FileWordsCheck) for check in self.checks)
+        return super().needs_box or any(isinstance(check, FileCheck | FileWordsCheck) for check in self.checks)
 
     @property
     def needs_calls(self) -> bool:
@@ -183,7 +194,7 @@ class RulesSpec(JudgeSpec):
         return all(check.op in SHAPE for check in self.checks)
 
 
-class RubricSpec(JudgeSpec):
+class RubricSpec(AnswerSpec):
     """A model reads task, rubric and answer, and votes."""
 
     kind: Literal["rubric"]
@@ -214,7 +225,7 @@ class RankSpec(JudgeSpec):
         return "calls" in self.shows
 
 
-class MathSpec(JudgeSpec):
+class MathSpec(AnswerSpec):
     """The answer is the same mathematical object as the expected one."""
 
     kind: Literal["math"]
@@ -223,11 +234,11 @@ class MathSpec(JudgeSpec):
     """It runs in a separate process either way; in the box it is also isolated."""
     seconds: float = Field(default=20, gt=0)
     fallback: RubricSpec | None = None
-    """The judge to use when this one reaches no verdict."""
+    """The judge to ask when the answers differ or cannot be compared."""
 
     @property
     def needs_box(self) -> bool:
-        return self.where == "box"
+        return super().needs_box or self.where == "box"
 
     @property
     def needs_calls(self) -> bool:

@@ -30,7 +30,7 @@ class Disordered:
 
 
 @pytest.mark.parametrize("search", SearchKind)
-async def test_a_run_does_not_depend_on_the_order_in_which_rollouts_end_nor_on_how_many_run_at_once(
+async def test_a_run_does_not_depend_on_the_order_of_rollouts(
     search: SearchKind,
 ) -> None:
     async def run(at_once: int, disorder: int) -> tuple[SearchResult, set[RolloutKey]]:

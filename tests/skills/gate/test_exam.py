@@ -140,7 +140,7 @@ async def test_what_is_on_record_of_both_rollouts_is_kept_with_their_position() 
     assert {one.executions for one in attempt.pairs} == {(Execution(1, 0, ("m",)), Execution(2, 0, ("m",)))}
 
 
-async def test_after_its_verdict_an_attempt_goes_on_to_its_cap_or_the_end_of_its_budget() -> None:
+async def test_after_its_verdict_an_exam_continues_within_its_budget() -> None:
     exam, rolled, budget = exam_of(1), Rolled(1), RolloutBudget(5)
     attempt = await held(exam, rolled)
     decided = len(attempt.pairs)

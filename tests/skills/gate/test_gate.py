@@ -116,7 +116,7 @@ class Noted(NoJournal):
         return self.cuts.get(exam.link)
 
 
-async def test_what_the_budget_cut_short_is_cut_at_the_same_place_when_a_run_is_resumed() -> None:
+async def test_a_resumed_exam_is_cut_short_at_the_same_pair() -> None:
     journal, left = Noted(), 10
 
     async def limited(task: str, skill: str, key: RolloutKey) -> Outcome:
@@ -154,7 +154,7 @@ async def test_an_attempt_is_written_down_before_its_first_rollout() -> None:
     assert journal.links == [held.exam.link]
 
 
-async def test_where_the_arms_differ_in_what_was_sent_again_no_verdict_is_given_and_the_incumbent_stays() -> None:
+async def test_arms_that_differ_in_resent_calls_get_no_verdict() -> None:
     async def notes(key: RolloutKey) -> Execution:
         return Execution(resent=int("/candidate/" in str(key)))
 

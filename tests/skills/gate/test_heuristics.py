@@ -78,7 +78,7 @@ def test_without_noise_nothing_is_taken_that_does_nothing() -> None:
     assert [false_accepts(kind, [(1.0, 1.0), (0.5, 0.5)], 30) for kind in CLASSIC] == [0.0] * 5
 
 
-async def test_a_pass_is_paid_for_once_and_the_accepted_skill_is_the_next_to_beat() -> None:
+async def test_a_pass_is_paid_for_once() -> None:
     asked: list[RolloutKey] = []
     means = {"start": 0.2, "better": 0.5, "worse": 0.1, "best": 0.9}
 

@@ -41,7 +41,7 @@ async def held(rollouts: Limited) -> SequentialTest:
 
 @settings(max_examples=40)
 @given(most=st.integers(0, 200))
-async def test_an_exam_that_is_cut_short_is_undecided_and_the_same_when_it_is_held_again(most: int) -> None:
+async def test_an_exam_that_is_cut_short_is_undecided(most: int) -> None:
     rollouts = Limited(most)
     whole, attempt = await held(Limited(10_000)), await held(rollouts)
     assert whole.verdict is Verdict.CERTIFIED
@@ -78,7 +78,7 @@ async def test_bounds_rest_on_no_position_behind_one_that_was_not_paid() -> None
     assert len(attempt.pairs) == decided + 2, "their order is that of the exam"
 
 
-async def test_a_search_that_is_out_of_money_ends_and_its_leader_is_still_held_before_the_exam() -> None:
+async def test_the_leader_of_a_search_without_money_is_examined() -> None:
     class SearchIsLimited(Limited):
         async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
             self.most = 10_000 if key.part is not RunPart.SEARCH else 400

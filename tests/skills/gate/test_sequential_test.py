@@ -197,7 +197,7 @@ def test_troubles_that_both_arms_have_alike_withhold_nothing() -> None:
     assert (new.redone, new.resent, new.resent_calls) == (20, 20, 60)
 
 
-def test_calls_sent_again_count_against_the_candidate_as_far_as_it_has_more_of_them() -> None:
+def test_resent_calls_count_against_the_candidate() -> None:
     won, hidden, both = (
         Pair(0.0, 1.0, (Execution(resent=old), Execution(resent=new))) for old, new in ((0, 0), (0, 3), (1, 1))
     )

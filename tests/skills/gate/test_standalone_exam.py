@@ -127,7 +127,7 @@ def test_what_is_lost_says_so_and_what_is_no_score_is_refused() -> None:
         Exam("a", ["x"] * 30, lambda task, skill: 85).run("b")
 
 
-def test_what_is_no_number_is_refused_and_the_exam_goes_on_when_it_is_mended() -> None:
+def test_what_is_no_number_is_refused() -> None:
     scores = {"bad": 0.0, "good": float("nan")}
     exam = Exam("bad", range(30), lambda task, skill: scores[skill])
     with pytest.raises(ValueError, match=r"is nan; expected a number from 0 to 1"):

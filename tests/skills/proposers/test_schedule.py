@@ -20,9 +20,7 @@ NUMBERS = st.integers(1, 30)
 
 
 @given(tasks=NUMBERS, batch=NUMBERS, epochs=st.integers(1, 5), steps=NUMBERS, seed=st.integers())
-def test_batches_are_whole_and_an_epoch_shows_every_task_that_it_has_room_for(
-    tasks: int, batch: int, epochs: int, steps: int, seed: int
-) -> None:
+def test_an_epoch_shows_every_task_in_whole_batches(tasks: int, batch: int, epochs: int, steps: int, seed: int) -> None:
     schedule = ProposalSchedule(ScheduleOptions(Schedule.COSINE, epochs, batch), steps, seed)
     rollouts = [rollout(f"t{n}") for n in range(tasks) for _ in range(2)]
     shown = [schedule.select_batch(rollouts, step) for step in range(1, schedule.epoch_steps + 1)]

@@ -116,7 +116,7 @@ def test_a_part_stops_at_its_share_and_stays_stopped(tmp_path: Path) -> None:
         opened().refuse("search")
 
 
-def test_a_limit_of_the_user_ends_the_run_and_is_not_taken_for_its_budget(tmp_path: Path) -> None:
+def test_a_limit_of_the_user_is_not_the_budget(tmp_path: Path) -> None:
     meter = Meter()
     account = BudgetTracker(tmp_path, Budget(10, Unit.DOLLARS), meter, {})  # type: ignore[arg-type]
     for limit in (Reached("cost", 5.2, 5.0), Reached("turns", 10, 10)):
@@ -189,7 +189,7 @@ async def test_an_exam_that_uses_more_than_the_audit_foretold_is_cut_short_and_u
     assert world.exchanges() == made
 
 
-async def test_a_search_that_uses_more_than_the_audit_foretold_ends_and_its_leader_is_held(world: World) -> None:
+async def test_the_leader_of_a_search_that_overspent_is_examined(world: World) -> None:
     long = "word " * 800
     scene = f'[[scene]]\nwhen.user = "What is ."\nwhen.system = "Smile|Sit"\n[[scene.reply]]\ntext = "{long}"\n'
     world.play(scene + (world.folder / "script.toml").read_text())

@@ -22,7 +22,7 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.mark.parametrize("fault", ["refuse", "500"])
-async def test_an_exam_in_which_the_model_dies_is_resumed_when_it_is_back(
+async def test_an_exam_resumes_after_an_outage(
     world: World, fault: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     alive = drawn_first(world)

@@ -99,7 +99,7 @@ def key(number: int) -> RolloutKey:
     return RolloutKey.search(number, "t", "skill")
 
 
-def test_a_key_has_one_rollout_and_a_new_one_is_the_next_sample_of_its_task_and_skill() -> None:
+def test_a_new_key_is_the_next_sample() -> None:
     first = RolloutRow(key(0).rollout_id, 0, "t", "chat", "m", "skill", 0)
     arm, writer = cast("Any", SimpleNamespace(agent="chat", model=SimpleNamespace(name="m"))), cast("Any", None)
     book = runner._PartStore(writer, [first], {})

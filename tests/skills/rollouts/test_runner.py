@@ -39,9 +39,7 @@ CUT = call(error=CallError.CUT)
         (Cause.INTERNAL, True, [ANSWERED], False),
     ],
 )
-def test_an_outage_is_a_box_that_did_not_open_or_a_model_that_answered_nothing(
-    cause: Cause, began: bool, calls: list[Exchange], outage: bool
-) -> None:
+def test_which_failures_are_an_outage(cause: Cause, began: bool, calls: list[Exchange], outage: bool) -> None:
     seconds = {"setup": 0.1, "agent": 1.0} if began else {"setup": 0.1}
     result = Result(score=Score.missing(cause, "why"), seconds=seconds)
     assert _is_outage(result, calls) is outage
@@ -68,9 +66,7 @@ def test_in_an_exam_only_what_both_skills_lost_may_be_tried_again() -> None:
         (b"\xff\xfe", ""),
     ],
 )
-def test_what_a_reply_says_of_its_model_is_read_in_every_dialect_and_not_out_of_its_text(
-    reply: bytes, told: str
-) -> None:
+def test_what_a_reply_says_of_its_model_is_read(reply: bytes, told: str) -> None:
     assert _read_reported_model(reply) == told
 
 

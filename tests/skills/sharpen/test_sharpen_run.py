@@ -139,7 +139,7 @@ async def test_a_broken_off_run_resumes_as_if_unbroken(
     assert len(twice) <= 4, "only what was under way"
 
 
-async def test_a_model_that_is_down_is_no_verdict_and_the_run_goes_on_when_it_is_back(world: World) -> None:
+async def test_a_run_resumes_when_its_model_is_back(world: World) -> None:
     world.play('[[scene]]\n[[scene.reply]]\nfault = "500"\n')
     proposer = Adds(HELPFUL)
     with pytest.raises(NotMeasured, match="3 rollouts failed and none was scored"):
@@ -162,7 +162,7 @@ async def test_other_terms_are_refused_when_a_run_is_resumed(world: World) -> No
         await world.sharpen(Adds(USELESS), resume=True)
 
 
-async def test_what_is_lost_in_an_exam_counts_against_the_candidate_and_is_not_tried_again(world: World) -> None:
+async def test_what_is_lost_in_an_exam_counts_against_the_candidate(world: World) -> None:
     fails = '[[scene]]\nwhen.user = "What is 100 |word OK"\n[[scene.reply]]\nfault = "500"\n'
     works = (world.folder / "script.toml").read_text()
     world.play(fails + works)
@@ -257,7 +257,7 @@ async def test_the_order_of_exams_is_committed_before_the_first_and_revealed_in_
         await world.sharpen(Adds(), resume=True, seed=3)
 
 
-async def test_two_runs_ask_their_tasks_in_different_orders_unless_a_seed_is_chosen(
+async def test_the_order_differs_unless_a_seed_is_chosen(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     async def order(seed: int | None) -> list[str]:

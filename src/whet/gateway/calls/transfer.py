@@ -109,7 +109,7 @@ class Transfer:
     async def _send(self) -> IncomingReply:
         plan, translation = self.plan, self.plan.translation
         headers = headers_for_model(plan.request.headers, plan.model, translated=translation.translated)
-        call = OutgoingCall(plan.model, translation.path, headers, translation.body, self.context.session)
+        call = OutgoingCall(plan.model, translation.path, headers, translation.body, self.context.affinity)
         return await self.context.upstream.send(call, self._received, self.allowance.check)
 
     async def _read(self, incoming: IncomingReply | StoredReply) -> None:
