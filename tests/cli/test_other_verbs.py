@@ -117,4 +117,4 @@ def test_clean_removes_what_a_killed_run_left_and_nothing_else(project: Project)
 @pytest.mark.parametrize(("typed", "expected"), [("whet do", "doctor"), ("whet run --mod", "--model")])
 def test_the_shell_completes_verbs_and_flags(project: Project, typed: str, expected: str) -> None:
     env = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_WHET_COMPLETE": "complete_bash"}
-    assert Project(project.path, project.tmp, env).run().stdout.split() == [expected]
+    assert Project(project.path, project.tmp, env).whet().stdout.split() == [expected]
