@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.box_helpers import carriers
 from support.contract_world import CLI_NAMES, NAMES, WRITE_RIGHT, Done, named, rolled_out, scene, task
 from whet.agents import CliAgent, StopReason
 from whet.errors import UserError
@@ -145,28 +146,14 @@ async def test_nothing_is_left_of_a_rollout_that_is_cancelled_in_the_middle(name
     job = task(env={"CONTRACT_MARK": mark})
     rollout = asyncio.create_task(rolled_out(named(name), job, scene(busy)))
     async with asyncio.timeout(120):
-        while not processes_with(f"{mark}-in-tool"):
+        while not carriers(f"{mark}-in-tool"):
             assert not rollout.done(), rollout.result()
             await asyncio.sleep(0.05)
     (box,) = boxes.glob("whet-*/box-*")
     marks = (mark, f"{MARK}={box.name.removeprefix('box-')}")
-    assert all(map(processes_with, marks))
+    assert all(map(carriers, marks))
     rollout.cancel()
     with pytest.raises(asyncio.CancelledError):
         await rollout
-    assert [process for mark in marks for process in processes_with(mark)] == []
+    assert [process for mark in marks for process in carriers(mark)] == []
     assert list(boxes.glob("whet-*/*")) == []
-
-
-def processes_with(mark: str) -> list[str]:
-    """The command lines of the processes of this machine that carry a text in their arguments or environment."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                arguments, environment = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
-            except OSError:  # it has just ended
-                continue
-            if mark.encode() in arguments + environment:
-                found.append(arguments.decode(errors="replace"))
-    return found

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from support.rollout_world import RIGHT, Attempted, attempted, hidden_tests, processes_with, shell
+from support.box_helpers import carriers
+from support.rollout_world import RIGHT, Attempted, attempted, hidden_tests, shell
 from whet.agents import Agent, StopReason
 from whet.agents.chat import ChatAgent
 from whet.agents.loop import LoopAgent
@@ -184,7 +185,7 @@ async def test_an_agent_out_of_time_is_judged_by_what_it_left() -> None:
     assert done.score == 1
     assert done.result.report is not None
     assert done.result.report.stop is StopReason.TIMEOUT
-    assert processes_with("sleep 30.125") == []
+    assert carriers("sleep 30.125") == []
 
 
 async def test_an_agent_that_fills_the_disk_is_stopped_and_judged() -> None:
@@ -265,7 +266,7 @@ async def test_an_agent_that_makes_no_call_for_too_long_is_ended_and_judged() ->
     assert done.result.report is not None
     assert (done.result.report.stop, done.result.report.stdout) == (StopReason.IDLE, "working\n")
     assert (done.result.limit or "").startswith("idle time: 0.")
-    assert processes_with("sleep 30.25") == []
+    assert carriers("sleep 30.25") == []
 
 
 async def test_an_agent_that_asks_again_and_again_after_its_limit_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from support.rollout_world import attempted, processes_with, python, scripted_model, shell
+from support.box_helpers import carriers
+from support.rollout_world import attempted, python, scripted_model, shell
 from support.run_world import read_results
 from whet.agents.command import CommandAgent
 from whet.agents.loop import LoopAgent
@@ -78,9 +79,9 @@ async def test_a_key_is_nowhere_in_a_run_whose_agent_looked_for_it(
         async with asyncio.timeout(20):
             while not scripted.requests:  # noqa: ASYNC110 - the scripted model has no event to wait for
                 await asyncio.sleep(0.01)
-        assert processes_with("snoop.py"), "the agent should be waiting for its model"
+        assert carriers("snoop.py"), "the agent should be waiting for its model"
         for key in (KEY, OTHER_KEY):
-            assert processes_with(key) == []
+            assert carriers(key) == []
         await running
     (sent,) = scripted.requests
     secret = json.loads(sent.body)["user"]

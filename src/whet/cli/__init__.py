@@ -17,7 +17,21 @@ from whet.text.secrets import mask_secrets
 from whet.version import __version__
 
 VERBS = (
-    *("run", "runs", "show", "fork", "compare", "rejudge", "sharpen", "certify", "transfer", "adopt", "skill"),
+    *(
+        "init",
+        "doctor",
+        "run",
+        "runs",
+        "show",
+        "fork",
+        "compare",
+        "rejudge",
+        "sharpen",
+        "certify",
+        "transfer",
+        "adopt",
+        "skill",
+    ),
     *("export", "tasks", "agents", "gateway", "models", "scripted", "clean"),
 )
 """Each is a module of this package, with a function of its name, or an `app` of several commands."""

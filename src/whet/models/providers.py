@@ -28,10 +28,22 @@ class Provider:
     auth: str = "key"
     capture: str = "none"
     note: str = ""
+    usual_model: str = ""
+    """What `whet init` takes if nobody names a model; empty where that depends on the user's own server."""
+    agent: str = "opencode"
+    """The agent that the provider makes, or one that works with all."""
 
 
 _ROWS = (
-    Provider("anthropic", "https://api.anthropic.com", "messages", ("ANTHROPIC_BASE_URL",), ("ANTHROPIC_API_KEY",)),
+    Provider(
+        "anthropic",
+        "https://api.anthropic.com",
+        "messages",
+        ("ANTHROPIC_BASE_URL",),
+        ("ANTHROPIC_API_KEY",),
+        usual_model="claude-sonnet-4-5",
+        agent="claude-code",
+    ),
     Provider(
         "openai",
         "https://api.openai.com/v1",
@@ -41,6 +53,8 @@ _ROWS = (
         ("OPENAI_API_KEY",),
         elsewhere="chat",
         note="chat completions if OPENAI_BASE_URL is set",
+        usual_model="gpt-5",
+        agent="codex",
     ),
     Provider(
         "google",
@@ -48,8 +62,17 @@ _ROWS = (
         "gemini",
         ("GOOGLE_GEMINI_BASE_URL",),
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        usual_model="gemini-2.5-pro",
+        agent="gemini",
     ),
-    Provider("openrouter", "https://openrouter.ai/api/v1", "chat", ("OPENROUTER_BASE_URL",), ("OPENROUTER_API_KEY",)),
+    Provider(
+        "openrouter",
+        "https://openrouter.ai/api/v1",
+        "chat",
+        ("OPENROUTER_BASE_URL",),
+        ("OPENROUTER_API_KEY",),
+        usual_model="anthropic/claude-sonnet-4.5",
+    ),
     Provider(
         "azure",
         "",

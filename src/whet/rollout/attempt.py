@@ -183,6 +183,7 @@ class _Attempt:
             Flag.PLANTED_REWARD: planted,
             Flag.NOT_CAPTURED: not self.rollout.captured,
             Flag.CANARY: canaries.seen,
+            Flag.EMPTY_REPLY: report.reminders > 0,
             Flag.DIVERGED: replay is not None and replay.diverged and replay.live_from,
         }
         self.flags = tuple(flag for flag, holds in conditions.items() if holds)

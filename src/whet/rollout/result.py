@@ -55,6 +55,8 @@ class Flag(StrEnum):
     """The agent worked before it failed, or in other rollouts of the run, so the work was judged anyway."""
     DRAINED = "drained-budget"
     """A limit of the run ended the rollout, which alone used more than half of it, so the work was judged anyway."""
+    EMPTY_REPLY = "empty-reply"
+    """The model gave an empty reply, no text and no tool call, and was asked again."""
     DIVERGED = "diverged"
     """A fork continued although its agent did something else than was recorded."""
 

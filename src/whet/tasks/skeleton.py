@@ -72,15 +72,19 @@ def new_task(folder: Path) -> Path:
 def new_repository_task(folder: Path, repository: Path) -> Path:
     """A task about the files of a repository, as its last commit has them."""
     tree = _read_tree(repository, "HEAD")
-    ending, _ = Counter(PurePosixPath(name).suffix for name in tree.getnames()).most_common(1)[0]
-    pattern = f"*{ending or ''}"
+    endings = Counter(PurePosixPath(name).suffix for name in tree.getnames())
+    # The answer itself is a text file.
+    usual = [ending for ending, _ in endings.most_common() if re.fullmatch(r"\.\w+", ending) and ending != ".txt"]
+    if not usual:
+        raise UserError(f"{repository}: no file has a name with an ending, such as .py")
+    pattern = f"*{usual[0]}"
     instruction = (
         f"Count the files in this folder and all folders below it whose names match `{pattern}`. "
         "Write the number to `count.txt`.\n"
     )
     names = [member.name for member in tree.getmembers() if not member.isdir()]
     expected = str(sum(PurePosixPath(name).match(pattern) for name in names))
-    solve = f"find . ! -type d -name {shlex.quote(pattern)} | wc -l > /tmp/count && mv /tmp/count count.txt"
+    solve = f"find . ! -type d -name {shlex.quote(pattern)} | wc -l > count.txt"
     made = _write(folder, instruction, _COMPARE.format(file="count.txt", expected=expected), solve)
     tree.extractall(made / "workspace", filter="data")
     return made

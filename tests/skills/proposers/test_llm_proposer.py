@@ -161,11 +161,9 @@ async def test_a_malformed_reply_is_asked_for_once_more(bad: str, problem: str) 
     assert problem in second[-1]["content"]
 
 
-async def test_a_reply_that_stays_malformed_proposes_nothing_and_is_kept() -> None:
-    proposal, asked = await written(context(rollout()), "no", "still no")
-    assert (proposal.edits, proposal.raw) == ((), "still no")
-    assert proposal.reason == "1 of 1 replies could not be read"
-    assert len(asked.questions) == 2
+async def test_replies_that_all_stay_malformed_are_an_error_and_not_an_empty_proposal() -> None:
+    with pytest.raises(NoProposal, match=r"none of its replies \(1\) could be read .* the first begins: 'still no'"):
+        await written(context(rollout()), "no", "still no")
 
 
 async def test_one_malformed_reply_does_not_lose_the_others() -> None:

@@ -180,7 +180,7 @@ def test_in_plain_words_it_says_why_nothing_was_certified(outcome: SharpenResult
         done = replace(outcome.done, exam_results=tuple(helds), left=left)
         return in_plain_words(replace(outcome, leader=leader, done=done))
 
-    assert told(leader=outcome.start).startswith("No better skill was found: no proposal did better on the training")
+    assert told(leader=outcome.start).startswith("No better skill was found. The run measured 3 proposals with 180")
     assert "There was no exam: 3 rollouts were left, and an exam needs more to certify anything" in told()
     futile = told(held([(1.0, 0.0)] * 30))
     assert (

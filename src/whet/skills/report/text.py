@@ -53,8 +53,17 @@ def in_plain_words(outcome: SharpenResult) -> str:
         certified = _describe_certified(outcome, outcome.certified[-1])
         return f"{certified}{_describe_test(outcome)}{_describe_shorter(outcome)} {measured}"
     if outcome.leader.digest == outcome.start.digest:
-        return f"No better skill was found: no proposal did better on the training tasks. {measured}"
+        return f"No better skill was found. {_describe_no_leader(outcome)}{measured}"
     return f"No better skill was certified. {_describe_failure(outcome)} {measured}"
+
+
+def _describe_no_leader(outcome: SharpenResult) -> str:
+    if not outcome.solved_nothing:
+        return ""
+    return (
+        "Look at a rollout with `whet show`: the tasks may be too hard for this model, or the agent, the set-up or the "
+        "judges may not work. A search needs tasks of which some are solved. "
+    )
 
 
 def _describe_accepted(outcome: SharpenResult) -> str:

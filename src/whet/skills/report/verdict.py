@@ -26,9 +26,16 @@ def verdict_sentence(outcome: SharpenResult) -> str:
         lift, tasks = outcome.certified[-1].test.at_least() * 100, len(outcome.certificate.tasks)
         return f"Adopt it: on {tasks} validation tasks the new skill scores at least {lift:.1f} points higher."
     if outcome.leader.digest == outcome.start.digest:
-        tried = "nothing new was proposed" if not outcome.done.steps else "no proposal did better on the training tasks"
-        return f"Keep the skill as it is: {tried}."
+        return f"Keep the skill as it is: {_why_no_leader(outcome)}."
     return f"Keep the skill as it is: the best candidate is not proved to be better; {_why(outcome.done.exam_results)}."
+
+
+def _why_no_leader(outcome: SharpenResult) -> str:
+    if outcome.solved_nothing:
+        return "it scores 0 on every training task, and so does every proposal, so there is nothing to learn from"
+    if not outcome.done.steps:
+        return "the proposer had nothing to propose that could be measured"
+    return "no proposal did better on the training tasks"
 
 
 def _why(exams: tuple[ExamResult, ...]) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -71,7 +70,7 @@ _ALL = (
         "a folder of Parquet tables: rollouts, exchanges, scores",
         tables.records,
         **_TEXT,
-        sink=partial(TablesSink, schemas=tables.SCHEMAS),
+        sink=TablesSink,
     ),
 )
 FORMATS: Mapping[str, ExportFormat] = MappingProxyType({target.name: target for target in _ALL})
