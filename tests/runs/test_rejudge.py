@@ -191,7 +191,8 @@ async def test_what_never_came_to_work_is_not_judged(tmp_path: Path) -> None:
 async def test_a_judge_that_failed_before_can_score_now(tmp_path: Path) -> None:
     tasks = write_rows(tmp_path, {"id": "q", "instruction": "q: greet", "judge": RUBRIC})
     models = scripted(tmp_path, {"q:": Reply(text="Hi")})
-    broken = scripted(tmp_path, {"": Reply(fault=Fault.SERVER_ERROR)}, name="referee")
+    replies = {"Reply with the word OK": Reply(text="OK"), "": Reply(fault=Fault.SERVER_ERROR)}
+    broken = scripted(tmp_path, replies, name="referee")
     await perform(tasks, {**models, **broken}, models=("m",), judge_model="referee")
     assert values(tmp_path / "run") == {"q": None}
     with Store.open_read(tmp_path / "run") as store:

@@ -65,7 +65,8 @@ class ClaudeCode(CliAgent):
         )
 
     def read_output(self, output: Output) -> AgentOutput:
-        for event in reversed([*output.events()]):
+        events = [*output.events()]
+        for event in reversed(events):
             if event.get("type") == "result":
                 text = str(event.get("result") or "")
                 failed = bool(event.get("is_error"))
@@ -73,9 +74,21 @@ class ClaudeCode(CliAgent):
                     text="" if failed else text,
                     session=event.get("session_id"),
                     error=(text or "; ".join(map(str, event.get("errors", ()))) or "an error") if failed else None,
-                    answer=event.get("structured_output"),
+                    answer=event.get("structured_output") or (_last_structured(events) if failed else None),
                 )
-        return AgentOutput()
+        return AgentOutput(answer=_last_structured(events))
+
+
+def _last_structured(events: list[dict[str, Any]]) -> Any:
+    """The last structured answer among the tool calls: if the program ends with an error, its result has none."""
+    for event in reversed(events):
+        match event:
+            case {"type": "assistant", "message": {"content": [*parts]}}:
+                for part in parts:
+                    match part:
+                        case {"type": "tool_use", "name": "StructuredOutput", "input": answer}:
+                            return answer
+    return None
 
 
 def _variables(endpoint: ModelEndpoint) -> dict[str, str]:

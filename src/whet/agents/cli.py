@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from whet.agents.agent import AgentReport, Assignment, ModelEndpoint, ProgramStart, StopReason, stop_of
-from whet.agents.answers import ask_for_answer, read_tagged_answer
-from whet.agents.attachments import AttachedImage, attachments, list_attachments
+from whet.agents.agent import REMINDERS, AgentReport, Assignment, ModelEndpoint, ProgramStart, StopReason, stop_of
+from whet.agents.answers import REMINDER, ask_for_answer, read_tagged_answer
+from whet.agents.attachments import AttachedImage, attachments, list_attachments, mention_list
 from whet.agents.install.packages import PACKAGES, Package
 from whet.agents.install.run import Installed, find_install, node_program, on_path, program_at
 from whet.agents.skill_delivery import Delivered, SkillAt, place_memory, place_skill, with_skill
@@ -31,7 +31,6 @@ TRANSCRIPT_LIMIT = 64 << 20
 """Bytes that are kept of all transcripts of an agent."""
 KEPT = 8192
 """Bytes that a report keeps of each end of standard output and standard error."""
-REMINDER = "You stopped without a final answer. Finish the task if it is not done, then state your final answer."
 ON_PATH = "path"
 """The version that selects the program on PATH."""
 
@@ -107,6 +106,11 @@ class AgentOutput:
     answer: Any = None
     """The answer that fits the schema."""
 
+    @property
+    def failed(self) -> bool:
+        """Whether an error took the place of the answer. A structured answer that came before the error counts."""
+        return self.error is not None and self.answer is None
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -145,7 +149,7 @@ class CliAgent(BaseModel, ABC):
     the instruction."""
     home: Literal["fresh", "own"] = "fresh"
     """Whether it starts without any settings, or with a copy of the user's: logins, skills, MCP servers."""
-    reminders: int = Field(default=1, ge=0)
+    reminders: int = Field(default=REMINDERS, ge=0)
     """How often whet reminds a program that ends without an answer."""
 
     traits: ClassVar[Traits]
@@ -206,10 +210,10 @@ class CliAgent(BaseModel, ABC):
         deadline = time.monotonic() + assignment.task.limits.agent_sec
         launch, delivered = await self._lay_out(assignment)
         due = [*self._instructions(assignment, delivered)]
+        reminders = 0
         schema = assignment.task.answer_schema if self.traits.schema else None
         config: Mapping[str, str] = {}
         starts: list[ProgramStart] = []
-        reminders = self.reminders if self.traits.resumes else 0
         stop, found, done = StopReason.FINISHED, AgentOutput(), None
         while due and stop is StopReason.FINISHED and not found.error:
             launch = replace(launch, instruction=due.pop(0), resumed=found.session if starts else None)
@@ -223,12 +227,13 @@ class CliAgent(BaseModel, ABC):
             starts.append(
                 ProgramStart(argv=start.argv, exit_code=done.exit_code, seconds=done.seconds, text=found.text)
             )
-            if stop is StopReason.FINISHED and not (found.text or found.answer or found.error) and reminders:
-                reminders -= 1
+            silent = stop is StopReason.FINISHED and not (found.text or found.answer or found.error)
+            if silent and self.traits.resumes and found.session and reminders < self.reminders:
+                reminders += 1
                 due.insert(0, REMINDER)
         assert done is not None
         return AgentReport(
-            stop=StopReason.FAILED if found.error and stop is StopReason.FINISHED else stop,
+            stop=StopReason.FAILED if found.failed and stop is StopReason.FINISHED else stop,
             exit_code=done.exit_code,
             text=found.text,
             answer=read_tagged_answer(found.text) if found.answer is None else found.answer,
@@ -240,6 +245,7 @@ class CliAgent(BaseModel, ABC):
             version=launch.version,
             config=dict(config),
             starts=tuple(starts),
+            reminders=reminders,
             skill=delivered,
             transcript=await self._transcript(assignment.box),
         )
@@ -300,6 +306,8 @@ class CliAgent(BaseModel, ABC):
         task, skill = assignment.task, assignment.skill
         for number, instruction in enumerate(task.instructions):
             text = instruction
+            if number == 0:
+                text = mention_list(text, attachments(task, assignment.box.workdir, images=self.traits.images)[1])
             if number == 0 and skill is not None and delivered is not None and delivered.way == "instruction":
                 text = with_skill(skill, text)
             if number == len(task.instructions) - 1 and task.answer_schema and not self.traits.schema:

@@ -17,6 +17,8 @@ SETTINGS = {
     "model": {"generationConfig": {"maxRetries": 0, "timeout": 3_600_000, "modalities": {"image": True}}},
 }
 ERROR = "[API Error: "
+EMPTY = "empty response text"
+"""In the error that it prints when its model replied with nothing, several times."""
 
 
 class Qwen(CliAgent):
@@ -56,7 +58,10 @@ class Qwen(CliAgent):
         for event in reversed([*output.events()]):
             if event.get("type") == "result":
                 text = str(event.get("result") or "")
-                failed = bool(event.get("is_error")) or text.startswith(ERROR)
+                error = text.startswith(ERROR)
+                if error and EMPTY in text:
+                    return AgentOutput(session=event.get("session_id"))
+                failed = bool(event.get("is_error")) or error
                 return AgentOutput(
                     text="" if failed else text,
                     session=event.get("session_id"),

@@ -58,6 +58,10 @@ RequestField = Annotated[str, AfterValidator(_may_be_changed)]
 Json = Annotated[Any, AfterValidator(_is_json)]
 
 
+NO_MODEL = Model(name="none", url="http://127.0.0.1:9", upstream_name="none", key=None)
+"""Stands for the model of agents that call none."""
+
+
 class ModelConfig(BaseModel):
     """A model: one endpoint or several somewhere, a script to be played, or weights to be served here."""
 

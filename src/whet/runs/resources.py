@@ -15,6 +15,7 @@ from whet.gateway import Gateway, Limits, Model
 from whet.gateway.prices import price_for
 from whet.rollout.resources import RunResources
 from whet.runs.config import (
+    NO_MODEL,
     Config,
     ModelConfig,
     judge_model_configs,
@@ -73,11 +74,16 @@ async def open_resources(
                 redactor,
                 env,
                 agents=agents,
-                models={name: opened[name] for name in model_configs} if request.record else {OWN: OWN_MODEL},
+                models={name: opened[name] for name in model_configs} or _stand_in(request),
                 judge_models={name: opened[name] for name in judge_configs},
                 judge_model=judge_model,
                 idle_sec=config.defaults.idle_sec,
             )
+
+
+def _stand_in(request: RunOptions) -> dict[str, Model]:
+    model = NO_MODEL if request.record else OWN_MODEL
+    return {model.name: model}
 
 
 def changed_keys(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:

@@ -47,7 +47,6 @@ from whet.skills.sharpen.budget_split import BudgetSplit, BudgetSplitter
 from whet.skills.sharpen.events import AuditFinished, SharpenStarted, SharpenWatch
 from whet.skills.sharpen.options import refuse_unknown_sections
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
-from whet.tasks import read_tasks
 from whet.version import __version__
 
 ROLLOUTS = "rollouts.json"
@@ -97,7 +96,7 @@ async def sharpen_skill(
 def plan_budget(request: SharpenRequest) -> BudgetSplitter:
     """Split the tasks and prepare the split of the budget. UserError when a budget in rollouts is too small."""
     known_good = None if request.known_good is None else read_skill(request.known_good).digest
-    splits = split_tasks(read_tasks(request.run.tasks), request.plan.seed)
+    splits = split_tasks(request.run.read_tasks(), request.plan.seed)
     splitter = BudgetSplitter(request.budget, request.plan, splits, known_good)
     if request.budget.rollouts is not None:
         splitter.split(request.budget.rollouts)
