@@ -75,6 +75,7 @@ class RolloutFields(TypedDict, total=False):
     cache: str
     record: bool
     user_config: bool | None
+    retry: str
     by_task: bool
     weight_version: str | None
 

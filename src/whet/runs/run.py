@@ -100,7 +100,7 @@ async def run(
         }
         if request.cache is CacheUse.OFF:
             await check_judge_models(resources.gateway, resources.judge_models)
-        pending = open_run(request.out, plan, resume=request.resume, about=about)
+        pending = open_run(request.out, plan, resume=request.resume, about=about, retry=request.retry)
         with Store.open_read(request.out) as store:
             arms = tally(store)
         declared = {name: model_config(name, config) for name in request.models}

@@ -94,7 +94,9 @@ async def sharpen_skill(
 
 
 def plan_budget(request: SharpenRequest) -> BudgetSplitter:
-    """Split the tasks and prepare the split of the budget. UserError when a budget in rollouts is too small."""
+    """Split the tasks and prepare the split of the budget. UserError when there is no such skill, or a budget in
+    rollouts is too small."""
+    read_skill(request.skill, request.also)
     known_good = None if request.known_good is None else read_skill(request.known_good).digest
     splits = split_tasks(request.run.read_tasks(), request.plan.seed)
     splitter = BudgetSplitter(request.budget, request.plan, splits, known_good)
