@@ -162,9 +162,7 @@ def test_the_same_body_again_adds_nothing(db: sqlite3.Connection) -> None:
     assert count(db, "piece") == pieces
 
 
-def test_a_conversation_that_another_one_repeats_is_not_hashed_anew_with_each_request(
-    db: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repeated_conversation_is_not_hashed_anew(db: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(0)
     messages = [message(rng) for _ in range(60)]
     requests = [json.dumps({"messages": messages[:turn]}).encode() for turn in range(1, 61)]

@@ -108,7 +108,10 @@ class Transfer:
     async def _send(self) -> IncomingReply:
         plan, translation = self.plan, self.plan.translation
         headers = headers_for_model(plan.request.headers, plan.model, translated=translation.translated)
-        call = OutgoingCall(plan.model, translation.path, headers, translation.body, self.context.session)
+        in_one_piece = not translation.streams or plan.model.capture != "none"
+        call = OutgoingCall(
+            plan.model, translation.path, headers, translation.body, self.context.affinity, in_one_piece
+        )
         return await self.context.upstream.send(call, self._received, self.allowance.check)
 
     async def _read(self, incoming: IncomingReply | StoredReply) -> None:

@@ -1,9 +1,10 @@
-"""`verify`: shell commands run in the sealed box; the score is the share that exits 0."""
+"""`verify`: shell commands run in the sealed box; the score is the share that exits 0, or what they write as reward."""
 
 from typing import Any
 
 from whet.box import Finished
-from whet.scoring.judge import Work
+from whet.scoring.judge import JudgeError, Work
+from whet.scoring.reward_files import main_reward, read_rewards
 from whet.scoring.score import Score
 from whet.tasks.judges import VerifySpec
 
@@ -18,7 +19,19 @@ async def verify(spec: VerifySpec, work: Work) -> Score:  # noqa: ARG001 - the c
     checks = [{"op": "command", "arg": one["command"], "passed": one["exit_code"] == 0} for one in results]
     good = sum(check["passed"] for check in checks)
     reason = f"{good} of {len(results)} commands passed"
-    return Score.of(good / len(results), reason, commands=results, checks=checks)
+    value = good / len(results)
+    if work.task.tests is None and (given := await _read_reward(work, results)) is not None:
+        value, reason = given, f"the commands wrote the reward {given:g}; {reason}"
+    return Score.of(value, reason, commands=results, checks=checks)
+
+
+async def _read_reward(work: Work, results: list[dict[str, Any]]) -> float | None:
+    """The reward that the commands wrote, if they did; the lower one of two."""
+    try:
+        found = await read_rewards(work.sealed_box)
+    except ValueError as error:
+        raise JudgeError(str(error), details={"commands": results}) from error
+    return min(map(main_reward, found), default=None)
 
 
 def command_result(command: str, done: Finished) -> dict[str, Any]:
