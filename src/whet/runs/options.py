@@ -93,6 +93,8 @@ class RolloutOptions(TaskOptions):
     """Run folder (default: a new folder under runs/)."""
     resume: bool = False
     """Continue the run in `out`. Finished rollouts are not repeated."""
+    login: bool = False
+    """Agents use your own login (Claude Code, Codex, Copilot, Gemini ...) and no key, without your other settings."""
     limits: Limits = Limits()
     """Limits of the whole run. A limit that is None here is as whet.toml says."""
 
