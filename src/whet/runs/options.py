@@ -54,7 +54,7 @@ class TaskOptions(Options):
     """Which tasks to read, and which of them to use."""
 
     tasks: Annotated[tuple[Path, ...] | tuple[Task, ...], BeforeValidator(_as_tuple)] = ()
-    """Task folder, .jsonl or .parquet file, or a folder of these; or several."""
+    """Task folder, file of tasks (.jsonl, .parquet, .csv, .tasks.toml), or a folder of these; or several."""
     task: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
     """Only tasks with this id, or with ids that match a pattern such as 'fix-*'. Several: a,b."""
     split: Split | None = None
