@@ -62,7 +62,8 @@ import io, json, os, sys
 if "--version" in sys.argv:
     sys.exit("no such option")
 assert open(os.path.expanduser("~/.tidy/settings")).read() == "quiet"
-work = {"instructions": [sys.stdin.read()], "skill": None, "max_turns": 9, "command_sec": 9}
+work = {"instructions": [sys.stdin.read()], "images": [], "skill": None, "max_turns": 9, "command_sec": 9}
+work |= {"reminders": 0, "reminder": ""}
 sys.stdin = io.StringIO(json.dumps(work))
 exec(open(os.path.dirname(os.path.realpath(__file__)) + "/loop_program.py").read())
 """

@@ -51,7 +51,7 @@ from whet.skills.sharpen.options import read_policy, read_preferences, read_prop
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 from whet.skills.sharpen.transfer import Lifts
 from whet.skills.sharpen.transfer import transfer as transfer_skill
-from whet.tasks import Task, read_tasks
+from whet.tasks import Split, Task, TaskSource
 from whet.tasks.judges import PythonJudge
 from whet.validation_errors import explain, user_error
 
@@ -62,8 +62,8 @@ ModelLike = str | ModelConfig
 JudgeFunction = Callable[[Work], Score | float | Awaitable[Score | float]]
 
 
-class RunFields(TypedDict, total=False):
-    """The fields of RunOptions that `run` takes as keywords."""
+class RolloutFields(TypedDict, total=False):
+    """The fields of RunOptions that `run_task` takes as keywords: those that do not choose tasks."""
 
     samples: int
     concurrency: int
@@ -74,9 +74,18 @@ class RunFields(TypedDict, total=False):
     limits: Limits
     cache: str
     record: bool
+    login: bool
     user_config: bool | None
     by_task: bool
     weight_version: str | None
+
+
+class RunFields(RolloutFields, total=False):
+    """The fields of RunOptions that `run` takes as keywords."""
+
+    task: str | Sequence[str]
+    split: Split | None
+    limit: int | None
 
 
 class RunArguments(RunFields, total=False):
@@ -91,7 +100,7 @@ class RunArguments(RunFields, total=False):
 
 
 async def run_async(
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     agent: AgentLike | Sequence[AgentLike] | None = None,
     model: ModelLike | Sequence[ModelLike] | None = None,
@@ -111,13 +120,13 @@ async def run_async(
     config = _with_objects(config or project_config(), agents, models)
     named = {"tasks": _source(tasks), "agents": tuple(agents), "models": tuple(models), "skills": _as_tuple(skill)}
     chosen = _merge(RunOptions, options, {**fields, **named}).complete(config)
-    judged = [_judge_with(judges, task) for task in read_tasks(chosen.tasks)]
+    judged = [_judge_with(judges, task) for task in chosen.read_tasks()]
     await run_tasks(chosen, config, watch, tasks=judged)
     return load(chosen.out)
 
 
 def run(
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     agent: AgentLike | Sequence[AgentLike] | None = None,
     model: ModelLike | Sequence[ModelLike] | None = None,
@@ -130,10 +139,10 @@ def run(
 ) -> StoredRun:
     """Run agents on tasks, record every model call and score the work. Also in a notebook.
 
-    `tasks` is a path or a list of `Task`. `agent` and `model` are names or objects; several make an arm each, as do
-    several skills, where None is an arm without a skill. `judges` replace the judges that the tasks name. Other fields
-    of `RunOptions` are keywords, such as `samples=4`. What is not given is as whet.toml says. `watch` is called with
-    every event of the run.
+    `tasks` is a path, several paths, or a list of `Task`. `agent` and `model` are names or objects; several make an arm
+    each, as do several skills, where None is an arm without a skill. `judges` replace the judges that the tasks name.
+    Other fields of `RunOptions` are keywords, such as `samples=4`. What is not given is as whet.toml says. `watch` is
+    called with every event of the run.
 
     >>> run("examples/tasks", agent="loop", model="scripted").arms  # doctest: +SKIP
     """
@@ -152,9 +161,7 @@ def run(
     )
 
 
-async def groups(
-    tasks: Path | str | Sequence[Task] = (), **arguments: Unpack[RunArguments]
-) -> AsyncIterator[RolloutGroup]:
+async def groups(tasks: TaskSource = (), **arguments: Unpack[RunArguments]) -> AsyncIterator[RolloutGroup]:
     """`run_async`, with every group as soon as its last rollout has ended: all samples of one task with the same agent,
     model and skill. Tasks run one after the other, so that groups end early. A group that a limit of the run cuts short
     is not given; it is in the run folder.
@@ -193,7 +200,7 @@ def run_task(
     setup: Sequence[str] = (),
     verify: Sequence[str] = (),
     answer: str | None = None,
-    **fields: Unpack[RunFields],
+    **fields: Unpack[RolloutFields],
 ) -> StoredRollout:
     """Run an agent once on one task, and score its work. No file is needed: the task is its instruction with set-up
     commands, and verify commands or an answer to judge it by; or a `Task`, which has all that a task can have.
@@ -244,7 +251,7 @@ def rejudge(
     run: Path | str | StoredRun,
     *,
     judge: Path | str | None = None,
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     options: RejudgeOptions | None = None,
     config: Config | None = None,
     watch: Callable[[Judged], None] = lambda _: None,
@@ -262,7 +269,7 @@ def rejudge(
 
 async def sharpen_async(
     skill: Path | str | None = None,
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     options: SharpenOptions | None = None,
     proposer: str | Proposer | None = None,
@@ -291,7 +298,7 @@ async def sharpen_async(
 
 def sharpen(
     skill: Path | str | None = None,
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     options: SharpenOptions | None = None,
     proposer: str | Proposer | None = None,
@@ -355,7 +362,7 @@ def sharpen_request(options: SharpenOptions, config: Config) -> SharpenRequest:
 def certify(
     old: Path | str | None = None,
     new: Path | str | None = None,
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     options: CertifyOptions | None = None,
     agent: AgentLike | None = None,
@@ -399,7 +406,7 @@ def adopt(run: Path | str | None = None, *, options: AdoptOptions | None = None,
 
 def transfer(
     skill: Path | str | None = None,
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     options: TransferOptions | None = None,
     agent: AgentLike | Sequence[AgentLike] | None = None,
@@ -441,7 +448,7 @@ def _folder(run: Path | str | StoredRun) -> Path:
     return run.folder if isinstance(run, StoredRun) else Path(run)
 
 
-def _source(tasks: Path | str | Sequence[Task]) -> Path | str | tuple[Task, ...]:
+def _source(tasks: TaskSource) -> Path | str | tuple[Path | str | Task, ...]:
     return tasks if isinstance(tasks, Path | str) else tuple(tasks)
 
 

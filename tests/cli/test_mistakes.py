@@ -268,9 +268,8 @@ def test_a_refused_key_stops_the_run_in_one_line(project: Project) -> None:
     run = ["run", tasks, "--agent", "chat", "--model", "m", "--out", "out", "--concurrency", "1"]
     done = keyed.whet(*run)
     assert done.returncode == 2
-    assert re.fullmatch(
-        r"whet: model 'm': http://127\.0\.0\.1:\d+ refused the key; nothing more was run\n", done.stderr
-    )
+    refused = r"whet: model 'm': http://127\.0\.0\.1:\d+/v1/chat/completions refused the key .*; nothing more was run\n"
+    assert re.fullmatch(refused, done.stderr)
     assert done.stdout.count("missing: auth") == 1
     assert b"sk-test-not-a-real-key" not in (project.path / "out" / "run.db").read_bytes()
     project.write("script.toml", SCRIPT.replace("Hello.", "4"))

@@ -72,6 +72,17 @@ async def test_what_a_task_proves_of_itself(
         assert (found.solution.value, found.nothing.value) == (1.0, None if parts else 0.0)
 
 
+async def test_the_outputs_of_solution_and_tests_are_told(tmp_path: Path) -> None:
+    test = f"echo 'FAIL: done is missing'\n{DONE}"
+    found = await checked(task_folder(tmp_path, solution="echo tried >&2\n", test=test))
+    assert dict(found.outputs) == {"solve.sh": "tried", "/tests/test.sh": "FAIL: done is missing"}
+
+
+async def test_a_solution_that_crashes_is_named_as_such(tmp_path: Path) -> None:
+    found = await checked(task_folder(tmp_path, solution="echo uv: not found >&2; exit 127\n"))
+    assert (found.verdict, found.reason) == (TaskVerdict.BROKEN, "solve.sh failed with exit code 127: uv: not found")
+
+
 async def test_variables_of_a_task_come_from_the_environment(tmp_path: Path) -> None:
     task = task_folder(tmp_path, solution='touch "$WHAT"\n', toml='[environment.env]\nWHAT = "${WHAT}"\n')
     missing = await checked(task)

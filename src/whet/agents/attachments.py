@@ -1,7 +1,9 @@
 """The attachments of a task: images that are passed to an agent, and files that it must open itself."""
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from whet.box import Box
 from whet.tasks.task import Task
@@ -31,6 +33,12 @@ def attachments(task: Task, workdir: str, *, images: bool) -> tuple[tuple[Attach
         else:
             files.append(place)
     return tuple(shown), files
+
+
+def image_part(image: AttachedImage) -> dict[str, Any]:
+    """The image as a part of a message of the chat dialect."""
+    data = base64.b64encode(image.data).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{data}"}}
 
 
 async def list_attachments(box: Box, files: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LAYOUT = Layout(
     arguments=("run", "rollout"),
-    left_out=("sandbox",),
+    left_out=("sandbox", "task", "split", "limit"),
     help={"tasks": "Where the task is now (default: where it was)."},
 )
 
@@ -26,7 +26,7 @@ LAYOUT = Layout(
 def fork(options: ForkOptions, as_json: Json = False) -> None:
     """Repeat a rollout with its recorded replies up to a call, then continue with a live model."""
     from whet.cli.progress import watcher
-    from whet.cli.run import refuse_unscored, resume_command, warn_of_sandbox
+    from whet.cli.run import resume_command, warn_of_sandbox
     from whet.event_loop import run_coroutine
     from whet.runs.config import project_config
     from whet.runs.fork import fork as run_fork
@@ -47,7 +47,6 @@ def fork(options: ForkOptions, as_json: Json = False) -> None:
         run_coroutine(run_fork(forked, config, on))
     if not as_json:
         _print_outcome(forked)
-    refuse_unscored(options.out)
 
 
 def _intention(options: ForkOptions, forked: "Forked") -> str:

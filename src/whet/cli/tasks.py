@@ -1,14 +1,17 @@
 """`whet tasks`: prove tasks, and choose among them."""
 
 import json
+import textwrap
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whet.cli.options import Layout, takes
 from whet.cli.output import say
 from whet.errors import UserError
+from whet.runs.options import CheckTasksOptions
 
 if TYPE_CHECKING:
     from whet.runs.checks.tasks import TaskCheck
@@ -23,10 +26,9 @@ def _tasks() -> None:
 
 
 @app.command("check")
+@takes(CheckTasksOptions, Layout(arguments=("tasks",), required=("tasks",)))
 def check(
-    path: Annotated[Path, typer.Argument(help="Task folder, .jsonl or .parquet file, or a folder of these.")],
-    sandbox: Annotated[str, typer.Option(help="bubblewrap, or local (no isolation).")] = "bubblewrap",
-    judge_model: Annotated[str | None, typer.Option(help="Model that judges call if the task names none.")] = None,
+    options: CheckTasksOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per task.")] = False,
 ) -> None:
     """Check each task: its solution must score 1, and doing nothing must score less."""
@@ -35,15 +37,18 @@ def check(
     from whet.runs.checks.tasks import check as prove
     from whet.runs.config import find_config, read_config
     from whet.sandbox import sandbox_named
-    from whet.tasks import read_tasks
+
+    tasks, problems = options.read_readable_tasks()
+    for problem in problems:
+        _print_unreadable(problem, as_json=as_json)
 
     async def run() -> bool:
-        good = True
+        good = not problems
         config = read_config(find_config(Path.cwd()))
-        proofs = prove(read_tasks(path), sandbox_named(sandbox), config=config, judge_model=judge_model)
+        proofs = prove(tasks, sandbox_named(options.sandbox), config=config, judge_model=options.judge_model)
         async with aclosing(proofs) as checks:
             async for found in checks:
-                (typer.echo if as_json else say)(_as_json(found) if as_json else _as_line(found))
+                _print_check(found, as_json=as_json)
                 good = good and found.verdict is not TaskVerdict.BROKEN
         return good
 
@@ -102,6 +107,23 @@ def filter_(
     say(command("run", str(out)))
 
 
+def _print_unreadable(problem: str, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"task": None, "verdict": "unreadable", "reason": problem}))
+    else:
+        say(f"unreadable {problem}")
+
+
+def _print_check(found: "TaskCheck", *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(_as_json(found))
+        return
+    say(_as_line(found))
+    for name, text in found.outputs.items():
+        typer.echo(f"{'':11}{name}:")
+        typer.echo(textwrap.indent(text, " " * 13))
+
+
 def _as_line(found: "TaskCheck") -> str:
     scores = f"solution {_score(found.solution)}, nothing {_score(found.nothing)}" if found.solution else ""
     notes = "".join(f"\n{'':11}warning: {warning}" for warning in found.warnings)
@@ -116,6 +138,7 @@ def _as_json(found: "TaskCheck") -> str:
             "reason": found.reason,
             "solution": found.solution and found.solution.value,
             "nothing": found.nothing and found.nothing.value,
+            "outputs": dict(found.outputs),
             "warnings": found.warnings,
         }
     )

@@ -63,7 +63,8 @@ async def attempt(
     if one.session is not None and one.session.record_error is not None:
         raise one.session.record_error
     secrets = [rollout.model.key or "", one.session.secret if one.session else ""]
-    return redact_result(one.result(score), resources.redactor.also(*secrets))
+    # In a thread: transcripts can be long, and other rollouts wait for their model calls meanwhile.
+    return await asyncio.to_thread(redact_result, one.result(score), resources.redactor.also(*secrets))
 
 
 class SetupError(Exception):
@@ -182,6 +183,7 @@ class _Attempt:
             Flag.PLANTED_REWARD: planted,
             Flag.NOT_CAPTURED: not self.rollout.captured,
             Flag.CANARY: canaries.seen,
+            Flag.EMPTY_REPLY: report.reminders > 0,
             Flag.DIVERGED: replay is not None and replay.diverged and replay.live_from,
         }
         self.flags = tuple(flag for flag, holds in conditions.items() if holds)

@@ -16,6 +16,7 @@ from whet.skill import Skill
 from whet.tasks import Task
 from whet.text.plain import plain_value
 from whet.text.redact import Redactor, mask
+from whet.text.secrets import SecretMasker
 from whet.trace.replay.session import Prefix
 from whet.workspace import Change
 
@@ -54,6 +55,8 @@ class Flag(StrEnum):
     """The agent worked before it failed, or in other rollouts of the run, so the work was judged anyway."""
     DRAINED = "drained-budget"
     """A limit of the run ended the rollout, which alone used more than half of it, so the work was judged anyway."""
+    EMPTY_REPLY = "empty-reply"
+    """The model gave an empty reply, no text and no tool call, and was asked again."""
     DIVERGED = "diverged"
     """A fork continued although its agent did something else than was recorded."""
 
@@ -167,8 +170,9 @@ def decode_result(body: bytes) -> Result:
 
 
 def redact_result(result: Result, redactor: Redactor) -> Result:
-    """The result without secrets, and without characters that cannot be stored."""
-    return Result.model_validate(mask(plain_value(result.model_dump()), redactor))
+    """The result without known secrets and what looks like one, and without characters that cannot be stored."""
+    known = mask(plain_value(result.model_dump()), redactor)
+    return Result.model_validate(SecretMasker().value(known))
 
 
 def session_spending(session: Session | None, model: Model) -> Spending:

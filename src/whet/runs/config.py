@@ -58,6 +58,10 @@ RequestField = Annotated[str, AfterValidator(_may_be_changed)]
 Json = Annotated[Any, AfterValidator(_is_json)]
 
 
+NO_MODEL = Model(name="none", url="http://127.0.0.1:9", upstream_name="none", key=None)
+"""Stands for the model of agents that call none."""
+
+
 class ModelConfig(BaseModel):
     """A model: one endpoint or several somewhere, a script to be played, or weights to be served here."""
 
@@ -89,8 +93,8 @@ class ModelConfig(BaseModel):
     reproducible."""
     attempts: int = Field(default=4, gt=0)
     """How often one call is sent before its failure counts."""
-    first_byte_sec: float = Field(default=300, gt=0)
-    idle_sec: float = Field(default=120, gt=0)
+    first_byte_sec: float | None = Field(default=None, gt=0)
+    idle_sec: float = Field(default=600, gt=0)
     set: dict[RequestField, Json] = Field(default_factory=dict)
     """Fields of every request, and what replaces the agent's values."""
     drop: tuple[RequestField, ...] = ()

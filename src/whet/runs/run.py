@@ -21,7 +21,7 @@ from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.runs.verdicts import Settled
 from whet.skill import Skill, read_skill
-from whet.tasks import Task, read_tasks
+from whet.tasks import Task
 from whet.trace.replay.session import Prefix
 from whet.version import __version__
 
@@ -29,6 +29,12 @@ TASKS = "tasks"
 """Where a run says from where its tasks were read."""
 FORK = "fork"
 """Where a run says what it is a fork of, if it is one."""
+
+
+def read_task_paths(store: Store) -> tuple[Path, ...]:
+    """Where the tasks of a stored run were read; empty if that is not known."""
+    paths: str | list[str] | None = store.get(TASKS)  # earlier versions stored one path
+    return tuple(map(Path, [paths] if isinstance(paths, str) else paths or ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,7 @@ async def run(
 ) -> None:
     """Run what is requested, or what is left of it, and tell `watch` how it goes. With an origin it is a fork.
     `tasks` are those to run, if not all that the request names."""
-    tasks = [origin.task] if origin else tasks or read_tasks(request.tasks)
+    tasks = [origin.task] if origin else tasks or request.read_tasks()
     skills = _read_skills(request)
     async with open_resources(request, tasks, config, env) as resources:
         plan = Plan(
@@ -90,7 +96,7 @@ async def run(
             "version": __version__,
             "sandbox": resources.sandbox.name,
             "agents": _declare(resources.dump_agents(), request),
-            TASKS: request.tasks_path,
+            TASKS: request.task_paths,
             FORK: origin.about if origin else None,
             WEIGHT_VERSION: _weight_version(request),
         }

@@ -28,7 +28,7 @@ def each(folder: Path, model: ModelConfig, agent: str = "chat", concurrency: int
     return estimate_use(request, Config(models={"m": model}))
 
 
-def test_an_agent_that_works_is_taken_to_use_more_than_one_that_asks_once(tmp_path: Path) -> None:
+def test_an_agent_that_works_is_estimated_to_use_more(tmp_path: Path) -> None:
     told = str(each(tmp_path, PRICED))
     assert told == "a rollout probably uses 330 tokens to 8k tokens, $0.006 to $0.26 and 1 s to 30 s"
     assert "21k tokens to 1M tokens, $0.30 to $12.00 and 20 s to 10 min" in str(each(tmp_path, PRICED, "loop"))

@@ -257,7 +257,7 @@ async def open_runner(
         about = {
             "sandbox": resources.sandbox.name,
             "agents": resources.dump_agents(),
-            "tasks": options.tasks_path,
+            "tasks": options.task_paths,
         }
         await check_judge_models(resources.gateway, resources.judge_models)
         begin()

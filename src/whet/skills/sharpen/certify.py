@@ -30,7 +30,7 @@ from whet.skills.rollouts.audit import TYPICAL
 from whet.skills.rollouts.budget import Budget
 from whet.skills.rollouts.runner import RolloutRunner, open_runner
 from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH, common_terms, fix_terms, resolve_budget, write_raised
-from whet.tasks import Task, read_tasks
+from whet.tasks import Task
 from whet.version import __version__
 
 
@@ -79,7 +79,7 @@ class CertifyRun:
     def __init__(self, request: CertifyRequest, config: Config, watch: CertifyWatch, env: Mapping[str, str]) -> None:
         """Read and check everything that can be checked before anything is written."""
         self.config, self.watch, self.env, self.folder = config, watch, env, request.run.out
-        self.tasks = validation_tasks(read_tasks(request.run.tasks))
+        self.tasks = validation_tasks(request.run.read_tasks())
         self.digests = {task.id: task.digest for task in self.tasks}
         refuse_existing(self.folder, resume=request.run.resume)
         # The terms keep the first budget; a resumed exam may have more.

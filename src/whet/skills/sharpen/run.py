@@ -48,7 +48,6 @@ from whet.skills.sharpen.budget_split import BudgetSplit, BudgetSplitter
 from whet.skills.sharpen.events import AuditFinished, SharpenStarted, SharpenWatch
 from whet.skills.sharpen.options import refuse_unknown_sections
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
-from whet.tasks import read_tasks
 from whet.version import __version__
 
 ROLLOUTS = "rollouts.json"
@@ -100,7 +99,7 @@ def plan_budget(request: SharpenRequest) -> BudgetSplitter:
     small."""
     read_skill(request.skill, request.also)
     known_good = None if request.known_good is None else read_skill(request.known_good).digest
-    splits = split_tasks(read_tasks(request.run.tasks), request.plan.seed)
+    splits = split_tasks(request.run.read_tasks(), request.plan.seed)
     splitter = BudgetSplitter(request.budget, request.plan, splits, known_good)
     if request.budget.rollouts is not None:
         splitter.split(request.budget.rollouts)

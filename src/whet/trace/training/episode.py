@@ -76,6 +76,8 @@ class Episode:
     version: str | None = None
     """Of the agent's program."""
     tags: tuple[str, ...] = ()
+    split: str = ""
+    """Of its task: train, val or test; empty without one."""
     flags: tuple[str, ...] = ()
     started: float = 0.0
     ended: float | None = None
