@@ -266,7 +266,7 @@ ASKED_IN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("path", ASKED_IN)
-async def test_a_miss_fails_in_the_dialect_of_the_caller_and_asks_no_model(tmp_path: Path, path: str) -> None:
+async def test_a_miss_fails_in_the_dialect_of_the_caller(tmp_path: Path, path: str) -> None:
     counting = Counting()
     async with serving(counting) as url:
         await asked(url, tmp_path, CacheUse.WRITE, BODY | {"n": 1})

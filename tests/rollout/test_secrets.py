@@ -136,7 +136,7 @@ async def test_the_judge_does_not_hold_the_key_of_the_session() -> None:
 
 
 @pytest.mark.parametrize("token", ['quote"and\\slash-0123456789', "clé-ключ-0123456789", "ab cd\tef-0123456789"])
-async def test_a_secret_that_a_task_hands_out_is_masked_whatever_characters_it_has(token: str) -> None:
+async def test_a_secret_of_a_task_is_masked(token: str) -> None:
     task = TASK.model_copy(update={"env": {"TOKEN": "${TOKEN}"}})
     done = await attempted(task, shell('echo "got $TOKEN"'), host_env={"TOKEN": token}, secrets=(token,))
     assert done.result.report is not None

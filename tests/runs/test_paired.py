@@ -111,7 +111,7 @@ def test_interval_and_test_agree_on_single_samples_that_pass_or_fail(wins: int, 
 
 
 @pytest.mark.parametrize(("ones", "zeros"), [(0, 8), (0, 1000), (3, 5), (8, 0), (40, 160)])
-def test_bound_of_differences_that_are_all_or_nothing_is_the_exact_binomial_one(ones: int, zeros: int) -> None:
+def test_bound_of_all_or_nothing_is_the_exact_binomial_one(ones: int, zeros: int) -> None:
     found = interval((1.0,) * ones + (0.0,) * zeros)
     exact = stats.binomtest(ones, ones + zeros).proportion_ci(0.95, "exact")
     assert found.high == pytest.approx(exact.high, abs=2e-5)

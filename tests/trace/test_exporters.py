@@ -44,7 +44,7 @@ def test_the_reward_of_verl_is_on_the_last_trained_token() -> None:
     assert record["extra_fields"]["token_level_scores"] == [0, 0, 0, 0, 1]
 
 
-def test_the_reward_of_skyrl_is_on_the_last_token_of_the_last_step() -> None:
+def test_the_reward_of_skyrl_is_on_the_last_token() -> None:
     longer = with_tokens(SECOND, [1, 2, 3, 10, 11, 20, 21], [12, 13], [-0.3, -0.4])
     (record,) = exported("skyrl", episode([WORKED[0], longer], reward=0.5))
     assert record["rewards"] == [[0, 0], [0, 0.5]]
@@ -84,7 +84,7 @@ def test_samples_of_slime_share_the_number_of_their_group() -> None:
     assert [(record["group_index"], record["index"]) for record in records] == [(0, 0), (0, 1), (1, 2)]
 
 
-def test_a_training_trace_has_a_turn_for_each_call_with_its_whole_prompt() -> None:
+def test_a_training_trace_has_a_turn_for_each_call() -> None:
     (trace,) = exported("trl-trace")
     first, second = trace["turns"]
     assert (first["loss_mask"], second["loss_mask"]) == ([0, 0, 0, 1, 1], [0] * 7 + [1])
@@ -95,7 +95,7 @@ def test_a_training_trace_has_a_turn_for_each_call_with_its_whole_prompt() -> No
     assert len({turn["node_id"] for turn in trace["turns"]}) == 2
 
 
-def test_a_broken_chain_is_two_rows_that_share_their_rollout_and_its_weight() -> None:
+def test_a_broken_chain_is_two_rows_of_one_rollout() -> None:
     broken = [WORKED[0], with_tokens(SECOND, [1, 2, 3, 10, 99, 20, 21], [12], [-0.3])]
     first, second = exported("slime", episode(broken))
     assert first["rollout_id"] == second["rollout_id"]
@@ -106,7 +106,7 @@ def test_a_broken_chain_is_two_rows_that_share_their_rollout_and_its_weight() ->
     assert longest["completion_ids"] == [12]
 
 
-def test_chat_is_the_last_request_of_a_thread_and_the_reply_to_it() -> None:
+def test_chat_is_the_last_request_and_its_reply() -> None:
     (record,) = exported("chat")
     spoken = [{key: value for key, value in message.items() if key != "weight"} for message in record["messages"]]
     assert spoken == MESSAGES
@@ -127,7 +127,7 @@ def test_what_a_broken_thread_copied_from_before_has_no_weight() -> None:
     assert [one["weight"] for one in second["messages"] if one["role"] == "assistant"] == [0, 1]
 
 
-def test_pairs_are_the_best_and_the_worst_of_a_group_behind_what_they_share() -> None:
+def test_pairs_are_the_best_and_worst_of_a_group() -> None:
     worse = [FIRST, exchange(1, [SYSTEM, ASKED, CALLED, TOLD], said(Text("Dunno.")))]
     group = [episode(), episode(worse, rollout="r2", reward=0.0), episode(rollout="r3", reward=None)]
     other = [episode(group="g2", rollout="r4"), episode(worse, group="g2", rollout="r5")]
@@ -224,7 +224,7 @@ def told_by_version(call: Exchange, version: str) -> Exchange:
     return replace(call, response=json.dumps(reply).encode())
 
 
-def test_the_version_of_the_weights_is_what_the_engine_tells_and_else_unknown() -> None:
+def test_the_version_of_the_weights_comes_from_the_engine() -> None:
     versioned = [told_by_version(WORKED[0], "7"), told_by_version(WORKED[1], "8")]
     (row,) = exported("rows", episode(versioned))
     assert [span["weight_version"] for span in row["spans"]] == [None, "7", None, "8"]
