@@ -196,7 +196,7 @@ def test_a_tool_of_the_provider_is_found_behind_all_that_passed() -> None:
     assert check_tools(split_object(asked.fresh)["tools"], "chat", Permits()).withheld == ("tool web_search",)
 
 
-def test_only_what_is_new_is_looked_at_even_when_the_last_messages_change() -> None:
+def test_only_what_is_new_is_looked_at() -> None:
     growing, turns = PrefixCache[None](1 << 24), [text(number) for number in range(200)]
     for count in range(100, 200):
         marked = text(-count)  # a mark that moves on with each request

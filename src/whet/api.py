@@ -74,6 +74,7 @@ class RolloutFields(TypedDict, total=False):
     limits: Limits
     cache: str
     record: bool
+    login: bool
     user_config: bool | None
     retry: str
     by_task: bool

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.box_helpers import carriers
-from support.contract_world import CLI_NAMES, NAMES, WRITE_RIGHT, Done, named, rolled_out, scene, task
+from support.contract_world import CLI_NAMES, NAMES, WRITE_RIGHT, Done, named, rolled_out, scene, task, traits_of
 from whet.agents import CliAgent, StopReason
 from whet.errors import UserError
 from whet.runs.config import Config
@@ -55,19 +55,24 @@ async def test_a_refused_key_ends_the_run_with_one_line(name: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_rate_limits_are_absorbed_and_a_model_that_fails_for_ever_is_no_score(name: str) -> None:
+async def test_rate_limits_are_absorbed_and_lasting_failures_are_no_score(name: str) -> None:
+    """Whoever speaks chat gets a model that speaks messages. All others worked with one that speaks chat elsewhere."""
+    own = traits_of(named(name)).dialect
+    model = "messages" if own == "chat" else own
     write = call("bash", command=WRITE_RIGHT)
     limited = write.model_copy(update={"fault": Fault.RATE_LIMIT, "times": 2})
     recovers, fails = await asyncio.gather(
-        rolled_out(named(name), task(), scene(limited, say("Done.")), attempts=4),
+        rolled_out(named(name), task(), scene(limited, say("Done.")), attempts=4, dialect=model),
         # Some would try for minutes; after two calls they are told that there will be no more replies.
         rolled_out(named(name), task(limits={"turns": 2}), scene(Reply(fault=Fault.SERVER_ERROR)), attempts=2),
     )
     assert recovers.result.score.value == 1, recovers.result
+    assert recovers.text == "Done."
+    assert {one.dialect for one in recovers.main} == {own}
     assert [(call.status, call.attempts) for call in recovers.exchanges] == [(200, 3), (200, 1)]
 
     assert (fails.result.score.value, fails.result.score.cause) == (None, Cause.MODEL)
-    assert fails.result.score.reason == "the last model call failed: status 500"
+    assert fails.result.score.reason.startswith("the last model call failed: status 500 from http://127.0.0.1:")
     assert stop_of(fails) in {StopReason.CRASHED, StopReason.FAILED, StopReason.LIMIT}
 
 

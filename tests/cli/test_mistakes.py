@@ -138,7 +138,7 @@ MISTAKES: dict[str, tuple[Mapping[str, str], str, str]] = {
     "an unknown kind of agent": (
         {"t.jsonl": GOOD, "whet.toml": '[agents.mine]\nkind = "lop"\n'},
         f"run t.jsonl {NOP}",
-        r".*/whet\.toml: key 'agents\.mine.*expected.*'chat', 'loop', 'command', 'oracle', 'nop'.*",
+        r".*/whet\.toml: key 'agents\.mine' has the unknown kind 'lop'; did you mean 'loop'\? \(known: chat, .*",
     ),
     "an unknown key of the defaults": (
         {"t.jsonl": GOOD, "whet.toml": "[defaults]\nsample = 3\n"},

@@ -87,7 +87,7 @@ async def test_every_token_is_in_the_record_and_none_reaches_the_agent(front: st
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_agent_that_asks_for_tokens_itself_gets_the_reply_as_it_is(stream: bool) -> None:
+async def test_an_agent_that_asks_for_tokens_gets_them(stream: bool) -> None:
     options = {"stream_options": {"include_usage": True}} if stream else {}
     got, records = await ask("chat", stream=stream, logprobs=True, top_logprobs=0, return_token_ids=True, **options)
     assert all(trace in got for trace in TRACES)

@@ -336,7 +336,7 @@ def test_every_other_limit_becomes_the_models(wrong: Any) -> None:
     )
 
 
-def test_without_a_limit_of_the_model_what_is_no_limit_is_left_out() -> None:
+def test_what_is_no_limit_is_left_out() -> None:
     assert capped("chat", {"max_tokens": -1, "min_tokens": 5, "top_p": 1}, most=None) == {"top_p": 1}
     assert capped("chat", {"max_tokens": 5000, "min_tokens": 0}, most=None) == {"max_tokens": 5000, "min_tokens": 0}
 
@@ -385,7 +385,7 @@ async def test_a_long_conversation_with_a_lone_surrogate_goes_on() -> None:
             assert exchange.sent == (body.replace(rb"\udfff", rb"\ufffd") if count > 1 else None)
 
 
-async def test_a_long_conversation_is_sent_whole_when_a_part_of_it_is_withheld() -> None:
+async def test_a_long_conversation_is_sent_whole_but_for_withheld_parts() -> None:
     turns: list[dict[str, Any]] = [{"role": "user", "content": f"{number} " + "x" * 9000} for number in range(4)]
     async with world(answer_unary) as w:
         for count in (3, 4):

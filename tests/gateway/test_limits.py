@@ -186,7 +186,7 @@ async def test_a_session_without_limits_on_time_is_never_over() -> None:
             await asyncio.wait_for(w.session.limits.wait_until_over(), 0.05)
 
 
-async def test_an_agent_whose_command_has_just_ended_has_its_whole_idle_time_before_it() -> None:
+async def test_idle_time_begins_when_a_command_has_ended() -> None:
     found = [True, False, False]
     looks: list[float] = []
 
@@ -202,7 +202,7 @@ async def test_an_agent_whose_command_has_just_ended_has_its_whole_idle_time_bef
     assert looks[2] - looks[1] >= 0.09
 
 
-async def test_an_agent_that_does_not_end_when_it_is_refused_must_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_that_ignores_a_refusal_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits_module, "LAST_WORDS_SEC", 0.02)
     async with world(answer_unary, limits=Limits(turns=1)) as w:
         over = asyncio.ensure_future(w.session.limits.wait_until_over())

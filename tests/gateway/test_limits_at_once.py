@@ -176,7 +176,7 @@ async def test_what_is_reserved_follows_what_calls_really_use() -> None:
     await third
 
 
-async def test_a_growing_conversation_reserves_what_was_counted_and_not_a_token_per_byte() -> None:
+async def test_a_growing_conversation_reserves_what_was_counted() -> None:
     bounds: list[Bound] = []
 
     class Noting(Allowance):

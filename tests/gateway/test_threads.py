@@ -134,7 +134,7 @@ def test_a_conversation_that_a_tool_call_began_is_a_sub_agent(dialect: str, stre
     assert (back.kind, back.thread, back.evidence) == (Kind.MAIN, "main", "continues call 1")
 
 
-def test_a_conversation_that_begins_while_a_tool_call_is_open_is_a_sub_agent(dialect: str) -> None:
+def test_a_conversation_inside_a_tool_call_is_a_sub_agent(dialect: str) -> None:
     world, main = World(dialect), Talk("Fix the bug.")
     index, _ = world.ask(main)
     world.answer(index, world.call("bash", command="agent --do something"))
@@ -183,7 +183,7 @@ def test_a_conversation_without_tools_is_a_helper(dialect: str, system: str, tex
     assert world.step(main).thread == "main"
 
 
-def test_a_title_that_is_asked_for_first_is_not_taken_for_the_main_thread(dialect: str) -> None:
+def test_a_title_asked_for_first_is_not_the_main_thread(dialect: str) -> None:
     world, main = World(dialect), Talk("Fix the bug.")
     _, title = world.ask(Talk("Fix the bug.", "You are a title generator. You output ONLY a thread title.", ()))
     assert title.label == "title"
@@ -200,7 +200,7 @@ def test_without_any_tools_a_conversation_is_the_main_thread(dialect: str) -> No
 
 
 @pytest.mark.parametrize("tools", [TOOLS, ()])
-def test_a_compaction_is_a_helper_call_and_the_thread_goes_on_after_it(dialect: str, tools: tuple[n.Tool, ...]) -> None:
+def test_a_thread_continues_after_its_compaction(dialect: str, tools: tuple[n.Tool, ...]) -> None:
     world, main = World(dialect), Talk("Fix the bug.")
     world.step(main)
     world.step(main)
@@ -244,7 +244,7 @@ def test_a_system_text_that_is_written_anew_each_time_does_not_matter(dialect: s
         assert world.step(main).thread == "main"
 
 
-def test_the_same_request_twice_at_once_is_two_threads_that_their_answers_tell_apart() -> None:
+def test_equal_requests_at_once_are_told_apart_by_answers() -> None:
     world = World("chat")
     talks = [Talk("Write a poem."), Talk("Write a poem.")]
     asked = [world.ask(talk) for talk in talks]
@@ -284,7 +284,7 @@ def test_marks_for_the_providers_cache_may_move(monkeypatch: pytest.MonkeyPatch)
             monkeypatch.setattr("whet.gateway.attribution.threads.read_conversation", None)
 
 
-def test_another_message_in_the_place_of_a_marked_one_is_not_taken_for_it() -> None:
+def test_another_message_is_not_taken_for_a_marked_one() -> None:
     world = World("messages")
     marked = {"cache_control": {"type": "ephemeral"}}
 

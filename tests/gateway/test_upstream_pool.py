@@ -153,7 +153,7 @@ async def test_a_refusal_is_not_tried_elsewhere(status: int) -> None:
     assert (refusing.asked, other.asked) == (1, 0)
 
 
-async def test_attempts_are_counted_over_all_endpoints_and_the_last_failure_is_passed_on() -> None:
+async def test_attempts_are_counted_over_all_endpoints() -> None:
     servers = [Server(500), Server(503)]
     async with pool_of(*servers, attempts=3) as (upstream, to):
         received = await call(upstream, to)
@@ -200,7 +200,7 @@ async def test_an_endpoint_alone_is_waited_for_as_long_as_it_asks() -> None:
     assert server.asked == 2
 
 
-async def test_each_endpoint_has_its_own_slots_and_waiting_for_one_has_no_time_limit() -> None:
+async def test_each_endpoint_has_its_own_slots() -> None:
     under_way, may_end = 0, asyncio.Event()
 
     async def slow(request: web.BaseRequest) -> web.StreamResponse:

@@ -241,7 +241,7 @@ async def test_the_judge_has_its_own_variables_beside_the_tasks() -> None:
 
 
 @pytest.mark.parametrize("where", ["env", "verify_env", "solution_env"])
-async def test_a_variable_that_the_host_lacks_is_told_before_a_model_is_asked(where: str, tmp_path: Path) -> None:
+async def test_a_missing_variable_is_told_before_any_call(where: str, tmp_path: Path) -> None:
     task = WRITE.model_copy(update={where: {"TOKEN": "${NOT_SET_ANYWHERE}"}, "solution": tmp_path})
     agent = OracleAgent() if where == "solution_env" else LoopAgent()
     done = await attempted(task, agent, say("Done."))
@@ -258,7 +258,7 @@ async def test_what_a_limit_of_the_task_leaves_is_judged() -> None:
     assert done.result.score.value == 0
 
 
-async def test_an_agent_that_makes_no_call_for_too_long_is_ended_and_judged() -> None:
+async def test_an_idle_agent_is_ended_and_judged() -> None:
     limits = WRITE.limits.model_copy(update={"idle_sec": 0.5})
     task = WRITE.model_copy(update={"answer": None, "limits": limits})
     done = await attempted(task, shell("echo right > answer.txt; echo working; sleep 30.25"))

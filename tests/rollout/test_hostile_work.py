@@ -173,7 +173,7 @@ async def test_a_second_reward_of_the_work_changes_nothing(tmp_path: Path) -> No
     assert done.result.flags == (TWO_REWARDS,)
 
 
-async def test_a_reward_among_the_agents_logs_cannot_be_linked_where_the_task_shows_them(tmp_path: Path) -> None:
+async def test_a_reward_among_the_agents_logs_cannot_be_linked(tmp_path: Path) -> None:
     script = "ln -f /logs/agent/one.json /logs/verifier/reward.json; ln -f /logs/artifacts/* /logs/verifier/; false"
     task = checked_by(tmp_path, script).model_copy(update={"agent_logs": True})
     agent = "echo '{\"reward\": 1}' | tee /logs/agent/one.json /logs/artifacts/reward.json > /logs/verifier/reward.json"

@@ -108,7 +108,7 @@ async def discard(exchange: Exchange) -> None:
 
 
 @pytest.mark.parametrize("fault", [Fault.SERVER_ERROR, Fault.UNAUTHORIZED, Fault.REFUSE, Fault.MALFORMED])
-async def test_a_judge_whose_model_fails_is_missing_with_its_cause_and_the_others_stand(fault: Fault) -> None:
+async def test_a_judge_whose_model_fails_is_missing(fault: Fault) -> None:
     todo = task(judge=[POLITE, {"kind": "contains", "text": "hello"}])
     result, _, _ = await judged(todo, ChatAgent(), Reply(text="Hello!"), judge=Reply(text="", fault=fault))
     assert (result.score.value, result.score.cause) == (None, Cause.JUDGE)
@@ -130,7 +130,7 @@ async def test_an_empty_reply_is_zero_and_a_failure_missing() -> None:
     assert (failed.score.value, failed.score.cause) == (None, Cause.MODEL)
 
 
-async def test_calls_of_the_agents_tools_and_of_the_tasks_programs_are_known_to_rules() -> None:
+async def test_rules_know_calls_of_tools_and_programs() -> None:
     checks = [
         {"op": "command_ran", "arg": "lookup --city Paris"},
         {"op": "tool_called", "arg": "bash"},

@@ -145,7 +145,7 @@ async def test_a_script_can_be_named_on_the_command_line(tmp_path: Path) -> None
         assert (model.name, model.upstream_name) == (name, "scripted")
 
 
-async def test_an_endpoint_is_given_its_key_and_its_own_name_for_the_model() -> None:
+async def test_an_endpoint_is_given_its_key_and_model_name() -> None:
     settings = ModelConfig(url="http://127.0.0.1:9", name="small-2", key_env="K", price_input=1, price_output=2)
     async with open_model("small", settings, {"K": "sk-0123456789"}) as model:
         assert (model.url, model.key, model.upstream_name) == ("http://127.0.0.1:9", "sk-0123456789", "small-2")

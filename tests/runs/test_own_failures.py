@@ -58,7 +58,7 @@ async def test_calls_that_were_made_to_fail_are_judged(tmp_path: Path, fault: Fa
     assert result.judging.calls == 1, "the question of whet's own is counted"
 
 
-async def test_good_calls_before_the_failure_in_every_try_make_it_the_rollouts_own(tmp_path: Path) -> None:
+async def test_a_failure_after_good_calls_is_the_rollouts_own(tmp_path: Path) -> None:
     models = scripted(tmp_path, {"bomb": fails(Fault.RATE_LIMIT), **outage(), "": RIGHT})
     seen = await perform(asking(tmp_path, "hello", "bomb"), models, agents=AGENT)
     assert causes(seen) == [Cause.MODEL, Cause.MODEL, None]

@@ -292,7 +292,7 @@ def stored_with_ids(folder: Path, turns: int) -> int:
     return (folder / DATABASE).stat().st_size
 
 
-def test_space_grows_with_the_tokens_and_not_with_how_often_they_are_told(tmp_path: Path) -> None:
+def test_space_grows_with_the_tokens(tmp_path: Path) -> None:
     at_100, at_200, at_400 = (stored_with_ids(tmp_path / str(turns), turns) for turns in (100, 200, 400))
     assert at_200 / at_100 < 2.1
     assert at_400 / at_200 < 2.1
@@ -309,7 +309,7 @@ def test_space_grows_with_the_tokens_and_not_with_how_often_they_are_told(tmp_pa
         b'data: {"prompt_token_ids": [' + b"7," * SMALL_BODY + b"7]}\n\n" + b'data: {"prompt_token_ids": [7]}\n\n',
     ],
 )
-def test_whatever_a_reply_calls_ids_of_its_prompt_it_comes_back_byte_for_byte(tmp_path: Path, response: bytes) -> None:
+def test_odd_prompt_ids_come_back_byte_for_byte(tmp_path: Path, response: bytes) -> None:
     with new_run(tmp_path) as store:
         attempt = store.start_attempt("r0", 0.0)
         for index in range(2):
@@ -442,7 +442,7 @@ def run_of_version_1(folder: Path) -> None:
     db.close()
 
 
-def test_an_older_version_is_not_read_as_if_it_were_the_current_one(tmp_path: Path) -> None:
+def test_an_older_version_is_not_read_as_the_current_one(tmp_path: Path) -> None:
     run_of_version_1(tmp_path)
     with pytest.raises(UserError, match="the run has version 1, this whet reads 2; resume it once to convert it"):
         Store.open_read(tmp_path)
@@ -457,7 +457,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         Store.create(tmp_path / "file" / "run")
 
 
-def test_no_skill_is_none_in_rows_and_an_empty_text_in_the_file(tmp_path: Path) -> None:
+def test_no_skill_is_none_in_rows(tmp_path: Path) -> None:
     with new_run(tmp_path, rollouts=1) as store:
         assert [row.skill for row in (*store.rollouts(), *store.pending(), store.rollout("r0"))] == [None] * 3
     with sqlite3.connect(tmp_path / DATABASE) as db:

@@ -365,7 +365,7 @@ def test_a_copy_is_equal_to_its_original_wherever_its_holes_are(parts: list[tupl
         assert (target / "file").stat().st_blocks <= (source / "file").stat().st_blocks + 16
 
 
-async def test_data_is_counted_as_it_is_copied_and_not_by_what_a_file_says(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_data_is_counted_as_it_is_copied(sandbox: Sandbox, tmp_path: Path) -> None:
     async with sandbox.open(TaskLimits(storage_mb=8)) as box:
         await run_python(box, "for n in 'abc': open(n, 'wb').write(bytes([7]) * (3 << 20))")
         with pytest.raises(SandboxError, match="more than 8388608 bytes"):

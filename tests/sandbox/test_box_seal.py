@@ -40,7 +40,7 @@ async def test_the_judge_has_another_home_that_the_agent_never_saw(box: Box) -> 
     assert rest == ["writable"]
 
 
-async def test_the_agents_work_is_there_for_the_judge_and_its_logs_are_not(box: Box) -> None:
+async def test_the_judge_sees_the_agents_work_without_its_logs(box: Box) -> None:
     logs = logs_of(box)
     await box.exec(
         ["sh", "-c", f"echo work > answer.txt; echo log > {logs}/agent/log.txt; echo a > {logs}/artifacts/a"]
@@ -143,6 +143,7 @@ async def test_agent_judge_and_work_are_three_users_of_the_host(sealed_box: Box)
         ("rm -r verifier; ln -s agent verifier; echo 1 > agent/reward.txt", ("verifier",)),
         ("rm -r verifier; ln -s /nowhere verifier", ("verifier",)),
         ("rm -r verifier; echo 1 > verifier", ("verifier",)),
+        ("rm -r verifier; mkfifo verifier", ("verifier",)),
         ("rm -r verifier", ()),
         ("rm -r verifier agent artifacts; ln -s /etc agent; mkfifo artifacts", ()),
         ("echo 1 > verifier/reward.txt; chmod 0 verifier agent artifacts .", ("reward.txt",)),

@@ -72,7 +72,7 @@ async def test_pipes_and_sockets_are_named_and_hold_nothing_up(box: Box) -> None
     assert told == [("pipe", "added", None), ("socket", "added", None), ("was-a-file", "changed", None)]
 
 
-async def test_a_file_that_became_a_folder_is_removed_and_what_is_in_it_added(box: Box) -> None:
+async def test_a_file_that_became_a_folder_is_removed(box: Box) -> None:
     await box.write_file("a", b"x")
     told = await change(box, "rm a; mkdir a; echo y > a/b")
     assert [(path, kind) for path, kind, _ in told] == [("a", "removed"), ("a/b", "added")]

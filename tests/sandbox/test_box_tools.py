@@ -118,7 +118,7 @@ async def test_a_pipe_is_read_to_its_end(box: Box) -> None:
     assert await shell(box, "(echo a; sleep 0.2; echo b) | tool") == "|a\nb\n"
 
 
-async def test_a_pipe_that_stays_open_and_silent_does_not_hold_a_call_up(box: Box) -> None:
+async def test_a_silent_pipe_does_not_hold_a_call_up(box: Box) -> None:
     log = Log()
     await box.offer("tool", log)
     code = """

@@ -245,7 +245,7 @@ async def test_it_is_not_there_while_the_agent_runs(box: Box) -> None:
     assert (await box.exec(["sh", "-c", "command -v whet-untrusted || echo $WHET_SCRATCH"])).stdout.data == b"\n"
 
 
-async def test_no_folder_of_the_judge_is_the_works_when_all_calls_are_over(apart: Box) -> None:
+async def test_no_folder_of_the_judge_stays_the_works(apart: Box) -> None:
     await shell(apart, "for n in 1 2 3; do whet-untrusted --time 0.2 sleep 9 & done; wait; touch own")
     owners = {path.lstat().st_uid for path in (host_workdir(apart), *host_workdir(apart).iterdir())}
     assert owners == {(host_folder(apart) / "logs" / "verifier").stat().st_uid}

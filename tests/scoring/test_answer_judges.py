@@ -233,7 +233,7 @@ async def test_math_can_be_judged_in_the_box() -> None:
     assert (await judged(task, answer=r"\boxed{0.5}")).value == 1
 
 
-async def test_math_that_cannot_tell_is_missing_or_asks_a_rubric_when_told_to() -> None:
+async def test_math_that_cannot_tell_is_missing_or_asks() -> None:
     answer = "sin and cos"
     missing = await said_of("12", {"kind": "math", "answer": "!!!"})
     assert (missing.value, missing.cause) == (None, Cause.JUDGE)
@@ -273,7 +273,7 @@ async def test_the_answer_can_be_in_a_file_of_the_working_directory() -> None:
         assert score.value == value, judge
 
 
-async def test_what_other_judges_used_of_the_time_is_no_fault_of_the_answer() -> None:
+async def test_time_of_other_judges_is_no_fault_of_the_answer() -> None:
     no_time = TaskLimits(verify_sec=0.001)
     assert (await said_of("0.5", "math", answer="1/2", limits=no_time)).value == 1
     rules = {"kind": "rules", "checks": [{"op": "regex", "arg": "^4$"}]}

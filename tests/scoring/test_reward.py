@@ -127,7 +127,7 @@ async def test_without_a_reward_file_there_is_no_score_whatever_the_exit_code(tm
     assert_no_score(await score_of(tmp_path, "exit 0"), "wrote no reward.txt or reward.json")
 
 
-async def test_the_exit_code_of_the_tests_does_not_count_and_their_output_is_kept(tmp_path: Path) -> None:
+async def test_the_exit_code_of_the_tests_does_not_count(tmp_path: Path) -> None:
     script = "echo checking; echo 1 > /logs/verifier/reward.txt; exit 3"
     score = await score_of(tmp_path, script)
     (command,) = score.details["commands"]
@@ -177,7 +177,7 @@ async def test_tests_out_of_time_give_no_score_even_with_a_reward_written(tmp_pa
     assert_no_score(await judgement(task), "did not end within 0.5 seconds")
 
 
-async def test_the_tests_see_the_work_in_the_working_directory_and_cannot_be_written(tmp_path: Path) -> None:
+async def test_the_tests_see_the_work_and_cannot_be_written(tmp_path: Path) -> None:
     script = """
     touch /tests/x 2>/dev/null && exit
     [ "$PWD" = /srv/app ] && [ "$(cat answer.txt)" = 4 ] && echo 1 > /logs/verifier/reward.txt

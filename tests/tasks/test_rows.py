@@ -101,14 +101,14 @@ def test_a_task_survives_being_written_as_json(write: Write) -> None:
     assert Task.model_validate_json(task.model_dump_json()) == task
 
 
-def test_blank_lines_are_skipped_but_counted_and_a_row_without_id_is_named_after_its_line(write: Write) -> None:
+def test_a_row_without_id_is_named_after_its_line(write: Write) -> None:
     row = {"instruction": "Say 4.", "answer": "4"}
     tasks = read_tasks(write(row, "", "   \r", row))
     assert [task.id for task in tasks] == ["rows-1", "rows-4"]
     assert tasks[1].origin.endswith("rows.jsonl:4")
 
 
-def test_a_null_key_is_an_absent_key_and_a_byte_order_mark_is_no_part_of_the_first_row(write: Write) -> None:
+def test_a_null_key_is_absent_and_a_mark_is_skipped(write: Write) -> None:
     with_nulls = {**GOOD, "split": None, "limits": None, "files": None}
     (task,) = read_tasks(write(b"\xef\xbb\xbf" + json.dumps(with_nulls).encode()))
     assert (task.split, task.limits, task.files) == (None, TaskLimits(), {})
@@ -173,7 +173,7 @@ def test_attachments_stay_in_the_folder_of_the_rows_file(tmp_path: Path) -> None
     ]
 
 
-def test_all_problems_of_a_file_are_told_at_once_but_no_more_than_ten(write: Write) -> None:
+def test_at_most_ten_problems_of_a_file_are_told(write: Write) -> None:
     lines = refusal(write(*({**GOOD, "id": n, "split": "x"} for n in range(1, 8)))).splitlines()
     assert len(lines) == 11
     assert lines[0] == "rows.jsonl:1: key 'id' is 1; expected text"
@@ -321,7 +321,7 @@ def test_a_task_that_is_moved_to_another_split_is_the_same_task(write: Write) ->
     assert before.digest == moved.digest == unsplit.digest
 
 
-def test_the_digest_of_a_row_covers_what_it_attaches_but_not_its_name(write: Write, tmp_path: Path) -> None:
+def test_the_digest_of_a_row_covers_its_attachments(write: Write, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1")
     file = write({**GOOD, "attachments": ["a.csv"]}, {**GOOD, "id": "b", "attachments": ["a.csv"]})
     before, renamed = read_tasks(file)

@@ -81,7 +81,7 @@ def test_results_name_the_call_that_they_answer(dialect: str) -> None:
     assert_results_name_their_calls(build(three_turns(dialect)))
 
 
-def test_results_name_the_call_that_they_answer_though_the_agent_sends_no_ids() -> None:
+def test_results_without_ids_name_their_calls() -> None:
     ids = re.compile(rb'"id":"c\d",?')
     bare = [
         replace(one, request=ids.sub(b"", one.request), response=ids.sub(b"", one.response))

@@ -146,7 +146,7 @@ def test_surroundings_and_times_make_no_difference() -> None:
     assert ask(strict, now[1]) == DIVERGED
 
 
-def test_a_history_that_is_cut_short_in_the_same_way_is_the_same() -> None:
+def test_a_history_cut_short_alike_is_the_same() -> None:
     summary = [SYSTEM, asked("You were counting; there is one file.")]
     cut = [
         (summary, said(calls("wc a.txt", "d1"))),

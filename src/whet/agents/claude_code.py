@@ -40,6 +40,8 @@ class ClaudeCode(CliAgent):
             ".claude/skills",
             ".claude/CLAUDE.md",
         ),
+        credentials=(".claude/.credentials.json",),
+        login_url="https://api.anthropic.com",
         transcripts=".claude/projects",
     )
 
@@ -60,9 +62,17 @@ class ClaudeCode(CliAgent):
         argv += launch.args
         return Start(
             tuple(argv),
-            QUIET if launch.endpoint is None else QUIET | _variables(launch.endpoint),
+            QUIET if launch.endpoint is None else QUIET | self._variables(launch.endpoint),
             stdin=_message(launch) if as_message else launch.instruction,
         )
+
+    def _variables(self, endpoint: ModelEndpoint) -> dict[str, str]:
+        return {
+            "ANTHROPIC_BASE_URL": self.model_url(endpoint),
+            **({"ANTHROPIC_API_KEY": endpoint.key} if self.home != "login" else {}),
+            "CLAUDE_CODE_SUBAGENT_MODEL": endpoint.model,
+            **{f"ANTHROPIC_{name}": endpoint.model for name in MODELS},
+        }
 
     def read_output(self, output: Output) -> AgentOutput:
         events = [*output.events()]
@@ -89,15 +99,6 @@ def _last_structured(events: list[dict[str, Any]]) -> Any:
                         case {"type": "tool_use", "name": "StructuredOutput", "input": answer}:
                             return answer
     return None
-
-
-def _variables(endpoint: ModelEndpoint) -> dict[str, str]:
-    return {
-        "ANTHROPIC_BASE_URL": endpoint.url,
-        "ANTHROPIC_API_KEY": endpoint.key,
-        "CLAUDE_CODE_SUBAGENT_MODEL": endpoint.model,
-        **{f"ANTHROPIC_{name}": endpoint.model for name in MODELS},
-    }
 
 
 def _would_be_interpreted(instruction: str) -> bool:

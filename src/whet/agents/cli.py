@@ -55,6 +55,12 @@ class Traits:
     subagents: bool = False
     settings: tuple[str, ...] = ()
     """Files and folders with a user's settings."""
+    credentials: tuple[str, ...] = ()
+    """Files that hold nothing but a user's login."""
+    token_env: tuple[str, ...] = ()
+    """Variables that hold a login, the first of them that is set; for a program without such files."""
+    login_url: str | None = None
+    """The endpoint of its login, if it sends its login to whatever endpoint it is given, so that calls are recorded."""
     transcripts: str = ""
     """Folder with its own record of a conversation."""
 
@@ -147,8 +153,9 @@ class CliAgent(BaseModel, ABC):
     skill_at: SkillAt = "native"
     """Where a skill goes: to the folder where the program looks for skills, into its system prompt, or in front of
     the instruction."""
-    home: Literal["fresh", "own"] = "fresh"
-    """Whether it starts without any settings, or with a copy of the user's: logins, skills, MCP servers."""
+    home: Literal["fresh", "login", "own"] = "fresh"
+    """Whether it starts without any settings, with a copy of the user's login and nothing else, or with a copy of all
+    the user's settings: login, skills, hooks, MCP servers, memory. What it changes stays in the box."""
     reminders: int = Field(default=REMINDERS, ge=0)
     """How often whet reminds a program that ends without an answer."""
 
@@ -170,6 +177,10 @@ class CliAgent(BaseModel, ABC):
     def read_output(self, output: Output) -> AgentOutput:
         """Read the output of the program."""
 
+    def model_url(self, endpoint: ModelEndpoint) -> str:
+        """The address of its model. A program that sends its own login has the key of the rollout in the address."""
+        return f"{endpoint.url}/s/{endpoint.key}" if self.home == "login" else endpoint.url
+
     @property
     def in_box(self) -> bool:
         return True
@@ -187,6 +198,19 @@ class CliAgent(BaseModel, ABC):
     def check(self) -> None:
         """Raise UserError if the program is not installed."""
         self.find_program()
+
+    def login(self, env: Mapping[str, str]) -> dict[str, str]:
+        """The user's login: files of the home by path, or a variable. UserError if there is none."""
+        files = {name: Path.home() / name for name in self.traits.credentials}
+        found = {name: path.read_text(encoding="utf-8") for name, path in files.items() if path.is_file()}
+        named = next((name for name in self.traits.token_env if env.get(name)), None)
+        if named is not None:
+            found = {named: env[named]}
+        if not found:
+            places = [f"~/{name}" for name in self.traits.credentials] or [*self.traits.token_env]
+            expected = f"expected it in {' or '.join(places)}" if places else "it has none that whet knows"
+            raise UserError(f"agent '{self.kind}': no login was found; {expected}")
+        return found
 
     def find_program(self) -> Installed:
         """The installed program. UserError, with the remedy, if there is none."""
@@ -261,6 +285,10 @@ class CliAgent(BaseModel, ABC):
         folder = await box.show(found.folder, self.kind)
         if self.home == "own":
             await self._copy_settings(box)
+        if self.home == "login":
+            for name, text in self.login(assignment.host_env).items():
+                if name not in self.traits.token_env:
+                    await box.write_file(f"{box.home}/{name}", text.encode(), mode=0o600)
         delivered = await self._deliver(assignment)
         images, files = attachments(task, box.workdir, images=self.traits.images)
         await list_attachments(box, files)
@@ -315,9 +343,12 @@ class CliAgent(BaseModel, ABC):
             yield text
 
     async def _exec(self, assignment: Assignment, start: Start, seconds: float) -> Finished:
+        login = self.login(assignment.host_env) if self.home == "login" else {}
+        tokens = {name: value for name, value in login.items() if name in self.traits.token_env}
+        own = resolve_env(self.env, assignment.host_env, f"agent '{self.kind}'")
         return await assignment.box.exec(
             start.argv,
-            env={**assignment.env, **start.env, **resolve_env(self.env, assignment.host_env, f"agent '{self.kind}'")},
+            env={**assignment.env, **start.env, **tokens, **own},
             stdin=start.stdin.encode(),
             timeout=max(0.001, seconds),
             output_limit=OUTPUT_LIMIT,

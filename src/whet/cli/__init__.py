@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from whet.cli.output import say, visible_output
 from whet.errors import UserError
 from whet.text.redact import Redactor, secrets_in
+from whet.text.secrets import mask_secrets
 from whet.version import __version__
 
 VERBS = (
@@ -121,7 +122,7 @@ def main() -> None:
         try:
             app()
         except UserError as error:
-            message = Redactor(secrets_in(os.environ)).text(str(error))
+            message = mask_secrets(Redactor(secrets_in(os.environ)).text(str(error)))
             say(f"whet: {_with_flags(message, sys.argv[1:])}", err=True)
             sys.exit(2)
         except KeyboardInterrupt:

@@ -25,6 +25,7 @@ LIMITS = {
 """The flags for the limits of a run, with their types and their help."""
 ADVANCED = "Advanced"
 """The help panel of options that few users need."""
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before an expensive run.")]
 Json = Annotated[bool, typer.Option("--json", help="Print events as JSON lines.")]
 
 

@@ -63,7 +63,8 @@ async def attempt(
     if one.session is not None and one.session.record_error is not None:
         raise one.session.record_error
     secrets = [rollout.model.key or "", one.session.secret if one.session else ""]
-    return redact_result(one.result(score), resources.redactor.also(*secrets))
+    # In a thread: transcripts can be long, and other rollouts wait for their model calls meanwhile.
+    return await asyncio.to_thread(redact_result, one.result(score), resources.redactor.also(*secrets))
 
 
 class SetupError(Exception):

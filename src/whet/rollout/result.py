@@ -16,6 +16,7 @@ from whet.skill import Skill
 from whet.tasks import Task
 from whet.text.plain import plain_value
 from whet.text.redact import Redactor, mask
+from whet.text.secrets import SecretMasker
 from whet.trace.replay.session import Prefix
 from whet.workspace import Change
 
@@ -169,8 +170,9 @@ def decode_result(body: bytes) -> Result:
 
 
 def redact_result(result: Result, redactor: Redactor) -> Result:
-    """The result without secrets, and without characters that cannot be stored."""
-    return Result.model_validate(mask(plain_value(result.model_dump()), redactor))
+    """The result without known secrets and what looks like one, and without characters that cannot be stored."""
+    known = mask(plain_value(result.model_dump()), redactor)
+    return Result.model_validate(SecretMasker().value(known))
 
 
 def session_spending(session: Session | None, model: Model) -> Spending:

@@ -64,6 +64,7 @@ def plan_fork(fork: ForkOptions, config: Config) -> Forked:
         sandbox=sandbox,
         resume=fork.resume,
         user_config=user_config,
+        login=declared is not None and declared.get("home") == "login",
         judge_model=fork.judge_model,
         limits=fork.limits,
     )

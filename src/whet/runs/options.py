@@ -65,7 +65,7 @@ class TaskOptions(Options):
     """Which tasks to read, and which of them to use."""
 
     tasks: Annotated[tuple[Path, ...] | tuple[Task, ...], BeforeValidator(_as_tuple)] = ()
-    """Task folder, .jsonl or .parquet file, or a folder of these; or several."""
+    """Task folder, file of tasks (.jsonl, .parquet, .csv, .tasks.toml), or a folder of these; or several."""
     task: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
     """Only tasks with this id, or with ids that match a pattern such as 'fix-*'. Several: a,b."""
     split: Split | None = None
@@ -104,6 +104,8 @@ class RolloutOptions(TaskOptions):
     """Run folder (default: a new folder under runs/)."""
     resume: bool = False
     """Continue the run in `out`. Finished rollouts are not repeated."""
+    login: bool = False
+    """Agents use your own login (Claude Code, Codex, Copilot, Gemini ...) and no key, without your other settings."""
     limits: Limits = Limits()
     """Limits of the whole run. A limit that is None here is as whet.toml says."""
 
@@ -145,6 +147,9 @@ class RunOptions(RolloutOptions):
     """Skill folder, or several: a,b. 'none' is an arm without a skill."""
     samples: int = Field(default=1, ge=1)
     """Rollouts per task."""
+    pilot: int | None = Field(default=None, ge=0)
+    """Rollouts to run first, as a part of the run, to estimate what all of it will use; 0 for none (default: 4 on the
+    command line, none in Python)."""
     cache: CacheUse = CacheUse.OFF
     """Recorded replies: off, read, write (read and add), or replay-only (no network)."""
     record: bool = True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from whet.errors import UserError
 from whet.exchange import Exchange, Kind
+from whet.extras import require_parquet
 from whet.gateway.dialects.neutral import Message
 from whet.rollout.result import Result
 from whet.runs.episodes import episodes
@@ -134,13 +135,15 @@ class StoredRun(RolloutGroup):
 
     def tables(self) -> "dict[str, pa.Table]":
         """Arrow tables of rollouts, exchanges and scores, as `whet export --format parquet` writes them."""
+        require_parquet()
         import pyarrow as pa
 
-        from whet.trace.export.tables import SCHEMAS, records
+        from whet.trace.export.tables import arrow_schemas, records
         from whet.trace.training.calls import Training
         from whet.trace.training.rows import harvest
 
-        rows: dict[str, list[Any]] = {name: [] for name in SCHEMAS}
+        schemas = arrow_schemas()
+        rows: dict[str, list[Any]] = {name: [] for name in schemas}
         with Store.open_read(self.folder) as store:
             harvests = (
                 harvest(replace(episode, exchanges=store.each_exchange(attempt)), Training())
@@ -148,7 +151,7 @@ class StoredRun(RolloutGroup):
             )
             for name, row in records(harvests):
                 rows[name].append(row)
-        return {name: pa.Table.from_pylist(rows[name], schema) for name, schema in SCHEMAS.items()}
+        return {name: pa.Table.from_pylist(rows[name], schema) for name, schema in schemas.items()}
 
     def __repr__(self) -> str:
         lines = list(self._lines())

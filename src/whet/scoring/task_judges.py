@@ -7,6 +7,7 @@ from typing import Any
 
 from whet.box import SandboxError
 from whet.errors import UserError
+from whet.extras import require_extra
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.judges.choice import choice
 from whet.scoring.judges.contains import contains
@@ -107,6 +108,8 @@ def judges_of(task: Task) -> list[TaskJudge]:
         named.append(specs.ExactSpec(kind="exact"))
     if not implied and not named:
         raise UserError(f"{task.origin}: nothing can judge this task; expected tests, 'verify', 'answer' or 'judge'")
+    if "math" in kinds:
+        require_extra("math_verify", "math", f"{task.origin}: judges of kind 'math'")
     return _name_judges([*implied, *named])
 
 

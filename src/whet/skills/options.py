@@ -17,12 +17,15 @@ class ArmOptions(RolloutOptions):
     """Agent that does the tasks."""
     model: str | None = None
     """Model that the agent calls."""
+    pilot: int | None = Field(default=None, ge=0)
+    """Rollouts to run first, as a part of the run, to estimate what all of it will use; 0 for none (default: 4 on the
+    command line, none in Python)."""
 
     def run_options(self, **changes: Any) -> RunOptions:
         """The options of the rollouts."""
         shared = {name: value for name, value in self.given().items() if name in RolloutOptions.model_fields}
         arm = {"agents": (self.agent,) if self.agent else (), "models": (self.model,) if self.model else ()}
-        return RunOptions(**shared, **arm, **changes)
+        return RunOptions(**shared, **arm, pilot=self.pilot, **changes)
 
 
 class SharpenOptions(ArmOptions):

@@ -112,7 +112,7 @@ MOMENTS = [
 @pytest.mark.parametrize("ends_meanwhile", [pytest.param(False, id="joins"), pytest.param(True, id="comes late")])
 @pytest.mark.parametrize(("moment", "stream"), MOMENTS)
 @pytest.mark.parametrize(("front", "back"), SOME_PAIRS)
-async def test_a_retry_gets_the_bytes_of_the_call_that_was_hung_up_on(
+async def test_a_retry_gets_the_bytes_of_its_call(
     world: World, front: Front, back: str, moment: Moment, stream: bool, ends_meanwhile: bool
 ) -> None:
     session, records = world.stage.sessions[back], world.stage.records[back]

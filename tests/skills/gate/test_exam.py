@@ -70,7 +70,7 @@ async def test_both_skills_do_the_same_task_and_no_rollout_serves_two_attempts()
     assert len(keys) == len(set(keys)) == 2 * len(tasks), "the incumbent's rollouts are new ones too"
 
 
-async def test_which_of_a_pair_has_the_first_place_does_not_depend_on_its_arm() -> None:
+async def test_either_arm_of_a_pair_may_come_first() -> None:
     first = Counter[str]()
     room = asyncio.Semaphore(1)
 
@@ -98,7 +98,7 @@ async def test_another_seed_incumbent_or_number_is_another_sequence() -> None:
     assert len(set(keys)) == 5 * 2, "no rollout of one exam is one of another"
 
 
-def test_whoever_knows_the_seed_cannot_look_for_a_candidate_with_a_better_order() -> None:
+def test_no_candidate_changes_the_order_of_its_exam() -> None:
     assert len({exam_of(1, candidate=f"candidate {n}").id for n in range(5)}) == 1
 
 
@@ -116,7 +116,7 @@ def test_tasks_are_drawn_evenly() -> None:
     assert all(130 < times < 280 for times in drawn.values())
 
 
-def test_whoever_sees_how_often_an_exam_asks_each_task_passes_it_without_being_better() -> None:
+def test_who_knows_the_exams_tasks_passes_without_being_better() -> None:
     """The reason why the order is secret until the run is over: a candidate that fixes 5 of 30 tasks and breaks 5."""
     passed = 0
     for seed in range(400):

@@ -33,7 +33,7 @@ def level(held: ExamResult | None) -> float | None:
     return held.level if held else None
 
 
-async def test_each_attempt_has_half_the_level_of_the_one_before_whatever_its_incumbent() -> None:
+async def test_each_exam_has_half_the_level_of_the_last() -> None:
     found, _ = gate()
     assert level(await found.run_exam("null")) == pytest.approx(0.05)
     assert level(await found.run_early_exam("good")) == pytest.approx(0.025)
@@ -51,7 +51,7 @@ async def test_attempts_are_chained_from_the_commitment_on() -> None:
     assert len(set(links)) == 4
 
 
-async def test_while_the_search_is_open_an_attempt_uses_half_of_the_purse_at_most() -> None:
+async def test_an_early_exam_uses_half_of_the_budget() -> None:
     found, _ = gate(purse=100)
     early = await found.run_early_exam("fair")
     assert early is not None
@@ -61,7 +61,7 @@ async def test_while_the_search_is_open_an_attempt_uses_half_of_the_purse_at_mos
     assert await found.run_early_exam("fair") is None, "it is continued when the search is closed, and not before"
 
 
-async def test_an_undecided_attempt_is_continued_at_its_own_level_with_what_is_left() -> None:
+async def test_an_undecided_exam_is_continued_at_its_level() -> None:
     found, asked = gate(purse=100)
     early = await found.run_early_exam("fair")
     assert early is not None

@@ -52,7 +52,7 @@ def test_the_same_candidate_is_not_tried_until_it_passes() -> None:
         exam.run("")
 
 
-def test_every_score_is_a_new_one_and_the_terms_are_those_asked_for() -> None:
+def test_every_score_is_new_and_the_terms_hold() -> None:
     exam, score = exam_of(2, alpha=0.04, minimum_effect=0.2)
     held = [exam.run(skill_of([name])) for name in ("N0", "N1")]
     assert exam.spent == score.calls
@@ -60,7 +60,7 @@ def test_every_score_is_a_new_one_and_the_terms_are_those_asked_for() -> None:
     assert [(one.level, one.test.terms.minimum_effect) for one in held] == [(0.02, 0.2), (0.01, 0.2)]
 
 
-def test_after_a_certificate_others_are_held_anew_and_the_certified_one_is_not() -> None:
+def test_after_a_certificate_others_are_examined_anew() -> None:
     exam, _ = exam_of(1)
     null, good = exam.run(skill_of(["N0"])), exam.run(GOOD)
     assert exam.run(GOOD) is good
@@ -76,7 +76,7 @@ def test_when_too_few_scores_are_left_nothing_more_is_held() -> None:
     assert score.calls == 0
 
 
-def test_the_order_of_tasks_is_drawn_by_chance_unless_it_is_to_be_reproduced() -> None:
+def test_the_order_of_tasks_is_drawn_unless_chosen() -> None:
     def order(seed: int | None) -> list[str]:
         asked: list[int] = []
 

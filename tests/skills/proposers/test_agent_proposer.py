@@ -164,7 +164,7 @@ def test_a_change_beside_what_is_protected_does_not_touch_it(above: str, old: st
         assert done.text == after
 
 
-def test_a_text_that_has_no_word_on_the_way_is_replaced_as_a_whole() -> None:
+def test_a_text_without_words_is_replaced_whole() -> None:
     (edit,) = edits_between("# A\n\n", "\n\n", OPEN)
     assert apply_edits({"": "# A\n\n"}, [edit], OPEN).text == "\n\n"
 

@@ -115,7 +115,7 @@ def test_no_judge_is_forgotten() -> None:
     assert {kind for kind, *_ in JUDGES} | {"verify", "reward", "python"} == KINDS
 
 
-async def test_what_fails_most_often_is_said_first_and_one_rule_at_a_time() -> None:
+async def test_what_fails_most_often_is_said_first() -> None:
     often, seldom = {"op": "max_chars", "arg": 40}, {"op": "contains", "arg": "Captain"}
     rollouts = [*failing_rollouts(often, seldom, tasks=2), *failing_rollouts(often, tasks=5)]
     proposal = await written(context(*rollouts))

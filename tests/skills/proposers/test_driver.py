@@ -99,7 +99,7 @@ async def test_what_is_proposed_and_not_measured_yet_is_not_proposed_again(tmp_p
     assert world.drafted[1].refused[0].reason == "the skill that it makes was proposed before"
 
 
-async def test_what_was_written_is_not_asked_for_again_and_what_was_half_written_is(tmp_path: Path) -> None:
+async def test_a_written_proposal_is_not_asked_for_again(tmp_path: Path) -> None:
     await World(tmp_path, adds("- One.")).propose()
     again = World(tmp_path, adds("- Two."))
     assert await again.propose() == f"{SKILL}- One.\n"

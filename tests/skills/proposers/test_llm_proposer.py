@@ -110,7 +110,7 @@ async def test_failures_and_successes_are_asked_about_apart_in_eights() -> None:
     assert not any("task: good" in text for text in failed)
 
 
-async def test_a_task_that_went_both_ways_is_shown_side_by_side_and_once() -> None:
+async def test_a_task_that_went_both_ways_is_shown_once() -> None:
     rollouts = [rollout("mixed", answer="bad one", score=0.3), solved("mixed", answer="good one"), rollout("plain")]
     _, asked = await written(context(*rollouts))
     contrast, failures = asked.texts
@@ -219,13 +219,13 @@ async def test_what_comes_of_a_merge_is_vetted_like_any_edit() -> None:
 
 
 @pytest.mark.parametrize("merged", ["no", reply(*(rule(f"Number {n}.") for n in range(9)))])
-async def test_a_merge_that_fails_or_is_too_long_still_keeps_to_the_budget(merged: str) -> None:
+async def test_a_merge_that_fails_keeps_to_the_budget(merged: str) -> None:
     many = reply(*(rule(f"Number {n}.") for n in range(5)))
     proposal, _ = await written(context(rollout(), edits=2), many, merged, merged)
     assert [edit.text for edit in proposal.edits] == ["- Number 0.", "- Number 1."]
 
 
-async def test_edits_within_the_budget_cost_no_further_call_and_equal_ones_count_once() -> None:
+async def test_edits_within_the_budget_cost_no_further_call() -> None:
     twice = {**rule("Once."), "reason": "again"}
     proposal, asked = await written(context(rollout(), edits=1), reply(rule("Once."), twice))
     assert len(proposal.edits) == len(asked.questions) == 1
@@ -236,7 +236,7 @@ async def test_edits_within_the_budget_cost_no_further_call_and_equal_ones_count
     assert [edit.document for edit in proposal.edits] == ["", "AGENTS.md"]
 
 
-async def test_a_budget_of_none_asks_nothing_and_an_open_one_lets_the_model_choose() -> None:
+async def test_an_open_budget_lets_the_model_choose() -> None:
     proposal, asked = await written(context(rollout(), edits=0))
     assert (proposal.edits, asked.questions) == ((), [])
     both = reply(rule("One thing."), rule("Another thing."))

@@ -49,7 +49,7 @@ def editing(world: World, rule: str, command: str = "true") -> None:
     writes(world, f"[[scene]]\n[[scene.reply]]\n{call}\n[[scene.reply]]\ntext = 'Done.'\n")
 
 
-async def test_what_a_model_proposes_is_certified_and_all_that_it_was_asked_is_kept(world: World) -> None:
+async def test_what_a_model_proposes_is_certified_and_kept(world: World) -> None:
     found = await world.sharpen(LLM)
     assert found.certified
     assert HELPFUL in found.best.text
@@ -68,7 +68,7 @@ async def test_what_a_model_proposes_is_certified_and_all_that_it_was_asked_is_k
     assert {one.agent for one in load(world.out / "search").rollouts} == {"chat"}
 
 
-async def test_an_agent_edits_the_skill_knows_its_files_and_sees_nothing_of_the_run(world: World) -> None:
+async def test_an_agent_edits_the_skill_and_sees_no_run(world: World) -> None:
     editing(world, HELPFUL, f"ls {world.out}; ls /tmp ..")
     found = await world.sharpen(AGENT, FEW)
     assert HELPFUL in found.leader.text

@@ -82,7 +82,7 @@ async def test_after_an_epoch_the_proposer_looks_back_once_and_keeps_its_note(tm
     assert {len({one.task for one in context.rollouts}) for context in proposer.contexts} == {3}
 
 
-def test_a_task_that_was_done_several_times_is_compared_by_its_last_rollouts() -> None:
+def test_versions_are_compared_by_the_last_rollouts() -> None:
     then = [rollout("a", answer="1"), rollout("b"), rollout("a", answer="2")]
     now = [rollout("c"), rollout("a", answer="3"), rollout("a", answer="4")]
     ((before, after),) = compare_versions("# Old\n", then, now).pairs

@@ -13,10 +13,11 @@ from whet.gateway import Limits, Reached, Spent
 from whet.rollout.result import Result, Spending
 from whet.runs.config import ModelConfig
 from whet.runs.stats.summary import tally, total
+from whet.runs.stats.use import Unit
 from whet.runs.store.store import Store
 from whet.scoring import Score
 from whet.skills.measurement import OutOfBudget, RunPart, Verdict
-from whet.skills.rollouts.budget import Budget, Unit, read_budget
+from whet.skills.rollouts.budget import Budget, read_budget
 from whet.skills.rollouts.spending import STOPPED, BudgetTracker, union_length
 from whet.testing import ScriptedModel
 from whet.testing.script import read_script
@@ -67,7 +68,7 @@ def test_time_in_which_several_rollouts_ran_counts_once(spans: list[tuple[int, i
     assert union_length([(start, start + length) for start, length in spans]) == len(seconds)
 
 
-def test_rollouts_are_planned_with_a_margin_and_those_of_the_audit_are_among_them() -> None:
+def test_rollouts_are_planned_with_a_margin() -> None:
     budget = Budget(1000, Unit.TOKENS)
     assert budget.in_rollouts(100, 10) == 10 + 900 // 12.5
     assert budget.in_rollouts(1100, 10) == 10
@@ -157,7 +158,7 @@ def tokens(out: Path) -> int:
     return used
 
 
-async def test_a_budget_in_tokens_is_planned_in_rollouts_once_the_audit_has_measured_them(world: World) -> None:
+async def test_a_budget_in_tokens_is_planned_after_the_audit(world: World) -> None:
     found = await world.sharpen(Adds(HELPFUL), "8k tokens")
     assert found.certified
     assert tokens(world.out) < 8000
@@ -170,7 +171,7 @@ async def test_a_budget_in_tokens_is_planned_in_rollouts_once_the_audit_has_meas
     assert world.exchanges() == made
 
 
-async def test_an_exam_that_uses_more_than_the_audit_foretold_is_cut_short_and_undecided(world: World) -> None:
+async def test_an_exam_that_overspends_is_cut_short(world: World) -> None:
     long = "word " * 300
     scenes = "".join(
         f'[[scene]]\nwhen.user = "What is {n} "\n[[scene.reply]]\ntext = "{long}"\n' for n in range(100, 110)

@@ -67,7 +67,7 @@ async def test_a_test_that_was_broken_off_is_completed(tmp_path: Path) -> None:
     assert len(rollouts.paid) == 6
 
 
-def test_both_pass_rates_are_told_with_intervals_and_what_is_missing_is_not_zero() -> None:
+def test_both_pass_rates_are_told_with_intervals() -> None:
     before = {str(n): float(n < 2) for n in range(10)} | {"lost": Cause.AGENT}
     after = {str(n): float(n < 8) for n in range(10)} | {"lost": 1.0}
     tested = final_test.FinalTest(before=dict(before), after=dict(after))

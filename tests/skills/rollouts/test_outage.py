@@ -80,7 +80,7 @@ def script_of(world: World) -> str:
     return (world.folder / "script.toml").read_text()
 
 
-async def test_what_a_verdict_rests_on_is_not_tried_again_when_the_model_dies_later(world: World) -> None:
+async def test_what_a_verdict_rests_on_is_not_tried_again(world: World) -> None:
     world.play(failing([drawn_first(world), *world.splits["test"]]) + script_of(world))
     verdicts: list[ExamResult] = []
 

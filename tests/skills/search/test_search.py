@@ -144,7 +144,7 @@ class Pays(Lists):
 
 
 @pytest.mark.parametrize(("left", "lanes"), [(cost(4, 9), 4), (cost(4, 9) - 1, 3), (9, 1), (8, 0)])
-async def test_a_race_has_as_many_in_it_as_their_proposals_leave_money_for(left: int, lanes: int) -> None:
+async def test_a_race_has_as_many_racers_as_it_affords(left: int, lanes: int) -> None:
     rollouts = Scripted({"start": 0.3, "a": 0.1, "b": 0.5, "c": 0.4, "d": 0.2})
     search, dev = race(rollouts, Pays(left, "a", "b", "c", "d"), 100)
     assert len(await search.round()) == lanes
@@ -208,7 +208,7 @@ def member(*scores: Outcome) -> Member:
 
 
 @pytest.mark.parametrize("kind", list(SearchKind))
-async def test_every_search_takes_as_many_samples_of_each_task_as_it_is_told(kind: SearchKind) -> None:
+async def test_every_search_takes_the_samples_it_is_told(kind: SearchKind) -> None:
     asked = Counter[str]()
 
     async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
@@ -255,7 +255,7 @@ BOTH = BETTER_A.replace("- b", "- b!")
 
 
 @pytest.mark.parametrize("leads", [True, False])
-async def test_versions_that_are_best_on_different_tasks_are_merged_once_without_a_writer(leads: bool) -> None:
+async def test_versions_best_on_different_tasks_are_merged_once(leads: bool) -> None:
     low, high = [0.0] * 4, [1.0] * 4
     rollouts = Scripted(
         {
@@ -291,7 +291,7 @@ async def test_a_parent_may_be_one_that_does_not_lead() -> None:
     assert chosen[BETTER_A] > chosen[START] >= 1, "weighted by how many tasks each is best on"
 
 
-async def test_a_section_of_which_nothing_is_made_leaves_its_turn_to_the_next() -> None:
+async def test_a_section_without_a_proposal_is_passed_over() -> None:
     class OnlyB(Lists):
         async def propose(
             self,

@@ -65,7 +65,7 @@ async def sharpened_once(rule: str, seed: int) -> tuple[SearchResult, World]:
     return await run_two_tiers("", *tasks, GatePlan(900, seed), one_proposal(rule), rollouts), rollouts.world
 
 
-async def test_what_the_search_leaves_goes_to_the_exam_and_then_to_its_bound() -> None:
+async def test_what_the_search_leaves_goes_to_the_exam() -> None:
     done, _ = await sharpened_once(skill_of(["G0", "G1", "H0", "H2", "H3"]), 0)
     (held,) = done.exam_results
     assert is_certified(held)
@@ -78,7 +78,7 @@ def next_of(ideas: Iterator[list[str]], _: str) -> str | None:
     return skill_of(found) if found else None
 
 
-async def test_an_undecided_leader_is_continued_at_its_own_level_when_the_search_is_over() -> None:
+async def test_an_undecided_leader_is_continued_after_the_search() -> None:
     ideas = [["N0"], ["N0", "G0"], ["N0", "G0", "G1"]]
     for seed in range(40):
         rollouts, steps = WorldRollouts(seed), iter(ideas)

@@ -88,7 +88,7 @@ async def test_the_budget_is_never_passed(world: World, budget: int) -> None:
     assert sum(map(len, made.values())) == found.rollouts
 
 
-async def test_a_budget_that_is_too_small_to_begin_is_refused_and_not_spent(world: World) -> None:
+async def test_a_budget_that_is_too_small_is_not_spent(world: World) -> None:
     with pytest.raises(UserError, match="`budget` is 30; expected more"):
         await world.sharpen(Adds(HELPFUL), 30)
     assert not world.out.exists()
@@ -104,7 +104,7 @@ async def test_a_proposer_sees_scores_judgements_and_steps(world: World) -> None
     assert list(proposer.contexts[0].documents) == ["SKILL.md"]
 
 
-async def test_a_run_that_is_begun_again_decides_the_same_and_calls_no_model(world: World) -> None:
+async def test_a_run_begun_again_calls_no_model(world: World) -> None:
     first = await world.sharpen(Adds(USELESS, HELPFUL, HARMFUL))
     made = world.exchanges()
     world.play('[[scene]]\n[[scene.reply]]\nfault = "500"\n')
@@ -186,7 +186,7 @@ def exam_rollouts(world: World) -> set[str]:
         return {row.id for row in store.rollouts()}
 
 
-async def test_a_skill_whose_failures_are_lost_half_of_the_time_gains_nothing_by_it(world: World) -> None:
+async def test_a_skill_gains_nothing_by_lost_failures(world: World) -> None:
     """The rule changes nothing but that half of the wrong answers come as errors."""
     trick = "- Fail loudly."
     fails = "".join(
@@ -231,7 +231,7 @@ async def test_a_budget_that_is_raised_continues_the_undecided_leader(tmp_path: 
         await world.sharpen(Adds(), 99, resume=True)
 
 
-async def test_the_order_of_exams_is_committed_before_the_first_and_revealed_in_the_end(tmp_path: Path) -> None:
+async def test_the_order_of_exams_is_committed_before_the_first(tmp_path: Path) -> None:
     world = World(tmp_path)
     journal: list[str] = []
     shown: list[str] = []

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from whet.errors import UserError
+from whet.text.secrets import SecretMasker
 from whet.trace.export import areal, atif, chat, openrlhf, otlp, prime_rl, skyrl, slime, tables, trl, verl
 from whet.trace.export.manifest import ExportManifest
 from whet.trace.export.sinks import DocumentsSink, JsonLinesSink, Sink, TablesSink, open_sink
@@ -70,7 +70,7 @@ _ALL = (
         "a folder of Parquet tables: rollouts, exchanges, scores",
         tables.records,
         **_TEXT,
-        sink=partial(TablesSink, schemas=tables.SCHEMAS),
+        sink=TablesSink,
     ),
 )
 FORMATS: Mapping[str, ExportFormat] = MappingProxyType({target.name: target for target in _ALL})
@@ -120,9 +120,11 @@ def make_records(
     The episodes of a group must be adjacent. UserError at the end if the format needs token ids and no call has any.
     """
     records = target.records(_harvests(episodes, target, training, manifest, set_apart))
+    masker = SecretMasker()
     for record in _distinct(records, target, manifest) if distinct else records:
         manifest.records += 1
-        yield record
+        # Tokens stay as they were sampled; texts are for others to read.
+        yield record if target.needs_ids else masker.value(record)
     if target.needs_ids:
         _refuse_useless(target, manifest)
 
