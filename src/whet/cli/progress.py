@@ -239,6 +239,7 @@ def _arm_fields(key: Arm, arm: Tally) -> dict[str, Any]:
         # Where more than 2 % are missing.
         "mean_with_missing_at_0": bounds and bounds[0],
         "mean_with_missing_at_1": bounds and bounds[1],
+        "retried": arm.retried,
         "flags": dict(arm.flags),
     }
 
