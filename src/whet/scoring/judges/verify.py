@@ -1,13 +1,18 @@
 """`verify`: shell commands run in the sealed box; the score is the share that exits 0."""
 
+from collections.abc import Mapping
+from textwrap import shorten
 from typing import Any
 
 from whet.box import Finished
+from whet.scoring.failed_tests import describe_failure
 from whet.scoring.judge import Work
 from whet.scoring.score import Score
 from whet.tasks.judges import VerifySpec
 
 TAIL = 4000
+MOST = 400
+"""Characters of the reason that tell which commands failed."""
 
 
 async def verify(spec: VerifySpec, work: Work) -> Score:  # noqa: ARG001 - the commands are the task's
@@ -17,8 +22,16 @@ async def verify(spec: VerifySpec, work: Work) -> Score:  # noqa: ARG001 - the c
         results.append(command_result(command, done))
     checks = [{"op": "command", "arg": one["command"], "passed": one["exit_code"] == 0} for one in results]
     good = sum(check["passed"] for check in checks)
-    reason = f"{good} of {len(results)} commands passed"
+    failed = "; ".join(_describe(one) for one in results if one["exit_code"] != 0)
+    reason = f"{good} of {len(results)} commands passed" + (f"; {failed[:MOST]}" if failed else "")
     return Score.of(good / len(results), reason, commands=results, checks=checks)
+
+
+def _describe(result: Mapping[str, Any]) -> str:
+    """A failed command, how it ended, and what it said last."""
+    ended = "timed out" if result["timed_out"] else f"exit code {result['exit_code']}"
+    said = f", {describe_failure(result['output'])}" if result["output"].strip() else ""
+    return f"`{shorten(result['command'], 60, placeholder=' ...')}`: {ended}{said}"
 
 
 def command_result(command: str, done: Finished) -> dict[str, Any]:
