@@ -10,7 +10,7 @@ SKILLOPT := $(CACHE)/check-skillopt
 WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 PIP_QUIETLY := --quiet --disable-pip-version-check
 
-.PHONY: demo test cover lint agents models check-tokens check-exports check-runs check-sharpen check-skillopt bench-gate bench-gateway bench-rollout bench-store bench-traces setup clean
+.PHONY: demo test cover lint agents models check-tokens check-exports check-runs check-sharpen check-skillopt prices bench-gate bench-gateway bench-rollout bench-store bench-traces setup clean
 
 demo: setup models
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo/demo.sh
@@ -44,6 +44,12 @@ agents: setup
 
 models: setup
 	$(BIN)/whet models pull smollm2
+
+# The newest list prices. Look at the difference before you commit it.
+prices: setup
+	$(PYTHON) -m venv $(CACHE)/prices
+	$(CACHE)/prices/bin/pip install $(PIP_QUIETLY) --upgrade genai-prices
+	$(CACHE)/prices/bin/python checks/write_prices.py src/whet/gateway/prices.json
 
 check-tokens: setup agents $(ENGINE)/ready
 	PYTHONPATH=tests $(BIN)/python checks/tokens.py $(ENGINE)
@@ -97,7 +103,7 @@ $(ENGINE)/ready: checks/engine.txt checks/engine_model.py | models
 	$(ENGINE)/bin/pip install $(PIP_QUIETLY) --requirement checks/engine.txt
 	$(ENGINE)/bin/pip uninstall $(PIP_QUIETLY) --yes torchvision torchaudio torchcodec
 	HF_HUB_OFFLINE=1 TQDM_DISABLE=1 $(ENGINE)/bin/python checks/engine_model.py \
-	  "$$($(BIN)/python -c 'from whet.models import pulled; print(pulled("smollm2").file)')" $(ENGINE)/model
+	  "$$($(BIN)/python -c 'from whet.models import find_pulled; print(find_pulled("smollm2").file)')" $(ENGINE)/model
 	@touch $@
 
 $(READERS)/ready: checks/readers.txt checks/readers-need.txt

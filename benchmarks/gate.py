@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from rich.console import Console
 
-from gate_attempts import bounds, power, removals, validity
+from gate_attempts import bounds, changes, power, removals, validity
 from gate_leaks import leaks, orders
 from gate_population import populations
 from gate_promise import promise
@@ -31,6 +31,7 @@ TABLES: Mapping[str, Callable[[Bench], list[Grid]]] = {
     "leaders": leaders,
     "bounds": bounds,
     "removals": removals,
+    "changes": changes,
     "decisions": decisions,
     "nothing": nothing_helps,
     "runs": whole_runs,

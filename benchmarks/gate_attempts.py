@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from gate_report import NONE, Bench, Cell, Grid, cost, grid, mean, often, rare, rate, unbiased
-from support.many_attempts import (
+from many_exams import (
     SEED,
     Flags,
     Floats,
@@ -185,6 +185,8 @@ def _lower_bounds(seen: Floats, level: float) -> Floats:
 # Shortening
 
 _REMOVALS = 4000
+_CHANGE_LEVEL = 0.05
+"""The default of `whet certify`."""
 
 
 def removals(bench: Bench) -> list[Grid]:
@@ -208,6 +210,32 @@ def _removals_row(margin: float, runs: int) -> tuple[str, list[Cell]]:
         dropped = rare(held.certified, PLAN.removal_level) if lift <= -margin else rate(held.certified)
         cells += [dropped, cost(2 * held.positions)]
     return f"{margin:.2f}", cells
+
+
+def changes(bench: Bench) -> list[Grid]:
+    """What `whet certify --non-inferior` says of a change that costs twice its margin, exactly its margin, or nothing,
+    or that helps a little."""
+    runs = bench.runs(_REMOVALS)
+    settings = [(margin, pairs) for margin in (0.05, 0.10, 0.15) for pairs in (100, 200, 400)]
+    rows = list(bench.pool.map(_changes_row, settings, [runs] * len(settings)))
+    effects = ("costs twice the margin", "costs the margin", "no effect", "helps, +.05")
+    columns = [f"{effect}: {what}" for effect in effects for what in ("not worse", "worse", "rollouts")]
+    title = f"Changes that must not be worse, level {_CHANGE_LEVEL:g}, {TASKS} tasks; {runs:,} each"
+    return [grid(title, ("margin, rollouts", *columns), rows)]
+
+
+def _changes_row(setting: tuple[float, int], runs: int) -> tuple[str, list[Cell]]:
+    margin, pairs = setting
+    cells: list[Cell] = []
+    for lift in (-2 * margin, -margin, 0.0, 0.05):
+        random = np.random.default_rng([SEED, 7, round(100 * margin), pairs, round(1000 * lift) + 1000])
+        arms = population(random, runs, TASKS, lift, 0.25)
+        terms = ExamTerms(_CHANGE_LEVEL, pairs, beta=_CHANGE_LEVEL, minimum_effect=0.0)
+        held = verdicts(streamed(random, arms, pairs), terms, floor=-margin)
+        passed = rare(held.certified, _CHANGE_LEVEL) if lift <= -margin else rate(held.certified)
+        harmed = rare(held.futile, _CHANGE_LEVEL) if lift >= 0 else rate(held.futile)
+        cells += [passed, harmed, cost(2 * held.positions)]
+    return f"{margin:.2f}, {2 * pairs}", cells
 
 
 def _signed(lift: float) -> str:

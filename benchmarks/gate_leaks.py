@@ -7,7 +7,7 @@ import numpy as np
 
 from gate_attempts import PLAN, level
 from gate_report import Bench, Cell, Grid, grid, rare, rate
-from support.many_attempts import SEED, Counts, Flags, Floats, drawn, verdicts
+from many_exams import SEED, Counts, Flags, Floats, drawn, verdicts
 from whet.skills.gate.exam import ExamSequence
 from whet.skills.gate.sequential_test import ExamTerms
 

@@ -11,10 +11,10 @@ from scipy.special import expit, logit
 from gate_report import NONE, Bench, Cell, Grid, grid, mean, rate
 from gate_rivals import GEPA, MINIBATCH
 from gate_runs import RULES
-from support.many_attempts import Floats, chances, thrown
-from support.whole_runs import PER_PROPOSAL, Paying, run_two_tiers
+from many_exams import Floats, chances, thrown
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import Outcome, RolloutKey
+from whole_runs import PER_PROPOSAL, Paying, run_two_tiers
 
 TEST = 400
 _RUNS, _SHARD = 400, 20

@@ -9,8 +9,8 @@ from scipy.special import expit, logit
 
 from gate_attempts import PLAN, level
 from gate_report import NONE, Bench, Cell, Grid, cost, grid, mean, rare, rate
+from many_exams import SEED, Arms, Flags, Floats, chances, paired, population, streamed, thrown, verdicts
 from rival_rules import RULES, Rule
-from support.many_attempts import SEED, Arms, Flags, Floats, chances, paired, population, streamed, thrown, verdicts
 from whet.skills.gate.sequential_test import ExamTerms
 
 LIFTS = (-0.10, -0.05, 0.0, 0.05, 0.10, 0.20, 0.30)

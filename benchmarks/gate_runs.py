@@ -11,12 +11,12 @@ import uvloop
 from gate_attempts import PLAN
 from gate_report import NONE, Bench, Cell, Grid, cost, grid, mean, often, rare, rate
 from gate_rivals import GEPA, MINIBATCH, SKILLOPT
-from support.known_world import World, WorldProposer
-from support.many_attempts import SEED, population, thrown
-from support.whole_runs import PER_PROPOSAL, Paying, run_two_tiers, whole
+from known_world import World, WorldProposer
+from many_exams import SEED, population, thrown
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import Outcome, RolloutKey, Verdict
+from whole_runs import PER_PROPOSAL, Paying, run_two_tiers, whole
 
 RULES = (SKILLOPT, GEPA)
 _SHARD = 20

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import expit, logit
 
-from support.many_attempts import SEED, Floats, chances, common_shift
-from support.whole_runs import Paying, run_two_tiers
+from many_exams import SEED, Floats, chances, common_shift
 from whet.scoring import Cause
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import Execution, NotMeasured, Outcome, RolloutKey, Verdict
 from whet.skills.search.two_tiers import SearchResult
+from whole_runs import Paying, run_two_tiers
 
 _EXACT = 1e-9
 START = "0"

@@ -165,3 +165,11 @@ def test_no_file_names_a_place_on_the_machine_it_was_made_on() -> None:
     files = [REPOSITORY / name for name in listed.stdout.split("\0") if name]
     found = [str(path) for path in files if path.is_file() and any(place in path.read_bytes() for place in places)]
     assert found == []
+
+
+def test_python_lines_of_the_makefile_run() -> None:
+    lines = re.findall(r"python -c '([^']+)'", (REPOSITORY / "Makefile").read_text())
+    assert lines
+    for line in lines:
+        done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
+        assert Path(done.stdout.strip()).is_file()

@@ -171,7 +171,7 @@ def test_what_passed_in_one_dialect_is_new_to_another() -> None:
 
 @pytest.mark.parametrize("rest", [".5]}", "5]}", ",]}", "e3]}", ': "https://elsewhere.example"]}', '"https://x"]}'])
 @pytest.mark.parametrize("last", ["", ',{"pad":"%s"},"url"' % ("x" * 115), ",7"], ids=["message", "text", "number"])
-def test_what_is_no_json_behind_the_known_part_is_none_in_the_fresh_part_either(last: str, rest: str) -> None:
+def test_no_json_behind_the_known_part_is_none(last: str, rest: str) -> None:
     growing, begun = PrefixCache[None](1 << 20), said(text(1), text(2)).removesuffix(b"]}") + last.encode()
     look = growing.look("one", begun + b"]}")
     growing.keep(look, [(end, None) for end in look.layout().lasting])
@@ -196,7 +196,7 @@ def test_a_tool_of_the_provider_is_found_behind_all_that_passed() -> None:
     assert check_tools(split_object(asked.fresh)["tools"], "chat", Permits()).withheld == ("tool web_search",)
 
 
-def test_only_what_is_new_is_looked_at_even_when_the_last_messages_change() -> None:
+def test_only_what_is_new_is_looked_at() -> None:
     growing, turns = PrefixCache[None](1 << 24), [text(number) for number in range(200)]
     for count in range(100, 200):
         marked = text(-count)  # a mark that moves on with each request

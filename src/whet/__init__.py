@@ -14,7 +14,20 @@ if TYPE_CHECKING:
     from whet.agents.codex import Codex
     from whet.agents.command import CommandAgent
     from whet.agents.opencode import OpenCode
-    from whet.api import certify, compare, run, run_async, sharpen, sharpen_async, transfer
+    from whet.api import (
+        adopt,
+        certify,
+        compare,
+        fork,
+        groups,
+        rejudge,
+        run,
+        run_async,
+        run_task,
+        sharpen,
+        sharpen_async,
+        transfer,
+    )
     from whet.errors import UserError
     from whet.exchange import Exchange
     from whet.gateway import Limits
@@ -26,7 +39,7 @@ if TYPE_CHECKING:
     from whet.runs.run import Started
     from whet.runs.scheduler import ArmStopped, Ended, Stopped
     from whet.runs.stats.compare import Comparison, compare_arms, compare_runs
-    from whet.runs.stored_run import StoredRollout, StoredRun, load
+    from whet.runs.stored_run import RolloutGroup, StoredRollout, StoredRun, load
     from whet.runs.verdicts import Settled
     from whet.scoring import Cause, Judge, JudgeError, Score, Work
     from whet.skill import Skill, read_skill
@@ -35,9 +48,10 @@ if TYPE_CHECKING:
     from whet.skills.gate.gate import ExamResult
     from whet.skills.gate.standalone import BudgetSpent, Exam
     from whet.skills.measurement import NotMeasured
-    from whet.skills.options import CertifyOptions, SharpenOptions, TransferOptions
+    from whet.skills.options import AdoptOptions, CertifyOptions, SharpenOptions, TransferOptions
     from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext, Proposer, ScoredRollout, SearchStep
     from whet.skills.results import SharpenResult
+    from whet.skills.sharpen.adopt import Adoption
     from whet.skills.sharpen.events import AuditFinished, SharpenEvent, SharpenStarted
     from whet.skills.sharpen.transfer import Lifts
     from whet.tasks import Task, read_tasks
@@ -45,6 +59,8 @@ if TYPE_CHECKING:
     from whet.trace.conversations.graph import Graph
 
 __all__ = [
+    "AdoptOptions",
+    "Adoption",
     "Agent",
     "AgentReport",
     "ArmStopped",
@@ -82,6 +98,7 @@ __all__ = [
     "RejudgeOptions",
     "Reply",
     "Result",
+    "RolloutGroup",
     "RunOptions",
     "Scene",
     "Score",
@@ -105,18 +122,23 @@ __all__ = [
     "UserError",
     "Work",
     "__version__",
+    "adopt",
     "certify",
     "compare",
     "compare_arms",
     "compare_runs",
     "export_run",
+    "fork",
+    "groups",
     "load",
     "read_config",
     "read_script",
     "read_skill",
     "read_tasks",
+    "rejudge",
     "run",
     "run_async",
+    "run_task",
     "sharpen",
     "sharpen_async",
     "transfer",
@@ -128,7 +150,7 @@ _HOMES = {
     "whet.agents.codex": "Codex",
     "whet.agents.command": "CommandAgent",
     "whet.agents.opencode": "OpenCode",
-    "whet.api": "certify compare run run_async sharpen sharpen_async transfer",
+    "whet.api": "adopt certify compare fork groups rejudge run run_async run_task sharpen sharpen_async transfer",
     "whet.errors": "UserError",
     "whet.exchange": "Exchange",
     "whet.gateway": "Limits",
@@ -139,7 +161,7 @@ _HOMES = {
     "whet.runs.run": "Started",
     "whet.runs.scheduler": "ArmStopped Ended Stopped",
     "whet.runs.stats.compare": "Comparison compare_arms compare_runs",
-    "whet.runs.stored_run": "StoredRollout StoredRun load",
+    "whet.runs.stored_run": "RolloutGroup StoredRollout StoredRun load",
     "whet.runs.verdicts": "Settled",
     "whet.scoring": "Cause Judge JudgeError Score Work",
     "whet.skill": "Skill read_skill",
@@ -148,9 +170,10 @@ _HOMES = {
     "whet.skills.gate.gate": "ExamResult",
     "whet.skills.gate.standalone": "BudgetSpent Exam",
     "whet.skills.measurement": "NotMeasured",
-    "whet.skills.options": "CertifyOptions SharpenOptions TransferOptions",
+    "whet.skills.options": "AdoptOptions CertifyOptions SharpenOptions TransferOptions",
     "whet.skills.proposers.base": "NoProposal Proposal ProposalContext Proposer ScoredRollout SearchStep",
     "whet.skills.results": "SharpenResult",
+    "whet.skills.sharpen.adopt": "Adoption",
     "whet.skills.sharpen.events": "AuditFinished SharpenEvent SharpenStarted",
     "whet.skills.sharpen.transfer": "Lifts",
     "whet.tasks": "Task read_tasks",

@@ -1,39 +1,59 @@
 """whet from Python. Each verb is one function; the command line calls the same functions."""
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
-from whet.agents import Agent, AgentFunction, PythonAgent
+from pydantic import ValidationError
+
+from whet.agents import Agent, AgentFunction
+from whet.agents.own_agent import as_agent
 from whet.errors import UserError
 from whet.event_loop import run_coroutine
 from whet.gateway import Limits
 from whet.runs.config import Config, ModelConfig, project_config
-from whet.runs.options import Options, RolloutOptions, RunOptions
-from whet.runs.run import Event
+from whet.runs.fork import fork as run_fork
+from whet.runs.fork import plan_fork
+from whet.runs.options import ForkOptions, Options, RejudgeOptions, RolloutOptions, RunOptions
+from whet.runs.rejudge import Judged
+from whet.runs.rejudge import rejudge as judge_again
+from whet.runs.run import Event, Started
 from whet.runs.run import run as run_tasks
-from whet.runs.scheduler import Ended, Stopped
+from whet.runs.scheduler import Ended
 from whet.runs.stats.compare import Comparison, Key, compare_arms, compare_runs
-from whet.runs.stored_run import StoredRun, load
+from whet.runs.stored_run import (
+    GroupKey,
+    RolloutGroup,
+    StoredRollout,
+    StoredRun,
+    group_key,
+    load,
+    load_group,
+    unfinished_groups,
+)
 from whet.scoring import Judge, Score, Work
 from whet.skills.certificates.certificate import Certificate
 from whet.skills.gate.plan import AUTO, GatePlan
-from whet.skills.gate.seed import Seed
-from whet.skills.options import CertifyOptions, SharpenOptions, TransferOptions
+from whet.skills.options import AdoptOptions, CertifyOptions, SharpenOptions, TransferOptions
 from whet.skills.proposers.base import Proposer
 from whet.skills.proposers.schedule import ScheduleOptions
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import read_budget
-from whet.skills.sharpen.certify import CertifyRequest
+from whet.skills.sharpen.adopt import Adoption
+from whet.skills.sharpen.adopt import adopt as adopt_version
+from whet.skills.sharpen.adopt import undo as undo_adoption
+from whet.skills.sharpen.certify import CertifyRequest, CertifyWatch
 from whet.skills.sharpen.certify import certify as certify_skill
 from whet.skills.sharpen.events import SharpenEvent
 from whet.skills.sharpen.options import read_policy, read_preferences, read_proposer
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 from whet.skills.sharpen.transfer import Lifts
 from whet.skills.sharpen.transfer import transfer as transfer_skill
-from whet.tasks import Task, read_tasks
+from whet.tasks import Split, Task, TaskSource
 from whet.tasks.judges import PythonJudge
+from whet.validation_errors import explain, user_error
 
 AgentLike = str | Agent | AgentFunction
 """A name, an object with the methods of `Agent`, or an async function from an assignment to an answer."""
@@ -42,8 +62,8 @@ ModelLike = str | ModelConfig
 JudgeFunction = Callable[[Work], Score | float | Awaitable[Score | float]]
 
 
-class RunFields(TypedDict, total=False):
-    """The fields of RunOptions that `run` takes as keywords."""
+class RolloutFields(TypedDict, total=False):
+    """The fields of RunOptions that `run_task` takes as keywords: those that do not choose tasks."""
 
     samples: int
     concurrency: int
@@ -54,11 +74,33 @@ class RunFields(TypedDict, total=False):
     limits: Limits
     cache: str
     record: bool
+    login: bool
     user_config: bool | None
+    by_task: bool
+    weight_version: str | None
+
+
+class RunFields(RolloutFields, total=False):
+    """The fields of RunOptions that `run` takes as keywords."""
+
+    task: str | Sequence[str]
+    split: Split | None
+    limit: int | None
+
+
+class RunArguments(RunFields, total=False):
+    """All that `run` takes beside the tasks."""
+
+    agent: AgentLike | Sequence[AgentLike] | None
+    model: ModelLike | Sequence[ModelLike] | None
+    skill: Path | str | Sequence[Path | str | None] | None
+    judges: Sequence[Judge | JudgeFunction]
+    options: RunOptions | None
+    config: Config | None
 
 
 async def run_async(
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     agent: AgentLike | Sequence[AgentLike] | None = None,
     model: ModelLike | Sequence[ModelLike] | None = None,
@@ -78,13 +120,13 @@ async def run_async(
     config = _with_objects(config or project_config(), agents, models)
     named = {"tasks": _source(tasks), "agents": tuple(agents), "models": tuple(models), "skills": _as_tuple(skill)}
     chosen = _merge(RunOptions, options, {**fields, **named}).complete(config)
-    judged = [_judge_with(judges, task) for task in read_tasks(chosen.tasks)]
+    judged = [_judge_with(judges, task) for task in chosen.read_tasks()]
     await run_tasks(chosen, config, watch, tasks=judged)
     return load(chosen.out)
 
 
 def run(
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     agent: AgentLike | Sequence[AgentLike] | None = None,
     model: ModelLike | Sequence[ModelLike] | None = None,
@@ -97,10 +139,10 @@ def run(
 ) -> StoredRun:
     """Run agents on tasks, record every model call and score the work. Also in a notebook.
 
-    `tasks` is a path or a list of `Task`. `agent` and `model` are names or objects; several make an arm each, as do
-    several skills, where None is an arm without a skill. `judges` replace the judges that the tasks name. Other fields
-    of `RunOptions` are keywords, such as `samples=4`. What is not given is as whet.toml says. `watch` is called with
-    every event of the run.
+    `tasks` is a path, several paths, or a list of `Task`. `agent` and `model` are names or objects; several make an arm
+    each, as do several skills, where None is an arm without a skill. `judges` replace the judges that the tasks name.
+    Other fields of `RunOptions` are keywords, such as `samples=4`. What is not given is as whet.toml says. `watch` is
+    called with every event of the run.
 
     >>> run("examples/tasks", agent="loop", model="scripted").arms  # doctest: +SKIP
     """
@@ -119,9 +161,115 @@ def run(
     )
 
 
+async def groups(tasks: TaskSource = (), **arguments: Unpack[RunArguments]) -> AsyncIterator[RolloutGroup]:
+    """`run_async`, with every group as soon as its last rollout has ended: all samples of one task with the same agent,
+    model and skill. Tasks run one after the other, so that groups end early. A group that a limit of the run cuts short
+    is not given; it is in the run folder.
+
+    >>> async def train():  # doctest: +SKIP
+    ...     async for group in groups("tasks", agent="opencode", model="policy", samples=8):
+    ...         step(group.rows())
+    """
+    events: asyncio.Queue[Event | None] = asyncio.Queue()
+    arguments.setdefault("by_task", True)
+    running = asyncio.create_task(run_async(tasks, watch=events.put_nowait, **arguments))
+    running.add_done_callback(lambda _: events.put_nowait(None))
+    waiting: dict[GroupKey, set[str]] = {}
+    folder = Path()
+    try:
+        while (event := await events.get()) is not None:
+            if isinstance(event, Started):
+                folder, waiting = event.folder, unfinished_groups(event.folder)
+            elif isinstance(event, Ended) and not event.again:
+                waiting[group_key(event.row)].discard(event.row.id)
+            for key in [key for key, left in waiting.items() if not left]:
+                del waiting[key]
+                yield load_group(folder, key)
+        await running
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+def run_task(
+    task: Task | str,
+    *,
+    agent: AgentLike,
+    model: ModelLike | None = None,
+    skill: Path | str | None = None,
+    setup: Sequence[str] = (),
+    verify: Sequence[str] = (),
+    answer: str | None = None,
+    **fields: Unpack[RolloutFields],
+) -> StoredRollout:
+    """Run an agent once on one task, and score its work. No file is needed: the task is its instruction with set-up
+    commands, and verify commands or an answer to judge it by; or a `Task`, which has all that a task can have.
+
+    >>> run_task("Write 4 to answer.txt", agent="loop", model="m", verify=["grep -qx 4 answer.txt"])  # doctest: +SKIP
+    """
+    if isinstance(task, str):
+        task = _task(instruction=task, setup=setup, verify=verify, answer=answer)
+    elif setup or verify or answer is not None:
+        raise UserError("`task` is a Task; expected `setup`, `verify` and `answer` in it")
+    (done,) = run([task], agent=agent, model=model, skill=skill, **fields).rollouts
+    return done
+
+
+def _task(**fields: Any) -> Task:
+    try:
+        return Task(id="task", origin="`task`", **fields)
+    except ValidationError as error:
+        raise user_error(explain(error, "`task`", Task)) from error
+
+
+def fork(
+    run: Path | str | StoredRun,
+    rollout: str,
+    at: int,
+    *,
+    model: ModelLike | None = None,
+    skill: Path | str | None = None,
+    options: ForkOptions | None = None,
+    config: Config | None = None,
+    watch: Callable[[Event], None] = lambda _: None,
+) -> StoredRun:
+    """Repeat a rollout with its recorded replies up to a call, then continue with a live model. The fork is a run of
+    its own. `rollout` is the start of an id, and `at` the first call that is made anew.
+
+    >>> fork("runs/quiz", "a2a5", at=2, model="other").rollouts[0].result.replay.given  # doctest: +SKIP
+    1
+    """
+    models = _by_name("model", _as_tuple(model))
+    config = _with_objects(config or project_config(), {}, models)
+    named = {"run": _folder(run), "rollout": rollout, "at": at, "model": next(iter(models), None), "skill": skill}
+    chosen = _merge(ForkOptions, options, named).complete(config)
+    run_coroutine(run_fork(plan_fork(chosen, config), config, watch))
+    return load(chosen.out)
+
+
+def rejudge(
+    run: Path | str | StoredRun,
+    *,
+    judge: Path | str | None = None,
+    tasks: TaskSource = (),
+    options: RejudgeOptions | None = None,
+    config: Config | None = None,
+    watch: Callable[[Judged], None] = lambda _: None,
+) -> StoredRun:
+    """Judge a stored run again without running an agent, with the judges that its tasks name now or with those of the
+    file `judge`. Earlier results stay in the store.
+
+    >>> rejudge("runs/quiz", judge="judges.toml").arms  # doctest: +SKIP
+    """
+    named = {"run": _folder(run), "judge": judge, "tasks": _source(tasks)}
+    chosen = _merge(RejudgeOptions, options, named)
+    run_coroutine(judge_again(chosen, config or project_config(), watch))
+    return load(chosen.run)
+
+
 async def sharpen_async(
     skill: Path | str | None = None,
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     options: SharpenOptions | None = None,
     proposer: str | Proposer | None = None,
@@ -150,7 +298,7 @@ async def sharpen_async(
 
 def sharpen(
     skill: Path | str | None = None,
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     options: SharpenOptions | None = None,
     proposer: str | Proposer | None = None,
@@ -214,15 +362,16 @@ def sharpen_request(options: SharpenOptions, config: Config) -> SharpenRequest:
 def certify(
     old: Path | str | None = None,
     new: Path | str | None = None,
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     options: CertifyOptions | None = None,
     agent: AgentLike | None = None,
     model: ModelLike | None = None,
     config: Config | None = None,
-    watch: Callable[[Ended | Stopped | Seed], None] = lambda _: None,
+    watch: CertifyWatch = lambda _: None,
 ) -> Certificate:
-    """Test whether a new skill is better than an old one, in an exam that ends as soon as the answer is clear.
+    """Test whether a new skill is better than an old one, or with `non_inferior` that it is not worse, in an exam that
+    ends as soon as the answer is clear.
 
     >>> certify("skills/old", "skills/new", "tasks", agent="codex").certified  # doctest: +SKIP
     """
@@ -237,13 +386,27 @@ def certify(
     budget = read_budget(chosen.budget)
     plan = GatePlan(budget.rollouts or 0, chosen.seed or 0, chosen.alpha)
     rollouts = chosen.run_options().complete(config)
-    request = CertifyRequest(chosen.old, chosen.new, rollouts, budget, plan, chosen.seed)
+    request = CertifyRequest(
+        chosen.old, chosen.new, rollouts, budget, plan, chosen.seed, chosen.non_inferior, chosen.summary
+    )
     return run_coroutine(certify_skill(request, config, watch))
+
+
+def adopt(run: Path | str | None = None, *, options: AdoptOptions | None = None, undo: bool = False) -> Adoption:
+    """Write the certified skill of a sharpen run over the one that the run started with, or undo that.
+
+    >>> adopt("runs/sharpened").files[0].path  # doctest: +SKIP
+    PosixPath('/home/me/project/CLAUDE.md')
+    """
+    chosen = _merge(AdoptOptions, options, {"run": run, "undo": undo or None})
+    if chosen.undo:
+        return undo_adoption(chosen.run)
+    return adopt_version(chosen.run, chosen.version, chosen.to, uncertified=chosen.uncertified)
 
 
 def transfer(
     skill: Path | str | None = None,
-    tasks: Path | str | Sequence[Task] = (),
+    tasks: TaskSource = (),
     *,
     options: TransferOptions | None = None,
     agent: AgentLike | Sequence[AgentLike] | None = None,
@@ -285,7 +448,7 @@ def _folder(run: Path | str | StoredRun) -> Path:
     return run.folder if isinstance(run, StoredRun) else Path(run)
 
 
-def _source(tasks: Path | str | Sequence[Task]) -> Path | str | tuple[Task, ...]:
+def _source(tasks: TaskSource) -> Path | str | tuple[Path | str | Task, ...]:
     return tasks if isinstance(tasks, Path | str) else tuple(tasks)
 
 
@@ -342,7 +505,7 @@ def _with_objects(config: Config, agents: Mapping[str, Any], models: Mapping[str
 def _declare(name: str, agent: Any) -> Any:
     if not (callable(agent) or hasattr(agent, "run")):
         raise UserError(f"`agent` is {agent!r}; expected a name, an object with a method `run`, or an async function")
-    return agent if type(agent).__module__.startswith("whet.agents.") else PythonAgent(name=name, program=agent)
+    return agent if type(agent).__module__.startswith("whet.agents.") else as_agent(name, agent)
 
 
 def _judge_with(judges: Sequence[Judge | JudgeFunction], task: Task) -> Task:

@@ -73,7 +73,7 @@ def read_skill(path: Path, also: Path | None = None) -> Skill:
     if path.suffix.lower() == ".md" and path.name != SKILL_FILE:
         if also is not None:
             raise UserError(f"{path}: {also} cannot go with it; expected a skill folder")
-        _refuse_leaving(path, path.parent)
+        refuse_leaving(path, path.parent)
         text = _text(path)
         return Skill(path.stem, text, digest(text.encode()), path.resolve(), is_memory=True)
     document = path / SKILL_FILE
@@ -82,7 +82,7 @@ def read_skill(path: Path, also: Path | None = None) -> Skill:
     files = _files(path)
     if also is not None:
         _refuse_no_memory(also, files)
-        _refuse_leaving(also, also.parent)
+        refuse_leaving(also, also.parent)
         files[also.name] = also
     parts = [part for name in sorted(files, key=Path) for part in (name.encode(), _bytes(files[name]))]
     memory = next((Memory(name, _text(files[name])) for name in MEMORY_FILES if name in files), None)
@@ -94,7 +94,7 @@ def _files(folder: Path) -> dict[str, Path]:
     files: dict[str, Path] = {}
     room = MOST_BYTES
     for file in folder.rglob("*"):
-        _refuse_leaving(file, folder)
+        refuse_leaving(file, folder)
         if file.is_file():
             files[str(file.relative_to(folder))] = file
             room -= file.stat().st_size
@@ -103,7 +103,7 @@ def _files(folder: Path) -> dict[str, Path]:
     return files
 
 
-def _refuse_leaving(file: Path, folder: Path) -> None:
+def refuse_leaving(file: Path, folder: Path) -> None:
     """What a skill holds goes to models: a link in a stranger's skill must not add a file of the user's own to it."""
     if not file.is_symlink():
         return

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.contract_world import CLI_NAMES, NAMES, WRITE_RIGHT, Done, named, rolled_out, scene, task
+from support.box_helpers import carriers
+from support.contract_world import CLI_NAMES, NAMES, WRITE_RIGHT, Done, named, rolled_out, scene, task, traits_of
 from whet.agents import CliAgent, StopReason
 from whet.errors import UserError
 from whet.runs.config import Config
@@ -54,19 +55,24 @@ async def test_a_refused_key_ends_the_run_with_one_line(name: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_rate_limits_are_absorbed_and_a_model_that_fails_for_ever_is_no_score(name: str) -> None:
+async def test_rate_limits_are_absorbed_and_lasting_failures_are_no_score(name: str) -> None:
+    """Whoever speaks chat gets a model that speaks messages. All others worked with one that speaks chat elsewhere."""
+    own = traits_of(named(name)).dialect
+    model = "messages" if own == "chat" else own
     write = call("bash", command=WRITE_RIGHT)
     limited = write.model_copy(update={"fault": Fault.RATE_LIMIT, "times": 2})
     recovers, fails = await asyncio.gather(
-        rolled_out(named(name), task(), scene(limited, say("Done.")), attempts=4),
+        rolled_out(named(name), task(), scene(limited, say("Done.")), attempts=4, dialect=model),
         # Some would try for minutes; after two calls they are told that there will be no more replies.
         rolled_out(named(name), task(limits={"turns": 2}), scene(Reply(fault=Fault.SERVER_ERROR)), attempts=2),
     )
     assert recovers.result.score.value == 1, recovers.result
+    assert recovers.text == "Done."
+    assert {one.dialect for one in recovers.main} == {own}
     assert [(call.status, call.attempts) for call in recovers.exchanges] == [(200, 3), (200, 1)]
 
     assert (fails.result.score.value, fails.result.score.cause) == (None, Cause.MODEL)
-    assert fails.result.score.reason == "the last model call failed: status 500"
+    assert fails.result.score.reason.startswith("the last model call failed: status 500 from http://127.0.0.1:")
     assert stop_of(fails) in {StopReason.CRASHED, StopReason.FAILED, StopReason.LIMIT}
 
 
@@ -145,28 +151,14 @@ async def test_nothing_is_left_of_a_rollout_that_is_cancelled_in_the_middle(name
     job = task(env={"CONTRACT_MARK": mark})
     rollout = asyncio.create_task(rolled_out(named(name), job, scene(busy)))
     async with asyncio.timeout(120):
-        while not processes_with(f"{mark}-in-tool"):
+        while not carriers(f"{mark}-in-tool"):
             assert not rollout.done(), rollout.result()
             await asyncio.sleep(0.05)
     (box,) = boxes.glob("whet-*/box-*")
     marks = (mark, f"{MARK}={box.name.removeprefix('box-')}")
-    assert all(map(processes_with, marks))
+    assert all(map(carriers, marks))
     rollout.cancel()
     with pytest.raises(asyncio.CancelledError):
         await rollout
-    assert [process for mark in marks for process in processes_with(mark)] == []
+    assert [process for mark in marks for process in carriers(mark)] == []
     assert list(boxes.glob("whet-*/*")) == []
-
-
-def processes_with(mark: str) -> list[str]:
-    """The command lines of the processes of this machine that carry a text in their arguments or environment."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                arguments, environment = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
-            except OSError:  # it has just ended
-                continue
-            if mark.encode() in arguments + environment:
-                found.append(arguments.decode(errors="replace"))
-    return found

@@ -1,9 +1,9 @@
 """What every agent takes and gives: sub-agents, memory, answers in structured form, images, instructions as they
 stand, models of another dialect, and every token of them."""
 
+import asyncio
 import base64
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +12,7 @@ from support.contract_world import (
     NAMES,
     SKILL,
     WRITE_RIGHT,
+    Done,
     named,
     rolled_out,
     scene,
@@ -21,7 +22,7 @@ from support.contract_world import (
     with_trait,
 )
 from support.recordings import ERRAND, check_conversations, check_errand
-from whet.agents import agent_named
+from whet.agents.cli import Traits
 from whet.agents.skill_delivery import Delivered
 from whet.exchange import EXACT, Kind
 from whet.rollout.result import SkillSeen
@@ -73,18 +74,6 @@ async def test_a_sub_agent_is_told_apart_and_counted_apart(name: str) -> None:
     assert (done.result.skill.shown, done.result.skill.read) == (True, False)
 
 
-@pytest.mark.parametrize("name", with_trait("memory"))
-async def test_a_memory_document_is_read_without_being_asked_for(name: str, tmp_path: Path) -> None:
-    (tmp_path / "HABITS.md").write_text("# Habits\n\nAlways count the files before and after the work.\n")
-    done = await rolled_out(
-        named(name), task(verify=("true",)), scene(say("Done.")), skill=read_skill(tmp_path / "HABITS.md")
-    )
-    assert done.result.report is not None
-    place = f"/home/agent/{traits_of(named(name)).memory}"
-    assert done.result.report.skill == Delivered(way="memory", place=place)
-    assert done.result.skill == SkillSeen(shown=True, read=True)
-
-
 @pytest.mark.parametrize("name", with_trait("system"))
 async def test_a_skill_can_go_into_the_system_prompt(name: str) -> None:
     agent = named(name).model_copy(update={"skill_at": "system"})
@@ -94,38 +83,50 @@ async def test_a_skill_can_go_into_the_system_prompt(name: str) -> None:
     assert any("# Careful work from the shell" in text for text in told(done.main[0], "system"))
 
 
-@pytest.mark.parametrize("name", CLI_NAMES)
-async def test_an_answer_comes_in_the_form_that_the_task_asks_for(name: str) -> None:
-    done = await rolled_out(
-        named(name),
-        task(instruction="Add 2 and 3.", answer_schema=SCHEMA),
-        scene(call("bash", command=WRITE_RIGHT), Reply(answer=ANSWER)),
+@pytest.fixture(scope="module", params=CLI_NAMES)
+def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Traits, Done]:
+    """What a CLI can do, and a rollout with attachments, an answer in structured form, and a memory document if it
+    reads one. It serves the next three tests."""
+    folder, traits = tmp_path_factory.mktemp("asked"), traits_of(named(request.param))
+    (folder / "pic.png").write_bytes(PICTURE)
+    (folder / "table.csv").write_text("one,two\n")
+    (folder / "HABITS.md").write_text("# Habits\n\nAlways count the files before and after the work.\n")
+    job = task(
+        instruction="What is in the picture? Add 2 and 3.",
+        attachments=(folder / "pic.png", folder / "table.csv"),
+        answer_schema=SCHEMA,
+        verify=("true",),
     )
-    assert done.result.score.value == 1, done.result
+    look = scene(call("bash", command="cat ATTACHMENTS.md attachments/table.csv"), Reply(answer=ANSWER))
+    skill = read_skill(folder / "HABITS.md") if traits.memory else None
+    done = asyncio.run(rolled_out(named(request.param), job, look, skill=skill))
+    assert done.result.report is not None, done.result
+    return traits, done
+
+
+def test_a_memory_document_is_read_without_being_asked_for(asked: tuple[Traits, Done]) -> None:
+    traits, done = asked
+    assert done.result.report is not None
+    place = Delivered(way="memory", place=f"/home/agent/{traits.memory}") if traits.memory else None
+    assert done.result.report.skill == place
+    assert done.result.skill == (SkillSeen(shown=True, read=True) if traits.memory else None)
+
+
+def test_an_answer_comes_in_the_form_that_the_task_asks_for(asked: tuple[Traits, Done]) -> None:
+    traits, done = asked
     assert done.result.report is not None
     assert done.result.report.answer == ANSWER
-    asked_in_words = any("<answer>" in text for text in told(done.main[0]))
-    assert asked_in_words != traits_of(named(name)).schema
+    assert any("<answer>" in text for text in told(done.main[0])) != traits.schema
 
 
-@pytest.mark.parametrize("name", CLI_NAMES)
-async def test_an_image_is_shown_to_the_model_and_other_files_are_listed(name: str, tmp_path: Path) -> None:
-    picture, table = tmp_path / "pic.png", tmp_path / "table.csv"
-    picture.write_bytes(PICTURE)
-    table.write_text("one,two\n")
-    done = await rolled_out(
-        named(name),
-        task(instruction="What is in the picture?", attachments=(picture, table), verify=("true",)),
-        scene(call("bash", command="cat ATTACHMENTS.md attachments/table.csv"), say("I see it."), image=True),
-        scene(call("bash", command="cat ATTACHMENTS.md attachments/table.csv"), say("I see nothing.")),
-    )
-    takes_images = traits_of(named(name)).images
-    assert done.text == ("I see it." if takes_images else "I see nothing.")
-    assert all((base64.b64encode(PICTURE) in one.request) == takes_images for one in done.main)
+def test_an_image_is_shown_to_the_model_and_other_files_are_listed(asked: tuple[Traits, Done]) -> None:
+    traits, done = asked
+    assert len(done.main) > 1
+    assert all((base64.b64encode(PICTURE) in one.request) == traits.images for one in done.main)
     last = done.main[-1].request
     assert b"attachments/table.csv" in last
     assert b"one,two" in last
-    assert (b"`attachments/pic.png`" in last) != takes_images
+    assert (b"`attachments/pic.png`" in last) != traits.images
 
 
 @pytest.mark.parametrize("name", CLI_NAMES)
@@ -146,25 +147,13 @@ async def test_an_instruction_reaches_the_model_as_it_stands(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_an_instruction_of_200_kb_arrives_whole(name: str) -> None:
+async def test_a_long_instruction_and_every_token_are_on_record(name: str) -> None:
+    """The model speaks chat, whatever the agent speaks."""
     long = "".join(f"{number} Write right into answer.txt, and nothing else.\n" for number in range(4000)) + "The end."
     assert len(long) > 200_000
-    done = await rolled_out(named(name), task(instruction=long), scene(call("bash", command=WRITE_RIGHT), say("Done.")))
-    assert done.result.score.value == 1, done.result.score
+    work = scene(call("bash", command=WRITE_RIGHT), say("Done."))
+    done = await rolled_out(named(name), task(instruction=long), work, tokens=True, dialect="chat", capture="vllm")
     assert any(long in text for text in told(done.main[0]))
-
-
-@pytest.mark.parametrize("name", NAMES)
-async def test_with_a_model_that_tells_tokens_every_token_of_the_main_thread_is_on_record(name: str) -> None:
-    """A chat model, whatever the agent speaks."""
-    done = await rolled_out(
-        named(name),
-        task(),
-        scene(call("bash", command=WRITE_RIGHT), say("Done.")),
-        tokens=True,
-        dialect="chat",
-        capture="vllm",
-    )
     assert done.result.score.value == 1, done.result
     assert len(done.main) == 2
     for one in done.main:
@@ -174,14 +163,3 @@ async def test_with_a_model_that_tells_tokens_every_token_of_the_main_thread_is_
         sampled = reply["usage"]["completion_tokens"]
         assert len(choice["token_ids"]) == len(choice["logprobs"]["content"]) == sampled > 0
         assert b"token_ids" not in (one.delivered or b"")
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if traits_of(agent_named(name, {})).dialect == "chat"])
-async def test_an_agent_that_speaks_chat_works_with_a_model_that_speaks_messages(name: str) -> None:
-    """Those that speak something else work with a chat model, as the test above shows."""
-    script = scene(call("bash", command=WRITE_RIGHT), say("Done."))
-    done = await rolled_out(named(name), task(), script, dialect="messages")
-    assert done.result.score.value == 1, done.result
-    assert done.text == "Done."
-    assert {one.dialect for one in done.main} == {"chat"}
-    assert {request.path for request in done.requests} == {"/v1/messages"}

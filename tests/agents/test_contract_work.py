@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from support.contract_network import Traffic, watched_networks
-from support.contract_world import NAMES, SKILL, Done, hidden_tests, named, rolled_out, scene, task, told, traits_of
+from support.contract_world import NAMES, SKILL, Done, named, rolled_out, scene, task, told, traits_of
 from support.recordings import check_conversations
+from support.rollout_world import hidden_tests
 from whet.agents import AgentReport, AnyAgent, CliAgent, StopReason
 from whet.agents.command import CommandAgent
 from whet.agents.install.run import find_install

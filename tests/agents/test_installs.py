@@ -187,7 +187,7 @@ def said_in_box(package: Package, found: Installed) -> str:
 # --- what is refused -------------------------------------------------------------------------------
 
 
-def test_a_package_whose_hash_is_not_that_of_the_lock_is_refused_by_name(
+def test_a_package_with_another_hash_is_refused_by_name(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = json.loads(_lock(QWEN).read_text())
@@ -202,7 +202,7 @@ def test_a_package_whose_hash_is_not_that_of_the_lock_is_refused_by_name(
     assert left(root) == []
 
 
-def test_a_wheel_whose_hash_is_not_that_of_the_lock_is_refused_by_name(
+def test_a_wheel_with_another_hash_is_refused_by_name(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / MINI.agent).mkdir()

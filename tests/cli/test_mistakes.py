@@ -93,7 +93,7 @@ MISTAKES: dict[str, tuple[Mapping[str, str], str, str]] = {
     "an unknown model": (
         {"t.jsonl": GOOD, "whet.toml": '[models.small]\nurl = "http://127.0.0.1:9"\n'},
         "run t.jsonl --agent nop --model smal --out out",
-        r"unknown model 'smal'; did you mean 'small'\? \(known: local/NAME, scripted:FILE, small\); .*",
+        r"unknown model 'smal'; did you mean 'small'\? \(known: anthropic/MODEL, .*, small, vllm/MODEL\); .*",
     ),
     "a script that is not there": (
         {"t.jsonl": GOOD},
@@ -241,7 +241,8 @@ def test_an_agent_that_has_changed_is_not_resumed_even_after_others_joined(proje
     assert project.whet(*run, "--agent", "nop", "--resume").returncode == 0
     project.write("whet.toml", '[agents.mine]\nkind = "command"\nargv = ["false"]\n')
     assert said_to_user(project.whet(*run, "--agent", "mine", "--resume")) == (
-        "whet: agent 'mine' is not what it was when the run in out began; start a new run with another --out"
+        "whet: agent 'mine' is not what it was when the run in out began: argv changed; "
+        "start a new run with another --out"
     )
 
 
@@ -267,9 +268,8 @@ def test_a_refused_key_stops_the_run_in_one_line(project: Project) -> None:
     run = ["run", tasks, "--agent", "chat", "--model", "m", "--out", "out", "--concurrency", "1"]
     done = keyed.whet(*run)
     assert done.returncode == 2
-    assert re.fullmatch(
-        r"whet: model 'm': http://127\.0\.0\.1:\d+ refused the key; nothing more was run\n", done.stderr
-    )
+    refused = r"whet: model 'm': http://127\.0\.0\.1:\d+/v1/chat/completions refused the key .*; nothing more was run\n"
+    assert re.fullmatch(refused, done.stderr)
     assert done.stdout.count("missing: auth") == 1
     assert b"sk-test-not-a-real-key" not in (project.path / "out" / "run.db").read_bytes()
     project.write("script.toml", SCRIPT.replace("Hello.", "4"))

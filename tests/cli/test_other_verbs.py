@@ -112,3 +112,33 @@ def test_clean_removes_what_a_killed_run_left_and_nothing_else(project: Project)
     assert len(lines) == 2
     assert lines[0].endswith(box)
     assert project.boxes() == []
+
+
+def test_tasks_check_reports_every_task_whatever_is_wrong_with_others(project: Project) -> None:
+    task(project, "good")
+    task(project, "wrong", solution="echo I try\n")
+    project.write("tasks/bad/task.toml", "[[[")
+    project.write("tasks/bad/instruction.md", "Do it.")
+    project.rows("tasks/rows.jsonl", {"id": "row", "instruction": "?", "answer": "4"}, {"id": "none"})
+    done = project.whet("tasks", "check", "tasks", "--json")
+    assert done.returncode == 1
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["verdict"] for line in lines if line["task"] is None] == ["unreadable"] * 2
+    found = {line["task"]: line["verdict"] for line in lines if line["task"]}
+    assert found == {"good": "proved", "wrong": "broken", "row": "read"}
+    chosen = project.whet("tasks", "check", "tasks/wrong", "tasks/good", "--task", "w*")
+    assert "solve.sh:\n             I try" in chosen.stdout
+    assert "good" not in chosen.stdout
+
+
+def test_oracle_needs_no_model(project: Project) -> None:
+    task(project, "good")
+    done = project.whet("run", "tasks/good", "--agent", "oracle", "--out", "run")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert " 1.00 " in done.stdout
+
+
+@pytest.mark.parametrize(("typed", "expected"), [("whet do", "doctor"), ("whet run --mod", "--model")])
+def test_the_shell_completes_verbs_and_flags(project: Project, typed: str, expected: str) -> None:
+    env = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_WHET_COMPLETE": "complete_bash"}
+    assert Project(project.path, project.tmp, env).whet().stdout.split() == [expected]

@@ -142,3 +142,43 @@ def test_where_nothing_is_left_to_improve_nothing_is_proposed(project: Project) 
     told = project.whet(*COMMAND[:2], project.rows("solved.jsonl", *rows), *COMMAND[3:], *OPTIONS[:2], "--out", "out")
     assert told.returncode == 2
     assert "the skill scores 1 on every training task, so no proposal can do better" in told.stderr
+
+
+def test_a_proposer_without_ideas_says_so_once_and_a_model_is_named_as_the_next_thing_to_try(project: Project) -> None:
+    """The judge only knows whether the answer is right, which gives `criteria` no rule."""
+    rows = [
+        {"id": f"{side}-{n}", "instruction": f"Name {n} of {side}.", "answer": str(n % 2), "split": side}
+        for side in SIDES
+        for n in range(8)
+    ]
+    project.write("script.toml", '[[scene]]\n[[scene.reply]]\ntext = "1"\n')
+    command = [*COMMAND[:2], project.rows("hard.jsonl", *rows), *COMMAND[3:], "--budget", "80", "--force"]
+    told = project.whet(*command, "--out", "out")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.count("the proposer has nothing more to propose: no failing check gives a new rule") == 1
+    assert "\nKeep the skill as it is: the proposer had nothing to propose that could be measured.\n" in told.stdout
+    (line,) = (line for line in told.stdout.splitlines() if "--proposer llm" in line)
+    assert line.strip().endswith(
+        "sharpen sums hard.jsonl --agent chat --model scripted:script.toml --budget 80 --force --proposer llm "
+        "--out out-llm  # a model reads the rollouts and proposes"
+    )
+
+
+def test_tasks_that_all_fail_are_told_apart_from_a_skill_that_is_not_better(project: Project) -> None:
+    project.write("script.toml", '[[scene]]\n[[scene.reply]]\ntext = "no idea"\n')
+    told = project.whet(*COMMAND, *OPTIONS, "--budget", "90", "--out", "out")
+    assert told.returncode == 1
+    assert "the skill scores 0 on every training task: only a proposal that solves one of them can lead" in told.stdout
+    assert "\nKeep the skill as it is: it scores 0 on every training task, and so does every proposal" in told.stdout
+    assert "--proposer llm" not in told.stdout
+
+
+def test_a_proposer_whose_replies_cannot_be_read_ends_the_run_with_an_error(project: Project) -> None:
+    reply = '[[scene.reply]]\ntext = "Sure! I would add a rule about numbers."\n'
+    project.write("chatty.toml", f"[[scene]]\n{reply}{reply}")
+    writer = ["--proposer", "llm", "--proposer-model", "scripted:chatty.toml", "--budget", "90", "--force"]
+    told = project.whet(*COMMAND, *writer, "--out", "out")
+    assert told.returncode == 2
+    assert "the proposer failed: none of its replies (" in told.stderr
+    assert "could be read as edits in JSON, even when asked again; the first begins: 'Sure! I would" in told.stderr
+    assert "choose another model with --proposer-model" in told.stderr

@@ -5,11 +5,10 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.gateway_world import Handler, Records, event, model, serving
+from support.gateway_world import Records, answering, event, model, serving
 from whet.exchange import EXACT, Exchange
 from whet.gateway import Gateway
 from whet.gateway.token_capture import check_tokens
@@ -42,7 +41,9 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 TRACES = (b'token_ids"', b'"logprob"')
 
 
-async def ask_at(url: str, front: str, *, stream: bool, capture: str = "vllm", **more: Any) -> tuple[bytes, Records]:
+async def ask_at(
+    url: str, front: str, *, stream: bool, capture: str = "vllm", top_logprobs: int | None = None, **more: Any
+) -> tuple[bytes, Records]:
     """What the agent got of the model at this address, and the records."""
     path, body = REQUESTS[front]
     if front == "gemini":
@@ -51,7 +52,9 @@ async def ask_at(url: str, front: str, *, stream: bool, capture: str = "vllm", *
         body = {"model": "m", "stream": stream, **body}
     records = Records()
     async with Gateway(Redactor([])) as gateway, aiohttp.ClientSession() as http:
-        session = gateway.open_session("s", model(url, upstream_name="m", capture=capture, attempts=1), records)
+        settings = () if top_logprobs is None else (("top_logprobs", str(top_logprobs).encode()),)
+        small = model(url, upstream_name="m", capture=capture, attempts=1, set=settings)
+        session = gateway.open_session("s", small, records)
         address = await session.listen() + path
         headers = {"Authorization": f"Bearer {session.secret}"}
         async with http.post(address, json={**body, **more}, headers=headers) as reply:
@@ -69,9 +72,7 @@ async def ask(front: str, *, stream: bool, **more: Any) -> tuple[bytes, Records]
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("front", REQUESTS)
-async def test_every_token_has_an_id_and_a_logprob_in_the_record_and_none_reaches_the_agent(
-    front: str, stream: bool
-) -> None:
+async def test_every_token_is_in_the_record_and_none_reaches_the_agent(front: str, stream: bool) -> None:
     got, records = await ask(front, stream=stream)
     reply = json.loads(records.only.response)
     choice = reply["choices"][0]
@@ -86,7 +87,7 @@ async def test_every_token_has_an_id_and_a_logprob_in_the_record_and_none_reache
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_agent_that_asks_for_tokens_itself_gets_the_reply_as_it_is(stream: bool) -> None:
+async def test_an_agent_that_asks_for_tokens_gets_them(stream: bool) -> None:
     options = {"stream_options": {"include_usage": True}} if stream else {}
     got, records = await ask("chat", stream=stream, logprobs=True, top_logprobs=0, return_token_ids=True, **options)
     assert all(trace in got for trace in TRACES)
@@ -119,44 +120,41 @@ def reply(**different: Any) -> dict[str, Any]:
     return whole | {"choices": [choice | {key: value for key, value in different.items() if key not in top}]}
 
 
-def answering(body: Any) -> Handler:
-    async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        await request.read()
-        return web.json_response(body)
-
-    return answer
-
-
 async def recorded(body: Any, capture: str) -> Exchange:
     async with serving(answering(body)) as url:
         _, records = await ask_at(url, "messages", stream=False, capture=capture)
     return records.only
 
 
-async def test_a_server_that_gives_the_prompts_ids_in_each_choice() -> None:
-    as_sglang = reply(prompt_token_ids=None)
-    as_sglang["choices"][0]["prompt_token_ids"] = [1, 2, 3]
-    assert (await recorded(as_sglang, "sglang")).tokens == EXACT
+IDS_IN_CHOICE = reply(prompt_token_ids=None)
+IDS_IN_CHOICE["choices"][0]["prompt_token_ids"] = [1, 2, 3]
+IDS_WITH_LOGPROBS = reply(prompt_token_ids=None, token_ids=None, logprobs={"content": [entry(id=7), entry(id=8)]})
 
 
-async def test_a_server_that_gives_ids_beside_log_probabilities_and_none_of_the_prompt() -> None:
-    as_llamacpp = reply(prompt_token_ids=None, token_ids=None, logprobs={"content": [entry(id=7), entry(id=8)]})
-    exchange = await recorded(as_llamacpp, "llamacpp")
-    assert exchange.tokens == "there are no ids of the prompt"
-    assert json.loads(exchange.sent or b"")["top_logprobs"] == 1
+@pytest.mark.parametrize(
+    ("body", "capture", "tokens"),
+    [
+        (IDS_IN_CHOICE, "sglang", EXACT),
+        (IDS_WITH_LOGPROBS, "llamacpp", "there are no ids of the prompt"),
+        (reply(prompt_token_ids=None, token_ids=None), "openai", "there are no ids, only log-probabilities"),
+        (reply(), "none", None),
+        (reply(prompt_token_ids=None, token_ids=None, logprobs=None), "vllm", None),
+    ],
+)
+async def test_servers_give_ids_in_forms_of_their_own_or_none(body: Any, capture: str, tokens: str | None) -> None:
+    exchange = await recorded(body, capture)
+    assert exchange.tokens == tokens
+    assert capture != "llamacpp" or json.loads(exchange.sent or b"")["top_logprobs"] == 1
 
 
-async def test_a_provider_that_gives_no_ids() -> None:
-    as_openai = reply(prompt_token_ids=None, token_ids=None)
-    assert (await recorded(as_openai, "openai")).tokens == "there are no ids, only log-probabilities"
-
-
-async def test_a_model_that_is_not_asked_is_not_checked() -> None:
-    assert (await recorded(reply(), "none")).tokens is None
-
-
-async def test_a_model_that_ignores_the_question_tells_nothing() -> None:
-    assert (await recorded(reply(prompt_token_ids=None, token_ids=None, logprobs=None), "vllm")).tokens is None
+@pytest.mark.parametrize(
+    ("capture", "wanted", "sent"), [("vllm", 5, 5), ("openai", 20, 20), ("llamacpp", 3, 3), ("llamacpp", 0, 1)]
+)
+async def test_the_user_says_how_many_likely_tokens_are_recorded(capture: str, wanted: int, sent: int) -> None:
+    async with serving(answering(reply())) as url:
+        _, records = await ask_at(url, "messages", stream=False, capture=capture, top_logprobs=wanted)
+    assert json.loads(records.only.sent or b"")["top_logprobs"] == sent
+    assert records.only.tokens == EXACT
 
 
 FAULTS: list[tuple[dict[str, Any], str]] = [

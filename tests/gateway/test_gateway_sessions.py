@@ -290,7 +290,7 @@ async def test_one_agent_can_make_calls_one_after_the_other_on_one_connection() 
         assert len(w.session._http.connections) == 1
 
 
-async def test_a_session_that_was_cancelled_while_it_began_to_listen_leaves_no_socket() -> None:
+async def test_a_session_cancelled_at_its_start_leaves_no_socket() -> None:
     async with world(answer_unary) as w:
         sock = socket.create_server(("127.0.0.1", 0))
         beginning = asyncio.create_task(w.session.serve(sock))

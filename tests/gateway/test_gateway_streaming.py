@@ -130,7 +130,7 @@ async def test_a_stream_without_any_valid_event_is_malformed(body: bytes) -> Non
         assert w.records.only.error is CallError.MALFORMED
 
 
-async def test_a_recorder_that_fails_in_a_stream_keeps_the_end_from_the_agent() -> None:
+async def test_a_recorder_that_fails_withholds_the_end() -> None:
     async with world(answer_stream) as w:
         w.records.failure = OSError("no space left on device")
         async with w.post() as reply:

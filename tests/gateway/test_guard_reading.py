@@ -32,7 +32,7 @@ def first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(reversed(pairs))
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(documents())
 @example(b'{"a": {"b": 1, "b": 1}}')
 @example(b'{"a": {"b": 1, "\\u0062": 2}}')

@@ -1,7 +1,7 @@
 """A request holds what is on the lists, and nothing else; what is withheld or refused is on record."""
 
 import json
-from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +34,22 @@ TOOL_LISTS = (
 KEYS = {"chat": "messages", "responses": "input", "messages": "messages", "gemini": "contents"}
 LISTS: dict[str, Any] = {"chat": chat, "responses": responses, "messages": messages, "gemini": gemini}
 EVERY = pytest.mark.parametrize("dialect", list(KEYS))
+TABLE: dict[str, Any] = json.loads((Path(__file__).parent / "golden" / "guards.json").read_text())
+"""By dialect: what is withheld, what is refused, and what passes."""
+
+
+def each(*names: str) -> pytest.MarkDecorator:
+    """The rows of a part of the table, which comes last, under these names."""
+    *columns, part = names
+    rows = [(dialect, row) for dialect, rows in TABLE[part].items() for row in rows]
+    if len(columns) > 1:
+        return pytest.mark.parametrize(("dialect", *columns), [(dialect, *row) for dialect, row in rows])
+    return pytest.mark.parametrize(("dialect", *columns), rows)
+
+
+def fill(form: Any, place: str, value: Any) -> Any:
+    """The form with the value in this place."""
+    return json.loads(json.dumps(form).replace(json.dumps(place), json.dumps(value)))
 
 
 def model(dialect: str, **options: Any) -> Model:
@@ -80,38 +96,7 @@ OWN_TOOLS: dict[str, dict[str, Any]] = {
 SCHEMA = {"input_schema": {"type": "object"}}
 
 
-@pytest.mark.parametrize(
-    ("dialect", "tool", "name"),
-    [
-        ("responses", {"type": "web_search"}, "web_search"),
-        ("responses", {"type": "web_search_preview", "user_location": None}, "web_search_preview"),
-        ("responses", {"type": "code_interpreter", "container": {"type": "auto"}}, "code_interpreter"),
-        ("responses", {"type": "mcp", "server_url": "https://x"}, "mcp"),
-        ("responses", {"type": "shell", "environment": {"type": "container_auto"}}, "shell"),
-        ("responses", {"type": "computer", "name": "x"}, "computer"),
-        ("responses", {"type": "tool_search"}, "tool_search"),
-        ("responses", {"type": ["function"], "name": "x"}, "['function']"),
-        ("responses", {"name": "x"}, "None"),
-        ("messages", {"type": "web_search_20250305", "name": "web_search"}, "web_search_20250305"),
-        ("messages", {"type": "web_search_20250305", "name": "x", **SCHEMA}, "web_search_20250305"),
-        ("messages", {"type": " bash_20250124", "name": "x"}, " bash_20250124"),
-        ("messages", {"type": "code_execution_20250522", "name": "code_execution"}, "code_execution_20250522"),
-        ("messages", {"type": "mcp_toolset", "mcp_server_name": "x"}, "mcp_toolset"),
-        ("messages", {"name": "web_search"}, "web_search"),
-        ("chat", {"type": "Web_Search"}, "Web_Search"),
-        ("chat", {"type": " web_search"}, " web_search"),
-        ("chat", {"type": "openrouter:web_search"}, "openrouter:web_search"),
-        ("chat", {"type": "builtin_function", "function": {"name": "$web_search"}}, "builtin_function"),
-        ("chat", {"type": "function", "function": {"name": "$web_search"}}, "named $web_search"),
-        ("chat", {"type": "function"}, "named None"),
-        ("chat", {"type": "x_search"}, "x_search"),
-        ("chat", {"type": "url_context"}, "url_context"),
-        ("chat", {"type": "function\0", "function": {"name": "x"}}, "function?"),
-        ("gemini", {"googleSearch": {}}, "googleSearch"),
-        ("gemini", {"url_context": {}}, "url_context"),
-        ("gemini", {"codeExecution": {}}, "codeExecution"),
-    ],
-)
+@each("tool", "name", "tools that are withheld, and their names")
 def test_a_tool_that_is_not_on_the_list_is_withheld_and_named(dialect: str, tool: dict[str, Any], name: str) -> None:
     own = OWN_TOOLS[dialect]
     body, withheld = sent(dialect, {"tools": [tool, own], KEYS[dialect]: []})
@@ -169,43 +154,13 @@ def test_tools_that_the_agent_runs_stay(kind: str) -> None:
     assert sent("messages", {"tools": tools, "messages": []}) == ({"tools": tools, "messages": []}, ())
 
 
-UNKNOWN_FIELDS = {
-    "chat": "web_search_options search_parameters plugins enable_search extra_body models route provider transforms "
-    "chat_template documents ignore_eos MODEL Tools audio fallbacks",
-    "responses": "background models extra_body web_search_options mcp_servers",
-    "messages": "mcp_servers container fallback_model speed betas anthropic_beta inference_geo",
-    "gemini": "model routingConfig model_config Tools ragConfig",
-}
-
-
-@pytest.mark.parametrize(
-    ("dialect", "field"), [(key, field) for key, fields in UNKNOWN_FIELDS.items() for field in fields.split()]
-)
+@each("field", "fields that are withheld")
 def test_a_field_that_is_not_on_the_list_is_withheld(dialect: str, field: str) -> None:
     body, withheld = sent(dialect, {KEYS[dialect]: [], field: {"x": 1}})
     assert (body, withheld) == ({KEYS[dialect]: []}, (f"field {field}",))
 
 
-@pytest.mark.parametrize(
-    ("dialect", "field", "value"),
-    [
-        ("responses", "previous_response_id", "resp_1"),
-        ("responses", "conversation", {"id": "conv_1"}),
-        ("responses", "prompt", {"id": "pmpt_1"}),
-        ("gemini", "cachedContent", "cachedContents/1"),
-        ("gemini", "cached_content", "cachedContents/1"),
-        ("gemini", "generationConfig", {"candidateCount": 2}),
-        ("gemini", "generation_config", {"candidate_count": 2}),
-        ("gemini", "generationConfig", {"maxOutputTokens": 5, "max_output_tokens": 5}),
-        ("gemini", "generationConfig", {"topK": 1, "top_k": 1}),
-        *[("chat", "n", value) for value in (2, 0, -1, 1.0, True, "1", [1])],
-        ("chat", "best_of", 8),
-        *product(("chat", "responses", "messages"), ("stream",), (1, "true", [])),
-        *product(("chat", "responses", "messages"), ("tools",), ({}, "x", 7)),
-        ("chat", "messages", {"role": "user"}),
-        ("messages", "messages", [["x"]]),
-    ],
-)
+@each("field", "value", "fields and values without which it would be another request")
 def test_what_would_be_another_request_without_it_is_refused(dialect: str, field: str, value: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
         sent(dialect, {KEYS[dialect]: []} | {field: value})
@@ -227,84 +182,14 @@ def test_tiers_with_other_prices_are_withheld() -> None:
     assert sent("chat", {"messages": [], "service_tier": "flex"})[1] == ()
 
 
-ADDRESSES = [
-    f"https://{HOST}/a.png",
-    f" https://{HOST}/a.png",
-    f"\thttp://{HOST}",
-    f"HTTP://{HOST}",
-    f"//{HOST}/a.png",
-    f"http:/{HOST}",
-    "file:/etc/passwd",
-    "file:///etc/passwd",
-    "/etc/passwd",
-    "s3://bucket/a",
-    "gs://bucket/a",
-    "gopher://x",
-    "ftp://x",
-    " data:image/png;base64,AA==",
-    "DATA:image/png;base64,AA==",
-    "data:text/html,<img src=https://x>",
-    "data:,x",
-    "",
-    7,
-    ["https://x"],
-    {"url": ["https://x"]},
-]
-FORMS: list[tuple[str, Any]] = [
-    ("chat", lambda url: {"type": "image_url", "image_url": {"url": url}}),
-    ("chat", lambda url: {"type": "image_url", "image_url": url}),
-    ("chat", lambda url: {"type": "video_url", "video_url": {"url": url}}),
-    ("chat", lambda url: {"type": "audio_url", "audio_url": url}),
-    ("chat", lambda url: {"type": "file", "file": {"file_data": url}}),
-    ("responses", lambda url: {"type": "input_image", "image_url": url}),
-    ("responses", lambda url: {"type": "input_image", "image_url": {"url": url}}),
-    ("responses", lambda url: {"type": "input_file", "file_data": url}),
-    ("responses", lambda url: {"type": "input_file", "file_url": url}),
-    ("messages", lambda url: {"type": "image", "source": {"type": "url", "url": url}}),
-    ("messages", lambda url: {"type": "document", "source": {"type": "url", "url": url}}),
-    (
-        "messages",
-        lambda url: {"type": "tool_result", "content": [{"type": "image", "source": {"type": "url", "url": url}}]},
-    ),
-    ("gemini", lambda url: {"fileData": {"fileUri": url}}),
-    ("gemini", lambda url: {"file_data": {"file_uri": url}}),
-    (
-        "gemini",
-        lambda url: {"functionResponse": {"name": "f", "response": {}, "parts": [{"fileData": {"fileUri": url}}]}},
-    ),
-]
-
-
-@pytest.mark.parametrize("number", range(len(FORMS)))
-def test_media_by_address_are_refused(number: int) -> None:
-    dialect, form = FORMS[number]
-    for address in ADDRESSES:
+@each("form", "parts with an address")
+def test_media_by_address_are_refused(dialect: str, form: Any) -> None:
+    for address in TABLE["addresses"]:
         with pytest.raises(ValueError, match=r"Media must be part of the request|must be an object"):
-            sent(dialect, saying(dialect, form(address)))
+            sent(dialect, saying(dialect, fill(form, "$ADDRESS", address)))
 
 
-@pytest.mark.parametrize(
-    ("dialect", "part"),
-    [
-        ("chat", {"type": "file", "file": {"file_id": "file-1"}}),
-        ("chat", {"type": "input_audio", "input_audio": {"data": f"https://{HOST}/a.wav", "format": "wav"}}),
-        ("chat", {"type": "image", "image": f"https://{HOST}/a.png"}),
-        ("chat", {"type": "video", "video": ["https://x"]}),
-        ("chat", {"type": "tool_reference", "x": 1}),
-        ("chat", {"type": 5}),
-        ("responses", {"type": "input_image", "file_id": "file-1"}),
-        ("responses", {"type": "input_file", "file_id": "file-1"}),
-        ("responses", {"type": "computer_screenshot", "image_url": "https://x"}),
-        ("messages", {"type": "image", "source": {"type": "file", "file_id": "file_1"}}),
-        ("messages", {"type": "document", "source": {"type": "content", "content": [{"type": "image", "source": {}}]}}),
-        ("messages", {"type": "container_upload", "file_id": "file_1"}),
-        ("messages", {"type": "server_tool_use", "id": "x", "name": "web_search", "input": {}}),
-        ("messages", {"type": "mcp_tool_use", "id": "x"}),
-        ("gemini", {"executableCode": {"code": "1"}}),
-        ("gemini", {"inlineData": {"mimeType": "image/png", "data": f"https://{HOST}"}}),
-        ("gemini", {"fileData": {}, "file_data": {}}),
-    ],
-)
+@each("part", "parts that are refused")
 def test_parts_that_are_not_on_the_list_are_refused(dialect: str, part: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
         sent(dialect, saying(dialect, part))
@@ -318,90 +203,36 @@ def test_items_that_reach_what_the_provider_keeps_are_refused(kind: str) -> None
         sent("responses", {"input": [{"type": kind, "id": "x_1"}]})
 
 
-INLINE = "data:image/png;base64,AA=="
-
-
-@pytest.mark.parametrize(
-    ("dialect", "part"),
-    [
-        ("chat", {"type": "text", "text": f'see https://{HOST} and {{"url": "https://{HOST}"}}'}),
-        ("chat", {"text": "no type"}),
-        ("chat", "plain"),
-        ("chat", {"type": "image_url", "image_url": {"url": INLINE, "detail": "low"}}),
-        ("chat", {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}}),
-        ("chat", {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="}}),
-        ("responses", {"type": "input_image", "image_url": INLINE, "file_id": None, "detail": "auto"}),
-        ("responses", {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="}),
-        ("messages", {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}),
-        ("messages", {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "http://x"}}),
-        ("messages", {"type": "tool_use", "id": "1", "name": "a", "input": {"url": f"https://{HOST}", "file_id": 1}}),
-        (
-            "messages",
-            {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "tool_reference", "tool_name": "a"}]},
-        ),
-        ("gemini", {"inlineData": {"mimeType": "image/png", "data": "A-_A"}}),
-        ("gemini", {"inline_data": {"mime_type": "image/png", "data": "AA=="}}),
-        ("gemini", {"functionResponse": {"name": "f", "response": {"fileUri": f"https://{HOST}"}}}),
-        ("gemini", "plain"),
-    ],
-)
+@each("part", "parts that pass")
 def test_talk_of_addresses_and_inline_media_pass(dialect: str, part: Any) -> None:
     asked = saying(dialect, part)
     assert sent(dialect, asked) == (asked, ())
 
 
-@pytest.mark.parametrize(
-    ("dialect", "part", "kept", "withheld"),
-    [
-        (
-            "chat",
-            {"type": "text", "text": "a", "URL": "https://x"},
-            {"type": "text", "text": "a"},
-            "field URL of a content part",
-        ),
-        ("gemini", {"text": "a", "x": 1}, {"text": "a"}, "field x of a part"),
-        (
-            "messages",
-            {"type": "text", "text": "a", "file_id": "f"},
-            {"type": "text", "text": "a"},
-            "field file_id of a content block",
-        ),
-    ],
-)
+@each("part", "kept", "withheld", "parts with a field that is withheld, what is left, and the note")
 def test_an_unknown_field_of_a_part_is_withheld(dialect: str, part: Any, kept: Any, withheld: str) -> None:
     assert sent(dialect, saying(dialect, part)) == (saying(dialect, kept), (withheld,))
 
 
 REFERENCES = ["https://elsewhere.example/schema.json", "file:///etc/passwd", "other.json#/a", "//elsewhere.example"]
-SCHEMAS: list[tuple[str, Any]] = [
-    ("chat", lambda schema: {"tools": [{"type": "function", "function": {"name": "a", "parameters": schema}}]}),
-    ("chat", lambda schema: {"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}),
-    ("responses", lambda schema: {"tools": [{"type": "function", "name": "a", "parameters": schema}]}),
-    ("responses", lambda schema: {"text": {"format": {"type": "json_schema", "name": "a", "schema": schema}}}),
-    ("messages", lambda schema: {"tools": [{"name": "a", "input_schema": schema}]}),
-    ("messages", lambda schema: {"output_config": {"format": {"type": "json_schema", "schema": schema}}}),
-    ("gemini", lambda schema: {"tools": [{"functionDeclarations": [{"name": "a", "parametersJsonSchema": schema}]}]}),
-    ("gemini", lambda schema: {"generationConfig": {"responseJsonSchema": schema}}),
-]
 
 
-@pytest.mark.parametrize("number", range(len(SCHEMAS)))
-def test_a_schema_refers_only_to_itself(number: int) -> None:
-    dialect, form = SCHEMAS[number]
+@each("form", "requests with a schema")
+def test_a_schema_refers_only_to_itself(dialect: str, form: Any) -> None:
     for reference in REFERENCES:
         for schema in ({"$ref": reference}, {"properties": {"a": {"anyOf": [{"$dynamicRef": reference}]}}}):
             with pytest.raises(ValueError, match="references must stay inside the schema"):
-                sent(dialect, {KEYS[dialect]: []} | form(schema))
+                sent(dialect, {KEYS[dialect]: []} | fill(form, "$SCHEMA", schema))
     own = {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"$ref": {"$ref": "#/$defs/a"}}}
-    asked = {KEYS[dialect]: []} | form(own)
+    asked = {KEYS[dialect]: []} | fill(form, "$SCHEMA", own)
     assert sent(dialect, asked) == (asked, ())
 
 
 async def test_a_schema_refers_only_to_itself_in_a_translated_request() -> None:
     asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     async with world(answer_unary, dialect="messages") as w:
-        for _, form in SCHEMAS[:2]:
-            async with w.post(json=asked | form({"$ref": REFERENCES[0]})) as reply:
+        for form in TABLE["requests with a schema"]["chat"]:
+            async with w.post(json=asked | fill(form, "$SCHEMA", {"$ref": REFERENCES[0]})) as reply:
                 assert reply.status == 400
         assert w.session.totals.calls == 0
 
@@ -505,7 +336,7 @@ def test_every_other_limit_becomes_the_models(wrong: Any) -> None:
     )
 
 
-def test_without_a_limit_of_the_model_what_is_no_limit_is_left_out() -> None:
+def test_what_is_no_limit_is_left_out() -> None:
     assert capped("chat", {"max_tokens": -1, "min_tokens": 5, "top_p": 1}, most=None) == {"top_p": 1}
     assert capped("chat", {"max_tokens": 5000, "min_tokens": 0}, most=None) == {"max_tokens": 5000, "min_tokens": 0}
 
@@ -554,7 +385,7 @@ async def test_a_long_conversation_with_a_lone_surrogate_goes_on() -> None:
             assert exchange.sent == (body.replace(rb"\udfff", rb"\ufffd") if count > 1 else None)
 
 
-async def test_a_long_conversation_is_sent_whole_when_a_part_of_it_is_withheld() -> None:
+async def test_a_long_conversation_is_sent_whole_but_for_withheld_parts() -> None:
     turns: list[dict[str, Any]] = [{"role": "user", "content": f"{number} " + "x" * 9000} for number in range(4)]
     async with world(answer_unary) as w:
         for count in (3, 4):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from support.gateway_world import Records, World, answer_unary, model, serving, session_for, world
+from support.gateway_world import Records, World, answer_unary, model, serving, session_for, streaming, world
 from support.waiting import until
 from whet.exchange import CallError, Usage
 from whet.gateway import Gateway, Limits, Reached, Spent, limits
@@ -105,42 +105,33 @@ async def test_a_session_over_its_limit_answers_400_in_dialect_and_sends_nothing
         sent += 1
         return await answer_unary(request)
 
-    async with serving(handler) as url, session_for(url) as w:
-        session = w.gateway.open_session("limited", model(url), w.records, Limits(turns=1))
-        limited = World(w.gateway, session, await session.listen(), w.records, w.http)
-        assert (await ask(limited))[0] == 200
-        status, body = await ask(limited)
+    async with world(handler, limits=Limits(turns=1)) as w:
+        assert (await ask(w))[0] == 200
+        status, body = await ask(w)
         assert status == 400
         assert body["error"]["message"] == "The limit on turns is reached; there will be no further replies."
-        assert sent == 1
-        assert session.limits.ended_by == Reached("turns", 1, 1)
-        assert not session.limits.ended_with_run
-        assert session.totals.calls == 1
+        assert sent == w.session.totals.calls == 1
+        assert w.session.limits.ended_by == Reached("turns", 1, 1)
+        assert not w.session.limits.ended_with_run
         assert [exchange.error for exchange in w.records.exchanges] == [None, CallError.REJECTED]
-        await session.close()
 
 
 async def test_a_limit_of_the_run_holds_for_all_its_sessions() -> None:
-    async with serving(answer_unary) as url, Gateway(Redactor([]), Limits(turns=3)) as gateway, session_for(url) as w:
-        records = Records()
+    async with world(answer_unary, run_limits=Limits(turns=3)) as w:
         statuses = []
         for number in range(4):
-            session = gateway.open_session(str(number), model(url), records)
-            one = World(gateway, session, await session.listen(), records, w.http)
+            session = w.gateway.open_session(str(number), w.session.model, w.records)
+            one = World(w.gateway, session, await session.listen(), w.records, w.http)
             statuses.append((await ask(one))[0])
-            await session.close()
             assert session.limits.ended_with_run == (number == 3)
         assert statuses == [200, 200, 200, 400]
-        assert gateway.exhausted() == Reached("turns", 3, 3)
+        assert w.gateway.exhausted() == Reached("turns", 3, 3)
 
 
 async def test_calls_side_by_side_cannot_pass_a_limit_together() -> None:
-    async with serving(answer_unary) as url, session_for(url) as w:
-        session = w.gateway.open_session("limited", model(url), w.records, Limits(turns=5))
-        limited = World(w.gateway, session, await session.listen(), w.records, w.http)
-        answers = await asyncio.gather(*(ask(limited) for _ in range(20)))
+    async with world(answer_unary, limits=Limits(turns=5)) as w:
+        answers = await asyncio.gather(*(ask(w) for _ in range(20)))
         assert sorted(status for status, _ in answers) == [200] * 5 + [400] * 15
-        await session.close()
 
 
 async def test_calls_beyond_the_limit_on_them_wait_and_are_not_refused() -> None:
@@ -163,16 +154,10 @@ async def test_calls_beyond_the_limit_on_them_wait_and_are_not_refused() -> None
 
 
 async def test_closing_leaves_a_record_of_calls_that_still_wait_for_room() -> None:
-    async def never(request: web.BaseRequest) -> web.StreamResponse:
-        await asyncio.Event().wait()
-        return web.Response()
-
-    async with serving(never) as url, session_for(url) as w:
-        session = w.gateway.open_session("limited", model(url), w.records, Limits(concurrency=1))
-        limited = World(w.gateway, session, await session.listen(), w.records, w.http)
-        asking = [asyncio.ensure_future(ask(limited)) for _ in range(4)]
-        await until(lambda: session.totals.calls == 4)
-        await session.close()
+    async with world(streaming(asyncio.Event()), limits=Limits(concurrency=1)) as w:
+        asking = [asyncio.ensure_future(ask(w)) for _ in range(4)]
+        await until(lambda: w.session.totals.calls == 4)
+        await w.session.close()
         assert [exchange.error for exchange in w.records.exchanges] == [CallError.SEALED] * 4
         await asyncio.gather(*asking, return_exceptions=True)
 
@@ -196,12 +181,12 @@ async def test_a_session_says_when_its_time_is_over(limits: Limits, of_run: Limi
 
 
 async def test_a_session_without_limits_on_time_is_never_over() -> None:
-    async with serving(answer_unary) as url, session_for(url) as w:
+    async with world(answer_unary) as w:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(w.session.limits.wait_until_over(), 0.05)
 
 
-async def test_an_agent_whose_command_has_just_ended_has_its_whole_idle_time_before_it() -> None:
+async def test_idle_time_begins_when_a_command_has_ended() -> None:
     found = [True, False, False]
     looks: list[float] = []
 
@@ -217,16 +202,14 @@ async def test_an_agent_whose_command_has_just_ended_has_its_whole_idle_time_bef
     assert looks[2] - looks[1] >= 0.09
 
 
-async def test_an_agent_that_does_not_end_when_it_is_refused_must_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_that_ignores_a_refusal_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits_module, "LAST_WORDS_SEC", 0.02)
-    async with serving(answer_unary) as url, session_for(url) as w:
-        session = w.gateway.open_session("limited", model(url), w.records, Limits(turns=1))
-        limited = World(w.gateway, session, await session.listen(), w.records, w.http)
-        over = asyncio.ensure_future(session.limits.wait_until_over())
-        await ask(limited)
+    async with world(answer_unary, limits=Limits(turns=1)) as w:
+        over = asyncio.ensure_future(w.session.limits.wait_until_over())
+        await ask(w)
         await asyncio.sleep(0.1)
         assert not over.done(), "all turns are used, but no call was refused"
-        await ask(limited)
+        await ask(w)
         await asyncio.wait_for(over, 10)
 
 

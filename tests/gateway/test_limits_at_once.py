@@ -10,14 +10,13 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.gateway_world import BODY, Records, World, answer_unary, model, serving, session_for
+from support.gateway_world import BODY, NO_LIMITS, World, answer_unary, answering, model, world
 from support.waiting import until
 from whet.exchange import CallError, Usage
-from whet.gateway import Gateway, Limits, Reached
+from whet.gateway import Limits, Reached
 from whet.gateway.call_bounds import UNCAPPED_OUTPUT, Bound, estimate_bound
 from whet.gateway.limits import Allowance, LimitError, Meter
 from whet.gateway.prices import Price
-from whet.text.redact import Redactor
 
 COSTLY = {"price_input": 1000.0, "price_output": 1000.0}
 
@@ -52,57 +51,38 @@ async def ask(w: World, **more: Any) -> int:
         return int(answer.status)
 
 
+def limited(limits: Limits, of_run: bool) -> dict[str, Any]:
+    return {"run_limits" if of_run else "limits": limits}
+
+
 @pytest.mark.parametrize("of_run", [False, True])
 @pytest.mark.parametrize(
     "limits", [Limits(cost=0.02), Limits(total_tokens=20), Limits(input_tokens=15), Limits(output_tokens=5)]
 )
 @pytest.mark.parametrize("more", [{}, {"max_tokens": 5}], ids=["no cap", "cap"])
-async def test_fifty_calls_at_once_pass_a_limit_by_one_call_at_most(
-    limits: Limits, of_run: bool, more: dict[str, int]
-) -> None:
+async def test_fifty_calls_pass_a_limit_by_one_at_most(limits: Limits, of_run: bool, more: dict[str, int]) -> None:
     spending = Spending(lambda: (15, 5))
-    async with (
-        serving(spending) as url,
-        Gateway(Redactor([]), limits if of_run else Limits()) as gateway,
-        session_for(url) as w,
-    ):
-        own = Limits() if of_run else limits
-        session = gateway.open_session("limited", model(url, concurrency=4, **COSTLY), w.records, own)
-        limited = World(gateway, session, await session.listen(), w.records, w.http)
-        statuses = await asyncio.gather(*(ask(limited, **more) for _ in range(50)))
+    async with world(spending, concurrency=4, **COSTLY, **limited(limits, of_run)) as w:
+        statuses = await asyncio.gather(*(ask(w, **more) for _ in range(50)))
         assert sorted(statuses) == [200] + [400] * 49
         assert spending.used == [20]
-        assert session.totals.calls == session.totals.speakers.total() == 1
-        assert session.limits.ended_by is not None
-        assert session.limits.ended_with_run is of_run
+        assert w.session.totals.calls == w.session.totals.speakers.total() == 1
+        assert w.session.limits.ended_by is not None
+        assert w.session.limits.ended_with_run is of_run
         assert [one.error for one in w.records.exchanges].count(CallError.REJECTED) == 49
         assert all(one.status == 400 for one in w.records.exchanges if one.error)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([None, 40, 400]), st.integers(1, 60_000), st.booleans())
-def test_whatever_calls_use_a_limit_is_passed_by_one_call_at_most(
-    seed: int, cap: int | None, limit: int, of_run: bool
-) -> None:
+async def test_a_limit_is_passed_by_one_call_at_most(seed: int, cap: int | None, limit: int, of_run: bool) -> None:
     dice = random.Random(seed)
     spending = Spending(lambda: (dice.randint(0, 60), dice.randint(0, cap or 5000)))
-
-    async def hold() -> None:
-        limits = Limits(total_tokens=limit)
-        async with (
-            serving(spending) as url,
-            Gateway(Redactor([]), limits if of_run else Limits()) as gateway,
-            session_for(url) as w,
-        ):
-            sessions = [
-                gateway.open_session(str(n), model(url), Records(), Limits() if of_run else limits)
-                for n in range(4 if of_run else 1)
-            ]
-            worlds = [World(gateway, one, await one.listen(), w.records, w.http) for one in sessions]
-            more = {} if cap is None else {"max_tokens": cap}
-            await asyncio.gather(*(ask(worlds[n % len(worlds)], **more) for n in range(50)))
-
-    asyncio.run(hold())
+    async with world(spending, **limited(Limits(total_tokens=limit), of_run)) as w:
+        others = [w.gateway.open_session(str(n), w.session.model, w.records, NO_LIMITS) for n in range(3 * of_run)]
+        worlds = [w] + [World(w.gateway, one, await one.listen(), w.records, w.http) for one in others]
+        more = {} if cap is None else {"max_tokens": cap}
+        await asyncio.gather(*(ask(worlds[n % len(worlds)], **more) for n in range(50)))
     assert sum(spending.used) - limit <= max(spending.used)
     assert len(spending.used) == 50 or sum(spending.used) >= limit, "an honest call was refused"
 
@@ -119,12 +99,9 @@ async def test_calls_go_side_by_side_while_the_limit_is_far() -> None:
         await arrived.wait()
         return await answer_unary(request)
 
-    async with serving(handler) as url, session_for(url) as w:
-        limits = Limits(total_tokens=20 * 10 * (UNCAPPED_OUTPUT + 5000))
-        session = w.gateway.open_session("limited", model(url), w.records, limits)
-        limited = World(w.gateway, session, await session.listen(), w.records, w.http)
+    async with world(handler, limits=Limits(total_tokens=20 * 10 * (UNCAPPED_OUTPUT + 5000))) as w:
         async with asyncio.timeout(10):
-            assert await asyncio.gather(*(ask(limited) for _ in range(20))) == [200] * 20
+            assert await asyncio.gather(*(ask(w) for _ in range(20))) == [200] * 20
 
 
 async def test_a_call_that_is_sent_again_is_looked_at_again() -> None:
@@ -139,13 +116,10 @@ async def test_a_call_that_is_sent_again_is_looked_at_again() -> None:
             return web.Response(status=503)
         return await answer_unary(request)
 
-    limits = Limits(total_tokens=1)
-    async with serving(handler) as url, Gateway(Redactor([]), limits) as gateway, session_for(url) as w:
-        session = gateway.open_session("limited", model(url), w.records)
-        limited = World(gateway, session, await session.listen(), w.records, w.http)
-        first = asyncio.ensure_future(ask(limited))
+    async with world(handler, run_limits=Limits(total_tokens=1)) as w:
+        first = asyncio.ensure_future(ask(w))
         await until(lambda: sent == 1)
-        gateway._meter.settle_estimate(Usage(input=1), None)
+        w.gateway._meter.settle_estimate(Usage(input=1), None)
         others_done.set()
         assert await first == 400
         assert sent == 1
@@ -202,7 +176,7 @@ async def test_what_is_reserved_follows_what_calls_really_use() -> None:
     await third
 
 
-async def test_a_growing_conversation_reserves_what_was_counted_and_not_a_token_per_byte() -> None:
+async def test_a_growing_conversation_reserves_what_was_counted() -> None:
     bounds: list[Bound] = []
 
     class Noting(Allowance):
@@ -210,32 +184,22 @@ async def test_a_growing_conversation_reserves_what_was_counted_and_not_a_token_
             bounds.append(bound)
             await super().reserve(bound)
 
-    spending = Spending(lambda: (7000, 5))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("whet.gateway.limits.Allowance", Noting)
-        async with serving(spending) as url, session_for(url) as w:
-            session = w.gateway.open_session("limited", model(url), w.records, Limits(total_tokens=10**6))
-            limited = World(w.gateway, session, await session.listen(), w.records, w.http)
+        async with world(Spending(lambda: (7000, 5)), limits=Limits(total_tokens=10**6)) as w:
             said = [{"role": "user", "content": "word " * 6000}]
-            await ask(limited, messages=said)
-            await ask(limited, messages=[*said, {"role": "user", "content": "again"}])
+            await ask(w, messages=said)
+            await ask(w, messages=[*said, {"role": "user", "content": "again"}])
     assert bounds[0].usage.input > 30_000
     assert 7000 < bounds[1].usage.input < 7000 + 4096 + 200
 
 
-async def test_use_that_the_model_does_not_say_counts_against_the_limit_and_not_as_spent() -> None:
-    async def silent(request: web.BaseRequest) -> web.StreamResponse:
-        await request.read()
-        choice = {"index": 0, "message": {"role": "assistant", "content": "four " * 100}, "finish_reason": "stop"}
-        return web.json_response({"choices": [choice]})
-
-    async with serving(silent) as url, session_for(url) as w:
-        session = w.gateway.open_session("limited", model(url), w.records, Limits(total_tokens=200))
-        limited = World(w.gateway, session, await session.listen(), w.records, w.http)
-        assert [await ask(limited) for _ in range(3)] == [200, 200, 400]
-        assert session.totals.calls_without_usage == 2
-        assert session.totals.usage == Usage()
-        assert w.gateway.spent().usage == Usage()
+async def test_use_that_the_model_does_not_say_counts_against_the_limit_only() -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "four " * 100}, "finish_reason": "stop"}
+    async with world(answering({"choices": [choice]}), limits=Limits(total_tokens=200)) as w:
+        assert [await ask(w) for _ in range(3)] == [200, 200, 400]
+        assert w.session.totals.calls_without_usage == 2
+        assert w.session.totals.usage == w.gateway.spent().usage == Usage()
 
 
 def test_an_attempt_that_got_no_answer_counts_again() -> None:
@@ -262,7 +226,7 @@ def test_the_output_is_bounded_by_the_request_and_by_the_model(body: bytes, outp
     assert estimate_bound(body, 0, model("http://x", max_tokens=20), None).usage.output == output
 
 
-def test_a_call_without_any_cap_is_taken_for_the_longest_and_priced_at_the_dearest() -> None:
+def test_a_call_without_a_cap_is_taken_for_the_dearest() -> None:
     bound = estimate_bound(b"{}", 1_000_000, model("http://x"), Price(2.0, 10.0, cache_read=0.1, cache_write=3.0))
     assert bound.usage.output == UNCAPPED_OUTPUT
     assert bound.cost == pytest.approx(bound.usage.input * 3e-6 + UNCAPPED_OUTPUT * 10e-6)

@@ -1,36 +1,23 @@
 """Metrics: what Prometheus reads is what passed, and only the operator can read it."""
 
+from typing import Any
+
 import pytest
 from aiohttp import web
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from support.calls import call
 from support.gateway_world import UNARY, answer_unary, world
 from whet.exchange import CACHE, CallError, Exchange, Kind, Speaker, Usage
 from whet.gateway.metrics import SECONDS, Metrics
 from whet.gateway.prices import Price
 
 
-def exchange(**different: object) -> Exchange:
-    usual: dict[str, object] = {
-        "session": "s",
-        "index": 0,
-        "dialect": "chat",
-        "path": "/v1/chat/completions",
-        "request_headers": (),
-        "request": b"12345",
-        "upstream": "http://127.0.0.1:1",
-        "status": 200,
-        "response_headers": (),
-        "response": b"1234567",
-        "attempts": 1,
-        "error": None,
-        "started": 100.0,
-        "first_byte": 100.2,
-        "ended": 103.0,
-        "usage": Usage(input=1000, output=10, cache_read=800),
-    }
-    return Exchange(**(usual | different))  # type: ignore[arg-type]
+def exchange(**different: Any) -> Exchange:
+    usual: dict[str, Any] = {"request": b"12345", "upstream": "http://127.0.0.1:1", "response": b"1234567"}
+    times: dict[str, Any] = {"started": 100.0, "first_byte": 100.2, "ended": 103.0}
+    return call(**usual | times | {"usage": Usage(input=1000, output=10, cache_read=800)} | different)
 
 
 def read(metrics: Metrics, in_flight: int = 0) -> dict[str, Metric]:
@@ -90,9 +77,8 @@ def test_times_are_in_the_bucket_of_the_first_bound_that_holds_them() -> None:
     assert len(below) == len(SECONDS) + 1
     (total,) = [sample.value for sample in family.samples if sample.name.endswith("_sum")]
     assert total == pytest.approx(1000.11)
-    assert {sample.value for sample in read(metrics)["whet_first_byte_seconds"].samples if "_count" in sample.name} == {
-        3
-    }
+    times = read(metrics)["whet_first_byte_seconds"].samples
+    assert {sample.value for sample in times if "_count" in sample.name} == {3}
 
 
 async def test_an_agent_finds_no_metrics_at_its_port() -> None:

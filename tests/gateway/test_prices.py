@@ -1,12 +1,15 @@
 """What tokens cost, and when nobody knows."""
 
+import re
+from datetime import UTC, date, datetime
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.gateway_world import model
 from whet.exchange import Usage
-from whet.gateway.prices import Price, cost, price_for, price_of
+from whet.gateway.prices import PRICE_LIST, Price, cost, price_for, price_of
 
 
 @pytest.mark.parametrize(
@@ -26,10 +29,42 @@ def test_a_dated_name_with_a_price_of_its_own_keeps_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "my-model", "gpt-4o-audio", "gpt-4o-latest", "openai/gpt-4o", "gpt-4o-1234", "GPT-4o"]
+    "name", ["", "my-model", "gpt-4o-audio", "gpt-oss-20b", "openai/gpt-4o", "gpt-4o-1234", "GPT-4o"]
 )
 def test_a_name_that_is_merely_similar_has_no_price(name: str) -> None:
     assert price_of(name) is None
+
+
+@pytest.mark.parametrize("name", ["claude-sonnet-4-5", "gpt-5", "gpt-5-codex", "gemini-2.5-pro", "gemini-2.5-flash"])
+def test_the_models_that_people_name_have_prices(name: str) -> None:
+    price = price_of(name)
+    assert price is not None
+    assert price.cache_read is not None
+    assert 0 < price.cache_read < price.input < price.output
+
+
+def test_the_list_says_where_it_comes_from_and_how_old_it_is() -> None:
+    assert re.fullmatch(r"genai-prices \d+\.\d+\.\d+", PRICE_LIST.source)
+    assert date(2026, 11, 17) <= PRICE_LIST.taken <= datetime.now(UTC).date()
+
+
+def test_every_price_of_the_list_can_be_charged() -> None:
+    for name, price in PRICE_LIST.models.items():
+        bounds = [tokens for tokens, _ in price.above]
+        assert bounds == sorted(set(bounds)), name
+        for one in (price, *(higher for _, higher in price.above)):
+            assert 0 <= (one.cache_read or 0) <= one.input, name
+            assert one.output >= 0, name
+            assert one.input >= price.input, f"a long prompt of {name} is never cheaper"
+
+
+def test_a_long_prompt_has_its_price_for_all_its_tokens() -> None:
+    price = Price(1.0, 10.0, above=((1000, Price(2.0, 20.0)),))
+    short, long = Usage(input=1000, output=10), Usage(input=1001, output=10)
+    assert cost(short, price) == pytest.approx(1100e-6)
+    assert cost(long, price) == pytest.approx(2202e-6)
+    assert cost(short + long, price, calls=2) == pytest.approx(2 * (2001 + 200) * 1e-6)
+    assert cost(short + short, price, calls=2) == pytest.approx(2 * cost(short, price))
 
 
 def test_a_model_is_priced_by_the_name_its_endpoint_knows() -> None:
@@ -45,7 +80,7 @@ def test_declared_prices_stand_alone() -> None:
 
 
 @pytest.mark.parametrize("declared", [{"price_input": 1.0}, {"price_output": 1.0}, {"price_cache_read": 1.0}])
-def test_half_a_price_is_none_even_of_a_model_that_is_well_known(declared: dict[str, float]) -> None:
+def test_half_a_price_is_none(declared: dict[str, float]) -> None:
     assert price_for(model("http://h", upstream_name="gpt-4o", **declared)) is None
 
 

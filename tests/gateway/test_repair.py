@@ -8,7 +8,7 @@ from aiohttp import web
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from support.gateway_world import BODY, UNARY, Handler, World, world
+from support.gateway_world import BODY, UNARY, Handler, World, answering, world
 from whet.exchange import CallError
 from whet.gateway import Model
 from whet.gateway.upstream.parameter_fixes import MOST_FIXES, UNTOUCHED, Fix, Repair, read_refusal
@@ -93,11 +93,7 @@ async def test_a_stream_is_mended_before_its_first_byte() -> None:
 
 @pytest.mark.parametrize("field", sorted(UNTOUCHED - {"contents"}))
 async def test_what_is_asked_is_never_changed(field: str) -> None:
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        await request.read()
-        return web.json_response(refusal(f"Unknown parameter: '{field}'.", field), status=400)
-
-    async with world(model) as w:
+    async with world(answering(refusal(f"Unknown parameter: '{field}'.", field), 400)) as w:
         assert await ask(w, **{field: BODY.get(field)}) == 400
         assert (w.records.only.attempts, w.records.only.error) == (1, CallError.STATUS)
 
@@ -112,11 +108,7 @@ async def test_what_the_user_set_is_his_to_take_back() -> None:
 async def test_a_refusal_that_mending_does_not_help_is_passed_on_whole() -> None:
     body = refusal("Unknown parameter: 'top_k'.", "top_k")
 
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        await request.read()
-        return web.json_response(body, status=400)
-
-    async with world(model) as w, w.post(json={**BODY, "top_k": 1}) as reply:
+    async with world(answering(body, 400)) as w, w.post(json={**BODY, "top_k": 1}) as reply:
         assert (reply.status, await reply.json()) == (400, body)
     exchange = w.records.only
     assert exchange.attempts == 2
@@ -140,15 +132,9 @@ async def test_a_refusal_that_mending_does_not_help_is_passed_on_whole() -> None
     ],
 )
 async def test_no_refusal_talks_the_gateway_out_of_a_guard(message: str, asked: dict[str, Any]) -> None:
-    sent: list[dict[str, Any]] = []
-
-    async def model(request: web.BaseRequest) -> web.StreamResponse:
-        sent.append(json.loads(await request.read()))
-        return web.json_response(refusal(message), status=400)
-
-    async with world(model, max_tokens=100) as w:
+    async with world(answering(refusal(message), 400), max_tokens=100) as w:
         assert await ask(w, **asked) == 400
-        assert len(sent) == 1
+        assert w.records.only.attempts == 1
 
 
 async def test_a_limit_that_an_endpoint_calls_otherwise_is_kept() -> None:

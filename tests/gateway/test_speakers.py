@@ -70,7 +70,7 @@ def test_headers_that_say_nothing_are_not_guessed_at(headers: Headers) -> None:
     assert read_headers(headers) is NOTHING
 
 
-def test_a_title_that_is_asked_for_first_does_not_take_the_threads_place() -> None:
+def test_a_title_does_not_take_the_threads_place() -> None:
     threads = Threads()
     assert speaker(OPENCODE, TITLE, threads, 0).label == "title"
     assert speaker(OPENCODE, TOOLS, threads, 1).label == "main"
@@ -90,7 +90,7 @@ def test_what_headers_call_a_sub_agent_is_told_apart_by_its_conversation() -> No
     assert found[2].evidence == "x-initiator: agent, and continues call 1"
 
 
-def test_a_compaction_breaks_a_thread_that_headers_name_and_does_not_end_it() -> None:
+def test_a_compaction_does_not_end_a_named_thread() -> None:
     threads = Threads()
     speaker(CODEX, TOOLS, threads, 0)
     compact = speaker(CODEX | {"x-openai-subagent": "compact"}, BARE, threads, 1)

@@ -13,26 +13,11 @@ from hypothesis import strategies as st
 from whet.exchange import Kind, Speaker
 from whet.gateway.attribution.threads import WATCHED, ThreadAnswer, Threads
 from whet.gateway.dialects import DIALECTS
-from whet.gateway.dialects.neutral import (
-    Begin,
-    CallBegin,
-    CallDelta,
-    End,
-    Event,
-    Message,
-    Reply,
-    Request,
-    Stop,
-    Text,
-    TextDelta,
-    Tool,
-    ToolCall,
-    ToolResult,
-)
+from whet.gateway.dialects import neutral as n
 
 OBJECT = {"type": "object", "properties": {}}
-TOOLS = tuple(Tool(name, "A tool.", OBJECT) for name in ("bash", "task"))
-EXPLORE_TOOLS = tuple(Tool(name, "A tool.", OBJECT) for name in ("read", "grep"))
+TOOLS = tuple(n.Tool(name, "A tool.", OBJECT) for name in ("bash", "task"))
+EXPLORE_TOOLS = tuple(n.Tool(name, "A tool.", OBJECT) for name in ("read", "grep"))
 COMPACT = "Your task is to create a detailed summary of the conversation so far, paying attention to requests."
 
 
@@ -47,24 +32,24 @@ class Talk:
 
     first: str
     system: str = "You are an agent."
-    tools: tuple[Tool, ...] = TOOLS
-    messages: list[Message] = field(default_factory=list)
+    tools: tuple[n.Tool, ...] = TOOLS
+    messages: list[n.Message] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.messages.append(Message("user", (Text(self.first),)))
+        self.messages.append(n.Message("user", (n.Text(self.first),)))
 
     def body(self, dialect: str) -> bytes:
-        system = (Message("system", (Text(self.system),)),)
-        request = Request("m", (*system, *self.messages), self.tools, stream=True)
+        system = (n.Message("system", (n.Text(self.system),)),)
+        request = n.Request("m", (*system, *self.messages), self.tools, stream=True)
         return DIALECTS[dialect].write_request(request)[0]
 
-    def goes_on(self, call: ToolCall, result: str) -> None:
-        self.messages.append(Message("assistant", (Text("I see."), call)))
-        self.messages.append(Message("user", (ToolResult(call.id, (Text(result),), call.name),)))
+    def goes_on(self, call: n.ToolCall, result: str) -> None:
+        self.messages.append(n.Message("assistant", (n.Text("I see."), call)))
+        self.messages.append(n.Message("user", (n.ToolResult(call.id, (n.Text(result),), call.name),)))
 
     def says(self, text: str, then: str) -> None:
-        self.messages.append(Message("assistant", (Text(text),)))
-        self.messages.append(Message("user", (Text(then),)))
+        self.messages.append(n.Message("assistant", (n.Text(text),)))
+        self.messages.append(n.Message("user", (n.Text(then),)))
 
 
 class World:
@@ -83,10 +68,10 @@ class World:
         given = tuple((name.replace("_", "-"), value) for name, value in headers.items())
         return index, self.threads.place(index, self.dialect, path, given, sent)
 
-    def call(self, tool: str, **arguments: Any) -> ToolCall:
-        return ToolCall(f"call_{next(self.ids)}", tool, json.dumps(arguments))
+    def call(self, tool: str, **arguments: Any) -> n.ToolCall:
+        return n.ToolCall(f"call_{next(self.ids)}", tool, json.dumps(arguments))
 
-    def answer(self, index: int, *parts: ToolCall | Text, streamed: bool = False) -> None:
+    def answer(self, index: int, *parts: n.ToolCall | n.Text, streamed: bool = False) -> None:
         """A call ends with this reply."""
         written = _stream(self.dialect, parts) if streamed else _whole(self.dialect, parts)
         self.threads.end(index, ThreadAnswer(self.dialect, written, streamed))
@@ -100,23 +85,23 @@ class World:
         return speaker
 
 
-def _whole(dialect: str, parts: Sequence[ToolCall | Text]) -> bytes:
-    asked = Request("m", (), TOOLS)
-    return DIALECTS[dialect].write_reply(Reply("r", "m", tuple(parts), Stop.TOOLS), asked)
+def _whole(dialect: str, parts: Sequence[n.ToolCall | n.Text]) -> bytes:
+    asked = n.Request("m", (), TOOLS)
+    return DIALECTS[dialect].write_reply(n.Reply("r", "m", tuple(parts), n.Stop.TOOLS), asked)
 
 
-def _stream(dialect: str, parts: Sequence[ToolCall | Text]) -> bytes:
-    writer = DIALECTS[dialect].EventWriter(Request("m", (), TOOLS, stream=True))
-    events: list[Event] = [Begin("r", "m")]
+def _stream(dialect: str, parts: Sequence[n.ToolCall | n.Text]) -> bytes:
+    writer = DIALECTS[dialect].EventWriter(n.Request("m", (), TOOLS, stream=True))
+    events: list[n.Event] = [n.Begin("r", "m")]
     for part in parts:
-        if isinstance(part, Text):
-            events.append(TextDelta(part.text))
+        if isinstance(part, n.Text):
+            events.append(n.TextDelta(part.text))
         else:
             # Arguments come in pieces, so no piece holds the prompt of a sub-agent whole.
             half = len(part.arguments) // 2
             pieces = (part.arguments[:half], part.arguments[half:])
-            events += [CallBegin(part.id, part.name), *(CallDelta(piece) for piece in pieces)]
-    return b"".join(writer.write(event) for event in [*events, End(Stop.TOOLS)])
+            events += [n.CallBegin(part.id, part.name), *(n.CallDelta(piece) for piece in pieces)]
+    return b"".join(writer.write(event) for event in [*events, n.End(n.Stop.TOOLS)])
 
 
 def test_steps_of_one_conversation_are_one_thread(dialect: str) -> None:
@@ -149,7 +134,7 @@ def test_a_conversation_that_a_tool_call_began_is_a_sub_agent(dialect: str, stre
     assert (back.kind, back.thread, back.evidence) == (Kind.MAIN, "main", "continues call 1")
 
 
-def test_a_conversation_that_begins_while_a_tool_call_is_open_is_a_sub_agent(dialect: str) -> None:
+def test_a_conversation_inside_a_tool_call_is_a_sub_agent(dialect: str) -> None:
     world, main = World(dialect), Talk("Fix the bug.")
     index, _ = world.ask(main)
     world.answer(index, world.call("bash", command="agent --do something"))
@@ -169,7 +154,7 @@ def test_a_conversation_beside_a_call_under_way_is_a_sub_agent(dialect: str) -> 
 def test_a_conversation_after_all_others_have_ended_is_another_main_thread(dialect: str) -> None:
     world = World(dialect)
     index, _ = world.ask(Talk("Fix the bug."))
-    world.answer(index, Text("Done."))
+    world.answer(index, n.Text("Done."))
     _, speaker = world.ask(Talk("Now the next one."))
     assert (speaker.kind, speaker.thread) == (Kind.MAIN, "main-1")
     assert "no other was open" in speaker.evidence
@@ -189,9 +174,7 @@ def test_a_conversation_after_all_others_have_ended_is_another_main_thread(diale
         ("Say whether this command is safe.", "rm -rf build", "utility"),
     ],
 )
-def test_a_conversation_without_tools_beside_one_with_tools_is_a_helper(
-    dialect: str, system: str, text: str, label: str
-) -> None:
+def test_a_conversation_without_tools_is_a_helper(dialect: str, system: str, text: str, label: str) -> None:
     world, main = World(dialect), Talk("Fix the bug.")
     world.step(main)
     _, speaker = world.ask(Talk(text, system, ()))
@@ -200,7 +183,7 @@ def test_a_conversation_without_tools_beside_one_with_tools_is_a_helper(
     assert world.step(main).thread == "main"
 
 
-def test_a_title_that_is_asked_for_first_is_not_taken_for_the_main_thread(dialect: str) -> None:
+def test_a_title_asked_for_first_is_not_the_main_thread(dialect: str) -> None:
     world, main = World(dialect), Talk("Fix the bug.")
     _, title = world.ask(Talk("Fix the bug.", "You are a title generator. You output ONLY a thread title.", ()))
     assert title.label == "title"
@@ -211,20 +194,20 @@ def test_a_title_that_is_asked_for_first_is_not_taken_for_the_main_thread(dialec
 def test_without_any_tools_a_conversation_is_the_main_thread(dialect: str) -> None:
     world, main = World(dialect), Talk("2+2?", tools=())
     assert world.ask(main)[1].kind is Kind.MAIN
-    world.answer(0, Text("4"))
+    world.answer(0, n.Text("4"))
     main.says("4", "And 3+3?")
     assert world.ask(main)[1].evidence == "continues call 0"
 
 
 @pytest.mark.parametrize("tools", [TOOLS, ()])
-def test_a_compaction_is_a_helper_call_and_the_thread_goes_on_after_it(dialect: str, tools: tuple[Tool, ...]) -> None:
+def test_a_thread_continues_after_its_compaction(dialect: str, tools: tuple[n.Tool, ...]) -> None:
     world, main = World(dialect), Talk("Fix the bug.")
     world.step(main)
     world.step(main)
     asking = Talk("-", tools=tools, messages=[*main.messages])
-    asking.messages[-1] = Message("user", (Text(COMPACT),))
+    asking.messages[-1] = n.Message("user", (n.Text(COMPACT),))
     index, compaction = world.ask(asking)
-    world.answer(index, Text("We fixed half of it."))
+    world.answer(index, n.Text("We fixed half of it."))
     assert (compaction.kind, compaction.label, compaction.parent) == (Kind.UTILITY, "compaction", "main")
     assert "continues call 1" in compaction.evidence
     short = Talk("Summary: we fixed half of it. Go on.")
@@ -261,7 +244,7 @@ def test_a_system_text_that_is_written_anew_each_time_does_not_matter(dialect: s
         assert world.step(main).thread == "main"
 
 
-def test_the_same_request_twice_at_once_is_two_threads_that_their_answers_tell_apart() -> None:
+def test_equal_requests_at_once_are_told_apart_by_answers() -> None:
     world = World("chat")
     talks = [Talk("Write a poem."), Talk("Write a poem.")]
     asked = [world.ask(talk) for talk in talks]
@@ -279,7 +262,7 @@ def test_what_cannot_be_told_apart_is_said() -> None:
     world = World("chat")
     talks = [Talk("Write a poem."), Talk("Write a poem.")]
     for index, _ in [world.ask(talk) for talk in talks]:
-        world.answer(index, Text("Roses are red."))
+        world.answer(index, n.Text("Roses are red."))
     talks[0].says("Roses are red.", "Another one.")
     assert world.ask(talks[0])[1].evidence == "continues call 0 or 1; which of them cannot be told"
 
@@ -294,25 +277,25 @@ def test_marks_for_the_providers_cache_may_move(monkeypatch: pytest.MonkeyPatch)
         body = {"model": "m", "messages": sent, "tools": [{"name": "bash"}], "max_tokens": 9}
         index, speaker = world.ask(json.dumps(body).encode())
         assert (speaker.thread, speaker.kind) == ("main", Kind.MAIN)
-        world.answer(index, Text("ok"))
+        world.answer(index, n.Text("ok"))
         turns += [{"role": "assistant", "content": "ok"}, {"role": "user", "content": f"go on {number} é"}]
         if number == 6:
             # From now on the bytes alone must tell.
             monkeypatch.setattr("whet.gateway.attribution.threads.read_conversation", None)
 
 
-def test_another_message_in_the_place_of_a_marked_one_is_not_taken_for_it() -> None:
+def test_another_message_is_not_taken_for_a_marked_one() -> None:
     world = World("messages")
     marked = {"cache_control": {"type": "ephemeral"}}
 
     def ask(*texts: str) -> Speaker:
         turns: list[dict[str, Any]] = [
-            {"role": "user" if n % 2 == 0 else "assistant", "content": text} for n, text in enumerate(texts)
+            {"role": "user" if at % 2 == 0 else "assistant", "content": text} for at, text in enumerate(texts)
         ]
         turns[-1]["content"] = [{"type": "text", "text": texts[-1], **marked}]
         body = {"messages": turns, "tools": [{"name": "bash"}]}
         index, speaker = world.ask(json.dumps(body).encode())
-        world.answer(index, Text("ok"))
+        world.answer(index, n.Text("ok"))
         return speaker
 
     ask("Fix the bug.")
@@ -363,14 +346,12 @@ def test_json_that_nests_without_end_has_a_speaker() -> None:
     ),
     st.booleans(),
 )
-def test_threads_in_any_order_are_separated_as_if_they_were_alone(
-    dialect: str, plan: tuple[int, list[int]], same_setting: bool
-) -> None:
+def test_threads_in_any_order_are_told_apart(dialect: str, plan: tuple[int, list[int]], same_setting: bool) -> None:
     count, turns = plan
     world = World(dialect)
     talks = [
-        Talk(f"Task number {n}: é", "You are an agent." if same_setting else f"You are agent {n}.")
-        for n in range(count)
+        Talk(f"Task number {number}: é", "You are an agent." if same_setting else f"You are agent {number}.")
+        for number in range(count)
     ]
     threads: dict[int, str] = {}
     alone: dict[int, int] = {}

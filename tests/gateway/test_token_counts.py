@@ -49,7 +49,7 @@ async def test_a_model_of_the_same_dialect_counts_and_it_is_no_turn(front: str) 
         assert (w.session.totals.calls, w.session.totals.answered) == (0, 0)
 
 
-async def test_the_name_of_the_model_is_set_and_all_that_is_allowed_passes() -> None:
+async def test_the_models_name_is_set_and_what_is_allowed_passes() -> None:
     asked: list[web.BaseRequest] = []
     async with world(counting(200, {"input_tokens": 1}, asked), dialect="messages", set=(("top_k", b"1"),)) as w:
         await count(w, "messages", headers={"x-api-key": w.session.secret, "anthropic-beta": "b"})

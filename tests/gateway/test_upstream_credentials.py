@@ -124,7 +124,7 @@ async def test_a_token_is_replaced_five_minutes_before_it_ends(azure: Any) -> No
     assert [token[:7] for token in tokens] == ["token-1", "token-1", "token-2"]
 
 
-async def test_a_login_that_is_refused_says_why_and_fails_a_call_for_good(azure: Any) -> None:
+async def test_a_login_that_is_refused_says_why(azure: Any) -> None:
     azure.refused = True
     with pytest.raises(
         UserError, match=r"^Azure gave no token: Please run az login; log in, for example with 'az login'$"
@@ -149,5 +149,5 @@ def test_the_agents_own_credentials_are_found_whatever_their_case_and_masked_who
     assert {"abc-123", "k-1", "g-1"} <= {*credential_secrets(own)}
 
 
-def test_headers_that_may_hold_secrets_are_not_in_the_text_form_of_a_model() -> None:
+def test_the_text_form_of_a_model_hides_its_headers() -> None:
     assert "s3cret" not in repr(model("http://h", headers=(("X-Key", "s3cret"),)))

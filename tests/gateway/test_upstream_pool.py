@@ -153,7 +153,7 @@ async def test_a_refusal_is_not_tried_elsewhere(status: int) -> None:
     assert (refusing.asked, other.asked) == (1, 0)
 
 
-async def test_attempts_are_counted_over_all_endpoints_and_the_last_failure_is_passed_on() -> None:
+async def test_attempts_are_counted_over_all_endpoints() -> None:
     servers = [Server(500), Server(503)]
     async with pool_of(*servers, attempts=3) as (upstream, to):
         received = await call(upstream, to)
@@ -161,7 +161,7 @@ async def test_attempts_are_counted_over_all_endpoints_and_the_last_failure_is_p
     assert (received.attempts, received.status, received.upstream) == (3, 500, servers[0].url + PATH)
 
 
-async def test_a_body_that_breaks_is_not_sent_for_again_but_the_next_call_goes_elsewhere() -> None:
+async def test_after_a_body_that_breaks_the_next_call_goes_elsewhere() -> None:
     bad, good = Server("broken body"), Server()
     async with pool_of(bad, good) as (upstream, to):
         session = affinity_for(bad, to)
@@ -200,7 +200,7 @@ async def test_an_endpoint_alone_is_waited_for_as_long_as_it_asks() -> None:
     assert server.asked == 2
 
 
-async def test_each_endpoint_has_its_own_slots_and_waiting_for_one_has_no_time_limit() -> None:
+async def test_each_endpoint_has_its_own_slots() -> None:
     under_way, may_end = 0, asyncio.Event()
 
     async def slow(request: web.BaseRequest) -> web.StreamResponse:
@@ -271,9 +271,7 @@ Happening = st.tuples(st.sampled_from(["fail", "recover", "pass"]), st.integers(
 
 @settings(deadline=None)
 @given(st.lists(Happening, max_size=30), st.sampled_from(["", "a", "b", "c"]))
-def test_whatever_happened_a_resting_endpoint_is_chosen_only_when_all_rest(
-    happened: list[tuple[str, int, float]], affinity: str
-) -> None:
+def test_a_resting_endpoint_is_chosen_only_when_all_rest(happened: list[tuple[str, int, float]], affinity: str) -> None:
     clock = Clock()
     pool = EndpointPool(model("http://h0", replicas=("http://h1", "http://h2", "http://h3")), clock)
     everyone = pool._endpoints

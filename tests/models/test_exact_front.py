@@ -106,9 +106,7 @@ async def test_a_refusal_of_the_engine_is_passed_on(engine: Asked) -> None:
 
 
 @pytest.mark.parametrize(("read", "count", "told"), [("hi", 1, True), ("hi", 2, False), ("another text", 1, False)])
-async def test_ids_of_a_prompt_that_are_not_surely_those_that_were_read_are_not_told(
-    tmp_path: Path, read: str, count: int, told: bool
-) -> None:
+async def test_ids_of_a_prompt_that_are_unsure_are_not_told(tmp_path: Path, read: str, count: int, told: bool) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     answers = {
         CHAT: {

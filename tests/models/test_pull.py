@@ -114,7 +114,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         yield hub
 
 
-def test_a_file_of_the_hub_is_pulled_and_its_token_is_for_the_hub_alone(hub: Hub, root: Path) -> None:
+def test_the_token_of_the_hub_is_for_the_hub_alone(hub: Hub, root: Path) -> None:
     told: list[tuple[int, int | None]] = []
     model = pull(HUB_NAME, progress=lambda here, total: told.append((here, total)))
     assert model == PulledModel("tiny-q4", root / "tiny-q4" / "model.gguf", HUB_NAME, SHA256, len(WEIGHTS))

@@ -87,7 +87,7 @@ def test_ctrl_c_ends_serving_without_a_word(project: Project, smollm2: PulledMod
     assert (whet.returncode, err) == (130, "")
 
 
-def test_a_run_on_a_model_that_is_not_here_is_one_line_and_no_folder(project: Project) -> None:
+def test_a_run_without_its_model_is_one_line(project: Project) -> None:
     project.rows("tasks.jsonl", {"id": "t", "instruction": "Say yes.", "answer": "yes"})
     lacking = Project(project.path, project.tmp, {"WHET_MODELS": str(project.path / "none")})
     for model, said in (
@@ -100,7 +100,7 @@ def test_a_run_on_a_model_that_is_not_here_is_one_line_and_no_folder(project: Pr
         assert not (project.path / "out").exists()
 
 
-def test_without_the_package_that_serves_models_one_line_says_what_to_install(
+def test_without_the_engine_one_line_says_what_to_install(
     project: Project, smollm2: PulledModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)

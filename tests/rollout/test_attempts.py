@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from support.rollout_world import RIGHT, Attempted, attempted, hidden_tests, processes_with, shell
+from support.box_helpers import carriers
+from support.rollout_world import RIGHT, Attempted, attempted, hidden_tests, shell
 from whet.agents import Agent, StopReason
 from whet.agents.chat import ChatAgent
 from whet.agents.loop import LoopAgent
@@ -184,7 +185,7 @@ async def test_an_agent_out_of_time_is_judged_by_what_it_left() -> None:
     assert done.score == 1
     assert done.result.report is not None
     assert done.result.report.stop is StopReason.TIMEOUT
-    assert processes_with("sleep 30.125") == []
+    assert carriers("sleep 30.125") == []
 
 
 async def test_an_agent_that_fills_the_disk_is_stopped_and_judged() -> None:
@@ -240,7 +241,7 @@ async def test_the_judge_has_its_own_variables_beside_the_tasks() -> None:
 
 
 @pytest.mark.parametrize("where", ["env", "verify_env", "solution_env"])
-async def test_a_variable_that_the_host_lacks_is_told_before_a_model_is_asked(where: str, tmp_path: Path) -> None:
+async def test_a_missing_variable_is_told_before_any_call(where: str, tmp_path: Path) -> None:
     task = WRITE.model_copy(update={where: {"TOKEN": "${NOT_SET_ANYWHERE}"}, "solution": tmp_path})
     agent = OracleAgent() if where == "solution_env" else LoopAgent()
     done = await attempted(task, agent, say("Done."))
@@ -248,7 +249,7 @@ async def test_a_variable_that_the_host_lacks_is_told_before_a_model_is_asked(wh
     assert done.exchanges == []
 
 
-async def test_a_limit_of_the_task_ends_the_agents_work_and_what_it_left_is_judged() -> None:
+async def test_what_a_limit_of_the_task_leaves_is_judged() -> None:
     task = WRITE.model_copy(update={"limits": WRITE.limits.model_copy(update={"turns": 2})})
     done = await attempted(task, LoopAgent(), *[call("bash", command="echo again >> log")] * 5)
     assert done.result.report is not None
@@ -257,7 +258,7 @@ async def test_a_limit_of_the_task_ends_the_agents_work_and_what_it_left_is_judg
     assert done.result.score.value == 0
 
 
-async def test_an_agent_that_makes_no_call_for_too_long_is_ended_and_judged() -> None:
+async def test_an_idle_agent_is_ended_and_judged() -> None:
     limits = WRITE.limits.model_copy(update={"idle_sec": 0.5})
     task = WRITE.model_copy(update={"answer": None, "limits": limits})
     done = await attempted(task, shell("echo right > answer.txt; echo working; sleep 30.25"))
@@ -265,7 +266,7 @@ async def test_an_agent_that_makes_no_call_for_too_long_is_ended_and_judged() ->
     assert done.result.report is not None
     assert (done.result.report.stop, done.result.report.stdout) == (StopReason.IDLE, "working\n")
     assert (done.result.limit or "").startswith("idle time: 0.")
-    assert processes_with("sleep 30.25") == []
+    assert carriers("sleep 30.25") == []
 
 
 async def test_an_agent_that_asks_again_and_again_after_its_limit_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.box_helpers import carriers
 from support.rollout_world import (
     LIMITS,
     RIGHT,
@@ -13,7 +14,6 @@ from support.rollout_world import (
     attempted,
     checked_by,
     hidden_tests,
-    processes_with,
     python,
     scripted_model,
     shell,
@@ -46,26 +46,11 @@ async def test_a_reward_that_the_agent_wrote_is_not_read(task: Task) -> None:
     assert done.result.flags == (Flag.PLANTED_REWARD,)
 
 
-async def test_a_reward_that_the_agent_wrote_does_not_stand_in_for_one_that_is_missing(tmp_path: Path) -> None:
+async def test_a_reward_of_the_agent_replaces_no_missing_one(tmp_path: Path) -> None:
     (tmp_path / "test.sh").write_text("exit 0")
     task = Task(id="t", instruction="-", tests=tmp_path, limits=LIMITS)
     done = await attempted(task, shell("echo 1 > /logs/verifier/reward.txt"))
     assert done.score is None
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        "rmdir /logs/verifier; ln -s /workspace /logs/verifier; echo '{\"reward\": 1}' > reward.json",
-        "chmod 000 /logs/verifier",
-        "rmdir /logs/verifier; echo 1 > /logs/verifier",
-        "echo '{\"reward\": 1}' > /logs/verifier/reward.json; chmod 000 /logs/verifier /logs",
-        "rm -rf /logs/*; mkfifo /logs/verifier",
-    ],
-    ids=["link", "closed", "file", "closed with reward", "pipe"],
-)
-async def test_a_verifier_folder_that_the_agent_rearranged_is_replaced(task: Task, script: str) -> None:
-    assert_no_credit(await attempted(task, shell(f"({script}); exit 0")))
 
 
 async def test_the_tests_cannot_be_written_before_they_are_there(task: Task) -> None:
@@ -123,7 +108,7 @@ async def test_a_daemon_that_it_left_is_dead_before_the_tests_run(tmp_path: Path
     done = await attempted(checked_by(tmp_path, still_beating), python(DAEMON.replace("{marker}", marker)))
     assert_no_credit(done)
     assert done.result.flags == (Flag.PLANTED_REWARD,)
-    assert processes_with(marker) == []
+    assert carriers(marker) == []
 
 
 async def test_it_cannot_kill_what_guards_it(task: Task) -> None:
@@ -132,7 +117,7 @@ async def test_it_cannot_kill_what_guards_it(task: Task) -> None:
         task, shell(f": {marker}; kill -9 1; kill -9 $PPID; kill -9 -1; echo 1 > /logs/verifier/reward.txt; exit 0")
     )
     assert done.score in {0, None}
-    assert processes_with(marker) == []
+    assert carriers(marker) == []
 
 
 STEAL = """
@@ -168,20 +153,20 @@ async def test_it_reaches_no_session_but_its_own(task: Task) -> None:
             attempt(Rollout("n", neighbour_task, shell("sleep 20"), model, None), resources, record)
         )
         async with asyncio.timeout(10):
-            while not processes_with(marker):  # noqa: ASYNC110 - nothing tells when a process appears
+            while not carriers(marker):  # noqa: ASYNC110 - nothing tells when a process appears
                 await asyncio.sleep(0.02)
         result = await attempt(thief, resources, record)
         assert neighbour.cancel()
         with pytest.raises(asyncio.CancelledError):
             await neighbour
-    assert processes_with(marker) == []
+    assert carriers(marker) == []
     assert result.report is not None
     assert result.report.stdout.startswith("401\nunreachable\n")
     assert marker not in result.report.stdout
     assert (other.totals.calls, scripted.requests) == (0, [])
 
 
-async def test_a_flood_of_output_is_cut_and_does_not_hide_what_it_did(task: Task) -> None:
+async def test_a_flood_of_output_hides_nothing(task: Task) -> None:
     done = await attempted(task, shell("yes flood | head -c 60M; yes flood | head -c 60M >&2"))
     assert_no_credit(done)
     assert done.result.report is not None

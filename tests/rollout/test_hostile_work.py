@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.rollout_world import LIMITS, assert_no_credit, attempted, checked_by, processes_with, python, shell
+from support.box_helpers import carriers
+from support.rollout_world import LIMITS, assert_no_credit, attempted, checked_by, python, shell
 from whet.rollout.result import Flag
 from whet.scoring.judges.reward import TWO_REWARDS
 from whet.tasks import Task, read_tasks
@@ -102,7 +103,7 @@ async def test_no_example_task_is_passed_by_attacking_its_tests(name: str) -> No
     assert_no_credit(done)
     assert done.result.flags == ()
     assert "FAIL" in done.result.judgements["reward"].details["commands"][0]["output"]
-    assert processes_with(marker) == []
+    assert carriers(marker) == []
 
 
 def test_every_example_task_is_attacked() -> None:
@@ -154,7 +155,7 @@ async def test_work_that_is_run_apart_decides_nothing(tmp_path: Path, script: st
     done = await attempted(checked_by(tmp_path, f"({script}) > /dev/null 2>&1; false"), shell(agent))
     assert_no_credit(done)
     assert done.result.flags == ()
-    assert processes_with(marker) == []
+    assert carriers(marker) == []
 
 
 async def test_the_same_work_would_decide_if_the_tests_ran_it_themselves(tmp_path: Path) -> None:
@@ -172,7 +173,7 @@ async def test_a_second_reward_of_the_work_changes_nothing(tmp_path: Path) -> No
     assert done.result.flags == (TWO_REWARDS,)
 
 
-async def test_a_reward_among_the_agents_logs_cannot_be_linked_where_the_task_shows_them(tmp_path: Path) -> None:
+async def test_a_reward_among_the_agents_logs_cannot_be_linked(tmp_path: Path) -> None:
     script = "ln -f /logs/agent/one.json /logs/verifier/reward.json; ln -f /logs/artifacts/* /logs/verifier/; false"
     task = checked_by(tmp_path, script).model_copy(update={"agent_logs": True})
     agent = "echo '{\"reward\": 1}' | tee /logs/agent/one.json /logs/artifacts/reward.json > /logs/verifier/reward.json"
@@ -181,7 +182,7 @@ async def test_a_reward_among_the_agents_logs_cannot_be_linked_where_the_task_sh
     assert done.result.flags == (Flag.PLANTED_REWARD,)
 
 
-async def test_the_agents_logs_are_there_for_the_tests_of_a_task_that_asks_for_them(tmp_path: Path) -> None:
+async def test_tests_that_ask_for_the_agents_logs_see_them(tmp_path: Path) -> None:
     task = checked_by(tmp_path, "grep -qx done /logs/agent/log")
     assert_no_credit(await attempted(task, shell("echo done > /logs/agent/log")))
     asks = task.model_copy(update={"agent_logs": True})

@@ -13,6 +13,8 @@ from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Limits, Model
 from whet.rollout.attempt import attempt
+from whet.rollout.judging import is_same_model
+from whet.rollout.model_client import ModelClient
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
 from whet.sandbox import sandbox_named
@@ -65,7 +67,7 @@ async def judged(
     return result, calls, asked
 
 
-async def test_a_rubric_is_asked_of_its_own_model_and_what_it_costs_is_counted_apart() -> None:
+async def test_a_rubric_has_its_own_model_and_costs() -> None:
     result, calls, asked = await judged(task(judge=POLITE), ChatAgent(), Reply(text="Hello!"))
     assert result.score.value == 0.75
     assert [vote["reason"] for vote in result.judgements["rubric"].details["votes"]] == ["polite", "polite"]
@@ -82,8 +84,31 @@ async def test_a_model_that_judges_itself_is_flagged() -> None:
     assert result.flags == ("self-judged",)
 
 
+def test_the_same_weights_under_another_name_are_the_same_model() -> None:
+    fields: dict[str, Any] = {"url": "http://a:1", "upstream_name": "tiny", "key": None}
+    policy = Model(name="policy", **fields)
+    assert is_same_model(policy, Model(name="referee", **fields))
+    assert is_same_model(policy, Model(name="referee", **{**fields, "url": "http://b:1"}, replicas=("http://a:1",)))
+    assert not is_same_model(policy, Model(name="referee", **{**fields, "upstream_name": "big"}))
+    assert not is_same_model(policy, Model(name="referee", **{**fields, "url": "http://b:1"}))
+
+
+async def test_judges_use_all_endpoints_of_their_model() -> None:
+    votes = Script(scenes=(Scene(replies=(Reply(text='{"reason": "fine", "score": 1}'),)),))
+    async with ScriptedModel(votes) as one, ScriptedModel(votes) as other, Gateway(Redactor([])) as gateway:
+        pool = Model(name="m", url=one.url, replicas=(other.url,), upstream_name="big", key=None)
+        for _ in range(2):
+            async with ModelClient(gateway, {"m": pool}, "m", discard, "judge") as client:
+                await client.ask(None, [{"role": "user", "content": "How good is it?"}])
+    assert (len(one.requests), len(other.requests)) == (1, 1)
+
+
+async def discard(exchange: Exchange) -> None:
+    pass
+
+
 @pytest.mark.parametrize("fault", [Fault.SERVER_ERROR, Fault.UNAUTHORIZED, Fault.REFUSE, Fault.MALFORMED])
-async def test_a_judge_whose_model_fails_is_missing_with_its_cause_and_the_others_stand(fault: Fault) -> None:
+async def test_a_judge_whose_model_fails_is_missing(fault: Fault) -> None:
     todo = task(judge=[POLITE, {"kind": "contains", "text": "hello"}])
     result, _, _ = await judged(todo, ChatAgent(), Reply(text="Hello!"), judge=Reply(text="", fault=fault))
     assert (result.score.value, result.score.cause) == (None, Cause.JUDGE)
@@ -97,7 +122,7 @@ async def test_the_limits_of_the_run_hold_for_judges_too() -> None:
     assert all(exchange.attempts == 0 for exchange in asked)
 
 
-async def test_an_empty_reply_is_zero_when_the_model_answered_nothing_and_missing_when_it_failed() -> None:
+async def test_an_empty_reply_is_zero_and_a_failure_missing() -> None:
     for judge in ("exact", POLITE, {"kind": "rules", "checks": [{"op": "max_chars", "arg": 9}]}):
         silent, _, _ = await judged(task(judge=judge, answer="4"), ChatAgent(), Reply(text=" "))
         assert silent.score.value == 0
@@ -105,7 +130,7 @@ async def test_an_empty_reply_is_zero_when_the_model_answered_nothing_and_missin
     assert (failed.score.value, failed.score.cause) == (None, Cause.MODEL)
 
 
-async def test_calls_of_the_agents_tools_and_of_the_tasks_programs_are_known_to_rules() -> None:
+async def test_rules_know_calls_of_tools_and_programs() -> None:
     checks = [
         {"op": "command_ran", "arg": "lookup --city Paris"},
         {"op": "tool_called", "arg": "bash"},
@@ -173,9 +198,7 @@ def test_a_task_cannot_give_its_own_tests_or_solution_away(tmp_path: Path, hidde
 
 
 @pytest.mark.parametrize(("up", "unrelated"), [(True, None), (False, True)])
-async def test_a_judge_that_its_model_refuses_to_answer_is_told_from_an_outage(
-    up: bool, unrelated: bool | None
-) -> None:
+async def test_a_refusal_to_judge_is_told_from_an_outage(up: bool, unrelated: bool | None) -> None:
     fault = Reply(text="", fault=Fault.SERVER_ERROR)
     scene = Scene(when=When.model_validate({"user": "rubric"} if up else {}), replies=(fault,))
     script = Script(scenes=(scene, Scene(replies=(VOTE,))))

@@ -39,7 +39,7 @@ USES = {
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-async def test_nothing_that_it_planted_in_its_home_or_on_a_path_is_run_by_the_judge(tmp_path: Path, use: str) -> None:
+async def test_the_judge_runs_nothing_that_the_agent_planted(tmp_path: Path, use: str) -> None:
     task = checked_by(tmp_path, f"({use}); [ -e /workspace/sprung ]")
     done = await attempted(task, shell(f"set -e\n{PLANTED}"))
     assert_no_credit(done)
@@ -48,7 +48,7 @@ async def test_nothing_that_it_planted_in_its_home_or_on_a_path_is_run_by_the_ju
 
 
 @pytest.mark.parametrize("use", ["env -i /usr/bin/python3 -c pass", "env -i /usr/bin/bash -lc true"])
-async def test_nor_is_it_run_by_a_program_that_looks_its_home_up_by_user(tmp_path: Path, use: str) -> None:
+async def test_nor_does_a_program_that_looks_its_home_up(tmp_path: Path, use: str) -> None:
     task = checked_by(tmp_path, f"({use}); [ -e /workspace/sprung ]")
     assert_no_credit(await attempted(task, shell(PLANTED)))
 
@@ -107,7 +107,7 @@ async def test_a_task_can_have_modules_found_beside_its_tests(tmp_path: Path) ->
     assert (await attempted(opted, shell("true"))).score == 1
 
 
-async def test_a_known_name_in_the_temporary_folder_is_no_link_of_the_agent(tmp_path: Path) -> None:
+async def test_a_known_temporary_name_is_no_link_of_the_agent(tmp_path: Path) -> None:
     script = "echo '{\"reward\": 1}' > /tmp/output; [ -e /logs/verifier/reward.json ]"
     done = await attempted(checked_by(tmp_path, script), shell("ln -s /logs/verifier/reward.json /tmp/output"))
     assert_no_credit(done)

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from support.rollout_world import attempted, processes_with, python, scripted_model, shell
+from support.box_helpers import carriers
+from support.rollout_world import attempted, python, scripted_model, shell
 from support.run_world import read_results
 from whet.agents.command import CommandAgent
+from whet.agents.loop import LoopAgent
 from whet.errors import UserError
 from whet.rollout.result import Result
 from whet.runs.config import Config, ModelConfig
@@ -20,7 +22,7 @@ from whet.runs.run import Event, run
 from whet.runs.scheduler import Ended
 from whet.runs.store.store import Store
 from whet.tasks import Task
-from whet.testing import Reply
+from whet.testing import Reply, call, say
 
 KEY = "sk-live-2f7c1e9ab04d43d8"
 OTHER_KEY = "ghp_Q2hhbmdlIG1lIG5vdw0123"
@@ -77,9 +79,9 @@ async def test_a_key_is_nowhere_in_a_run_whose_agent_looked_for_it(
         async with asyncio.timeout(20):
             while not scripted.requests:  # noqa: ASYNC110 - the scripted model has no event to wait for
                 await asyncio.sleep(0.01)
-        assert processes_with("snoop.py"), "the agent should be waiting for its model"
+        assert carriers("snoop.py"), "the agent should be waiting for its model"
         for key in (KEY, OTHER_KEY):
-            assert processes_with(key) == []
+            assert carriers(key) == []
         await running
     (sent,) = scripted.requests
     secret = json.loads(sent.body)["user"]
@@ -134,7 +136,7 @@ async def test_the_judge_does_not_hold_the_key_of_the_session() -> None:
 
 
 @pytest.mark.parametrize("token", ['quote"and\\slash-0123456789', "clé-ключ-0123456789", "ab cd\tef-0123456789"])
-async def test_a_secret_that_a_task_hands_out_is_masked_whatever_characters_it_has(token: str) -> None:
+async def test_a_secret_of_a_task_is_masked(token: str) -> None:
     task = TASK.model_copy(update={"env": {"TOKEN": "${TOKEN}"}})
     done = await attempted(task, shell('echo "got $TOKEN"'), host_env={"TOKEN": token}, secrets=(token,))
     assert done.result.report is not None
@@ -209,3 +211,16 @@ async def test_an_agent_whose_name_would_hold_a_secret_is_refused(tmp_path: Path
     assert "[redacted]" in str(refused.value)
     assert words.split()[-1] not in str(refused.value)
     assert not (tmp_path / "run").exists()
+
+
+async def test_what_looks_like_a_secret_is_masked_in_what_people_read_and_not_in_the_record_of_calls() -> None:
+    token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+    leak = f"echo token {token}; echo {token} > found.txt; echo GITHUB_TOKEN={token} >&2"
+    task = Task(id="t", instruction="Look around.", verify=(f"cat found.txt; echo {token}",))
+    done = await attempted(task, LoopAgent(), call("bash", command=leak), say(f"It is {token}."))
+    assert token not in done.result.model_dump_json()
+    assert done.result.report is not None
+    assert done.result.report.text == "It is [redacted:github-token:1]."
+    assert "+[redacted:github-token:1]" in (done.result.changes[0].diff or "")
+    # What a model is trained on is what it said, byte for byte.
+    assert token.encode() in done.exchanges[1].request

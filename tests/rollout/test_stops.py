@@ -1,5 +1,7 @@
 """Why an agent's part ended, told apart: idle, busy, declined, failed by its own word; and what it left in the box."""
 
+import re
+
 import pytest
 from aiohttp import web
 
@@ -7,6 +9,7 @@ from support.gateway_world import serving
 from support.rollout_world import RIGHT, attempted, shell
 from whet.agents import AgentReport, StopReason
 from whet.agents.chat import ChatAgent
+from whet.agents.command import CommandAgent
 from whet.agents.loop import LoopAgent
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
@@ -15,7 +18,7 @@ from whet.rollout.failures import describe_ending
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Rollout
 from whet.sandbox import sandbox_named
-from whet.scoring import Score, combine
+from whet.scoring import Cause, Score, combine
 from whet.tasks import Task, TaskLimits
 from whet.tasks.task import TaskTool
 from whet.testing import call, say
@@ -39,6 +42,27 @@ async def test_an_agent_that_hangs_after_a_call_is_idle() -> None:
     done = await attempted(task, shell(f"{ask}; echo right > answer.txt; read -r never < <(sleep 60)"), say("Done."))
     assert done.result.report is not None
     assert (done.result.report.stop, done.score) == (StopReason.IDLE, 1)
+
+
+class WaitingCli(CommandAgent):
+    """A CLI that has not started before it calls its model."""
+
+    @property
+    def needs_model(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("limits", [TaskLimits(agent_sec=0.5), TaskLimits(idle_sec=0.5)])
+async def test_a_cli_that_hangs_before_its_first_call_is_missing(
+    limits: TaskLimits,
+) -> None:
+    task, waits = WRITE.model_copy(update={"limits": limits}), "echo log in first >&2; read -r never < <(sleep 60)"
+    hung = (await attempted(task, WaitingCli(argv=("bash", "-c", waits)))).result
+    assert hung.score.cause is Cause.AGENT
+    assert re.fullmatch(r"timeout: the agent made no model call in \d+ s: log in first", hung.score.reason)
+    judged = (await attempted(task, shell(waits))).result
+    assert judged.report is not None
+    assert (judged.score.value, judged.report.stop) == (0, hung.report and hung.report.stop)
 
 
 async def test_a_model_that_declines_is_told_apart_from_one_that_answers() -> None:

@@ -1,6 +1,7 @@
 """Proving tasks: the solution must score 1, doing nothing must not; one that cannot run here is no failure."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,49 +32,55 @@ async def checked(path: Path, sandbox: str = "bubblewrap", **env: str) -> TaskCh
     return found
 
 
-async def test_a_good_task_is_proved(tmp_path: Path) -> None:
-    found = await checked(task_folder(tmp_path))
-    assert (found.verdict, found.reason) == (TaskVerdict.PROVED, "")
-    assert found.solution is not None
-    assert found.nothing is not None
-    assert (found.solution.value, found.nothing.value) == (1.0, 0.0)
+REWARD = "/logs/verifier/reward.txt\n"
+NO_ROOT = "its tests need /tests and /logs, which sandbox 'local' cannot give; use sandbox 'bubblewrap'"
 
 
-async def test_tests_that_give_nothing_no_reward_still_prove_it(tmp_path: Path) -> None:
-    found = await checked(task_folder(tmp_path, test="test -f done && echo 1 > /logs/verifier/reward.txt\n"))
-    assert found.verdict is TaskVerdict.PROVED
-    assert found.nothing is not None
-    assert found.nothing.value is None
+@pytest.mark.parametrize(
+    ("parts", "sandbox", "verdict", "reason"),
+    [
+        ({}, "bubblewrap", TaskVerdict.PROVED, ""),
+        ({"test": f"test -f done && echo 1 > {REWARD}"}, "bubblewrap", TaskVerdict.PROVED, ""),
+        (
+            {"solution": "touch other\n"},
+            "bubblewrap",
+            TaskVerdict.BROKEN,
+            "the solution scores 0, expected 1: the tests gave 0",
+        ),
+        ({"test": f"echo 1 > {REWARD}"}, "bubblewrap", TaskVerdict.BROKEN, "doing nothing scores 1"),
+        (
+            {"test": f"echo many > {REWARD}"},
+            "bubblewrap",
+            TaskVerdict.BROKEN,
+            "the solution could not be scored: reward: reward.txt holds 'many\\n'",
+        ),
+        ({"solution": None}, "bubblewrap", TaskVerdict.READ, "ships no solution"),
+        ({}, "local", TaskVerdict.ELSEWHERE, NO_ROOT),
+    ],
+    ids=["good", "no reward for nothing", "wrong solution", "passes anything", "nonsense", "no solution", "local"],
+)
+async def test_what_a_task_proves_of_itself(
+    tmp_path: Path, parts: dict[str, Any], sandbox: str, verdict: TaskVerdict, reason: str
+) -> None:
+    found = await checked(task_folder(tmp_path, **parts), sandbox)
+    assert found.verdict is verdict
+    assert reason in found.reason
+    if verdict is TaskVerdict.PROVED:
+        assert found.reason == ""
+        assert found.solution is not None
+        assert found.nothing is not None
+        assert (found.solution.value, found.nothing.value) == (1.0, None if parts else 0.0)
 
 
-async def test_a_solution_that_fails_is_broken(tmp_path: Path) -> None:
-    found = await checked(task_folder(tmp_path, solution="touch other\n"))
-    assert (found.verdict, found.reason) == (
-        TaskVerdict.BROKEN,
-        "the solution scores 0, expected 1: the tests gave 0",
-    )
+async def test_the_outputs_of_solution_and_tests_are_told(tmp_path: Path) -> None:
+    test = f"echo 'FAIL: done is missing'\n{DONE}"
+    found = await checked(task_folder(tmp_path, solution="echo tried >&2\n", test=test))
+    assert dict(found.outputs) == {"solve.sh": "tried", "/tests/test.sh": "FAIL: done is missing"}
 
 
-async def test_tests_that_pass_on_nothing_are_broken(tmp_path: Path) -> None:
-    found = await checked(task_folder(tmp_path, test="echo 1 > /logs/verifier/reward.txt\n"))
-    assert (found.verdict, found.reason) == (TaskVerdict.BROKEN, "doing nothing scores 1")
-
-
-async def test_tests_that_write_nonsense_are_broken(tmp_path: Path) -> None:
-    found = await checked(task_folder(tmp_path, test="echo many > /logs/verifier/reward.txt\n"))
-    assert found.verdict is TaskVerdict.BROKEN
-    assert found.reason.startswith("the solution could not be scored: reward: reward.txt holds 'many\\n'")
-
-
-async def test_a_task_without_a_solution_is_only_read(tmp_path: Path) -> None:
-    found = await checked(task_folder(tmp_path, solution=None))
-    assert (found.verdict, found.reason) == (TaskVerdict.READ, "ships no solution")
-
-
-async def test_a_task_that_this_sandbox_cannot_run_is_for_elsewhere(tmp_path: Path) -> None:
-    found = await checked(task_folder(tmp_path), sandbox="local")
-    assert found.verdict is TaskVerdict.ELSEWHERE
-    assert found.reason.endswith("which sandbox 'local' cannot give; use sandbox 'bubblewrap'")
+async def test_a_solution_that_crashes_is_named_as_such(tmp_path: Path) -> None:
+    found = await checked(task_folder(tmp_path, solution="echo uv: not found >&2; exit 127\n"))
+    assert (found.verdict, found.reason) == (TaskVerdict.BROKEN, "solve.sh failed with exit code 127: uv: not found")
 
 
 async def test_variables_of_a_task_come_from_the_environment(tmp_path: Path) -> None:

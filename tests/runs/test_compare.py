@@ -28,7 +28,7 @@ def side(name: str, scores: Mapping[str, Sequence[float | None]], **spending: ob
     return ComparedArm(name, cells, dict.fromkeys(scores, "d"))
 
 
-def test_equal_arms_of_uneven_samples_are_not_called_different_more_often_than_promised() -> None:
+def test_equal_arms_of_uneven_samples_are_seldom_called_different() -> None:
     """Rare passes and uneven samples make lopsided differences, whose signs may not simply be flipped."""
     rng = np.random.default_rng(1)
     claims = 0
@@ -77,7 +77,7 @@ def test_passes_compare_the_same_tasks_for_every_k() -> None:
     assert found.passes[1].all_of_k.mean == pytest.approx((1 / 3 + 0) / 2)
 
 
-def test_nothing_is_claimed_where_the_samples_of_the_test_point_the_other_way_than_all_samples() -> None:
+def test_nothing_is_claimed_where_samples_point_both_ways() -> None:
     first = side("a", {str(task): [1.0] + [0.0] * 9 for task in range(12)})
     found = compare(first, side("b", {str(task): [0.5] for task in range(12)}))
     assert found.difference is not None

@@ -40,7 +40,7 @@ def test_both_ends_of_a_band_are_in_it(tmp_path: Path) -> None:
     assert [task.id for task in read_tasks(tmp_path / "band.jsonl")] == ["1", "2"]
 
 
-def test_a_file_that_begins_with_a_byte_order_mark_is_written_without_it(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_not_written(tmp_path: Path) -> None:
     tasks = write_rows(tmp_path, ROW, {**ROW, "id": "b"})
     tasks.write_bytes(codecs.BOM_UTF8 + tasks.read_bytes())
     filter_tasks(scored(tmp_path / "run", tasks, 0.0, 1.0), Band(0, 1), tmp_path / "band.jsonl")

@@ -1,6 +1,7 @@
 """A failure that a rollout brings about itself is judged, with a flag; an outage is a missing score. An arm that cannot
 work stops alone."""
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from support.run_world import fails, outage, perform, questions, read_results, s
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Limits, Model
-from whet.rollout.endpoint import Keys
+from whet.rollout.endpoint import Endpoints
 from whet.rollout.failures import Blame
 from whet.rollout.result import Result
+from whet.runs.config import ModelConfig
 from whet.runs.run import Event
 from whet.runs.scheduler import STOPPED_ARMS, ArmStopped, Ended
 from whet.runs.store.store import Store
@@ -45,25 +47,18 @@ def causes(seen: list[Event]) -> list[Cause | None]:
 PROVOKED = [Fault.RATE_LIMIT, Fault.SERVER_ERROR, Fault.CUT, Fault.MALFORMED, Fault.UNAUTHORIZED]
 
 
+@pytest.mark.parametrize("words", [("hello", "bomb"), ("bomb",)], ids=["the last call", "all calls"])
 @pytest.mark.parametrize("fault", PROVOKED)
-async def test_a_last_call_that_was_made_to_fail_is_judged(tmp_path: Path, fault: Fault) -> None:
+async def test_calls_that_were_made_to_fail_are_judged(tmp_path: Path, fault: Fault, words: tuple[str, ...]) -> None:
     models = scripted(tmp_path, {"bomb": fails(fault), "": RIGHT})
-    await perform(asking(tmp_path, "hello", "bomb"), models, agents=AGENT)
-    result = last_results(tmp_path / "run")["a"]
-    assert (result.score.value, result.flags) == (0, ("model-failed",))
-
-
-@pytest.mark.parametrize("fault", PROVOKED)
-async def test_calls_that_were_all_made_to_fail_are_judged(tmp_path: Path, fault: Fault) -> None:
-    models = scripted(tmp_path, {"bomb": fails(fault), "": RIGHT})
-    await perform(asking(tmp_path, "bomb"), models, agents=AGENT)
+    await perform(asking(tmp_path, *words), models, agents=AGENT)
     result = last_results(tmp_path / "run")["a"]
     assert (result.score.value, result.flags) == (0, ("model-failed",))
     assert result.judging is not None
     assert result.judging.calls == 1, "the question of whet's own is counted"
 
 
-async def test_good_calls_before_the_failure_in_every_try_make_it_the_rollouts_own(tmp_path: Path) -> None:
+async def test_a_failure_after_good_calls_is_the_rollouts_own(tmp_path: Path) -> None:
     models = scripted(tmp_path, {"bomb": fails(Fault.RATE_LIMIT), **outage(), "": RIGHT})
     seen = await perform(asking(tmp_path, "hello", "bomb"), models, agents=AGENT)
     assert causes(seen) == [Cause.MODEL, Cause.MODEL, None]
@@ -97,7 +92,7 @@ async def test_who_is_to_blame(answered: tuple[int, ...], up: bool, own: bool) -
     reply = RIGHT if up else fails(Fault.SERVER_ERROR)
     async with ScriptedModel(Script(scenes=(Scene(replies=(reply,)),))) as scripted, Gateway(Redactor([])) as gateway:
         model = Model(name="m", url=scripted.url, upstream_name="m", key=None, attempts=1)
-        blame = Blame(gateway, model, Keys(), "r")
+        blame = Blame(gateway, model, Endpoints(), "r")
         for number, good in enumerate(answered, 1):
             blame.is_last = number == len(answered)
             session = gateway.open_session("r", model, forget)
@@ -158,6 +153,57 @@ async def test_a_refused_key_of_one_model_does_not_stop_the_other(tmp_path: Path
     assert (stopped.agent, stopped.model) == (None, "bad")
     with Store.open_read(tmp_path / "run") as store:
         assert len(store.results()) == 4
+
+
+async def test_an_unknown_model_stops_its_arms_at_the_first_call(tmp_path: Path) -> None:
+    bad = scripted(tmp_path, {"": fails(Fault.NOT_FOUND)}, name="bad")
+    seen = await perform(
+        questions(tmp_path, *"abcd"), bad | scripted(tmp_path, {"": RIGHT}, name="good"), concurrency=1
+    )
+    (stopped,) = (event for event in seen if isinstance(event, ArmStopped))
+    assert (stopped.agent, stopped.model) == (None, "bad")
+    assert re.search(
+        r"status 404 from http://127\.0\.0\.1:\d+/v1/chat/completions: Scripted fault 404$", stopped.reason
+    )
+    assert causes(seen).count(Cause.MODEL) == 1, "one attempt is enough to know"
+    assert causes(seen).count(None) == 4
+
+
+async def test_an_agent_whose_first_calls_are_all_refused_stops_after_three_rollouts(tmp_path: Path) -> None:
+    models = scripted(tmp_path, {"bomb": fails(Fault.BAD_REQUEST), "": RIGHT})
+    tasks = asking(tmp_path, "bomb", names=tuple("abcdef"))
+    seen = await perform(tasks, models, agents=(*AGENT, "command:true"), concurrency=1)
+    (stopped,) = (event for event in seen if isinstance(event, ArmStopped))
+    assert (stopped.agent, stopped.model) == (*AGENT, "m")
+    assert "3 rollouts failed and the model answered no call" in stopped.reason
+    assert "Scripted fault 400" in stopped.reason
+    ended = [(row.agent, result.score.value, result.flags) for row, result in read_results(tmp_path / "run")]
+    assert ended.count((*AGENT, 0, ("model-failed",))) == 3, "the agent caused it, so its work is judged"
+    assert ended.count(("command:true", 0, ())) == 6
+
+
+async def test_a_provoked_bad_request_harms_that_rollout_alone(tmp_path: Path) -> None:
+    models = scripted(tmp_path, {"evil": fails(Fault.BAD_REQUEST), "": RIGHT})
+    await perform(questions(tmp_path, "evil1", "evil2", "evil3", "evil4", *"abc"), models, concurrency=7)
+    found = values(tmp_path / "run")
+    assert {name: found[name] for name in "abc"} == dict.fromkeys("abc", 1.0)
+
+
+async def test_a_failed_connection_names_the_address(tmp_path: Path) -> None:
+    models = {"m": ModelConfig(url="http://127.0.0.1:9/v1", attempts=1)}
+    await perform(questions(tmp_path, "a"), models)
+    reason = last_results(tmp_path / "run")["a"].score.reason
+    assert reason == "the last model call failed: no connection to http://127.0.0.1:9/v1/chat/completions"
+
+
+@pytest.mark.parametrize("fault", [Fault.UNAUTHORIZED, Fault.NOT_FOUND])
+async def test_a_judge_that_refuses_is_noticed_before_the_first_rollout(tmp_path: Path, fault: Fault) -> None:
+    judged = {"kind": "rubric", "rubric": "It is right.", "model": "judge"}
+    tasks = write_rows(tmp_path, {"id": "a", "instruction": "a", "judge": [judged]})
+    models = scripted(tmp_path, {"": RIGHT}) | scripted(tmp_path, {"": fails(fault)}, name="judge")
+    with pytest.raises(UserError, match=rf"judge model 'judge' does not answer: .*Scripted fault {fault}; nothing was"):
+        await perform(tasks, models, models=("m",))
+    assert not (tmp_path / "run").exists()
 
 
 async def test_nothing_scored_at_all_is_an_error(tmp_path: Path) -> None:

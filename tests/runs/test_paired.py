@@ -81,7 +81,7 @@ def test_interval_holds_the_true_difference_as_often_as_promised(
 
 
 @pytest.mark.parametrize("tasks", [8, 30])
-def test_interval_holds_where_few_tasks_go_from_0_to_1_and_the_rest_hardly_vary(tasks: int) -> None:
+def test_interval_holds_where_few_tasks_go_from_0_to_1(tasks: int) -> None:
     """None of the few is seen in 29 % of cases, with 30 tasks."""
     rng = np.random.default_rng(tasks)
     rare = rng.random((500, tasks)) < 0.04
@@ -111,7 +111,7 @@ def test_interval_and_test_agree_on_single_samples_that_pass_or_fail(wins: int, 
 
 
 @pytest.mark.parametrize(("ones", "zeros"), [(0, 8), (0, 1000), (3, 5), (8, 0), (40, 160)])
-def test_bound_of_differences_that_are_all_or_nothing_is_the_exact_binomial_one(ones: int, zeros: int) -> None:
+def test_bound_of_all_or_nothing_is_the_exact_binomial_one(ones: int, zeros: int) -> None:
     found = interval((1.0,) * ones + (0.0,) * zeros)
     exact = stats.binomtest(ones, ones + zeros).proportion_ci(0.95, "exact")
     assert found.high == pytest.approx(exact.high, abs=2e-5)

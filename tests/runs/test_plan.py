@@ -67,7 +67,7 @@ def test_the_same_rollout_of_a_changed_task_has_another_id() -> None:
     assert rollout_id(make_task("a"), "chat", "m", None, 0) != rollout_id(changed, "chat", "m", None, 0)
 
 
-def test_what_is_stored_of_a_task_holds_neither_its_answer_nor_its_files() -> None:
+def test_a_stored_task_holds_neither_answer_nor_files() -> None:
     task = make_task("a", answer="the-answer", files={"large.txt": "the-content"})
     plan = Plan({"a": task}, {}, {}, [], 1)
     (row,) = task_rows(plan.tasks.values())

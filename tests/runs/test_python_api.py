@@ -1,5 +1,6 @@
 """whet from Python: runs, stored runs, data frames, notebooks."""
 
+import asyncio
 import math
 import signal
 import threading
@@ -11,7 +12,7 @@ import whet
 from support.run_world import fails, outage, questions, scripted, write_rows
 from whet.runs.config import Config
 from whet.runs.scheduler import Ended
-from whet.testing import Fault, Reply
+from whet.testing import Fault, Reply, Scene, Script, ScriptedModel, call, say
 
 
 def quiz(folder: Path) -> tuple[Path, Config]:
@@ -119,3 +120,79 @@ def test_mistakes_are_told_in_one_line(
     with pytest.raises(whet.UserError, match=says) as told:
         mistake(tmp_path)  # type: ignore[operator]
     assert "\n" not in str(told.value)
+
+
+WHOLE = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+"""The settings with which a captured model gives training rows."""
+
+
+def test_one_call_runs_one_rollout_with_a_model_and_a_key_that_no_file_names(tmp_path: Path) -> None:
+    key = "sk-inline-0123456789abcdef"
+    script = Script(scenes=(Scene(replies=(call("bash", command="cat seed > answer"), say("done"))),))
+
+    async def rehearse() -> whet.StoredRollout:
+        async with ScriptedModel(script, key=key) as model:
+            endpoint = whet.Model(url=model.url, name="tiny", key=key)
+            return await asyncio.to_thread(
+                whet.run_task,
+                "Copy the seed to answer.",
+                agent="loop",
+                model=endpoint,
+                setup=["echo 4 > seed"],
+                verify=["grep -qx 4 answer", "false"],
+                out=tmp_path / "run",
+            )
+
+    done = asyncio.run(rehearse())
+    assert done.score is not None
+    assert done.score.value == 0.5
+    assert len(done.exchanges()) == 2
+    assert all(key.encode() not in file.read_bytes() for file in (tmp_path / "run").iterdir())
+    with pytest.raises(whet.UserError, match="expected `setup`, `verify` and `answer` in it"):
+        whet.run_task(whet.Task(id="t", instruction="?"), agent="chat", answer="4")
+
+
+async def test_groups_are_given_as_they_end(tmp_path: Path) -> None:
+    tasks = questions(tmp_path, "a", "b")
+    model = scripted(tmp_path, {"": Reply(text="4")}, capture="vllm", set=WHOLE)["m"]
+    (tmp_path / "m.toml").write_text("tokens = true\n" + (tmp_path / "m.toml").read_text())
+    seen = []
+    async for group in whet.groups(
+        tasks, agent="chat", model=model, samples=2, concurrency=1, out=tmp_path / "run", weight_version="step-7"
+    ):
+        versions = {span["weight_version"] for row in group.rows() for span in row["spans"] if span["trained"]}
+        seen.append(([rollout.task for rollout in group.rollouts], versions, len(whet.load(tmp_path / "run").frame())))
+        finished = sum(rollout.score is not None for rollout in whet.load(tmp_path / "run").rollouts)
+        assert finished >= 2 * len(seen)
+    assert [tasks for tasks, _, _ in seen] == [["a", "a"], ["b", "b"]]
+    assert all(versions == {"step-7"} for _, versions, _ in seen)
+    with pytest.raises(whet.UserError, match="`weight_version` is 'step-8'"):
+        await whet.run_async(
+            tasks, agent="chat", model=model, samples=2, out=tmp_path / "run", resume=True, weight_version="step-8"
+        )
+
+
+def test_a_rollout_is_forked_and_a_run_judged_again_from_python(tmp_path: Path) -> None:
+    tasks = questions(tmp_path, "a")
+    config = Config(models=scripted(tmp_path, {"": Reply(text="4")}))
+    run = whet.run(tasks, agent="chat", model="m", out=tmp_path / "run", config=config)
+    options = whet.ForkOptions(run=run.folder, rollout="", at=1, out=tmp_path / "fork")
+    forked = whet.fork(run, "a", at=2, options=options, config=config)
+    (rollout,) = forked.rollouts
+    assert rollout.result is not None
+    assert rollout.result.replay is not None
+    assert (rollout.result.replay.given, rollout.result.replay.live_from) == (1, None)
+    judges = tmp_path / "judges.toml"
+    judges.write_text('[[judge]]\nkind = "contains"\ntext = "five"\n')
+    again = whet.rejudge(run, judge=judges, config=config)
+    assert [one.score.value for one in again.rollouts if one.score] == [0.0]
+    objects = whet.run(
+        [whet.Task(id="t", instruction="2 + 2?", answer="4")],
+        agent="chat",
+        model="m",
+        config=config,
+        out=tmp_path / "objects",
+    )
+    changed = whet.Task(id="t", instruction="2 + 2?", answer="4", judge=({"kind": "contains", "text": "5"},))
+    again = whet.rejudge(objects, tasks=[changed], config=config)
+    assert [one.score.value for one in again.rollouts if one.score] == [0.0]

@@ -44,7 +44,7 @@ def logs(folder: Path) -> dict[str, bytes]:
         return {name: data for row in store.results() for name, data in store.logs(row.attempt.id).items()}
 
 
-async def test_a_judge_that_was_too_strict_is_mended_and_what_it_said_is_kept(tmp_path: Path) -> None:
+async def test_a_judge_that_was_too_strict_is_mended(tmp_path: Path) -> None:
     row = {"id": "q", "instruction": "q: 2 + 2?", "answer": "4"}
     tasks = write_rows(tmp_path, row)
     model = scripted(tmp_path, {"q:": Reply(text="It is 4.")})
@@ -64,7 +64,7 @@ async def test_a_judge_that_was_too_strict_is_mended_and_what_it_said_is_kept(tm
     assert {"result 1", "result 2"} <= logs(tmp_path).keys()
 
 
-async def test_judges_that_need_the_box_keep_their_word_and_new_ones_are_missing(tmp_path: Path) -> None:
+async def test_judges_that_need_the_box_keep_their_scores(tmp_path: Path) -> None:
     file_check = {"kind": "rules", "checks": [{"op": "file_exists", "arg": "a"}]}
     rows: list[dict[str, Any]] = [
         {"id": "old", "instruction": "old", "verify": ["true"], "answer": "4"},
@@ -188,10 +188,11 @@ async def test_what_never_came_to_work_is_not_judged(tmp_path: Path) -> None:
     assert values(tmp_path / "run") == {"q": None}
 
 
-async def test_a_judge_that_failed_then_gives_a_score_now_and_the_rollout_is_done(tmp_path: Path) -> None:
+async def test_a_judge_that_failed_before_can_score_now(tmp_path: Path) -> None:
     tasks = write_rows(tmp_path, {"id": "q", "instruction": "q: greet", "judge": RUBRIC})
     models = scripted(tmp_path, {"q:": Reply(text="Hi")})
-    broken = scripted(tmp_path, {"": Reply(fault=Fault.SERVER_ERROR)}, name="referee")
+    replies = {"Reply with the word OK": Reply(text="OK"), "": Reply(fault=Fault.SERVER_ERROR)}
+    broken = scripted(tmp_path, replies, name="referee")
     await perform(tasks, {**models, **broken}, models=("m",), judge_model="referee")
     assert values(tmp_path / "run") == {"q": None}
     with Store.open_read(tmp_path / "run") as store:

@@ -79,7 +79,7 @@ def test_results_are_not_parsed_before_they_are_asked_for(tmp_path: Path) -> Non
         store.replace_result(attempt, encode_result(Result(score=Score.of(1.0, ""))), value=1.0, cause=None)
 
 
-def test_a_rollout_is_found_by_the_beginning_of_its_id_or_its_task(tmp_path: Path) -> None:
+def test_a_rollout_is_found_by_a_prefix(tmp_path: Path) -> None:
     with new_run(tmp_path, "task-1", "task-2") as store:
         reader = ResultReader(store)
         assert reader.find(tmp_path, "task-1-").row.task == "task-1"
@@ -90,7 +90,7 @@ def test_a_rollout_is_found_by_the_beginning_of_its_id_or_its_task(tmp_path: Pat
             reader.find(tmp_path, "x")
 
 
-def test_an_attempt_gives_its_exchanges_one_by_one_steps_logs_and_judge_calls(tmp_path: Path) -> None:
+def test_an_attempt_gives_exchanges_steps_logs_and_judge_calls(tmp_path: Path) -> None:
     with new_run(tmp_path, "a") as store:
         attempt = store.start_attempt("a-id", 1.0)
         # The second is large enough to be stored in shared pieces.

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from support.calls import call
 from support.run_world import perform, questions, scripted, values
 from whet.errors import UserError
-from whet.exchange import Exchange, Usage
+from whet.exchange import Usage
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.run import Event, Started, run
@@ -105,24 +106,7 @@ def test_a_run_that_was_killed_while_it_was_made_can_be_resumed(tmp_path: Path) 
 
 def test_what_an_interrupted_attempt_spent_is_counted(tmp_path: Path) -> None:
     row = RolloutRow("r", 0, "t", "loop", "m", None, 0)
-    exchange = Exchange(
-        session="1",
-        index=0,
-        dialect="chat",
-        path="/v1/chat/completions",
-        request_headers=(),
-        request=b"{}",
-        upstream="http://127.0.0.1:9",
-        status=200,
-        response_headers=(),
-        response=b"{}",
-        attempts=1,
-        error=None,
-        started=1.0,
-        first_byte=None,
-        ended=2.0,
-        usage=Usage(input=9, output=2),
-    )
+    exchange = call(started=1.0, ended=2.0, usage=Usage(input=9, output=2))
     with Store.create(tmp_path / "run") as store:
         store.add_tasks([TaskRow("t", "d", "", "{}")])
         store.add_rollouts([row])

@@ -45,7 +45,7 @@ async def test_at_a_limit_the_run_stops_and_the_rest_stays_pending(tmp_path: Pat
     assert told(tmp_path / "run") is None
 
 
-async def test_a_rollout_that_the_limit_cuts_short_is_missing_and_not_tried_again(tmp_path: Path) -> None:
+async def test_a_rollout_that_a_limit_cuts_short_is_missing(tmp_path: Path) -> None:
     tasks, models = questions(tmp_path, "a", "b"), scripted(tmp_path, RIGHT)
     seen = await perform(tasks, models, agents=("loop",), limits=Limits(turns=1), concurrency=2)
     ended = [event for event in seen if isinstance(event, Ended)]

@@ -141,7 +141,7 @@ def test_pass_curve_has_the_same_tasks_for_every_k() -> None:
     assert pass_curve({}) == pass_curve({"c": []}) == []
 
 
-def test_hard_tasks_that_lose_more_scores_do_not_raise_the_mean_nor_the_pass_rates() -> None:
+def test_hard_tasks_that_lose_scores_do_not_raise_the_mean() -> None:
     """30 tasks x 4 samples; a sample of a task that passes with chance p is lost with chance .5 (1 - p)."""
     rng, means, worst = np.random.default_rng(4), [], 0.0
     for _ in range(200):

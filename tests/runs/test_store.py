@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.calls import call
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange, Kind, Speaker, Usage
 from whet.runs.store import schema
@@ -21,23 +22,13 @@ from whet.runs.store.schema import RolloutRow, SkillRow, TaskRow
 from whet.runs.store.store import DATABASE, LOCK, Store
 from whet.scoring.score import Cause
 
-EXCHANGE = Exchange(
-    session="1",
-    index=0,
-    dialect="chat",
-    path="/v1/chat/completions",
+EXCHANGE = call(
     request_headers=(("Accept", "*/*"), ("Accept", "again")),
     request=b'{"messages": []}',
     upstream="http://127.0.0.1:9",
-    status=200,
-    response_headers=(),
     response=b"data: [DONE]\n\n",
-    attempts=1,
-    error=None,
     started=1.5,
-    first_byte=None,
     ended=2.5,
-    usage=None,
     sent=b'{"input": []}',
     delivered=b"event: message_stop\n\n",
     warnings=("top_k",),
@@ -301,7 +292,7 @@ def stored_with_ids(folder: Path, turns: int) -> int:
     return (folder / DATABASE).stat().st_size
 
 
-def test_space_grows_with_the_tokens_and_not_with_how_often_they_are_told(tmp_path: Path) -> None:
+def test_space_grows_with_the_tokens(tmp_path: Path) -> None:
     at_100, at_200, at_400 = (stored_with_ids(tmp_path / str(turns), turns) for turns in (100, 200, 400))
     assert at_200 / at_100 < 2.1
     assert at_400 / at_200 < 2.1
@@ -318,7 +309,7 @@ def test_space_grows_with_the_tokens_and_not_with_how_often_they_are_told(tmp_pa
         b'data: {"prompt_token_ids": [' + b"7," * SMALL_BODY + b"7]}\n\n" + b'data: {"prompt_token_ids": [7]}\n\n',
     ],
 )
-def test_whatever_a_reply_calls_ids_of_its_prompt_it_comes_back_byte_for_byte(tmp_path: Path, response: bytes) -> None:
+def test_odd_prompt_ids_come_back_byte_for_byte(tmp_path: Path, response: bytes) -> None:
     with new_run(tmp_path) as store:
         attempt = store.start_attempt("r0", 0.0)
         for index in range(2):
@@ -349,9 +340,7 @@ def test_readers_see_commits_while_the_writer_runs_and_after_it_closed(tmp_path:
             reader.set("a", 3)
 
 
-def test_calls_that_are_added_while_others_are_read_do_not_confuse_the_reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_calls_added_meanwhile_do_not_confuse_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with new_run(tmp_path) as writer:
         attempt = writer.start_attempt("r0", 1.0)
         large = replace(EXCHANGE, session=str(attempt), request=b'{"messages": ["%s"]}' % (b"x" * SMALL_BODY))
@@ -409,9 +398,7 @@ def test_what_is_no_run_is_named(tmp_path: Path, opening: Callable[[Path], Store
 
 
 @pytest.mark.parametrize("opening", [Store.open_read, Store.open_write])
-def test_a_run_of_a_newer_version_is_refused_with_both_versions(
-    tmp_path: Path, opening: Callable[[Path], Store]
-) -> None:
+def test_a_run_of_a_newer_version_is_refused(tmp_path: Path, opening: Callable[[Path], Store]) -> None:
     new_run(tmp_path).close()
     db = sqlite3.connect(tmp_path / DATABASE)
     db.execute("PRAGMA user_version = 99")
@@ -455,7 +442,7 @@ def run_of_version_1(folder: Path) -> None:
     db.close()
 
 
-def test_an_older_version_is_not_read_as_if_it_were_the_current_one(tmp_path: Path) -> None:
+def test_an_older_version_is_not_read_as_the_current_one(tmp_path: Path) -> None:
     run_of_version_1(tmp_path)
     with pytest.raises(UserError, match="the run has version 1, this whet reads 2; resume it once to convert it"):
         Store.open_read(tmp_path)
@@ -470,7 +457,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         Store.create(tmp_path / "file" / "run")
 
 
-def test_no_skill_is_none_in_rows_and_an_empty_text_in_the_file(tmp_path: Path) -> None:
+def test_no_skill_is_none_in_rows(tmp_path: Path) -> None:
     with new_run(tmp_path, rollouts=1) as store:
         assert [row.skill for row in (*store.rollouts(), *store.pending(), store.rollout("r0"))] == [None] * 3
     with sqlite3.connect(tmp_path / DATABASE) as db:

@@ -85,7 +85,7 @@ async def test_a_cost_is_known_only_when_both_prices_are(tmp_path: Path, prices:
     assert arm.cost == (pytest.approx(expected) if cost else None)
 
 
-def test_one_unknown_cost_makes_the_sum_unknown_but_attempts_without_calls_cost_nothing() -> None:
+def test_one_unknown_cost_makes_the_sum_unknown() -> None:
     arm = Tally()
     arm.spend(result(None))
     assert arm.cost == 0

@@ -104,9 +104,7 @@ async def test_a_judge_that_fails_on_the_solution_too_gives_no_score(tmp_path: P
     assert result.score.cause is Cause.JUDGE
 
 
-async def test_the_solution_is_judged_once_per_task_and_run_and_only_when_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_solution_is_judged_once_when_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from whet.runs import verdicts
     from whet.runs.checks.tasks import attempt_with
 

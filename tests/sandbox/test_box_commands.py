@@ -60,7 +60,7 @@ async def test_a_program_that_does_not_exist_gives_127(box: Box) -> None:
     assert "no-such-program" in done.stderr.text
 
 
-async def test_a_program_that_does_not_exist_gives_127_behind_a_model_port_too(box: Box) -> None:
+async def test_a_missing_program_gives_127_behind_a_model_port(box: Box) -> None:
     async with model_port(box):
         assert (await box.exec(["no-such-program"])).exit_code == 127
 
@@ -161,7 +161,7 @@ async def test_a_daemon_is_gone_when_its_command_has_ended_normally(box: Box) ->
     assert carriers(marker) == []
 
 
-async def test_a_daemon_that_holds_the_output_open_does_not_hold_up_the_end(box: Box) -> None:
+async def test_a_daemon_does_not_hold_up_the_end(box: Box) -> None:
     done = await box.exec(["sh", "-c", "setsid sleep 60 & echo done"], timeout=30)
     assert done.stdout.data == b"done\n"
     assert not done.timed_out

@@ -16,7 +16,7 @@ from whet.sandbox.disk.storage import Disk, DiskUsage
 from whet.tasks.task import TaskLimits
 
 
-async def test_a_fork_bomb_is_held_by_the_limit_and_gone_after_the_time_limit() -> None:
+async def test_a_fork_bomb_is_limited_and_ended() -> None:
     marker = new_marker()
     async with sandbox_named("bubblewrap").open(TaskLimits(processes=64)) as box:
         bomb = await box.start(["bash", "-c", ":(){ :|:& };:; exec sleep 60"], env={"MARKER": marker})
@@ -170,9 +170,7 @@ def test_a_disk_is_filled_by_whoever_holds_more_than_it_has_left(kind: str) -> N
     assert not disk(left=100).is_filled_by(DiskUsage(**{kind: 900}))
 
 
-async def test_a_box_that_fills_the_disk_of_all_is_ended_far_below_its_own_limit(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_box_that_fills_the_disk_is_ended(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     def small_disk(folder: Path) -> Disk:
         held = sum(len(names) for _, *two in os.walk(folder) for names in two)
         return Disk(DiskUsage(1e12, 2000), DiskUsage(1e12, 2000 - held))

@@ -40,7 +40,7 @@ async def test_the_judge_has_another_home_that_the_agent_never_saw(box: Box) -> 
     assert rest == ["writable"]
 
 
-async def test_the_agents_work_is_there_for_the_judge_and_its_logs_are_not(box: Box) -> None:
+async def test_the_judge_sees_the_agents_work_without_its_logs(box: Box) -> None:
     logs = logs_of(box)
     await box.exec(
         ["sh", "-c", f"echo work > answer.txt; echo log > {logs}/agent/log.txt; echo a > {logs}/artifacts/a"]
@@ -93,32 +93,6 @@ async def test_links_in_the_agents_temporary_folder_are_gone(box: Box) -> None:
     assert done.stdout.text == "./deep\n./deep/file\nkept\n"
 
 
-VERDICTS = {
-    "written": ("echo 1 > reward.txt", b"1\n"),
-    "absent": ("true", FileNotFoundError),
-    "a link": ("echo 1 > other; ln -s other reward.txt", SandboxError),
-    "a link out": ("ln -s /etc/hosts reward.txt", SandboxError),
-    "two links": ("echo 1 > other; ln other reward.txt", SandboxError),
-    "a folder": ("mkdir reward.txt", SandboxError),
-    "a pipe": ("mkfifo reward.txt", SandboxError),
-    "a socket": ("python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"reward.txt\")'", SandboxError),
-    "too large": ("truncate -s 2M reward.txt", SandboxError),
-}
-
-
-@pytest.mark.parametrize(("script", "expected"), VERDICTS.values(), ids=VERDICTS)
-async def test_only_a_plain_file_with_one_link_is_a_verdict(box: Box, script: str, expected: object) -> None:
-    with pytest.raises(SandboxError, match="not sealed"):
-        await box.read_verdict("reward.txt")
-    await box.seal()
-    await box.exec(["sh", "-c", script], cwd=f"{logs_of(box)}/verifier")
-    if isinstance(expected, bytes):
-        assert await box.read_verdict("reward.txt") == expected
-    else:
-        with pytest.raises(expected):  # type: ignore[call-overload]
-            await box.read_verdict("reward.txt")
-
-
 async def test_a_verdict_of_another_user_or_from_before_is_refused(tmp_path: Path) -> None:
     (tmp_path / "reward.txt").write_text("1")
     mine = VerifierFolder.at(tmp_path, None)
@@ -131,6 +105,8 @@ async def test_a_verdict_of_another_user_or_from_before_is_refused(tmp_path: Pat
 
 
 async def test_a_verdict_is_read_when_every_process_is_dead(box: Box) -> None:
+    with pytest.raises(SandboxError, match="not sealed"):
+        await box.read_verdict("reward.txt")
     await box.seal()
     marker = new_marker()
     await start_tree(box, marker)
@@ -172,9 +148,7 @@ async def test_agent_judge_and_work_are_three_users_of_the_host(sealed_box: Box)
         ("echo 1 > verifier/reward.txt; chmod 0 verifier agent artifacts .", ("reward.txt",)),
     ],
 )
-async def test_what_the_agent_left_for_the_verifier_is_named_and_not_shown(
-    box: Box, script: str, planted: tuple[str, ...]
-) -> None:
+async def test_what_the_agent_left_for_the_verifier_is_named(box: Box, script: str, planted: tuple[str, ...]) -> None:
     assert (await box.exec(["sh", "-c", script], cwd=logs_of(box))).exit_code == 0
     assert await box.seal() == planted
     logs = logs_of(box)

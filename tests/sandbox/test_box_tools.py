@@ -118,7 +118,7 @@ async def test_a_pipe_is_read_to_its_end(box: Box) -> None:
     assert await shell(box, "(echo a; sleep 0.2; echo b) | tool") == "|a\nb\n"
 
 
-async def test_a_pipe_that_stays_open_and_silent_does_not_hold_a_call_up(box: Box) -> None:
+async def test_a_silent_pipe_does_not_hold_a_call_up(box: Box) -> None:
     log = Log()
     await box.offer("tool", log)
     code = """
@@ -202,9 +202,7 @@ print(talk((5).to_bytes(4, "big") + (16 << 20).to_bytes(4, "big") + b"tool\\0", 
     assert (await box.exec(["tool", "still", "there"])).stdout.data == b"still there|"
 
 
-async def test_connections_that_say_nothing_are_ended_and_calls_wait_for_that(
-    box: Box, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_connections_that_say_nothing_are_ended(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "TALK_SEC", 0.5)
     log = Log()
     await box.offer("tool", log)

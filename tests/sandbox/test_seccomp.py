@@ -5,6 +5,7 @@ import platform
 import re
 import struct
 from errno import EAFNOSUPPORT, ENOSYS, EPERM, EPROTONOSUPPORT, errorcode
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,12 +34,17 @@ HEADERS = {
 }
 
 
+@cache
+def instructions(machine: str) -> list[tuple[int, int, int, int]]:
+    return list(struct.iter_unpack("=HBBI", filter_program(machine)))
+
+
 def verdict(machine: str, number: int, *arguments: int, audit: int | None = None) -> int:
     """What the program says of a call, as the kernel would compute it."""
     given = [*arguments, *[0] * (6 - len(arguments))]
     arch = MACHINES[machine].audit if audit is None else audit
     data = struct.pack("<IIQ6Q", number, arch, 0, *[value & (2**64 - 1) for value in given])
-    program = list(struct.iter_unpack("=HBBI", filter_program(machine)))
+    program = instructions(machine)
     at, word = 0, 0
     while True:
         code, when, otherwise, k = program[at]

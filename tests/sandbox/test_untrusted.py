@@ -72,7 +72,7 @@ async def test_a_pipe_is_waited_for(apart: Box) -> None:
     assert await shell(apart, "(sleep 2.3; echo late) | whet-untrusted cat") == "late\n"
 
 
-async def test_it_sees_the_agents_files_and_what_the_judge_placed_for_it_and_nothing_else(apart: Box) -> None:
+async def test_it_sees_only_the_agents_and_placed_files(apart: Box) -> None:
     script = """
     echo given > $WHET_SCRATCH/driver; echo secret > $HOME/secret; echo mine > /tmp/mine; touch /logs/verifier/x
     whet-untrusted sh -c 'cat file ~/file $WHET_SCRATCH/driver; ls /tests /logs /home /tmp; command -v whet-untrusted'
@@ -245,7 +245,7 @@ async def test_it_is_not_there_while_the_agent_runs(box: Box) -> None:
     assert (await box.exec(["sh", "-c", "command -v whet-untrusted || echo $WHET_SCRATCH"])).stdout.data == b"\n"
 
 
-async def test_no_folder_of_the_judge_is_the_works_when_all_calls_are_over(apart: Box) -> None:
+async def test_no_folder_of_the_judge_stays_the_works(apart: Box) -> None:
     await shell(apart, "for n in 1 2 3; do whet-untrusted --time 0.2 sleep 9 & done; wait; touch own")
     owners = {path.lstat().st_uid for path in (host_workdir(apart), *host_workdir(apart).iterdir())}
     assert owners == {(host_folder(apart) / "logs" / "verifier").stat().st_uid}
@@ -273,7 +273,7 @@ def test_a_call_that_is_none_says_what_was_expected(words: list[str], said: str)
 
 @given(
     st.lists(st.text(), min_size=1),
-    st.dictionaries(st.from_regex(r"[A-Za-z_]\w{0,9}", fullmatch=True).filter(str.isascii), st.text()),
+    st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,9}", fullmatch=True), st.text()),
 )
 def test_every_command_and_variable_is_taken_as_it_is(argv: list[str], env: dict[str, str]) -> None:
     options = [word for name, value in env.items() for word in ("--env", f"{name}={value}")]

@@ -233,7 +233,7 @@ async def test_math_can_be_judged_in_the_box() -> None:
     assert (await judged(task, answer=r"\boxed{0.5}")).value == 1
 
 
-async def test_math_that_cannot_tell_is_missing_or_asks_a_rubric_when_told_to() -> None:
+async def test_math_that_cannot_tell_is_missing_or_asks() -> None:
     answer = "sin and cos"
     missing = await said_of("12", {"kind": "math", "answer": "!!!"})
     assert (missing.value, missing.cause) == (None, Cause.JUDGE)
@@ -244,7 +244,36 @@ async def test_math_that_cannot_tell_is_missing_or_asks_a_rubric_when_told_to() 
     assert "cannot be read" in score.details["fallback"]
 
 
-async def test_what_other_judges_used_of_the_time_is_no_fault_of_the_answer() -> None:
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [("one half, in words", "1/2"), ("those whose digit squares lead to 1", "the set of all happy numbers")],
+)
+async def test_math_asks_the_rubric_when_the_answers_differ(answer: str, expected: str) -> None:
+    fallback = {"kind": "rubric", "rubric": "The same thing is meant.", "votes": 1}
+    judge = {"kind": "math", "answer": expected, "fallback": fallback}
+    referee = ScriptedReferee('{"reason": "the same", "score": 1}')
+    score = await said_of(answer, judge, referee=referee)
+    assert (score.value, score.details["by"]) == (1, "model")
+    assert expected in str(referee.asked)
+    referee = ScriptedReferee('{"reason": "the same", "score": 1}')
+    assert (await said_of("0.5", {**judge, "answer": "1/2"}, referee=referee)).value == 1
+    assert referee.asked == []
+
+
+async def test_the_answer_can_be_in_a_file_of_the_working_directory() -> None:
+    for judge, content, value in (
+        ({"kind": "math", "file": "out/answer.txt"}, "The result is $\\\\frac{1}{2}$", 1),
+        ({"kind": "number", "file": "out/answer.txt", "answer": 0.5}, "0.5", 1),
+        ({"kind": "exact", "file": "missing.txt"}, "0.5", 0),
+    ):
+        task = Task.model_validate({"id": "t", "instruction": "-", "answer": "0.5", "judge": judge})
+        score = await judged(
+            task, answer="I wrote it to the file.", work=f"mkdir out; echo '{content}' > out/answer.txt"
+        )
+        assert score.value == value, judge
+
+
+async def test_time_of_other_judges_is_no_fault_of_the_answer() -> None:
     no_time = TaskLimits(verify_sec=0.001)
     assert (await said_of("0.5", "math", answer="1/2", limits=no_time)).value == 1
     rules = {"kind": "rules", "checks": [{"op": "regex", "arg": "^4$"}]}

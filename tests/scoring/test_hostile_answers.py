@@ -35,7 +35,7 @@ async def test_a_mathematical_bomb_scores_zero() -> None:
     assert "could not be compared" in scores["tower"].reason
 
 
-async def test_an_expected_answer_that_cannot_be_read_is_no_fault_of_the_answer() -> None:
+async def test_an_unreadable_expected_answer_is_missing() -> None:
     score = await said_of("5", {"kind": "math", "answer": "?", "seconds": 20})
     assert (score.value, score.cause) == (None, Cause.JUDGE)
 

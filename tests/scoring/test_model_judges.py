@@ -37,7 +37,7 @@ RUBRIC = {"kind": "rubric", "rubric": "It is polite.", "votes": 1}
         ("", None),
     ],
 )
-def test_a_vote_is_read_in_the_form_that_was_asked_for_and_in_no_other(reply: str, score: float | None) -> None:
+def test_a_vote_is_read_in_the_requested_form_only(reply: str, score: float | None) -> None:
     read = read_vote(reply)
     assert (read and read[0]) == score
 
@@ -54,9 +54,7 @@ async def test_every_vote_and_reason_is_kept_and_the_mean_counts() -> None:
 
 
 @pytest.mark.parametrize(("votes", "hard"), [((1, 1, 0.4), True), ((1, 1, 0.3), False)])
-async def test_a_rubric_is_met_from_four_fifths_on_unless_a_threshold_says_otherwise(
-    votes: tuple[float, ...], hard: bool
-) -> None:
+async def test_a_rubric_is_met_from_four_fifths_on(votes: tuple[float, ...], hard: bool) -> None:
     def referee() -> ScriptedReferee:
         return ScriptedReferee(*(f'{{"reason": "-", "score": {vote}}}' for vote in votes))
 
@@ -67,7 +65,7 @@ async def test_a_rubric_is_met_from_four_fifths_on_unless_a_threshold_says_other
     assert (await said_of("Hello", {**RUBRIC, "votes": 3, "threshold": 0.9}, referee=referee())).value == 0
 
 
-async def test_a_reply_of_85_is_asked_again_and_is_no_score_of_85() -> None:
+async def test_a_reply_of_85_is_asked_again() -> None:
     repaired = await said_of("Hello", RUBRIC, referee=ScriptedReferee("85", '{"reason": "ok", "score": 0.85}'))
     assert (repaired.value, repaired.details["votes"][0]["repaired"]) == (0.85, True)
     missing = await said_of("Hello", RUBRIC, referee=ScriptedReferee("85", "85"))
@@ -81,7 +79,7 @@ async def test_a_reply_of_85_is_asked_again_and_is_no_score_of_85() -> None:
     assert below.value == 0
 
 
-async def test_votes_that_cannot_be_read_are_left_out_as_long_as_most_can() -> None:
+async def test_votes_that_cannot_be_read_are_left_out() -> None:
     referee = ScriptedReferee(GOOD, GOOD, "?", "?")
     assert (await said_of("Hello", {**RUBRIC, "votes": 3}, referee=referee)).value == 1
     referee = ScriptedReferee("?", GOOD, "?", "?", "?")

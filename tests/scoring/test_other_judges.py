@@ -139,7 +139,7 @@ async def test_a_function_that_fails_gives_no_score_and_says_why(folder: Path, n
     assert said in score.reason
 
 
-async def test_a_function_that_does_not_end_is_ended_with_all_that_it_started(folder: Path) -> None:
+async def test_a_function_that_does_not_end_is_ended(folder: Path) -> None:
     score = await python(folder, "stuck", seconds=0.7)
     assert "did not end within 0.7 seconds" in score.reason
     started = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and _runs(entry, b"98765")]
@@ -190,7 +190,7 @@ async def test_a_function_is_found_beside_the_task_and_may_see_the_files(folder:
     assert (await judged(task, work="echo 0.25 > n")).value == 0.25
 
 
-def test_tests_and_verify_always_judge_and_an_answer_is_compared_unless_others_are_named() -> None:
+def test_which_judges_a_task_has() -> None:
     def names(**task: Any) -> list[str]:
         return [judge.name for judge in judges_of(Task.model_validate({"id": "t", "instruction": "-", **task}))]
 
@@ -265,6 +265,6 @@ def test_a_task_folder_names_judges_beside_its_tests(tmp_path: Path) -> None:
         harbor(tmp_path, 'judge = "numbr"')
 
 
-def test_the_canaries_of_a_task_folder_are_those_that_only_hidden_files_carry(tmp_path: Path) -> None:
+def test_canaries_are_those_that_only_hidden_files_carry(tmp_path: Path) -> None:
     assert harbor(tmp_path, "").canary == (MARKS[0],)
     assert harbor(tmp_path, 'canary = ["my own canary"]').canary == ("my own canary",)

@@ -1,12 +1,15 @@
 """Reward files: what the tests wrote is the score when it can be trusted to be one, and else there is no score."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from support.judging_world import checks_in, judged, judgement
+from whet.box import Box
 from whet.scoring import Cause, Score
 from whet.scoring.judges.reward import TWO_REWARDS
+from whet.scoring.reward_files import main_reward, read_rewards
 from whet.tasks import Task, TaskLimits
 
 
@@ -16,6 +19,25 @@ async def score_of(folder: Path, script: str, **files: str | bytes) -> Score:
     for name, content in files.items():
         (tests / f"reward.{name}").write_bytes(content.encode() if isinstance(content, str) else content)
     return await judgement(Task(id="t", instruction="-", tests=tests))
+
+
+class Verdicts:
+    """What a box gives of reward files that hold this: reward.txt for `txt`, reward.json for `json`."""
+
+    def __init__(self, **files: str | bytes) -> None:
+        self._files = {
+            f"reward.{name}": text if isinstance(text, bytes) else text.encode() for name, text in files.items()
+        }
+
+    async def read_verdict(self, name: str) -> bytes:
+        if name not in self._files:
+            raise FileNotFoundError(name)
+        return self._files[name]
+
+
+async def rewards_in(**files: str | bytes) -> dict[str, float]:
+    (rewards,) = await read_rewards(cast("Box", Verdicts(**files)))
+    return rewards
 
 
 def assert_no_score(score: Score, *words: str) -> None:
@@ -28,10 +50,8 @@ def assert_no_score(score: Score, *words: str) -> None:
 @pytest.mark.parametrize(
     ("text", "value"), [("1", 1), ("0", 0), (" 0.25\n", 0.25), ("1e-1", 0.1), ("1.0", 1), ("-0", 0)]
 )
-async def test_reward_txt_holds_one_number(tmp_path: Path, text: str, value: float) -> None:
-    score = await score_of(tmp_path, "", txt=text)
-    assert score.value == value
-    assert score.details["rewards"] == {"reward": value}
+async def test_reward_txt_holds_one_number(text: str, value: float) -> None:
+    assert await rewards_in(txt=text) == {"reward": value}
 
 
 async def test_the_reason_of_a_lost_reward_names_the_tests_that_failed(tmp_path: Path) -> None:
@@ -42,8 +62,9 @@ async def test_the_reason_of_a_lost_reward_names_the_tests_that_failed(tmp_path:
 @pytest.mark.parametrize(
     "text", ["", " \n", "nan", "inf", "-inf", "1e999", "1.5", "-0.1", "one", "1 1", "true", b"\xff\xfe1"]
 )
-async def test_a_reward_txt_with_anything_else_gives_no_score(tmp_path: Path, text: str | bytes) -> None:
-    assert_no_score(await score_of(tmp_path, "", txt=text), "reward.txt")
+async def test_a_reward_txt_with_anything_else_gives_no_score(text: str | bytes) -> None:
+    with pytest.raises(ValueError, match=r"^reward\.txt"):
+        await rewards_in(txt=text)
 
 
 @pytest.mark.parametrize(
@@ -56,10 +77,8 @@ async def test_a_reward_txt_with_anything_else_gives_no_score(tmp_path: Path, te
         ('{"reward": false, "other": true}', 0),
     ],
 )
-async def test_reward_json_holds_numbers_of_which_reward_or_the_only_one_counts(
-    tmp_path: Path, text: str, value: float
-) -> None:
-    assert (await score_of(tmp_path, "", json=text)).value == value
+async def test_of_reward_json_one_number_counts(text: str, value: float) -> None:
+    assert main_reward(await rewards_in(json=text)) == value
 
 
 @pytest.mark.parametrize(
@@ -86,14 +105,13 @@ async def test_reward_json_holds_numbers_of_which_reward_or_the_only_one_counts(
         b'{"reward": 1, "\xff": 1}',
     ],
 )
-async def test_a_reward_json_with_anything_else_gives_no_score(tmp_path: Path, text: str | bytes) -> None:
-    assert_no_score(await score_of(tmp_path, "", json=text), "reward.json")
+async def test_a_reward_json_with_anything_else_gives_no_score(text: str | bytes) -> None:
+    with pytest.raises(ValueError, match=r"^reward\.json"):
+        await rewards_in(json=text)
 
 
 @pytest.mark.parametrize(("txt", "json", "value"), [("1", 0, 0), ("0", 1, 0), ("0.5", 0.25, 0.25), ("0.25", 0.5, 0.25)])
-async def test_of_two_rewards_that_disagree_the_lower_one_counts_and_is_flagged(
-    tmp_path: Path, txt: str, json: float, value: float
-) -> None:
+async def test_of_two_rewards_the_lower_one_counts(tmp_path: Path, txt: str, json: float, value: float) -> None:
     score = await score_of(tmp_path, "", txt=txt, json=f'{{"reward": {json}}}')
     assert score.value == value
     assert "two reward files" in score.reason
@@ -114,7 +132,7 @@ async def test_without_a_reward_file_there_is_no_score_whatever_the_exit_code(tm
     assert_no_score(await score_of(tmp_path, "exit 0"), "wrote no reward.txt or reward.json")
 
 
-async def test_the_exit_code_of_the_tests_does_not_count_and_their_output_is_kept(tmp_path: Path) -> None:
+async def test_the_exit_code_of_the_tests_does_not_count(tmp_path: Path) -> None:
     script = "echo checking; echo 1 > /logs/verifier/reward.txt; exit 3"
     score = await score_of(tmp_path, script)
     (command,) = score.details["commands"]
@@ -132,9 +150,10 @@ async def test_the_exit_code_of_the_tests_does_not_count_and_their_output_is_kep
         "ln -s /dev/zero reward.json",
         "echo 1 > other; ln other reward.txt",
         "truncate -s 2M reward.txt",
+        "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"reward.txt\")'",
         "python3 -c 'print(\"[\" * 500_000)' > reward.json",
     ],
-    ids=["host file", "host process", "circle", "pipe", "folder", "device", "two links", "huge", "deep"],
+    ids=["host file", "host process", "circle", "pipe", "folder", "device", "two links", "huge", "socket", "deep"],
 )
 async def test_what_is_no_plain_small_file_gives_no_score(tmp_path: Path, script: str) -> None:
     assert_no_score(await score_of(tmp_path, f"cd /logs/verifier; {script}"), "reward.")
@@ -163,7 +182,7 @@ async def test_tests_out_of_time_give_no_score_even_with_a_reward_written(tmp_pa
     assert_no_score(await judgement(task), "did not end within 0.5 seconds")
 
 
-async def test_the_tests_see_the_work_in_the_working_directory_and_cannot_be_written(tmp_path: Path) -> None:
+async def test_the_tests_see_the_work_and_cannot_be_written(tmp_path: Path) -> None:
     script = """
     touch /tests/x 2>/dev/null && exit
     [ "$PWD" = /srv/app ] && [ "$(cat answer.txt)" = 4 ] && echo 1 > /logs/verifier/reward.txt

@@ -38,7 +38,7 @@ async def passes(answer: str, check: dict[str, Any], **work: Any) -> bool:
         ("", False),
     ],
 )
-async def test_section_present_is_a_heading_that_ends_so_a_bold_line_or_a_label(answer: str, found: bool) -> None:
+async def test_what_counts_as_a_section(answer: str, found: bool) -> None:
     assert await passes(answer, {"op": "section_present", "arg": "Summary"}) is found
 
 

@@ -37,7 +37,7 @@ def test_a_score_has_a_value_or_a_cause_and_survives_being_stored(score: Score) 
     assert Score.model_validate_json(score.model_dump_json()) == score
 
 
-def test_neither_a_number_nor_a_cause_is_no_score_and_both_are_none_either() -> None:
+def test_a_score_is_a_number_or_a_cause() -> None:
     for given_values in ({}, {"value": 0.5, "cause": Cause.MODEL}):
         with pytest.raises(ValidationError, match="either a number or missing"):
             Score.model_validate(given_values)
@@ -67,7 +67,7 @@ def test_an_answer_that_is_compared_is_compared_in_one_form(text: str) -> None:
 
 
 @given(st.text(string.ascii_letters + string.digits, min_size=1), st.sampled_from(["", '"', "'", "`", "**"]))
-def test_case_space_quotes_and_a_full_stop_around_an_answer_do_not_count(word: str, quote: str) -> None:
+def test_what_is_around_an_answer_does_not_count(word: str, quote: str) -> None:
     for answer in (f"  {word.upper()}\n", f"{quote}{word}{quote}.", f"{quote}{word}.{quote}", f"{word}\u00a0"):
         assert normalise(answer) == normalise(word)
 

@@ -1,6 +1,7 @@
 """Verification commands: the score is the share that exits 0, and each leaves what a person needs to understand it."""
 
 from support.judging_world import judged, judgement
+from whet.scoring import Cause
 from whet.tasks import Task, TaskLimits
 
 
@@ -27,7 +28,7 @@ async def test_of_long_output_the_end_is_kept() -> None:
     assert command["output"].endswith("100000\nthe verdict\n")
 
 
-async def test_a_command_out_of_time_has_failed_and_so_have_those_after_it() -> None:
+async def test_a_command_out_of_time_has_failed() -> None:
     limits = TaskLimits(verify_sec=0.5)
     task = Task(id="t", instruction="-", verify=("true", "sleep 30", "sleep 0.2"), limits=limits)
     score = await judgement(task)
@@ -39,3 +40,17 @@ async def test_commands_see_the_verification_variables() -> None:
     task = Task(id="t", instruction="-", verify=('test "$EXPECTED" = 4',))
     assert (await judged(task, env={"EXPECTED": "4"})).value == 1
     assert (await judged(task)).value == 0
+
+
+async def test_a_command_may_write_the_reward_itself() -> None:
+    task = Task(id="t", instruction="-", verify=("true", "echo 0.25 > /logs/verifier/reward.txt"))
+    score = await judged(task)
+    assert (score.value, score.reason) == (0.25, "the commands wrote the reward 0.25; 2 of 2 commands passed")
+    wrong = Task(id="t", instruction="-", verify=("echo much > /logs/verifier/reward.txt",))
+    assert (await judged(wrong)).cause == Cause.JUDGE
+
+
+async def test_a_reward_that_the_agent_planted_is_not_read() -> None:
+    task = Task(id="t", instruction="-", verify=("false",))
+    score = await judged(task, work="mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt")
+    assert score.value == 0

@@ -11,10 +11,10 @@ A small world to run one part of whet in, with every other part real but the mod
 - `trace_world` and `export_world` exchanges, traces and exports
 - `sharpen_world` and `proposers_world` sharpening with a scripted model, `sharpen_clis` with real CLIs
 
-Statistics with known truth: `known_world`, `whole_runs` in it, `many_attempts` in arrays, `call_world` random rollouts.
+Statistics with known truth: `call_world`; and `known_world`, `whole_runs` and `many_exams` in `benchmarks/`.
 
 Wire data: `raw_wire` the four dialects as bytes, `calls` as recorded, `agent_requests` and `recordings` of real CLIs,
 `neutral_strategies` for hypothesis, `guard_bodies` and `hostile_requests` what must be refused.
 
-Programs: `memory_gateway` is started by a test, `record_traces` by hand.
+Programs: `memory_gateway` is started by a test. `checks/record_traces.py` makes the recordings anew.
 """

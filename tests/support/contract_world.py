@@ -115,13 +115,6 @@ def task(**fields: Any) -> Task:
     return Task(**{**default, **fields}, limits=limits)
 
 
-def hidden_tests(folder: Path, script: str) -> Path:
-    """A tests folder whose test.sh gives reward 1 when the script ends well, and 0 when it does not."""
-    folder.mkdir()
-    (folder / "test.sh").write_text(f"({script}\n) && reward=1 || reward=0\necho $reward > /logs/verifier/reward.txt\n")
-    return folder
-
-
 def told(call: Exchange, role: str = "user") -> list[str]:
     """The texts that a call sent in messages of this role."""
     messages: Sequence[Message] = DIALECTS[call.dialect].read_request(call.request, call.path).messages

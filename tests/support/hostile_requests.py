@@ -16,32 +16,23 @@ from support.raw_wire import PATHS
 from support.raw_wire import asked as request_for
 from support.sdk_clients import PNG, SCHEMA
 from whet.gateway.dialects import DIALECTS
-from whet.gateway.dialects.neutral import (
-    Image,
-    Message,
-    Request,
-    Sampling,
-    Text,
-    Thinking,
-    Tool,
-    ToolCall,
-    ToolChoice,
-    ToolResult,
-)
+from whet.gateway.dialects import neutral as n
 
 DEPTH = 10_000
 BOMB_SIZE = 2 << 20
-CONVERSATION = Request(
+CONVERSATION = n.Request(
     model="tiny",
     messages=(
-        Message("system", (Text("Be brief."),)),
-        Message("user", (Text("Look."), Image("image/png", PNG))),
-        Message("assistant", (Thinking("Hm."), Text("I look."), ToolCall("call_1", "bash", '{"command": "ls"}'))),
-        Message("user", (ToolResult("call_1", (Text("a.txt"),), is_error=True),)),
+        n.Message("system", (n.Text("Be brief."),)),
+        n.Message("user", (n.Text("Look."), n.Image("image/png", PNG))),
+        n.Message(
+            "assistant", (n.Thinking("Hm."), n.Text("I look."), n.ToolCall("call_1", "bash", '{"command": "ls"}'))
+        ),
+        n.Message("user", (n.ToolResult("call_1", (n.Text("a.txt"),), is_error=True),)),
     ),
-    tools=(Tool("bash", "Runs a command.", SCHEMA),),
-    tool_choice=ToolChoice("auto"),
-    sampling=Sampling(max_tokens=99, temperature=0.5),
+    tools=(n.Tool("bash", "Runs a command.", SCHEMA),),
+    tool_choice=n.ToolChoice("auto"),
+    sampling=n.Sampling(max_tokens=99, temperature=0.5),
 )
 """A conversation with something of everything, to be mangled."""
 

@@ -75,6 +75,7 @@ def python(program: str) -> CommandAgent:
 
 def hidden_tests(folder: Path, script: str) -> Path:
     """A tests folder whose test.sh gives reward 1 when the script ends well, and 0 when it does not."""
+    folder.mkdir(exist_ok=True)
     (folder / "test.sh").write_text(f"({script}\n) && reward=1 || reward=0\necho $reward > /logs/verifier/reward.txt\n")
     return folder
 
@@ -87,17 +88,3 @@ def checked_by(folder: Path, script: str) -> Task:
 def assert_no_credit(done: Attempted) -> None:
     """The work was scored, and the score is 0."""
     assert done.score == 0, done.result.score
-
-
-def processes_with(marker: str) -> list[str]:
-    """The command lines of the processes of the host that carry a text in their arguments or environment."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                arguments, environment = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
-            except OSError:  # it has just ended
-                continue
-            if marker.encode() in arguments + environment:
-                found.append(arguments.decode(errors="replace"))
-    return found

@@ -10,20 +10,12 @@ from typing import Any
 import aiohttp
 from hypothesis import strategies as st
 
+from support.neutral_strategies import json_values
 from whet.gateway.dialects import Dialect
 from whet.gateway.dialects import neutral as n
 from whet.testing import Reply, Scene, Script, ScriptedModel, ToolCall
 
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=6,
-)
-OBJECTS = st.dictionaries(st.text(), JSON, max_size=3)
+OBJECTS = st.dictionaries(st.text(), json_values, max_size=3)
 TOOLS = st.builds(ToolCall, name=st.text(min_size=1), arguments=OBJECTS)
 SPOKEN = st.none() | st.text() | st.text(alphabet=" \nab")
 REPLIES = st.builds(Reply, thinking=SPOKEN, text=SPOKEN, tools=st.lists(TOOLS, max_size=3).map(tuple))

@@ -1,6 +1,7 @@
 """The official SDKs behind one face: a conversation in the tests' words, and what came back in the SDK's own types.
 
 A `Front` is one dialect as an agent speaks it. Its SDK comes in a sync and an async form that differ only in who waits.
+The SDKs take seconds to import, so that only the tests that use one import it.
 """
 
 import asyncio
@@ -9,16 +10,8 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
-
-import anthropic
-import httpx2
-import openai
-from google import genai
-from google.genai import errors as genai_errors
-from google.genai import types
-from openai.lib.streaming.chat import ChatCompletionStreamState
-from openai.types.responses import ResponseFailedEvent
 
 MODEL = "tiny"
 MAX_TOKENS = 512
@@ -93,7 +86,9 @@ class Front(Protocol):
     tells_failures: bool
     """Whether a tool's result can say that it is an error."""
     stops: Stops
-    failures: Failures
+
+    @property
+    def failures(self) -> Failures: ...
 
     def client(self, url: str, key: str, *, sync: bool) -> Any: ...
 
@@ -122,18 +117,21 @@ async def connected(front: Front, url: str, key: str, *, sync: bool = False) -> 
         if sync:
             client.close()
         else:
-            await (client.aio.aclose() if isinstance(client, genai.Client) else client.close())
+            await (client.aio.aclose() if hasattr(client, "aio") else client.close())
 
 
 async def ask(front: Front, client: Any, conversation: Conversation, *, stream: bool, sync: bool = False) -> Said:
     """What the model says to the conversation. A sync client waits in a thread."""
     if sync:
         return await asyncio.to_thread(_ask_sync, front, client, conversation, stream)
-    reply = await front.ask(client.aio if isinstance(client, genai.Client) else client, conversation, stream=stream)
+    reply = await front.ask(client.aio if hasattr(client, "aio") else client, conversation, stream=stream)
     return front.streamed(await _received(reply)) if stream else front.whole(reply)
 
 
 async def _received(stream: AsyncIterator[Any]) -> list[Any]:
+    import openai
+    from openai.types.responses import ResponseFailedEvent
+
     events: list[Any] = []
     try:
         async for event in stream:
@@ -152,26 +150,35 @@ def _ask_sync(front: Front, client: Any, conversation: Conversation, stream: boo
 
 
 def _openai_client(url: str, key: str, *, sync: bool) -> Any:
+    import openai
+
     kind = openai.OpenAI if sync else openai.AsyncOpenAI
     return kind(base_url=f"{url}/v1", api_key=key, max_retries=0)
 
 
-_OPENAI_FAILURES = Failures(
-    in_stream=openai.APIError,
-    bad_request=openai.BadRequestError,
-    refused_key=openai.AuthenticationError,
-    not_found=openai.NotFoundError,
-    rate_limit=openai.RateLimitError,
-    server=openai.InternalServerError,
-)
+def _failures_of(sdk: Any) -> Failures:
+    """The exceptions of the SDKs of OpenAI and Anthropic, which have the same names."""
+    return Failures(
+        in_stream=sdk.APIError,
+        bad_request=sdk.BadRequestError,
+        refused_key=sdk.AuthenticationError,
+        not_found=sdk.NotFoundError,
+        rate_limit=sdk.RateLimitError,
+        server=sdk.InternalServerError,
+    )
 
 
 class Chat:
     name = "chat"
     tells_failures = False
     stops = Stops("tool_calls", "stop", "length")
-    failures = _OPENAI_FAILURES
     client = staticmethod(_openai_client)
+
+    @cached_property
+    def failures(self) -> Failures:
+        import openai
+
+        return _failures_of(openai)
 
     def begin(self, system: str, text: str) -> Conversation:
         picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
@@ -209,6 +216,8 @@ class Chat:
         )
 
     def streamed(self, events: Sequence[Any]) -> Said:
+        from openai.lib.streaming.chat import ChatCompletionStreamState
+
         state: ChatCompletionStreamState[Any] = ChatCompletionStreamState()
         for chunk in events:
             state.handle_chunk(chunk)
@@ -219,8 +228,11 @@ class Responses:
     name = "responses"
     tells_failures = False
     stops = Stops("completed", "completed", "incomplete: max_output_tokens")
-    failures = replace(_OPENAI_FAILURES, in_stream=FailedStreamError)
     client = staticmethod(_openai_client)
+
+    @cached_property
+    def failures(self) -> Failures:
+        return replace(FRONTS["chat"].failures, in_stream=FailedStreamError)
 
     def begin(self, system: str, text: str) -> Conversation:
         picture = {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"}
@@ -266,16 +278,16 @@ class Messages:
     name = "messages"
     tells_failures = True
     stops = Stops("tool_use", "end_turn", "max_tokens")
-    failures = Failures(
-        in_stream=anthropic.APIError,
-        bad_request=anthropic.BadRequestError,
-        refused_key=anthropic.AuthenticationError,
-        not_found=anthropic.NotFoundError,
-        rate_limit=anthropic.RateLimitError,
-        server=anthropic.InternalServerError,
-    )
+
+    @cached_property
+    def failures(self) -> Failures:
+        import anthropic
+
+        return _failures_of(anthropic)
 
     def client(self, url: str, key: str, *, sync: bool) -> Any:
+        import anthropic
+
         kind = anthropic.Anthropic if sync else anthropic.AsyncAnthropic
         return kind(base_url=url, api_key=key, max_retries=0)
 
@@ -340,21 +352,26 @@ class Gemini:
     name = "gemini"
     tells_failures = True
     stops = Stops("STOP", "STOP", "MAX_TOKENS")
-    failures = Failures(
-        in_stream=genai_errors.APIError,
-        bad_request=genai_errors.ClientError,
-        refused_key=genai_errors.ClientError,
-        not_found=genai_errors.ClientError,
-        rate_limit=genai_errors.ClientError,
-        server=genai_errors.ServerError,
-    )
+
+    @cached_property
+    def failures(self) -> Failures:
+        from google.genai import errors
+
+        refused = errors.ClientError
+        return Failures(errors.APIError, refused, refused, refused, refused, errors.ServerError)
 
     def client(self, url: str, key: str, *, sync: bool) -> Any:
+        import httpx2
+        from google import genai
+        from google.genai import types
+
         # Left to itself it uses aiohttp, in a way that warns and that leaves the connections of broken streams open.
         options = types.HttpOptions(base_url=url, async_client_args={"transport": httpx2.AsyncHTTPTransport()})
         return genai.Client(api_key=key, http_options=options)
 
     def begin(self, system: str, text: str) -> Conversation:
+        from google.genai import types
+
         picture = types.Part.from_bytes(data=b64decode(PNG), mime_type="image/png")
         declared = [types.FunctionDeclaration(name=name, parameters_json_schema=SCHEMA) for name in TOOLS]
         return {
@@ -368,6 +385,8 @@ class Gemini:
         }
 
     def go_on(self, conversation: Conversation, said: Said, results: Sequence[Result]) -> Conversation:
+        from google.genai import types
+
         told = [
             types.FunctionResponse(
                 id=result.call.id,
@@ -387,6 +406,8 @@ class Gemini:
         return self.streamed([reply])
 
     def streamed(self, events: Sequence[Any]) -> Said:
+        from google.genai import types
+
         parts = [part for event in events for part in event.candidates[0].content.parts or ()]
         last = events[-1]
         return Said(

@@ -118,6 +118,9 @@ class World:
         seed: int | None = SEED,
         **options: Any,
     ) -> SharpenResult:
+        # The chat agent starts nothing in its box, so it may have the kind that opens fastest.
+        looks_around = isinstance(proposer, ProposerSpec) and proposer.kind == "agent"
+        options = {"sandbox": "bubblewrap" if looks_around else "local"} | options
         tasks = self.folder / "tasks.jsonl"
         run = RunOptions(tasks=tasks, out=self.out, agents=("chat",), models=("m",), resume=resume, **options)
         within = read_budget(str(budget))

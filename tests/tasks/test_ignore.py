@@ -32,7 +32,7 @@ def test_nothing_is_omitted_without_an_ignore_file(folder: Path) -> None:
     assert read(folder).omitted == ()
 
 
-def test_rules_hold_below_their_folder_only_and_the_ignore_file_is_never_placed(folder: Path) -> None:
+def test_rules_hold_below_their_folder_only(folder: Path) -> None:
     put(folder, "tests/.harborignore", "*.log\n")
     task = read(folder)
     assert task.omissions_in("tests") == [".harborignore", "data/a.log", "data/keep.log"]

@@ -26,7 +26,7 @@ def put_rows(file: Path, *ids: str) -> None:
     file.write_text("".join(json.dumps({"id": name, "instruction": "x", "answer": "1"}) + "\n" for name in ids))
 
 
-def test_a_folder_of_tasks_is_read_in_the_order_of_names_without_hidden_and_foreign_entries(tmp_path: Path) -> None:
+def test_a_folder_of_tasks_is_read_by_name(tmp_path: Path) -> None:
     put_folder(tmp_path / "c-task")
     put_folder(tmp_path / ".hidden")
     put_folder(tmp_path / "a-folder" / "too-deep")
@@ -65,7 +65,7 @@ def test_where_nothing_is_found_it_is_told_what_was_looked_for(tmp_path: Path, n
     assert str(caught.value) == f"{tmp_path / name}: {said}; expected {LOOKED_FOR}"
 
 
-def test_a_folder_with_an_instruction_and_no_manifest_is_refused_alone_and_in_a_set(tmp_path: Path) -> None:
+def test_an_instruction_without_a_manifest_is_refused(tmp_path: Path) -> None:
     put_folder(tmp_path / "sort")
     (tmp_path / "sort" / "task.toml").unlink()
     for path in (tmp_path, tmp_path / "sort"):

@@ -72,7 +72,7 @@ async def test_a_command_runs_in_the_shell_of_every_agent(agent: str) -> None:
 
 
 @pytest.mark.parametrize("agent", SKILLS)
-def test_a_skill_is_loaded_by_its_tool_or_else_read_where_the_prompt_says(agent: str) -> None:
+def test_a_skill_is_loaded_by_tool_or_read(agent: str) -> None:
     assert _played(agent, call("skill", name="marker")) == [SKILLS[agent]]
 
 
@@ -95,7 +95,7 @@ def test_a_kind_of_sub_agent_is_not_taken_over_from_another_agent(agent: str) ->
     assert "x" not in _played(agent, of_another)[0][1].values()
 
 
-def test_what_a_script_says_in_the_words_of_the_agent_stays_and_is_only_completed() -> None:
+def test_a_script_in_the_words_of_the_agent_is_completed() -> None:
     asked = call("agent", prompt="Count them.", subagent_type="Explore")
     assert _played("qwen", asked) == [("agent", BRIEFED | {"subagent_type": "Explore"})]
     whole = call("bash", command="ls", timeout=5, made_up=True)
@@ -113,7 +113,7 @@ def test_what_a_script_says_in_the_words_of_the_agent_stays_and_is_only_complete
     ],
     ids=["unknown skill", "no sub-agents", "unknown tool", "no command", "no text"],
 )
-def test_a_call_that_no_tool_is_made_for_is_made_as_it_stands(reply: Reply) -> None:
+def test_a_call_without_a_tool_stays_as_it_is(reply: Reply) -> None:
     assert adapt_reply(reply, read("pi")) == reply
 
 
@@ -181,7 +181,7 @@ def test_a_sub_agent_of_gemini_ends_by_its_tool() -> None:
 @pytest.mark.parametrize(
     ("request_", "tool"), [("claude-code.structured", "StructuredOutput"), ("qwen.structured", "structured_output")]
 )
-def test_a_structured_answer_is_a_call_where_there_is_a_tool_for_it(request_: str, tool: str) -> None:
+def test_a_structured_answer_is_a_call_of_its_tool(request_: str, tool: str) -> None:
     reply = adapt_reply(ANSWER, read(request_))
     assert (reply.text, _calls(reply)) == ("Counted.", [(tool, ANSWER.answer)])
 
@@ -209,7 +209,7 @@ def test_a_schema_is_met_by_a_reply_that_fits_it() -> None:
         assert json.loads(adapt_reply(reply, read("claude-code.title")).text or "") == {"title": "Counting"}
 
 
-def test_an_errand_gets_a_short_text_when_the_due_reply_would_call_a_tool() -> None:
+def test_an_errand_gets_a_short_text() -> None:
     assert adapt_reply(call("bash", command="ls"), read("opencode.title")) == say("Scripted")
     assert adapt_reply(say("Done."), read("opencode.title")) == say("Done.")
 
@@ -220,7 +220,7 @@ def test_a_fault_strikes_errands_too() -> None:
 
 
 @given(reply=REPLIES)
-def test_who_offers_no_tools_and_asks_for_nothing_special_gets_the_reply_as_it_stands(reply: Reply) -> None:
+def test_without_tools_the_reply_stays_as_it_is(reply: Reply) -> None:
     assert adapt_reply(reply, read("pi", tools=[])) == reply
 
 

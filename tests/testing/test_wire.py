@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.scripted_world import JSON, REPLIES, ask, assemble_stream, send_back
+from support.neutral_strategies import json_values
+from support.scripted_world import REPLIES, ask, assemble_stream, send_back
 from whet.gateway.dialects import DIALECTS, Dialect, chat, gemini, messages, responses
 from whet.gateway.dialects import neutral as n
 from whet.testing import Reply, ToolCall, call, say
@@ -29,7 +30,11 @@ PATCH = [{"type": "custom", "name": "apply_patch"}, {"type": "function", "name":
 HISTORY = {"chat": "messages", "responses": "input", "messages": "messages", "gemini": "contents"}
 KEYS = st.sampled_from(["role", "content", "parts", "type", "text"])
 SCHEMA_KEYS = st.sampled_from(["type", "properties", "required", "enum", "anyOf", "items", "minItems"])
-ODD = st.recursive(JSON, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SCHEMA_KEYS, inner, max_size=4))
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 5) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SCHEMA_KEYS, inner, max_size=4),
+    max_leaves=8,
+)
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 
@@ -233,14 +238,14 @@ def test_a_refusal_names_what_is_wrong(dialect: Dialect, fields: dict[str, Any],
 
 
 @each_dialect
-@given(body=st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
+@given(body=st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
 def test_any_body_reads_or_is_refused(dialect: Dialect, body: bytes) -> None:
     with contextlib.suppress(BadRequestError):
         assert read_call(dialect, body, dialect.upstream_path("", "m", stream=False)).conversation
 
 
 @each_dialect
-@given(value=JSON | st.lists(st.dictionaries(KEYS, JSON, max_size=3), max_size=2))
+@given(value=json_values | st.lists(st.dictionaries(KEYS, json_values, max_size=3), max_size=2))
 def test_any_history_reads_or_is_refused(dialect: Dialect, value: object) -> None:
     fields: dict[str, Any] = {HISTORY[dialect.NAME]: value}
     with contextlib.suppress(BadRequestError):
@@ -253,7 +258,7 @@ def test_a_body_that_is_nested_too_deeply_is_refused(dialect: Dialect) -> None:
         read_call(dialect, b'{"x":' * 100_000, dialect.upstream_path("", "m", stream=False))
 
 
-@given(schema=st.none() | st.dictionaries(SCHEMA_KEYS, ODD), arguments=st.dictionaries(st.just("command"), JSON))
+@given(schema=st.none() | st.dictionaries(SCHEMA_KEYS, ODD), arguments=st.dictionaries(st.just("command"), ODD))
 def test_a_call_fits_a_tool_with_any_schema(schema: Any, arguments: dict[str, Any]) -> None:
     shell = n.Tool("Bash", parameters=schema)
     assert translate_call(ToolCall(name="bash", arguments=arguments), [shell], ["# Skill"]).name in {"bash", "Bash"}

@@ -48,7 +48,7 @@ def test_a_result_with_a_deep_answer_is_stored(depth: int) -> None:
 
 
 @given(st.text() | st.binary() | ANY_JSON.map(lambda value: json.dumps(value)))
-def test_json_of_others_is_a_value_that_can_be_stored_or_a_value_error(text: str | bytes) -> None:
+def test_json_of_others_is_storable_or_an_error(text: str | bytes) -> None:
     try:
         value = read_json(text)
     except ValueError:

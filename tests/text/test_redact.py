@@ -55,13 +55,13 @@ def test_a_secret_is_found_in_the_notations_of_json_and_python(secret: str) -> N
         assert redactor.bytes(f"<{shown}>".encode()).strip(b"<\"'>") == b"[redacted]"
 
 
-def test_the_beginning_of_a_path_is_not_taken_for_a_piece_of_a_secret() -> None:
+def test_a_path_is_no_piece_of_a_secret() -> None:
     redactor = Redactor(["/home/somebody/.config/credentials"])
     assert redactor.cut_text("/home/somebody/task.py") == "/home/somebody/task.py"
     assert redactor.cut_text("in /home/somebody/.config/credentials") == "in [redacted]"
 
 
-def test_keys_and_values_of_plain_data_are_masked_and_names_of_fields_stay() -> None:
+def test_keys_and_values_of_plain_data_are_masked() -> None:
     data = {"reason": [KEY[:20], (KEY.encode(), 7, None)], f"transcript {KEY}.json": b"x" + KEY[-15:].encode()}
     assert mask(data, Redactor([KEY, "reason"])) == {
         "reason": ["[redacted]", [b"[redacted]", 7, None]],

@@ -106,7 +106,7 @@ def test_what_is_trained_can_be_chosen() -> None:
 
 
 @pytest.mark.parametrize(("next_prompt", "why"), [("So far: Done.", None), ("Anew.", "the summary was not used")])
-def test_a_summary_is_trained_if_asked_for_and_only_when_it_was_used(next_prompt: str, why: str | None) -> None:
+def test_a_summary_is_trained_only_when_it_was_used(next_prompt: str, why: str | None) -> None:
     summary = replace(GOOD, speaker=Speaker(Kind.UTILITY, "c", None, "", "compaction"))
     after = with_tokens(exchange(1, [asked(next_prompt)], said(Text("Yes."))), [9], [8], [-0.1])
     episode = Episode("r", "g", "t", "loop", "m", "", 0, 1, 1.0, [summary, after])
@@ -175,9 +175,7 @@ AGAIN, TOLD_AGAIN = said(calls("pwd", "c2")), answered("/", "c2")
         ([ASKED, CALLED, answered("..."), AGAIN, TOLD_AGAIN], [1, 10, 5, 11, 3], "history edited"),
     ],
 )
-def test_a_reply_is_trained_though_the_next_request_has_it_in_other_ids(
-    before: list[Message], ids: list[int], cause: str
-) -> None:
+def test_a_reply_is_trained_though_sent_back_otherwise(before: list[Message], ids: list[int], cause: str) -> None:
     done = said(Text("Done."))
     exchanges = [
         with_tokens(exchange(0, [ASKED], CALLED), [1], [10], [-0.1]),

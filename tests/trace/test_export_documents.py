@@ -54,7 +54,7 @@ def test_atif_embeds_sub_agents_and_points_at_them_from_the_result() -> None:
     assert result["subagent_trajectory_ref"] == [{"trajectory_id": "sub-1"}]
 
 
-def test_atif_embeds_a_sub_agent_wherever_it_was_begun_and_counts_its_calls_once() -> None:
+def test_atif_counts_the_calls_of_a_sub_agent_once() -> None:
     sub = WITH_SUB[1]
     twin = replace(sub, index=2, speaker=replace(SUB, thread="sub-2"))
     edited = exchange(3, [SYSTEM, ASKED, SPAWNING, answered("Some.", "c9")], LAST)
@@ -93,7 +93,7 @@ def test_atif_links_a_result_only_to_a_call_of_its_step() -> None:
     assert document["steps"][2]["observation"] == {"results": [{"content": "a"}]}
 
 
-def test_atif_goes_on_in_another_document_after_a_break_and_marks_what_is_copied() -> None:
+def test_atif_continues_in_another_document_after_a_break() -> None:
     edited = exchange(2, [SYSTEM, ASKED, CALLED, answered("c")], said(Text("Again.")))
     (name, first), (next_name, second) = exported("atif", episode([FIRST, SECOND, edited]))
     assert (name, first["continued_trajectory_ref"], next_name) == ("r1.json", "r1.2.json", "r1.2.json")
@@ -126,7 +126,7 @@ def attributes(span: dict[str, Any]) -> dict[str, Any]:
     return {one["key"]: one["value"] for one in span["attributes"]}
 
 
-def test_spans_of_a_thread_tell_each_message_once_and_calls_that_failed_are_there() -> None:
+def test_spans_tell_each_message_once() -> None:
     failed = replace(exchange(2, [SYSTEM, ASKED], LAST), status=503, error=CallError.STATUS)
     cut = replace(exchange(3, [SYSTEM, ASKED, CALLED, TOLD, LAST, asked("More.")], LAST), error=CallError.CUT)
     (request,) = exported("otlp", episode([FIRST, SECOND, failed, cut]))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import whet
 from support.whet_program import Project, new_project, said_to_user
 from whet.runs.store.store import Store
 from whet.testing.tokens import Mark, decode
@@ -20,6 +21,11 @@ set = { temperature = 1.0, top_p = 1.0, top_k = -1, min_p = 0.0, repetition_pena
 
 [models.plain]
 script = "script.toml"
+
+[models.greedy]
+script = "script.toml"
+capture = "vllm"
+set = { temperature = 0, top_p = 1.0, top_k = -1, min_p = 0.0 }
 """
 SCRIPT = """
 tokens = true
@@ -55,7 +61,7 @@ def exported(project: Project, tmp_path: Path, *words: str) -> tuple[str, list[s
     return done.stdout, (tmp_path / "out").read_text().splitlines()
 
 
-def test_a_row_is_what_was_on_the_wire_and_its_mask_is_what_was_sampled(project: Project, tmp_path: Path) -> None:
+def test_a_row_is_what_was_on_the_wire(project: Project, tmp_path: Path) -> None:
     said, lines = exported(project, tmp_path, "exact", "--format", "rows")
     assert "2 of 2 rollouts, 2 records" in said
     with Store.open_read(project.path / "exact") as store:
@@ -105,3 +111,50 @@ def test_a_run_without_ids_says_so(project: Project, tmp_path: Path) -> None:
 def test_mistakes_are_one_line(project: Project, tmp_path: Path) -> None:
     done = project.whet("export", "exact", "--format", "varl", "--out", str(tmp_path / "out"))
     assert said_to_user(done).startswith("whet: --format 'varl': unknown format; did you mean 'verl'?")
+
+
+def test_rows_in_memory_are_those_of_the_file(project: Project, tmp_path: Path) -> None:
+    _, lines = exported(project, tmp_path, "exact", "--format", "verl")
+    run = whet.load(project.path / "exact")
+    rows = run.rows("verl")
+    assert list(rows) == [json.loads(line) for line in lines]
+    assert rows.manifest.exported == 2
+    assert [row["reward"] for row in run.rows(filter=("score>=1",))] == [1.0]
+    assert len(run.rows(max_tokens=first_reply_end(run)).apart) == 2
+
+
+def first_reply_end(run: whet.StoredRun) -> int:
+    """A longest row that cuts all rows after their first reply."""
+    end = run.rows()[0]["spans"][1]["end"]
+    assert isinstance(end, int)
+    return end
+
+
+def test_settings_that_keep_calls_out_of_training_are_told_before_the_run(tmp_path: Path) -> None:
+    with new_project(tmp_path / "greedy") as project:
+        project.write("whet.toml", SETTINGS)
+        project.write("script.toml", SCRIPT)
+        project.rows("tasks.jsonl", *TASKS)
+        done = project.whet(*["run", "tasks.jsonl", "--agent", "loop", "--model", "greedy", "--out", "run"])
+    first, warning, *_ = done.stdout.splitlines()
+    assert first.startswith("2 rollouts")
+    faults = "repetition_penalty is not set; temperature = 0.0 narrows what is sampled"
+    assert warning == f"warning: model 'greedy': {faults}; training rows leave such calls out"
+    done = project.whet("export", "run", "--format", "rows", "--out", str(tmp_path / "out"))
+    assert "no call can be trained on: 4 × no repetition_penalty was sent" in said_to_user(done)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_summary_names_the_file_of_truncated_rows_and_the_advantage(project: Project, tmp_path: Path) -> None:
+    longest = first_reply_end(whet.load(project.path / "exact"))
+    said, _ = exported(project, tmp_path, "exact", "--format", "rows", "--max-tokens", str(longest))
+    apart = tmp_path / "out.apart.jsonl"
+    assert f"  2 truncated rows are in {apart}\n" in said
+    assert len(apart.read_text().splitlines()) == 2
+    assert said.endswith("advantage: (reward - mean of the group) / population standard deviation of the group\n")
+
+
+def test_groups_of_equal_rewards_can_be_left_out(project: Project, tmp_path: Path) -> None:
+    said, lines = exported(project, tmp_path, "exact", "--format", "rows", "--skip-equal")
+    assert lines == []
+    assert "left out: 2 by `skip_equal`" in said

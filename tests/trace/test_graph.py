@@ -81,7 +81,7 @@ def test_results_name_the_call_that_they_answer(dialect: str) -> None:
     assert_results_name_their_calls(build(three_turns(dialect)))
 
 
-def test_results_name_the_call_that_they_answer_though_the_agent_sends_no_ids() -> None:
+def test_results_without_ids_name_their_calls() -> None:
     ids = re.compile(rb'"id":"c\d",?')
     bare = [
         replace(one, request=ids.sub(b"", one.request), response=ids.sub(b"", one.response))
@@ -99,7 +99,7 @@ def assert_results_name_their_calls(graph: Graph) -> None:
             assert told.call_id == called.id
 
 
-def test_a_reply_that_is_sent_back_otherwise_is_still_the_same_message_and_how_it_differs_is_noted() -> None:
+def test_a_reply_sent_back_otherwise_is_the_same_message() -> None:
     thoughtful = said(Thinking("hm"), calls("ls"))
     spaced = said(ToolCall("c1", "bash", '{ "command": "ls" }'))
     graph = build(
@@ -143,7 +143,7 @@ def test_a_sub_agent_hangs_at_the_call_that_has_its_prompt() -> None:
     assert (sub.parent, sub.spawned_at, sub.spawned_by, sub.name) == ("main", graph.turns[0].reply, "c2", "explore")
 
 
-def test_a_helper_call_hangs_at_the_end_of_what_it_helps_though_it_is_called_like_it() -> None:
+def test_a_helper_call_hangs_at_what_it_helps() -> None:
     graph = build(
         [
             exchange(0, [asked("Go.")], said(calls("ls"))),

@@ -1,6 +1,6 @@
 """Conversations of the eight real CLIs, as they were recorded: nothing hangs in the air, and they read as they should.
 
-`PYTHONPATH=tests python -m support.record_traces` records them anew.
+`PYTHONPATH=tests python checks/record_traces.py` records them anew.
 """
 
 import pytest
@@ -22,6 +22,8 @@ def test_every_message_and_every_thread_has_its_place(name: str) -> None:
     graph = build(exchanges)
     check_conversations(graph, exchanges)
     check_errand(graph, SUBAGENTS[name])
+    assert sum(INSTRUCTION in repr(node.message) for node in graph.nodes) == 1, "each message is there once"
+    assert len(graph.nodes) < sum(len(graph.conversation(turn)) for turn in graph.turns)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -36,11 +38,3 @@ def test_the_main_thread_has_the_calls_that_the_model_was_to_answer(name: str) -
     assert found.calls == (5 if name == "codex" else 4)
     # opencode does not tell its model that a command failed.
     assert found.errors == (0 if name == "opencode" else 1)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_each_message_is_there_once(name: str) -> None:
-    exchanges = recorded(name)
-    graph = build(exchanges)
-    assert sum(INSTRUCTION in repr(node.message) for node in graph.nodes) == 1
-    assert len(graph.nodes) < sum(len(graph.conversation(turn)) for turn in graph.turns)

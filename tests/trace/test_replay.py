@@ -95,7 +95,7 @@ def test_sub_agents_on_the_same_errand_are_given_a_record_each() -> None:
     assert bodies(ask(session, found[0], speaker(Kind.SUB, name)) for name in "xy") == [one.response for one in found]
 
 
-def test_what_others_did_before_the_fork_is_replayed_and_what_they_did_after_is_not() -> None:
+def test_only_what_came_before_the_fork_is_replayed() -> None:
     sub = speaker(Kind.SUB, "s", "explore")
     then = record((MAIN, WORK), (sub, turns("Errand.", ("x", "y"), ("z", "w"))))
     prefix = Prefix(tuple(then), 3)
@@ -146,7 +146,7 @@ def test_surroundings_and_times_make_no_difference() -> None:
     assert ask(strict, now[1]) == DIVERGED
 
 
-def test_a_history_that_is_cut_short_in_the_same_way_is_the_same() -> None:
+def test_a_history_cut_short_alike_is_the_same() -> None:
     summary = [SYSTEM, asked("You were counting; there is one file.")]
     cut = [
         (summary, said(calls("wc a.txt", "d1"))),
@@ -222,7 +222,7 @@ def test_an_agent_that_ends_early_falls_short() -> None:
     assert session.fell_short() == "the agent ended after call 1; the recorded agent continued"
 
 
-def test_a_sub_agent_that_nobody_sent_out_is_a_divergence_and_a_title_is_not() -> None:
+def test_a_sub_agent_that_nobody_sent_is_a_divergence() -> None:
     then = record((MAIN, WORK))
     session = ReplaySession(Prefix(tuple(then), 4))
     errand, title = (
@@ -235,7 +235,7 @@ def test_a_sub_agent_that_nobody_sent_out_is_a_divergence_and_a_title_is_not() -
     assert session.fell_short() == "call 1 of sub explore: a conversation not on record"
 
 
-def test_a_helper_that_asks_the_same_again_is_given_the_next_reply_and_none_when_there_is_no_more() -> None:
+def test_a_helper_that_asks_again_gets_the_next_reply() -> None:
     title = speaker(Kind.UTILITY, "t", "title")
     question = [asked("A title.")]
     then = [exchange(n, question, said(Text(text)), speaker=title) for n, text in enumerate(("First", "Second"))]

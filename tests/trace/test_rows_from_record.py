@@ -49,9 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(deadline=None, max_examples=40)
 @given(calls=worlds)
-def test_the_rows_of_a_stored_rollout_train_each_recorded_token_once_and_are_the_same_bytes_again(
-    folder: Path, calls: list[TokenCall]
-) -> None:
+def test_stored_rows_train_each_token_once(folder: Path, calls: list[TokenCall]) -> None:
     place = folder / str(len(list(folder.iterdir())))
     record = [on_the_wire(call) for call in calls]
     with Store.create(place) as store:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.neutral_strategies import json_values
 from support.trace_world import PATHS, SYSTEM, answered, asked, calls, exchange, said
 from whet.exchange import CallError, Exchange, Kind, Speaker
 from whet.gateway.dialects.neutral import Image, Message, Text, Thinking, ToolCall, ToolResult
@@ -33,15 +34,7 @@ def shown(exchanges: Sequence[Exchange], budget: int | None = None) -> str:
 @pytest.mark.parametrize("dialect", PATHS)
 def test_a_rollout_reads_alike_in_every_dialect(dialect: str) -> None:
     rollout = [
-        exchange(
-            0,
-            GO,
-            said(
-                Text("Files"),
-            ),
-            dialect=dialect,
-            speaker=TITLE,
-        ),
+        exchange(0, GO, said(Text("Files")), dialect=dialect, speaker=TITLE),
         exchange(1, GO, DELEGATED[-1], dialect=dialect),
         exchange(2, [asked(ERRAND)], said(calls("ls | wc -l")), dialect=dialect, speaker=SUB),
         exchange(
@@ -84,7 +77,7 @@ def test_breaks_and_failures_are_marked_and_calls_keep_their_numbers() -> None:
         "4 break: the agent sent the same request again; the earlier reply does not count",
         "5 call 2: Two.",
         "6 helper compaction: Two files.",
-        "7 failed: a call was not answered: status",
+        "7 failed: a call was not answered: status 500 from http://127.0.0.1:1",
         "8 break: compaction: a summary takes the place of the conversation",
         "9 user: So far: Two files.",
         "10 call 3: Done.",
@@ -150,14 +143,8 @@ def test_thoughts_images_and_odd_arguments_are_shown() -> None:
 )
 def test_a_tool_that_says_that_it_failed_is_an_error(result: ToolResult, failed: bool) -> None:
     sent = [*GO, said(calls("ls")), Message("user", (result,))]
-    told = steps(
-        build(
-            [
-                exchange(0, GO, said(calls("ls")), dialect="messages"),
-                exchange(1, sent, said(Text("So.")), dialect="messages"),
-            ]
-        )
-    )
+    turns = [(GO, said(calls("ls"))), (sent, said(Text("So.")))]
+    told = steps(build([exchange(n, *turn, dialect="messages") for n, turn in enumerate(turns)]))
     assert [step.error for step in told if step.kind is StepKind.RESULT] == [failed]
     assert summary(told).errors == int(failed)
 
@@ -244,11 +231,6 @@ def test_the_budget_holds_and_the_first_and_the_last_step_stay(found: list[Step]
         assert any(head.startswith(f"{step.number} ") for head in heads)
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=8,
-)
 messages = st.fixed_dictionaries(
     {}, optional={"role": json_values, "content": json_values, "tool_calls": json_values | st.lists(json_values)}
 )

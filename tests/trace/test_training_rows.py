@@ -40,7 +40,7 @@ def test_the_worked_example_is_one_row() -> None:
     assert row.scores(1.0) == [0, 0, 0, 0, 0, 0, 0, 1]
 
 
-def test_one_token_that_differs_at_the_boundary_makes_two_rows_of_half_the_weight() -> None:
+def test_one_token_that_differs_makes_two_rows() -> None:
     rows = rows_of([FIRST, made(1, [1, 2, 3, 10, 99, 20, 21], [12])])
     assert laid_out(rows) == [([1, 2, 3, 10, 11], [0, 0, 0, 1, 1]), ([1, 2, 3, 10, 99, 20, 21, 12], [0] * 7 + [1])]
     assert [row.weight for row in rows.rows] == [0.5, 0.5]
@@ -48,7 +48,7 @@ def test_one_token_that_differs_at_the_boundary_makes_two_rows_of_half_the_weigh
     assert sum(rows.rows[0].scores(1.0)) == 0
 
 
-def test_three_turns_and_an_engine_that_keeps_its_stop_token_out_of_the_reply() -> None:
+def test_three_turns_with_a_stop_token_outside_the_reply() -> None:
     stop = 7
     calls = [made(0, [1], [10]), made(1, [1, 10, stop, 2], [11]), made(2, [1, 10, stop, 2, 11, stop, 3], [12])]
     assert laid_out(rows_of(calls)) == [([1, 10, 7, 2, 11, 7, 3, 12], [0, 1, 0, 0, 1, 0, 0, 1])]
@@ -91,7 +91,7 @@ def test_a_sibling_that_the_agent_did_not_go_on_from_is_discarded() -> None:
     assert rows.forest.discarded == {0: "the agent went on from call 1 instead"}
 
 
-def test_a_reply_that_was_sent_back_in_other_ids_is_no_sibling_that_was_left() -> None:
+def test_a_reply_in_other_ids_is_no_sibling() -> None:
     calls = [
         made(0, [1], [10], sent_back=True),
         made(1, [1, 10, 2], [11, 12], sent_back=True),
@@ -106,13 +106,13 @@ def test_a_reply_that_was_sent_back_in_other_ids_is_no_sibling_that_was_left() -
     assert not rows.forest.discarded
 
 
-def test_a_sibling_is_discarded_though_the_other_was_sent_back_in_other_ids() -> None:
+def test_a_sibling_of_a_reply_in_other_ids_is_discarded() -> None:
     rows = rows_of([made(0, [1], [10], sent_back=True), made(1, [1], [11]), made(2, [1, 99, 2], [12])])
     assert rows.forest.discarded == {1: "the agent went on from call 0 instead"}
     assert not rows.forest.ambiguous
 
 
-def test_a_summary_that_was_asked_for_where_the_work_went_on_is_no_sibling_that_was_left() -> None:
+def test_a_summary_in_between_is_no_sibling() -> None:
     summary = made(1, [1, 10, 8], [50], kind=CallKind.COMPACT)
     rows = rows_of([made(0, [1], [10]), summary, made(2, [1, 10, 2], [11]), made(3, [1, 10, 2, 11, 3], [12])])
     assert not rows.forest.discarded
@@ -143,7 +143,7 @@ def test_of_the_same_call_twice_the_one_that_reached_the_agent_counts() -> None:
     assert laid_out(rows) == [([1, 10, 2, 12], [0, 1, 0, 1])]
 
 
-def test_of_two_threads_that_said_the_same_each_goes_on_from_its_own_call() -> None:
+def test_threads_that_said_the_same_stay_apart() -> None:
     sub: dict[str, Any] = {"kind": CallKind.SUBAGENT, "thread": "sub"}
     calls = [made(0, [1], [10]), made(1, [1], [10], **sub), made(2, [1, 10, 2], [11]), made(3, [1, 10, 3], [12], **sub)]
     assert laid_out(rows_of(calls)) == [([1, 10, 2, 11], [0, 1, 0, 1]), ([1, 10, 3, 12], [0, 1, 0, 1])]
@@ -154,7 +154,7 @@ def test_an_ancestor_that_came_late_adopts_its_descendants() -> None:
     assert len(rows_of(late).rows) == 1
 
 
-def test_compaction_begins_a_new_row_and_its_summary_is_not_trained_unless_asked_for() -> None:
+def test_compaction_begins_a_new_row() -> None:
     summary = made(1, [1, 10, 8], [50, 51], kind=CallKind.COMPACT, refused="calls of kind compact are not trained")
     calls = [made(0, [1], [10]), summary, made(2, [9, 50, 51], [12])]
     assert laid_out(rows_of(calls)) == [([1, 10], [0, 1]), ([9, 50, 51, 12], [0, 0, 0, 1])]
@@ -180,7 +180,7 @@ def test_an_empty_reply_is_context_and_does_not_break_the_chain() -> None:
     assert laid_out(rows) == [([1, 10, 2, 3, 12], [0, 1, 0, 0, 1])]
 
 
-def test_a_reply_that_ended_at_the_output_limit_is_kept_apart_with_the_reason() -> None:
+def test_a_reply_at_the_output_limit_is_kept_apart() -> None:
     calls = [FIRST, replace(SECOND, finish="length")]
     rows = rows_of(calls)
     assert rows.rows == ()
@@ -213,7 +213,7 @@ def sampled_by(call: TokenCall) -> Counter[tuple[tuple[int, ...], int, float]]:
 
 
 @given(worlds)
-def test_every_sampled_token_of_a_trained_call_is_in_exactly_one_row_behind_what_the_engine_saw(
+def test_every_sampled_token_is_in_exactly_one_row(
     calls: list[TokenCall],
 ) -> None:
     rows = rows_of(calls)
@@ -242,9 +242,7 @@ def test_every_call_is_trained_or_it_is_said_why_not(calls: list[TokenCall]) -> 
 
 
 @given(worlds, st.integers(1, 30), st.booleans())
-def test_no_row_is_longer_than_the_trainer_takes_and_none_trains_a_part_of_a_reply(
-    calls: list[TokenCall], longest: int, keep: bool
-) -> None:
+def test_no_row_is_longer_than_the_trainer_takes(calls: list[TokenCall], longest: int, keep: bool) -> None:
     rows = rows_of(calls, Training(max_tokens=longest, keep_truncated=keep))
     whole = rows_of(calls)
     every = [*rows.rows, *rows.apart]
@@ -259,7 +257,7 @@ def test_no_row_is_longer_than_the_trainer_takes_and_none_trains_a_part_of_a_rep
 
 
 @given(worlds)
-def test_a_row_is_the_prompt_and_reply_of_its_last_call_and_begins_with_those_of_all_others(
+def test_a_row_begins_with_all_its_calls(
     calls: list[TokenCall],
 ) -> None:
     for row in rows_of(calls).rows:
@@ -282,7 +280,7 @@ def test_the_order_of_arrival_does_not_matter(calls: list[TokenCall], rng: rando
 
 
 @given(worlds)
-def test_the_parent_is_the_longest_prompt_and_reply_that_a_prompt_begins_with(calls: list[TokenCall]) -> None:
+def test_the_parent_is_the_longest_common_beginning(calls: list[TokenCall]) -> None:
     forest = rows_of(calls).forest
     kept = [call for call in calls if call.id in forest.calls]
     for call in kept:

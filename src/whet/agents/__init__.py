@@ -7,7 +7,7 @@ command-line agents, `registry.py` finds agents by name, `install/` installs the
 from whet.agents.agent import Agent, AgentReport, Assignment, ModelEndpoint, StopReason
 from whet.agents.cli import CliAgent
 from whet.agents.python import AgentFunction, PythonAgent
-from whet.agents.registry import CLIS, AnyAgent, AnyCli, DeclaredAgent, agent_named
+from whet.agents.registry import CLIS, AnyAgent, AnyCli, DeclaredAgent, agent_named, place_beside
 
 __all__ = [
     "CLIS",
@@ -23,4 +23,5 @@ __all__ = [
     "PythonAgent",
     "StopReason",
     "agent_named",
+    "place_beside",
 ]

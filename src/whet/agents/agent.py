@@ -12,6 +12,9 @@ from whet.box import Box, Finished
 from whet.skill import Skill
 from whet.tasks.task import Task
 
+REMINDERS = 3
+"""How often a model is asked again by default after an empty reply."""
+
 
 class StopReason(StrEnum):
     """Why the agent's part of a rollout ended."""
@@ -101,6 +104,8 @@ class AgentReport(BaseModel):
     """The files that were written into its home, by path."""
     starts: tuple[ProgramStart, ...] = ()
     """Each start of its program, if it was started for several instructions or reminded to answer."""
+    reminders: int = 0
+    """How often its model was asked again after an empty reply: no text and no tool call."""
     answer: Any = None
     """The final answer in the form of the task's schema."""
     error: str | None = None

@@ -6,6 +6,9 @@ from typing import Any
 
 from whet.text.plain import find_tagged, read_json
 
+REMINDER = "You stopped without a final answer. Finish the task if it is not done, then state your final answer."
+"""What a model is told after an empty reply."""
+
 
 def ask_for_answer(instruction: str, schema: Mapping[str, Any]) -> str:
     """Add a request for an answer of this schema, for agents that have no schema option."""

@@ -40,6 +40,8 @@ class ClaudeCode(CliAgent):
             ".claude/skills",
             ".claude/CLAUDE.md",
         ),
+        credentials=(".claude/.credentials.json",),
+        login_url="https://api.anthropic.com",
         transcripts=".claude/projects",
     )
 
@@ -60,12 +62,21 @@ class ClaudeCode(CliAgent):
         argv += launch.args
         return Start(
             tuple(argv),
-            QUIET if launch.endpoint is None else QUIET | _variables(launch.endpoint),
+            QUIET if launch.endpoint is None else QUIET | self._variables(launch.endpoint),
             stdin=_message(launch) if as_message else launch.instruction,
         )
 
+    def _variables(self, endpoint: ModelEndpoint) -> dict[str, str]:
+        return {
+            "ANTHROPIC_BASE_URL": self.model_url(endpoint),
+            **({"ANTHROPIC_API_KEY": endpoint.key} if self.home != "login" else {}),
+            "CLAUDE_CODE_SUBAGENT_MODEL": endpoint.model,
+            **{f"ANTHROPIC_{name}": endpoint.model for name in MODELS},
+        }
+
     def read_output(self, output: Output) -> AgentOutput:
-        for event in reversed([*output.events()]):
+        events = [*output.events()]
+        for event in reversed(events):
             if event.get("type") == "result":
                 text = str(event.get("result") or "")
                 failed = bool(event.get("is_error"))
@@ -73,18 +84,21 @@ class ClaudeCode(CliAgent):
                     text="" if failed else text,
                     session=event.get("session_id"),
                     error=(text or "; ".join(map(str, event.get("errors", ()))) or "an error") if failed else None,
-                    answer=event.get("structured_output"),
+                    answer=event.get("structured_output") or (_last_structured(events) if failed else None),
                 )
-        return AgentOutput()
+        return AgentOutput(answer=_last_structured(events))
 
 
-def _variables(endpoint: ModelEndpoint) -> dict[str, str]:
-    return {
-        "ANTHROPIC_BASE_URL": endpoint.url,
-        "ANTHROPIC_API_KEY": endpoint.key,
-        "CLAUDE_CODE_SUBAGENT_MODEL": endpoint.model,
-        **{f"ANTHROPIC_{name}": endpoint.model for name in MODELS},
-    }
+def _last_structured(events: list[dict[str, Any]]) -> Any:
+    """The last structured answer among the tool calls: if the program ends with an error, its result has none."""
+    for event in reversed(events):
+        match event:
+            case {"type": "assistant", "message": {"content": [*parts]}}:
+                for part in parts:
+                    match part:
+                        case {"type": "tool_use", "name": "StructuredOutput", "input": answer}:
+                            return answer
+    return None
 
 
 def _would_be_interpreted(instruction: str) -> bool:

@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from whet.agents.agent import AgentReport, Assignment, ModelEndpoint, ProgramStart, StopReason, stop_of
-from whet.agents.answers import ask_for_answer, read_tagged_answer
-from whet.agents.attachments import AttachedImage, attachments, list_attachments
+from whet.agents.agent import REMINDERS, AgentReport, Assignment, ModelEndpoint, ProgramStart, StopReason, stop_of
+from whet.agents.answers import REMINDER, ask_for_answer, read_tagged_answer
+from whet.agents.attachments import AttachedImage, attachments, list_attachments, mention_list
 from whet.agents.install.packages import PACKAGES, Package
-from whet.agents.install.run import Installed, find_install, node_program, on_path
+from whet.agents.install.run import Installed, find_install, node_program, on_path, program_at
 from whet.agents.skill_delivery import Delivered, SkillAt, place_memory, place_skill, with_skill
 from whet.box import Box, Finished, SandboxError
 from whet.errors import UserError
@@ -31,7 +31,6 @@ TRANSCRIPT_LIMIT = 64 << 20
 """Bytes that are kept of all transcripts of an agent."""
 KEPT = 8192
 """Bytes that a report keeps of each end of standard output and standard error."""
-REMINDER = "You stopped without a final answer. Finish the task if it is not done, then state your final answer."
 ON_PATH = "path"
 """The version that selects the program on PATH."""
 
@@ -56,6 +55,12 @@ class Traits:
     subagents: bool = False
     settings: tuple[str, ...] = ()
     """Files and folders with a user's settings."""
+    credentials: tuple[str, ...] = ()
+    """Files that hold nothing but a user's login."""
+    token_env: tuple[str, ...] = ()
+    """Variables that hold a login, the first of them that is set; for a program without such files."""
+    login_url: str | None = None
+    """The endpoint of its login, if it sends its login to whatever endpoint it is given, so that calls are recorded."""
     transcripts: str = ""
     """Folder with its own record of a conversation."""
 
@@ -107,6 +112,11 @@ class AgentOutput:
     answer: Any = None
     """The answer that fits the schema."""
 
+    @property
+    def failed(self) -> bool:
+        """Whether an error took the place of the answer. A structured answer that came before the error counts."""
+        return self.error is not None and self.answer is None
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -134,6 +144,8 @@ class CliAgent(BaseModel, ABC):
     kind: str
     version: str | None = None
     """By default the version that whet pins; `path` is the program on PATH."""
+    program: Path | None = None
+    """The program itself, in place of an installed one; relative to whet.toml."""
     args: tuple[str, ...] = ()
     """Further arguments for every start."""
     env: Env = Field(default_factory=dict)
@@ -141,12 +153,15 @@ class CliAgent(BaseModel, ABC):
     skill_at: SkillAt = "native"
     """Where a skill goes: to the folder where the program looks for skills, into its system prompt, or in front of
     the instruction."""
-    home: Literal["fresh", "own"] = "fresh"
-    """Whether it starts without any settings, or with a copy of the user's: logins, skills, MCP servers."""
-    reminders: int = Field(default=1, ge=0)
+    home: Literal["fresh", "login", "own"] = "fresh"
+    """Whether it starts without any settings, with a copy of the user's login and nothing else, or with a copy of all
+    the user's settings: login, skills, hooks, MCP servers, memory. What it changes stays in the box."""
+    reminders: int = Field(default=REMINDERS, ge=0)
     """How often whet reminds a program that ends without an answer."""
 
     traits: ClassVar[Traits]
+    command: ClassVar[str | None] = None
+    """The name on PATH of a program that whet cannot install; by default the kind."""
     answer_file: ClassVar[str | None] = None
     """A file of the home that the program writes and that `read_output` reads."""
 
@@ -162,6 +177,10 @@ class CliAgent(BaseModel, ABC):
     def read_output(self, output: Output) -> AgentOutput:
         """Read the output of the program."""
 
+    def model_url(self, endpoint: ModelEndpoint) -> str:
+        """The address of its model. A program that sends its own login has the key of the rollout in the address."""
+        return f"{endpoint.url}/s/{endpoint.key}" if self.home == "login" else endpoint.url
+
     @property
     def in_box(self) -> bool:
         return True
@@ -172,20 +191,53 @@ class CliAgent(BaseModel, ABC):
 
     @property
     def package(self) -> Package:
-        return PACKAGES[self.kind]
+        """The package of its program; for an agent that whet cannot install, the program on PATH."""
+        own = Package.own(self.kind, self.command or self.kind, self.traits.dialect)
+        return PACKAGES.get(self.kind, own)
 
     def check(self) -> None:
         """Raise UserError if the program is not installed."""
-        program(self.package, self.version)
+        self.find_program()
+
+    def login(self, env: Mapping[str, str]) -> dict[str, str]:
+        """The user's login: files of the home by path, or a variable. UserError if there is none."""
+        files = {name: Path.home() / name for name in self.traits.credentials}
+        found = {name: path.read_text(encoding="utf-8") for name, path in files.items() if path.is_file()}
+        named = next((name for name in self.traits.token_env if env.get(name)), None)
+        if named is not None:
+            found = {named: env[named]}
+        if not found:
+            places = [f"~/{name}" for name in self.traits.credentials] or [*self.traits.token_env]
+            expected = f"expected it in {' or '.join(places)}" if places else "it has none that whet knows"
+            raise UserError(f"agent '{self.kind}': no login was found; {expected}")
+        return found
+
+    def find_program(self) -> Installed:
+        """The installed program. UserError, with the remedy, if there is none."""
+        package = self.package
+        if self.program is not None:
+            return program_at(package, self.program.expanduser())
+        if self.version == ON_PATH or package.source == "own":
+            found = on_path(package)
+            if found is None:
+                raise UserError(
+                    f"agent '{self.kind}': no program '{package.command}' on PATH; install it, or name it with the "
+                    "key 'program'"
+                )
+            return found
+        if found := find_install(package, self.version):
+            return found
+        wanted = f" --version {self.version}" if self.version else ""
+        raise UserError(f"agent '{self.kind}' is not installed; install it: whet agents install {self.kind}{wanted}")
 
     async def run(self, assignment: Assignment) -> AgentReport:
         deadline = time.monotonic() + assignment.task.limits.agent_sec
         launch, delivered = await self._lay_out(assignment)
         due = [*self._instructions(assignment, delivered)]
+        reminders = 0
         schema = assignment.task.answer_schema if self.traits.schema else None
         config: Mapping[str, str] = {}
         starts: list[ProgramStart] = []
-        reminders = self.reminders if self.traits.resumes else 0
         stop, found, done = StopReason.FINISHED, AgentOutput(), None
         while due and stop is StopReason.FINISHED and not found.error:
             launch = replace(launch, instruction=due.pop(0), resumed=found.session if starts else None)
@@ -199,12 +251,13 @@ class CliAgent(BaseModel, ABC):
             starts.append(
                 ProgramStart(argv=start.argv, exit_code=done.exit_code, seconds=done.seconds, text=found.text)
             )
-            if stop is StopReason.FINISHED and not (found.text or found.answer or found.error) and reminders:
-                reminders -= 1
+            silent = stop is StopReason.FINISHED and not (found.text or found.answer or found.error)
+            if silent and self.traits.resumes and found.session and reminders < self.reminders:
+                reminders += 1
                 due.insert(0, REMINDER)
         assert done is not None
         return AgentReport(
-            stop=StopReason.FAILED if found.error and stop is StopReason.FINISHED else stop,
+            stop=StopReason.FAILED if found.failed and stop is StopReason.FINISHED else stop,
             exit_code=done.exit_code,
             text=found.text,
             answer=read_tagged_answer(found.text) if found.answer is None else found.answer,
@@ -216,6 +269,7 @@ class CliAgent(BaseModel, ABC):
             version=launch.version,
             config=dict(config),
             starts=tuple(starts),
+            reminders=reminders,
             skill=delivered,
             transcript=await self._transcript(assignment.box),
         )
@@ -227,10 +281,14 @@ class CliAgent(BaseModel, ABC):
             raise UserError(
                 f"{task.origin or task.id}: key 'followups': agent '{self.kind}' cannot continue a conversation"
             )
-        found = await asyncio.to_thread(program, self.package, self.version)
+        found = await asyncio.to_thread(self.find_program)
         folder = await box.show(found.folder, self.kind)
         if self.home == "own":
             await self._copy_settings(box)
+        if self.home == "login":
+            for name, text in self.login(assignment.host_env).items():
+                if name not in self.traits.token_env:
+                    await box.write_file(f"{box.home}/{name}", text.encode(), mode=0o600)
         delivered = await self._deliver(assignment)
         images, files = attachments(task, box.workdir, images=self.traits.images)
         await list_attachments(box, files)
@@ -276,6 +334,8 @@ class CliAgent(BaseModel, ABC):
         task, skill = assignment.task, assignment.skill
         for number, instruction in enumerate(task.instructions):
             text = instruction
+            if number == 0:
+                text = mention_list(text, attachments(task, assignment.box.workdir, images=self.traits.images)[1])
             if number == 0 and skill is not None and delivered is not None and delivered.way == "instruction":
                 text = with_skill(skill, text)
             if number == len(task.instructions) - 1 and task.answer_schema and not self.traits.schema:
@@ -283,15 +343,20 @@ class CliAgent(BaseModel, ABC):
             yield text
 
     async def _exec(self, assignment: Assignment, start: Start, seconds: float) -> Finished:
+        login = self.login(assignment.host_env) if self.home == "login" else {}
+        tokens = {name: value for name, value in login.items() if name in self.traits.token_env}
+        own = resolve_env(self.env, assignment.host_env, f"agent '{self.kind}'")
         return await assignment.box.exec(
             start.argv,
-            env={**assignment.env, **start.env, **resolve_env(self.env, assignment.host_env, f"agent '{self.kind}'")},
+            env={**assignment.env, **start.env, **tokens, **own},
             stdin=start.stdin.encode(),
             timeout=max(0.001, seconds),
             output_limit=OUTPUT_LIMIT,
         )
 
     async def _transcript(self, box: Box) -> dict[str, bytes]:
+        if not self.traits.transcripts:
+            return {}
         with tempfile.TemporaryDirectory() as parent:
             copy = Path(parent, "transcript")
             try:
@@ -307,19 +372,6 @@ class CliAgent(BaseModel, ABC):
             return Output(done.stdout.data, await box.read_file(f"{box.home}/{self.answer_file}"))
         except (FileNotFoundError, SandboxError):  # missing, or replaced by the agent
             return Output(done.stdout.data)
-
-
-def program(package: Package, version: str | None) -> Installed:
-    """The installed program. UserError, with the install command, if there is none."""
-    found = on_path(package) if version == ON_PATH else find_install(package, version)
-    if found is None and version == ON_PATH:
-        raise UserError(f"agent '{package.agent}': no program '{package.command}' on PATH, but version is '{ON_PATH}'")
-    if found is None:
-        wanted = f" --version {version}" if version else ""
-        raise UserError(
-            f"agent '{package.agent}' is not installed; install it: whet agents install {package.agent}{wanted}"
-        )
-    return found
 
 
 async def _interpreter(box: Box, package: Package) -> tuple[str, ...]:

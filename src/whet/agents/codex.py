@@ -7,26 +7,31 @@ from typing import ClassVar, Literal
 from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
 from whet.text.plain import read_json
 
-CONFIG = """\
+MODEL = """\
 model = {model}
 model_provider = "local"
-approval_policy = "never"
-sandbox_mode = "danger-full-access"
-check_for_update_on_startup = false
+"""
+PROVIDER = """\
 
 [model_providers.local]
 name = "Local"
 base_url = {url}
 wire_api = "responses"
-env_key = "MODEL_KEY"
+{credential}
 request_max_retries = 1
 stream_max_retries = 1
 stream_idle_timeout_ms = 3600000
+"""
+CONFIG = """\
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+check_for_update_on_startup = false
 
 [analytics]
 enabled = false
 
 [features]
+apps = false
 plugins = false
 unbounded_connection_retries = false
 
@@ -51,6 +56,8 @@ class Codex(CliAgent):
         schema=True,
         subagents=True,
         settings=(".codex/config.toml", ".codex/auth.json", ".codex/AGENTS.md", ".agents/skills"),
+        credentials=(".codex/auth.json",),
+        login_url="https://chatgpt.com/backend-api/codex",
         transcripts=".codex/sessions",
     )
 
@@ -58,8 +65,12 @@ class Codex(CliAgent):
         files = {} if launch.schema is None else {SCHEMA: json.dumps(launch.schema)}
         if launch.endpoint is not None:
             # JSON strings are valid TOML.
-            url, model = json.dumps(f"{launch.endpoint.url}/v1"), json.dumps(launch.endpoint.model)
-            files[".codex/config.toml"] = CONFIG.format(model=model, url=url)
+            url, model = json.dumps(f"{self.model_url(launch.endpoint)}/v1"), json.dumps(launch.endpoint.model)
+            credential = "requires_openai_auth = true" if self.home == "login" else 'env_key = "MODEL_KEY"'
+            provider = PROVIDER.format(url=url, credential=credential)
+            files[".codex/config.toml"] = MODEL.format(model=model) + CONFIG + provider
+        elif self.home == "login":
+            files[".codex/config.toml"] = CONFIG
         return files
 
     def start(self, launch: Launch) -> Start:

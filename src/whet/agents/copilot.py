@@ -23,6 +23,7 @@ class Copilot(CliAgent):
             ".copilot/copilot-instructions.md",
             ".agents/skills",
         ),
+        token_env=("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"),
         transcripts=".copilot/session-state",
     )
 

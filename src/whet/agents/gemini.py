@@ -8,7 +8,6 @@ from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
 from whet.agents.own_command import command_files, prompt_argument
 
 SETTINGS = {
-    "security": {"auth": {"selectedType": "gemini-api-key"}},
     "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False, "maxAttempts": 2},
     "privacy": {"usageStatisticsEnabled": False},
     "telemetry": {"enabled": False},
@@ -26,11 +25,15 @@ class Gemini(CliAgent):
         images=True,
         subagents=True,
         settings=(".gemini/settings.json", ".gemini/oauth_creds.json", ".gemini/GEMINI.md", ".agents/skills"),
+        credentials=(".gemini/oauth_creds.json", ".gemini/google_accounts.json"),
         transcripts=".gemini/tmp",
     )
 
     def config(self, launch: Launch) -> Mapping[str, str]:
-        files = {".gemini/settings.json": json.dumps(SETTINGS, indent=1)} if launch.endpoint else {}
+        kind = "oauth-personal" if self.home == "login" else "gemini-api-key"
+        settings = SETTINGS | {"security": {"auth": {"selectedType": kind}}}
+        own = launch.endpoint is None and self.home == "own"
+        files = {} if own else {".gemini/settings.json": json.dumps(settings, indent=1)}
         return files | command_files(launch, ".gemini/commands")
 
     def start(self, launch: Launch) -> Start:

@@ -6,9 +6,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from whet.agents.agent import AgentReport, Assignment, openai_env, report_of
-from whet.agents.attachments import attachments, list_attachments
+from whet.agents.agent import REMINDERS, AgentReport, Assignment, openai_env, report_of
+from whet.agents.answers import REMINDER, ask_for_answer, read_tagged_answer
+from whet.agents.attachments import attachments, image_part, list_attachments, mention_list
+from whet.agents.loop_program import ASKED_AGAIN
 from whet.agents.skill_delivery import Delivered, place_skill
+from whet.tasks.task import Task
 
 
 class LoopAgent(BaseModel):
@@ -21,6 +24,8 @@ class LoopAgent(BaseModel):
     """Maximum number of model calls."""
     command_sec: float = Field(default=120, gt=0)
     """Wall time of one bash command."""
+    reminders: int = Field(default=REMINDERS, ge=0)
+    """How often whet asks again after an empty reply."""
 
     @property
     def in_box(self) -> bool:
@@ -31,23 +36,37 @@ class LoopAgent(BaseModel):
         return True
 
     async def run(self, assignment: Assignment) -> AgentReport:
-        box, skill = assignment.box, assignment.skill
+        box, skill, task = assignment.box, assignment.skill, assignment.task
         if skill is not None and not skill.is_memory:
             await place_skill(box, skill)  # its text goes into the prompt; the files that it refers to are here
-        await list_attachments(box, attachments(assignment.task, box.workdir, images=False)[1])
+        images, listed = attachments(task, box.workdir, images=True)
+        await list_attachments(box, listed)
         program = f"{box.home}/.loop/program.py"
         await box.write_file(program, files("whet.agents").joinpath("loop_program.py").read_bytes())
         argv = [box.python, "-I", "-S", program]
         work = {
-            "instructions": assignment.task.instructions,
+            "instructions": _instructions(task, listed),
+            "images": [image_part(image) for image in images],
             "skill": skill.whole if skill else None,
             "max_turns": self.max_turns,
             "command_sec": self.command_sec,
+            "reminders": self.reminders,
+            "reminder": REMINDER,
         }
         done = await box.exec(
             argv,
             env={**assignment.env, **openai_env(assignment.model)},
             stdin=json.dumps(work).encode(),
-            timeout=assignment.task.limits.agent_sec,
+            timeout=task.limits.agent_sec,
         )
-        return report_of(done, argv, Delivered(way="system") if skill else None)
+        report = report_of(done, argv, Delivered(way="system") if skill else None)
+        reminders = min(report.stderr.splitlines().count(ASKED_AGAIN), self.reminders)
+        return report.model_copy(update={"reminders": reminders, "answer": read_tagged_answer(report.text)})
+
+
+def _instructions(task: Task, listed: list[str]) -> list[str]:
+    first, *followups = task.instructions
+    instructions = [mention_list(first, listed), *followups]
+    if task.answer_schema:
+        instructions[-1] = ask_for_answer(instructions[-1], task.answer_schema)
+    return instructions

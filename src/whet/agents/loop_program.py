@@ -40,6 +40,7 @@ BASH = {
 }
 
 OUTPUT_LIMIT = 10_000
+ASKED_AGAIN = "the model's reply was empty; it is asked again"
 MODEL_FAILED = 3
 OUT_OF_TURNS = 4
 
@@ -54,16 +55,24 @@ def main() -> int:
     if work["skill"]:
         system += "\n\n# Skill\n\n" + work["skill"]
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}]
-    waiting = list(work["instructions"])
-    messages.append({"role": "user", "content": waiting.pop(0)})
+    waiting, reminders = list(work["instructions"]), work["reminders"]
+    first = waiting.pop(0)
+    content = [{"type": "text", "text": first}, *work["images"]] if work["images"] else first
+    messages.append({"role": "user", "content": content})
     for _ in range(work["max_turns"]):
         try:
             reply = ask(messages)
         except (ModelError, OSError, http.client.HTTPException, ValueError) as error:
             log(f"the model failed: {error}")
             return MODEL_FAILED
-        messages.append(reply)
         calls = reply.get("tool_calls") or []
+        if not calls and not reply["content"].strip() and reminders:
+            log(ASKED_AGAIN)
+            reminders -= 1
+            # The empty reply is left out: some endpoints refuse an empty message.
+            messages.append({"role": "user", "content": work["reminder"]})
+            continue
+        messages.append(reply)
         if not calls and waiting:
             messages.append({"role": "user", "content": waiting.pop(0)})
         elif not calls:
@@ -80,7 +89,7 @@ def ask(messages: list[dict[str, Any]]) -> dict[str, Any]:
     """Make one streamed model call and return the assistant's message."""
     url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
     connect = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
-    connection = connect(url.netloc, timeout=900)
+    connection = connect(url.netloc, timeout=3600)
     body = {
         "model": os.environ["OPENAI_MODEL"],
         "messages": messages,

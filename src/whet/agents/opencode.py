@@ -24,6 +24,7 @@ class OpenCode(CliAgent):
         images=True,
         subagents=True,
         settings=(".config/opencode", ".local/share/opencode/auth.json"),
+        credentials=(".local/share/opencode/auth.json",),
         transcripts=".local/share/opencode",
     )
 

@@ -26,12 +26,17 @@ class OracleAgent(BaseModel):
     async def run(self, assignment: Assignment) -> AgentReport:
         task, box = assignment.task, assignment.box
         if task.solution is None:
-            return AgentReport(stop=StopReason.CRASHED, exit_code=None, text="", stderr="no solution", seconds=0)
+            error = "the task ships no solution"
+            return AgentReport(stop=StopReason.CRASHED, exit_code=None, text="", error=error, seconds=0)
         await box.mount(task.solution, "/solution", task.omissions_in("solution"))
         argv = ["bash", "/solution/solve.sh"]
         own_env = resolve_env(task.solution_env, assignment.host_env, f"task '{task.id}'")
         env = {**assignment.env, "DEBIAN_FRONTEND": "noninteractive", **own_env}
-        return report_of(await box.exec(argv, env=env, timeout=task.limits.agent_sec), argv)
+        report = report_of(await box.exec(argv, env=env, timeout=task.limits.agent_sec), argv)
+        if report.stop is not StopReason.CRASHED:
+            return report
+        error = f"solve.sh failed with exit code {report.exit_code}: {report.stderr.strip()[-500:]}".rstrip(": ")
+        return report.model_copy(update={"error": error})
 
 
 class NopAgent(BaseModel):

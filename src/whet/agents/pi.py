@@ -20,6 +20,7 @@ class Pi(CliAgent):
         system=True,
         images=True,
         settings=(".pi/agent/models.json", ".pi/agent/settings.json", ".pi/agent/auth.json", ".agents/skills"),
+        credentials=(".pi/agent/auth.json",),
         transcripts=".pi/agent/sessions",
     )
 

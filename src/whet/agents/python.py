@@ -15,7 +15,7 @@ AgentFunction = Callable[[Assignment], Awaitable[str]]
 
 
 class PythonAgent(BaseModel):
-    """Wraps the user's object or function. A run stores only its name."""
+    """Wraps the user's object or function. A run stores only its name and its digest."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -23,6 +23,8 @@ class PythonAgent(BaseModel):
     name: str
     program: Any = Field(exclude=True, repr=False)
     """The object, or the function."""
+    digest: str | None = None
+    """The digest of its module's files, if it was read from a module beside whet.toml."""
 
     @property
     def in_box(self) -> bool:

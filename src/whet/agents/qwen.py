@@ -17,6 +17,8 @@ SETTINGS = {
     "model": {"generationConfig": {"maxRetries": 0, "timeout": 3_600_000, "modalities": {"image": True}}},
 }
 ERROR = "[API Error: "
+EMPTY = "empty response text"
+"""In the error that it prints when its model replied with nothing, several times."""
 
 
 class Qwen(CliAgent):
@@ -32,11 +34,14 @@ class Qwen(CliAgent):
         schema=True,
         subagents=True,
         settings=(".qwen/settings.json", ".qwen/oauth_creds.json", ".qwen/QWEN.md", ".agents/skills"),
+        credentials=(".qwen/oauth_creds.json",),
         transcripts=".qwen/projects",
     )
 
     def config(self, launch: Launch) -> Mapping[str, str]:
-        files = {".qwen/settings.json": json.dumps(SETTINGS, indent=1)} if launch.endpoint else {}
+        files = (
+            {".qwen/settings.json": json.dumps(SETTINGS, indent=1)} if launch.endpoint or self.home == "login" else {}
+        )
         return files | command_files(launch, ".qwen/commands")
 
     def start(self, launch: Launch) -> Start:
@@ -44,6 +49,8 @@ class Qwen(CliAgent):
         if launch.endpoint is not None:
             argv += ["--auth-type", "openai"]
             env = openai_env(launch.endpoint)
+        elif self.home == "login":
+            argv += ["--auth-type", "qwen-oauth"]
         argv += ["--resume", launch.resumed] if launch.resumed else ["--session-id", launch.session]
         if launch.system:
             # As one argument: a separate text that begins with a dash would be read as an option.
@@ -56,7 +63,10 @@ class Qwen(CliAgent):
         for event in reversed([*output.events()]):
             if event.get("type") == "result":
                 text = str(event.get("result") or "")
-                failed = bool(event.get("is_error")) or text.startswith(ERROR)
+                error = text.startswith(ERROR)
+                if error and EMPTY in text:
+                    return AgentOutput(session=event.get("session_id"))
+                failed = bool(event.get("is_error")) or error
                 return AgentOutput(
                     text="" if failed else text,
                     session=event.get("session_id"),

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from whet.box import Box
-from whet.skill import SKILL_FILE, Skill, front_matter
+from whet.skill import SKILL_FILE, Memory, Skill, front_matter
 
 SkillAt = Literal["native", "system", "instruction"]
 SKILLS = ".agents/skills"
@@ -49,6 +49,11 @@ def with_skill(skill: Skill, instruction: str) -> str:
     '# Skill: tidy\\n\\nTidy up.\\n\\n# Task\\n\\nSort the list.'
     """
     return f"# Skill: {skill.name}\n\n{skill.whole.strip()}\n\n# Task\n\n{instruction}"
+
+
+def with_memory(memory: Memory, instruction: str) -> str:
+    """Put a document that agents always read in front of an instruction."""
+    return f"# {memory.name}\n\n{memory.text.strip()}\n\n# Task\n\n{instruction}"
 
 
 class SkillSightings:

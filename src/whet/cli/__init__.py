@@ -13,11 +13,26 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from whet.cli.output import say, visible_output
 from whet.errors import UserError
 from whet.text.redact import Redactor, secrets_in
+from whet.text.secrets import mask_secrets
 from whet.version import __version__
 
 VERBS = (
-    *("run", "runs", "show", "fork", "compare", "rejudge", "sharpen", "certify", "transfer", "skill", "export"),
-    *("tasks", "agents", "gateway", "models", "scripted", "clean"),
+    *(
+        "init",
+        "doctor",
+        "run",
+        "runs",
+        "show",
+        "fork",
+        "compare",
+        "rejudge",
+        "sharpen",
+        "certify",
+        "transfer",
+        "adopt",
+        "skill",
+    ),
+    *("export", "tasks", "agents", "gateway", "models", "scripted", "clean"),
 )
 """Each is a module of this package, with a function of its name, or an `app` of several commands."""
 
@@ -108,7 +123,7 @@ def main() -> None:
         try:
             app()
         except UserError as error:
-            message = Redactor(secrets_in(os.environ)).text(str(error))
+            message = mask_secrets(Redactor(secrets_in(os.environ)).text(str(error)))
             say(f"whet: {_with_flags(message, sys.argv[1:])}", err=True)
             sys.exit(2)
         except KeyboardInterrupt:
@@ -129,4 +144,6 @@ def _with_flags(message: str, words: Sequence[str]) -> str:
         for one in parameters
         if one.opts[0].startswith("--") and not one.opts[0].startswith("--no-")
     }
-    return with_flags(message, flags)
+    # Only options of the verb: a provider's message may hold other words in backquotes.
+    known = [*flags, *(one.name for one in parameters), *(flag[2:].replace("-", "_") for flag in flags.values())]
+    return with_flags(message, flags, known)

@@ -12,8 +12,9 @@ from whet.cli.output import say
 from whet.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
-    from whet.agents import AnyCli
+    from whet.agents import CliAgent
     from whet.agents.install.packages import Package
+    from whet.plugins import Plugin
 
 INSTALLS_AT_ONCE = 2
 
@@ -27,6 +28,7 @@ def agents(context: typer.Context) -> None:
         return
     from whet.agents.install.packages import PACKAGES
     from whet.cli.tables import Column, TextTable, terminal
+    from whet.plugins import AGENTS, JUDGES, PROPOSERS, find_plugins
 
     names = [Column("agent"), Column("version"), Column("dialect", 2), Column("installed")]
     table = TextTable([*names, Column("size", 1), Column("works here")])
@@ -34,7 +36,13 @@ def agents(context: typer.Context) -> None:
         for rows in threads.map(_rows, PACKAGES.values()):
             for row in rows:
                 table.add(*row)
+        for row in threads.map(_plugin_row, find_plugins(AGENTS).values()):
+            table.add(*row)
     terminal().say(table)
+    for group in (JUDGES, PROPOSERS):
+        for plugin in find_plugins(group).values():
+            kind = group.removeprefix("whet.").removesuffix("s")
+            terminal().say(f"{kind} '{plugin.name}': plug-in of {plugin.package}")
 
 
 @app.command("install")
@@ -62,26 +70,28 @@ def install(
 @app.command("check")
 def check(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME...", help="Names, as listed by `whet agents`.")
+        list[str] | None, typer.Argument(metavar="NAME...", help="Names, as listed by `whet agents`, or of whet.toml.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All agents.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All agents that whet can install.")] = False,
     sandbox: Annotated[str, typer.Option(help="bubblewrap, or local (no isolation).")] = "bubblewrap",
 ) -> None:
     """Check that agents work here: each does a small task in the sandbox with a scripted model, offline."""
-    from whet.agents import CLIS
+    from whet.agents.install.packages import PACKAGES
     from whet.event_loop import run_coroutine
+    from whet.runs.checks.agents import agent_to_check
+    from whet.runs.config import project_config
 
-    chosen = {package.agent for package in _select(names or [], every)}
-    agents = [agent for agent in CLIS if agent.kind in chosen]
-    for agent in agents:
-        agent.check()
+    if every == bool(names):
+        raise UserError(f"expected names of agents or --all; {did_you_mean('', PACKAGES)}")
+    config = project_config()
+    agents = [agent_to_check(name, config) for name in dict.fromkeys(names or PACKAGES)]
     failed = run_coroutine(_check_all(agents, sandbox))
     if failed:
         say(f"not working here: {', '.join(failed)}", err=True)
         raise typer.Exit(1)
 
 
-async def _check_all(agents: "list[AnyCli]", sandbox: str) -> list[str]:
+async def _check_all(agents: "list[CliAgent]", sandbox: str) -> list[str]:
     from whet.runs.checks.agents import check_agents
     from whet.sandbox import sandbox_named
 
@@ -112,6 +122,21 @@ def _rows(package: "Package") -> list[tuple[str, ...]]:
         (package.agent, version, package.dialect, where, size, _works(package.agent, version))
         for version, where, size in rows
     ]
+
+
+def _plugin_row(plugin: "Plugin") -> tuple[str, ...]:
+    """A plug-in: its package, and its program or why it does not work."""
+    from whet.agents import CliAgent, agent_named
+
+    where = f"plug-in of {plugin.package}"
+    try:
+        agent = agent_named(plugin.name, {})
+        if not isinstance(agent, CliAgent):
+            return plugin.name, "-", "-", where, "-", "-"
+        version = agent.find_program().version
+    except UserError as error:
+        return plugin.name, "-", "-", f"{where}; {error}", "-", "no"
+    return plugin.name, version, agent.traits.dialect, where, "-", _works(agent.kind, version)
 
 
 def _works(agent: str, version: str) -> str:

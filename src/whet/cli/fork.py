@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LAYOUT = Layout(
     arguments=("run", "rollout"),
-    left_out=("sandbox",),
+    left_out=("sandbox", "task", "split", "limit"),
     help={"tasks": "Where the task is now (default: where it was)."},
 )
 

@@ -1,5 +1,6 @@
-"""`whet models`: local models, which need neither a key nor a network once they are pulled."""
+"""`whet models`: providers and their keys, models of whet.toml, and local ones."""
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,29 +9,89 @@ import typer
 from whet.cli.output import say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from whet.cli.tables import TextTable
+    from whet.gateway.prices import Price
     from whet.models.pull import PullProgress
     from whet.models.serving import Engine
+    from whet.runs.config import Config, ModelConfig
 
-Name = Annotated[str, typer.Argument(help="Name, as listed by `whet models list`.")]
+Name = Annotated[str, typer.Argument(help="Local model, as listed by `whet models`.")]
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(invoke_without_command=True)
 
 
 @app.callback()
-def models() -> None:
-    """Local models: list, pull, serve and check them. `--model local/NAME` runs one."""
+def models(context: typer.Context) -> None:
+    """Models: providers, those of whet.toml, and local ones. Without a command, list them."""
+    if context.invoked_subcommand is None:
+        show_list()
 
 
 @app.command("list")
 def show_list() -> None:
-    """List the models that are installed, and those that whet can install."""
-    from whet.cli.tables import Column, TextTable, terminal
+    """List providers and their keys, the models of whet.toml with their prices, and local models."""
+    from datetime import UTC, datetime
+
+    from whet.cli.tables import plural, terminal
+    from whet.gateway.prices import PRICE_LIST
+    from whet.runs.config import project_config
+
+    out = terminal()
+    out.say(_providers())
+    if declared := project_config().models:
+        out.say("", _declared(declared))
+    out.say("", _local_models(), "")
+    days = (datetime.now(UTC).date() - PRICE_LIST.taken).days
+    age = f"taken on {PRICE_LIST.taken}, {plural(days, 'day', 'days')} ago"
+    out.say(f"Prices are dollars per million tokens. List prices: {PRICE_LIST.source}, {age}.")
+
+
+def _providers() -> "TextTable":
+    from whet.cli.tables import Column, TextTable
+    from whet.models import PROVIDERS, first_set
+
+    table = TextTable([Column("provider"), Column("key"), Column("address", 1), Column("API", 2), Column("note", 3)])
+    for row in PROVIDERS.values():
+        key = first_set(row.key_env, os.environ)
+        missing = f"{' or '.join(row.key_env)}: not set{'' if row.needs_key else ' (optional)'}"
+        given = first_set(row.url_env, os.environ)
+        table.add(
+            f"{row.name}/MODEL",
+            f"{key}: set" if key else missing,
+            f"${given}" if given else row.url or f"{row.url_env[0]}: not set",
+            row.elsewhere if row.elsewhere and given else row.dialect,
+            row.note,
+        )
+    return table
+
+
+def _declared(models: "Mapping[str, ModelConfig]") -> "TextTable":
+    from whet.cli.tables import Column, TextTable
+    from whet.runs.config import model_price
+
+    prices = (Column(heading, 1, right=True) for heading in ("input", "output", "cache read", "cache write"))
+    table = TextTable([Column("in whet.toml"), Column("model", 3), *prices, Column("address", 2)])
+    for name, model in models.items():
+        where = (model.urls or [model.url])[0] or str(model.script or f"local/{model.local}")
+        table.add(name, model.name or model.local or name, *_price_cells(model_price(name, model)), where)
+    return table
+
+
+def _price_cells(price: "Price | None") -> list[str]:
+    if price is None:
+        return ["unknown", "unknown", "", ""]
+    cells = (price.input, price.output, price.cache_read, price.cache_write)
+    return ["" if cell is None else f"{cell:g}" for cell in cells]
+
+
+def _local_models() -> "TextTable":
+    from whet.cli.tables import Column, TextTable
     from whet.models import KNOWN, list_pulled
 
     here = {model.name: model for model in list_pulled()}
-    names = [Column("model"), Column("size", 2), Column("sha256", 3), Column("pulled")]
+    names = [Column("local model"), Column("size", 2), Column("sha256", 3), Column("pulled")]
     table = TextTable([*names, Column("from", 1), Column("file", 4)])
     for name in sorted({*here, *KNOWN}):
         if model := here.get(name):
@@ -38,7 +99,7 @@ def show_list() -> None:
         else:
             known = KNOWN[name]
             table.add(name, _megabytes(known.size), known.sha256[:12], "no", name, "-")
-    terminal().say(table)
+    return table
 
 
 @app.command("pull")
@@ -73,8 +134,41 @@ def serve(
 
 
 @app.command("check")
-def check(name: Name) -> None:
-    """Check that a model works here, and that its token ids are exact and reproducible."""
+def check(name: Annotated[str, typer.Argument(help="PROVIDER/MODEL, a model of whet.toml, or a local model.")]) -> None:
+    """Check that a model works: one short call. For a local model, also that its token ids are exact."""
+    from whet.runs.checks.endpoints import find_local
+    from whet.runs.config import project_config
+
+    config = project_config()
+    local = find_local(name, config)
+    if not (_check_endpoint(name, config) if local is None else _check_local(local)):
+        raise typer.Exit(1)
+
+
+def _check_endpoint(name: str, config: "Config") -> bool:
+    from whet.cli.tables import Column, TextTable, money, plural, terminal
+    from whet.event_loop import run_coroutine
+    from whet.runs.checks.endpoints import check_endpoint
+
+    done = run_coroutine(check_endpoint(name, config))
+    call, usage = done.exchange, done.exchange.usage
+    table = TextTable([Column(name), Column("does not answer" if done.failure else "answers", gives_way=True)])
+    table.add("address", call.upstream)
+    table.add("dialect", done.dialect)
+    table.add("time", f"{call.ended - call.started:.1f} s")
+    if not done.failure:
+        table.add("reply", done.text)
+        table.add("tokens", f"{plural(usage.input, 'token', 'tokens')} in, {usage.output} out" if usage else "not told")
+        table.add("cost", money(done.cost))
+        if call.tokens:
+            table.add("ids and log-probabilities", call.tokens)
+    terminal().say(table)
+    if done.failure:
+        say(done.failure, err=True)
+    return not done.failure
+
+
+def _check_local(name: str) -> bool:
     from whet.cli.tables import Column, TextTable, terminal
     from whet.event_loop import run_coroutine
     from whet.models import find_model
@@ -89,8 +183,7 @@ def check(name: Name) -> None:
     table.add("ids decode to the text", "yes" if done.decodes else "no")
     table.add("same seed, same tokens", "bit-identical" if done.repeats else "no")
     terminal().say(table)
-    if not done.passed:
-        raise typer.Exit(1)
+    return done.passed
 
 
 async def _serve(engine: "Engine", port: int) -> None:

@@ -99,7 +99,8 @@ def _parameters(model: "type[Options]", layout: Layout) -> Iterator[inspect.Para
 
 def _parameter(name: str, info: "FieldInfo", layout: Layout) -> inspect.Parameter:
     kind = _plain_type(info.annotation)
-    text = with_flags(layout.help.get(name, info.description or ""), layout.flags)
+    # rich would take brackets for its own markup.
+    text = with_flags(layout.help.get(name, info.description or ""), layout.flags).replace("[", "\\[")
     required = name in layout.required or info.is_required()
     default = None if required or info.default_factory or info.default in ((), (None,)) else info.default
     if name in layout.arguments:
@@ -154,7 +155,7 @@ def _fields(model: "type[Options]", layout: Layout, given: dict[str, Any]) -> di
 
 def _value(name: str, value: Any, info: "FieldInfo", layout: Layout) -> Any:
     if isinstance(value, list):
-        names = value if name in layout.whole else split_names(layout.flags.get(name, f"--{name}"), value)
+        names = value if name in {"tasks", *layout.whole} else split_names(layout.flags.get(name, f"--{name}"), value)
         # 'none' stands for an arm without a skill.
         return tuple(None if one == "none" and type(None) in _inner(info) else one for one in names)
     return not value if info.default is True else value

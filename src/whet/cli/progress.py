@@ -65,6 +65,8 @@ class Progress:
                 before = f", {plural(done, 'is', 'are')} done" if done else ""
                 planned = plural(event.planned, "rollout", "rollouts")
                 self._console.say(f"{planned}{before}; sandbox {event.sandbox}; {event.folder}")
+                for warning in event.warnings:
+                    self._console.say(f"warning: {warning}")
                 self._forget_missing()
             case Ended():
                 self._count(event)
@@ -192,6 +194,7 @@ class JsonLines:
                     sandbox=event.sandbox,
                     planned=event.planned,
                     pending=event.pending,
+                    warnings=event.warnings,
                 )
             case Ended():
                 self._print(

@@ -2,7 +2,9 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
 
 from whet.cli.options import Json, Layout, takes
 from whet.cli.output import say
@@ -10,6 +12,7 @@ from whet.runs.options import RolloutOptions, RunOptions
 
 if TYPE_CHECKING:
     from whet.runs.config import Config
+    from whet.runs.stats.summary import Tally
 
 T = TypeVar("T", bound=RolloutOptions)
 LAYOUT = Layout(
@@ -20,15 +23,28 @@ LAYOUT = Layout(
 )
 
 
+BELOW = 1
+"""Exit code of a run whose mean is below --fail-under."""
+FailUnder = Annotated[
+    float | None,
+    typer.Option(help="Exit with code 1 if an arm's mean score is below this.", min=0, max=1, metavar="MEAN"),
+]
+
+
 @takes(RunOptions, LAYOUT)
-def run(options: RunOptions, as_json: Json = False) -> None:
+def run(options: RunOptions, as_json: Json = False, fail_under: FailUnder = None) -> None:
     """Run agents on tasks, record every model call and score the work."""
     from whet import api
     from whet.cli.progress import watcher
 
     options, config = complete_options(options)
     with watcher(as_json=as_json, resume=resume_command(sys.argv[1:], options.out)) as watch:
-        api.run(options=options, config=config, watch=watch.on)
+        done = api.run(options=options, config=config, watch=watch.on)
+    refuse_unscored(done.folder)
+    if fail_under is not None and (low := describe_low_arms(done.folder, fail_under)):
+        for line in low:
+            say(f"whet: {line}", err=True)
+        raise typer.Exit(BELOW)
 
 
 def complete_options(options: T) -> "tuple[T, Config]":
@@ -39,6 +55,41 @@ def complete_options(options: T) -> "tuple[T, Config]":
     options = options.complete(config)
     warn_of_sandbox(options)
     return options, config
+
+
+def refuse_unscored(folder: Path) -> None:
+    """UserError when no rollout of a run has a score."""
+    from whet.errors import UserError
+    from whet.runs.stats.summary import tally, total
+    from whet.runs.store.store import Store
+
+    with Store.open_read(folder) as store:
+        whole = total(tally(store).values())
+    if not whole.measured:
+        counts = ", ".join(f"{cause} {count}" for cause, count in sorted(whole.missing.items()))
+        raise UserError(f"nothing was scored{counts and f'; missing: {counts}'}")
+
+
+def describe_low_arms(folder: Path, least: float) -> list[str]:
+    """A line for each arm of a run whose mean does not reach `least`."""
+    from whet.runs.stats.summary import skill_names, tally
+    from whet.runs.store.store import Store
+
+    with Store.open_read(folder) as store:
+        arms, names = tally(store), skill_names(store)
+    return [
+        f"--fail-under {least:g} is not reached: {agent}, {model}, skill {names[skill]}: {_describe_mean(arm)}"
+        for (agent, model, skill), arm in arms.items()
+        if not arm.reaches(least)
+    ]
+
+
+def _describe_mean(arm: "Tally") -> str:
+    mean, bounds = arm.mean(), arm.bounds()
+    parts = [f"mean {mean.mean:.3f}" if mean else "no score"]
+    parts += [f"{bounds[0]:.3f} if missing scores were 0"] if bounds else []
+    parts += [f"{arm.not_run} rollouts were not run"] if arm.not_run else []
+    return ", ".join(parts)
 
 
 def warn_of_sandbox(options: RolloutOptions) -> None:

@@ -1,5 +1,7 @@
 """`whet sharpen`: a better skill, and the proof that it is better."""
 
+import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from whet.skills.sharpen.events import AuditFinished, SharpenEvent
 
 
+NOTHING_SOLVED = 1
+"""Exit code when every training task scores 0 with every version: the run says nothing about the skill."""
 LAYOUT = Layout(
     arguments=("skill", "tasks"),
     required=("skill", "tasks"),
@@ -52,7 +56,9 @@ def sharpen(
             _print_event(console, event)
 
         outcome = api.sharpen(options=options, config=config, watch=watch)
-    _print_result(console, outcome)
+    _print_result(console, outcome, options)
+    if outcome.solved_nothing:
+        raise typer.Exit(NOTHING_SOLVED)
 
 
 def _print_event(console: "Terminal", event: "SharpenEvent") -> None:
@@ -91,6 +97,8 @@ def _print_audit(console: "Terminal", audited: "AuditFinished") -> None:
     from whet.skills.rollouts.audit import WARNED
 
     audit = audited.audit
+    if audit.is_all_zero:
+        console.say("  the skill scores 0 on every training task: only a proposal that solves one of them can lead")
     lost = f"; {audit.lost} of {audit.rollouts} rollouts have no score" if audit.lost else ""
     console.say(
         f"  audit: re-running the same skill changed {audit.discordance:.0%} of task scores{lost}; "
@@ -114,6 +122,8 @@ def _print_audit(console: "Terminal", audited: "AuditFinished") -> None:
 def _no_proposal_line(drafted: "ProposalMade") -> str:
     """Why nothing was tried, for whoever wonders whether the proposer or the rules for it are to blame."""
     refused = drafted.refused
+    if drafted.proposal.exhausted and not refused:
+        return f"  the proposer has nothing more to propose: {drafted.proposal.reason}"
     why = f"{len(refused)} refused, the first because {refused[0].reason}" if refused else drafted.proposal.reason
     return f"  proposal {drafted.number}: no new skill; {why[:300]}"
 
@@ -148,11 +158,17 @@ def _removal_line(removal: "Removal") -> str:
     return f"  without {rules}: {found}"
 
 
-def _print_result(console: "Terminal", outcome: "SharpenResult") -> None:
-    from whet.cli.output import command
+MOST_LINES = 30
+"""Lines of the diff that are printed at the end."""
+
+
+def _print_result(console: "Terminal", outcome: "SharpenResult", options: SharpenOptions) -> None:
     from whet.skills.report.text import PAGE, in_plain_words
+    from whet.skills.report.verdict import verdict_sentence
 
     folder = outcome.folder
+    console.say(f"\n{verdict_sentence(outcome)}")
+    _print_changes(console, outcome)
     console.say(f"\n{in_plain_words(outcome)}")
     console.say(f"\n{'certified skill' if outcome.certified else 'skill as it was'}: {folder / 'best'}")
     if outcome.leader.digest != outcome.best.digest:
@@ -162,6 +178,42 @@ def _print_result(console: "Terminal", outcome: "SharpenResult") -> None:
     if outcome.shortened is not None:
         console.say(f"shorter version of the certified skill: {folder / 'shortened'}")
     console.say(f"report: {folder / PAGE}")
-    check = [] if outcome.accepted else [command("certify", "--check", str(folder / "certificate.json"))]
-    lines = [*check, command("show", str(folder / "search"))]
-    console.say("\nnext:\n" + "\n".join(f"  {line}" for line in lines))
+    console.say("\nnext:\n" + "\n".join(f"  {line}" for line in _next_commands(outcome, options)))
+
+
+def _with_model(options: SharpenOptions) -> str:
+    """The command that sharpens the same skill again, with proposals of a model."""
+    from whet.cli.output import command
+
+    changed = {"--proposer": "llm", "--out": f"{options.out}-llm"}
+    words, rest = [], iter(sys.argv[1:])
+    for word in rest:
+        if word in changed:
+            next(rest, None)
+        elif word != "--resume" and word.partition("=")[0] not in changed:
+            words.append(word)
+    return command(*words, *(part for pair in changed.items() for part in pair))
+
+
+def _print_changes(console: "Terminal", outcome: "SharpenResult") -> None:
+    from whet.skills.report.verdict import count_changes, list_changes
+
+    lines = list_changes(outcome)
+    if not lines:
+        return
+    console.say(f"\n{count_changes(lines)}:", *(f"  {line}" for line in lines[:MOST_LINES]))
+    if len(lines) > MOST_LINES:
+        console.say(f"  ... and {len(lines) - MOST_LINES} more lines")
+
+
+def _next_commands(outcome: "SharpenResult", options: SharpenOptions) -> Iterator[str]:
+    from whet.cli.output import command
+
+    if not outcome.certified and not outcome.solved_nothing and options.proposer.split(":")[0] not in {"llm", "agent"}:
+        yield f"{_with_model(options)}  # a model reads the rollouts and proposes"
+    folder = str(outcome.folder)
+    if outcome.certified:
+        yield command("adopt", folder)
+    if outcome.accepted is None:
+        yield command("certify", "--check", str(outcome.folder / "certificate.json"))
+    yield command("show", str(outcome.folder / "search"))

@@ -322,7 +322,9 @@ def _show_prefix(console: "Terminal", rollout: "RolloutRecord", to: int, budget:
 def _print_steps(console: "Terminal", text: str) -> None:
     from rich.text import Text
 
-    shown = Text(text)
+    from whet.text.secrets import mask_secrets
+
+    shown = Text(mask_secrets(text))
     shown.highlight_regex(r"(?m)^ *\d+ (?:call \d+|[a-z-]+[^:\n]{0,60}):", "bold")
     shown.highlight_regex(r"\[\.\.\. [\d,]+ \w+ left out \.\.\.\]", "dim")
     console.say(shown)
@@ -340,8 +342,11 @@ def _show_judgements(console: "Terminal", result: "Result", limit: int | None) -
 def _section(console: "Terminal", title: str, text: str, limit: int | None) -> None:
     from rich.text import Text
 
+    from whet.text.secrets import mask_secrets
+
     if not text.strip():
         return
+    text = mask_secrets(text)
     if limit is not None and len(text) > limit:
         half = limit // 2
         text = f"{text[:half]}\n[... {len(text) - 2 * half} characters left out; --full shows them ...]\n{text[-half:]}"

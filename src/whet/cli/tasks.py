@@ -1,13 +1,17 @@
 """`whet tasks`: prove tasks, and choose among them."""
 
 import json
+import textwrap
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whet.cli.options import Layout, takes
 from whet.cli.output import say
+from whet.errors import UserError
+from whet.runs.options import CheckTasksOptions
 
 if TYPE_CHECKING:
     from whet.runs.checks.tasks import TaskCheck
@@ -22,10 +26,9 @@ def _tasks() -> None:
 
 
 @app.command("check")
+@takes(CheckTasksOptions, Layout(arguments=("tasks",), required=("tasks",)))
 def check(
-    path: Annotated[Path, typer.Argument(help="Task folder, .jsonl or .parquet file, or a folder of these.")],
-    sandbox: Annotated[str, typer.Option(help="bubblewrap, or local (no isolation).")] = "bubblewrap",
-    judge_model: Annotated[str | None, typer.Option(help="Model that judges call if the task names none.")] = None,
+    options: CheckTasksOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per task.")] = False,
 ) -> None:
     """Check each task: its solution must score 1, and doing nothing must score less."""
@@ -34,20 +37,52 @@ def check(
     from whet.runs.checks.tasks import check as prove
     from whet.runs.config import find_config, read_config
     from whet.sandbox import sandbox_named
-    from whet.tasks import read_tasks
+
+    tasks, problems = options.read_readable_tasks()
+    for problem in problems:
+        _print_unreadable(problem, as_json=as_json)
 
     async def run() -> bool:
-        good = True
+        good = not problems
         config = read_config(find_config(Path.cwd()))
-        proofs = prove(read_tasks(path), sandbox_named(sandbox), config=config, judge_model=judge_model)
+        proofs = prove(tasks, sandbox_named(options.sandbox), config=config, judge_model=options.judge_model)
         async with aclosing(proofs) as checks:
             async for found in checks:
-                (typer.echo if as_json else say)(_as_json(found) if as_json else _as_line(found))
+                _print_check(found, as_json=as_json)
                 good = good and found.verdict is not TaskVerdict.BROKEN
         return good
 
     if not run_coroutine(run()):
         raise typer.Exit(1)
+
+
+@app.command("new")
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the task; for several commits, what their names begin with.")],
+    from_commit: Annotated[
+        str | None,
+        typer.Option(help="Make the task from a commit of this repository, or one from each commit of a range A..B."),
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="Where tasks are.")] = Path("tasks"),
+) -> None:
+    """Make a task folder to edit, with tests and a solution; or tasks from commits that changed tests."""
+    from whet.cli.output import command
+    from whet.tasks.skeleton import commits_with_tests, new_commit_task, new_task
+
+    here = Path.cwd()
+    if from_commit is None:
+        made = [new_task(folder / name)]
+    elif ".." in from_commit:
+        shas = commits_with_tests(here, from_commit)
+        made = [new_commit_task(folder / f"{name}-{sha[:10]}", here, sha) for sha in shas]
+    else:
+        made = [new_commit_task(folder / name, here, from_commit)]
+    if not made:
+        raise UserError(f"no commit of {from_commit} changes tests; name one commit to write its tests yourself")
+    for task in made:
+        say(f"made {task}")
+    say(f"Edit {made[0] / 'instruction.md'}: it is all that the agent is told. Then:")
+    say(command("tasks", "check", str(folder)))
 
 
 @app.command("filter")
@@ -60,7 +95,6 @@ def filter_(
     """Select the tasks that are neither too easy nor too hard, by their mean score in a run."""
     from whet.cli.output import command
     from whet.cli.tables import plural
-    from whet.errors import UserError
     from whet.runs.select_tasks import Band, filter_tasks
 
     if low > high:
@@ -71,6 +105,23 @@ def filter_(
     if not found.kept:
         raise typer.Exit(1)
     say(command("run", str(out)))
+
+
+def _print_unreadable(problem: str, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"task": None, "verdict": "unreadable", "reason": problem}))
+    else:
+        say(f"unreadable {problem}")
+
+
+def _print_check(found: "TaskCheck", *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(_as_json(found))
+        return
+    say(_as_line(found))
+    for name, text in found.outputs.items():
+        typer.echo(f"{'':11}{name}:")
+        typer.echo(textwrap.indent(text, " " * 13))
 
 
 def _as_line(found: "TaskCheck") -> str:
@@ -87,6 +138,7 @@ def _as_json(found: "TaskCheck") -> str:
             "reason": found.reason,
             "solution": found.solution and found.solution.value,
             "nothing": found.nothing and found.nothing.value,
+            "outputs": dict(found.outputs),
             "warnings": found.warnings,
         }
     )

@@ -45,6 +45,7 @@ def estimate_bound(body: bytes, most_input: int, model: Model, price: Price | No
     usage = Usage(input=most_input + HIDDEN_INPUT, output=_most_output(body, model))
     if price is None:
         return Bound(usage, 0.0)
+    price = price.at(usage.input)
     dearest = max(price.input, price.cache_write or 0.0)
     return Bound(usage, (usage.input * dearest + usage.output * price.output) / 1e6)
 

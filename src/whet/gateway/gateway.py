@@ -93,17 +93,20 @@ class Gateway:
         recording: Recording | None = None,
         *,
         cached: bool = True,
+        pinned: bool = True,
     ) -> Session:
         """A session for one rollout. It answers on the sockets that it is given with `serve` or `listen`.
 
         Sessions of the same sample number find the same replies in the cache. With a recording, calls are answered as
         they were in another rollout, for as long as that says so. If it is not `cached`, its calls go past the cache.
+        If it is `pinned`, its calls go to one endpoint of the model, whose prefix cache knows the conversation.
         """
         if model.dialect not in DIALECTS:
             hint = did_you_mean(model.dialect, DIALECTS)
             raise UserError(f"model '{model.name}': key 'dialect' is '{model.dialect}'; {hint}")
         shared = SharedParts(self._redactor, self._upstream, self._memory, http_server)
         replay = (self._cache, sample) if self._cache is not None and cached else None
-        session = Session(session_id, model, record, shared, SessionLimits(limits, self._meter), replay, recording)
+        own_limits = SessionLimits(limits, self._meter)
+        session = Session(session_id, model, record, shared, own_limits, replay, recording, pinned=pinned)
         self._sessions.add(session)
         return session

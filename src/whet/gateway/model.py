@@ -1,5 +1,6 @@
 """Model: where calls are sent, with which credentials, how patiently, and what is changed in them on the way."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -9,6 +10,7 @@ Auth = Literal["key", "own", "azure"]
 """Whose credentials a call carries: the provider's key, the agent's own, or those of an Azure resource."""
 CaptureKind = Literal["none", "vllm", "sglang", "llamacpp", "openai"]
 """The kind of server, for requests for token ids and log-probabilities."""
+_UNVERSIONED = re.compile(r"/openai/deployments/[^/]+$|/backend-api/codex$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class Model:
     name: str
     """What the user calls it."""
     url: str
-    """Root address of its endpoint; a /v1 at its end is tolerated."""
+    """Root address of its endpoint; a /v1 at its end is tolerated, and a query is kept."""
     upstream_name: str
     """The model's name at the endpoint. Agents use the same name."""
     key: str | None = field(repr=False)
@@ -41,8 +43,9 @@ class Model:
     backoff_sec: float = 0.5
     """Mean wait before the second attempt at an endpoint; it doubles with every further one."""
     connect_sec: float = 30
-    first_byte_sec: float = 300
-    idle_sec: float = 120
+    first_byte_sec: float | None = None
+    """Longest wait for the first byte. None: 10 minutes for a stream, an hour for a reply that comes in one piece."""
+    idle_sec: float = 600
     """Longest silence inside a reply."""
 
     set: tuple[tuple[str, bytes], ...] = ()
@@ -80,7 +83,16 @@ class Model:
 def address_at(root: str, path: str) -> str:
     """The address of a path that begins with its version, below this root.
 
-    >>> address_at("https://name.openai.azure.com/openai/v1", "/v1/chat/completions")
-    'https://name.openai.azure.com/openai/v1/chat/completions'
+    An address of an Azure deployment has no version in its path; what it has is in its query. The endpoint of a ChatGPT
+    login has none either.
+
+    >>> address_at("https://api.example.com/v1", "/v1/chat/completions")
+    'https://api.example.com/v1/chat/completions'
+    >>> address_at("https://x.azure.com/openai/deployments/gpt?api-version=2024-10-21", "/v1/chat/completions")
+    'https://x.azure.com/openai/deployments/gpt/chat/completions?api-version=2024-10-21'
     """
-    return root.rstrip("/").removesuffix("/v1") + path
+    base, _, query = root.partition("?")
+    base = base.rstrip("/").removesuffix("/v1")
+    if _UNVERSIONED.search(base):
+        path = path.removeprefix("/v1")
+    return f"{base}{path}{'&' if '?' in path else '?'}{query}" if query else base + path

@@ -1,8 +1,16 @@
-"""What tokens cost: the public prices of well-known models, and prices that the user declares. Unknown is not zero."""
+"""What tokens cost: the public prices of well-known models, and prices that the user declares. Unknown is not zero.
 
+`prices.json` holds the public ones, with their source and the day on which they were taken. `make prices` writes it.
+"""
+
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
+from importlib.resources import files
 from types import MappingProxyType
+from typing import Any
 
 from whet.exchange import CallError, Exchange, Usage
 from whet.gateway.model import Model
@@ -17,32 +25,35 @@ class Price:
     cache_read: float | None = None
     """None when the provider takes the input price."""
     cache_write: float | None = None
+    above: tuple[tuple[int, "Price"], ...] = ()
+    """Prices of calls whose prompt has more tokens than this, shortest first."""
+
+    def at(self, prompt_tokens: float) -> "Price":
+        """The price of a call with a prompt of this length."""
+        return next((price for tokens, price in reversed(self.above) if prompt_tokens > tokens), self)
 
 
-# List prices of the providers' own APIs, compared with genai-prices 0.2.2 in November 2026: standard tier, cache
-# writes for five minutes. Newer models and newer prices belong in whet.toml. Models whose price depends on the length
-# of the prompt are left out: the tokens of a whole rollout do not determine their cost.
-PRICES = MappingProxyType(
-    {
-        "claude-opus-4-5": Price(5.00, 25.00, cache_read=0.50, cache_write=6.25),
-        "claude-opus-4-1": Price(15.00, 75.00, cache_read=1.50, cache_write=18.75),
-        "claude-haiku-4-5": Price(1.00, 5.00, cache_read=0.10, cache_write=1.25),
-        "gpt-5.1": Price(1.25, 10.00, cache_read=0.125),
-        "gpt-5": Price(1.25, 10.00, cache_read=0.125),
-        "gpt-5-mini": Price(0.25, 2.00, cache_read=0.025),
-        "gpt-5-nano": Price(0.05, 0.40, cache_read=0.005),
-        "gpt-4.1": Price(2.00, 8.00, cache_read=0.50),
-        "gpt-4.1-mini": Price(0.40, 1.60, cache_read=0.10),
-        "gpt-4.1-nano": Price(0.10, 0.40, cache_read=0.025),
-        "gpt-4o": Price(2.50, 10.00, cache_read=1.25),
-        "gpt-4o-2024-05-13": Price(5.00, 15.00),
-        "gpt-4o-mini": Price(0.15, 0.60, cache_read=0.075),
-        "o3": Price(2.00, 8.00, cache_read=0.50),
-        "o4-mini": Price(1.10, 4.40, cache_read=0.275),
-        "gemini-2.5-flash": Price(0.30, 2.50, cache_read=0.03),
-        "gemini-2.5-flash-lite": Price(0.10, 0.40, cache_read=0.01),
-    }
-)
+@dataclass(frozen=True, slots=True)
+class PriceList:
+    """Public prices, by the providers' names of their models."""
+
+    source: str
+    taken: date
+    models: Mapping[str, Price]
+
+
+def _read_prices(text: str) -> PriceList:
+    found = json.loads(text)
+    models = {name: _read_price(row) for name, row in found["models"].items()}
+    return PriceList(found["source"], date.fromisoformat(found["taken"]), MappingProxyType(models))
+
+
+def _read_price(row: Mapping[str, Any]) -> Price:
+    above = sorted((int(tokens), Price(**price)) for tokens, price in row.get("above", {}).items())
+    return Price(**{**row, "above": tuple(above)})
+
+
+PRICE_LIST = _read_prices(files("whet.gateway").joinpath("prices.json").read_text(encoding="utf-8"))
 WITHOUT_TOKENS = frozenset(
     {
         *(CallError.REFUSED, CallError.STATUS, CallError.AUTH),
@@ -59,7 +70,8 @@ def price_of(model_name: str) -> Price | None:
     >>> price_of("gpt-4o-2024-08-06"), price_of("my-own-model")
     (Price(input=2.5, output=10.0, cache_read=1.25, cache_write=None), None)
     """
-    return PRICES.get(model_name) or PRICES.get(_DATE.sub("", model_name))
+    prices = PRICE_LIST.models
+    return prices.get(model_name) or prices.get(_DATE.sub("", model_name))
 
 
 def price_for(model: Model) -> Price | None:
@@ -72,12 +84,13 @@ def price_for(model: Model) -> Price | None:
     return Price(model.price_input, model.price_output, model.price_cache_read, model.price_cache_write)
 
 
-def cost(usage: Usage, price: Price) -> float:
-    """Dollars for these tokens.
+def cost(usage: Usage, price: Price, calls: int = 1) -> float:
+    """Dollars for the tokens of this many calls. A price that depends on the prompt is that of their mean prompt.
 
     >>> cost(Usage(input=1_000_000, output=100_000, cache_read=800_000), Price(2.0, 8.0, cache_read=0.5))
     1.6
     """
+    price = price.at(usage.input / max(1, calls))
     cache_read = price.input if price.cache_read is None else price.cache_read
     cache_write = price.input if price.cache_write is None else price.cache_write
     fresh = usage.input - usage.cache_read - usage.cache_write

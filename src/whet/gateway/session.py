@@ -16,6 +16,7 @@ from whet.exchange import CallError, Exchange, Recorder, Usage
 from whet.gateway.attribution.threads import ThreadAnswer, may_call_tools
 from whet.gateway.buffers.memory import LARGE, GatewayMemory
 from whet.gateway.call_bounds import BYTES_PER_TOKEN, estimate_usage
+from whet.gateway.call_failures import describe_failure
 from whet.gateway.calls.call import Call, NotRecordedError
 from whet.gateway.calls.count_tokens import TOKEN_COUNT, ask_model_for_count
 from whet.gateway.calls.exchanges import FinishedCall, build_exchange
@@ -54,13 +55,17 @@ class SessionTotals:
     usage: Usage = field(default_factory=Usage)
     charged: Usage = field(default_factory=Usage)
     """Of the usage, what was not replayed."""
+    cost: float = 0.0
+    """Dollars for what was charged, where the price is known."""
     calls_without_usage: int = 0
     """Calls that may have used tokens that `usage` does not count."""
     last_error: CallError | None = None
     """How the call that ended last went wrong; None when it went well."""
     last_status: int | None = None
-    auth_failed: bool = False
-    """The model's endpoint refused the provider's key."""
+    last_failure: str = ""
+    """The same in words, with the address and the provider's message."""
+    auth_failure: str = ""
+    """How the model's endpoint refused the provider's key, if it did."""
     cache_missed: bool = False
     """A call failed because its reply is not in the cache, and no model may be asked."""
 
@@ -82,7 +87,9 @@ class SessionTotals:
         self.last_error, self.last_status = exchange.error, exchange.status
         if exchange.usage is not None and not exchange.replayed:
             self.charged += exchange.usage
-        self.auth_failed = self.auth_failed or exchange.error is CallError.AUTH
+        self.last_failure = describe_failure(exchange) if exchange.error else ""
+        if exchange.error is CallError.AUTH:
+            self.auth_failure = self.last_failure
         self.cache_missed = self.cache_missed or exchange.error is CallError.NOT_CACHED
         if exchange.from_record:
             self.from_record += exchange.error is None
@@ -151,8 +158,11 @@ class Session:
         limits: SessionLimits,
         replay: tuple[ReplyCache, int] | None = None,
         recording: Recording | None = None,
+        *,
+        pinned: bool = True,
     ) -> None:
-        """`replay` is the cache and the sample number that its replies belong to."""
+        """`replay` is the cache and the sample number that its replies belong to. If it is `pinned`, all calls go to
+        one endpoint of the model."""
         self.id = session_id
         self.model = model
         self.secret = new_secret()
@@ -169,7 +179,10 @@ class Session:
         secrets = _session_secrets(shared.redactor.also(self.secret, model.key or ""), model)
         cached = SessionCache(replay[0], model, replay[1], secrets.for_record.bytes) if replay else None
         self._planner = CallPlanner(model, shared.memory, cached, recording, secrets)
-        self._context = CallContext(session_id, shared.upstream, shared.memory, secrets, price_for(model), self._commit)
+        affinity = session_id if pinned else ""
+        self._context = CallContext(
+            session_id, affinity, shared.upstream, shared.memory, secrets, price_for(model), self._commit
+        )
         self._http = shared.http_server(self)
         self._listeners: list[asyncio.Server] = []
 
@@ -296,11 +309,9 @@ class Session:
         self._planner.threads.end(exchange.index, answer)
         price = self._context.price
         charged = None if exchange.replayed else exchange.usage
-        allowance.settle(
-            exchange.usage,
-            None if exchange.from_record else exchange.usage,
-            cost(charged, price) if charged and price else None,
-        )
+        dollars = cost(charged, price) if charged and price else None
+        allowance.settle(exchange.usage, None if exchange.from_record else exchange.usage, dollars)
+        self.totals.cost += dollars or 0.0
         self.totals.count(exchange)
 
     async def _keep(self, exchange: Exchange) -> None:

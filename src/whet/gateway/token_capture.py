@@ -34,9 +34,14 @@ def asks_for_tokens(body: bytes) -> bool:
     return _ASKED.search(body) is not None
 
 
-def capture_changes(capture: CaptureKind) -> dict[str, bytes | None]:
-    """What is set in a chat request so that the reply holds its tokens, in one piece."""
-    return {"stream": b"false", "stream_options": None, **_FIELDS[capture]}
+def capture_changes(capture: CaptureKind, top_logprobs: bytes | None = None) -> dict[str, bytes | None]:
+    """What is set in a chat request so that the reply holds its tokens, in one piece. `top_logprobs` is how many likely
+    tokens the user wants to see for each sampled one."""
+    fields: dict[str, bytes | None] = {"stream": b"false", "stream_options": None, **_FIELDS[capture]}
+    # llama.cpp gives the log-probability of the sampled token only with one likely token beside it.
+    if top_logprobs is not None and not (capture == "llamacpp" and top_logprobs == b"0"):
+        fields["top_logprobs"] = top_logprobs
+    return fields
 
 
 class _Entry(msgspec.Struct, frozen=True):

@@ -6,9 +6,10 @@ from typing import Protocol
 
 import msgspec
 
+from whet.gateway.call_failures import read_error_message
 from whet.gateway.dialects import DIALECTS, Dialect, gemini, responses, without_version
 from whet.gateway.dialects.gemini.array_stream import ARRAY_HEADERS, ArrayWriter
-from whet.gateway.dialects.lenient import decode, decode_by
+from whet.gateway.dialects.lenient import decode_by
 from whet.gateway.dialects.neutral import End, Event, Message, disassemble
 from whet.gateway.guards import guard_request, read_strictly, refuse_references
 from whet.gateway.guards.overrides import Changes, apply_changes, change_body, model_changes
@@ -166,7 +167,7 @@ class Translated:
         return self._front.write_reply(reply, self._request)
 
     def error(self, status: int, response: bytes) -> bytes:
-        return self._front.error_body(status, _provider_words(response) or _no_words(status))
+        return self._front.error_body(status, read_error_message(response) or _no_words(status))
 
     def error_event(self, message: str) -> bytes:
         return self._front.error_event(message)
@@ -206,7 +207,8 @@ class CaptureTranslation(Translated):
             # The agent's own bytes, so that fields that the neutral form does not know survive.
             changes, self.warnings = guarded
             self.body = change_body(screened.body, changes)
-        self.body = change_body(self.body, capture_changes(model.capture))
+        wanted = dict(model.set).get("top_logprobs")
+        self.body = change_body(self.body, capture_changes(model.capture, wanted))
 
     def whole(self, response: bytes) -> bytes:
         if not self.streams:
@@ -260,22 +262,6 @@ def _is_object(data: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-class _Error(msgspec.Struct, frozen=True):
-    message: str = ""
-
-
-class _ErrorBody(msgspec.Struct, frozen=True):
-    error: _Error = _Error()
-
-
-def _provider_words(response: bytes) -> str:
-    """The message in an error body; all four dialects keep it at the same place."""
-    try:
-        return decode(response, _ErrorBody).error.message
-    except ValueError:
-        return ""
 
 
 def _no_words(status: int) -> str:

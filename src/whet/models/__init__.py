@@ -1,22 +1,28 @@
-"""Local models: weights that are pulled once, and an engine that serves them and reports their tokens exactly.
+"""Models: providers by name, and local weights that are pulled once and served with exact tokens.
 
-Read `catalog.py` first, then `pull.py` and `serving.py`. `engine.py` is the program of the serving process.
+`providers.py` is a table. For local models read `catalog.py` first, then `pull.py` and `serving.py`. `engine.py` is the
+program of the serving process.
 """
 
 from whet.models.catalog import KNOWN, KnownModel, PulledModel, find_model, find_pulled, list_pulled
+from whet.models.providers import PROVIDERS, Provider, first_set, provider_settings
 from whet.models.pull import pull, sha256_of
 from whet.models.serving import DEFAULT_CONTEXT, Engine, Serving, serve_model
 
 __all__ = [
     "DEFAULT_CONTEXT",
     "KNOWN",
+    "PROVIDERS",
     "Engine",
     "KnownModel",
+    "Provider",
     "PulledModel",
     "Serving",
     "find_model",
     "find_pulled",
+    "first_set",
     "list_pulled",
+    "provider_settings",
     "pull",
     "serve_model",
     "sha256_of",

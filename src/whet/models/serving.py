@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import importlib.util
 import re
 import sys
 import tempfile
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from whet.errors import UserError
+from whet.extras import require_extra
 from whet.models.catalog import PulledModel
 
 DEFAULT_CONTEXT = 8192
@@ -47,8 +47,7 @@ class Serving:
 @contextlib.asynccontextmanager
 async def serve_model(engine: Engine, port: int = 0) -> AsyncIterator[Serving]:
     """Serve on a port of this machine, 0 for a free one. UserError, with the engine's last words, when it cannot."""
-    if importlib.util.find_spec("xllamacpp") is None:
-        raise UserError("local models need one more package: pip install 'whet[local]'")
+    require_extra("xllamacpp", "local", "local models")
     with tempfile.TemporaryDirectory(prefix="whet-engine-") as folder, tempfile.TemporaryFile() as log:
         process = await asyncio.create_subprocess_exec(
             *_argv(engine, port, folder),

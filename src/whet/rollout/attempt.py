@@ -64,7 +64,8 @@ async def attempt(
     if one.session is not None and one.session.record_error is not None:
         raise one.session.record_error
     secrets = [rollout.model.key or "", one.session.secret if one.session else ""]
-    return redact_result(one.result(score), resources.redactor.also(*secrets))
+    # In a thread: transcripts can be long, and other rollouts wait for their model calls meanwhile.
+    return await asyncio.to_thread(redact_result, one.result(score), resources.redactor.also(*secrets))
 
 
 class SetupError(Exception):
@@ -104,6 +105,7 @@ class _Attempt:
         self.tool_uses: list[LoggedUse] = []
         self.judgement = Judgement()
         self.probing: Spending | None = None
+        self.failure: Score | None = None
         self.flags: tuple[str, ...] = ()
         self.seconds: dict[str, float] = {}
 
@@ -147,12 +149,17 @@ class _Attempt:
         finally:
             await session.close()
         if session.totals.answered:
-            resources.keys.accept(rollout.model.name)
-        stop = stop_reason(report, session, must_call=rollout.agent.needs_model and rollout.captured)
+            resources.endpoints.accept(rollout.model.name)
+        stop = stop_reason(report, session, must_call=self.must_call)
         if stop in {StopReason.FINISHED, StopReason.CRASHED} and self.observer.model_declined:
             stop = StopReason.REFUSED
         self.report = report.model_copy(update={"stop": stop})
         return _Ended(self.report, session, broken)
+
+    @property
+    def must_call(self) -> bool:
+        """Whether the agent has not started as long as it called no model."""
+        return self.rollout.agent.needs_model and self.rollout.captured
 
     def open_session(self) -> Session:
         rollout = self.rollout
@@ -181,6 +188,7 @@ class _Attempt:
             Flag.PLANTED_REWARD: planted,
             Flag.NOT_CAPTURED: not self.rollout.captured,
             Flag.CANARY: canaries.seen,
+            Flag.EMPTY_REPLY: report.reminders > 0,
             Flag.DIVERGED: replay is not None and replay.diverged and replay.live_from,
         }
         self.flags = tuple(flag for flag, holds in conditions.items() if holds)
@@ -191,7 +199,7 @@ class _Attempt:
         if session.limits.ended_with_run and self.resources.rollouts >= SHARED and session.limits.used_most:
             self.flags += (Flag.DRAINED,)
             return None
-        failure = ended.broken or find_failure(ended.report, session, self.replay)
+        failure = ended.broken or find_failure(ended.report, session, self.replay, must_call=self.must_call)
         if failure is None or self._blame is None or failure.cause not in OWN_CAUSES:
             return failure
         blamed = await self._blame.decide(failure, session, self._record_judge)
@@ -199,6 +207,7 @@ class _Attempt:
             self.probing = session_spending(blamed.probed, blamed.probed.model)
         if not blamed.own:
             return blamed.failure
+        self.failure = blamed.failure
         by_model = blamed.failure.cause in {Cause.MODEL, Cause.AUTH}
         self.flags += (Flag.MODEL_FAILED if by_model else Flag.AGENT_FAILED,)
         return None
@@ -241,6 +250,7 @@ class _Attempt:
         return Result(
             score=score,
             judgements=self.judgement.scores,
+            failure=self.failure,
             report=self.report,
             limit=str(session.limits.ended_by) if session and session.limits.ended_by else None,
             skill=SkillSeen(shown=sightings.shown, read=sightings.read) if sightings and session else None,

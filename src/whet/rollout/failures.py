@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from whet.agents import AgentReport, StopReason
 from whet.exchange import CallError, Recorder
 from whet.gateway import RETRIED, Gateway, Model, Session
-from whet.rollout.endpoint import Health, Keys, probe
+from whet.gateway.call_failures import is_permanent
+from whet.rollout.endpoint import Endpoints, Health, probe
 from whet.scoring import Cause, Score
 from whet.trace.replay.session import ReplaySession
 from whet.workspace import Change
@@ -17,27 +18,32 @@ from whet.workspace import Change
 ENDPOINT_CAUSES = frozenset({Cause.MODEL, Cause.AUTH})
 OWN_CAUSES = ENDPOINT_CAUSES | {Cause.AGENT, Cause.SANDBOX, Cause.INTERNAL}
 """Causes that an agent can bring about once its model has answered it."""
+NOT_STARTED = frozenset({StopReason.CRASHED, StopReason.NO_MODEL_CALL})
+WAITED = frozenset({StopReason.TIMEOUT, StopReason.IDLE})
+PERMANENT = "permanent"
+"""In the details of a failure: the endpoint refused every call, the last one in a way that a retry does not change."""
 
 
-def find_failure(report: AgentReport, session: Session, replay: ReplaySession | None = None) -> Score | None:
-    """A missing score when the agent could not do its work; None when the work can be judged."""
+def find_failure(
+    report: AgentReport, session: Session, replay: ReplaySession | None = None, *, must_call: bool = False
+) -> Score | None:
+    """A missing score when the agent could not do its work; None when the work can be judged. `must_call`: an agent
+    that never called its model has not started."""
     if session.limits.ended_with_run:
         return Score.missing(Cause.INTERRUPTED, f"the run was stopped by limit {session.limits.ended_by}")
     if _key_refused(session):
-        return Score.missing(Cause.AUTH, "the model's endpoint refused the key")
+        return Score.missing(Cause.AUTH, session.totals.auth_failure)
     if replay is not None and (fell_short := replay.fell_short()) is not None:
         return Score.missing(Cause.DIVERGED, fell_short)
     if session.totals.cache_missed:
         return Score.missing(Cause.CACHE, "a reply is not in the cache, and --cache replay-only asks no model")
     if _model_failed(session):
-        status = f" {session.totals.last_status}" if session.totals.last_error is CallError.STATUS else ""
-        return Score.missing(Cause.MODEL, f"the last model call failed: {session.totals.last_error}{status}")
+        reason = f"the last model call failed: {session.totals.last_failure}"
+        return Score.missing(Cause.MODEL, reason, **({PERMANENT: True} if _refused_for_good(session) else {}))
     if session.totals.calls and not session.totals.answered and report.stop is StopReason.TIMEOUT:
-        return Score.missing(Cause.MODEL, "the model answered no call in the agent's time")
-    if session.totals.calls == 0 and report.stop in {StopReason.CRASHED, StopReason.NO_MODEL_CALL}:
-        error = report.error or report.stderr.strip()[-500:] or f"exit code {report.exit_code}"
-        reason = f"the agent ended before any model call was seen: {error}"
-        return Score.missing(Cause.AGENT, reason, before_any_call=True)
+        return Score.missing(Cause.MODEL, f"{session.model.url} answered no call in the agent's time")
+    if session.totals.calls == 0 and (report.stop in NOT_STARTED or (must_call and report.stop in WAITED)):
+        return Score.missing(Cause.AGENT, _explain_silence(report), before_any_call=True)
     if report.stop is StopReason.FAILED:
         return Score.missing(Cause.AGENT, f"the agent answered with an error of its own: {report.error}")
     return None
@@ -73,14 +79,22 @@ def stop_reason(report: AgentReport, session: Session, *, must_call: bool) -> St
         return StopReason.IDLE if session.limits.ended_by.limit == "idle_sec" else StopReason.LIMIT
     if _key_refused(session):
         return StopReason.AUTH
-    if must_call and session.totals.calls == 0:
+    if must_call and session.totals.calls == 0 and report.stop is not StopReason.TIMEOUT:
         return StopReason.NO_MODEL_CALL
     return report.stop
 
 
+def _explain_silence(report: AgentReport) -> str:
+    said = report.error or report.stderr.strip()[-500:]
+    if report.stop in WAITED:
+        return f"timeout: the agent made no model call in {report.seconds:.0f} s{said and f': {said}'}"
+    return f"the agent ended before any model call was seen: {said or f'exit code {report.exit_code}'}"
+
+
 def _key_refused(session: Session) -> bool:
     """Whether a refused key ended the agent's work. If a later call was answered, it did not."""
-    return session.totals.last_error is CallError.AUTH or (session.totals.auth_failed and not session.totals.answered)
+    totals = session.totals
+    return totals.last_error is CallError.AUTH or (bool(totals.auth_failure) and not totals.answered)
 
 
 def _model_failed(session: Session) -> bool:
@@ -91,6 +105,11 @@ def _model_failed(session: Session) -> bool:
         return session.totals.last_status in RETRIED or session.totals.answered == 0
     broken = {CallError.CUT, CallError.MALFORMED, CallError.TOO_LARGE}
     return session.totals.last_error in {CallError.REFUSED, CallError.TIMEOUT} | broken
+
+
+def _refused_for_good(session: Session) -> bool:
+    """Whether the endpoint answered no call, and refused the last one in a way that a retry does not change."""
+    return session.totals.answered == 0 and is_permanent(session.totals.last_error, session.totals.last_status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +139,8 @@ class Blame:
     try had good replies before it failed. It caused a refused key if the endpoint accepts the same key from whet.
     """
 
-    def __init__(self, gateway: Gateway, model: Model, keys: Keys, rollout: str) -> None:
-        self._gateway, self._model, self._keys, self._rollout = gateway, model, keys, rollout
+    def __init__(self, gateway: Gateway, model: Model, endpoints: Endpoints, rollout: str) -> None:
+        self._gateway, self._model, self._endpoints, self._rollout = gateway, model, endpoints, rollout
         self._tries: list[_Try] = []
         self.is_last = False
         """No other try follows. Until then the next try may still succeed, so no failure is final."""
@@ -137,9 +156,9 @@ class Blame:
         up = asked.health is Health.UP
         self._tries.append(_Try(up, answered))
         if up:
-            self._keys.accept(self._model.name)
-        elif failure.cause is Cause.AUTH and asked.health is Health.REFUSED:
-            self._keys.refuse(self._model.name, self._rollout)
+            self._endpoints.accept(self._model.name)
+        elif asked.health is _same_refusal(failure):
+            self._endpoints.refuse(self._model.name, self._rollout, asked.failure)
         own = (all(one.up for one in self._tries) or self._all_answered) if self.is_last else False
         details = {**failure.details, "endpoint": asked.health, "answered": session.totals.answered}
         explained = failure.model_copy(update={"details": details})
@@ -148,3 +167,10 @@ class Blame:
     @property
     def _all_answered(self) -> bool:
         return all(one.answered for one in self._tries)
+
+
+def _same_refusal(failure: Score) -> Health | None:
+    """What whet's own question meets if the endpoint is the reason for a refusal, not what the agent sent."""
+    if failure.cause is Cause.AUTH:
+        return Health.REFUSED
+    return Health.REJECTED if PERMANENT in failure.details else None

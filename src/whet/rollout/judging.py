@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from whet.agents.tools import LoggedUse
 from whet.exchange import Exchange, Recorder
+from whet.gateway import Model
 from whet.gateway.dialects.neutral import ToolCall
 from whet.rollout.model_client import ModelClient
 from whet.rollout.resources import RunResources
@@ -40,7 +41,8 @@ async def judge_work(
     ) as client:
         for judge in judges:
             scores[judge.name] = await judge.judge(replace(work, referee=client))
-    self_judged = rollout.captured and rollout.model.name in client.sessions
+    asked = [session.model for session in client.sessions.values()]
+    self_judged = rollout.captured and any(is_same_model(rollout.model, one) for one in asked)
     judgement.flags = (
         *(flag for score in scores.values() for flag in score.details.get("flags", ())),
         *((Flag.SELF_JUDGED,) if self_judged else ()),
@@ -48,6 +50,12 @@ async def judge_work(
     )
     if client.sessions:
         judgement.spending = client_spending(client)
+
+
+def is_same_model(one: Model, other: Model) -> bool:
+    """Whether two models are the same weights: the same declaration, or one address with one name there."""
+    same_address = not {*one.urls}.isdisjoint(other.urls)
+    return one.name == other.name or (same_address and one.upstream_name == other.upstream_name)
 
 
 def client_spending(client: ModelClient) -> Spending:

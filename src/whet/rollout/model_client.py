@@ -59,7 +59,7 @@ class ModelClient:
         session = self.sessions[name]
         if status != 200:
             cause = Cause.INTERRUPTED if session.limits.ended_with_run else Cause.JUDGE
-            reason = f"model '{name}' did not answer: {session.totals.last_error or 'refused'}, status {status}"
+            reason = f"model '{name}' did not answer: {session.totals.last_failure or f'status {status}'}"
             raise JudgeError(reason, cause, unrelated=messages is QUESTION or not await self._is_up(name))
         # The gateway lets no malformed reply through; a reply may still hold no text, or half a character.
         return plain_text(str(body["choices"][0]["message"].get("content") or ""))
@@ -85,8 +85,14 @@ class ModelClient:
             self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
         async with self._opening:
             if name not in self.sessions:
+                # Its questions do not continue each other, so they go to all endpoints of the model in turn.
                 session = self._gateway.open_session(
-                    f"{self._name} {name}", self._models[name], self._record, sample=self._sample, cached=self._cached
+                    f"{self._name} {name}",
+                    self._models[name],
+                    self._record,
+                    sample=self._sample,
+                    cached=self._cached,
+                    pinned=False,
                 )
                 self.sessions[name] = session
                 self._urls[name] = await session.listen()

@@ -4,11 +4,12 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from whet.agents import AnyAgent
 from whet.box import Sandbox
 from whet.gateway import Gateway, Model
-from whet.rollout.endpoint import Keys
+from whet.rollout.endpoint import Endpoints
 from whet.text.redact import Redactor, mask
 
 
@@ -33,14 +34,14 @@ class RunResources:
     """How long an agent may go without a model call, unless its task has a limit of its own."""
     rollouts: int = 1
     """How many rollouts share the limits of the run."""
-    keys: Keys = field(default_factory=Keys)
-    """Which models' keys were accepted so far."""
+    endpoints: Endpoints = field(default_factory=Endpoints)
+    """Which models have answered so far."""
     _proof_locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
     def proof_lock(self, task: str) -> asyncio.Lock:
         """Held while a task's own solution is judged, so that this is done once per task."""
         return self._proof_locks[task]
 
-    def dump_agents(self) -> dict[str, object]:
+    def dump_agents(self) -> dict[str, Any]:
         """The agents as JSON for the store, without secrets."""
         return {name: mask(agent.model_dump(mode="json"), self.redactor) for name, agent in self.agents.items()}

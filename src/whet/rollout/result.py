@@ -10,12 +10,13 @@ from whet.agents import Agent, AgentReport
 from whet.agents.tools import LoggedUse
 from whet.exchange import Usage
 from whet.gateway import Model, Session, Spent
-from whet.gateway.prices import cost, price_for
+from whet.gateway.prices import price_for
 from whet.scoring import Score
 from whet.skill import Skill
 from whet.tasks import Task
 from whet.text.plain import plain_value
 from whet.text.redact import Redactor, mask
+from whet.text.secrets import SecretMasker
 from whet.trace.replay.session import Prefix
 from whet.workspace import Change
 
@@ -54,6 +55,8 @@ class Flag(StrEnum):
     """The agent worked before it failed, or in other rollouts of the run, so the work was judged anyway."""
     DRAINED = "drained-budget"
     """A limit of the run ended the rollout, which alone used more than half of it, so the work was judged anyway."""
+    EMPTY_REPLY = "empty-reply"
+    """The model gave an empty reply, no text and no tool call, and was asked again."""
     DIVERGED = "diverged"
     """A fork continued although its agent did something else than was recorded."""
 
@@ -131,6 +134,8 @@ class Result(BaseModel):
 
     score: Score
     judgements: dict[str, Score] = Field(default_factory=dict)
+    failure: Score | None = None
+    """What ended the rollout, if it caused that itself: the score that would be missing otherwise."""
     report: AgentReport | None = None
     limit: str | None = None
     """The limit that ended the agent's work, and how much of it was used."""
@@ -167,15 +172,16 @@ def decode_result(body: bytes) -> Result:
 
 
 def redact_result(result: Result, redactor: Redactor) -> Result:
-    """The result without secrets, and without characters that cannot be stored."""
-    return Result.model_validate(mask(plain_value(result.model_dump()), redactor))
+    """The result without known secrets and what looks like one, and without characters that cannot be stored."""
+    known = mask(plain_value(result.model_dump()), redactor)
+    return Result.model_validate(SecretMasker().value(known))
 
 
 def session_spending(session: Session | None, model: Model) -> Spending:
     """What the calls of a session cost."""
     if session is None:
         return Spending()
-    price = None if session.totals.calls_without_usage else price_for(model)
+    known = price_for(model) is not None and not session.totals.calls_without_usage
     return Spending(
         calls=session.totals.calls,
         speakers=dict(session.totals.speakers),
@@ -183,5 +189,5 @@ def session_spending(session: Session | None, model: Model) -> Spending:
         output_tokens=session.totals.usage.output,
         from_record=session.totals.from_record,
         uncounted_calls=session.totals.calls_without_usage,
-        cost=cost(session.totals.charged, price) if price else None,
+        cost=session.totals.cost if known else None,
     )

@@ -9,14 +9,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
-from whet.agents import DeclaredAgent
+from whet.agents import DeclaredAgent, place_beside
 from whet.errors import UserError, did_you_mean
 from whet.gateway import Model
 from whet.gateway.model import Auth, CaptureKind
+from whet.gateway.prices import Price, price_for
 from whet.gateway.upstream.azure import AzureLogin
-from whet.models import DEFAULT_CONTEXT, Engine, find_model, serve_model
+from whet.models import DEFAULT_CONTEXT, PROVIDERS, Engine, find_model, provider_settings, serve_model
 from whet.tasks import resolve_env
 from whet.tasks.judges import JudgeSpec, asks_model
 from whet.tasks.task import Allowed
@@ -30,7 +31,7 @@ NOT_CALLED = "http://127.0.0.1:9"
 """Stands for the address of a model that is never called."""
 CONCURRENCY = 64
 _FREE = MappingProxyType({"price_input": 0.0, "price_output": 0.0, "price_cache_read": None, "price_cache_write": None})
-_ENDPOINTS_OWN = frozenset({"dialect", "capture", "auth", "key_env", "headers"})
+_ENDPOINTS_OWN = frozenset({"dialect", "capture", "auth", "key_env", "key", "headers"})
 
 
 AGENTS_OWN = frozenset({"model", "messages", "input", "contents", "stream"})
@@ -57,6 +58,10 @@ RequestField = Annotated[str, AfterValidator(_may_be_changed)]
 Json = Annotated[Any, AfterValidator(_is_json)]
 
 
+NO_MODEL = Model(name="none", url="http://127.0.0.1:9", upstream_name="none", key=None)
+"""Stands for the model of agents that call none."""
+
+
 class ModelConfig(BaseModel):
     """A model: one endpoint or several somewhere, a script to be played, or weights to be served here."""
 
@@ -79,6 +84,8 @@ class ModelConfig(BaseModel):
     auth: Auth = "key"
     key_env: str | None = None
     """Environment variable that holds the key."""
+    key: SecretStr | None = Field(default=None, exclude=True)
+    """The key itself, for a model that is made in Python. It is never stored; whet.toml may not hold it."""
     headers: dict[HeaderName, str] = Field(default_factory=dict)
     """Sent with every call. A whole-value `${NAME}` comes from the environment."""
     concurrency: int | None = Field(default=None, gt=0)
@@ -86,8 +93,8 @@ class ModelConfig(BaseModel):
     reproducible."""
     attempts: int = Field(default=4, gt=0)
     """How often one call is sent before its failure counts."""
-    first_byte_sec: float = Field(default=300, gt=0)
-    idle_sec: float = Field(default=120, gt=0)
+    first_byte_sec: float | None = Field(default=None, gt=0)
+    idle_sec: float = Field(default=600, gt=0)
     set: dict[RequestField, Json] = Field(default_factory=dict)
     """Fields of every request, and what replaces the agent's values."""
     drop: tuple[RequestField, ...] = ()
@@ -121,7 +128,9 @@ class ModelConfig(BaseModel):
     def _nothing_contradicts(self) -> Self:
         if len({*(self.urls or ())}) < len(self.urls or ()):
             raise ValueError("names an address twice in 'urls'; expected each of them once")
-        if self.auth == "own" and self.key_env is not None:
+        if self.key is not None and self.key_env is not None:
+            raise ValueError("has a 'key' and a 'key_env'; expected one of them")
+        if self.auth == "own" and (self.key_env is not None or self.key is not None):
             raise ValueError("has auth = 'own' and a 'key_env'; expected the agent's own credentials or a key")
         if both := sorted(self.set.keys() & {*self.drop}):
             raise ValueError(f"sets and drops '{both[0]}'; expected one of them")
@@ -203,28 +212,44 @@ def read_config(path: Path | None) -> Config:
         raise UserError(f"{path}: not TOML: {error}") from error
     except ValidationError as error:
         raise user_error(explain(error, str(path), Config)) from error
-    # A script is named relative to the file that names it.
+    if written := next((name for name, model in config.models.items() if model.key is not None), None):
+        raise UserError(f"{path}: model '{written}' has a 'key'; expected 'key_env', the variable that holds the key")
+    # A script, like an agent's files, is named relative to the file that names it.
     models = {
         name: model.model_copy(update={"script": path.parent / model.script}) if model.script else model
         for name, model in config.models.items()
     }
+    agents = {name: place_beside(agent, path.parent) for name, agent in config.agents.items()}
     denied = tuple(path.parent / folder for folder in config.denied)
-    return config.model_copy(update={"models": models, "denied": denied})
+    return config.model_copy(update={"models": models, "agents": agents, "denied": denied})
 
 
-def model_config(name: str, config: Config) -> ModelConfig:
-    """The model of this name: a configured one, `local/NAME` or `scripted:FILE`."""
+def model_config(name: str, config: Config, env: Mapping[str, str] = os.environ) -> ModelConfig:
+    """The model of this name: a configured one, `PROVIDER/MODEL`, `local/NAME` or `scripted:FILE`."""
     if name in config.models:
         return config.models[name]
     if name.startswith(LOCAL):
         return ModelConfig(local=name.removeprefix(LOCAL))
     if name.startswith(SCRIPTED):
         return ModelConfig(script=Path(name.removeprefix(SCRIPTED)))
-    known = did_you_mean(name, [*config.models, "local/NAME", "scripted:FILE"])
+    if (settings := provider_settings(name, env)) is not None:
+        return _provider_model(name, settings)
+    ways = [*(f"{provider}/MODEL" for provider in PROVIDERS), "local/NAME", "scripted:FILE"]
+    known = did_you_mean(name, [*config.models, *ways])
     raise UserError(f"unknown model '{name}'; {known}; models are declared in {FILE} under [models.NAME]")
 
 
-def judge_model_configs(judges: Iterable[JudgeSpec], default: str | None, config: Config) -> dict[str, ModelConfig]:
+def _provider_model(name: str, settings: Mapping[str, str]) -> ModelConfig:
+    try:
+        return ModelConfig.model_validate(settings)
+    except ValidationError as error:
+        # The name and the table are whet's own; only an address comes from the environment.
+        raise UserError(f"model '{name}': its address is '{settings['url']}'; expected http:// or https://") from error
+
+
+def judge_model_configs(
+    judges: Iterable[JudgeSpec], default: str | None, config: Config, env: Mapping[str, str] = os.environ
+) -> dict[str, ModelConfig]:
     """The models that these judges ask. UserError when one names none and there is no default."""
     asking = [asked for judge in judges if (asked := asks_model(judge)) is not None]
     if default is None and any(asked.model is None for asked in asking):
@@ -232,11 +257,13 @@ def judge_model_configs(judges: Iterable[JudgeSpec], default: str | None, config
             "a judge asks a model and names none; name one with `judge_model`, or 'judge_model' under [defaults] in "
             f"{FILE}; it should not be the model under test"
         )
-    return {name: model_config(name, config) for asked in asking if (name := asked.model or default) is not None}
+    return {name: model_config(name, config, env) for asked in asking if (name := asked.model or default) is not None}
 
 
 def model_key(name: str, model: ModelConfig, env: Mapping[str, str]) -> str | None:
     """The provider's key."""
+    if model.key is not None:
+        return _one_line(f"model '{name}': its key", model.key.get_secret_value())
     if model.key_env is None:
         return None
     if not env.get(model.key_env):
@@ -257,6 +284,13 @@ def model_secrets(name: str, model: ModelConfig, env: Mapping[str, str]) -> list
         *([key] if key else []),
         *(headers[header] for header, given in model.headers.items() if headers[header] != given),
     ]
+
+
+def model_price(name: str, model: ModelConfig) -> Price | None:
+    """What the tokens of a model cost, as far as that is known."""
+    if model.script is not None or model.local is not None:
+        return Price(0.0, 0.0)
+    return price_for(_model(name, model.model_copy(update={"key_env": None, "headers": {}}), ("",), {}))
 
 
 def never_called(model: ModelConfig, env: Mapping[str, str]) -> ModelConfig:
@@ -298,7 +332,7 @@ async def _open(name: str, model: ModelConfig, engine: str | None, env: Mapping[
         async with ScriptedModel(read_script(model.script)) as scripted:
             yield _model(name, model.model_copy(update=_FREE), (scripted.url,), env)
         return
-    if model.auth == "azure" and model.key_env is None:
+    if model.auth == "azure" and model.key_env is None and model.key is None:
         await _check_azure_login(name)
     yield _model(name, model, model.urls or (model.url or "",), env)
 

@@ -2,9 +2,10 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, pstdev
+from typing import Any
 
 from whet.ids import digest
 from whet.runs.results import AttemptRecord, ResultReader
@@ -12,17 +13,21 @@ from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.trace.training.episode import Episode
 
+WEIGHT_VERSION = "weight version"
+"""Under this key a run stores which weights its model had, as the user says."""
 _EPSILON = 1e-8
 """Keeps an advantage finite."""
 
 
-def episodes(store: Store) -> list[tuple[Episode, int]]:
-    """Every rollout that was tried, in the order of the plan, with the attempt whose exchanges are its own."""
-    tags = {task.id: tuple(json.loads(task.spec).get("tags", ())) for task in store.tasks()}
+def episodes(store: Store, only: Collection[str] | None = None) -> list[tuple[Episode, int]]:
+    """Every rollout that was tried, or those with these ids, in the order of the plan, with the attempt whose exchanges
+    are its own."""
+    version: str | None = store.get(WEIGHT_VERSION)
+    specs = {task.id: json.loads(task.spec) for task in store.tasks()}
     found = [
-        (_episode(rollout.row, attempt, tags), attempt.id)
+        (replace(_episode(rollout.row, attempt, specs.get(rollout.row.task, {})), weight_version=version), attempt.id)
         for rollout in ResultReader(store)
-        if (attempt := rollout.last_ended) is not None
+        if (only is None or rollout.row.id in only) and (attempt := rollout.last_ended) is not None
     ]
     rewards: dict[str, list[float]] = defaultdict(list)
     for episode, _ in found:
@@ -45,7 +50,7 @@ def best_of_each_task(found: Sequence[tuple[Episode, int]], most: int) -> list[t
     return [one for place, one in enumerate(found) if place in kept]
 
 
-def _episode(rollout: RolloutRow, attempt: AttemptRecord, tags: Mapping[str, tuple[str, ...]]) -> Episode:
+def _episode(rollout: RolloutRow, attempt: AttemptRecord, task: Mapping[str, Any]) -> Episode:
     result = attempt.result
     report = result.report if result else None
     key = (rollout.task, rollout.agent, rollout.model, rollout.skill or "")
@@ -64,7 +69,8 @@ def _episode(rollout: RolloutRow, attempt: AttemptRecord, tags: Mapping[str, tup
         cause=attempt.cause,
         stop=report.stop if report else None,
         version=report.version if report else None,
-        tags=tags.get(rollout.task, ()),
+        tags=tuple(task.get("tags", ())),
+        split=task.get("split") or "",
         flags=result.flags if result else (),
         started=attempt.row.started,
         ended=attempt.row.ended,

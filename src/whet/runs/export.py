@@ -1,14 +1,16 @@
 """Exports the rollouts of a stored run: selects them, and writes them in one of the formats."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from whet.errors import UserError, did_you_mean
 from whet.runs.episodes import best_of_each_task, episodes
-from whet.runs.options import ExportOptions
+from whet.runs.options import ExportOptions, RecordOptions
 from whet.runs.store.store import Store
-from whet.trace.export import FORMATS, export
+from whet.trace.export import FORMATS, ExportFormat, export, make_records
 from whet.trace.export.filters import read_filter
 from whet.trace.export.manifest import ExportManifest
 from whet.trace.training.calls import Training
@@ -18,14 +20,47 @@ Track = Callable[[Sequence[Any]], Iterable[Any]]
 """Shows how far it is, while the rollouts pass through."""
 
 
+class Records(list[Any]):
+    """The records of an export, in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.apart: list[Any] = []
+        """Truncated rows, each with the reason in `apart`."""
+        self.manifest = ExportManifest()
+        """What the records hold, and what was left out."""
+
+
 def export_run(options: ExportOptions, track: Track = lambda rollouts: rollouts) -> ExportManifest:
     """Write the rollouts of a run to a new file or folder. The manifest says what was written and what was left out.
 
     >>> export_run(ExportOptions(run="runs/a", format="chat", out="a.jsonl", filter=["score>=1"]))  # doctest: +SKIP
     """
+    target, manifest = _format(options), ExportManifest()
+    with Store.open_read(options.run) as store:
+        selected = _select(episodes(store), store, options, manifest, track)
+        return export(selected, target, options.out, _training(options), manifest, distinct=options.distinct)
+
+
+def collect_records(run: Path, rollouts: Collection[str], options: RecordOptions) -> Records:
+    """The records that `export_run` writes, of these rollouts of a run."""
+    target, found = _format(options), Records()
+    with Store.open_read(run) as store:
+        selected = _select(episodes(store, rollouts), store, options, found.manifest, lambda every: every)
+        found += make_records(
+            selected, target, _training(options), found.manifest, found.apart.append, distinct=options.distinct
+        )
+    return found
+
+
+def _format(options: RecordOptions) -> ExportFormat:
     if options.format not in FORMATS:
         raise UserError(f"`format` '{options.format}': unknown format; {did_you_mean(options.format, list(FORMATS))}")
-    training = Training(
+    return FORMATS[options.format]
+
+
+def _training(options: RecordOptions) -> Training:
+    return Training(
         options.compaction,
         options.subagents,
         options.sampling,
@@ -33,19 +68,32 @@ def export_run(options: ExportOptions, track: Track = lambda rollouts: rollouts)
         options.truncated,
         options.discount,
     )
-    manifest = ExportManifest()
-    with Store.open_read(options.run) as store:
-        selected = _select(store, options, manifest, track)
-        return export(selected, FORMATS[options.format], options.out, training, manifest, distinct=options.distinct)
 
 
-def _select(store: Store, options: ExportOptions, manifest: ExportManifest, track: Track) -> Iterator[Episode]:
+def _select(
+    every: Sequence[tuple[Episode, int]],
+    store: Store,
+    options: RecordOptions,
+    manifest: ExportManifest,
+    track: Track,
+) -> Iterator[Episode]:
     """The selected rollouts, groups together. The calls of each are read when it is its turn."""
     filters = [read_filter(text) for text in options.filter]
-    every = sorted(episodes(store), key=lambda one: one[0].group)
+    every = sorted(every, key=lambda one: one[0].group)
     wanted = [one for one in every if all(condition.holds(one[0]) for condition in filters)]
-    found = best_of_each_task(wanted, options.per_task) if options.per_task is not None else wanted
+    telling = _groups_with_variance(every) if options.skip_equal else {one[0].group for one in every}
+    varied = [one for one in wanted if one[0].group in telling]
+    found = best_of_each_task(varied, options.per_task) if options.per_task is not None else varied
     manifest.leave_out("by `filter`", len(every) - len(wanted))
-    manifest.leave_out("by `per_task`", len(wanted) - len(found))
+    manifest.leave_out("by `skip_equal`", len(wanted) - len(varied))
+    manifest.leave_out("by `per_task`", len(varied) - len(found))
     for episode, attempt in track(found):
         yield replace(episode, exchanges=store.each_exchange(attempt))
+
+
+def _groups_with_variance(every: Iterable[tuple[Episode, int]]) -> set[str]:
+    rewards: dict[str, set[float]] = defaultdict(set)
+    for episode, _ in every:
+        if episode.reward is not None:
+            rewards[episode.group].add(episode.reward)
+    return {group for group, different in rewards.items() if len(different) > 1}

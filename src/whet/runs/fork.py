@@ -14,8 +14,9 @@ from whet.errors import UserError
 from whet.runs import run as runs
 from whet.runs.config import Config
 from whet.runs.options import ForkOptions, RunOptions
+from whet.runs.resources import changed_keys
 from whet.runs.results import AttemptRecord, ResultReader, RolloutRecord
-from whet.runs.run import FORK, TASKS, Origin
+from whet.runs.run import FORK, Origin, read_task_paths
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.skill import Skill, read_skill
@@ -40,12 +41,12 @@ def plan_fork(fork: ForkOptions, config: Config) -> Forked:
         row, attempt = rollout.row, _last_attempt(fork.run, rollout)
         exchanges = tuple(attempt.exchanges())
         declared = (store.get("agents") or {}).get(row.agent)
-        place, sandbox = store.get(TASKS), store.get("sandbox")
+        paths, sandbox = read_task_paths(store), store.get("sandbox")
         digest = next(task.digest for task in store.tasks() if task.id == row.task)
         texts = {skill.digest: skill.body.decode() for skill in store.skills()}
     user_config = _user_config(fork.run, row, declared, config)
     _check_at(fork, row, len(main_calls(exchanges)))
-    tasks = fork.tasks or (Path(place) if place else ())
+    tasks = fork.tasks or paths
     task = _task(fork, row, tasks, digest)
     skill = _skill(fork, row)
     now = skill.digest if skill else None
@@ -63,6 +64,7 @@ def plan_fork(fork: ForkOptions, config: Config) -> Forked:
         sandbox=sandbox,
         resume=fork.resume,
         user_config=user_config,
+        login=declared is not None and declared.get("home") == "login",
         judge_model=fork.judge_model,
         limits=fork.limits,
     )
@@ -99,8 +101,11 @@ def _user_config(run: Path, row: RolloutRow, declared: Mapping[str, Any] | None,
     if declared is None:
         raise UserError(f"{run}: rollout '{row.id}' was not done by an agent, so it cannot be forked")
     now = agent_named(row.agent, config.agents).model_dump(mode="json")
-    if {**now, "home": None} != {**declared, "home": None}:
-        raise UserError(f"agent '{row.agent}' is not what it was in {run}; a fork needs it as it was")
+    if changed := [key for key in changed_keys(declared, now) if key != "home"]:
+        raise UserError(
+            f"agent '{row.agent}' is not what it was in {run}: {' and '.join(changed)} changed; "
+            "a fork needs it as it was"
+        )
     home = declared.get("home")
     return None if home is None else home == "own"
 
@@ -122,12 +127,14 @@ def _check_resumed(out: Path, about: Mapping[str, Any]) -> None:
         raise UserError(f"{out}: is not this fork; start a new one with another `out`")
 
 
-def _task(fork: ForkOptions, row: RolloutRow, place: Path | tuple[Task, ...], digest: str) -> Task:
-    if not place:
+def _task(fork: ForkOptions, row: RolloutRow, tasks: tuple[Path, ...] | tuple[Task, ...], digest: str) -> Task:
+    if not tasks:
         raise UserError(f"{fork.run}: the run does not record where its tasks are; set `tasks`")
-    task = next((task for task in read_tasks(place) if task.id == row.task), None)
+    task = next((task for task in read_tasks(tasks) if task.id == row.task), None)
     if task is None:
-        raise UserError(f"{place}: has no task '{row.task}', which the rollout is of; name the place with `tasks`")
+        raise UserError(
+            f"{fork.tasks or fork.run}: has no task '{row.task}', which the rollout is of; name the place with `tasks`"
+        )
     if task.digest != digest:
         raise UserError(f"{task.origin}: task '{task.id}' is not what it was in {fork.run}; a fork needs it as it was")
     return task

@@ -6,9 +6,9 @@ command line prints its flag instead.
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from whet.errors import UserError
 from whet.gateway import Limits
@@ -16,8 +16,11 @@ from whet.ids import new_name
 from whet.runs.config import Config
 from whet.runs.store.reply_cache import CacheUse
 from whet.sandbox import DEFAULT
-from whet.tasks import Task
+from whet.tasks import Split, Task, read_readable_tasks, read_tasks, select_tasks
 from whet.validation_errors import explain_options, user_error
+
+MODEL_FREE = frozenset({"oracle", "nop"})
+"""Kinds of agents that never call a model."""
 
 
 def new_folder() -> Path:
@@ -43,11 +46,43 @@ class Options(BaseModel):
         return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
 
 
-class RolloutOptions(Options):
+def _as_tuple(given: Any) -> Any:
+    return (given,) if isinstance(given, Path | str) else given
+
+
+class TaskOptions(Options):
+    """Which tasks to read, and which of them to use."""
+
+    tasks: Annotated[tuple[Path, ...] | tuple[Task, ...], BeforeValidator(_as_tuple)] = ()
+    """Task folder, .jsonl or .parquet file, or a folder of these; or several."""
+    task: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    """Only tasks with this id, or with ids that match a pattern such as 'fix-*'. Several: a,b."""
+    split: Split | None = None
+    """Only tasks of this split: train, val or test."""
+    limit: int | None = Field(default=None, ge=1)
+    """Only the first N of these tasks."""
+
+    @property
+    def task_paths(self) -> list[str]:
+        """Where the tasks lie; empty for tasks that were made in Python."""
+        return [str(one.resolve()) for one in self.tasks if isinstance(one, Path)]
+
+    def read_tasks(self) -> list[Task]:
+        """The selected tasks."""
+        return self._select(read_tasks(self.tasks))
+
+    def read_readable_tasks(self) -> tuple[list[Task], list[str]]:
+        """The selected tasks that can be read, and a line for each problem with the others."""
+        tasks, problems = read_readable_tasks(self.tasks)
+        return self._select(tasks) if tasks else [], problems
+
+    def _select(self, tasks: list[Task]) -> list[Task]:
+        return select_tasks(tasks, self.task, self.split, self.limit)
+
+
+class RolloutOptions(TaskOptions):
     """The options of every verb that runs agents."""
 
-    tasks: Path | tuple[Task, ...] = ()
-    """Task folder, .jsonl or .parquet file, or a folder of these."""
     concurrency: int = Field(default=4, ge=1)
     """Rollouts that run at the same time."""
     sandbox: str = DEFAULT
@@ -58,6 +93,8 @@ class RolloutOptions(Options):
     """Run folder (default: a new folder under runs/)."""
     resume: bool = False
     """Continue the run in `out`. Finished rollouts are not repeated."""
+    login: bool = False
+    """Agents use your own login (Claude Code, Codex, Copilot, Gemini ...) and no key, without your other settings."""
     limits: Limits = Limits()
     """Limits of the whole run. A limit that is None here is as whet.toml says."""
 
@@ -66,11 +103,6 @@ class RolloutOptions(Options):
         if self.resume and "out" not in self.model_fields_set:
             raise ValueError("`resume` needs `out`: the folder of the run to continue")
         return self
-
-    @property
-    def tasks_path(self) -> str | None:
-        """Where the tasks lie; None for tasks that were made in Python."""
-        return str(self.tasks.resolve()) if isinstance(self.tasks, Path) else None
 
     def complete(self, config: Config) -> Self:
         """The same options, with the defaults of whet.toml where an option is not set, and a run folder for good."""
@@ -100,13 +132,29 @@ class RunOptions(RolloutOptions):
     """Record every model call. False: agents call the model that they are logged in to."""
     user_config: bool | None = None
     """Start agents with a copy of your own settings (default: with none)."""
+    by_task: bool = False
+    """Run all samples of a task before those of the next one (default: every task once, then again)."""
+    weight_version: str | None = None
+    """Version of the model's weights, such as the training step; training rows have it where the engine reports
+    none."""
 
     def complete(self, config: Config) -> Self:
         defaults = config.defaults
         agents = self.agents or _required("agent", defaults.agent)
-        models = self.models or (_required("model", defaults.model) if self.record else ())
+        kinds = {getattr(config.agents.get(name), "kind", name) for name in agents}
+        calls_model = self.record and not kinds <= MODEL_FREE
+        models = self.models or (_required("model", defaults.model) if calls_model else ())
         whole = super().complete(config).fill({"samples": defaults.samples})
         return whole.model_copy(update={"agents": agents, "models": models})
+
+
+class CheckTasksOptions(TaskOptions):
+    """Which tasks to check, and where."""
+
+    sandbox: str = DEFAULT
+    """bubblewrap, or local (no isolation)."""
+    judge_model: str | None = None
+    """Model that judges call if the task names none."""
 
 
 class ForkOptions(RolloutOptions):
@@ -136,7 +184,7 @@ class RejudgeOptions(Options):
     """Run folder."""
     judge: Path | None = None
     """TOML or JSON file with [[judge]] and [[rank]] (default: the tasks' own judges)."""
-    tasks: Path | None = None
+    tasks: Annotated[tuple[Path, ...] | tuple[Task, ...], BeforeValidator(_as_tuple)] = ()
     """Where the tasks are now (default: where the run read them)."""
     judge_model: str | None = None
     """Model that judges call if they name none."""
@@ -148,15 +196,11 @@ class RejudgeOptions(Options):
     """Limits of the judges' model calls."""
 
 
-class ExportOptions(Options):
-    """Which rollouts of a run to export, in which format."""
+class RecordOptions(Options):
+    """Which rollouts to turn into records, and into which."""
 
-    run: Path
-    """Run folder."""
     format: str
     """Format; docs/export.md lists them."""
-    out: Path
-    """New file or folder."""
     filter: tuple[str, ...] = ()
     """Only rollouts with score>=0.5, agent=NAME, tag=NAME, and so on. Several conditions must all hold."""
     subagents: float = Field(default=1.0, ge=0)
@@ -173,8 +217,19 @@ class ExportOptions(Options):
     """areal-individual: factor on the reward for each call before the last."""
     per_task: int | None = Field(default=None, ge=1)
     """At most N rollouts per task, the best ones."""
+    skip_equal: bool = False
+    """Leave out groups whose rollouts all have the same reward, which have no advantage."""
     distinct: bool = False
     """chat: leave out conversations that an earlier line has already."""
+
+
+class ExportOptions(RecordOptions):
+    """Which rollouts of a run to export, in which format."""
+
+    run: Path
+    """Run folder."""
+    out: Path
+    """New file or folder."""
 
 
 def _required(option: str, default: str | None) -> tuple[str, ...]:

@@ -31,6 +31,8 @@ class Plan:
     """What each rollout repeats before it goes on by itself."""
     forked: str = ""
     """What that is the beginning of."""
+    by_task: bool = False
+    """Whether all samples of a task come before the next task."""
 
     def rows(self) -> list[RolloutRow]:
         """Every rollout. All tasks come once before any comes twice, so a run that is stopped early has breadth."""
@@ -42,6 +44,9 @@ class Plan:
             for model in self.models
             for skill in self.skills
         ]
+        if self.by_task:
+            places = {name: place for place, name in enumerate(self.tasks)}
+            cells.sort(key=lambda cell: places[cell[0].id])
         return [
             RolloutRow(rollout_id(*cell, self.forked), ordinal, cell[0].id, *cell[1:])
             for ordinal, cell in enumerate(cells)

@@ -16,6 +16,7 @@ from whet.box import Box, Sandbox
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway
+from whet.rollout.endpoint import check_judge_models
 from whet.rollout.failures import describe_ending
 from whet.rollout.judging import client_spending, find_requested_calls, list_logged_calls
 from whet.rollout.model_client import ModelClient
@@ -24,7 +25,7 @@ from whet.runs.config import Config, judge_model_configs, model_secrets, never_c
 from whet.runs.options import RejudgeOptions
 from whet.runs.plan import public
 from whet.runs.results import AttemptRecord, ResultReader, encode_judge_call
-from whet.runs.run import TASKS
+from whet.runs.run import read_task_paths
 from whet.runs.store.reply_cache import CacheUse, cache_use, open_cache
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
@@ -101,6 +102,8 @@ async def rejudge(
         models = await opened.enter_async_context(open_models(configs, env))
         gateway = await opened.enter_async_context(Gateway(redactor, request.limits, cache))
         writer = await opened.enter_async_context(StoreWriter(request.run))
+        if use is CacheUse.OFF:
+            await check_judge_models(gateway, models)
         sandbox = sandbox_named(request.sandbox or _sandbox_of(request.run))
         if any(_runs_in_empty_box(judge) for task in tasks.values() for judge in task.judge):
             await sandbox.check()
@@ -307,16 +310,19 @@ def with_judges(task: Task, judges: Judges) -> Task:
 def _tasks(request: RejudgeOptions) -> dict[str, Task]:
     """The tasks of the run, with their present judges. UserError when the work that they ask for has changed."""
     with Store.open_read(request.run) as store:
-        rows, place = store.tasks(), store.get(TASKS)
-    path = request.tasks or (Path(place) if place else None)
-    if path is None:
+        rows, source = store.tasks(), request.tasks or read_task_paths(store)
+    if not source:
         raise UserError(f"{request.run}: the run does not record where its tasks are; set `tasks`")
-    found = {task.id: task for task in read_tasks(path)}
+    found = {task.id: task for task in read_tasks(source)}
     for row in rows:
         if row.id not in found:
-            raise UserError(f"{path}: has no task '{row.id}', which the run has; name the place with `tasks`")
+            raise UserError(f"{_name(source)}: has no task '{row.id}', which the run has; name the place with `tasks`")
         _refuse_another_task(row, found[row.id], request.run)
     return {row.id: found[row.id] for row in rows}
+
+
+def _name(source: Sequence[Path | Task]) -> str:
+    return ", ".join(str(one) for one in source if isinstance(one, Path)) or "`tasks`"
 
 
 def _refuse_another_task(row: TaskRow, task: Task, run: Path) -> None:

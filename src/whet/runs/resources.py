@@ -1,19 +1,32 @@
 """Opens what rollouts need: checks what a user requests, then opens models and gateway."""
 
 import asyncio
+import json
 import os
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
 
 from whet.agents import AnyAgent, CliAgent, agent_named
+from whet.agents.command import CommandAgent
 from whet.errors import UserError
 from whet.gateway import Gateway, Limits, Model
 from whet.gateway.prices import price_for
 from whet.rollout.resources import RunResources
-from whet.runs.config import Config, judge_model_configs, model_config, model_secrets, never_called, open_models
+from whet.runs.config import (
+    NO_MODEL,
+    Config,
+    ModelConfig,
+    judge_model_configs,
+    model_config,
+    model_secrets,
+    never_called,
+    open_models,
+)
 from whet.runs.options import RunOptions
 from whet.runs.plan import check_tasks
 from whet.runs.store.reply_cache import CacheUse, cache_use, open_cache
@@ -21,6 +34,7 @@ from whet.sandbox import remove_stale, sandbox_named
 from whet.scoring.leaks import refuse_denied
 from whet.tasks import Task
 from whet.text.redact import Redactor, is_secret, secrets_in
+from whet.trace.training.calls import TRAINING_FIELDS, sampling_faults
 
 OWN = "own"
 """Stands for whatever model an agent is logged in to."""
@@ -34,12 +48,13 @@ async def open_resources(
     """Check all that is requested, then open the models and the gateway. UserError before anything is spent."""
     sandbox = sandbox_named(request.sandbox)
     check_tasks(tasks, sandbox, env)
-    agents = {name: _agent(name, request, config) for name in request.agents}
+    agents = {name: _agent(name, request, config, env) for name in request.agents}
     _check_capture(request)
-    refuse_denied(tasks, [path for path in request.skills if path], config.denied)
+    own = [path for agent in agents.values() if isinstance(agent, CommandAgent) for path in agent.inputs]
+    refuse_denied(tasks, [*(path for path in request.skills if path), *own], config.denied)
     judge_model = request.judge_model or config.defaults.judge_model
-    judge_configs = judge_model_configs((judge for task in tasks for judge in task.judge), judge_model, config)
-    model_configs = {name: model_config(name, config) for name in request.models} if request.record else {}
+    judge_configs = judge_model_configs((judge for task in tasks for judge in task.judge), judge_model, config, env)
+    model_configs = {name: _model(name, agents, config, env) for name in request.models} if request.record else {}
     use = cache_use(request.cache)
     if use is CacheUse.REPLAY_ONLY:
         model_configs = {name: never_called(model, env) for name, model in model_configs.items()}
@@ -47,7 +62,9 @@ async def open_resources(
     limits = limits_of(request, config)
     called = model_configs | judge_configs
     known = [secret for name, model in called.items() for secret in model_secrets(name, model, env)]
-    redactor = Redactor([*known, *secrets_in(env), *(one for agent in agents.values() for one in secrets_of(agent))])
+    redactor = Redactor(
+        [*known, *secrets_in(env), *(one for agent in agents.values() for one in secrets_of(agent, env))]
+    )
     _refuse_secret_names(agents, redactor)
     await sandbox.check()
     if request.resume:
@@ -62,11 +79,26 @@ async def open_resources(
                 redactor,
                 env,
                 agents=agents,
-                models={name: opened[name] for name in model_configs} if request.record else {OWN: OWN_MODEL},
+                models={name: opened[name] for name in model_configs} or _stand_in(request),
                 judge_models={name: opened[name] for name in judge_configs},
                 judge_model=judge_model,
                 idle_sec=config.defaults.idle_sec,
             )
+
+
+def _stand_in(request: RunOptions) -> dict[str, Model]:
+    model = NO_MODEL if request.record else OWN_MODEL
+    return {model.name: model}
+
+
+def changed_keys(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """What is not as it was in an agent. A key that an earlier version did not store is not compared.
+
+    >>> changed_keys({"kind": "loop", "max_turns": 50}, {"kind": "loop", "max_turns": 9, "newer": True})
+    ['max_turns']
+    """
+    files = ["the content of its files"] if before.get("digest") != now.get("digest") else []
+    return files + [key for key in before if key != "digest" and before[key] != now.get(key)]
 
 
 def limits_of(request: RunOptions, config: Config) -> Limits:
@@ -85,18 +117,51 @@ def _check_prices(limits: Limits, models: Iterable[Model]) -> None:
             )
 
 
-def _agent(name: str, request: RunOptions, config: Config) -> AnyAgent:
+def sampling_warnings(name: str, model: ModelConfig) -> list[str]:
+    """What will keep the calls of a captured model out of training rows, as far as its settings say so."""
+    returns_ids = model.capture in {"vllm", "sglang", "llamacpp"}
+    # Every local model is captured; whoever sets how it samples wants rows of it.
+    if not returns_ids and not (model.local is not None and model.set.keys() & TRAINING_FIELDS):
+        return []
+    faults = sampling_faults(model.set)
+    return [f"model '{name}': {'; '.join(faults)}; training rows leave such calls out"] if faults else []
+
+
+def _agent(name: str, request: RunOptions, config: Config, env: Mapping[str, str]) -> AnyAgent:
     """The agent of this name, as the request wants it; UserError when it cannot run here."""
     agent = agent_named(name, config.agents)
+    if isinstance(agent, CommandAgent | CliAgent):
+        agent.check()
     if not isinstance(agent, CliAgent):
-        for option, is_set in (("`user_config`", request.user_config), ("`record=False`", not request.record)):
+        needs = {"`user_config`": request.user_config, "`login`": request.login, "`record=False`": not request.record}
+        for option, is_set in needs.items():
             if is_set:
                 raise UserError(f"agent '{name}' has no settings and no login of its own; run it without {option}")
         return agent
-    agent.check()
-    if request.user_config is None:
-        return agent
-    return agent.model_copy(update={"home": "own" if request.user_config else "fresh"})
+    if request.user_config is not None:
+        agent = agent.model_copy(update={"home": "own" if request.user_config else "fresh"})
+    if request.login:
+        agent = agent.model_copy(update={"home": "login"})
+    if agent.home == "login":
+        agent.login(env)
+        if request.record and agent.traits.login_url is None:
+            raise UserError(
+                f"agent '{name}' sends its login to one endpoint only, so its calls cannot be recorded; "
+                "set `record=False` and `sandbox` to 'local', or give it a model with a key"
+            )
+    return agent
+
+
+def _model(name: str, agents: Mapping[str, AnyAgent], config: Config, env: Mapping[str, str]) -> ModelConfig:
+    """The model of this name. For agents that use their login, it is the model of this name at the login's endpoint."""
+    logins = {agent.traits for agent in agents.values() if isinstance(agent, CliAgent) and agent.home == "login"}
+    if not logins:
+        return model_config(name, config, env)
+    (traits, *others) = logins
+    if others or any(getattr(agent, "home", None) != "login" for agent in agents.values()):
+        raise UserError("agents with a login of their own cannot share a model with other agents; run them apart")
+    declared = config.models.get(name) or ModelConfig(url=traits.login_url, name=name.rpartition("/")[2])
+    return declared.model_copy(update={"auth": "own", "key_env": None, "key": None, "dialect": traits.dialect})
 
 
 def _check_capture(request: RunOptions) -> None:
@@ -126,11 +191,13 @@ def _refuse_secret_names(agents: Iterable[str], redactor: Redactor) -> None:
 
 
 _NAMED = re.compile(r"([\w-]+)=(\S+)")
+TOKEN_LENGTH = 16
+"""Values of this length in the file of a login may be tokens."""
 _CREDENTIALS = re.compile(r"\b(?:[Bb]earer|[Bb]asic) +(\S+)")
 
 
-def secrets_of(agent: AnyAgent) -> list[str]:
-    """What looks like a secret in an agent's command line and variables.
+def secrets_of(agent: AnyAgent, env: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """What looks like a secret in an agent's command line and variables, and the login that it uses.
 
     >>> secrets_of(agent_named("command:solve --api-key 0123456789abcdef --header='Bearer fedcba9876543210'", {}))
     ['0123456789abcdef', 'fedcba9876543210']
@@ -143,4 +210,20 @@ def secrets_of(agent: AnyAgent) -> list[str]:
     headers = [value for word in words for value in _CREDENTIALS.findall(word)]
     # `$NAME` names a variable of the box; its value is not in the command line.
     given = [value for value in (*options, *named, *headers) if not value.startswith("$")]
-    return [*given, *secrets_in(getattr(agent, "env", {}))]
+    login = agent.login(env) if isinstance(agent, CliAgent) and agent.home == "login" else {}
+    tokens = [value for text in login.values() for value in _texts_in(text) if len(value) >= TOKEN_LENGTH]
+    return [*given, *secrets_in(getattr(agent, "env", {})), *tokens]
+
+
+def _texts_in(text: str) -> list[str]:
+    """The texts of a JSON file; the text itself if it is not JSON."""
+    found: list[str] = []
+
+    def collect(pairs: list[tuple[str, Any]]) -> None:
+        found.extend(value for _, value in pairs if isinstance(value, str))
+
+    try:
+        json.loads(text, object_pairs_hook=collect)
+    except ValueError:
+        return [text]
+    return found

@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import UserError
-from whet.runs.config import Config
+from whet.rollout.endpoint import check_judge_models
+from whet.runs.config import Config, model_config
+from whet.runs.episodes import WEIGHT_VERSION
 from whet.runs.options import RunOptions
 from whet.runs.plan import Plan
-from whet.runs.resources import open_resources
+from whet.runs.resources import changed_keys, open_resources, sampling_warnings
 from whet.runs.scheduler import ArmStopped, Ended, Stopped, open_run, run_plan
 from whet.runs.stats.summary import Arm, Tally, sum_spent, tally
+from whet.runs.store.reply_cache import CacheUse
 from whet.runs.store.store import Store
 from whet.runs.verdicts import Settled
 from whet.skill import Skill, read_skill
-from whet.tasks import Task, read_tasks
+from whet.tasks import Task
 from whet.trace.replay.session import Prefix
 from whet.version import __version__
 
@@ -24,6 +27,12 @@ TASKS = "tasks"
 """Where a run says from where its tasks were read."""
 FORK = "fork"
 """Where a run says what it is a fork of, if it is one."""
+
+
+def read_task_paths(store: Store) -> tuple[Path, ...]:
+    """Where the tasks of a stored run were read; empty if that is not known."""
+    paths: str | list[str] | None = store.get(TASKS)  # earlier versions stored one path
+    return tuple(map(Path, [paths] if isinstance(paths, str) else paths or ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,8 @@ class Started:
     planned: int
     pending: int
     arms: dict[Arm, Tally]
+    warnings: tuple[str, ...] = ()
+    """Settings that will make the run less useful than it could be."""
 
 
 Event = Started | Ended | Stopped | Settled | ArmStopped
@@ -65,7 +76,7 @@ async def run(
 ) -> None:
     """Run what is requested, or what is left of it, and tell `watch` how it goes. With an origin it is a fork.
     `tasks` are those to run, if not all that the request names."""
-    tasks = [origin.task] if origin else tasks or read_tasks(request.tasks)
+    tasks = [origin.task] if origin else tasks or request.read_tasks()
     skills = _read_skills(request)
     async with open_resources(request, tasks, config, env) as resources:
         plan = Plan(
@@ -77,21 +88,41 @@ async def run(
             request.record,
             origin.prefix if origin else None,
             origin.name if origin else "",
+            request.by_task,
         )
         about = {
             "version": __version__,
             "sandbox": resources.sandbox.name,
             "agents": _declare(resources.dump_agents(), request),
-            TASKS: request.tasks_path,
+            TASKS: request.task_paths,
             FORK: origin.about if origin else None,
+            WEIGHT_VERSION: _weight_version(request),
         }
+        if request.cache is CacheUse.OFF:
+            await check_judge_models(resources.gateway, resources.judge_models)
         pending = open_run(request.out, plan, resume=request.resume, about=about)
         with Store.open_read(request.out) as store:
             arms = tally(store)
-        watch(Started(request.out, resources.sandbox.name, len(plan.rows()), len(pending), arms))
+        declared = {name: model_config(name, config) for name in request.models}
+        warnings = tuple(line for name, model in declared.items() for line in sampling_warnings(name, model))
+        watch(Started(request.out, resources.sandbox.name, len(plan.rows()), len(pending), arms, warnings))
         resources.gateway.add_spent(sum_spent(arms.values()))
         shared = replace(resources, rollouts=len(plan.rows()))
         await run_plan(request.out, plan, pending, shared, request.concurrency, watch)
+
+
+def _weight_version(request: RunOptions) -> str | None:
+    """The version of the weights; that of the run before if it is continued. UserError when the two differ."""
+    if not request.resume:
+        return request.weight_version
+    with Store.open_read(request.out) as store:
+        before: str | None = store.get(WEIGHT_VERSION)
+    if request.weight_version not in (None, before):
+        raise UserError(
+            f"`weight_version` is '{request.weight_version}', but the run in {request.out} began with "
+            f"{before!r}; start a new run with another `out`"
+        )
+    return before
 
 
 def _read_skills(request: RunOptions) -> list[Skill | None]:
@@ -104,16 +135,16 @@ def _read_skills(request: RunOptions) -> list[Skill | None]:
     return list(skills.values())
 
 
-def _declare(now: dict[str, object], request: RunOptions) -> dict[str, object]:
+def _declare(now: dict[str, Any], request: RunOptions) -> dict[str, Any]:
     """The agents as they are declared, with those that the run had before. UserError when one has changed since."""
     if not request.resume:
         return now
     with Store.open_read(request.out) as store:
-        before: dict[str, object] = store.get("agents") or {}
+        before: dict[str, Any] = store.get("agents") or {}
     for name, declared in now.items():
-        if before.get(name, declared) != declared:
+        if changed := changed_keys(before.get(name, declared), declared):
             raise UserError(
-                f"agent '{name}' is not what it was when the run in {request.out} began; "
-                "start a new run with another `out`"
+                f"agent '{name}' is not what it was when the run in {request.out} began: "
+                f"{' and '.join(changed)} changed; start a new run with another `out`"
             )
     return before | now

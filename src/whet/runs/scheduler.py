@@ -14,7 +14,7 @@ from pathlib import Path
 from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.rollout.attempt import attempt
-from whet.rollout.failures import Blame
+from whet.rollout.failures import ENDPOINT_CAUSES, PERMANENT, Blame
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout, encode_result
 from whet.runs.plan import Plan, task_rows
@@ -41,7 +41,7 @@ MAX_ATTEMPTS = 3
 BACKOFF_SEC = 1.0
 """The longest first pause before a retry. Each further pause is twice as long."""
 HOPELESS = 3
-"""When this many rollouts of an agent on a model failed and none was scored, the others are not run."""
+"""When this many rollouts of an agent on a model failed and none had worked, the others are not run."""
 STOPPED = "stopped"
 """The key under which a run stores the limit that stopped it."""
 STOPPED_ARMS = "stopped arms"
@@ -220,17 +220,18 @@ async def run_until_scored(
     tries: int = MAX_ATTEMPTS,
 ) -> Result:
     """Retry a rollout until it is scored or not retryable, at most `tries` times. `failed` is the number of earlier
-    failures. HopelessError when the key of its model is bad."""
+    failures. HopelessError when its model cannot be called."""
     backoff = random.Random(row.id)  # noqa: S311 - spreads retries; nothing secret
-    blame = Blame(resources.gateway, rollout.model, resources.keys, rollout.id)
+    blame = Blame(resources.gateway, rollout.model, resources.endpoints, rollout.id)
     number = failed
     while True:
         number += 1
         blame.is_last = number >= tries
         result, again = await _attempt_once(rollout, resources, writer, blame)
         watch(Ended(row, number, result, again))
-        if result.score.cause is Cause.AUTH and resources.keys.are_bad(row.model):
-            raise HopelessError(None, row.model, f"model '{row.model}': {rollout.model.url} refused the key")
+        why = resources.endpoints.why_useless(row.model)
+        if why and result.score.cause in ENDPOINT_CAUSES:
+            raise HopelessError(None, row.model, f"model '{row.model}': {why}")
         if not again:
             return result
         await asyncio.sleep(backoff.uniform(0.5, 1) * BACKOFF_SEC * 2 ** (number - 1))
@@ -269,9 +270,10 @@ def _is_worth_retrying(result: Result, rollout: Rollout, resources: RunResources
     cause = result.score.cause
     if cause is None or resources.gateway.exhausted() is not None:
         return False
-    # A key that worked before may be refused because of what the agent sent, or temporarily.
-    key_was_good = cause is Cause.AUTH and not resources.keys.are_bad(rollout.model.name)
-    return cause.worth_retrying or key_was_good
+    if cause in ENDPOINT_CAUSES:
+        # A key that worked before may be refused because of what the agent sent, or temporarily.
+        return not resources.endpoints.why_useless(rollout.model.name)
+    return cause.worth_retrying
 
 
 def store_result(store: Store, attempt: int, result: Result, ended: float) -> None:
@@ -294,21 +296,24 @@ class FailureWatch:
 
     def __init__(self) -> None:
         self._failures: Counter[tuple[str, str]] = Counter()
-        self._scored: set[tuple[str, str]] = set()
+        self._worked: set[tuple[str, str]] = set()
 
     def learn(self, row: RolloutRow, result: Result) -> None:
         """Count a result. HopelessError when the agent cannot work on the model."""
-        arm = (row.agent, row.model)
-        if result.score.value is not None:
-            self._scored.add(arm)
-        elif result.score.cause in {Cause.AGENT, Cause.MODEL} and arm not in self._scored:
+        arm, score, failure = (row.agent, row.model), result.score, result.failure
+        refused = failure is not None and PERMANENT in failure.details
+        if score.value is not None and not refused:
+            self._worked.add(arm)
+        elif arm not in self._worked and (refused or score.cause in {Cause.AGENT, Cause.MODEL}):
             self._failures[arm] += 1
             if self._failures[arm] >= HOPELESS:
+                outcome = "the model answered no call" if refused else "none was scored"
+                reason = failure.reason if failure is not None else score.reason
                 raise HopelessError(
                     row.agent,
                     row.model,
-                    f"agent '{row.agent}' on model '{row.model}': {HOPELESS} rollouts failed and none was scored; "
-                    f"the last: {result.score.reason}",
+                    f"agent '{row.agent}' on model '{row.model}': {HOPELESS} rollouts failed and {outcome}; "
+                    f"the last: {reason}",
                 )
 
 

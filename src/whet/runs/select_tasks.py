@@ -4,7 +4,7 @@ import codecs
 import json
 import math
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from whet.errors import UserError
-from whet.runs.run import TASKS
+from whet.runs.run import read_task_paths
 from whet.runs.stats.summary import tally, total
 from whet.runs.store.store import Store
 from whet.tasks import Task, read_tasks
@@ -48,11 +48,11 @@ def filter_tasks(run: Path, band: Band, out: Path) -> Filtered:
     with Store.open_read(run) as store:
         values = total(tally(store).values()).values
         rows = {row.id: row.digest for row in store.tasks()}
-        place = store.get(TASKS)
+        paths = read_task_paths(store)
     means = {task: math.fsum(scores) / len(scores) for task, scores in values.items()}
     kept = [task for task in rows if task in means and band.low <= means[task] <= band.high]
     if kept:
-        tasks = _read_unchanged(run, place, {task: rows[task] for task in kept})
+        tasks = _read_unchanged(run, paths, {task: rows[task] for task in kept})
         _write(tasks, out)
         _prove(tasks, out)
     return Filtered(
@@ -63,15 +63,15 @@ def filter_tasks(run: Path, band: Band, out: Path) -> Filtered:
     )
 
 
-def _read_unchanged(run: Path, place: str | None, digests: Mapping[str, str]) -> list[Task]:
+def _read_unchanged(run: Path, paths: Sequence[Path], digests: Mapping[str, str]) -> list[Task]:
     """The tasks as they are at their source, which must be as they were."""
-    if place is None:
+    if not paths:
         raise UserError(f"{run}: does not say where its tasks are")
-    found = {task.id: task for task in read_tasks(Path(place))}
+    found = {task.id: task for task in read_tasks(paths)}
     for task, digest in digests.items():
         if task not in found or found[task].digest != digest:
             what = "has been changed" if task in found else "is gone"
-            raise UserError(f"{place}: task '{task}' {what} since {run} was made; expected the same task")
+            raise UserError(f"{paths[0]}: task '{task}' {what} since {run} was made; expected the same task")
     return [found[task] for task in digests]
 
 

@@ -4,15 +4,19 @@ import html
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from whet.errors import UserError
 from whet.exchange import Exchange, Kind
+from whet.extras import require_parquet
 from whet.gateway.dialects.neutral import Message
 from whet.rollout.result import Result
 from whet.runs.episodes import episodes
-from whet.runs.results import ResultReader
+from whet.runs.export import Records, collect_records
+from whet.runs.options import RecordOptions
+from whet.runs.results import ResultReader, RolloutRecord
 from whet.runs.stats.summary import Arm, Tally, UnevenArms, skill_names, tally, uneven_losses
+from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.scoring import Score
 from whet.trace.conversations.graph import Graph, build
@@ -20,6 +24,21 @@ from whet.trace.conversations.graph import Graph, build
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+
+class RecordFields(TypedDict, total=False):
+    """The fields of RecordOptions that `rows` takes as keywords."""
+
+    filter: tuple[str, ...]
+    subagents: float
+    compaction: bool
+    sampling: Literal["strict", "any"]
+    max_tokens: int | None
+    truncated: bool
+    discount: float
+    per_task: int | None
+    skip_equal: bool
+    distinct: bool
 
 
 _COUNTS = ("scored", "missing", "not run")
@@ -71,12 +90,27 @@ class StoredRollout:
             return {} if self.attempt is None else store.logs(self.attempt)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class StoredRun:
-    """A run as it was when it was loaded. Shown, it is a table with a line per arm."""
+@dataclass(frozen=True, slots=True)
+class RolloutGroup:
+    """Rollouts of a stored run that belong together: all samples of one task with one agent, model and skill."""
 
     folder: Path
     rollouts: tuple[StoredRollout, ...]
+
+    def rows(self, target: str = "rows", /, **fields: Unpack[RecordFields]) -> Records:
+        """Training rows, or the records of another format, without a file: what `whet export` writes for these
+        rollouts. Other fields of `RecordOptions` are keywords, such as `max_tokens=8192`.
+
+        >>> [row["reward"] for row in load("runs/quiz").rows("verl", skip_equal=True)]  # doctest: +SKIP
+        """
+        options = RecordOptions(format=target, **fields)
+        return collect_records(self.folder, {rollout.id for rollout in self.rollouts}, options)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StoredRun(RolloutGroup):
+    """A run as it was when it was loaded. Shown, it is a table with a line per arm."""
+
     arms: Mapping[Arm, Tally]
     """By agent, model and skill."""
     skills: Mapping[str | None, str]
@@ -105,13 +139,15 @@ class StoredRun:
 
     def tables(self) -> "dict[str, pa.Table]":
         """Arrow tables of rollouts, exchanges and scores, as `whet export --format parquet` writes them."""
+        require_parquet()
         import pyarrow as pa
 
-        from whet.trace.export.tables import SCHEMAS, records
+        from whet.trace.export.tables import arrow_schemas, records
         from whet.trace.training.calls import Training
         from whet.trace.training.rows import harvest
 
-        rows: dict[str, list[Any]] = {name: [] for name in SCHEMAS}
+        schemas = arrow_schemas()
+        rows: dict[str, list[Any]] = {name: [] for name in schemas}
         with Store.open_read(self.folder) as store:
             harvests = (
                 harvest(replace(episode, exchanges=store.each_exchange(attempt)), Training())
@@ -119,7 +155,7 @@ class StoredRun:
             )
             for name, row in records(harvests):
                 rows[name].append(row)
-        return {name: pa.Table.from_pylist(rows[name], schema) for name, schema in SCHEMAS.items()}
+        return {name: pa.Table.from_pylist(rows[name], schema) for name, schema in schemas.items()}
 
     def __repr__(self) -> str:
         lines = list(self._lines())
@@ -161,21 +197,49 @@ def load(folder: Path | str) -> StoredRun:
         return StoredRun(folder, tuple(_rollouts(folder, store)), tally(store), skill_names(store))
 
 
+GroupKey = tuple[str, str, str, str]
+"""Task, agent, model, and digest of the skill."""
+
+
+def group_key(row: RolloutRow) -> GroupKey:
+    return row.task, row.agent, row.model, row.skill or ""
+
+
+def unfinished_groups(folder: Path) -> dict[GroupKey, set[str]]:
+    """Every group of a run, with the ids of its rollouts that have no score yet."""
+    with Store.open_read(folder) as store:
+        groups: dict[GroupKey, set[str]] = {group_key(row): set() for row in store.rollouts()}
+        for row in store.pending():
+            groups[group_key(row)].add(row.id)
+        return groups
+
+
+def load_group(folder: Path, key: GroupKey) -> RolloutGroup:
+    """One group of a run."""
+    with Store.open_read(folder) as store:
+        reader = ResultReader(store)
+        rows = [row for row in store.rollouts() if group_key(row) == key]
+        return RolloutGroup(folder, tuple(_rollout(folder, reader.rollout(row.id)) for row in rows))
+
+
 def _rollouts(folder: Path, store: Store) -> Iterator[StoredRollout]:
-    for rollout in ResultReader(store):
-        row, counting = rollout.row, rollout.counting
-        yield StoredRollout(
-            id=row.id,
-            task=row.task,
-            agent=row.agent,
-            model=row.model,
-            skill=row.skill,
-            sample=row.sample,
-            attempts=len(rollout.attempts),
-            result=rollout.result,
-            run=folder,
-            attempt=counting.id if counting else None,
-        )
+    return (_rollout(folder, rollout) for rollout in ResultReader(store))
+
+
+def _rollout(folder: Path, rollout: RolloutRecord) -> StoredRollout:
+    row, counting = rollout.row, rollout.counting
+    return StoredRollout(
+        id=row.id,
+        task=row.task,
+        agent=row.agent,
+        model=row.model,
+        skill=row.skill,
+        sample=row.sample,
+        attempts=len(rollout.attempts),
+        result=rollout.result,
+        run=folder,
+        attempt=counting.id if counting else None,
+    )
 
 
 def rollout_record(rollout: StoredRollout, skills: Mapping[str | None, str]) -> dict[str, Any]:

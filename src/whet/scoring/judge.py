@@ -5,10 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from whet.box import Box
+from whet.box import Box, SandboxError
 from whet.scoring.score import Cause, Score
 from whet.tasks.task import Task
 from whet.workspace import Change
+
+FILE_LIMIT = 16 << 20
+"""The longest file of the agent that a judge reads."""
 
 
 class JudgeError(Exception):
@@ -90,6 +93,14 @@ class Work:
         """Judges that run commands or ask models share one time limit. Those that only compare texts have their own:
         what others used up is no fault of the answer."""
         return max(0.001, self.task.limits.verify_sec - (time.monotonic() - self.started))
+
+    async def read_file(self, path: str) -> bytes | None:
+        """A file that the agent left; None when there is none that a task can mean."""
+        try:
+            return await self.sealed_box.read_file(path, FILE_LIMIT)
+        except (FileNotFoundError, SandboxError):
+            # A folder, a link that leads out, a file beyond all bounds.
+            return None
 
     @property
     def sealed_box(self) -> Box:

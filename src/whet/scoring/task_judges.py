@@ -2,11 +2,12 @@
 
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from whet.box import SandboxError
 from whet.errors import UserError
+from whet.extras import require_extra
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.judges.choice import choice
 from whet.scoring.judges.contains import contains
@@ -16,6 +17,7 @@ from whet.scoring.judges.json_answer import json_answer
 from whet.scoring.judges.mathematics import mathematics
 from whet.scoring.judges.number import number
 from whet.scoring.judges.outcome import outcome
+from whet.scoring.judges.plugin import plugin
 from whet.scoring.judges.python_function import python_function
 from whet.scoring.judges.python_object import python_object
 from whet.scoring.judges.reward import reward
@@ -26,6 +28,7 @@ from whet.scoring.score import ROUNDING, Cause, Score
 from whet.tasks import judges as specs
 from whet.tasks.judges import AnyJudge
 from whet.tasks.task import Task
+from whet.text.plain import plain_text
 
 _JUDGES: Mapping[type[AnyJudge], Callable[[Any, Work], Awaitable[Score]]] = {
     specs.RewardSpec: reward,
@@ -41,6 +44,7 @@ _JUDGES: Mapping[type[AnyJudge], Callable[[Any, Work], Awaitable[Score]]] = {
     specs.PythonSpec: python_function,
     specs.DiffSpec: diff,
     specs.OutcomeSpec: outcome,
+    specs.PluginSpec: plugin,
     specs.PythonJudge: python_object,
 }
 
@@ -59,7 +63,7 @@ class TaskJudge:
     async def judge(self, work: Work) -> Score:
         """What it says of the work; missing when it came to no verdict. The details hold it `hard` and `soft`."""
         try:
-            score = await _JUDGES[type(self.spec)](self.spec, work)
+            score = await _JUDGES[type(self.spec)](self.spec, await _with_answer(self.spec, work))
         except JudgeError as error:
             return Score.missing(error.cause, str(error), **error.details)
         except SandboxError as error:
@@ -67,6 +71,14 @@ class TaskJudge:
         except Exception as error:  # noqa: BLE001 - a defect must not end the run; it is kept, whole, as data
             return Score.missing(Cause.INTERNAL, repr(error), traceback=traceback.format_exc())
         return _grade(score, self.spec.threshold)
+
+
+async def _with_answer(spec: AnyJudge, work: Work) -> Work:
+    """The work with the answer that the judge is about: the agent's text, or the file that the judge names."""
+    if not isinstance(spec, specs.AnswerSpec) or spec.file is None:
+        return work
+    content = await work.read_file(spec.file) or b""
+    return replace(work, answer=plain_text(content.decode(errors="replace")).strip(), structured=None)
 
 
 def _grade(score: Score, threshold: float | None) -> Score:
@@ -96,6 +108,8 @@ def judges_of(task: Task) -> list[TaskJudge]:
         named.append(specs.ExactSpec(kind="exact"))
     if not implied and not named:
         raise UserError(f"{task.origin}: nothing can judge this task; expected tests, 'verify', 'answer' or 'judge'")
+    if "math" in kinds:
+        require_extra("math_verify", "math", f"{task.origin}: judges of kind 'math'")
     return _name_judges([*implied, *named])
 
 

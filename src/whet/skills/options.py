@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from whet.runs.options import RolloutOptions, RunOptions
+from whet.runs.options import Options, RolloutOptions, RunOptions
 from whet.skills.gate.kinds import GateKind, SearchKind
 from whet.skills.proposers.schedule import Schedule
 
@@ -84,8 +84,28 @@ class CertifyOptions(ArmOptions):
     """What the exam may use: rollouts (200), '2M tokens', '$5', '3h' or '45min'."""
     alpha: float = Field(default=0.05, ge=0.0001, le=0.5)
     """False-positive rate: chance of certifying a skill that is not better."""
+    non_inferior: float | None = Field(default=None, ge=0.01, le=0.5)
+    """Test instead whether the new skill is not worse than the old one by more than this margin; 0.05 is 5 points. Made
+    for pull requests."""
+    summary: Path | None = None
+    """Write the verdict to this file in Markdown, for a comment. In GitHub Actions, the job's page shows it as well."""
     seed: int | None = None
     """Reproduce the order of tasks (default: drawn at random)."""
+
+
+class AdoptOptions(Options):
+    """Which version of a run to write over the original skill."""
+
+    run: Path
+    """Run folder of `whet sharpen`."""
+    version: str | None = None
+    """Version to adopt: best, shortened, leader, or the first digits of its digest (default: best)."""
+    to: Path | None = None
+    """Skill to replace (default: the one that the run started with, where it lay then)."""
+    uncertified: bool = False
+    """Allow a version that is not certified; without a certified one, take the best candidate of the search."""
+    undo: bool = False
+    """Restore what was there before."""
 
 
 class TransferOptions(RolloutOptions):

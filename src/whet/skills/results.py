@@ -45,5 +45,10 @@ class SharpenResult:
         return f"{rollouts} and {self.used} of {self.budget}"
 
     @property
+    def solved_nothing(self) -> bool:
+        """Whether every training task scored 0, with the first skill and with every proposal."""
+        return self.audit.is_all_zero and not any(step.mean > 0 for step in self.done.steps)
+
+    @property
     def certified(self) -> list[ExamResult]:
         return [held for held in self.done.exam_results if held.test.verdict is Verdict.CERTIFIED]

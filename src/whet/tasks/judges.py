@@ -7,11 +7,22 @@ from typing import Annotated, Any, Literal, Self
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 from pathspec import GitIgnoreSpec
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 from whet.errors import did_you_mean
+from whet.plugins import JUDGES, find_plugins
 from whet.tasks.checks import SHAPE, FileCheck, FileWordsCheck, NonEmptyText, Pattern, RulesCheck, tags
-from whet.tasks.fields import Table, Value
+from whet.tasks.fields import RelativePath, Table, Value
 
 
 def _as_list(value: object) -> object:
@@ -79,6 +90,17 @@ class JudgeSpec(BaseModel):
         return False
 
 
+class AnswerSpec(JudgeSpec):
+    """A judge of the agent's answer."""
+
+    file: RelativePath | None = None
+    """File in the working directory that holds the answer; by default the agent's final text is the answer."""
+
+    @property
+    def needs_box(self) -> bool:
+        return self.file is not None
+
+
 class RewardSpec(JudgeSpec):
     """Harbor's judge: the reward that tests/test.sh writes."""
 
@@ -99,7 +121,7 @@ class VerifySpec(JudgeSpec):
         return True
 
 
-class ExactSpec(JudgeSpec):
+class ExactSpec(AnswerSpec):
     """The answer is the expected one, ignoring case, outer space, quotes and a full stop."""
 
     kind: Literal["exact"]
@@ -109,7 +131,7 @@ class ExactSpec(JudgeSpec):
     """Score a different answer by the share of the expected words that it contains."""
 
 
-class ContainsSpec(JudgeSpec):
+class ContainsSpec(AnswerSpec):
     """The answer contains these words."""
 
     kind: Literal["contains"]
@@ -119,7 +141,7 @@ class ContainsSpec(JudgeSpec):
     """One of them is enough."""
 
 
-class ChoiceSpec(JudgeSpec):
+class ChoiceSpec(AnswerSpec):
     """The answer is one letter, in <answer> tags or the last one named."""
 
     kind: Literal["choice"]
@@ -127,7 +149,7 @@ class ChoiceSpec(JudgeSpec):
     choices: str = Field(default="ABCDE", pattern=r"^[A-Z]{2,26}$")
 
 
-class NumberSpec(JudgeSpec):
+class NumberSpec(AnswerSpec):
     """The answer is the expected number, within a tolerance."""
 
     kind: Literal["number"]
@@ -140,7 +162,7 @@ class NumberSpec(JudgeSpec):
     """Size of each unit in the unit of the expected number. A number without a unit is in that unit."""
 
 
-class JsonSpec(JudgeSpec):
+class JsonSpec(AnswerSpec):
     """The answer is JSON that fits a schema and contains these values."""
 
     kind: Literal["json"]
@@ -152,7 +174,7 @@ class JsonSpec(JudgeSpec):
     model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
 
 
-class RulesSpec(JudgeSpec):
+class RulesSpec(AnswerSpec):
     """Checks of the answer, of tool calls and of files. Hard: all pass; soft: the share that passes."""
 
     kind: Literal["rules"]
@@ -160,7 +182,7 @@ class RulesSpec(JudgeSpec):
 
     @property
     def needs_box(self) -> bool:
-        return any(isinstance(check, FileCheck | FileWordsCheck) for check in self.checks)
+        return super().needs_box or any(isinstance(check, FileCheck | FileWordsCheck) for check in self.checks)
 
     @property
     def needs_calls(self) -> bool:
@@ -172,7 +194,7 @@ class RulesSpec(JudgeSpec):
         return all(check.op in SHAPE for check in self.checks)
 
 
-class RubricSpec(JudgeSpec):
+class RubricSpec(AnswerSpec):
     """A model reads task, rubric and answer, and votes."""
 
     kind: Literal["rubric"]
@@ -203,7 +225,7 @@ class RankSpec(JudgeSpec):
         return "calls" in self.shows
 
 
-class MathSpec(JudgeSpec):
+class MathSpec(AnswerSpec):
     """The answer is the same mathematical object as the expected one."""
 
     kind: Literal["math"]
@@ -212,11 +234,11 @@ class MathSpec(JudgeSpec):
     """It runs in a separate process either way; in the box it is also isolated."""
     seconds: float = Field(default=20, gt=0)
     fallback: RubricSpec | None = None
-    """The judge to use when this one reaches no verdict."""
+    """The judge to ask when the answers differ or cannot be compared."""
 
     @property
     def needs_box(self) -> bool:
-        return self.where == "box"
+        return super().needs_box or self.where == "box"
 
     @property
     def needs_calls(self) -> bool:
@@ -302,6 +324,25 @@ class PythonJudge(JudgeSpec):
         return True
 
 
+class PluginSpec(JudgeSpec):
+    """A judge of an installed package. It judges in this process; its further keys are its settings."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: str
+    """The name of the plug-in."""
+    package: str
+    """The package that declared it, with its version, when the task was read."""
+
+    @property
+    def needs_box(self) -> bool:
+        return True
+
+    @property
+    def needs_calls(self) -> bool:
+        return True
+
+
 DeclaredJudge = (
     RewardSpec
     | VerifySpec
@@ -318,23 +359,28 @@ DeclaredJudge = (
     | OutcomeSpec
 )
 """A judge as a task declares it."""
-AnyJudge = DeclaredJudge | PythonJudge
+AnyJudge = DeclaredJudge | PluginSpec | PythonJudge
 KINDS = frozenset(tags(DeclaredJudge.__args__, "kind"))
 GROUP_KINDS = frozenset({"rank"})
 
 
-def _check_kind(value: object) -> object:
+def _read_judge(value: object, read: ValidatorFunctionWrapHandler) -> object:
     match {"kind": value} if isinstance(value, str) else value:
         case JudgeSpec():
-            return value
+            return read(value)
         case {"kind": str(kind)} as table if kind in KINDS:
-            return table
+            return read(table)
+        case {"kind": str(kind), "package": str()} as table:  # of a stored task; the plug-in may be gone
+            return PluginSpec.model_validate(table)
+        case {"kind": str(kind), **settings} if kind in (plugins := find_plugins(JUDGES)):
+            return PluginSpec.model_validate({**settings, "kind": kind, "package": plugins[kind].package})
         case {"kind": str(kind)} if kind in GROUP_KINDS:
             raise ValueError(
                 f"has the kind '{kind}', which sees all samples of a task; expected it in a file for rejudge"
             )
         case {"kind": kind}:
-            raise ValueError(f"has the unknown kind {kind!r}; {did_you_mean(str(kind), KINDS)}")
+            known = [*KINDS, *find_plugins(JUDGES)]
+            raise ValueError(f"has the unknown kind {kind!r}; {did_you_mean(str(kind), known)}")
     raise ValueError("expected the name of a judge, or a table with the key 'kind'")
 
 
@@ -355,7 +401,7 @@ def _check_names(judges: tuple[JudgeSpec, ...]) -> tuple[JudgeSpec, ...]:
     return judges
 
 
-OneJudge = Annotated[DeclaredJudge, Field(discriminator="kind"), BeforeValidator(_check_kind)]
+OneJudge = Annotated[DeclaredJudge, Field(discriminator="kind"), WrapValidator(_read_judge), SerializeAsAny()]
 Judges = Annotated[tuple[OneJudge, ...], BeforeValidator(_one_or_many), AfterValidator(_check_names)]
 """A judge by its name, as a table, or a list of these."""
 

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import UserError
+from whet.extras import require_parquet
 
 _BATCH = 256
 
 
 def parquet_rows(file: Path) -> Iterator[dict[str, Any]]:
     """Every row as a dict by column name, without the columns that are null in it."""
+    require_parquet()
     # Importing pyarrow takes longer than reading most task sets, and only Parquet needs it.
     import pyarrow as pa
     import pyarrow.parquet as pq

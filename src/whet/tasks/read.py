@@ -12,38 +12,68 @@ from whet.validation_errors import user_error
 _LOOKED_FOR = "a task folder (with task.toml), a .jsonl or .parquet file, or a folder of these"
 
 
-def read_tasks(source: Path | str | Sequence[Task]) -> list[Task]:
-    """Read the tasks of a Harbor folder, of a rows file, or of a folder that holds either.
+TaskSource = Path | str | Sequence[Path] | Sequence[str] | Sequence[Task]
+"""One path or several, or tasks that were made in Python."""
+
+
+def read_tasks(source: TaskSource) -> list[Task]:
+    """Read the tasks of Harbor folders, of rows files, or of folders that hold either.
 
     Tasks from Python get the digest that they would have in a file.
 
     >>> read_tasks(Path("examples/questions.jsonl"))[0].split  # doctest: +SKIP
     'train'
     """
-    if not isinstance(source, Path | str):
-        made = [with_digest(task) for task in source]
-        if not made:
-            raise UserError("`tasks` is missing; expected a path, or a list of tasks")
-        _refuse_equal_ids(made)
-        return made
-    path = Path(source)
-    try:
-        tasks = [task for source in _sources(path) for task in _read(source)]
-    except OSError as error:
-        raise UserError(f"{error.filename or path}: {error.strerror}; expected {_LOOKED_FOR}") from error
-    if not tasks:
-        raise UserError(f"{path}: holds no tasks; expected {_LOOKED_FOR}")
-    _refuse_equal_ids(tasks)
+    tasks, problems = read_readable_tasks(source)
+    if problems:
+        raise user_error(problems)
     return tasks
 
 
-def _sources(path: Path) -> Iterator[Path]:
+def read_readable_tasks(source: TaskSource) -> tuple[list[Task], list[str]]:
+    """The tasks that can be read, and a line for each problem with the others. UserError when there is no task at
+    all."""
+    parts: Sequence[Path | str | Task] = [source] if isinstance(source, Path | str) else source
+    if not parts:
+        raise UserError("`tasks` is missing; expected a path, or a list of tasks")
+    found: dict[str, Task] = {}
+    problems: list[str] = []
+    for one in (one for part in parts for one in _read_part(part)):
+        if isinstance(one, UserError):
+            problems += str(one).splitlines()
+        elif (same := found.setdefault(one.id, one)) is not one:
+            problems.append(
+                f"{one.origin}: id '{one.id}' is taken by {same.origin}; expected a different id for every task"
+            )
+    return list(found.values()), problems
+
+
+def _read_part(part: Path | str | Task) -> Iterator[Task | UserError]:
+    if isinstance(part, Task):
+        yield with_digest(part)
+        return
+    path, empty = Path(part), True
+    try:
+        for source in _sources(path):
+            for one in [source] if isinstance(source, UserError) else _read(source):
+                yield one
+                empty = False
+    except OSError as error:
+        raise UserError(f"{error.filename or path}: {error.strerror}; expected {_LOOKED_FOR}") from error
+    if empty:
+        raise UserError(f"{path}: holds no tasks; expected {_LOOKED_FOR}")
+
+
+def _sources(path: Path) -> Iterator[Path | UserError]:
     if _is_task(path) or path.is_file():
         yield path
         return
     for child in sorted(path.iterdir()):
-        if not child.name.startswith(".") and (_is_rows(child) or _is_task(child)):
-            yield child
+        try:
+            if not child.name.startswith(".") and (_is_rows(child) or _is_task(child)):
+                yield child
+        except UserError as error:
+            yield error
 
 
 def _is_rows(path: Path) -> bool:
@@ -57,20 +87,13 @@ def _is_task(path: Path) -> bool:
     return has_manifest
 
 
-def _read(source: Path) -> Sequence[Task]:
-    if source.is_dir():
-        return [read_harbor(source)]
-    if not _is_rows(source):
-        raise UserError(f"{source}: is not a file of tasks; expected {_LOOKED_FOR}")
-    return read_rows(source)
-
-
-def _refuse_equal_ids(tasks: Sequence[Task]) -> None:
-    first: dict[str, Task] = {}
-    problems = [
-        f"{task.origin}: id '{task.id}' is taken by {first[task.id].origin}; expected a different id for every task"
-        for task in tasks
-        if first.setdefault(task.id, task) is not task
-    ]
-    if problems:
-        raise user_error(problems)
+def _read(source: Path) -> Iterator[Task | UserError]:
+    try:
+        if source.is_dir():
+            yield read_harbor(source)
+        elif _is_rows(source):
+            yield from read_rows(source)
+        else:
+            yield UserError(f"{source}: is not a file of tasks; expected {_LOOKED_FOR}")
+    except UserError as error:
+        yield error

@@ -16,7 +16,7 @@ from whet.ids import digest
 from whet.tasks.judges import AnyJudge, PythonSpec, judge_warnings, locate_modules
 from whet.tasks.parquet import parquet_rows
 from whet.tasks.task import Task
-from whet.validation_errors import explain, format_value, key_path, user_error
+from whet.validation_errors import explain, format_value, key_path
 
 _KEYS = frozenset(
     {"id", "instruction", "followups", "files", "attachments", "env", "workdir", "setup", "tools", "verify", "judge"}
@@ -33,18 +33,13 @@ class _Row:
     data: bytes | Mapping[str, Any]
 
 
-def read_rows(file: Path) -> list[Task]:
-    """Read the tasks of a .jsonl or .parquet file. All rows are checked before any problem is reported."""
-    tasks: list[Task] = []
-    problems: list[str] = []
+def read_rows(file: Path) -> Iterator[Task | UserError]:
+    """The task of each row of a .jsonl or .parquet file, or what is wrong with it."""
     for row in _parquet(file) if file.suffix.lower() == ".parquet" else _jsonl(file):
         try:
-            tasks.append(_task(row, file))
+            yield _task(row, file)
         except UserError as error:
-            problems += str(error).splitlines()
-    if problems:
-        raise user_error(problems)
-    return tasks
+            yield error
 
 
 def _jsonl(file: Path) -> Iterator[_Row]:

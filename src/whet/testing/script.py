@@ -24,8 +24,12 @@ from whet.validation_errors import explain
 class Fault(StrEnum):
     """How an answer goes wrong."""
 
+    BAD_REQUEST = "400"
+    """The request is refused."""
     UNAUTHORIZED = "401"
     """The key is refused."""
+    NOT_FOUND = "404"
+    """The model is not known."""
     RATE_LIMIT = "429"
     """Too many requests."""
     SERVER_ERROR = "500"

@@ -112,7 +112,7 @@ MOMENTS = [
 @pytest.mark.parametrize("ends_meanwhile", [pytest.param(False, id="joins"), pytest.param(True, id="comes late")])
 @pytest.mark.parametrize(("moment", "stream"), MOMENTS)
 @pytest.mark.parametrize(("front", "back"), SOME_PAIRS)
-async def test_a_retry_gets_the_bytes_of_the_call_that_was_hung_up_on(
+async def test_a_retry_gets_the_bytes_of_its_call(
     world: World, front: Front, back: str, moment: Moment, stream: bool, ends_meanwhile: bool
 ) -> None:
     session, records = world.stage.sessions[back], world.stage.records[back]
@@ -141,9 +141,7 @@ async def test_a_retry_gets_the_bytes_of_the_call_that_was_hung_up_on(
 
 @pytest.mark.parametrize("stream", FORMS)
 @pytest.mark.parametrize(("front", "back"), SOME_PAIRS)
-async def test_an_agent_that_hangs_up_and_stays_away_leaves_one_whole_record(
-    world: World, front: Front, back: str, stream: bool
-) -> None:
+async def test_an_agent_that_stays_away_leaves_one_record(world: World, front: Front, back: str, stream: bool) -> None:
     session, records = world.stage.sessions[back], world.stage.records[back]
     with world.halted(back, Moment.BEFORE_HEAD) as go_on:
         await hang_up(world, front, back, Moment.BEFORE_HEAD, stream=stream)

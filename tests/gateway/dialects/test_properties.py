@@ -75,9 +75,7 @@ def test_a_request_reads_back_as_it_was_written(dialect: Dialect, data: st.DataO
 @each_dialect
 @patient
 @given(st.data(), st.integers(1, 9))
-def test_a_reply_reads_back_as_it_was_written_whole_or_streamed(
-    dialect: Dialect, data: st.DataObject, size: int
-) -> None:
+def test_a_reply_reads_back_as_it_was_written(dialect: Dialect, data: st.DataObject, size: int) -> None:
     reply = data.draw(REPLIES[dialect.NAME])
     whole = dialect.write_reply(reply, _request_for(reply))
     *before, end = _stream(dialect, reply, size)
@@ -191,7 +189,7 @@ def test_every_request_is_well_formed_in_messages(request: n.Request) -> None:
 
 
 @given(st.lists(texts, max_size=4))
-def test_text_for_a_custom_tool_is_one_string_of_an_object_in_messages(pieces: list[str]) -> None:
+def test_messages_wraps_text_for_a_custom_tool(pieces: list[str]) -> None:
     writer = messages.EventWriter(ASKED)
     deltas = (n.CallDelta(piece) for piece in pieces)
     begin = n.Begin("msg_1", "m"), n.CallBegin("t", "patch", custom=True)

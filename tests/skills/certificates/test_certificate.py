@@ -63,80 +63,6 @@ def test_its_positions_are_those_of_the_stored_rollouts(run: Path) -> None:
     assert not values, "nothing was rolled out that is not in the certificate"
 
 
-def better_score(data: dict[str, Any]) -> None:
-    data["records"][0]["positions"][0].update(candidate=0.25)
-
-
-def other_order(data: dict[str, Any]) -> None:
-    positions = data["records"][0]["positions"]
-    other = next(number for number, one in enumerate(positions) if one["task"] != positions[0]["task"])
-    positions[0], positions[other] = positions[other], positions[0]
-
-
-def left_out(data: dict[str, Any]) -> None:
-    del data["records"][0]["positions"][3]
-
-
-def other_level(data: dict[str, Any]) -> None:
-    data["records"][0]["terms"]["level"] = 0.04
-
-
-def other_tasks(data: dict[str, Any]) -> None:
-    data["tasks"].pop(next(iter(data["tasks"])))
-
-
-def other_skill(data: dict[str, Any]) -> None:
-    data["certified"] = "0" * 32
-
-
-def same_pair_again(data: dict[str, Any]) -> None:
-    data["records"].append(data["records"][0])
-
-
-def other_seed(data: dict[str, Any]) -> None:
-    data["seed"]["value"] = "1"
-
-
-def seed_of_the_system(data: dict[str, Any]) -> None:
-    data["seed"] = {"value": "1", "drawn": True}
-    data["commitment"] = Seed(value="1", drawn=True).commitment
-
-
-def no_link(data: dict[str, Any]) -> None:
-    data["records"][0]["previous"] = "0" * 32
-
-
-def fewer_losses(data: dict[str, Any]) -> None:
-    data["records"][0]["findings"]["candidate"]["redone"] = 1
-
-
-def other_number(data: dict[str, Any]) -> None:
-    data["records"][0]["number"] = 2
-
-
-@pytest.mark.parametrize(
-    "tamper",
-    [
-        better_score,
-        other_order,
-        left_out,
-        other_level,
-        other_tasks,
-        other_skill,
-        same_pair_again,
-        other_seed,
-        seed_of_the_system,
-        no_link,
-        fewer_losses,
-        other_number,
-    ],
-)
-def test_one_that_was_tampered_with_is_found_out(run: Path, tamper: Callable[[dict[str, Any]], None]) -> None:
-    data = told(run)
-    tamper(data)
-    assert problems(Certificate.model_validate(data))
-
-
 TASKS = {f"task-{n}": "digest" for n in range(10)}
 SEED = Seed.choose(0)
 
@@ -199,7 +125,7 @@ def test_exams_that_no_run_makes_are_found_out(records: list[ExamRecord], certif
     assert any(problem in found for found in problems(certificate_of(*records, certified=certified)))
 
 
-def test_an_exam_of_which_nothing_followed_cannot_be_left_out_of_the_middle() -> None:
+def test_no_exam_can_be_left_out_of_the_middle() -> None:
     first, _, last = chained(("start", "a", 0.0), ("start", "b", 0.0), ("start", "c", 0.0))
     assert any("does not follow" in found for found in problems(certificate_of(first, last, certified="start")))
 
@@ -283,7 +209,7 @@ def test_people_read_the_bound_the_level_and_what_it_speaks_of(run: Path) -> Non
         "| rollouts | ",
     ):
         assert part in claim
-    for part in ("| 1 | `", "| before | ", "Difference: +", "- agent: chat\n- model: m\n- sandbox: bubblewrap\n"):
+    for part in ("| 1 | `", "| before | ", "Difference: +", "- agent: chat\n- model: m\n- sandbox: local\n"):
         assert part in rest
     for whole in ("start", "certified"):
         assert f"`{told(run)[whole]}`" in rest

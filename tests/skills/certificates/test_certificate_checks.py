@@ -93,6 +93,9 @@ class Forger:
         db.commit()
         db.close()
 
+    def exam_sql(self, *statements: str) -> None:
+        self.sql("exam", *statements)
+
     def remove(self, *names: str) -> None:
         for name in names:
             place = self.folder / name
@@ -170,12 +173,11 @@ def drop_positions(forger: Forger, count: int) -> None:
 
 
 def put_aside(forger: Forger) -> None:
-    forger.sql("exam", "INSERT OR REPLACE INTO run VALUES ('forgotten', '[1]')")
+    forger.exam_sql("INSERT OR REPLACE INTO run VALUES ('forgotten', '[1]')")
 
 
 def add_rollouts(forger: Forger) -> None:
-    forger.sql(
-        "exam",
+    forger.exam_sql(
         "INSERT INTO rollout SELECT 'feedfeedfeed', 9999, task, agent, model, skill, 9999 FROM rollout LIMIT 1",
         "INSERT INTO attempt (rollout, number, started, ended, value, final, result) "
         "SELECT 'feedfeedfeed', 1, 1, 2, value, 1, result FROM attempt WHERE final LIMIT 1",
@@ -235,6 +237,11 @@ RECOMPUTED: Mapping[str, tuple[str, Tampering]] = {
 AS_IT_IS: Mapping[str, tuple[str, Tampering]] = {
     # The certificate is written as it was changed.
     "alpha 1000": ("alpha", lambda f: f.data.update(alpha=1000)),
+    "a better score": ("verdicts", lambda f: f.positions[0].update(candidate=0.25)),
+    "pairs moved": ("order", lambda f: f.positions.reverse()),
+    "a pair left out": ("order", lambda f: f.positions.pop(3)),
+    "an exam twice": ("exams", lambda f: f.data["records"].append(f.record)),
+    "fewer tasks": ("order", lambda f: f.data["tasks"].pop("val-100")),
     "a larger bound": ("verdicts", lambda f: f.record["findings"].update(at_least=0.9)),
     "more evidence": ("verdicts", lambda f: f.record["findings"].update(log_evidence=99.0)),
     "an earlier verdict": ("verdicts", lambda f: f.record["findings"].update(decided_at=3)),
@@ -248,7 +255,7 @@ AS_IT_IS: Mapping[str, tuple[str, Tampering]] = {
     "another version of the agent": ("settings", lambda f: f.data["made_with"]["agent"].update(version="9.9")),
     "another model": ("terms of the run", lambda f: f.data["made_with"]["model"].update(name="gpt")),
     "another model upstream": ("settings", lambda f: f.data["made_with"]["model"].update(upstream="gpt")),
-    "another sandbox": ("settings", lambda f: f.data["made_with"].update(sandbox="local")),
+    "another sandbox": ("settings", lambda f: f.data["made_with"].update(sandbox="bubblewrap")),
     "another judge": ("settings", lambda f: f.data["made_with"].update(judge_model="gpt")),
     "another whet": ("terms of the run", lambda f: f.data.update(whet="9.9")),
     "another metric": ("reading", lambda f: f.data.update(metric="revenue")),
@@ -287,41 +294,37 @@ FOLDER: Mapping[str, tuple[str, Tampering]] = {
         "certificate.md",
         lambda f: f.lines("out/certificate.md", lambda lines: [*lines, "It is +90 points.\n"]),
     ),
-    "a score of the store": ("scores", lambda f: f.sql("exam", SWAP)),
+    "a score of the store": ("scores", lambda f: f.exam_sql(SWAP)),
     "a score of the store without its result": (
         "tries",
-        lambda f: f.sql("exam", "UPDATE attempt SET value = 0.25 WHERE id = 3"),
+        lambda f: f.exam_sql("UPDATE attempt SET value = 0.25 WHERE id = 3"),
     ),
     "a rollout of another skill": (
         "scores",
-        lambda f: f.sql("exam", "UPDATE rollout SET skill = 'x', sample = 77 WHERE ordinal = 3"),
+        lambda f: f.exam_sql("UPDATE rollout SET skill = 'x', sample = 77 WHERE ordinal = 3"),
     ),
     "a rollout on another task": (
         "scores",
-        lambda f: f.sql(
-            "exam",
-            OTHER_TASK,
-        ),
+        lambda f: f.exam_sql(OTHER_TASK),
     ),
     "a rollout of another agent": (
         "settings",
-        lambda f: f.sql("exam", "UPDATE rollout SET agent = 'loop' WHERE ordinal = 3"),
+        lambda f: f.exam_sql("UPDATE rollout SET agent = 'loop' WHERE ordinal = 3"),
     ),
-    "a task of the store": ("tasks", lambda f: f.sql("exam", "UPDATE task SET digest = 'x' WHERE id = 'val-101'")),
+    "a task of the store": ("tasks", lambda f: f.exam_sql("UPDATE task SET digest = 'x' WHERE id = 'val-101'")),
     "a rollout taken out of the store": (
         "scores",
-        lambda f: f.sql(
-            "exam",
+        lambda f: f.exam_sql(
             "DELETE FROM attempt WHERE id = 3",
             "DELETE FROM rollout WHERE id NOT IN (SELECT rollout FROM attempt)",
         ),
     ),
-    "a try taken out of the store": ("tries", lambda f: f.sql("exam", "DELETE FROM attempt WHERE id = 3")),
+    "a try taken out of the store": ("tries", lambda f: f.exam_sql("DELETE FROM attempt WHERE id = 3")),
     "a scored try put aside": ("tries", put_aside),
     "rollouts that nobody mentions": ("rollouts left out", add_rollouts),
     "calls that cannot be read": (
         "run folder",
-        lambda f: f.sql("exam", "UPDATE exchange SET sent = CAST('gpt' AS BLOB) WHERE id = 3"),
+        lambda f: f.exam_sql("UPDATE exchange SET sent = CAST('gpt' AS BLOB) WHERE id = 3"),
     ),
     "a score of the held-out test's store": ("held-out test", lambda f: f.sql("test", SWAP)),
     "another seal": ("held-out test", lambda f: f.edit("test/seal.json", set_settings("after", value="0" * 32))),

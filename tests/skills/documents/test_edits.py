@@ -91,7 +91,7 @@ def test_protection_is_by_overlap_wherever_an_edit_begins() -> None:
     assert changed(edit("insert_after", anchor="open too", text="- more"), text).endswith("open too\n- more\n")
 
 
-def test_every_protected_part_is_closed_and_one_without_an_end_reaches_to_the_end() -> None:
+def test_a_protected_part_without_an_end_reaches_to_the_end() -> None:
     text = f"# A\n{PROTECT}\nmine\n{END_PROTECT}\nopen\n{PROTECT}\nmine too\n\n# B\nmine as well\n"
     for anchor in ("mine too", "mine as well"):
         assert "protected" in refusal(edit("delete", anchor=anchor), text)
@@ -125,7 +125,7 @@ def test_only_named_sections_are_open_where_the_policy_says_so() -> None:
     assert "- Say why.\n- Last.\n\n## Notes" in rules(edit("add", text="- Last."))
 
 
-def test_a_document_has_its_size_and_one_that_is_too_long_may_shrink() -> None:
+def test_a_document_that_is_too_long_may_shrink() -> None:
     assert "the limit is 100" in refusal(edit("add", text="- " + "x" * 50), max_chars=100)
     assert len(changed(edit("delete", anchor="Nothing yet."), max_chars=10)) < len(SKILL)
 

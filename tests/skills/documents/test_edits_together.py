@@ -33,7 +33,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-async def test_a_model_may_put_its_rule_into_either_document_and_the_agent_reads_both(world: World) -> None:
+async def test_a_model_may_put_its_rule_into_either_document(world: World) -> None:
     rule = {"op": "add", "text": HELPFUL, "document": "CLAUDE.md"}
     wrong = {"op": "add", "text": "- Go.", "document": "README.md"}
     (world.folder / "optimizer.toml").write_text(
@@ -83,7 +83,7 @@ async def test_an_agent_edits_both_as_files() -> None:
     assert done.texts == {"SKILL.md": f"{SKILL}- One.\n", "AGENTS.md": f"{HOUSE}- Two.\n"}
 
 
-def test_a_pair_on_the_shelf_is_the_same_as_the_pair_that_was_given(world: World, tmp_path: Path) -> None:
+def test_a_stored_pair_is_the_pair_that_was_given(world: World, tmp_path: Path) -> None:
     alone = read_skill(world.folder / "sums")
     pair = read_skill(world.folder / "sums", world.folder / "CLAUDE.md")
     shelf = SkillStore(tmp_path / "shelf")

@@ -82,7 +82,7 @@ def test_a_folder_that_the_user_names_may_be_a_link_itself(skill: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["../id_rsa", "{top}/id_rsa"])
-def test_a_memory_document_that_is_a_link_out_of_its_folder_is_refused(skill: Path, target: str) -> None:
+def test_a_memory_document_that_links_outside_is_refused(skill: Path, target: str) -> None:
     document = skill / "AGENTS.md"
     document.symlink_to(target.format(top=skill.parent))
     with pytest.raises(UserError, match="is a link to"):

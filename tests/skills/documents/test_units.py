@@ -16,7 +16,7 @@ def with_rules(*rules: str) -> str:
 
 
 @given(st.lists(st.sampled_from(RULES[:3]), unique=True, min_size=1))
-def test_what_was_added_is_found_and_without_all_of_it_the_document_is_as_it_was(rules: list[str]) -> None:
+def test_what_was_added_is_found_and_can_be_removed(rules: list[str]) -> None:
     text = with_rules(*rules)
     assert find_added_units(text, START) == rules
     for rule in rules:

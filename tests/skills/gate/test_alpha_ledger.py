@@ -25,7 +25,7 @@ def env(folder: Path) -> dict[str, str]:
     return {"XDG_STATE_HOME": str(folder / "state")}
 
 
-def test_runs_on_the_same_tasks_add_up_and_a_resumed_one_counts_once(tmp_path: Path) -> None:
+def test_runs_on_the_same_tasks_add_up(tmp_path: Path) -> None:
     first, second = new_run(tmp_path, "first"), new_run(tmp_path, "second")
     assert count_uses(first, TASKS, env(tmp_path)).runs == 0
     assert enter(first, TASKS, 0.1, env(tmp_path)).runs == 1
@@ -59,7 +59,7 @@ def test_lines_of_an_earlier_version_still_count(tmp_path: Path) -> None:
     assert find_entry(run, TASKS, env(tmp_path)) == found
 
 
-def test_what_was_entered_can_be_found_again_and_a_changed_ledger_is_noticed(tmp_path: Path) -> None:
+def test_entries_are_found_and_a_changed_ledger_is_noticed(tmp_path: Path) -> None:
     runs = [new_run(tmp_path, name) for name in ("one", "two", "three")]
     assert find_entry(runs[0], TASKS, env(tmp_path)) is None
     given = [enter(run, TASKS, 0.1, env(tmp_path)) for run in runs]
@@ -110,6 +110,6 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 
 @given(st.dictionaries(st.text(max_size=3), st.text("0123456789abcdef", min_size=4, max_size=4)))
-def test_the_digest_of_a_set_is_that_of_its_tasks_whatever_their_order(tasks: dict[str, str]) -> None:
+def test_the_digest_of_a_set_ignores_order(tasks: dict[str, str]) -> None:
     assert set_digest(dict(reversed(tasks.items()))) == set_digest(tasks)
     assert set_digest({**tasks, "one more": "f" * 5}) != set_digest(tasks)

@@ -67,9 +67,7 @@ def test_one_position_at_a_time_gives_the_same_wealth(seen: list[float], bound: 
 
 
 @given(differences, st.floats(-0.9, 0.9), st.sampled_from([1.0, -1.0]), st.floats(1e-4, 1))
-def test_the_fewest_positions_to_a_level_are_as_many_as_wins_take(
-    seen: list[float], bound: float, win: float, level: float
-) -> None:
+def test_the_fewest_pairs_are_as_many_as_wins_take(seen: list[float], bound: float, win: float, level: float) -> None:
     wealth = EProcess(bound, above=win > 0)
     for difference in seen:
         wealth.add(difference)

@@ -5,12 +5,12 @@ import random
 
 import pytest
 
-from support.known_world import World
-from support.whole_runs import proposals, run_two_tiers, whole
+from known_world import World
 from whet.skills.gate.kinds import SearchKind
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import Outcome, RolloutKey, Verdict
 from whet.skills.search.two_tiers import SearchResult
+from whole_runs import proposals, run_two_tiers, whole
 
 
 class Disordered:
@@ -30,7 +30,7 @@ class Disordered:
 
 
 @pytest.mark.parametrize("search", SearchKind)
-async def test_a_run_does_not_depend_on_the_order_in_which_rollouts_end_nor_on_how_many_run_at_once(
+async def test_a_run_does_not_depend_on_the_order_of_rollouts(
     search: SearchKind,
 ) -> None:
     async def run(at_once: int, disorder: int) -> tuple[SearchResult, set[RolloutKey]]:

@@ -33,7 +33,7 @@ def level(held: ExamResult | None) -> float | None:
     return held.level if held else None
 
 
-async def test_each_attempt_has_half_the_level_of_the_one_before_whatever_its_incumbent() -> None:
+async def test_each_exam_has_half_the_level_of_the_last() -> None:
     found, _ = gate()
     assert level(await found.run_exam("null")) == pytest.approx(0.05)
     assert level(await found.run_early_exam("good")) == pytest.approx(0.025)
@@ -51,7 +51,7 @@ async def test_attempts_are_chained_from_the_commitment_on() -> None:
     assert len(set(links)) == 4
 
 
-async def test_while_the_search_is_open_an_attempt_uses_half_of_the_purse_at_most() -> None:
+async def test_an_early_exam_uses_half_of_the_budget() -> None:
     found, _ = gate(purse=100)
     early = await found.run_early_exam("fair")
     assert early is not None
@@ -61,7 +61,7 @@ async def test_while_the_search_is_open_an_attempt_uses_half_of_the_purse_at_mos
     assert await found.run_early_exam("fair") is None, "it is continued when the search is closed, and not before"
 
 
-async def test_an_undecided_attempt_is_continued_at_its_own_level_with_what_is_left() -> None:
+async def test_an_undecided_exam_is_continued_at_its_level() -> None:
     found, asked = gate(purse=100)
     early = await found.run_early_exam("fair")
     assert early is not None
@@ -116,7 +116,7 @@ class Noted(NoJournal):
         return self.cuts.get(exam.link)
 
 
-async def test_what_the_budget_cut_short_is_cut_at_the_same_place_when_a_run_is_resumed() -> None:
+async def test_a_resumed_exam_is_cut_short_at_the_same_pair() -> None:
     journal, left = Noted(), 10
 
     async def limited(task: str, skill: str, key: RolloutKey) -> Outcome:
@@ -154,7 +154,7 @@ async def test_an_attempt_is_written_down_before_its_first_rollout() -> None:
     assert journal.links == [held.exam.link]
 
 
-async def test_where_the_arms_differ_in_what_was_sent_again_no_verdict_is_given_and_the_incumbent_stays() -> None:
+async def test_arms_that_differ_in_resent_calls_get_no_verdict() -> None:
     async def notes(key: RolloutKey) -> Execution:
         return Execution(resent=int("/candidate/" in str(key)))
 

@@ -12,7 +12,7 @@ from gepa.core.adapter import EvaluationBatch, ProposalFn
 from gepa.core.result import GEPAResult
 from gepa.logging.logger import LoggerProtocol
 
-from support.known_world import World, sentence
+from known_world import World, sentence
 from whet.skills.gate.gepa import ExamAcceptance
 
 SEED = {"skill": "Do your best."}
@@ -68,7 +68,7 @@ def optimized(adapter: ScriptedAdapter, **more: Any) -> GEPAResult[Any, Any]:
     )
 
 
-def test_gepa_alone_takes_what_does_nothing_and_under_the_exam_it_does_not() -> None:
+def test_gepa_under_the_exam_takes_nothing_useless() -> None:
     nulls = [sentence(f"N{n}") for n in range(40)]
     alone = optimized(ScriptedAdapter(5, *nulls), max_metric_calls=400)
     assert len(alone.candidates) > 2
@@ -125,7 +125,7 @@ def test_only_what_is_better_on_the_minibatch_and_new_is_held() -> None:
     assert accept.certified == {"a": "good", "b": "x"}
 
 
-def test_when_the_rollouts_are_used_up_nothing_is_accepted_and_gepa_may_stop() -> None:
+def test_without_rollouts_nothing_is_accepted() -> None:
     adapter = Alone()
     accept = ExamAcceptance(adapter, {"a": "bad"}, range(30), budget=13)
     state: Any = None

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import whet
-from support.known_world import World, WorldProposer
-from support.whole_runs import run_two_tiers
+from known_world import World, WorldProposer
 from whet.errors import UserError
 from whet.scoring import Cause
 from whet.skills.gate.exam import RolloutBudget
@@ -18,6 +17,7 @@ from whet.skills.gate.heuristics import RULES, RuleComparison, RuleGate, false_a
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import NotMeasured, Outcome, OutOfBudget, RolloutKey
+from whole_runs import Proposing, run_two_tiers
 
 CLASSIC = [kind for kind in GateKind if kind is not GateKind.CERTIFY]
 
@@ -78,7 +78,7 @@ def test_without_noise_nothing_is_taken_that_does_nothing() -> None:
     assert [false_accepts(kind, [(1.0, 1.0), (0.5, 0.5)], 30) for kind in CLASSIC] == [0.0] * 5
 
 
-async def test_a_pass_is_paid_for_once_and_the_accepted_skill_is_the_next_to_beat() -> None:
+async def test_a_pass_is_paid_for_once() -> None:
     asked: list[RolloutKey] = []
     means = {"start": 0.2, "better": 0.5, "worse": 0.1, "best": 0.9}
 
@@ -127,14 +127,6 @@ async def test_without_money_for_both_passes_nothing_is_decided(most: int) -> No
     assert gate.incumbent == "a"
 
 
-class Nulls:
-    def __init__(self, seed: int) -> None:
-        self._proposer = WorldProposer("null", seed)
-
-    async def propose(self, parent: str, steps: object, pay: object, section: object = None) -> str | None:
-        return self._proposer.propose(parent)
-
-
 async def test_a_run_under_a_classic_rule_certifies_nothing_and_is_fooled() -> None:
     fooled = 0
     for seed in range(10):
@@ -145,7 +137,7 @@ async def test_a_run_under_a_classic_rule_certifies_nothing_and_is_fooled() -> N
 
         plan = GatePlan(1500, seed, gate=GateKind.STRICT)
         tasks = world.tasks("train"), world.tasks("validation")
-        done = await run_two_tiers("", *tasks, plan, Nulls(seed), rollouts)
+        done = await run_two_tiers("", *tasks, plan, Proposing(WorldProposer("null", seed).propose), rollouts)
         assert done.certified == ""
         assert not done.exam_results
         assert done.removal is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.known_world import World, WorldProposer, skill_of
+from known_world import World, WorldProposer, skill_of
 
 ALL_LOCAL = [f"H{n}" for n in range(6)]
 

@@ -1,16 +1,16 @@
 """Where the hard limit of a budget falls into a search or an exam, it ends with what there is."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.known_world import World, WorldProposer, skill_of
-from support.whole_runs import run_two_tiers
+from known_world import World, WorldProposer, skill_of
 from whet.skills.gate.exam import ExamSequence, RolloutBudget, run_exam, tighten
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest, replay
 from whet.skills.measurement import Outcome, OutOfBudget, RolloutKey, RunPart, Verdict
 from whet.skills.search.two_tiers import SearchResult
+from whole_runs import Proposing, run_two_tiers
 
 TERMS = ExamTerms(0.0125, 120)
 GOOD = skill_of(f"H{n}" for n in range(6))
@@ -39,8 +39,9 @@ async def held(rollouts: Limited) -> SequentialTest:
     return attempt
 
 
+@settings(max_examples=40)
 @given(most=st.integers(0, 200))
-async def test_an_exam_that_is_cut_short_is_undecided_and_the_same_when_it_is_held_again(most: int) -> None:
+async def test_an_exam_that_is_cut_short_is_undecided(most: int) -> None:
     rollouts = Limited(most)
     whole, attempt = await held(Limited(10_000)), await held(rollouts)
     assert whole.verdict is Verdict.CERTIFIED
@@ -77,15 +78,7 @@ async def test_bounds_rest_on_no_position_behind_one_that_was_not_paid() -> None
     assert len(attempt.pairs) == decided + 2, "their order is that of the exam"
 
 
-class Proposals:
-    def __init__(self) -> None:
-        self._proposer = WorldProposer("rich", 1)
-
-    async def propose(self, parent: str, steps: object, pay: object, section: object = None) -> str | None:
-        return self._proposer.propose(parent)
-
-
-async def test_a_search_that_is_out_of_money_ends_and_its_leader_is_still_held_before_the_exam() -> None:
+async def test_the_leader_of_a_search_without_money_is_examined() -> None:
     class SearchIsLimited(Limited):
         async def __call__(self, task: str, skill: str, key: RolloutKey) -> Outcome:
             self.most = 10_000 if key.part is not RunPart.SEARCH else 400
@@ -94,7 +87,8 @@ async def test_a_search_that_is_out_of_money_ends_and_its_leader_is_still_held_b
     async def run(rollouts: Limited) -> SearchResult:
         world = rollouts.world
         tasks = world.tasks("train"), world.tasks("validation")
-        return await run_two_tiers("", *tasks, GatePlan(3000, 1), Proposals(), rollouts)
+        proposer = Proposing(WorldProposer("rich", 1).propose)
+        return await run_two_tiers("", *tasks, GatePlan(3000, 1), proposer, rollouts)
 
     rollouts = SearchIsLimited(0, seed=1)
     found = await run(rollouts)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from support.many_attempts import population, streamed, verdicts
+from many_exams import population, streamed, verdicts
 from whet.skills.gate.power import MANY_PAIRS, _by_formula, smallest_lift
 from whet.skills.gate.sequential_test import ExamTerms
 

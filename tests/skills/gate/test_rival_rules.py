@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from known_world import World, skill_of
+from many_exams import paired, population
 from rival_rules import RULES
-from support.known_world import World, skill_of
-from support.many_attempts import paired, population
 
 
 def takes(rule: str, differences: list[float]) -> bool:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.known_world import World, skill_of
-from support.many_attempts import Arms, Verdicts, first_crossing, streamed, thrown, verdicts
+from known_world import World, skill_of
+from many_exams import Arms, Verdicts, first_crossing, streamed, thrown, verdicts
 from whet.scoring import Cause
 from whet.skills.gate.eprocess import log_e_value
 from whet.skills.gate.sequential_test import ExamTerms, Pair, SequentialTest, level_of, replay
@@ -51,7 +51,7 @@ def test_verdicts_are_as_frequent_as_the_reference_says(rules: list[str], certif
         assert share == pytest.approx(expected, abs=error)
 
 
-def test_what_helps_some_tasks_as_much_as_it_harms_others_is_seldom_certified() -> None:
+def test_what_helps_and_harms_alike_is_seldom_certified() -> None:
     random = np.random.default_rng(4)
     seen = streamed(random, arms_of(["C0"], 2000), 300)
     assert (first_crossing(seen, 0.0, 0.05, above=True) < 300).sum() <= 138
@@ -62,7 +62,7 @@ def test_a_lift_that_is_worth_finding_is_seldom_called_futile() -> None:
     assert found.futile.sum() <= 111
 
 
-def test_what_is_lost_of_the_incumbent_certifies_nothing_unless_it_counts_as_nothing() -> None:
+def test_lost_scores_of_the_incumbent_certify_nothing() -> None:
     random = np.random.default_rng(3)
     terms = ExamTerms(0.0125, 120, coverage=0.0)
     chances, _ = arms_of(["N0"], 1)
@@ -83,7 +83,7 @@ def test_what_is_lost_of_the_incumbent_certifies_nothing_unless_it_counts_as_not
 
 
 @given(st.lists(positions, max_size=60))
-def test_a_verdict_is_the_first_threshold_that_is_crossed_and_is_withheld_at_most(taken: list[Pair]) -> None:
+def test_a_verdict_is_the_first_threshold_that_is_crossed(taken: list[Pair]) -> None:
     terms = ExamTerms(0.05, 50)
     attempt = SequentialTest(terms)
     verdicts = []
@@ -101,7 +101,7 @@ def test_a_verdict_is_the_first_threshold_that_is_crossed_and_is_withheld_at_mos
         assert attempt.verdict is not None
 
 
-def test_lost_scores_count_against_the_candidate_for_acceptance_and_for_it_before_giving_up() -> None:
+def test_lost_scores_count_for_the_worse_either_way() -> None:
     crashed = Pair(0.5, Cause.AGENT)
     assert (crashed.worst(), crashed.best()) == (-0.5, 0.5)
     unknown = Pair(Cause.JUDGE, 0.5)
@@ -197,7 +197,7 @@ def test_troubles_that_both_arms_have_alike_withhold_nothing() -> None:
     assert (new.redone, new.resent, new.resent_calls) == (20, 20, 60)
 
 
-def test_calls_sent_again_count_against_the_candidate_as_far_as_it_has_more_of_them() -> None:
+def test_resent_calls_count_against_the_candidate() -> None:
     won, hidden, both = (
         Pair(0.0, 1.0, (Execution(resent=old), Execution(resent=new))) for old, new in ((0, 0), (0, 3), (1, 1))
     )

@@ -49,7 +49,7 @@ async def test_a_model_in_a_loop_edits_the_skill_in_its_box() -> None:
     assert apply_edits({"": SKILL}, proposal.edits, Policy()).text == f"{SKILL}- Keep answers under 40 characters.\n"
 
 
-async def test_the_agent_keeps_a_note_and_sees_tasks_that_went_both_ways_side_by_side() -> None:
+async def test_the_agent_keeps_a_note_and_sees_contrasts() -> None:
     given = context(
         rollout("mixed", answer="bad one"), rollout("mixed", score=1.0, answer="good one"), memory="Be short.\n"
     )
@@ -104,7 +104,7 @@ async def test_protection_and_budget_hold_for_agents_too(script: str, reason: st
     assert len(proposal.edits) == int(reason == "only 1 places")
 
 
-async def test_an_agent_that_may_choose_changes_as_many_places_as_it_likes_and_keeps_a_short_note() -> None:
+async def test_an_agent_may_choose_how_many_places_it_changes() -> None:
     edit = "sed -i 's/- Be kind./- Be rude./; 1,/^#/s/^#/- First.\\n#/' skill/SKILL.md"
     proposal = await drafted(context(rollout(), edits=None), shell(f"{edit}; yes 0123456789 | head -n 900 > NOTE.md"))
     assert len(proposal.edits) == 2
@@ -164,7 +164,7 @@ def test_a_change_beside_what_is_protected_does_not_touch_it(above: str, old: st
         assert done.text == after
 
 
-def test_a_text_that_has_no_word_on_the_way_is_replaced_as_a_whole() -> None:
+def test_a_text_without_words_is_replaced_whole() -> None:
     (edit,) = edits_between("# A\n\n", "\n\n", OPEN)
     assert apply_edits({"": "# A\n\n"}, [edit], OPEN).text == "\n\n"
 

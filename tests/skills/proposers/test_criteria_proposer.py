@@ -1,8 +1,10 @@
 """`criteria` turns failing checks into plain rules: most frequent first, with an example, no answer copied."""
 
 import asyncio
+import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,29 +41,8 @@ async def rule_for(*checks: dict[str, Any], tasks: int = 2) -> str:
     return proposal.edits[0].text if proposal.edits else ""
 
 
-OPERATORS: list[tuple[dict[str, Any], str, str]] = [
-    ({"op": "section_present", "arg": "Summary"}, 'a heading titled "Summary".', f"## Summary\n{LIMA}."),
-    ({"op": "section_contains", "arg": "Summary"}, 'a heading with "Summary" in it.', f"## Summary\n{LIMA}."),
-    ({"op": "section_contains", "arg": "End", "text": "DONE"}, 'write "DONE" under it.', f"## End\n{LIMA}. DONE"),
-    ({"op": "max_chars", "arg": 40}, "under 40 characters.", "Lima"),
-    ({"op": "min_chars", "arg": 100}, "at least 100 characters", f"{LIMA}. It is the capital of Peru"),
-    ({"op": "contains", "arg": "Captain"}, 'Use "Captain" in every answer.', f"{LIMA}, Captain."),
-    ({"op": "not_contains", "arg": "sorry"}, 'Never write "sorry"', f"{LIMA}."),
-    ({"op": "no_refusal"}, "Never refuse", f"{LIMA}."),
-    ({"op": "regex", "arg": r"\*\*[^*]+\*\*"}, "Write the answer in bold", "The capital of Peru is **Lima**."),
-    ({"op": "regex", "arg": r"DONE\W*$"}, 'End every answer with "DONE".', f"{LIMA}. DONE"),
-    ({"op": "regex", "arg": r"^Answer:"}, 'Begin every answer with "Answer:".', f"Answer: {LIMA}."),
-    ({"op": "regex", "arg": r"(?i)\Athank you\b"}, 'Begin every answer with "thank you".', f"thank you {LIMA}."),
-    (
-        {"op": "regex", "arg": r"<answer>.+</answer>"},
-        'Write "<answer>" before',
-        "The capital of Peru is <answer>Lima</answer>.",
-    ),
-    ({"op": "tool_called", "arg": "search"}, "Call the tool `search` before you answer.", ""),
-    ({"op": "command_ran", "arg": "pytest"}, "Run `pytest` before you finish.", ""),
-    ({"op": "file_exists", "arg": "report.md"}, "Write the file `report.md`.", ""),
-    ({"op": "file_contains", "arg": "Total", "path": "report.md"}, 'Write "Total" into the file `report.md`.', ""),
-]
+TABLE = json.loads((Path(__file__).parent / "golden" / "criteria.json").read_text())
+OPERATORS: list[tuple[dict[str, Any], str, str]] = TABLE["a check, the rule, and its example"]
 
 
 @pytest.mark.parametrize(("check", "rule", "example"), OPERATORS, ids=lambda one: str(one)[:40])
@@ -82,48 +63,10 @@ def changed(path: str) -> tuple[Change, ...]:
     return (Change(path=path, kind="added", diff="@@ -0,0 +1 @@\n+x = 1\n"),)
 
 
+FAILED_CALL = {"calls": (ObservedCall("x", "", "program", failed=True),)}
 JUDGES: list[tuple[str, str, object, dict[str, Any], str, str]] = [
-    ("exact", "It is Rome.", "exact", {"answer": "Rome"}, "and nothing else", "only with what was asked for"),
-    ("exact", "Oslo", "exact", {"answer": "Rome"}, "is right", ""),
-    ("exact", "", "exact", {"answer": "Rome"}, "There is an answer", "Always give an answer"),
-    ("contains", "-", {"kind": "contains", "text": "Sir"}, {}, 'contains "Sir"', 'Use "Sir" in every'),
-    ("contains", "-", {"kind": "contains", "text": ["a", "b"], "any": True}, {}, '"a" or "b"', 'Use "a" or "b"'),
-    ("choice", "A or B", "choice", {"answer": "C"}, "is right", ""),
-    ("choice", "hm", "choice", {"answer": "C"}, "one of the letters ABCDE", "end with its letter between <answer>"),
-    ("number", "many", "number", {"answer": "4"}, "ends with a number", "End the answer with the number."),
-    ("number", "5", "number", {"answer": "4"}, "is right", ""),
-    ("json", "no", {"kind": "json", "expected": {"n": 4}}, {}, "one JSON value", "one JSON object and nothing else"),
-    ("json", "{}", {"kind": "json", "expected": {"n": 4}}, {}, 'the key "n"', 'Include the key "n"'),
-    ("json", '{"n": 5}', {"kind": "json", "expected": {"n": 4}}, {}, "is right", ""),
-    ("json", "{}", {"kind": "json", "schema": {"required": ["n"]}}, {}, "with the keys n", "with the keys n"),
-    ("math", "", "math", {"answer": "4"}, "There is an answer", "Always give an answer"),
-    ("math", "?!", "math", {"answer": "4"}, "a formula or a number", r"into \boxed{}"),
-    ("math", "5", "math", {"answer": "4"}, "is right", ""),
-    ("rules", "-" * 9, {"kind": "rules", "checks": [{"op": "max_chars", "arg": 5}]}, {}, "at most 5", "under 5"),
-    ("outcome", "", "outcome", {"stop": "timeout"}, "There is an answer", "Always give an answer"),
-    ("outcome", "ok", "outcome", {"stop": "timeout"}, "stops by itself", "Stop as soon as"),
-    (
-        "outcome",
-        "ok",
-        "outcome",
-        {"calls": (ObservedCall("x", "", "program", failed=True),)},
-        "does not fail",
-        "read the error",
-    ),
-    (
-        "rubric",
-        "-",
-        {"kind": "rubric", "rubric": "Be kind.", "votes": 1},
-        {},
-        '"Be kind."',
-        "make sure of this: Be kind.",
-    ),
-    ("diff", "-", {"kind": "diff", "changed": "a.py"}, {}, "that matches `a.py`", "your change in `a.py`"),
-    ("diff", "-", {"kind": "diff", "untouched": "t.py"}, {}, "that matches `t.py`", "Never change `t.py`"),
-    ("diff", "-", {"kind": "diff", "only": ["a.py", "b.py"]}, {}, "except `a.py, b.py`", "Change only `a.py, b.py`"),
-    ("diff", "-", {"kind": "diff", "adds": "y"}, {}, "`y` is added", ""),
-    ("diff", "-", {"kind": "diff", "removes": "y"}, {}, "`y` is removed", ""),
-    ("diff", "-", {"kind": "diff", "lacks": "x"}, {}, "No line that matches", ""),
+    *TABLE["a judge: kind, answer, as declared, work, what it asked for, the rule"],
+    ("outcome", "ok", "outcome", FAILED_CALL, "does not fail", "read the error"),
 ]
 
 
@@ -172,7 +115,7 @@ def test_no_judge_is_forgotten() -> None:
     assert {kind for kind, *_ in JUDGES} | {"verify", "reward", "python"} == KINDS
 
 
-async def test_what_fails_most_often_is_said_first_and_one_rule_at_a_time() -> None:
+async def test_what_fails_most_often_is_said_first() -> None:
     often, seldom = {"op": "max_chars", "arg": 40}, {"op": "contains", "arg": "Captain"}
     rollouts = [*failing_rollouts(often, seldom, tasks=2), *failing_rollouts(often, tasks=5)]
     proposal = await written(context(*rollouts))

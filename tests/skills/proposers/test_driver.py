@@ -81,7 +81,7 @@ def _pays(_: object) -> bool:
     return True
 
 
-async def test_edits_beyond_the_budget_of_a_step_are_not_applied_and_the_proposer_is_told(tmp_path: Path) -> None:
+async def test_edits_beyond_the_budget_of_a_step_are_refused(tmp_path: Path) -> None:
     world = World(tmp_path, adds(*(f"- Rule {n}." for n in range(5))))
     text = await world.propose()
     assert text == SKILL + "".join(f"- Rule {n}.\n" for n in range(4))
@@ -99,7 +99,7 @@ async def test_what_is_proposed_and_not_measured_yet_is_not_proposed_again(tmp_p
     assert world.drafted[1].refused[0].reason == "the skill that it makes was proposed before"
 
 
-async def test_what_was_written_is_not_asked_for_again_and_what_was_half_written_is(tmp_path: Path) -> None:
+async def test_a_written_proposal_is_not_asked_for_again(tmp_path: Path) -> None:
     await World(tmp_path, adds("- One.")).propose()
     again = World(tmp_path, adds("- Two."))
     assert await again.propose() == f"{SKILL}- One.\n"
@@ -108,14 +108,14 @@ async def test_what_was_written_is_not_asked_for_again_and_what_was_half_written
     assert await again.propose() == f"{SKILL}- Two.\n"
 
 
-async def test_a_section_that_is_closed_is_not_asked_for_and_an_open_one_alone_is_opened(tmp_path: Path) -> None:
+async def test_a_section_that_is_closed_is_not_asked_for(tmp_path: Path) -> None:
     world = World(tmp_path, adds("- One."), policy=Policy(opens="sections", sections=("Rules",)))
     assert await world.propose("Notes") is None
     assert world.proposer.contexts == []
     assert await world.propose("Rules") == SKILL.replace("- Be kind.\n", "- Be kind.\n- One.\n")
 
 
-async def test_a_proposer_is_told_of_scored_rollouts_of_this_skill_by_the_judges_that_count(tmp_path: Path) -> None:
+async def test_a_proposer_sees_scored_rollouts_of_this_skill(tmp_path: Path) -> None:
     world = World(tmp_path)
     judgements = {"exact": Score.of(0.0, "no"), "contains": Score.of(1.0, "has y")}
     said: dict[str, Any] = {"stop": StopReason.FINISHED, "exit_code": 0, "seconds": 0.0}

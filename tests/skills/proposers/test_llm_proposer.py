@@ -110,7 +110,7 @@ async def test_failures_and_successes_are_asked_about_apart_in_eights() -> None:
     assert not any("task: good" in text for text in failed)
 
 
-async def test_a_task_that_went_both_ways_is_shown_side_by_side_and_once() -> None:
+async def test_a_task_that_went_both_ways_is_shown_once() -> None:
     rollouts = [rollout("mixed", answer="bad one", score=0.3), solved("mixed", answer="good one"), rollout("plain")]
     _, asked = await written(context(*rollouts))
     contrast, failures = asked.texts
@@ -161,11 +161,9 @@ async def test_a_malformed_reply_is_asked_for_once_more(bad: str, problem: str) 
     assert problem in second[-1]["content"]
 
 
-async def test_a_reply_that_stays_malformed_proposes_nothing_and_is_kept() -> None:
-    proposal, asked = await written(context(rollout()), "no", "still no")
-    assert (proposal.edits, proposal.raw) == ((), "still no")
-    assert proposal.reason == "1 of 1 replies could not be read"
-    assert len(asked.questions) == 2
+async def test_replies_that_all_stay_malformed_are_an_error_and_not_an_empty_proposal() -> None:
+    with pytest.raises(NoProposal, match=r"none of its replies \(1\) could be read .* the first begins: 'still no'"):
+        await written(context(rollout()), "no", "still no")
 
 
 async def test_one_malformed_reply_does_not_lose_the_others() -> None:
@@ -190,7 +188,7 @@ async def test_no_more_than_sixteen_questions_are_under_way_at_once() -> None:
     assert most == 16
 
 
-async def test_rollouts_are_put_together_in_another_way_at_every_turn_and_in_the_same_way_when_it_is_repeated() -> None:
+async def test_every_turn_puts_rollouts_together_anew() -> None:
     async def batches(turn: int) -> list[list[str]]:
         given = context(*(rollout(f"t{n}") for n in range(16)), past=(PastProposal((), (), accepted=None),) * turn)
         _, asked = await written(given)
@@ -221,13 +219,13 @@ async def test_what_comes_of_a_merge_is_vetted_like_any_edit() -> None:
 
 
 @pytest.mark.parametrize("merged", ["no", reply(*(rule(f"Number {n}.") for n in range(9)))])
-async def test_a_merge_that_fails_or_is_too_long_still_keeps_to_the_budget(merged: str) -> None:
+async def test_a_merge_that_fails_keeps_to_the_budget(merged: str) -> None:
     many = reply(*(rule(f"Number {n}.") for n in range(5)))
     proposal, _ = await written(context(rollout(), edits=2), many, merged, merged)
     assert [edit.text for edit in proposal.edits] == ["- Number 0.", "- Number 1."]
 
 
-async def test_edits_within_the_budget_cost_no_further_call_and_equal_ones_count_once() -> None:
+async def test_edits_within_the_budget_cost_no_further_call() -> None:
     twice = {**rule("Once."), "reason": "again"}
     proposal, asked = await written(context(rollout(), edits=1), reply(rule("Once."), twice))
     assert len(proposal.edits) == len(asked.questions) == 1
@@ -238,7 +236,7 @@ async def test_edits_within_the_budget_cost_no_further_call_and_equal_ones_count
     assert [edit.document for edit in proposal.edits] == ["", "AGENTS.md"]
 
 
-async def test_a_budget_of_none_asks_nothing_and_an_open_one_lets_the_model_choose() -> None:
+async def test_an_open_budget_lets_the_model_choose() -> None:
     proposal, asked = await written(context(rollout(), edits=0))
     assert (proposal.edits, asked.questions) == ((), [])
     both = reply(rule("One thing."), rule("Another thing."))
@@ -297,7 +295,7 @@ async def test_copied_answers_and_talk_of_judges_are_refused(text: str, reason: 
     assert reason in proposal.refused[0].reason
 
 
-def test_edits_are_vetted_for_the_document_as_it_is_or_as_those_before_leave_it() -> None:
+def test_edits_are_vetted_alone_or_in_turn() -> None:
     edits = [
         Edit(op=Op.REPLACE, anchor=f"Be {old}.", text=f"Be {new}.") for old, new in (("kind", "fair"), ("fair", "good"))
     ]
@@ -313,7 +311,7 @@ async def test_what_the_tasks_are_about_may_be_said() -> None:
     assert len(proposal.edits) == 1, proposal.refused
 
 
-async def test_what_the_document_says_already_may_be_said_and_a_short_answer_is_found_anywhere() -> None:
+async def test_what_the_document_says_already_may_be_said() -> None:
     document = f"{SKILL}- The seat of the government of Australia is Canberra. Mind the rubric.\n"
     asks = rollout("a", instruction="The seat of the government of Australia is where?", expected=("Canberra", "7"))
     text = rule("Mind the rubric 7 times: the seat of the government of Australia is Canberra.")
@@ -337,7 +335,7 @@ async def test_a_long_rollout_is_shortened_in_the_middle() -> None:
     assert "end\n" in asked.texts[0]
 
 
-def test_a_model_is_told_no_more_than_it_can_take_in_and_of_what_was_tried_the_last() -> None:
+def test_a_model_is_told_no_more_than_it_can_read() -> None:
     checks = [{"op": "contains", "arg": f"word{n}"} for n in range(25)]
     assert len(prompts.format_criteria(failing_rollouts(*checks)).splitlines()) == 20
     pairs = tuple((rollout(f"t{n}"), rollout(f"t{n}")) for n in range(12))

@@ -49,7 +49,7 @@ def editing(world: World, rule: str, command: str = "true") -> None:
     writes(world, f"[[scene]]\n[[scene.reply]]\n{call}\n[[scene.reply]]\ntext = 'Done.'\n")
 
 
-async def test_what_a_model_proposes_is_certified_and_all_that_it_was_asked_is_kept(world: World) -> None:
+async def test_what_a_model_proposes_is_certified_and_kept(world: World) -> None:
     found = await world.sharpen(LLM)
     assert found.certified
     assert HELPFUL in found.best.text
@@ -68,7 +68,7 @@ async def test_what_a_model_proposes_is_certified_and_all_that_it_was_asked_is_k
     assert {one.agent for one in load(world.out / "search").rollouts} == {"chat"}
 
 
-async def test_an_agent_edits_the_skill_knows_its_files_and_sees_nothing_of_the_run(world: World) -> None:
+async def test_an_agent_edits_the_skill_and_sees_no_run(world: World) -> None:
     editing(world, HELPFUL, f"ls {world.out}; ls /tmp ..")
     found = await world.sharpen(AGENT, FEW)
     assert HELPFUL in found.leader.text
@@ -85,9 +85,7 @@ async def test_an_agent_edits_the_skill_knows_its_files_and_sees_nothing_of_the_
 
 
 @pytest.mark.parametrize("proposer", [LLM, AGENT])
-async def test_a_proposer_whose_model_is_down_is_no_verdict_and_what_it_wrote_is_not_asked_for_again(
-    world: World, proposer: ProposerSpec
-) -> None:
+async def test_a_proposer_whose_model_is_down_is_no_verdict(world: World, proposer: ProposerSpec) -> None:
     writes(world, BROKEN)
     with pytest.raises(NotMeasured, match=r"the proposer failed: .*500"):
         await world.sharpen(proposer, FEW)
@@ -112,7 +110,7 @@ async def test_the_limits_of_the_run_hold_for_proposers_too(world: World) -> Non
     assert HELPFUL in (await world.sharpen(LLM, FEW, resume=True)).leader.text
 
 
-async def test_what_could_see_the_exams_or_edits_no_files_is_refused_before_anything_is_written(world: World) -> None:
+async def test_an_agent_that_could_see_the_exams_is_refused(world: World) -> None:
     with pytest.raises(UserError, match="agent 'chat' cannot edit files"):
         await world.sharpen(ProposerSpec("agent", model="o"))
     with pytest.raises(UserError, match="in sandbox 'local' the agent could read the exams"):

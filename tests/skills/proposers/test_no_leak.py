@@ -113,9 +113,7 @@ def leaks(out: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("proposer", [LLM, AGENT], ids=lambda proposer: proposer.kind)
-async def test_a_proposer_is_told_nothing_of_exams_but_whether_they_certified(
-    world: World, proposer: ProposerSpec
-) -> None:
+async def test_a_proposer_learns_only_whether_exams_certified(world: World, proposer: ProposerSpec) -> None:
     found = await sharpened(world, proposer)
     assert [held.test.verdict for held in found.done.exam_results][:1] == ["certified"]
     assert found.certificate.test is not None

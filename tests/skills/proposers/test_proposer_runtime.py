@@ -66,9 +66,7 @@ async def test_a_model_that_was_stopped_by_a_limit_did_not_fail(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("spent_at", [1, 2])
-async def test_where_the_money_is_spent_nothing_is_asked_and_a_failure_is_put_down_to_it(
-    tmp_path: Path, spent_at: int
-) -> None:
+async def test_without_money_nothing_is_asked(tmp_path: Path, spent_at: int) -> None:
     looks = 0
 
     def refuse_spent() -> None:

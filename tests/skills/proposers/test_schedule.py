@@ -20,9 +20,7 @@ NUMBERS = st.integers(1, 30)
 
 
 @given(tasks=NUMBERS, batch=NUMBERS, epochs=st.integers(1, 5), steps=NUMBERS, seed=st.integers())
-def test_batches_are_whole_and_an_epoch_shows_every_task_that_it_has_room_for(
-    tasks: int, batch: int, epochs: int, steps: int, seed: int
-) -> None:
+def test_an_epoch_shows_every_task_in_whole_batches(tasks: int, batch: int, epochs: int, steps: int, seed: int) -> None:
     schedule = ProposalSchedule(ScheduleOptions(Schedule.COSINE, epochs, batch), steps, seed)
     rollouts = [rollout(f"t{n}") for n in range(tasks) for _ in range(2)]
     shown = [schedule.select_batch(rollouts, step) for step in range(1, schedule.epoch_steps + 1)]
@@ -84,7 +82,7 @@ async def test_after_an_epoch_the_proposer_looks_back_once_and_keeps_its_note(tm
     assert {len({one.task for one in context.rollouts}) for context in proposer.contexts} == {3}
 
 
-def test_a_task_that_was_done_several_times_is_compared_by_its_last_rollouts() -> None:
+def test_versions_are_compared_by_the_last_rollouts() -> None:
     then = [rollout("a", answer="1"), rollout("b"), rollout("a", answer="2")]
     now = [rollout("c"), rollout("a", answer="3"), rollout("a", answer="4")]
     ((before, after),) = compare_versions("# Old\n", then, now).pairs

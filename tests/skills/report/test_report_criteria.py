@@ -19,7 +19,7 @@ text = "4 less"
 """
 
 
-def test_what_tasks_share_is_told_and_what_one_asks_alone_is_not_told_word_for_word(tmp_path: Path) -> None:
+def test_what_only_one_task_asks_is_not_told(tmp_path: Path) -> None:
     (tmp_path / "script.toml").write_text(SCRIPT)
     for name, text in {"before": "Be brief.", "after": "Salute."}.items():
         (tmp_path / name).mkdir()

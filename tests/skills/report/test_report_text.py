@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.sharpen_world import World
+from support.sharpen_world import HELPFUL, World
 from whet.rollout.result import Result, Spending
 from whet.runs.scheduler import store_result
 from whet.runs.stats.paired import Difference
@@ -30,7 +30,9 @@ from whet.skills.report.data import Cost, Effect, ReportData, evidence, read_rep
 from whet.skills.report.html import render_page
 from whet.skills.report.svg import spread, ticks
 from whet.skills.report.text import in_plain_words, report
+from whet.skills.report.verdict import GLOSSARY, fence, list_changes, verdict_sentence
 from whet.skills.results import SharpenResult
+from whet.skills.rollouts.final_test import FinalTest
 from whet.skills.search.shorten import Removal
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -47,7 +49,10 @@ def texts(svg: str) -> list[str]:
 
 def test_it_tells_what_was_found_tried_and_spent(outcome: SharpenResult) -> None:
     text = (outcome.folder / "report.md").read_text()
-    paragraph = text.splitlines()[2]
+    verdict, paragraph = text.splitlines()[2:5:2]
+    assert re.fullmatch(
+        r"\*\*Adopt it: on 10 validation tasks the new skill scores at least \d+\.\d points higher\.\*\*", verdict
+    )
     assert paragraph.startswith(
         "A better skill was certified: on these 10 validation tasks its mean score is at least "
     )
@@ -57,6 +62,40 @@ def test_it_tells_what_was_found_tried_and_spent(outcome: SharpenResult) -> None
     assert "## The held-out test" in text
     assert re.search(r"^\| search \| \d+ \| [\d,]+ \| 0\.0000 \|$", text, re.MULTILINE)
     assert "(0 used before) have been used in 1 certification run, cumulative alpha 0.10" in text
+
+
+def test_the_change_of_the_skill_comes_before_the_evidence_and_the_words_are_explained(outcome: SharpenResult) -> None:
+    text = (outcome.folder / "report.md").read_text()
+    headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert headings[:3] == ["What changes in the skill", "Five words", "The search on training tasks"]
+    changes, words = text.split("## ")[1:3]
+    assert "1 line added, 0 removed:\n\n```diff\n" in changes
+    assert f"\n+{HELPFUL}\n```\n" in changes
+    assert f"`whet adopt {outcome.folder}`" in changes
+    assert re.findall(r"^- \*\*(.*?)\*\*", words, re.MULTILINE) == [*GLOSSARY]
+    assert "<pre><code" in (outcome.folder / "report.html").read_text()
+    kept = replace(outcome, leader=outcome.start, done=replace(outcome.done, exam_results=()))
+    assert verdict_sentence(kept) == "Keep the skill as it is: no proposal did better on the training tasks."
+    assert list_changes(kept) == []
+    unproved = verdict_sentence(replace(outcome, done=replace(outcome.done, exam_results=(held([(0.0, 1.0)] * 2),))))
+    assert unproved == (
+        "Keep the skill as it is: the best candidate is not proved to be better; the exam was undecided, and a larger "
+        "budget may decide it."
+    )
+    assert fence(["a ``` b"])[0] == "````diff"
+
+
+def test_an_interval_that_seems_to_contradict_its_tasks_is_explained(outcome: SharpenResult) -> None:
+    def told(difference: float, tasks: int) -> str:
+        names = [str(n) for n in range(tasks)]
+        test = FinalTest(before=dict.fromkeys(names, 0.2), after=dict.fromkeys(names, 0.2 + difference))
+        return in_plain_words(replace(outcome, certificate=outcome.certificate.model_copy(update={"test": test})))
+
+    explained = "No task got worse, but 11 tasks are few"
+    assert "11 better, 0 alike, 0 worse" in told(0.18, 11)
+    assert explained in told(0.18, 11)
+    assert "are few" not in told(0.8, 30)
+    assert "are few" not in told(-0.1, 11)
 
 
 def test_every_plot_that_it_shows_is_there_and_says_what_it_is(outcome: SharpenResult) -> None:
@@ -84,7 +123,7 @@ def test_the_page_has_all_of_the_report_and_loads_and_runs_nothing(outcome: Shar
     assert "prefers-color-scheme:dark" in found
 
 
-def test_what_edits_say_is_shown_as_it_is_and_never_becomes_part_of_the_page(outcome: SharpenResult) -> None:
+def test_what_edits_say_never_becomes_part_of_the_page(outcome: SharpenResult) -> None:
     @settings(max_examples=30)
     @given(st.one_of(st.text(), st.sampled_from(["<script>x</script>", "a | b", "![i](http://x) `c` *d*", "<b>&lt;"])))
     def holds(said: str) -> None:
@@ -141,7 +180,7 @@ def test_in_plain_words_it_says_why_nothing_was_certified(outcome: SharpenResult
         done = replace(outcome.done, exam_results=tuple(helds), left=left)
         return in_plain_words(replace(outcome, leader=leader, done=done))
 
-    assert told(leader=outcome.start).startswith("No better skill was found: no proposal did better on the training")
+    assert told(leader=outcome.start).startswith("No better skill was found. The run measured 3 proposals with 180")
     assert "There was no exam: 3 rollouts were left, and an exam needs more to certify anything" in told()
     futile = told(held([(1.0, 0.0)] * 30))
     assert (
@@ -188,9 +227,7 @@ def test_why_there_was_no_test_and_what_is_not_known_are_told(outcome: SharpenRe
     assert "There was no held-out test: there is nothing new to test." in text
 
 
-def test_attempts_that_failed_are_paid_for_and_later_measurements_do_not_change_what_decided(
-    outcome: SharpenResult, tmp_path: Path
-) -> None:
+def test_failed_attempts_are_paid_for_and_change_no_decision(outcome: SharpenResult, tmp_path: Path) -> None:
     run = shutil.copytree(outcome.folder, tmp_path / "run")
     before = read_report_data(run, outcome.done)
     again = RolloutRow("again", 9998, "train-0", "chat", "m", skill=outcome.leader.digest, sample=99)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.known_world import World, skill_of
+from known_world import World, skill_of
 from whet.errors import UserError
 from whet.scoring import Cause
 from whet.skills.gate.plan import GatePlan
@@ -29,7 +29,7 @@ def test_24_tasks_and_800_rollouts_are_never_refused() -> None:
     assert not is_hopeless(detectable_lift(0.25, GatePlan(budget=760)))
 
 
-async def test_the_noise_of_a_known_world_is_found_and_what_its_skill_does() -> None:
+async def test_the_noise_of_a_known_world_is_found() -> None:
     world = World(5, {"train": 120, "validation": 30})
     helpful = skill_of(["H0", "H1", "H2", "H3", "H4", "H5"])
 

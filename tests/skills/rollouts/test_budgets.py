@@ -67,7 +67,7 @@ def test_time_in_which_several_rollouts_ran_counts_once(spans: list[tuple[int, i
     assert union_length([(start, start + length) for start, length in spans]) == len(seconds)
 
 
-def test_rollouts_are_planned_with_a_margin_and_those_of_the_audit_are_among_them() -> None:
+def test_rollouts_are_planned_with_a_margin() -> None:
     budget = Budget(1000, Unit.TOKENS)
     assert budget.in_rollouts(100, 10) == 10 + 900 // 12.5
     assert budget.in_rollouts(1100, 10) == 10
@@ -116,7 +116,7 @@ def test_a_part_stops_at_its_share_and_stays_stopped(tmp_path: Path) -> None:
         opened().refuse("search")
 
 
-def test_a_limit_of_the_user_ends_the_run_and_is_not_taken_for_its_budget(tmp_path: Path) -> None:
+def test_a_limit_of_the_user_is_not_the_budget(tmp_path: Path) -> None:
     meter = Meter()
     account = BudgetTracker(tmp_path, Budget(10, Unit.DOLLARS), meter, {})  # type: ignore[arg-type]
     for limit in (Reached("cost", 5.2, 5.0), Reached("turns", 10, 10)):
@@ -157,7 +157,7 @@ def tokens(out: Path) -> int:
     return used
 
 
-async def test_a_budget_in_tokens_is_planned_in_rollouts_once_the_audit_has_measured_them(world: World) -> None:
+async def test_a_budget_in_tokens_is_planned_after_the_audit(world: World) -> None:
     found = await world.sharpen(Adds(HELPFUL), "8k tokens")
     assert found.certified
     assert tokens(world.out) < 8000
@@ -170,7 +170,7 @@ async def test_a_budget_in_tokens_is_planned_in_rollouts_once_the_audit_has_meas
     assert world.exchanges() == made
 
 
-async def test_an_exam_that_uses_more_than_the_audit_foretold_is_cut_short_and_undecided(world: World) -> None:
+async def test_an_exam_that_overspends_is_cut_short(world: World) -> None:
     long = "word " * 300
     scenes = "".join(
         f'[[scene]]\nwhen.user = "What is {n} "\n[[scene.reply]]\ntext = "{long}"\n' for n in range(100, 110)
@@ -189,7 +189,7 @@ async def test_an_exam_that_uses_more_than_the_audit_foretold_is_cut_short_and_u
     assert world.exchanges() == made
 
 
-async def test_a_search_that_uses_more_than_the_audit_foretold_ends_and_its_leader_is_held(world: World) -> None:
+async def test_the_leader_of_a_search_that_overspent_is_examined(world: World) -> None:
     long = "word " * 800
     scene = f'[[scene]]\nwhen.user = "What is ."\nwhen.system = "Smile|Sit"\n[[scene.reply]]\ntext = "{long}"\n'
     world.play(scene + (world.folder / "script.toml").read_text())

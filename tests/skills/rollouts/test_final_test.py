@@ -56,7 +56,7 @@ async def test_another_final_skill_cannot_be_tested_in_the_same_run(tmp_path: Pa
     assert len(rollouts.record) == 2
 
 
-async def test_a_test_that_was_broken_off_is_completed_and_nothing_of_it_is_tried_again(tmp_path: Path) -> None:
+async def test_a_test_that_was_broken_off_is_completed(tmp_path: Path) -> None:
     rollouts = Recorded(tmp_path, most=4)
     with pytest.raises(BrokenOffError):
         await run_final_test(tmp_path, "old", "new", TASKS, rollouts)
@@ -67,7 +67,7 @@ async def test_a_test_that_was_broken_off_is_completed_and_nothing_of_it_is_trie
     assert len(rollouts.paid) == 6
 
 
-def test_both_pass_rates_are_told_with_intervals_and_what_is_missing_is_not_zero() -> None:
+def test_both_pass_rates_are_told_with_intervals() -> None:
     before = {str(n): float(n < 2) for n in range(10)} | {"lost": Cause.AGENT}
     after = {str(n): float(n < 8) for n in range(10)} | {"lost": 1.0}
     tested = final_test.FinalTest(before=dict(before), after=dict(after))
@@ -101,7 +101,7 @@ def test_a_test_of_which_all_is_missing_says_nothing() -> None:
     assert tested.table()[2] == "| before | - | - | 1 of 1 |"
 
 
-def test_which_tasks_the_test_has_room_for_is_a_matter_of_chance_and_of_nothing_else(tmp_path: Path) -> None:
+def test_the_tasks_of_the_test_are_chosen_by_chance(tmp_path: Path) -> None:
     file = tmp_path / "tasks.jsonl"
     file.write_text("".join(f'{{"id": "t{n}", "instruction": "Do.", "answer": "1"}}\n' for n in range(30)))
     tasks = read_tasks(file)

@@ -22,7 +22,7 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.mark.parametrize("fault", ["refuse", "500"])
-async def test_an_exam_in_which_the_model_dies_is_resumed_when_it_is_back(
+async def test_an_exam_resumes_after_an_outage(
     world: World, fault: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     alive = drawn_first(world)
@@ -80,7 +80,7 @@ def script_of(world: World) -> str:
     return (world.folder / "script.toml").read_text()
 
 
-async def test_what_a_verdict_rests_on_is_not_tried_again_when_the_model_dies_later(world: World) -> None:
+async def test_what_a_verdict_rests_on_is_not_tried_again(world: World) -> None:
     world.play(failing([drawn_first(world), *world.splits["test"]]) + script_of(world))
     verdicts: list[ExamResult] = []
 
@@ -109,6 +109,7 @@ async def test_what_was_lost_before_others_were_scored_is_tried_again_too(world:
     world.play()
     found = await world.sharpen(writer, resume=True)
     assert found.audit.lost == 0
+    assert found.certified
 
 
 async def test_what_was_lost_while_the_run_was_ending_is_tried_again_too(world: World) -> None:

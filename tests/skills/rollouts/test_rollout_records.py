@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from whet.exchange import CallError, Exchange
+from support.calls import call
+from whet.exchange import CallError
 from whet.rollout.result import Result
 from whet.runs.scheduler import MAX_ATTEMPTS
 from whet.runs.store.schema import RolloutRow, TaskRow
@@ -98,7 +99,7 @@ def key(number: int) -> RolloutKey:
     return RolloutKey.search(number, "t", "skill")
 
 
-def test_a_key_has_one_rollout_and_a_new_one_is_the_next_sample_of_its_task_and_skill() -> None:
+def test_a_new_key_is_the_next_sample() -> None:
     first = RolloutRow(key(0).rollout_id, 0, "t", "chat", "m", "skill", 0)
     arm, writer = cast("Any", SimpleNamespace(agent="chat", model=SimpleNamespace(name="m"))), cast("Any", None)
     book = runner._PartStore(writer, [first], {})
@@ -111,27 +112,8 @@ def calls(store: Store, *given: tuple[int, CallError | None, int | None]) -> Non
     """An attempt with calls that were sent so often, and ended so."""
     attempt = tried(store, 1.0)
     for index, (attempts, error, status) in enumerate(given):
-        store.add_exchange(
-            attempt,
-            Exchange(
-                session="s",
-                index=index,
-                dialect="chat",
-                path="/v1/chat/completions",
-                request_headers=(),
-                request=b"{}",
-                upstream="http://127.0.0.1:9",
-                status=status,
-                response_headers=(),
-                response=b'{"model":"m-1","system_fingerprint":"fp"}',
-                attempts=attempts,
-                error=error,
-                started=1.0,
-                first_byte=None,
-                ended=2.0,
-                usage=None,
-            ),
-        )
+        response = b'{"model":"m-1","system_fingerprint":"fp"}'
+        store.add_exchange(attempt, call(index=index, attempts=attempts, error=error, status=status, response=response))
 
 
 def test_calls_that_were_sent_again_are_counted_whoever_sent_them_again(store: Store) -> None:

@@ -10,11 +10,11 @@ from whet.skills.measurement import Outcome, RolloutKey, Side
 from whet.skills.rollouts.execution import _read_reported_model
 from whet.skills.rollouts.runner import _is_outage, drop_half_pairs, outcome_of
 
-ANSWERED = call(None, 200)
-REFUSED = call(CallError.REFUSED, None)
-DOWN = call(CallError.STATUS, 503)
-TOO_LONG = call(CallError.STATUS, 400)
-CUT = call(CallError.CUT, 200)
+ANSWERED = call()
+REFUSED = call(error=CallError.REFUSED, status=None)
+DOWN = call(error=CallError.STATUS, status=503)
+TOO_LONG = call(error=CallError.STATUS, status=400)
+CUT = call(error=CallError.CUT)
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,7 @@ CUT = call(CallError.CUT, 200)
         (Cause.INTERNAL, True, [ANSWERED], False),
     ],
 )
-def test_an_outage_is_a_box_that_did_not_open_or_a_model_that_answered_nothing(
-    cause: Cause, began: bool, calls: list[Exchange], outage: bool
-) -> None:
+def test_which_failures_are_an_outage(cause: Cause, began: bool, calls: list[Exchange], outage: bool) -> None:
     seconds = {"setup": 0.1, "agent": 1.0} if began else {"setup": 0.1}
     result = Result(score=Score.missing(cause, "why"), seconds=seconds)
     assert _is_outage(result, calls) is outage
@@ -68,9 +66,7 @@ def test_in_an_exam_only_what_both_skills_lost_may_be_tried_again() -> None:
         (b"\xff\xfe", ""),
     ],
 )
-def test_what_a_reply_says_of_its_model_is_read_in_every_dialect_and_not_out_of_its_text(
-    reply: bytes, told: str
-) -> None:
+def test_what_a_reply_says_of_its_model_is_read(reply: bytes, told: str) -> None:
     assert _read_reported_model(reply) == told
 
 

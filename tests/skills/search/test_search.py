@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from support.known_world import World, sentence
-from support.whole_runs import run_two_tiers
+from known_world import World, sentence
 from whet.scoring import Cause
 from whet.skills.documents.store import PlainTexts
 from whet.skills.gate.exam import RolloutBudget
@@ -19,6 +18,7 @@ from whet.skills.search.pareto import Member, Pareto, weights
 from whet.skills.search.race import Race, cost
 from whet.skills.search.ratchet import Ratchet
 from whet.skills.search.two_tiers import SearchResult
+from whole_runs import run_two_tiers
 
 TASKS = tuple(f"t{n}" for n in range(9))
 
@@ -86,7 +86,7 @@ async def test_a_race_is_won_by_the_best_and_the_others_cost_less() -> None:
     assert await search.round() == [], "the proposer has nothing more"
 
 
-async def test_racers_meet_on_the_same_tasks_in_an_order_that_changes_from_race_to_race() -> None:
+async def test_racers_meet_on_the_same_tasks() -> None:
     names = [f"{n}{letter}" for n in range(3) for letter in "abcd"]
     rollouts = Scripted({"start": 0.9, **dict.fromkeys(names, 0.5)})
     search, _ = race(rollouts, Lists(*names), 1000)
@@ -99,7 +99,7 @@ async def test_racers_meet_on_the_same_tasks_in_an_order_that_changes_from_race_
     assert len(set(orders)) == 3
 
 
-async def test_two_racers_with_the_same_text_are_one_and_a_race_never_passes_its_purse() -> None:
+async def test_a_race_never_passes_its_budget() -> None:
     for purse in range(9, 60):
         rollouts = Scripted({"start": 0.3, "a": 0.1, "b": 0.5, "c": 0.2})
         search, dev = race(rollouts, Lists("a", "b", "b", "c"), purse)
@@ -117,7 +117,7 @@ async def test_a_race_among_lost_rollouts_is_no_verdict() -> None:
     assert len(found.value.keys) == 9
 
 
-async def test_a_racer_that_lost_all_its_rollouts_falls_behind_one_that_failed_and_has_no_score() -> None:
+async def test_a_racer_without_scores_falls_behind() -> None:
     rollouts = Scripted({"start": 0.3, "a": [Cause.MODEL] * 9, "b": 0.0})
     search, _ = race(rollouts, Lists("a", "b"), 1000)
     assert [(step.candidate, step.mean, step.accepted) for step in await search.round()] == [("b", 0.0, False)]
@@ -144,7 +144,7 @@ class Pays(Lists):
 
 
 @pytest.mark.parametrize(("left", "lanes"), [(cost(4, 9), 4), (cost(4, 9) - 1, 3), (9, 1), (8, 0)])
-async def test_a_race_has_as_many_in_it_as_their_proposals_leave_money_for(left: int, lanes: int) -> None:
+async def test_a_race_has_as_many_racers_as_it_affords(left: int, lanes: int) -> None:
     rollouts = Scripted({"start": 0.3, "a": 0.1, "b": 0.5, "c": 0.4, "d": 0.2})
     search, dev = race(rollouts, Pays(left, "a", "b", "c", "d"), 100)
     assert len(await search.round()) == lanes
@@ -160,7 +160,7 @@ def ratchet(rollouts: Scripted, proposer: Lists, purse: int = 1000, tasks: Seque
     )
 
 
-async def test_what_was_lost_is_left_out_and_when_it_is_most_there_is_no_verdict() -> None:
+async def test_when_most_rollouts_are_lost_there_is_no_verdict() -> None:
     scores: dict[str, float | Sequence[Outcome]] = {
         "start": 0.3,
         "a": [Cause.MODEL] * 4 + [0.5] * 5,
@@ -173,7 +173,7 @@ async def test_what_was_lost_is_left_out_and_when_it_is_most_there_is_no_verdict
         await search.round()
 
 
-async def test_after_rejections_in_a_row_the_leader_is_measured_afresh_and_an_acceptance_counts_anew() -> None:
+async def test_after_rejections_the_leader_is_measured_afresh() -> None:
     rollouts = Scripted({"start": 0.3, "a": 0.4, **dict.fromkeys("bcdefg", 0.1)})
     search = ratchet(rollouts, Lists(*"bacdefg"))
     measured = []
@@ -208,7 +208,7 @@ def member(*scores: Outcome) -> Member:
 
 
 @pytest.mark.parametrize("kind", list(SearchKind))
-async def test_every_search_takes_as_many_samples_of_each_task_as_it_is_told(kind: SearchKind) -> None:
+async def test_every_search_takes_the_samples_it_is_told(kind: SearchKind) -> None:
     asked = Counter[str]()
 
     async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
@@ -255,7 +255,7 @@ BOTH = BETTER_A.replace("- b", "- b!")
 
 
 @pytest.mark.parametrize("leads", [True, False])
-async def test_versions_that_are_best_on_different_tasks_are_merged_once_without_a_writer(leads: bool) -> None:
+async def test_versions_best_on_different_tasks_are_merged_once(leads: bool) -> None:
     low, high = [0.0] * 4, [1.0] * 4
     rollouts = Scripted(
         {
@@ -291,7 +291,7 @@ async def test_a_parent_may_be_one_that_does_not_lead() -> None:
     assert chosen[BETTER_A] > chosen[START] >= 1, "weighted by how many tasks each is best on"
 
 
-async def test_a_section_of_which_nothing_is_made_leaves_its_turn_to_the_next() -> None:
+async def test_a_section_without_a_proposal_is_passed_over() -> None:
     class OnlyB(Lists):
         async def propose(
             self,
@@ -307,7 +307,7 @@ async def test_a_section_of_which_nothing_is_made_leaves_its_turn_to_the_next() 
     assert step.candidate == BETTER_B
 
 
-async def test_a_leader_that_does_worse_when_it_is_measured_afresh_leaves_the_front_to_those_it_beat() -> None:
+async def test_a_leader_that_does_worse_leaves_the_front() -> None:
     async def rollouts(task: str, skill: str, key: RolloutKey) -> Outcome:
         return float(str(key).startswith("dev/1/")) if skill == "start" else 0.5
 

@@ -9,24 +9,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from scipy.special import expit, logit
 
-from support.known_world import World, sentence
-from support.whole_runs import run_two_tiers
+from known_world import World, sentence
+from many_exams import population, streamed, verdicts
 from whet.skills.certificates.certificate import Certificate, make_record, make_shortening
 from whet.skills.certificates.checks.arithmetic import problems
 from whet.skills.certificates.text import format_certificate
 from whet.skills.documents.store import PlainTexts, SkillTexts
-from whet.skills.gate.eprocess import log_e_value
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.gate import ExamSetting, Gate
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.seed import Seed
+from whet.skills.gate.sequential_test import ExamTerms
 from whet.skills.measurement import Outcome, RolloutKey, Verdict
 from whet.skills.proposers.base import SearchStep
 from whet.skills.search.shorten import Removal, SkillUnit, measure_effects, shorten
 from whet.skills.search.two_tiers import SearchResult
+from whole_runs import Proposing, run_two_tiers
 
 TASKS = World().tasks("validation")
 
@@ -145,54 +144,19 @@ def test_what_the_search_found_of_each_unit_is_its_mean_effect_alone() -> None:
     }
 
 
-def rates(a: float, margin: float, lift: float, runs: int, seed: int) -> tuple[float, float]:
-    """How often a removal that changes the truth by so much passes, and after how many positions a verdict falls."""
-    random = np.random.default_rng(seed)
-    tasks, positions = 30, 300
-    before = np.clip(random.beta(a, a, (runs, tasks)), 0.005, 0.995)
-    after = _shifted(before, 0.25 * random.standard_normal(before.shape), lift)
-    drawn = random.integers(0, tasks, (runs, positions))
-    p, q = (np.take_along_axis(chances, drawn, axis=1) for chances in (before, after))
-    found = (random.random(q.shape) < q).astype(float) - (random.random(p.shape) < p)
-    passed = _first(log_e_value(found, -margin, above=True), 0.05)
-    futile = _first(log_e_value(found, 0.0, above=False), 0.20)
-    ended = np.minimum(np.minimum(passed, futile) + 1, positions)
-    return float(((passed <= futile) & (passed < positions)).mean()), float(ended.mean())
+def share_passed(shape: float, margin: float, lift: float, seed: int) -> float:
+    """How often a removal that changes the truth by so much passes."""
+    random, terms = np.random.default_rng(seed), ExamTerms(0.05, 300, minimum_effect=0.0, beta=0.20)
+    arms = population(random, 600, 30, lift, spread=0.25, shape=shape)
+    return float(verdicts(streamed(random, arms, terms.max_pairs), terms, floor=-margin).certified.mean())
 
 
-def _shifted(chances: NDArray[np.float64], noise: NDArray[np.float64], lift: float) -> NDArray[np.float64]:
-    wanted = np.clip(chances.mean(1) + lift, 0.004, 0.996)
-    low, high = np.full(len(chances), -12.0), np.full(len(chances), 12.0)
-    for _ in range(50):
-        middle = (low + high) / 2
-        above = expit(logit(chances) + noise + middle[:, None]).mean(1) > wanted
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
-    shifted: NDArray[np.float64] = expit(logit(chances) + noise + ((low + high) / 2)[:, None])
-    return shifted
-
-
-def _first(logs: NDArray[np.float64], level: float) -> NDArray[np.int64]:
-    crossed = logs >= -math.log(level)
-    first: NDArray[np.int64] = np.where(crossed.any(axis=1), crossed.argmax(axis=1), logs.shape[1])
-    return first
-
-
-@pytest.mark.parametrize(("a", "margin"), [(0.8, 0.10), (0.8, 0.05), (0.3, 0.10)])
-def test_what_costs_the_margin_is_seldom_left_out_and_what_costs_nothing_more_often(a: float, margin: float) -> None:
-    at_margin, _ = rates(a, margin, -margin, 600, seed=1)
-    for_nothing, _ = rates(a, margin, 0.0, 600, seed=2)
+@pytest.mark.parametrize(("shape", "margin"), [(0.8, 0.10), (0.8, 0.05), (0.3, 0.10)])
+def test_what_costs_the_margin_is_seldom_left_out(shape: float, margin: float) -> None:
+    """What costs nothing is left out far more often."""
+    at_margin, for_nothing = share_passed(shape, margin, -margin, seed=1), share_passed(shape, margin, 0.0, seed=2)
     assert at_margin <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 600)
     assert for_nothing > 3 * at_margin
-
-
-class InTurn:
-    """Proposes these skills, one after the other."""
-
-    def __init__(self, *candidates: str) -> None:
-        self._left = list(candidates)
-
-    async def propose(self, parent: str, steps: object, pay: object, section: object = None) -> str | None:
-        return self._left.pop(0) if self._left else None
 
 
 async def sharpened(seed: int, *, dropping: bool = True) -> SearchResult:
@@ -202,7 +166,8 @@ async def sharpened(seed: int, *, dropping: bool = True) -> SearchResult:
         return float(world.succeeds(task, skill, str(key)))
 
     helps = tuple(f"H{n}" for n in range(6))
-    proposer = InTurn(skill(*helps), skill(*helps, "N0"), skill(*helps, "N0", "N1"))
+    left = [skill(*helps), skill(*helps, "N0"), skill(*helps, "N0", "N1")]
+    proposer = Proposing(lambda _: left.pop(0) if left else None)
     return await run_two_tiers(
         skill(), world.tasks("train"), TASKS, GatePlan(6000, seed, shorten=dropping), proposer, rollouts
     )
@@ -245,26 +210,17 @@ def test_a_removal_is_computed_again_with_the_certificate(certificate: dict[str,
     assert problems(Certificate.model_validate(certificate)) == []
 
 
-def other_score(record: dict[str, Any]) -> None:
-    one = record["positions"][0]
-    one["candidate"] = 1.0 - one["candidate"]
+TAMPERINGS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "other score": lambda record: record["positions"][0].update(candidate=0.25),
+    "other reference": lambda record: record.update(incumbent="other"),
+    "larger margin": lambda record: record["terms"].update(margin=0.3),
+    "other chain": lambda record: record.update(previous="other"),
+}
 
 
-def other_reference(record: dict[str, Any]) -> None:
-    record["incumbent"] = "other"
-
-
-def larger_margin(record: dict[str, Any]) -> None:
-    record["terms"]["margin"] = 0.3
-
-
-def other_chain(record: dict[str, Any]) -> None:
-    record["previous"] = "other"
-
-
-@pytest.mark.parametrize("tamper", [other_score, other_reference, larger_margin, other_chain])
+@pytest.mark.parametrize("tamper", TAMPERINGS.values(), ids=TAMPERINGS)
 def test_a_removal_that_was_tampered_with_is_found_out(
-    certificate: dict[str, Any], tamper: Callable[[dict[str, Any]], None]
+    certificate: dict[str, Any], tamper: Callable[[dict[str, Any]], object]
 ) -> None:
     data = copy.deepcopy(certificate)
     tamper(data["shortening"]["record"])

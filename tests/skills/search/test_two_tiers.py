@@ -6,13 +6,13 @@ from functools import partial
 import pytest
 from scipy import stats
 
-from support.known_world import World, skill_of
-from support.whole_runs import Paying, WorldRollouts, certificates, proposals, run_two_tiers, whole
+from known_world import World, skill_of
 from whet.scoring import Cause
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import NotMeasured, Outcome, RolloutKey, Verdict
 from whet.skills.search.two_tiers import SearchResult
+from whole_runs import Paying, WorldRollouts, certificates, proposals, run_two_tiers, whole
 
 
 def is_certified(held: ExamResult) -> bool:
@@ -53,35 +53,6 @@ async def test_what_helps_is_found_and_certified() -> None:
     assert seldom(sum(lift < -1e-9 for lift in lifts), 40, 0.001)
 
 
-async def test_begun_again_with_what_was_paid_it_decides_the_same_and_pays_nothing() -> None:
-    rollouts = WorldRollouts(3)
-    world = rollouts.world
-
-    async def run() -> SearchResult:
-        tasks = world.tasks("train"), world.tasks("validation")
-        return await run_two_tiers("", *tasks, GatePlan(1500, 3), proposer, rollouts)
-
-    proposer = proposals("rich", 3)
-    first = await run()
-    asked, trained = set(rollouts.asked), 8 * proposer.number
-    assert first.spent == len(asked) + trained
-    proposer = proposals("rich", 3)
-    assert await run() == first
-    assert set(rollouts.asked) == asked
-
-
-async def test_levels_halve_from_attempt_to_attempt_and_what_was_certified_last_is_returned() -> None:
-    found = [await whole("rich", seed, 3000) for seed in range(12)]
-    for done, _ in found:
-        numbers = range(1, len(done.exam_results) + 1)
-        assert [held.exam.number for held in done.exam_results] == list(numbers)
-        assert [held.level for held in done.exam_results] == [pytest.approx(0.10 / 2**number) for number in numbers]
-        incumbents = [held.exam.incumbent for held in done.exam_results]
-        assert incumbents[:1] in ([], [""])
-        assert done.certified == next((one.candidate for one in reversed(done.exam_results) if is_certified(one)), "")
-    assert max(certificates(done) for done, _ in found) >= 2
-
-
 def one_proposal(rule: str) -> Paying:
     """A writer with one idea, which the search is over with."""
     ideas = [rule]
@@ -94,7 +65,7 @@ async def sharpened_once(rule: str, seed: int) -> tuple[SearchResult, World]:
     return await run_two_tiers("", *tasks, GatePlan(900, seed), one_proposal(rule), rollouts), rollouts.world
 
 
-async def test_what_the_search_leaves_goes_to_the_exam_and_then_to_its_bound() -> None:
+async def test_what_the_search_leaves_goes_to_the_exam() -> None:
     done, _ = await sharpened_once(skill_of(["G0", "G1", "H0", "H2", "H3"]), 0)
     (held,) = done.exam_results
     assert is_certified(held)
@@ -107,7 +78,7 @@ def next_of(ideas: Iterator[list[str]], _: str) -> str | None:
     return skill_of(found) if found else None
 
 
-async def test_an_undecided_leader_is_continued_at_its_own_level_when_the_search_is_over() -> None:
+async def test_an_undecided_leader_is_continued_after_the_search() -> None:
     ideas = [["N0"], ["N0", "G0"], ["N0", "G0", "G1"]]
     for seed in range(40):
         rollouts, steps = WorldRollouts(seed), iter(ideas)

@@ -53,7 +53,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Judging:
     return world
 
 
-def test_a_skill_that_helps_is_certified_on_the_validation_tasks_with_all_of_the_budget(done: Judging) -> None:
+def test_a_skill_that_helps_is_certified_with_the_whole_budget(done: Judging) -> None:
     certificate = read_certificate(done.out / "certificate.json")
     assert problems(certificate) == []
     assert certificate.tasks.keys() == TASKS
@@ -64,7 +64,7 @@ def test_a_skill_that_helps_is_certified_on_the_validation_tasks_with_all_of_the
     assert (certificate.used.runs, certificate.used.alpha) == (1, 0.05)
 
 
-async def test_it_is_not_gone_on_with_on_other_terms_nor_written_over(
+async def test_it_is_neither_resumed_on_other_terms_nor_overwritten(
     done: Judging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UserError, match=r"certify.json: the run started with other settings \(new\)"):

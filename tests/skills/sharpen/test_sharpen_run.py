@@ -88,25 +88,10 @@ async def test_the_budget_is_never_passed(world: World, budget: int) -> None:
     assert sum(map(len, made.values())) == found.rollouts
 
 
-async def test_a_budget_that_is_too_small_to_begin_is_refused_and_not_spent(world: World) -> None:
+async def test_a_budget_that_is_too_small_is_not_spent(world: World) -> None:
     with pytest.raises(UserError, match="`budget` is 30; expected more"):
         await world.sharpen(Adds(HELPFUL), 30)
     assert not world.out.exists()
-
-
-async def test_a_proposer_is_told_of_training_tasks_and_of_nothing_else(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    proposer = Adds(HELPFUL, USELESS, "- Sit up.", "- Stand.")
-    found = await world.sharpen(proposer, 600)
-    assert found.certified
-    told = "\n".join(map(repr, proposer.contexts))
-    assert "What is 7 + 1?" in told
-    for hidden in ("val-", "test-", "What is 1", "10", "20"):
-        # Numbers of hidden tasks begin with 10 and 20, and no others do.
-        assert hidden not in told.replace("What is 1 + 1?", "").replace("max_chars=12000", "")
-    assert {rollout.task for context in proposer.contexts for rollout in context.rollouts} == {
-        f"train-{n}" for n in range(8)
-    }
 
 
 async def test_a_proposer_sees_scores_judgements_and_steps(world: World) -> None:
@@ -119,7 +104,7 @@ async def test_a_proposer_sees_scores_judgements_and_steps(world: World) -> None
     assert list(proposer.contexts[0].documents) == ["SKILL.md"]
 
 
-async def test_a_run_that_is_begun_again_decides_the_same_and_calls_no_model(world: World) -> None:
+async def test_a_run_begun_again_calls_no_model(world: World) -> None:
     first = await world.sharpen(Adds(USELESS, HELPFUL, HARMFUL))
     made = world.exchanges()
     world.play('[[scene]]\n[[scene.reply]]\nfault = "500"\n')
@@ -154,7 +139,7 @@ async def test_a_broken_off_run_resumes_as_if_unbroken(
     assert len(twice) <= 4, "only what was under way"
 
 
-async def test_a_model_that_is_down_is_no_verdict_and_the_run_goes_on_when_it_is_back(world: World) -> None:
+async def test_a_run_resumes_when_its_model_is_back(world: World) -> None:
     world.play('[[scene]]\n[[scene.reply]]\nfault = "500"\n')
     proposer = Adds(HELPFUL)
     with pytest.raises(NotMeasured, match="3 rollouts failed and none was scored"):
@@ -162,18 +147,6 @@ async def test_a_model_that_is_down_is_no_verdict_and_the_run_goes_on_when_it_is
     assert not (world.out / "best").exists()
     world.play()
     assert (await world.sharpen(proposer, resume=True)).certified
-
-
-async def test_most_of_the_training_tasks_lost_is_no_verdict(world: World) -> None:
-    fails = [f'[[scene]]\nwhen.user = "What is {n} |word OK"\n[[scene.reply]]\nfault = "500"\n' for n in range(3, 8)]
-    works = (world.folder / "script.toml").read_text()
-    world.play("".join(fails) + works)
-    proposer = Adds(HELPFUL)
-    with pytest.raises(NotMeasured, match="rollouts on 3 tasks in a row failed"):
-        await world.sharpen(proposer, concurrency=8)
-    world.play()
-    found = await world.sharpen(proposer, resume=True)
-    assert found.certified
 
 
 async def test_other_terms_are_refused_when_a_run_is_resumed(world: World) -> None:
@@ -189,7 +162,7 @@ async def test_other_terms_are_refused_when_a_run_is_resumed(world: World) -> No
         await world.sharpen(Adds(USELESS), resume=True)
 
 
-async def test_what_is_lost_in_an_exam_counts_against_the_candidate_and_is_not_tried_again(world: World) -> None:
+async def test_what_is_lost_in_an_exam_counts_against_the_candidate(world: World) -> None:
     fails = '[[scene]]\nwhen.user = "What is 100 |word OK"\n[[scene.reply]]\nfault = "500"\n'
     works = (world.folder / "script.toml").read_text()
     world.play(fails + works)
@@ -213,7 +186,7 @@ def exam_rollouts(world: World) -> set[str]:
         return {row.id for row in store.rollouts()}
 
 
-async def test_a_skill_whose_failures_are_lost_half_of_the_time_gains_nothing_by_it(world: World) -> None:
+async def test_a_skill_gains_nothing_by_lost_failures(world: World) -> None:
     """The rule changes nothing but that half of the wrong answers come as errors."""
     trick = "- Fail loudly."
     fails = "".join(
@@ -258,7 +231,7 @@ async def test_a_budget_that_is_raised_continues_the_undecided_leader(tmp_path: 
         await world.sharpen(Adds(), 99, resume=True)
 
 
-async def test_the_order_of_exams_is_committed_before_the_first_and_revealed_in_the_end(tmp_path: Path) -> None:
+async def test_the_order_of_exams_is_committed_before_the_first(tmp_path: Path) -> None:
     world = World(tmp_path)
     journal: list[str] = []
     shown: list[str] = []
@@ -284,7 +257,7 @@ async def test_the_order_of_exams_is_committed_before_the_first_and_revealed_in_
         await world.sharpen(Adds(), resume=True, seed=3)
 
 
-async def test_two_runs_ask_their_tasks_in_different_orders_unless_a_seed_is_chosen(
+async def test_the_order_differs_unless_a_seed_is_chosen(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     async def order(seed: int | None) -> list[str]:

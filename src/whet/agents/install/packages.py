@@ -12,7 +12,8 @@ class Package:
 
     agent: str
     """Name of the agent, and of its folder in `locks/`."""
-    source: Literal["npm", "pypi"]
+    source: Literal["npm", "pypi", "own"]
+    """The registry; `own` for a program that the user installs."""
     name: str
     """The package's name in the registry."""
     version: str
@@ -28,6 +29,11 @@ class Package:
     """The variable that names the folder where it unpacks itself at its first start; see `CACHE`."""
     undeclared: tuple[str, ...] = ()
     """Packages that it needs but does not declare. The lock has them; without a lock whet requests them by name."""
+
+    @classmethod
+    def own(cls, agent: str, command: str, dialect: str) -> "Package":
+        """A program that the user installs."""
+        return cls(agent, source="own", name=agent, version="path", programs=(), command=command, dialect=dialect)
 
 
 CACHE = "cache"

@@ -23,6 +23,8 @@ from whet.paths import install_folder, lock_folder
 
 RECORD = "installed.json"
 MAKING = ".making-"
+UNKNOWN = "unknown"
+"""The version of a program that does not print it."""
 START_SEC = 60.0
 """Time limit for a program to print its version."""
 
@@ -105,13 +107,20 @@ def node_program() -> tuple[Path, str] | None:
 
 
 def on_path(package: Package) -> Installed | None:
-    """The user's own installation on PATH; None unless it prints its version."""
+    """The user's own installation on PATH. Another program of the same name is none: it must print a version, unless
+    whet knows the program only from the user."""
     command = shutil.which(package.command)
-    versions = _versions_in(_ask_version([command], {})) if command else []
-    if command is None or not versions:
-        return None
-    folder, program = _folder_to_show(package, Path(command).resolve())
-    return Installed(package.agent, versions[0], folder, program, pinned=False)
+    found = program_at(package, Path(command)) if command else None
+    return found if found is None or found.version != UNKNOWN or package.source == "own" else None
+
+
+def program_at(package: Package, path: Path) -> Installed:
+    """A program that the user names. UserError if it cannot be started."""
+    if not path.is_file() or not os.access(path, os.X_OK):
+        raise UserError(f"agent '{package.agent}': {path} is not a program; expected an executable file")
+    versions = _versions_in(_ask_version([str(path)], {}))
+    folder, program = _folder_to_show(package, path.resolve())
+    return Installed(package.agent, versions[0] if versions else UNKNOWN, folder, program, pinned=False)
 
 
 def _read(package: Package, folder: Path) -> Installed | None:

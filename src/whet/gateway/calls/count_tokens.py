@@ -43,7 +43,7 @@ async def ask_model_for_count(
     stored = replay.ask(path, body) if replay else None
     started, received = time.time(), ReceivedReply(context.memory.spool())
     headers = headers_for_model(request.headers, model, translated=False)
-    error = await _receive(context, OutgoingCall(model, path, headers, body, context.session), received, stored)
+    error = await _receive(context, OutgoingCall(model, path, headers, body, context.affinity), received, stored)
     response = received.body.read()
     if error is None and not counter.is_count(response):
         error = CallError.MALFORMED

@@ -46,6 +46,8 @@ class CallContext:
     """What all calls of one session share."""
 
     session: str
+    affinity: str
+    """Calls of the same affinity go to the same endpoint of a model; empty: to all of them in turn."""
     upstream: Upstream
     memory: GatewayMemory
     secrets: SessionSecrets

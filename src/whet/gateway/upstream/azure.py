@@ -45,7 +45,7 @@ def _new_azure_token() -> tuple[str, float]:
     except ModuleNotFoundError as error:
         raise UserError(
             "a login at Azure needs a package that is not installed; install it: pip install 'whet[azure]', "
-            "or give a key with 'key_env'"
+            "or set a key: AZURE_OPENAI_API_KEY for azure/MODEL, 'key_env' for a model in whet.toml"
         ) from error
     try:
         with identity.DefaultAzureCredential() as credential:

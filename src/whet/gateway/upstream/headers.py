@@ -13,7 +13,8 @@ read another request than the one that was checked."""
 BODY_TYPE = MappingProxyType({"Content-Type": "application/json"})
 DIALECT_HEADERS = REQUEST_HEADERS | {"anthropic-version", "anthropic-beta", "openai-beta"}
 """The agent's headers that go to a model of the agent's own dialect."""
-OWN_CREDENTIALS = frozenset({"authorization", "x-api-key", "x-goog-api-key"})
+OWN_CREDENTIALS = frozenset({"authorization", "x-api-key", "x-goog-api-key", "chatgpt-account-id"})
+"""The headers that belong to a login. A ChatGPT login is a token and the account that it is for."""
 
 
 def headers_for_model(headers: Headers, model: Model, *, translated: bool) -> dict[str, str]:

@@ -10,14 +10,17 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from whet.agents import AnyCli
-from whet.agents.install.run import installs_root
+from whet.agents import CliAgent, agent_named
+from whet.agents.cli import ON_PATH
+from whet.agents.install.run import find_install, installs_root, on_path
 from whet.box import Sandbox
+from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
 from whet.rollout.attempt import attempt
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
+from whet.runs.config import Config
 from whet.skill import Skill, read_skill
 from whet.tasks import Task, TaskLimits
 from whet.testing import Scene, Script, ScriptedModel, call, say
@@ -70,8 +73,25 @@ class Checked(BaseModel):
     """The day."""
 
 
+def agent_to_check(name: str, config: Config) -> CliAgent:
+    """The command-line agent of this name: of whet.toml, a plug-in, or a built-in one. UserError if it is none, or if
+    its program is not there. Without an install, the program on PATH is checked."""
+    agent = agent_named(name, config.agents)
+    if not isinstance(agent, CliAgent):
+        raise UserError(f"agent '{name}' has no program of its own to check; expected a command-line agent")
+    if (
+        agent.version is None
+        and agent.program is None
+        and find_install(agent.package) is None
+        and on_path(agent.package)
+    ):
+        agent = agent.model_copy(update={"version": ON_PATH})
+    agent.check()
+    return agent
+
+
 async def check_agents(
-    agents: Sequence[AnyCli], sandbox: Sandbox, env: Mapping[str, str] = os.environ
+    agents: Sequence[CliAgent], sandbox: Sandbox, env: Mapping[str, str] = os.environ
 ) -> AsyncGenerator[AgentCheck, None]:
     """Prove each agent, in order."""
     await sandbox.check()
@@ -93,7 +113,7 @@ def last_check(agent: str, version: str) -> Checked | None:
         return None
 
 
-async def _check(agent: AnyCli, resources: RunResources, skill: Skill) -> AgentCheck:
+async def _check(agent: CliAgent, resources: RunResources, skill: Skill) -> AgentCheck:
     started = time.monotonic()
     # An agent that knows no skills has its text in the task already.
     load = (call("skill", name=skill.name),) if agent.traits.skills else ()
@@ -105,14 +125,15 @@ async def _check(agent: AnyCli, resources: RunResources, skill: Skill) -> AgentC
     return AgentCheck(
         agent=agent.kind,
         version=report.version if report else agent.version or agent.package.version,
-        proofs=_proofs(result),
+        proofs=_proofs(result, agent),
         seconds=time.monotonic() - started,
         reason=result.score.reason if result.score.value is None or report is None else report.error or "",
     )
 
 
-def _proofs(result: Result) -> dict[str, bool]:
+def _proofs(result: Result, agent: CliAgent) -> dict[str, bool]:
     report, skill = result.report, result.skill
+    kept = {"keeps a transcript": report is not None and bool(report.transcript)} if agent.traits.transcripts else {}
     return {
         "starts": report is not None and report.exit_code == 0,
         "calls the model": result.spending.calls > 0,
@@ -120,7 +141,7 @@ def _proofs(result: Result) -> dict[str, bool]:
         "sees the skill": skill is not None and skill.shown is True,
         "reads the skill": skill is not None and skill.read is True,
         "answers": report is not None and report.text == ANSWER,
-        "keeps a transcript": report is not None and bool(report.transcript),
+        **kept,
     }
 
 

@@ -3,18 +3,18 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from whet.agents import agent_named
+from whet.agents import StopReason, agent_named
 from whet.box import Sandbox
 from whet.errors import UserError
 from whet.exchange import Exchange, Recorder
-from whet.gateway import Gateway, Limits, Model
+from whet.gateway import Gateway, Limits
 from whet.rollout.attempt import attempt
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
-from whet.runs.config import Config, judge_model_configs, model_secrets, open_models
+from whet.runs.config import NO_MODEL, Config, judge_model_configs, model_secrets, open_models
 from whet.runs.plan import check_tasks
 from whet.runs.stats.means import is_pass
 from whet.scoring import Score
@@ -22,8 +22,8 @@ from whet.scoring.trust import trust_warnings
 from whet.tasks import Task
 from whet.text.redact import Redactor
 
-NO_MODEL = Model(name="none", url="http://127.0.0.1:9", upstream_name="none", key=None)
-"""Neither the solution nor doing nothing calls a model."""
+TAIL_LINES = 12
+"""Lines of a program's output that a check reports."""
 
 
 class TaskVerdict(StrEnum):
@@ -46,6 +46,8 @@ class TaskCheck:
     reason: str = ""
     solution: Score | None = None
     nothing: Score | None = None
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    """Of a broken task: the end of what the solution and the judge's commands printed, by their names."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -81,13 +83,11 @@ async def _check(task: Task, resources: RunResources) -> TaskCheck:
         return TaskCheck(task, TaskVerdict.ELSEWHERE, str(error))
     if task.solution is None:
         return TaskCheck(task, TaskVerdict.READ, "ships no solution")
-    solution, nothing = await asyncio.gather(*(_score(task, agent, resources) for agent in ("oracle", "nop")))
-    reason = _what_is_wrong(solution, nothing)
-    return TaskCheck(task, TaskVerdict.BROKEN if reason else TaskVerdict.PROVED, reason, solution, nothing)
-
-
-async def _score(task: Task, agent: str, resources: RunResources) -> Score:
-    return (await attempt_with(agent, task, resources)).score
+    solution, nothing = await asyncio.gather(*(attempt_with(agent, task, resources) for agent in ("oracle", "nop")))
+    if not (reason := _what_is_wrong(solution, nothing.score)):
+        return TaskCheck(task, TaskVerdict.PROVED, "", solution.score, nothing.score)
+    outputs = _outputs(nothing if is_pass(solution.score.value or 0) else solution)
+    return TaskCheck(task, TaskVerdict.BROKEN, reason, solution.score, nothing.score, outputs)
 
 
 async def attempt_with(agent: str, task: Task, resources: RunResources, record_judge: Recorder | None = None) -> Result:
@@ -103,11 +103,23 @@ async def attempt_with(agent: str, task: Task, resources: RunResources, record_j
     return await attempt(rollout, resources, refuse, record_judge or forget)
 
 
-def _what_is_wrong(solution: Score, nothing: Score) -> str:
-    if solution.value is None:
-        return f"the solution could not be scored: {solution.reason}"
-    if not is_pass(solution.value):
-        return f"the solution scores {solution.value:g}, expected 1: {solution.reason}"
+def _what_is_wrong(solution: Result, nothing: Score) -> str:
+    score, report = solution.score, solution.report
+    if report is not None and report.stop is StopReason.CRASHED and report.error:
+        return report.error
+    if score.value is None:
+        return f"the solution could not be scored: {score.reason}"
+    if not is_pass(score.value):
+        return f"the solution scores {score.value:g}, expected 1: {score.reason}"
     if nothing.value is not None and is_pass(nothing.value):
         return "doing nothing scores 1"
     return ""
+
+
+def _outputs(solution: Result) -> dict[str, str]:
+    """The end of what the solution and the judges' commands printed."""
+    report = solution.report
+    printed = {"solve.sh": report.stdout + report.stderr} if report is not None else {}
+    for score in solution.judgements.values():
+        printed |= {one["command"]: one["output"] for one in score.details.get("commands", ())}
+    return {name: tail for name, text in printed.items() if (tail := "\n".join(text.splitlines()[-TAIL_LINES:]))}

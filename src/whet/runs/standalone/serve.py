@@ -60,7 +60,7 @@ async def stand_alone(
     request: GatewayRequest, config: Config, watcher: Watcher, env: Mapping[str, str] = os.environ
 ) -> None:
     """Serve one model on a port of this machine until cancelled, and record all calls."""
-    declared = model_config(request.model, config)
+    declared = model_config(request.model, config, env)
     if request.cache is CacheUse.REPLAY_ONLY:
         declared = never_called(declared, env)
     redactor = Redactor([*model_secrets(request.model, declared, env), *secrets_in(env)])

@@ -14,6 +14,7 @@ from whet.runs.stats.means import Interval, PassPoint, is_pass, mean_interval, p
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
+from whet.scoring.score import ROUNDING
 
 Arm = tuple[str, str, str | None]
 """Agent, model and digest of the skill, if there is one: what is compared with what."""
@@ -99,6 +100,13 @@ class Tally:
             for value in (0.0, 1.0)
         )
         return (low.mean, high.mean) if low and high else (0.0, 1.0)
+
+    def reaches(self, least: float) -> bool:
+        """Whether the mean is at least this, also if more than 2 % of the scores are missing and were 0."""
+        mean, bounds = self.mean(), self.bounds()
+        if mean is None or self.not_run:
+            return False
+        return min(mean.mean, bounds[0] if bounds else 1.0) >= least - ROUNDING
 
     def _tasks(self) -> list[str]:
         return [*self.values, *(task for task in self.lost if task not in self.values)]

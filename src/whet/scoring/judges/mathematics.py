@@ -2,6 +2,7 @@
 
 import json
 import sysconfig
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from whet.scoring.isolation.run import PROGRAMS, read_answer, run_isolated
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.judges.rubric import rubric
 from whet.scoring.score import Score
-from whet.tasks.judges import MathSpec
+from whet.tasks.judges import MathSpec, RubricSpec
 
 CONTROL_SEC = 20.0
 """How long the expected answer may take to be compared with itself."""
@@ -26,17 +27,26 @@ async def mathematics(spec: MathSpec, work: Work) -> Score:
         found = await _compare(spec, work, expected, answer, spec.seconds)
     except JudgeError as error:
         if spec.fallback is not None:
-            score = await rubric(spec.fallback, work)
-            return score.model_copy(update={"details": {**score.details, "fallback": str(error)}})
+            return await _ask_model(spec.fallback, work, expected, str(error))
         # The expected answer, compared with itself, shows whether the failure lies in the answer.
         await _compare(spec, work, expected, expected, max(spec.seconds, CONTROL_SEC))
         checks = [{"op": "mathematics", "passed": False}]
         return Score.undecided(f"the answer could not be compared: {error}", checks=checks, **error.details)
+    if not found["same"] and spec.fallback is not None:
+        # Either answer may be in words, which math-verify reads as something else.
+        return await _ask_model(spec.fallback, work, expected, "math-verify does not agree", math=found)
     given = found["given"]
     reason = f"the answer {'equals' if found['same'] else 'is not'} {found['expected']}"
     checks = [{"op": "right" if given else "mathematics", "passed": bool(found["same"])}]
     reason = reason if given else "the answer contains no mathematics"
     return Score.of(float(found["same"]), reason, by="math", checks=checks, **found)
+
+
+async def _ask_model(spec: RubricSpec, work: Work, expected: str, why: str, **details: Any) -> Score:
+    """The verdict of a model that sees the expected answer."""
+    task = work.task.model_copy(update={"answer": expected})
+    score = await rubric(spec, replace(work, task=task))
+    return score.model_copy(update={"details": {**score.details, **details, "by": "model", "fallback": why}})
 
 
 async def _compare(spec: MathSpec, work: Work, expected: str, answer: str, seconds: float) -> Any:

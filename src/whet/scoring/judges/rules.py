@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from whet.box import SandboxError
 from whet.scoring.answers import has_words, is_refusal
 from whet.scoring.isolation.search import no_verdict_details, search
 from whet.scoring.judge import JudgeError, ObservedCall, Work
@@ -23,7 +22,6 @@ from whet.tasks.checks import (
 from whet.tasks.judges import RulesSpec
 from whet.text.plain import read_json
 
-FILE_LIMIT = 16 << 20
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
 _HEADING = re.compile(r"^ {0,3}(#{1,6})(?=[ \t]|$)")
 _COMMAND_KEYS = frozenset({"command", "cmd", "commands", "script", "code"})
@@ -63,9 +61,9 @@ def _check_known(check: AnyCheck, good: bool, work: Work) -> bool:
 async def _passes(check: AnyCheck, work: Work) -> bool:
     match check:
         case FileCheck(arg=path):
-            return await _file(work, path) is not None
+            return await work.read_file(path) is not None
         case FileWordsCheck(path=path, arg=text):
-            content = await _file(work, path)
+            content = await work.read_file(path)
             return content is not None and has_words(content.decode(errors="replace"), text)
         case WordsCheck(op="tool_called", arg=name):
             return any(call.name.casefold() == name.casefold() for call in work.calls)
@@ -184,11 +182,3 @@ def _is_heading(line: str, name: str) -> bool:
     if bold is not None:
         return has_words(bold[1], name)
     return not line.startswith("    ") and folded.lstrip().startswith(f"{name}:")
-
-
-async def _file(work: Work, path: str) -> bytes | None:
-    try:
-        return await work.sealed_box.read_file(path, FILE_LIMIT)
-    except (FileNotFoundError, SandboxError):
-        # A folder, a link that leads out, a file beyond all bounds: the agent left no file that the task means.
-        return None

@@ -1,4 +1,4 @@
-"""`verify`: shell commands run in the sealed box; the score is the share that exits 0."""
+"""`verify`: shell commands run in the sealed box; the score is the share that exits 0, or what they write as reward."""
 
 from collections.abc import Mapping
 from textwrap import shorten
@@ -6,7 +6,8 @@ from typing import Any
 
 from whet.box import Finished
 from whet.scoring.failed_tests import describe_failure
-from whet.scoring.judge import Work
+from whet.scoring.judge import JudgeError, Work
+from whet.scoring.reward_files import main_reward, read_rewards
 from whet.scoring.score import Score
 from whet.tasks.judges import VerifySpec
 
@@ -24,7 +25,19 @@ async def verify(spec: VerifySpec, work: Work) -> Score:  # noqa: ARG001 - the c
     good = sum(check["passed"] for check in checks)
     failed = "; ".join(_describe(one) for one in results if one["exit_code"] != 0)
     reason = f"{good} of {len(results)} commands passed" + (f"; {failed[:MOST]}" if failed else "")
-    return Score.of(good / len(results), reason, commands=results, checks=checks)
+    value = good / len(results)
+    if work.task.tests is None and (given := await _read_reward(work, results)) is not None:
+        value, reason = given, f"the commands wrote the reward {given:g}; {reason}"
+    return Score.of(value, reason, commands=results, checks=checks)
+
+
+async def _read_reward(work: Work, results: list[dict[str, Any]]) -> float | None:
+    """The reward that the commands wrote, if they did; the lower one of two."""
+    try:
+        found = await read_rewards(work.sealed_box)
+    except ValueError as error:
+        raise JudgeError(str(error), details={"commands": results}) from error
+    return min(map(main_reward, found), default=None)
 
 
 def _describe(result: Mapping[str, Any]) -> str:

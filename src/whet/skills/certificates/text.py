@@ -27,6 +27,11 @@ E_VALUES = (
     "in at most one exam of 20, and 80 in at most one of 80, however often one looks. A pair is one task, done once "
     "with each skill. The bounds of the lift hold at the level of the exam, at all times."
 )
+E_VALUES_WITH_MARGIN = (
+    "An e-value measures the evidence that the new skill is not worse than the margin allows. If it is worse than "
+    "that, the e-value ever reaches 20 in at most one exam of 20, however often one looks. A pair is one task, done "
+    "once with each skill. The bounds of the lift hold at the level of the exam, at all times."
+)
 HEAD = "| exam | old skill | new skill | verdict | lift, points | e-value | needed | level | pairs | measured |"
 RULE = "|---|---|---|---|---|---|---|---|---|---|"
 
@@ -53,12 +58,8 @@ def _claim(certificate: Certificate) -> Iterator[str]:
         yield from ("**Nothing was certified.** The run keeps the skill that it started with.", "")
         return
     found, level = last.findings, last.terms.level
-    tasks = len(certificate.tasks)
-    yield (
-        f"**Skill `{last.candidate[:8]}` is better than skill `{last.incumbent[:8]}` on these {tasks} validation "
-        f"tasks: its mean score there is higher by at least {found.at_least * 100:.1f} points, at level {level:g}.**"
-    )
-    yield _alpha(certificate)
+    yield f"**{_claim_of(last, len(certificate.tasks))}, at level {level:g}.**"
+    yield _alpha(certificate, last.terms.margin)
     if models := format_models(last.reported):
         yield models
     yield from ("", "| | |", "|---|---|")
@@ -72,14 +73,36 @@ def _claim(certificate: Certificate) -> Iterator[str]:
     yield ""
 
 
-def _alpha(certificate: Certificate) -> str:
+def _claim_of(record: ExamRecord, tasks: int) -> str:
+    new, old = f"Skill `{record.candidate[:8]}`", f"skill `{record.incumbent[:8]}`"
+    at_least, margin = record.findings.at_least, record.terms.margin
+    where = f"on these {tasks} validation tasks: its mean score there is"
+    if not margin:
+        return f"{new} is better than {old} {where} higher by at least {at_least * 100:.1f} points"
+    return f"{new} is not worse than {old} by more than {margin * 100:g} points {where} {format_loss(at_least)}"
+
+
+def format_loss(at_least: float) -> str:
+    """
+    >>> format_loss(-0.031), format_loss(0.02)
+    ('lower by at most 3.1 points', 'higher by at least 2.0 points')
+    """
+    if at_least < 0:
+        return f"lower by at most {-at_least * 100:.1f} points"
+    return f"higher by at least {at_least * 100:.1f} points"
+
+
+def _alpha(certificate: Certificate, margin: float) -> str:
     what = "An exam" if certificate.single else "A run"
-    return f"{what} like this certifies a skill that is not better with a chance of at most {certificate.alpha:.0%}."
+    wrong = f"worse by more than {margin * 100:g} points" if margin else "not better"
+    return f"{what} like this certifies a skill that is {wrong} with a chance of at most {certificate.alpha:.0%}."
 
 
 def format_verdict(record: ExamRecord, tasks: int) -> str:
     """Format a verdict as a sentence, with its tasks and its error rate."""
     found, terms = record.findings, record.terms
+    if terms.margin and found.verdict is not Verdict.WITHHELD and found.coverage >= terms.coverage:
+        return _format_margin_verdict(record, tasks)
     on, between = f"on these {tasks} tasks", f"{found.at_least * 100:+.1f} and {found.at_most * 100:+.1f} points"
     match found.verdict:
         case Verdict.CERTIFIED:
@@ -98,6 +121,24 @@ def format_verdict(record: ExamRecord, tasks: int) -> str:
             return f"undecided: {found.coverage:.0%} of the pairs have both scores; {terms.coverage:.0%} are needed"
         case Verdict.UNDECIDED:
             return f"undecided: {on} the lift is between {between}, each bound at level {terms.level:g}"
+
+
+def _format_margin_verdict(record: ExamRecord, tasks: int) -> str:
+    """The verdict of an exam that a skill passes if it is not worse than the margin allows."""
+    found, terms = record.findings, record.terms
+    on, margin = f"on these {tasks} tasks", f"{terms.margin * 100:g} points"
+    match found.verdict:
+        case Verdict.CERTIFIED:
+            mean = format_loss(found.at_least)
+            return f"not worse: {on} the mean score is {mean}; {margin} were allowed (error at most {terms.level:.3g})"
+        case Verdict.FUTILE:
+            least = f", by at least {-found.at_most * 100:.1f} points" if found.at_most < 0 else ""
+            return f"worse: {on} the mean score is lower{least} (error at most {terms.beta:.3g})"
+    between = f"{found.at_least * 100:+.1f} and {found.at_most * 100:+.1f} points"
+    return (
+        f"not shown: {on} the change of the mean score is between {between}, each bound at level {terms.level:g}; it "
+        f"may be lower by more than {margin}"
+    )
 
 
 def format_models(reported: Mapping[str, tuple[int, int]]) -> str:
@@ -130,7 +171,8 @@ def _exams(certificate: Certificate) -> Iterator[str]:
     if not certificate.records:
         yield from ("None.", "")
         return
-    yield from (HEAD, RULE, *map(format_row, certificate.records), "", E_VALUES, "")
+    explained = E_VALUES_WITH_MARGIN if certificate.records[0].terms.margin else E_VALUES
+    yield from (HEAD, RULE, *map(format_row, certificate.records), "", explained, "")
     for record in certificate.records:
         if record.findings.verdict is not Verdict.CERTIFIED:
             yield from (f"Exam {record.number}: {format_verdict(record, len(certificate.tasks))}.", "")

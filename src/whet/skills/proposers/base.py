@@ -153,6 +153,8 @@ class Proposal:
     """Edits that were made and not allowed, with the reason."""
     memory: str | None = None
     """The proposer's new note to itself; None keeps the old one."""
+    exhausted: bool = False
+    """Whether the proposer has nothing more to propose, however often it is asked about this skill."""
 
 
 class NoProposal(Exception):  # noqa: N818 - the proposer's model failed, which is not an error of whet

@@ -18,4 +18,5 @@ class ProposerChain:
             proposals.append(await proposer.propose(context))
             if proposals[-1].edits:
                 break
-        return replace(proposals[-1], refused=tuple(one for proposal in proposals for one in proposal.refused))
+        refused = tuple(one for proposal in proposals for one in proposal.refused)
+        return replace(proposals[-1], refused=refused, exhausted=all(one.exhausted for one in proposals))

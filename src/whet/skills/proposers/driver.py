@@ -105,7 +105,7 @@ class ProposerDriver:
             self._made.append(made)
             self._memory = self._memory if made.proposal.memory is None else made.proposal.memory
             self._watch(made)
-            if made.candidate is not None:
+            if made.candidate is not None or made.proposal.exhausted:
                 return made.candidate
         return None
 

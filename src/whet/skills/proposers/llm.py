@@ -10,7 +10,7 @@ from whet.ids import digest
 from whet.scoring.judges.json_answer import read_json_answer
 from whet.skills.documents.edits import Edit
 from whet.skills.proposers import prompts
-from whet.skills.proposers.base import Proposal, ProposalContext, ScoredRollout
+from whet.skills.proposers.base import NoProposal, Proposal, ProposalContext, ScoredRollout
 from whet.skills.proposers.leak_check import check_edits
 
 ChatMessage = Mapping[str, str]
@@ -21,6 +21,8 @@ BATCH = 8
 """Rollouts per question: with many more, a model says less about each."""
 AT_ONCE = 16
 """Questions that are sent at the same time."""
+SHOWN = 120
+"""Characters of an unreadable reply that an error shows."""
 MOST = 8
 """The most edits when the model chooses the number."""
 
@@ -65,6 +67,7 @@ class LlmProposer:
             return Proposal((), "there are no rollouts to learn from" if budget else "no edit is allowed in this step")
         room = asyncio.Semaphore(AT_ONCE)
         answers = await asyncio.gather(*(self._answer(one, room) for one in questions))
+        _refuse_unreadable(answers)
         sources = _unique_edits(answers)
         kept, refused = check_edits(sources, context)
         last = next((answer for answer in answers if answer.read is None), answers[-1])
@@ -121,6 +124,16 @@ def read_reply(reply: str) -> Reflection:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or "the reply"
         raise ValueError(f"{place}: {first['msg']}") from None
+
+
+def _refuse_unreadable(answers: Sequence[_Answer]) -> None:
+    """NoProposal when no reply can be read: that is not the same as "nothing to propose"."""
+    if all(answer.read is None for answer in answers):
+        begin = " ".join(answers[0].raw.split())[:SHOWN]
+        raise NoProposal(
+            f"none of its replies ({len(answers)}) could be read as edits in JSON, even when asked again; the first "
+            f"begins: '{begin}'; choose another model with `proposer_model`"
+        )
 
 
 def _merge(edits: Sequence[tuple[str, Edit]], context: ProposalContext) -> _Question:

@@ -16,7 +16,9 @@ class RulesFile:
     async def propose(self, context: ProposalContext) -> Proposal:
         proposed = {edit.text for past in context.past for edit in (*past.edits, *(one.edit for one in past.refused))}
         rest = [rule for rule in self._rules if rule not in proposed]
-        return Proposal(tuple(Edit(op=Op.ADD, text=rule) for rule in rest[:1]))
+        if not rest:
+            return Proposal((), f"all {len(self._rules)} rules of the file were proposed", exhausted=True)
+        return Proposal((Edit(op=Op.ADD, text=rest[0]),))
 
 
 def read_rules(path: Path) -> RulesFile:

@@ -98,7 +98,7 @@ def evidence_curve(number: int, held: ExamResult) -> Plot:
     lowest, highest = min(-0.5, *map(min, found)), max(enough + 0.5, *map(max, found))
     y = Scale(max(lowest, _FLOOR), min(highest, enough + _ROOF), HEIGHT - BOTTOM, TOP)
     _draw_powers(drawing, y, right)
-    _draw_numbers(drawing, x, y.start, "positions")
+    _draw_numbers(drawing, x, y.start, "pairs")
     labels = spread([y(enough), y(hopeless)])
     for place, label, kind, words in (
         (y(enough), labels[0], GOOD, f"certified: {1 / terms.level:.3g}"),
@@ -112,7 +112,7 @@ def evidence_curve(number: int, held: ExamResult) -> Plot:
     drawing.text(max(decided, LEFT + 48), TOP - 8, f"verdict at {attempt.decided_at}", "faint", "middle")
     drawing.curve(((x(place), y(worse)) for place, (_, worse) in enumerate(found)), BAD, dashed=True)
     drawing.curve(((x(place), y(better)) for place, (better, _) in enumerate(found)), GOOD)
-    words = f"evidence of the exam of {held.candidate[:8]}, position by position, and the thresholds of both verdicts"
+    words = f"evidence of the exam of {held.candidate[:8]}, pair by pair, and the thresholds of both verdicts"
     return Plot(f"exam-{number}", words, drawing.svg())
 
 
@@ -230,7 +230,7 @@ def draw_tasks(held: ExamResult) -> Plot:
         top, middle = TOP + ROW * row + 4, TOP + ROW * (row + 0.5)
         drawing.text(16, middle + 4, cut(task, 200, keep_end=True))
         drawing.text(256, middle + 4, f"×{number}", "faint", "end")
-        tip = f"{task}: {mean * 100:+.0f} points at {number} positions"
+        tip = f"{task}: {mean * 100:+.0f} points in {number} pairs"
         if mean == 0:
             drawing.dot(x(0), middle, "quiet", hollow=True, tip=tip)
         else:

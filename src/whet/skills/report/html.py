@@ -27,6 +27,7 @@ th{{font-weight:600;color:var(--faint)}}
 td.end,th.end{{text-align:right}}
 code{{font:.88em ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;overflow-wrap:anywhere}}
 td code{{white-space:nowrap}}
+pre{{overflow-x:auto;padding:.8rem 1rem;border:1px solid var(--grid);border-radius:6px}}
 """
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from math import fsum
 from pathlib import Path
 
+from whet.runs.stats.paired import difference_interval
 from whet.skills.certificates.certificate import make_record
 from whet.skills.certificates.text import (
     HEAD,
@@ -22,7 +23,9 @@ from whet.skills.report.charts import Plot
 from whet.skills.report.criteria import CheckRate
 from whet.skills.report.data import Cost, Effect, MeasuredProposal, ReportData, by_task, read_report_data
 from whet.skills.report.html import escape_cell, render_page
+from whet.skills.report.verdict import GLOSSARY, count_changes, fence, list_changes, verdict_sentence
 from whet.skills.results import SharpenResult
+from whet.skills.rollouts.final_test import FinalTest
 from whet.skills.search.shorten import Removal
 
 REPORT, PAGE, PLOTS = "report.md", "report.html", "plots"
@@ -50,8 +53,17 @@ def in_plain_words(outcome: SharpenResult) -> str:
         certified = _describe_certified(outcome, outcome.certified[-1])
         return f"{certified}{_describe_test(outcome)}{_describe_shorter(outcome)} {measured}"
     if outcome.leader.digest == outcome.start.digest:
-        return f"No better skill was found: no proposal did better on the training tasks. {measured}"
+        return f"No better skill was found. {_describe_no_leader(outcome)}{measured}"
     return f"No better skill was certified. {_describe_failure(outcome)} {measured}"
+
+
+def _describe_no_leader(outcome: SharpenResult) -> str:
+    if not outcome.solved_nothing:
+        return ""
+    return (
+        "Look at a rollout with `whet show`: the tasks may be too hard for this model, or the agent, the set-up or the "
+        "judges may not work. A search needs tasks of which some are solved. "
+    )
 
 
 def _describe_accepted(outcome: SharpenResult) -> str:
@@ -66,7 +78,18 @@ def _describe_accepted(outcome: SharpenResult) -> str:
 
 def _describe_test(outcome: SharpenResult) -> str:
     test = outcome.certificate.test
-    return f" Held-out test, against the start: {test}." if test else ""
+    return f" Held-out test, against the start: {test}.{_explain_interval(test)}" if test else ""
+
+
+def _explain_interval(test: FinalTest) -> str:
+    """Why an interval can include a loss although no task got worse, where that is so; else empty."""
+    found, differences = difference_interval(test.differences), test.differences
+    if found is None or found.low >= 0 or min(differences) < 0 or max(differences) <= 0:
+        return ""
+    return (
+        f" No task got worse, but {found.tasks} tasks are few: the interval is about all tasks of this kind, and "
+        "allows for one that was not drawn and differs by 100 points. More test tasks make it narrower."
+    )
 
 
 def _describe_classic_rules(outcome: SharpenResult) -> str:
@@ -128,10 +151,28 @@ def report(outcome: SharpenResult, figures: ReportData) -> tuple[str, list[Plot]
         *_test(outcome, figures.check_rates),
         *_costs(outcome, figures.costs),
     ]
-    lines: list[str] = [f"# Sharpening {outcome.start.name}", "", in_plain_words(outcome), ""]
+    lines: list[str] = [f"# Sharpening {outcome.start.name}", "", f"**{verdict_sentence(outcome)}**", ""]
+    lines += [in_plain_words(outcome), "", *_changes(outcome), *_glossary()]
     for part in parts:
         lines += [f"![{part.words}]({_address(part)})", ""] if isinstance(part, Plot) else [part]
     return "\n".join(lines), [part for part in parts if isinstance(part, Plot)]
+
+
+def _changes(outcome: SharpenResult) -> Iterator[str]:
+    lines = list_changes(outcome)
+    if not lines:
+        return
+    yield from ("## What changes in the skill", "", f"{count_changes(lines)}:", "", *fence(lines), "")
+    if outcome.certified:
+        yield from (f"`whet adopt {outcome.folder}` writes it over the original; `--undo` takes it back.", "")
+    else:
+        yield from ("This version is not proved to be better.", "")
+
+
+def _glossary() -> Iterator[str]:
+    yield from ("## Five words", "")
+    yield from (f"- **{word}**: {meaning}." for word, meaning in GLOSSARY.items())
+    yield ""
 
 
 def _search(figures: ReportData) -> Iterator[str | Plot]:
@@ -187,7 +228,7 @@ def _exams(outcome: SharpenResult) -> Iterator[str | Plot]:
     yield from (charts.evidence_curve(number, one) for number, one in enumerate(held, 1))
     yield from ("## The last exam, task by task", "")
     yield charts.draw_tasks(held[-1])
-    yield from ("| task | positions | mean difference, points |", "|---|---|---|")
+    yield from ("| task | pairs | mean difference, points |", "|---|---|---|")
     for task, found in by_task(held[-1]).items():
         yield f"| {escape_cell(task)} | {len(found)} | {fsum(found) / len(found) * 100:+.0f} |"
     yield ""
@@ -214,7 +255,7 @@ def _test(outcome: SharpenResult, rates: Sequence[CheckRate]) -> Iterator[str]:
         why = untested if outcome.certified else "there is nothing new to test"
         yield from (f"There was no held-out test: {why}.", "")
         return
-    yield from (*tested.table(), "", f"Difference: {tested}.", "")
+    yield from (*tested.table(), "", f"Difference: {tested}.{_explain_interval(tested)}", "")
     if rates:
         yield from ("| check | before | after |", "|---|---|---|")
         yield from (f"| {escape_cell(one.words)} | {one.before} | {one.after} |" for one in rates)

@@ -55,6 +55,11 @@ class Audit:
         return fsum(one**2 for one in self.differences) / len(self.differences) / 2
 
     @property
+    def is_all_zero(self) -> bool:
+        """Whether no training task ever scored above 0 with the skill."""
+        return not any(score for pair in self.twice for score in pair)
+
+    @property
     def cautious_variance(self) -> float:
         """Upper bound of the variance if there are few tasks. A score in [0, 1] varies most if it is 0 or 1."""
         number, differ = len(self.differences), sum(one != 0 for one in self.differences)

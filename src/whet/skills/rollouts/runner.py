@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from whet.agents import AnyAgent
-from whet.agents.cli import CliAgent, program
+from whet.agents.cli import CliAgent
 from whet.errors import UserError
 from whet.exchange import CallError, Exchange
 from whet.gateway import RETRIED, Model
 from whet.gateway.prices import Price, price_for
+from whet.rollout.endpoint import check_judge_models
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout
 from whet.runs.config import Config
@@ -182,7 +183,7 @@ class RolloutRunner:
         agent, model = self._arm.program, self._arm.model
         version = None
         if isinstance(agent, CliAgent):
-            version = (await asyncio.to_thread(program, agent.package, agent.version)).version
+            version = (await asyncio.to_thread(agent.find_program)).version
         return {
             "agent": {"name": self._arm.agent, "version": version, "program": agent.model_dump(mode="json")},
             "model": {
@@ -255,8 +256,9 @@ async def open_runner(
         about = {
             "sandbox": resources.sandbox.name,
             "agents": resources.dump_agents(),
-            "tasks": options.tasks_path,
+            "tasks": options.task_paths,
         }
+        await check_judge_models(resources.gateway, resources.judge_models)
         begin()
         records = {part: _open_part(folder / part, part, given, about) for part, given in parts.items()}
         before = {str(part): read_spending(folder / part, prices)[0] for part in parts}

@@ -117,7 +117,7 @@ def read_spending(folder: Path, prices: Mapping[str, Price | None]) -> tuple[Spe
                     found.append(_spent(result))
                 else:
                     calls, usage = attempt.usage()
-                    found.append(Spent(calls, usage, cost(usage, price) if price else 0.0))
+                    found.append(Spent(calls, usage, cost(usage, price, calls) if price else 0.0))
     return replace(total_spent(found), seconds=union_length(times)), scored
 
 

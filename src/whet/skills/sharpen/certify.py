@@ -1,4 +1,4 @@
-"""The flow of `whet certify`: one exam, which tests whether one skill is better than another."""
+"""The flow of `whet certify`: one exam, which tests whether one skill is better than another, or not worse."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +19,16 @@ from whet.skills.gate.exam import PAIR, ExamSequence, RolloutBudget, run_exam, t
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.journal import ExamJournalFile
 from whet.skills.gate.plan import MANY, GatePlan
+from whet.skills.gate.power import chance_to_certify, enough_pairs
 from whet.skills.gate.seed import Seed, fix_seed
-from whet.skills.gate.sequential_test import SequentialTest
+from whet.skills.gate.sequential_test import ExamTerms, SequentialTest
 from whet.skills.measurement import RunPart, Verdict
+from whet.skills.report.summary import write_summary
+from whet.skills.rollouts.audit import TYPICAL
 from whet.skills.rollouts.budget import Budget
 from whet.skills.rollouts.runner import RolloutRunner, open_runner
 from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH, common_terms, fix_terms, resolve_budget, write_raised
-from whet.tasks import Task, read_tasks
+from whet.tasks import Task
 from whet.version import __version__
 
 
@@ -41,9 +44,24 @@ class CertifyRequest:
     """For one exam, which gets all of alpha."""
     seed: int | None = None
     """Of the order of tasks; drawn at random when the user sets none."""
+    non_inferior: float | None = None
+    """How much worse the new skill may be and still pass; None when it has to be better."""
+    summary: Path | None = None
+    """File for the verdict in Markdown."""
 
 
-CertifyWatch = Callable[[Ended | Stopped | Seed], None]
+@dataclass(frozen=True, slots=True)
+class HarmlessPower:
+    """How often an exam shows, of a change without any effect, that it is not worse, if scores are typically noisy."""
+
+    margin: float
+    chance: float
+    """With the rollouts of this exam."""
+    enough: int | None
+    """Rollouts with which the chance is 80 %; None when a reasonable number is not enough."""
+
+
+CertifyWatch = Callable[[Ended | Stopped | Seed | HarmlessPower], None]
 
 
 async def certify(
@@ -59,12 +77,12 @@ class CertifyRun:
     def __init__(self, request: CertifyRequest, config: Config, watch: CertifyWatch, env: Mapping[str, str]) -> None:
         """Read and check everything that can be checked before anything is written."""
         self.config, self.watch, self.env, self.folder = config, watch, env, request.run.out
-        self.tasks = validation_tasks(read_tasks(request.run.tasks))
+        self.tasks = validation_tasks(request.run.read_tasks())
         self.digests = {task.id: task.digest for task in self.tasks}
         refuse_existing(self.folder, resume=request.run.resume)
         # The terms keep the first budget; a resumed exam may have more.
         first, self.budget = resolve_budget(self.folder / CERTIFY_TERMS, request.budget)
-        self.plan = replace(request.plan, budget=first.rollouts or 0)
+        self.plan = replace(_plan_of(request), budget=first.rollouts or 0)
         self.request = replace(request, budget=first, plan=self.plan)
         self._check_budget()
         self.old, self.new = read_skill(request.old), read_skill(request.new)
@@ -73,12 +91,15 @@ class CertifyRun:
         self.skills = SkillStore(self.folder / "skills")
 
     def _check_budget(self) -> None:
-        fewest = PAIR * SequentialTest(self.plan.terms(self.plan.alpha, 1)).fewest
+        fewest = PAIR * SequentialTest(self._terms(1)).fewest
         if self.budget.rollouts is not None and self.budget.rollouts < fewest:
             raise UserError(
                 f"`budget` is {self.budget}; expected at least {fewest} rollouts: with fewer nothing can be certified "
                 f"at level {self.plan.alpha:g}, whatever their scores"
             )
+
+    def _terms(self, pairs: int) -> ExamTerms:
+        return replace(self.plan.terms(self.plan.alpha, pairs), margin=self.request.non_inferior or 0.0)
 
     async def run(self) -> Certificate:
         options = self.request.run.model_copy(update={"skills": (self.request.old, self.request.new)})
@@ -92,6 +113,7 @@ class CertifyRun:
             result = await self.run_exam(runner)
             certificate = self._certificate(result, made_with, used)
         write_certificate(certificate, self.folder)
+        write_summary(certificate, self.folder, self.request.summary, self.env)
         return certificate
 
     def _begin(self) -> None:
@@ -99,29 +121,34 @@ class CertifyRun:
         self.skills.keep(self.old)
         self.skills.keep(self.new)
         self.seed = fix_seed(self.folder / RunPart.EXAM, self.request.seed)
-        terms = {
+        terms: dict[str, object] = {
             "old": self.old.digest,
             "new": self.new.digest,
             **common_terms(self.request.run, self.request.budget, self.plan),
             "tasks": self.digests,
             "seed": self.seed.commitment,
         }
+        if self.request.non_inferior is not None:
+            terms["non_inferior"] = self.request.non_inferior
         fix_terms(self.folder / CERTIFY_TERMS, terms)
         write_raised(self.folder / CERTIFY_TERMS, self.request.budget, self.budget)
         self.watch(self.seed)
+        if self.request.non_inferior is not None and self.budget.rollouts is not None:
+            self.watch(_power_of(self._terms(self.budget.rollouts // PAIR)))
 
     async def run_exam(self, runner: RolloutRunner) -> ExamResult:
-        """Run the exam until it has a verdict; then use what is left to narrow the bounds of a certificate."""
+        """Run the exam until it has a verdict. If it certifies that the new skill is better, use what is left of the
+        budget to narrow the bounds: at the verdict, the lower bound is barely above 0."""
         seed = self.seed
         exam = ExamSequence(self.old.digest, self.new.digest, tuple(self.digests), seed.value, 1, seed.commitment)
         ExamJournalFile(self.folder / RunPart.EXAM).record_start(exam)
         # A budget in another unit ends the exam when it is used up.
         rollouts = RolloutBudget(self.budget.rollouts or MANY)
-        test = SequentialTest(self.plan.terms(self.plan.alpha, rollouts.pairs))
+        test = SequentialTest(self._terms(rollouts.pairs))
         await run_exam(exam, test, runner, rollouts, runner.read_execution)
         if not test.pairs:
             raise UserError(f"`budget` is {self.budget}; expected more: the first pair of rollouts used all of it")
-        if test.verdict is Verdict.CERTIFIED:
+        if test.verdict is Verdict.CERTIFIED and not test.terms.margin:
             await tighten(exam, test, self.plan.max_pairs(len(exam.tasks)), runner, rollouts, runner.read_execution)
         return ExamResult(exam, test)
 
@@ -139,6 +166,19 @@ class CertifyRun:
             records=(make_record(result),),
             used=used,
         )
+
+
+def _plan_of(request: CertifyRequest) -> GatePlan:
+    """The plan of the exam. Where the new skill may be as good as the old one, the exam gives up when the new one is
+    shown to be worse at all, with the same error rate."""
+    if request.non_inferior is None:
+        return request.plan
+    return replace(request.plan, beta=request.plan.alpha, minimum_effect=0.0)
+
+
+def _power_of(terms: ExamTerms) -> HarmlessPower:
+    pairs = enough_pairs(0.0, TYPICAL, terms)
+    return HarmlessPower(terms.margin, chance_to_certify(0.0, TYPICAL, terms), pairs and PAIR * pairs)
 
 
 def validation_tasks(tasks: Sequence[Task]) -> list[Task]:

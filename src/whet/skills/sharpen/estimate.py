@@ -6,9 +6,9 @@ from pathlib import Path
 from whet.agents import agent_named
 from whet.errors import UserError
 from whet.exchange import Usage
-from whet.gateway import Model, Spent
-from whet.gateway.prices import Price, cost, price_for
-from whet.runs.config import Config, model_config
+from whet.gateway import Spent
+from whet.gateway.prices import Price, cost
+from whet.runs.config import Config, model_config, model_price
 from whet.runs.options import RunOptions
 from whet.runs.store.store import DATABASE
 from whet.skills.measurement import RunPart
@@ -18,6 +18,8 @@ from whet.skills.rollouts.spending import read_spending
 _ONE_CALL = (Usage(300, 30), Usage(6_000, 2_000)), (1.0, 30.0)
 _MANY_CALLS = (Usage(20_000, 1_000), Usage(1_000_000, 20_000)), (20.0, 600.0)
 """Least and most tokens and seconds of a rollout, for an agent with one model call and for a working agent."""
+_CALLS = 20
+"""Of a working agent. Some prices depend on the length of a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,13 @@ class RolloutUse:
         if budget.rollouts is not None:
             return budget.rollouts, budget.rollouts
         used = budget.of(self.most), budget.of(self.least)
+        if budget.unit is Unit.DOLLARS and not self.priced:
+            raise UserError(
+                f"`budget` is {budget}, but the price of the model is not known; give it price_input and price_output "
+                "in whet.toml, or set a budget of tokens or rollouts"
+            )
         if not all(used):
-            raise UserError(f"`budget` is {budget}, but the model's price is 0 or unknown; expected another unit")
+            raise UserError(f"`budget` is {budget}, but the model costs nothing; expected another unit")
         fewest, most = (int(budget.amount / (MARGIN * one)) for one in used)
         return fewest, most
 
@@ -61,13 +68,14 @@ class RolloutUse:
 def estimate_use(request: RunOptions, config: Config) -> RolloutUse:
     """Estimate what a rollout uses. Seconds are of the whole run, in which several rollouts run at once."""
     name = request.models[0]
-    price = _price(name, config)
+    price = model_price(name, model_config(name, config))
     record = request.out / RunPart.SEARCH
     if (record / DATABASE).is_file() and (found := _read_mean_use(record, name, price)) is not None:
         return RolloutUse(found, found, measured=True, priced=price is not None)
-    usages, seconds = _ONE_CALL if not agent_named(request.agents[0], config.agents).in_box else _MANY_CALLS
+    works = agent_named(request.agents[0], config.agents).in_box
+    usages, seconds = _MANY_CALLS if works else _ONE_CALL
     least, most = (
-        Spent(0, usage, cost(usage, price) if price else 0.0, time / request.concurrency)
+        Spent(0, usage, cost(usage, price, _CALLS if works else 1) if price else 0.0, time / request.concurrency)
         for usage, time in zip(usages, seconds, strict=True)
     )
     return RolloutUse(least, most, measured=False, priced=price is not None)
@@ -79,19 +87,3 @@ def _read_mean_use(record: Path, model: str, price: Price | None) -> Spent | Non
         return None
     usage = Usage(round(spent.usage.input / rollouts), round(spent.usage.output / rollouts))
     return Spent(0, usage, spent.cost / rollouts, spent.seconds / rollouts)
-
-
-def _price(name: str, config: Config) -> Price | None:
-    model = model_config(name, config)
-    if model.script is not None or model.local is not None:
-        return Price(0.0, 0.0)
-    return price_for(
-        Model(
-            name=name,
-            url="",
-            upstream_name=model.name or name,
-            key=None,
-            price_input=model.price_input,
-            price_output=model.price_output,
-        )
-    )

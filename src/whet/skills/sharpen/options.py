@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from whet.errors import UserError, did_you_mean
+from whet.plugins import PROPOSERS, find_plugins, make_object
 from whet.skill import Skill
 from whet.skills.documents.document import Document, Policy
 from whet.skills.proposers.base import Proposer
@@ -40,12 +41,17 @@ def _read_builtin(name: str) -> Proposer:
     kind, _, rest = name.partition(":")
     if kind == "rules" and rest:
         return read_rules(Path(rest))
-    if name != "criteria":
-        raise UserError(
-            f"`proposer` is '{name}'; expected criteria, llm, agent, or rules:FILE with one rule per line; "
-            "criteria+rules:FILE uses the second when the first has nothing more to propose"
-        )
-    return CriteriaProposer()
+    if name == "criteria":
+        return CriteriaProposer()
+    plugins = find_plugins(PROPOSERS)
+    if name in plugins:
+        proposer: Proposer = make_object(plugins[name].load(), {})
+        return proposer
+    also = "".join(f", {plugin}" for plugin in plugins)
+    raise UserError(
+        f"`proposer` is '{name}'; expected criteria, llm, agent{also}, or rules:FILE with one rule per line; "
+        "criteria+rules:FILE uses the second when the first has nothing more to propose"
+    )
 
 
 def read_policy(name: str) -> Policy:

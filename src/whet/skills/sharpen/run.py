@@ -42,11 +42,11 @@ from whet.skills.rollouts.splits import split_tasks
 from whet.skills.rollouts.terms import MADE_WITH, common_terms, compute_once, fix_terms, resolve_budget, write_raised
 from whet.skills.search.shorten import Removal
 from whet.skills.search.two_tiers import SearchResult, SearchSetting, search_and_certify
+from whet.skills.sharpen.adopt import write_origin
 from whet.skills.sharpen.budget_split import BudgetSplit, BudgetSplitter
 from whet.skills.sharpen.events import AuditFinished, SharpenStarted, SharpenWatch
 from whet.skills.sharpen.options import refuse_unknown_sections
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
-from whet.tasks import read_tasks
 from whet.version import __version__
 
 ROLLOUTS = "rollouts.json"
@@ -96,7 +96,7 @@ async def sharpen_skill(
 def plan_budget(request: SharpenRequest) -> BudgetSplitter:
     """Split the tasks and prepare the split of the budget. UserError when a budget in rollouts is too small."""
     known_good = None if request.known_good is None else read_skill(request.known_good).digest
-    splits = split_tasks(read_tasks(request.run.tasks), request.plan.seed)
+    splits = split_tasks(request.run.read_tasks(), request.plan.seed)
     splitter = BudgetSplitter(request.budget, request.plan, splits, known_good)
     if request.budget.rollouts is not None:
         splitter.split(request.budget.rollouts)
@@ -171,6 +171,7 @@ class SharpenRun:
         self.seed = fix_seed(self.folder / RunPart.EXAM, self.request.seed)
         fix_terms(self.folder / TERMS, self._terms())
         write_raised(self.folder / TERMS, self.request.budget, self.budget)
+        write_origin(self.folder, self.request.skill, self.request.also)
         used = count_uses(self.folder, self.validation, self.env)
         self.watch(SharpenStarted(self.folder, self.start, self.splits, self.budget, used, self.seed))
 

@@ -12,7 +12,6 @@ from whet.runs.run import Watch, run
 from whet.runs.stats.compare import Comparison, Verdict, compare_skills
 from whet.skill import Skill, read_skill
 from whet.skills.report.html import escape_cell
-from whet.tasks import read_tasks
 
 MATRIX, READABLE = "transfer.json", "transfer.md"
 VERDICT_WORDS = {
@@ -50,7 +49,7 @@ async def transfer(
 
     It uses the tasks with split 'test', if there are any: a skill does too well on the tasks it was trained on.
     """
-    tasks = read_tasks(request.tasks)
+    tasks = request.read_tasks()
     kept = [task for task in tasks if task.split == "test"] or tasks
     await run(request.model_copy(update={"skills": (against, skill)}), config, watch, env, tasks=kept)
     new, old = read_skill(skill), read_skill(against) if against else None

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from whet.exchange import Exchange, Kind, Speaker
 from whet.gateway.attribution.threads import COMPACTION, MAIN
+from whet.gateway.call_failures import describe_failure
 from whet.gateway.dialects.neutral import Message, Text, ToolCall
 from whet.trace.conversations.tree import CallSettings, Messages, Node, RequestNodes, Rewrite, path
 
@@ -178,7 +179,7 @@ class GraphReader:
         self._last = exchange.index
         self._speakers.append(exchange.speaker)
         if exchange.status != 200:
-            self._unanswered.append((exchange.index, str(exchange.error or exchange.status)))
+            self._unanswered.append((exchange.index, describe_failure(exchange)))
             return
         try:
             request = self._messages.request(exchange)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from whet.errors import UserError
+from whet.text.secrets import SecretMasker
 from whet.trace.export import areal, atif, chat, openrlhf, otlp, prime_rl, skyrl, slime, tables, trl, verl
 from whet.trace.export.manifest import ExportManifest
 from whet.trace.export.sinks import DocumentsSink, JsonLinesSink, Sink, TablesSink, open_sink
@@ -70,7 +70,7 @@ _ALL = (
         "a folder of Parquet tables: rollouts, exchanges, scores",
         tables.records,
         **_TEXT,
-        sink=partial(TablesSink, schemas=tables.SCHEMAS),
+        sink=TablesSink,
     ),
 )
 FORMATS: Mapping[str, ExportFormat] = MappingProxyType({target.name: target for target in _ALL})
@@ -95,22 +95,52 @@ def export(
         if path.exists():
             raise UserError(f"{path}: exists already; `out` needs a new name")
     with open_sink(beside["apart.jsonl"], JsonLinesSink) as apart, open_sink(out, target.sink) as sink:
-        records = target.records(_harvests(episodes, target, training, manifest, apart))
-        for record in _distinct(records, target, manifest) if distinct else records:
+        for record in make_records(episodes, target, training, manifest, apart.write, distinct=distinct):
             sink.write(record)
-            manifest.records += 1
-        answered = manifest.counts["calls answered"]
-        if target.needs_ids and answered and manifest.counts["calls without ids"] == answered:
-            texts = ", ".join(one.name for one in _ALL if not one.needs_ids)
-            raise UserError(
-                f"`format` '{target.name}' needs token ids, and none of {answered} calls has them: give the model "
-                f"'capture' in whet.toml, or export text: {texts}"
-            )
-    if not any(manifest.truncated.values()):
+    if any(manifest.truncated.values()):
+        manifest.apart = beside["apart.jsonl"]
+    else:
         beside["apart.jsonl"].unlink()
     facts = {"format": target.name, "training": training, "arguments of tool calls": "text", **manifest.as_json()}
     beside["manifest.json"].write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
     return manifest
+
+
+def make_records(
+    episodes: Iterable[Episode],
+    target: ExportFormat,
+    training: Training,
+    manifest: ExportManifest,
+    set_apart: Callable[[Any], None],
+    *,
+    distinct: bool = False,
+) -> Iterator[Any]:
+    """The records of these rollouts, one after the other. Truncated rows go to `set_apart`.
+
+    The episodes of a group must be adjacent. UserError at the end if the format needs token ids and no call has any.
+    """
+    records = target.records(_harvests(episodes, target, training, manifest, set_apart))
+    masker = SecretMasker()
+    for record in _distinct(records, target, manifest) if distinct else records:
+        manifest.records += 1
+        # Tokens stay as they were sampled; texts are for others to read.
+        yield record if target.needs_ids else masker.value(record)
+    if target.needs_ids:
+        _refuse_useless(target, manifest)
+
+
+def _refuse_useless(target: ExportFormat, manifest: ExportManifest) -> None:
+    """UserError if no call has token ids, or none of them can be trained on."""
+    answered = manifest.counts["calls answered"]
+    if answered and manifest.counts["calls without ids"] == answered:
+        texts = ", ".join(one.name for one in _ALL if not one.needs_ids)
+        raise UserError(
+            f"`format` '{target.name}' needs token ids, and none of {answered} calls has them: give the model "
+            f"'capture' in whet.toml, or export text: {texts}"
+        )
+    if manifest.refused and not manifest.counts["calls trained"]:
+        reasons = ", ".join(f"{times} × {reason}" for reason, times in manifest.refused.most_common())
+        raise UserError(f"no call can be trained on: {reasons}; docs/training.md says which settings a model needs")
 
 
 def _distinct(records: Iterable[Any], target: ExportFormat, manifest: ExportManifest) -> Iterator[Any]:
@@ -127,7 +157,11 @@ def _distinct(records: Iterable[Any], target: ExportFormat, manifest: ExportMani
 
 
 def _harvests(
-    episodes: Iterable[Episode], target: ExportFormat, training: Training, manifest: ExportManifest, apart: Sink
+    episodes: Iterable[Episode],
+    target: ExportFormat,
+    training: Training,
+    manifest: ExportManifest,
+    set_apart: Callable[[Any], None],
 ) -> Iterator[Harvest]:
     for episode in episodes:
         manifest.rollouts += 1
@@ -137,5 +171,5 @@ def _harvests(
         found = harvest(episode, training)
         manifest.count(found)
         for row in found.rows.apart:
-            apart.write(canonical_row(episode, row) | {"apart": row.truncated})
+            set_apart(canonical_row(episode, row) | {"apart": row.truncated})
         yield found

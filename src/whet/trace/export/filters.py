@@ -4,6 +4,7 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from whet.errors import UserError, did_you_mean
 from whet.trace.training.episode import Episode
@@ -17,7 +18,7 @@ _COMPARED: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_TEXTS = ("agent", "model", "task", "skill")
+_TEXTS = ("agent", "model", "task", "skill", "split")
 _NAMES = ("score", "tag", "flag", *_TEXTS)
 
 
@@ -36,6 +37,8 @@ class Filter:
         found: Sequence[str] = {"tag": episode.tags, "flag": episode.flags}.get(self.name, ())
         if self.name in _TEXTS:
             found = (getattr(episode, self.name),)
+        if self.name == "task" and fnmatchcase(episode.task, self.value):
+            return self.sign == "="
         return (self.value in found) == (self.sign == "=")
 
 

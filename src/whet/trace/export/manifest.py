@@ -3,9 +3,12 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from whet.trace.training.rows import Harvest
+
+ADVANTAGE = "(reward - mean of the group) / population standard deviation of the group"
 
 
 @dataclass(slots=True)
@@ -29,6 +32,8 @@ class ExportManifest:
     rewards: dict[str, set[float]] = field(default_factory=lambda: defaultdict(set))
     samples: Counter[str] = field(default_factory=Counter)
     """Scored rollouts by group."""
+    apart: Path | None = None
+    """The file of the truncated rows, if there are any."""
 
     def leave_out(self, reason: str, rollouts: int) -> None:
         """Count rollouts that were left out without being read."""
@@ -78,6 +83,7 @@ class ExportManifest:
             "merge ratio": self.merge_ratio,
             "groups": len(self.rewards),
             "groups without variance": self.groups_without_variance,
+            "advantage": ADVANTAGE,
         }
 
     def lines(self, with_rows: bool) -> Iterator[str]:
@@ -106,5 +112,9 @@ class ExportManifest:
         ):
             for reason, times in sorted(reasons.items()):
                 yield f"  {title}: {times} × {reason}"
+        if self.apart is not None:
+            yield f"  {self.truncated.total()} truncated rows are in {self.apart}"
         if self.groups_without_variance:
-            yield f"  {self.groups_without_variance} groups have the same reward throughout"
+            yield f"  {self.groups_without_variance} groups have the same reward throughout: their advantage is 0"
+        if self.samples:
+            yield f"advantage: {ADVANTAGE}"

@@ -1,16 +1,16 @@
 """Writes exports record by record. A file gets its name only when it is complete."""
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from whet.errors import UserError
+from whet.extras import require_parquet
+from whet.trace.export.tables import arrow_schemas
 
 BATCH = 1000
 """Rows of a table that are buffered before they are written."""
@@ -53,14 +53,17 @@ class DocumentsSink:
 class TablesSink:
     """A folder with Parquet files. Records are pairs of a table name and a row."""
 
-    def __init__(self, path: Path, schemas: Mapping[str, pa.Schema]) -> None:
+    def __init__(self, path: Path) -> None:
+        require_parquet()
+        import pyarrow.parquet as pq
+
         path.mkdir()
-        self._schemas = schemas
+        self._schemas = arrow_schemas()
         self._writers = {
             name: pq.ParquetWriter(path / f"{name}.parquet", schema, compression="zstd")
-            for name, schema in schemas.items()
+            for name, schema in self._schemas.items()
         }
-        self._rows: dict[str, list[Any]] = {name: [] for name in schemas}
+        self._rows: dict[str, list[Any]] = {name: [] for name in self._schemas}
 
     def write(self, record: Any) -> None:
         name, row = record
@@ -74,6 +77,8 @@ class TablesSink:
             writer.close()
 
     def _flush(self, name: str) -> None:
+        import pyarrow as pa
+
         self._writers[name].write_table(pa.Table.from_pylist(self._rows[name], self._schemas[name]))
         self._rows[name] = []
 

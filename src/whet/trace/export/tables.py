@@ -1,69 +1,78 @@
 """`parquet`: three tables in a folder, for pandas, polars or DuckDB: rollouts, exchanges, scores."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa
 
 from whet.gateway.dialects.neutral import Json, ToolCall
 from whet.trace.export.speech import chat_messages, text_of
 from whet.trace.training.calls import kind_of
 from whet.trace.training.rows import Harvest
 
-_TEXT, _INT, _REAL, _TEXTS = pa.string(), pa.int64(), pa.float64(), pa.list_(pa.string())
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TEXT, _INT, _REAL, _BOOL, _TEXTS = "string", "int64", "float64", "bool", "list<string>"
 _KEYS = {"rollout": _TEXT, "task": _TEXT, "agent": _TEXT, "model": _TEXT, "skill": _TEXT, "sample": _INT}
 
-SCHEMAS = {
-    "rollouts": pa.schema(
-        _KEYS
-        | {
-            "attempt": _INT,
-            "group": _TEXT,
-            "score": _REAL,
-            "cause": _TEXT,
-            "stop": _TEXT,
-            "flags": _TEXTS,
-            "tags": _TEXTS,
-            "started": _REAL,
-            "ended": _REAL,
-            "cost": _REAL,
-            "calls": _INT,
-            "input_tokens": _INT,
-            "output_tokens": _INT,
-            "rows": _INT,
-            "trained_tokens": _INT,
-        }
-    ),
-    "exchanges": pa.schema(
-        {
-            "rollout": _TEXT,
-            "call": _INT,
-            "thread": _TEXT,
-            "kind": _TEXT,
-            "dialect": _TEXT,
-            "status": _INT,
-            "error": _TEXT,
-            "started": _REAL,
-            "seconds": _REAL,
-            "first_byte_seconds": _REAL,
-            "input_tokens": _INT,
-            "output_tokens": _INT,
-            "cache_read_tokens": _INT,
-            "reasoning_tokens": _INT,
-            "request_bytes": _INT,
-            "response_bytes": _INT,
-            "tokens": _TEXT,
-            "replayed": pa.bool_(),
-            "break": _TEXT,
-            "new_messages": _TEXT,
-            "reply": _TEXT,
-            "tools_called": _TEXTS,
-        }
-    ),
-    "scores": pa.schema(_KEYS | {"judge": _TEXT, "score": _REAL}),
+_COLUMNS = {
+    "rollouts": _KEYS
+    | {
+        "attempt": _INT,
+        "group": _TEXT,
+        "score": _REAL,
+        "cause": _TEXT,
+        "stop": _TEXT,
+        "flags": _TEXTS,
+        "tags": _TEXTS,
+        "started": _REAL,
+        "ended": _REAL,
+        "cost": _REAL,
+        "calls": _INT,
+        "input_tokens": _INT,
+        "output_tokens": _INT,
+        "rows": _INT,
+        "trained_tokens": _INT,
+    },
+    "exchanges": {
+        "rollout": _TEXT,
+        "call": _INT,
+        "thread": _TEXT,
+        "kind": _TEXT,
+        "dialect": _TEXT,
+        "status": _INT,
+        "error": _TEXT,
+        "started": _REAL,
+        "seconds": _REAL,
+        "first_byte_seconds": _REAL,
+        "input_tokens": _INT,
+        "output_tokens": _INT,
+        "cache_read_tokens": _INT,
+        "reasoning_tokens": _INT,
+        "request_bytes": _INT,
+        "response_bytes": _INT,
+        "tokens": _TEXT,
+        "replayed": _BOOL,
+        "break": _TEXT,
+        "new_messages": _TEXT,
+        "reply": _TEXT,
+        "tools_called": _TEXTS,
+    },
+    "scores": _KEYS | {"judge": _TEXT, "score": _REAL},
 }
 """`new_messages` is JSON: the messages that no earlier call of the rollout had sent."""
+
+
+def arrow_schemas() -> "dict[str, pa.Schema]":
+    """The columns of the tables, for pyarrow, which is an extra."""
+    import pyarrow as pa
+
+    types = {_BOOL: pa.bool_(), _TEXTS: pa.list_(pa.string())}
+    return {
+        table: pa.schema({column: types.get(kind) or pa.type_for_alias(kind) for column, kind in columns.items()})
+        for table, columns in _COLUMNS.items()
+    }
 
 
 def records(harvests: Iterable[Harvest]) -> Iterator[tuple[str, Json]]:

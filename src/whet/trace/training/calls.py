@@ -1,7 +1,8 @@
 """Model calls as training sees them: their tokens, the part they play, and why they are not trained if they are not."""
 
+import json
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal
@@ -171,6 +172,8 @@ class _Policy(msgspec.Struct, frozen=True):
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     repetition_penalty: float | None = None
+    repeat_penalty: float | None = None
+    """What llama.cpp calls it."""
     logit_bias: Any = None
     tool_choice: Any = None
     response_format: Any = None
@@ -192,6 +195,7 @@ _NEUTRAL = {
     "frequency_penalty": (0,),
     "presence_penalty": (0,),
     "repetition_penalty": (1,),
+    "repeat_penalty": (1,),
     "tool_choice": ("auto", "none"),
     "response_format": ({"type": "text"},),
 }
@@ -200,11 +204,31 @@ _FILLED_IN = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 """Where a request does not say, engines take what the model's own settings, or their own, recommend."""
 
 
+TRAINING_FIELDS = frozenset({*_FILLED_IN, "repeat_penalty"} - {"temperature"})
+"""Whoever sets one of these wants samples of the whole distribution."""
+
+
+def sampling_faults(settings: Mapping[str, Any]) -> list[str]:
+    """Why calls with these settings would not be trained.
+
+    >>> sampling_faults({"temperature": 1.0, "top_p": 0.9, "top_k": -1, "min_p": 0})
+    ['repetition_penalty is not set', 'top_p = 0.9 narrows what is sampled']
+    """
+    policy = _policy(json.dumps(dict(settings)).encode())
+    unset = [name for name in _FILLED_IN if getattr(policy, name) is None]
+    missing = [f"{', '.join(unset)} {'is' if len(unset) == 1 else 'are'} not set"] if unset else []
+    narrow = [f"{name} = {getattr(policy, name)} narrows what is sampled" for name in _narrowing(policy)]
+    return missing + narrow
+
+
 def _policy(body: bytes) -> _Policy:
     try:
-        return msgspec.json.decode(body, type=_Policy)
+        policy = msgspec.json.decode(body, type=_Policy)
     except ValueError:
         return _Policy()
+    if policy.repetition_penalty is None:
+        return msgspec.structs.replace(policy, repetition_penalty=policy.repeat_penalty)
+    return policy
 
 
 def _constraints(policy: _Policy) -> Iterator[str]:
@@ -212,7 +236,13 @@ def _constraints(policy: _Policy) -> Iterator[str]:
     yield from (f"no {name} was sent" for name in _FILLED_IN if getattr(policy, name) is None)
     if policy.temperature is not None and policy.temperature <= 0:
         yield f"temperature was {policy.temperature:g}"
+    yield from (f"{name} was set" for name in _narrowing(policy) if name != "temperature")
+
+
+def _narrowing(policy: _Policy) -> Iterator[str]:
+    """The fields that make other tokens likely than the model's own distribution does."""
+    if policy.temperature is not None and policy.temperature <= 0:
+        yield "temperature"
     for name in _Policy.__struct_fields__[1:]:
-        value = getattr(policy, name)
-        if value not in (None, {}, [], *_NEUTRAL.get(name, ())):
-            yield f"{name} was set"
+        if getattr(policy, name) not in (None, {}, [], *_NEUTRAL.get(name, ())):
+            yield name

@@ -76,7 +76,11 @@ class Episode:
     version: str | None = None
     """Of the agent's program."""
     tags: tuple[str, ...] = ()
+    split: str = ""
+    """Of its task: train, val or test; empty without one."""
     flags: tuple[str, ...] = ()
     started: float = 0.0
     ended: float | None = None
     cost: float | None = None
+    weight_version: str | None = None
+    """Of the model, as the user says. What the engine reports with a reply comes first."""

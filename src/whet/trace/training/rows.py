@@ -216,7 +216,10 @@ def harvest(episode: Episode, training: Training) -> Harvest:
             read.append(call)
     graph = reader.graph()
     sent_back = graph.replies_sent_back()
-    calls = [replace(call, sent_back=call.id in sent_back) for call in calls_of(read, graph)]
+    version = episode.weight_version
+    calls = [
+        replace(call, sent_back=call.id in sent_back, weights=call.weights or version) for call in calls_of(read, graph)
+    ]
     rows = rows_of(calls, training)
     kept = rows.forest.calls.values()
     refused = Counter(call.refused for call in kept if call.refused is not None)

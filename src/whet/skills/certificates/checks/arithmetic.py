@@ -17,6 +17,7 @@ MOST_ALPHA = 0.5
 LEAST_COVERAGE = 0.8
 MOST_BETA = 0.5
 MOST_EFFECT = 0.5
+MOST_MARGIN = 0.5
 """Bounds of the terms. whet accepts no options outside of them."""
 CHOSEN = (
     "the order of tasks was chosen by the maker of the run ({}), who may have tried other seeds before; no check can "
@@ -82,8 +83,10 @@ def _terms(certificate: Certificate, record: ExamRecord, name: str) -> Iterator[
         yield f"{name}: minimum effect (worth) is {terms.minimum_effect:g}; expected at most {MOST_EFFECT}"
     if terms.max_pairs > MANY or len(record.positions) > MANY:
         yield f"{name}: has {terms.max_pairs} pairs; expected at most {MANY}"
-    if terms.margin and not removal:
+    if terms.margin and not (removal or certificate.single):
         yield f"{name}: its margin is {terms.margin:g}, not 0"
+    if terms.margin > MOST_MARGIN:
+        yield f"{name}: its margin is {terms.margin:g}; expected at most {MOST_MARGIN}"
     if removal:
         yield from _removal(certificate, record)
 

@@ -54,7 +54,7 @@ def check_terms(run: RunFolder) -> CheckResult:
         "model": run.begun.get("model"),
         "single": "old" in run.begun,
     }
-    wrong = [*differences("certificate:", claimed, found), *_wrong_terms(run, plan)]
+    wrong = [*differences("certificate:", claimed, found), *_wrong_terms(run, plan), *_wrong_margin(run)]
     if "new" in run.begun and any(record.candidate != run.begun["new"] for record in certificate.records):
         wrong.append(f"certificate: the new skill is not {run.begun['new'][:8]}")
     assert run.terms_file is not None
@@ -71,6 +71,15 @@ def _wrong_terms(run: RunFolder, plan: Mapping[str, Any]) -> Iterator[str]:
         level = run.certificate.shortening.record.terms.level
         if level != plan.get("removal_level"):
             yield f"shortening: its level is {level}, expected {plan.get('removal_level')}"
+
+
+def _wrong_margin(run: RunFolder) -> Iterator[str]:
+    """Only `whet certify` may allow a loss. A shorter version has a margin of its own, which the arithmetic checks."""
+    assert run.begun is not None
+    fixed = run.begun.get("non_inferior", 0.0)
+    for record in run.certificate.records:
+        if record.terms.margin != fixed:
+            yield f"exam {record.number}: margin is {record.terms.margin}, expected {fixed}"
 
 
 def check_settings(run: RunFolder) -> CheckResult:

@@ -24,7 +24,7 @@ class CriteriaProposer:
         kept, refused = check_edits(proposed, context)
         chosen = kept[: 1 if context.max_edits is None else min(1, context.max_edits)]
         reason = "; ".join(edit.reason for edit in chosen) or "no failing check gives a new rule"
-        return Proposal(tuple(chosen), reason, refused=tuple(refused))
+        return Proposal(tuple(chosen), reason, refused=tuple(refused), exhausted=not proposed)
 
 
 def _is_worth_proposing(one: FailingCheck, context: ProposalContext) -> bool:

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from support.known_world import World, WorldProposer
+from known_world import World, WorldProposer
 from whet.skills.gate.gate import ExamSetting
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.seed import Seed
 from whet.skills.measurement import Outcome, Pay, ReadExecution, RolloutKey, Rollouts, Verdict, clean_execution
-from whet.skills.proposers.base import SearchStep
 from whet.skills.search.base import CandidateSource
 from whet.skills.search.two_tiers import SearchResult, SearchSetting, WatchSearch, search_and_certify
 
@@ -27,19 +26,20 @@ class WorldRollouts:
         return float(self.world.succeeds(task, skill, str(key)))
 
 
-class Paying:
-    """Proposes, and pays for what it looked at."""
+class Proposing:
+    """Proposes what a function makes of the skill, and pays for nothing."""
 
     def __init__(self, propose: Callable[[str], str | None]) -> None:
         self._propose, self.number = propose, 0
 
-    async def propose(
-        self,
-        parent: str,
-        steps: Sequence[SearchStep],
-        pay: Pay,
-        section: str | None = None,
-    ) -> str | None:
+    async def propose(self, parent: str, steps: object, pay: Pay, section: str | None = None) -> str | None:
+        return self._propose(parent)
+
+
+class Paying(Proposing):
+    """Proposes, and pays for what it looked at."""
+
+    async def propose(self, parent: str, steps: object, pay: Pay, section: str | None = None) -> str | None:
         self.number += 1
         if not pay([RolloutKey.proposal(f"train/{self.number}/{n}") for n in range(PER_PROPOSAL)]):
             return None

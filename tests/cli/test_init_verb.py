@@ -1,0 +1,91 @@
+"""`whet init`: a repository is ready for its first run, and nothing of it is overwritten."""
+
+import subprocess
+
+import pytest
+
+from support.whet_program import Project, said_to_user
+
+KEYLESS = dict.fromkeys(
+    ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENROUTER_API_KEY"), ""
+)
+IDENTITY = ["-c", "user.name=A", "-c", "user.email=a@example.com"]
+
+
+def init(project: Project, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return Project(project.path, project.tmp, {**KEYLESS, **env}).whet("init", *words)
+
+
+@pytest.fixture
+def repository(project: Project) -> Project:
+    for name in ("app.py", "deep/util.py", "CLAUDE.md", "skills/review/SKILL.md"):
+        project.write(name, f"# {name}\n")
+    project.write(".gitignore", "*.pyc")
+    for words in (["init", "-q"], ["add", "-A"], [*IDENTITY, "commit", "-q", "-m", "Begin"]):
+        subprocess.run(["git", *words], cwd=project.path, check=True)
+    return project
+
+
+def test_a_repository_gets_what_its_first_run_needs(repository: Project) -> None:
+    done = init(repository, ANTHROPIC_API_KEY="sk-0123456789")
+    assert done.returncode == 0, done.stderr
+    assert 'agent = "claude-code"\nmodel = "anthropic/claude-sonnet-4-5"' in (repository.path / "whet.toml").read_text()
+    assert (repository.path / ".gitignore").read_text() == "*.pyc\nruns/\n"
+    assert "found documents for agents: CLAUDE.md, skills/review\n" in done.stdout
+    assert "sk-0123456789" not in done.stdout
+    commands = [line.strip() for line in done.stdout.partition("next:\n")[2].splitlines()]
+    assert len(commands) == 3
+    assert commands[1].endswith("whet run tasks/first --skill CLAUDE.md --out runs/first")
+    workspace = repository.path / "tasks" / "first" / "workspace"
+    assert sorted(str(path.relative_to(workspace)) for path in workspace.rglob("*.*")) == [
+        ".gitignore",
+        "app.py",
+        "deep/util.py",
+        "skills/review/SKILL.md",
+    ]
+    checked = repository.whet("tasks", "check", "tasks")
+    assert checked.returncode == 0, checked.stdout
+    assert [line.split()[:2] for line in checked.stdout.splitlines()] == [
+        ["proved", "first"],
+        ["read", "answer-a-question"],
+        ["read", "edit-a-file"],
+    ]
+
+
+def test_what_is_there_stays(repository: Project) -> None:
+    repository.write("whet.toml", '[defaults]\nmodel = "mine"\n')
+    init(repository)
+    before = {path: path.read_bytes() for path in repository.path.rglob("*") if path.is_file()}
+    again = init(repository, "--model", "openai/gpt-5")
+    assert {path: path.read_bytes() for path in repository.path.rglob("*") if path.is_file()} == before
+    assert "kept whet.toml\nkept tasks/first\nkept tasks/rows.jsonl\n" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "expected"),
+    [
+        ((), {"OPENAI_API_KEY": "k"}, 'agent = "codex"\nmodel = "openai/gpt-5"'),
+        ((), {"GOOGLE_API_KEY": "k"}, 'agent = "gemini"\nmodel = "google/gemini-2.5-pro"'),
+        (("--model", "ollama/qwen3", "--agent", "pi"), {}, 'agent = "pi"\nmodel = "ollama/qwen3"\n'),
+    ],
+)
+def test_the_provider_is_the_one_whose_key_is_set_or_that_is_named(
+    project: Project, words: tuple[str, ...], env: dict[str, str], expected: str
+) -> None:
+    done = init(project, *words, **env)
+    assert done.returncode == 0, done.stderr
+    assert expected in (project.path / "whet.toml").read_text()
+    assert not (project.path / ".gitignore").exists(), "this is no git repository"
+    assert project.whet("models").returncode == 0, "the file can be read"
+
+
+def test_a_key_that_is_missing_is_named(project: Project) -> None:
+    assert "note: set ANTHROPIC_API_KEY: without it" in init(project).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"), [("--model smal", "unknown model 'smal'"), ("--agent cloude", "unknown agent 'cloude'")]
+)
+def test_mistakes_leave_nothing_behind(project: Project, words: str, expected: str) -> None:
+    assert expected in said_to_user(init(project, *words.split()))
+    assert list(project.path.iterdir()) == []
