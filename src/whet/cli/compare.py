@@ -160,10 +160,12 @@ def in_words(found: "Comparison") -> str:
                 f"{seen} ({test}).{_remedy(found)}"
             )
         case Verdict.WITHHELD:
-            return (
-                f"No verdict on {found.second} against {found.first} {here}: one side is missing more scores than "
-                f"the other, which may bias the rest. {seen[0].upper()}{seen[1:]}."
+            why = (
+                "one side is missing more scores than the other, which may bias the rest"
+                if found.uneven
+                else "rollouts that had a score were run again, and running failures again raises a mean"
             )
+            return f"No verdict on {found.second} against {found.first} {here}: {why}. {seen[0].upper()}{seen[1:]}."
 
 
 def _chance(found: "Comparison") -> str:
@@ -256,6 +258,9 @@ def _losses(found: "Comparison") -> "Iterator[str]":
     if any(NOT_RUN in side.causes for side in found.missing):
         yield "  warning: the run is incomplete; stopping at a good verdict makes errors more frequent than stated"
     for name, side in zip((found.first, found.second), found.missing, strict=True):
+        if side.retried:
+            again = plural(side.retried, "rollout", "rollouts")
+            yield f"  run again with --retry in {name}: {again} of {side.planned}; only the last scores count"
         if side.rescued:
             yield f"  tried again in {name}: {plural(side.rescued, 'rollout', 'rollouts')} of {side.planned}"
         if side.resent:

@@ -106,6 +106,9 @@ def _notes(name: str, arm: Tally, running: bool) -> list[str]:
     if (bounds := arm.bounds()) is not None:
         low, high = bounds
         lines.append(f"{name}: the mean is {low:.1%} if all that is missing is 0, and {high:.1%} if all is 1")
+    if arm.retried:
+        again = plural(arm.retried, "rollout that had a score was", "rollouts that had a score were")
+        lines.append(f"{name}: {again} run again; only the last score counts, so the mean may be too high")
     if arm.not_run:
         state = ("is not done yet", "are not done yet") if running else ("was not run", "were not run")
         lines.append(f"{name}: {plural(arm.not_run, f'rollout {state[0]}', f'rollouts {state[1]}')}")
@@ -141,6 +144,7 @@ def arm_fields(key: Arm, arm: Tally) -> dict[str, Any]:
         # Where more than 2 % are missing.
         "mean_with_missing_at_0": bounds and bounds[0],
         "mean_with_missing_at_1": bounds and bounds[1],
+        "retried": arm.retried,
         "flags": dict(arm.flags),
         "input_tokens": arm.input_tokens if arm.captured else None,
         "output_tokens": arm.output_tokens if arm.captured else None,

@@ -76,6 +76,8 @@ class Missing:
     causes: Mapping[str, int]
     rescued: int
     """Rollouts that were scored only after a try that lost its score."""
+    retried: int
+    """Rollouts that were run again although they had a score."""
     sent: int
     resent: int
     """Calls that went to the model, and those among them that were sent again after a failure."""
@@ -143,8 +145,8 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """The test decides, unless the arms lost scores unevenly."""
-        if self.uneven:
+        """The test decides, unless the arms lost scores unevenly, or rollouts with a score were run again."""
+        if self.uneven or any(side.retried for side in self.missing):
             return Verdict.WITHHELD
         if self.difference is None or self.corrected_p > 1 - LEVEL:
             return Verdict.UNDECIDED
@@ -349,7 +351,7 @@ def _count_missing(side: ComparedArm, shared: Iterable[str]) -> Missing:
     whole = total(side.tasks[task] for task in shared)
     causes: dict[str, int] = {str(cause): count for cause, count in sorted(whole.missing.items())}
     causes |= {NOT_RUN: whole.not_run} if whole.not_run else {}
-    return Missing(whole.planned, causes, whole.rescued, whole.sent, whole.resent)
+    return Missing(whole.planned, causes, whole.rescued, whole.retried, whole.sent, whole.resent)
 
 
 def _extremes(first: ComparedArm, second: ComparedArm, shared: Sequence[str]) -> tuple[float, float]:
