@@ -1,9 +1,13 @@
 """`whet init`: a repository is ready for its first run, and nothing of it is overwritten."""
 
+import os
+import pty
 import subprocess
+import sys
 
 import pytest
 
+from support.waiting import PATIENCE
 from support.whet_program import Project, said_to_user
 
 KEYLESS = dict.fromkeys(
@@ -89,3 +93,15 @@ def test_a_key_that_is_missing_is_named(project: Project) -> None:
 def test_mistakes_leave_nothing_behind(project: Project, words: str, expected: str) -> None:
     assert expected in said_to_user(init(project, *words.split()))
     assert list(project.path.iterdir()) == []
+
+
+def test_on_a_terminal_model_and_agent_are_asked_for(project: Project) -> None:
+    ours, theirs = pty.openpty()
+    whet = subprocess.Popen(
+        [sys.executable, "-m", "whet", "init"], cwd=project.path, env=project.environ(), stdin=theirs, stdout=theirs
+    )
+    os.close(theirs)
+    os.write(ours, b"openai/gpt-5\n\n")  # the second answer is the default
+    assert whet.wait(timeout=PATIENCE) == 0
+    os.close(ours)
+    assert 'agent = "codex"\nmodel = "openai/gpt-5"' in (project.path / "whet.toml").read_text()

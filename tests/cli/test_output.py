@@ -53,7 +53,9 @@ def test_missing_is_counted_by_cause_and_never_as_zero(project: Project) -> None
         assert re.search(r"^chat   m      50\.0% \[0\.0, 100\.0\]     1/2        1 ", text, re.MULTILINE), text
         assert "chat / m: missing, not counted as zero: model 1" in text
     assert re.search(r"^\w{12}  broken  missing: model ", shown, re.MULTILINE)
-    assert re.search(r"^out  chat    m        2/3        1  50\.0% \[", project.whet("runs", ".").stdout, re.MULTILINE)
+    assert re.search(
+        r"^out  run   chat    m        2/3        1  50\.0% \[", project.whet("runs", ".").stdout, re.MULTILINE
+    )
 
 
 def test_what_is_missing_stays_in_sight_when_something_else_is_resumed(project: Project) -> None:

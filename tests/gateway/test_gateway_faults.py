@@ -7,8 +7,20 @@ from email.utils import format_datetime
 import pytest
 from aiohttp import web
 
-from support.gateway_world import DONE, PROVIDER_KEY, UNARY, answer_unary, cut, delta, read_to_break, streaming, world
+from support.gateway_world import (
+    BODY,
+    DONE,
+    PROVIDER_KEY,
+    UNARY,
+    answer_unary,
+    cut,
+    delta,
+    read_to_break,
+    streaming,
+    world,
+)
 from whet.exchange import CallError
+from whet.gateway.upstream import reply as reply_module
 from whet.gateway.upstream.pool import RETRIED, retry_delay
 
 
@@ -122,6 +134,23 @@ async def test_a_model_that_sends_a_status_and_then_nothing() -> None:
         assert b'"error"' in await read_to_break(reply)
         assert w.records.only.error is CallError.TIMEOUT
         assert w.records.only.first_byte is None
+
+
+@pytest.mark.parametrize(("streamed", "expected"), [(True, CallError.TIMEOUT), (False, None)])
+async def test_a_reply_in_one_piece_may_take_longer_than_a_stream_may_be_silent(
+    monkeypatch: pytest.MonkeyPatch, streamed: bool, expected: CallError | None
+) -> None:
+    monkeypatch.setattr(reply_module, "FIRST_BYTE_SEC", 0.05)
+
+    async def think(request: web.BaseRequest) -> web.StreamResponse:
+        await request.read()
+        await asyncio.sleep(0.2)  # the time that a long reply takes
+        return web.json_response(UNARY)
+
+    body = {**BODY, "stream": streamed}
+    async with world(think, attempts=1) as w, w.post(json=body) as reply:
+        await reply.read()
+        assert w.records.only.error is expected
 
 
 async def test_an_error_status_is_one_even_when_its_body_is_cut() -> None:

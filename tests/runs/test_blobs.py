@@ -190,3 +190,17 @@ def test_a_change_in_the_middle_shares_the_messages_around_it(db: sqlite3.Connec
     node = blobs.put_body(body)
     assert blobs.bodies([node]).body(node) == body
     assert count(db, "blob") == stored + 1
+
+
+def test_a_run_of_an_earlier_version_grows_though_its_hashes_were_made_otherwise(db: sqlite3.Connection) -> None:
+    rng = random.Random(5)
+    messages = [message(rng) for _ in range(4)]
+    first, second = (json.dumps({"messages": messages[:n], "tools": ["x" * 5000]}).encode() for n in (3, 4))
+    before = Blobs(db).put_body(first)
+    db.execute("UPDATE piece SET prefix = randomblob(16)")
+
+    blobs = Blobs(db)
+    after = blobs.put_body(second)
+
+    bodies = blobs.bodies([before, after])
+    assert [bodies.body(before), bodies.body(after)] == [first, second]

@@ -46,7 +46,9 @@ class ChatAgent(BaseModel):
         text, reminders = "", 0
         due = [None, *task.followups]
         try:
-            async with asyncio.timeout(task.limits.agent_sec), aiohttp.ClientSession() as http:
+            # The time limit is the task's. aiohttp's own would end a call after five minutes.
+            patient = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
+            async with asyncio.timeout(task.limits.agent_sec), patient as http:
                 while due:
                     if (instruction := due.pop(0)) is not None:
                         # An empty reply is left out: some endpoints refuse an empty message.

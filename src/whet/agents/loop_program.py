@@ -89,7 +89,7 @@ def ask(messages: list[dict[str, Any]]) -> dict[str, Any]:
     """Make one streamed model call and return the assistant's message."""
     url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
     connect = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
-    connection = connect(url.netloc, timeout=900)
+    connection = connect(url.netloc, timeout=3600)
     body = {
         "model": os.environ["OPENAI_MODEL"],
         "messages": messages,

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from whet.cli.output import command
-from whet.cli.summary import summary_table
+from whet.cli.summary import arm_fields, plain_arm, summary_table
 from whet.cli.tables import Terminal, duration, money, plural, terminal, thousands
 from whet.runs.run import Event, Started
 from whet.runs.scheduler import ArmStopped, Ended, Stopped
@@ -165,9 +165,9 @@ class JsonLines:
             arms = tally(store)
         self._print(
             event="summary",
-            arms=[_arm_fields(key, arm) for key, arm in arms.items()],
+            arms=[arm_fields(key, arm) for key, arm in arms.items()],
             uneven=[
-                {"more": _plain_arm(one.more), "less": _plain_arm(one.less), "p": one.p} for one in uneven_losses(arms)
+                {"more": plain_arm(one.more), "less": plain_arm(one.less), "p": one.p} for one in uneven_losses(arms)
             ],
         )
 
@@ -220,27 +220,6 @@ class JsonLines:
 
     def _print(self, **fields: Any) -> None:
         self._console.out(json.dumps(fields), highlight=False)
-
-
-def _plain_arm(arm: Arm) -> tuple[str, ...]:
-    """An arm in JSON: no skill is an empty text."""
-    return tuple(part or "" for part in arm)
-
-
-def _arm_fields(key: Arm, arm: Tally) -> dict[str, Any]:
-    mean, bounds = arm.mean(), arm.bounds()
-    return {
-        **dict(zip(("agent", "model", "skill"), _plain_arm(key), strict=True)),
-        "scored": arm.measured,
-        "missing": dict(arm.missing),
-        "not_run": arm.not_run,
-        "mean": mean and mean.mean,
-        "interval": mean and [mean.low, mean.high],
-        # Where more than 2 % are missing.
-        "mean_with_missing_at_0": bounds and bounds[0],
-        "mean_with_missing_at_1": bounds and bounds[1],
-        "flags": dict(arm.flags),
-    }
 
 
 def _line(event: Ended) -> Text:

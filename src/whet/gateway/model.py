@@ -43,8 +43,9 @@ class Model:
     backoff_sec: float = 0.5
     """Mean wait before the second attempt at an endpoint; it doubles with every further one."""
     connect_sec: float = 30
-    first_byte_sec: float = 300
-    idle_sec: float = 120
+    first_byte_sec: float | None = None
+    """Longest wait for the first byte. None: 10 minutes for a stream, an hour for a reply that comes in one piece."""
+    idle_sec: float = 600
     """Longest silence inside a reply."""
 
     set: tuple[tuple[str, bytes], ...] = ()

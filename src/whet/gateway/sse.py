@@ -8,7 +8,7 @@ from whet.gateway.buffers.spool import Spool
 _EVENT_END = re.compile(rb"\n\r?\n")
 _LONGEST_END = 3
 _LONG = 64 << 10
-_DATA = re.compile(rb"^data:[ ]?([^\r\n]*)", re.MULTILINE)
+_FIELD = b"data:"
 
 
 class EventFramer:
@@ -60,12 +60,22 @@ class EventFramer:
 
 def _is_one_event(chunk: bytes) -> bool:
     """Whether a chunk is one whole event and no more, as most chunks are."""
-    return chunk.find(b"\n\n") == len(chunk) - 2 >= 0 and b"\n\r\n" not in chunk
+    return chunk.find(b"\n\n") == len(chunk) - 2 >= 0 and b"\r" not in chunk
 
 
 def data_lines(body: bytes) -> Iterator[bytes]:
-    """The data of each event, first to last. Model servers send one line of data per event."""
-    return (match[1] for match in _DATA.finditer(body))
+    """The data of each event, first to last. Model servers send one line of data per event.
+
+    >>> list(data_lines(b"event: delta\\ndata: a\\n\\ndata:b\\r\\n\\r\\n"))
+    [b'a', b'b']
+    """
+    start = 0
+    while start < len(body):
+        end = body.find(b"\n", start)
+        line = body[start:] if end < 0 else body[start:end]
+        if line.startswith(_FIELD):
+            yield _data(line)
+        start += len(line) + 1
 
 
 def data_lines_from_end(body: bytes, containing: bytes) -> Iterator[bytes]:
@@ -73,6 +83,11 @@ def data_lines_from_end(body: bytes, containing: bytes) -> Iterator[bytes]:
     end = len(body)
     while (hit := body.rfind(containing, 0, end)) >= 0:
         start = body.rfind(b"\n", 0, hit) + 1
-        if line := _DATA.match(body, start):
-            yield line[1]
+        if body.startswith(_FIELD, start):
+            line_end = body.find(b"\n", start)
+            yield _data(body[start:] if line_end < 0 else body[start:line_end])
         end = start
+
+
+def _data(line: bytes) -> bytes:
+    return line.removeprefix(_FIELD).removeprefix(b" ").partition(b"\r")[0]

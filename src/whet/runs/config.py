@@ -101,8 +101,8 @@ class ModelConfig(BaseModel):
     reproducible."""
     attempts: int = Field(default=4, gt=0)
     """How often one call is sent before its failure counts."""
-    first_byte_sec: float = Field(default=300, gt=0)
-    idle_sec: float = Field(default=120, gt=0)
+    first_byte_sec: float | None = Field(default=None, gt=0)
+    idle_sec: float = Field(default=600, gt=0)
     set: dict[RequestField, Json] = Field(default_factory=dict)
     """Fields of every request, and what replaces the agent's values."""
     drop: tuple[RequestField, ...] = ()

@@ -17,8 +17,10 @@ from whet.rollout.attempt import attempt
 from whet.rollout.failures import ENDPOINT_CAUSES, PERMANENT, Blame
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout, encode_result
+from whet.runs.options import Retry
 from whet.runs.plan import Plan, task_rows
 from whet.runs.results import encode_judge_call
+from whet.runs.stats.means import is_pass
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
@@ -89,15 +91,27 @@ AttemptWatch = Callable[[Ended | Stopped], None]
 RunWatch = Callable[[Ended | Stopped | Settled | ArmStopped], None]
 
 
-def open_run(folder: Path, plan: Plan, *, resume: bool, about: Mapping[str, object]) -> list[RolloutRow]:
-    """Create or reopen the store of a run, and write the plan into it. Returns the rollouts that are not done."""
+def open_run(
+    folder: Path, plan: Plan, *, resume: bool, about: Mapping[str, object], retry: Retry = Retry.MISSING
+) -> list[RolloutRow]:
+    """Create or reopen the store of a run, and write the plan into it. Returns the rollouts that are not done and those
+    to retry."""
     refuse_existing(folder, resume=resume)
     with open_store(folder, plan.tasks.values(), resume=resume, about=about) as store:
         store.add_skills(plan.skill_rows())
         store.add_rollouts(plan.rows())
         settle_all(store, plan.tasks)
         planned = {row.id for row in plan.rows()}
+        store.reopen(_find_retried(store, planned, retry))
         return [row for row in store.pending() if row.id in planned]
+
+
+def _find_retried(store: Store, planned: Collection[str], retry: Retry) -> list[str]:
+    """The rollouts that have a score and are run again all the same."""
+    if retry is Retry.MISSING:
+        return []
+    scored = {done.rollout.id: done.attempt.value or 0.0 for done in store.results() if done.rollout.id in planned}
+    return [name for name, value in scored.items() if retry is Retry.ALL or not is_pass(value)]
 
 
 def refuse_existing(folder: Path, *, resume: bool) -> None:

@@ -1,4 +1,4 @@
-"""Reads tasks from rows: one JSON object per line, or one row of a Parquet file, for each task."""
+"""Reads tasks from rows: one JSON object per line, or one row of a Parquet or CSV file, for each task."""
 
 import codecs
 import json
@@ -16,6 +16,7 @@ from whet.ids import digest
 from whet.tasks.judges import AnyJudge, PythonSpec, judge_warnings, locate_modules
 from whet.tasks.parquet import parquet_rows
 from whet.tasks.task import Task
+from whet.tasks.task_set import SUFFIX, csv_rows, read_task_set
 from whet.validation_errors import explain, format_value, key_path
 
 _KEYS = frozenset(
@@ -34,12 +35,32 @@ class _Row:
 
 
 def read_rows(file: Path) -> Iterator[Task | UserError]:
-    """The task of each row of a .jsonl or .parquet file, or what is wrong with it."""
-    for row in _parquet(file) if file.suffix.lower() == ".parquet" else _jsonl(file):
+    """The task of each row of a rows file or a task set, or what is wrong with it."""
+    chosen = read_task_set(file) if file.name.endswith(SUFFIX) else None
+    data = chosen.rows if chosen else file
+    for row in _rows(data):
         try:
-            yield _task(row, file)
+            values = _values(row)
+            wanted = chosen.make_row(values, row.where) if chosen else values
+            if wanted is not None:
+                yield _task(row, wanted, file)
         except UserError as error:
             yield error
+
+
+def _rows(file: Path) -> Iterator[_Row]:
+    match file.suffix.lower():
+        case ".parquet":
+            found: Iterable[dict[str, Any]] = parquet_rows(file)
+        case ".csv":
+            found = csv_rows(file)
+        case ".jsonl":
+            yield from _jsonl(file)
+            return
+        case _:
+            raise UserError(f"{file}: is not a data set; expected a .jsonl, .parquet or .csv file")
+    for number, values in enumerate(found, 1):
+        yield _Row(number, f"{file}: row {number}", values)
 
 
 def _jsonl(file: Path) -> Iterator[_Row]:
@@ -50,13 +71,7 @@ def _jsonl(file: Path) -> Iterator[_Row]:
                 yield _Row(number, f"{file}:{number}", text)
 
 
-def _parquet(file: Path) -> Iterator[_Row]:
-    for number, values in enumerate(parquet_rows(file), 1):
-        yield _Row(number, f"{file}: row {number}", values)
-
-
-def _task(row: _Row, file: Path) -> Task:
-    values = _values(row)
+def _task(row: _Row, values: Mapping[str, Any], file: Path) -> Task:
     attachments, problems = _attachments(values.get("attachments", []), file.parent, row.where)
     problems += [
         f"{row.where}: unknown key '{key_path([key])}'; {did_you_mean(key, _KEYS)}"
@@ -66,7 +81,7 @@ def _task(row: _Row, file: Path) -> Task:
     known = {key: value for key, value in values.items() if key in _KEYS}
     try:
         task = Task.model_validate(
-            {"id": f"{file.stem}-{row.number}", **known, "attachments": attachments, "origin": row.where}
+            {"id": f"{_stem(file)}-{row.number}", **known, "attachments": attachments, "origin": row.where}
         )
     except ValidationError as error:
         raise UserError("\n".join([*problems, *explain(error, row.where, Task)])) from error
@@ -77,6 +92,10 @@ def _task(row: _Row, file: Path) -> Task:
     judge = locate_modules(task.judge, file.parent)
     warnings = tuple(f"{row.where}: {warning}" for warning in judge_warnings(task.judge))
     return task.model_copy(update={"digest": _digest(task, judge), "judge": judge, "warnings": warnings})
+
+
+def _stem(file: Path) -> str:
+    return file.name.removesuffix(SUFFIX) if file.name.endswith(SUFFIX) else file.stem
 
 
 def _values(row: _Row) -> dict[str, Any]:

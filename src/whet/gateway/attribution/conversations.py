@@ -95,7 +95,7 @@ class Conversation:
 
         None when the bytes do not show that it does.
         """
-        at = body.find(self.settled[0][:NEEDLE], 0, len(self.front) + SLACK) if self.settled else -1
+        at = self._find_start(body)
         if at < 0 or body[:at].rstrip()[-1:] not in b"[,":
             return None
         end = at
@@ -115,6 +115,13 @@ class Conversation:
         frame = self.frame if front is self.front and rest is self.rest else _frame(front, rest)
         grown = Conversation(front, _join(self.settled, fresh), len(links) - unsettled, links, rest, frame)
         return grown, messages
+
+    def _find_start(self, body: bytes) -> int:
+        """Where the first message begins in another request; -1 when it does not hold it."""
+        if not self.settled:
+            return -1
+        needle, usual = self.settled[0][:NEEDLE], len(self.front)
+        return usual if body.startswith(needle, usual) else body.find(needle, 0, usual + SLACK)
 
 
 def read_conversation(body: bytes, dialect: str) -> tuple[Conversation, list[Any]]:

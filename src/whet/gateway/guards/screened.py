@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from whet.gateway.buffers.memory import MemoryBudget
-from whet.gateway.guards import ToolCheck, check_tools
+from whet.gateway.guards import CheckedTools, ToolCheck, check_tools
+from whet.gateway.guards.checks import Permits
 from whet.gateway.guards.strict_json import replace_lone_surrogates
 from whet.prefix_cache import Lookup, PrefixCache
 from whet.text.redact import Redactor
@@ -35,7 +35,8 @@ class ScreenedRequests:
     def __init__(self, remembered: MemoryBudget | None = None) -> None:
         self._growing = PrefixCache[_Judged](REMEMBERED)
         self._remembered = remembered or MemoryBudget(REMEMBERED)
-        self._check_tools = lru_cache(TOOL_LISTS)(check_tools)
+        self._checked_tools: list[tuple[bytes, str, Permits, CheckedTools]] = []
+        """The latest first."""
 
     def look(self, body: bytes, lists: Hashable) -> "ScreenedBody":
         """A body to be checked. `lists` names the allow-lists: passing one set does not mean passing another."""
@@ -49,6 +50,15 @@ class ScreenedRequests:
         """Keep nothing of it."""
         self._remembered.fits(-self._growing.held)
         self._growing.forget()
+
+    def _check_tools(self, raw: bytes, dialect: str, permits: Permits) -> CheckedTools:
+        # Compared, not hashed as a cache would do: a list of tools has many bytes, and is nearly always the latest.
+        for known in self._checked_tools:
+            if known[:3] == (raw, dialect, permits):
+                return known[3]
+        checked = check_tools(raw, dialect, permits)
+        self._checked_tools = [(raw, dialect, permits, checked), *self._checked_tools[: TOOL_LISTS - 1]]
+        return checked
 
     def _keep(self, look: Lookup[_Judged], ends: list[tuple[int, _Judged]]) -> None:
         before = self._growing.held

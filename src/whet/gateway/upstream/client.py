@@ -38,6 +38,8 @@ class OutgoingCall:
     body: bytes
     affinity: str = ""
     """Calls of the same affinity go to the same endpoint as long as it is healthy."""
+    in_one_piece: bool = False
+    """Whether the reply is not streamed, so that its first byte comes when all of it is written."""
 
 
 class Upstream:
@@ -106,7 +108,7 @@ class Upstream:
         received.upstream = address_at(endpoint.url, call.path)
         last = received.attempts >= model.attempts
         try:
-            incoming = await self._post(model, headers, received)
+            incoming = await self._post(call, headers, received)
         except UpstreamError as failure:
             endpoint.fail()
             received.unanswered += failure.error is CallError.TIMEOUT
@@ -125,16 +127,16 @@ class Upstream:
         received.forget()
         return None
 
-    async def _post(self, model: Model, headers: Mapping[str, str], received: ReceivedReply) -> IncomingReply:
+    async def _post(self, call: OutgoingCall, headers: Mapping[str, str], received: ReceivedReply) -> IncomingReply:
         assert received.repair is not None
         body = received.repair.body
-        address = self._address(received.upstream, model.connect_sec)
+        address = self._address(received.upstream, call.model.connect_sec)
         head = address.head(headers, len(body))
         try:
             connection = await self._connector.connect(address.target, traces=[], timeout=address.timeout)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UpstreamError(CallError.REFUSED) from error
-        incoming = IncomingReply(connection, model, received)
+        incoming = IncomingReply(connection, call.model, received, in_one_piece=call.in_one_piece)
         try:
             protocol = connection.protocol
             assert protocol is not None

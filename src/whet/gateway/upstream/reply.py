@@ -20,6 +20,8 @@ from whet.gateway.upstream.pool import PoolEndpoint
 
 END_SEC = 1.0
 """How long to wait for the end of a body after its last event."""
+FIRST_BYTE_SEC = 600.0
+"""How long to wait for the first byte of a stream, where the model does not say."""
 LONGEST_REPLY_SEC = 3600.0
 """How long a reply may take that is never silent for long."""
 MOST_ARRIVALS = 1 << 16
@@ -104,7 +106,9 @@ class ReceivedReply:
 class IncomingReply:
     """A reply on its way in. One timer watches all its silences. To be closed by whoever reads it."""
 
-    def __init__(self, connection: aiohttp.connector.Connection, model: Model, received: ReceivedReply) -> None:
+    def __init__(
+        self, connection: aiohttp.connector.Connection, model: Model, received: ReceivedReply, *, in_one_piece: bool
+    ) -> None:
         assert connection.protocol is not None
         self._connection: aiohttp.connector.Connection | None = connection
         self._protocol: ResponseHandler = connection.protocol
@@ -119,10 +123,12 @@ class IncomingReply:
         self._idle_sec = model.idle_sec
         self._waits_since = time.monotonic()
         self._ends_at = self._waits_since + LONGEST_REPLY_SEC
-        self._longest_wait_sec = model.first_byte_sec
+        # A reply in one piece begins when the model has written all of it.
+        usual_sec = LONGEST_REPLY_SEC if in_one_piece else FIRST_BYTE_SEC
+        self._longest_wait_sec = usual_sec if model.first_byte_sec is None else model.first_byte_sec
         self._loop = asyncio.get_running_loop()
         # Never later than the shortest silence that matters, so it need not be set again when the reply begins.
-        first_look = min(model.first_byte_sec, model.idle_sec)
+        first_look = min(self._longest_wait_sec, model.idle_sec)
         self._timer = self._loop.call_later(first_look, self._check_silence)
 
     def __enter__(self) -> Self:

@@ -26,6 +26,11 @@ _PIECES = f"SELECT prefix, id FROM piece WHERE prefix IN ({', '.join('?' * AT_ON
 GROWN = 2048
 """Bytes per piece of data that grows at its end: all pieces but the last are shared with the earlier version."""
 
+LONG, LONGEST_PIECE = 4096, 1 << 20
+"""Bytes of a piece whose hash is remembered."""
+LONG_PIECES = 4
+"""How many of them are remembered."""
+
 UNCOMPRESSED = 256
 """Fewer bytes than this are not worth compressing."""
 
@@ -37,12 +42,12 @@ RATIO = 100
 """Blobs that are read at once may have more bytes than MOST only if they take more than a part in RATIO on disk."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Stored:
-    """The beginning of a body that is stored: its last piece, and the hash of all its bytes so far."""
+    """The beginning of a body that is stored: its last piece, and the hash of all its pieces so far."""
 
     node: int
-    running: "hashlib.blake2b"
+    prefix: bytes
 
 
 class Blobs:
@@ -53,6 +58,8 @@ class Blobs:
         self._compressor = zstandard.ZstdCompressor(level=3)
         self._decompressor = zstandard.ZstdDecompressor()
         self._growing = PrefixCache[_Stored](REMEMBERED)
+        self._long: list[tuple[bytes, bytes]] = []
+        """The latest long pieces and their hashes: the tools and instructions of a request are the same each time."""
 
     def pack(self, data: bytes) -> bytes:
         """Bytes that are kept in the row that they belong to: in short, as they are behind a zero."""
@@ -64,10 +71,9 @@ class Blobs:
 
     def put_blob(self, data: bytes) -> int:
         """Store bytes, unless they are there already; their id."""
-        return self._put_blobs([data])[0]
+        return self._put_blobs([data], [_hash(data)])[0]
 
-    def _put_blobs(self, many: list[bytes]) -> list[int]:
-        digests = [_hash(data).digest() for data in many]
+    def _put_blobs(self, many: list[bytes], digests: list[bytes]) -> list[int]:
         known = {
             digest: blob
             for start in range(0, len(many), AT_ONCE)
@@ -109,12 +115,12 @@ class Blobs:
         try:
             cuts = look.layout()
         except ValueError:
-            return self._put_pieces([body], None, _hash())[-1].node
+            return self._put_pieces([body], None)[-1].node
         edges = [look.known, *cuts.edges, len(body)]
         ends = [end for start, end in pairwise(edges) if start < end]
         pieces = [body[start:end] for start, end in pairwise([look.known, *ends])]
         known = look.facts
-        stored = self._put_pieces(pieces, known.node if known else None, known.running if known else _hash())
+        stored = self._put_pieces(pieces, known)
         by_end = dict(zip(reversed(ends), reversed(stored), strict=False))
         if len(body) <= LONGEST:
             self._growing.keep(look, [(end, by_end[end]) for end in cuts.lasting if end in by_end])
@@ -123,27 +129,40 @@ class Blobs:
     def put_growing(self, data: bytes) -> int:
         """Store bytes that begin as earlier ones did, or as later ones will; the id of their last piece."""
         pieces = [data[start : start + GROWN] for start in range(0, len(data), GROWN)]
-        return self._put_pieces(pieces, None, _hash())[-1].node
+        return self._put_pieces(pieces, None)[-1].node
 
     def forget(self) -> None:
         """What was written last may have been undone."""
         self._growing.forget()
 
-    def _put_pieces(self, pieces: list[bytes], node: int | None, running: "hashlib.blake2b") -> list[_Stored]:
-        """Store pieces that follow on a piece. Of those that were there already, only the last ones are returned."""
-        hashes = []
-        for piece in pieces:
-            running = running.copy()
-            running.update(piece)
-            hashes.append(running)
-        known, nodes = self._last_known([one.digest() for one in hashes])
-        stored = [_Stored(*one) for one in zip(nodes, hashes[known - len(nodes) : known], strict=True)]
+    def _put_pieces(self, pieces: list[bytes], before: _Stored | None) -> list[_Stored]:
+        """Store pieces that follow on others. Of those that were there already, only the last ones are returned."""
+        node, prefix = (before.node, before.prefix) if before else (None, b"")
+        digests = [self._digest(piece) for piece in pieces]
+        prefixes = []
+        for digest in digests:
+            # A chain: the bytes of a piece are hashed once, for its blob.
+            prefix = _hash(prefix + digest)
+            prefixes.append(prefix)
+        known, nodes = self._last_known(prefixes)
+        stored = [_Stored(*one) for one in zip(nodes, prefixes[known - len(nodes) : known], strict=True)]
         node = nodes[-1] if nodes else node
-        blobs = self._put_blobs(pieces[known:])
-        for blob, one in zip(blobs, hashes[known:], strict=True):
-            node = self._insert("INSERT INTO piece (parent, blob, prefix) VALUES (?, ?, ?)", node, blob, one.digest())
-            stored.append(_Stored(node, one))
+        blobs = self._put_blobs(pieces[known:], digests[known:])
+        for blob, prefix in zip(blobs, prefixes[known:], strict=True):
+            node = self._insert("INSERT INTO piece (parent, blob, prefix) VALUES (?, ?, ?)", node, blob, prefix)
+            stored.append(_Stored(node, prefix))
         return stored
+
+    def _digest(self, piece: bytes) -> bytes:
+        """The hash of a piece. A long one is compared with the latest ones first, which takes less time."""
+        if not LONG <= len(piece) <= LONGEST_PIECE:
+            return _hash(piece)
+        for known, digest in self._long:
+            if known == piece:
+                return digest
+        digest = _hash(piece)
+        self._long = [(piece, digest), *self._long[: LONG_PIECES - 1]]
+        return digest
 
     def bodies(self, nodes: Collection[int]) -> "Bodies":
         """The bodies of many last pieces; what they share is read and decompressed once."""
@@ -216,8 +235,8 @@ class Bodies:
         return self._last
 
 
-def _hash(data: bytes = b"") -> "hashlib.blake2b":
-    return hashlib.blake2b(data, digest_size=16)
+def _hash(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def _size(data: bytes) -> int:

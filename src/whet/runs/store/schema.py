@@ -30,7 +30,8 @@ CREATE TABLE blob (
 );
 
 -- A body is a list of pieces; a row is its last piece, and `parent` is the list before it. Bodies that begin
--- alike share rows. `prefix` is the hash of all bytes from the beginning of the body to the end of this piece.
+-- alike share rows. `prefix` is the hash of the `prefix` of the parent, if any, and the `hash` of the blob. Earlier
+-- versions of whet wrote the hash of all bytes up to the end of the piece; nothing but the sharing depends on it.
 CREATE TABLE piece (
   id INTEGER PRIMARY KEY,
   parent INTEGER REFERENCES piece,
