@@ -20,6 +20,7 @@ from whet.runs.scheduler import ArmStopped, Ended, Stopped
 from whet.runs.stats.summary import Arm, Tally, arm_of, skill_names, tally, total, uneven_losses
 from whet.runs.store.store import Store
 from whet.runs.verdicts import Settled
+from whet.scoring import Cause
 
 REFRESH_PER_SECOND = 4
 
@@ -117,9 +118,16 @@ class Progress:
             lines.append(command("show", str(folder), worst.rollout.id))
         if self._limit is not None:
             lines.append(f"{self._resume}  # resumes with a higher limit")
-        elif any(arm.missing for arm in arms.values()):
-            lines.append(f"{self._resume}  # retries what is missing")
+        else:
+            lines += self._retries(folder, {cause for arm in arms.values() for cause in arm.missing})
         self._console.say("\nnext:\n" + "\n".join(f"  {line}" for line in lines))
+
+    def _retries(self, folder: Path, causes: set[Cause]) -> list[str]:
+        """The commands that can make up for scores that are missing for these causes."""
+        lines = [f"{self._resume}  # retries what is missing"] if causes - {Cause.JUDGE} else []
+        if Cause.JUDGE in causes:
+            lines.append(f"{command('rejudge', str(folder))}  # when the judge is mended; --resume then runs the rest")
+        return lines
 
     def __rich__(self) -> Table:
         """The live display: two lines."""
