@@ -3,6 +3,7 @@
 import asyncio
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from whet.errors import UserError
 from whet.exchange import Exchange, Kind, Recorder
 from whet.gateway import Limits, Session
 from whet.gateway.dialects.neutral import Stop as ReplyStop
-from whet.rollout.failures import OWN_CAUSES, Blame, find_failure, stop_reason
+from whet.rollout.failures import OWN_CAUSES, Blame, describe_ending, find_failure, stop_reason
 from whet.rollout.judging import Judgement, find_requested_calls, judge_work, list_logged_calls
 from whet.rollout.resources import RunResources
 from whet.rollout.result import (
@@ -137,7 +138,11 @@ class _Attempt:
             work = self.make_work(box, ended.report, verify_env, before, after)
             with self.phase("judge"):
                 await judge_work(work, self.judges, self.rollout, self.resources, self._record_judge, self.judgement)
-            return failure or combine(self.judgement.scores, {judge.name: judge.weight for judge in self.judges})
+            limit = str(ended.session.limits.ended_by) if ended.session.limits.ended_by else None
+            ending = describe_ending(ended.report, limit, self.changes)
+            return failure or combine(
+                self.judgement.scores, {judge.name: judge.weight for judge in self.judges}, ending
+            )
 
     async def run_agent(self, box: Box, env: Mapping[str, str]) -> _Ended:
         """Run the agent to its end, with a session of the gateway of its own."""
@@ -259,6 +264,7 @@ class _Attempt:
             skill=SkillSeen(shown=sightings.shown, read=sightings.read) if sightings and session else None,
             changes=self.changes,
             unseen=self.unseen,
+            tools=dict(self.observer.tools.most_common()) if rollout.captured else None,
             tool_uses=tuple(self.tool_uses),
             setup=tuple(self.setup),
             replay=self._replay_result(),
@@ -289,6 +295,7 @@ class _Observer:
         self.canaries = Canaries(rollout.task)
         self.sightings = SkillSightings(rollout.skill) if rollout.skill and rollout.captured else None
         self.calls: list[ObservedCall] = []
+        self.tools: Counter[str] = Counter()
         self._wants_calls = wants_calls
         self._last: Exchange | None = None
 
@@ -296,8 +303,10 @@ class _Observer:
         if self.sightings is not None:
             self.sightings.look(exchange.request)
         self.canaries.look(exchange.request, exchange.response)
+        requested = find_requested_calls(exchange)
+        self.tools.update(call.name for call in requested)
         if self._wants_calls:
-            self.calls += find_requested_calls(exchange)
+            self.calls += requested
         if exchange.speaker is not None and exchange.speaker.kind is Kind.MAIN:
             self._last = exchange
 

@@ -156,6 +156,8 @@ class Result(BaseModel):
     """What the agent changed in the working directory."""
     unseen: str | None = None
     """Why `changes` is incomplete, if it is."""
+    tools: dict[str, int] | None = None
+    """How often the model called each tool; None where that is not recorded."""
     tool_uses: tuple[LoggedUse, ...] = ()
     """Calls of the task's own tools, as the host answered them."""
     setup: tuple[CommandResult, ...] = ()
