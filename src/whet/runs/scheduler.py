@@ -51,6 +51,13 @@ STOPPED_ARMS = "stopped arms"
 
 
 @dataclass(frozen=True, slots=True)
+class Began:
+    """A rollout has begun. Each of its attempts ends with `Ended`."""
+
+    row: RolloutRow
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """An attempt has ended and is stored."""
 
@@ -88,7 +95,7 @@ class HopelessError(UserError):
 
 
 AttemptWatch = Callable[[Ended | Stopped], None]
-RunWatch = Callable[[Ended | Stopped | Settled | ArmStopped], None]
+RunWatch = Callable[[Began | Ended | Stopped | Settled | ArmStopped], None]
 
 
 def open_run(
@@ -211,6 +218,7 @@ async def _work(
                 # It was not started, so it stays pending.
                 queue.stop()
                 return
+            watch(Began(row))
             result = await run_until_scored(row, plan.rollout(row), resources, writer, watch)
             if result.score.cause is Cause.INTERRUPTED:
                 queue.stop()
