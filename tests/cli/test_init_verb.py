@@ -84,7 +84,17 @@ def test_the_provider_is_the_one_whose_key_is_set_or_that_is_named(
 
 
 def test_a_key_that_is_missing_is_named(project: Project) -> None:
-    assert "note: set ANTHROPIC_API_KEY: without it" in init(project).stdout
+    missing = "note: ANTHROPIC_API_KEY is not set; model anthropic/claude-sonnet-4-5 cannot be called without it"
+    assert missing in init(project, HOME=str(project.tmp)).stdout
+
+
+def test_a_login_stands_in_for_a_key(project: Project) -> None:
+    credentials = project.tmp / ".claude" / ".credentials.json"
+    credentials.parent.mkdir()
+    credentials.write_text("{}")
+    said = init(project, HOME=str(project.tmp)).stdout
+    assert "note: ANTHROPIC_API_KEY is not set; with --login, claude-code uses your own login" in said
+    assert "whet run tasks/first --login --out runs/first" in said
 
 
 @pytest.mark.parametrize(

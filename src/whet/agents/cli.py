@@ -19,7 +19,7 @@ from whet.agents.answers import REMINDER, ask_for_answer, read_tagged_answer
 from whet.agents.attachments import AttachedImage, attachments, list_attachments, mention_list
 from whet.agents.install.packages import PACKAGES, Package
 from whet.agents.install.run import Installed, find_install, node_program, on_path, program_at
-from whet.agents.skill_delivery import Delivered, SkillAt, place_memory, place_skill, with_skill
+from whet.agents.skill_delivery import Delivered, SkillAt, place_memory, place_skill, with_skill, with_system
 from whet.box import Box, Finished, SandboxError
 from whet.errors import UserError, did_you_mean
 from whet.tasks import resolve_env
@@ -360,9 +360,16 @@ class CliAgent(BaseModel, ABC):
             session=str(uuid.uuid4()),
             args=self.args,
             images=images,
-            system=assignment.skill.whole if assignment.skill and delivered and delivered.way == "system" else "",
+            system=self._system(assignment, delivered),
         )
         return launch, delivered
+
+    def _system(self, assignment: Assignment, delivered: Delivered | None) -> str:
+        """What is added to the program's own system prompt: the task's, and a skill that belongs there."""
+        task, skill = assignment.task, assignment.skill
+        text = skill.whole if skill and delivered and delivered.way == "system" else ""
+        own = task.system_with(text) if self.traits.system else ""
+        return own if task.takes_skill else "\n\n".join(part for part in (own, text) if part)
 
     async def _copy_settings(self, box: Box) -> None:
         """Give the program a copy of the user's own settings. Its changes stay in the box."""
@@ -377,6 +384,8 @@ class CliAgent(BaseModel, ABC):
         box, skill, traits = assignment.box, assignment.skill, self.traits
         if skill is None:
             return None
+        if assignment.task.takes_skill:
+            return Delivered(way="system" if traits.system else "instruction")
         if self.skill_at == "native" and traits.skills and not skill.is_memory:
             if skill.memory and traits.memory:
                 await place_memory(box, skill.memory.text, traits.memory)
@@ -393,8 +402,11 @@ class CliAgent(BaseModel, ABC):
             text = instruction
             if number == 0:
                 text = mention_list(text, attachments(task, assignment.box.workdir, images=self.traits.images)[1])
-            if number == 0 and skill is not None and delivered is not None and delivered.way == "instruction":
+            in_front = delivered is not None and delivered.way == "instruction" and not task.takes_skill
+            if number == 0 and skill is not None and in_front:
                 text = with_skill(skill, text)
+            if number == 0 and not self.traits.system:
+                text = with_system(task, skill, text)
             if number == len(task.instructions) - 1 and task.answer_schema and not self.traits.schema:
                 text = ask_for_answer(text, task.answer_schema)
             yield text
