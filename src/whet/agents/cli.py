@@ -2,6 +2,7 @@
 Each agent is one small file next to this one; docs/new-agent.md explains how to write it."""
 
 import asyncio
+import json
 import tempfile
 import time
 import uuid
@@ -31,6 +32,8 @@ TRANSCRIPT_LIMIT = 64 << 20
 """Bytes that are kept of all transcripts of an agent."""
 KEPT = 8192
 """Bytes that a report keeps of each end of standard output and standard error."""
+TOKEN_LENGTH = 16
+"""Values of this length in the file of a login may be tokens."""
 ON_PATH = "path"
 """The version that selects the program on PATH."""
 
@@ -61,6 +64,8 @@ class Traits:
     """Variables that hold a login, the first of them that is set; for a program without such files."""
     login_url: str | None = None
     """The endpoint of its login, if it sends its login to whatever endpoint it is given, so that calls are recorded."""
+    toolless: tuple[str, ...] = ()
+    """Arguments that leave it without tools, for plain questions."""
     transcripts: str = ""
     """Folder with its own record of a conversation."""
 
@@ -211,6 +216,12 @@ class CliAgent(BaseModel, ABC):
             expected = f"expected it in {' or '.join(places)}" if places else "it has none that whet knows"
             raise UserError(f"agent '{self.kind}': no login was found; {expected}")
         return found
+
+    def login_secrets(self, env: Mapping[str, str]) -> list[str]:
+        """What must be masked of the login that it uses."""
+        if self.home != "login":
+            return []
+        return [value for text in self.login(env).values() for value in _texts_in(text) if len(value) >= TOKEN_LENGTH]
 
     def find_program(self) -> Installed:
         """The installed program. UserError, with the remedy, if there is none."""
@@ -382,6 +393,20 @@ async def _interpreter(box: Box, package: Package) -> tuple[str, ...]:
         raise UserError(f"agent '{package.agent}' needs Node {package.node} or later; install it")
     path, _ = node
     return (f"{await box.show(path.parent, 'node')}/{path.name}",)
+
+
+def _texts_in(text: str) -> list[str]:
+    """The texts of a JSON file; the text itself if it is not JSON."""
+    found: list[str] = []
+
+    def collect(pairs: list[tuple[str, Any]]) -> None:
+        found.extend(value for _, value in pairs if isinstance(value, str))
+
+    try:
+        json.loads(text, object_pairs_hook=collect)
+    except ValueError:
+        return [text]
+    return found
 
 
 def _ends(text: str) -> str:
