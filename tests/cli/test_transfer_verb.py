@@ -85,10 +85,8 @@ def test_an_older_skill_is_held_against_and_a_run_goes_on_without_paying_again(p
 
 def transfer_with_losses(project: Project, lost: str) -> "subprocess.CompletedProcess[str]":
     """The matrix where the model does not answer these questions when it has the skill."""
-    lost = (
-        f'[[scene]]\nwhen.user = "What is {questions} "\nwhen.system = "number alone"\n[[scene.reply]]\nfault = "500"\n'
-    )
-    project.write("script.toml", DOWN + lost + (project.path / "script.toml").read_text())
+    scene = f'[[scene]]\nwhen.user = "What is {lost} "\nwhen.system = "number alone"\n[[scene.reply]]\nfault = "500"\n'
+    project.write("script.toml", DOWN + scene + (project.path / "script.toml").read_text())
     project.write("whet.toml", '[models.m]\nscript = "script.toml"\nattempts = 1\n')
     done = project.whet(*COMMAND, "--models", "m")
     assert done.returncode == 0, done.stderr
