@@ -240,6 +240,7 @@ def _arm_fields(key: Arm, arm: Tally) -> dict[str, Any]:
         "mean_with_missing_at_0": bounds and bounds[0],
         "mean_with_missing_at_1": bounds and bounds[1],
         "flags": dict(arm.flags),
+        "skill_reads": {"read": arm.skill_reads[True], "not read": arm.skill_reads[False]} if arm.skill_reads else None,
     }
 
 

@@ -67,6 +67,7 @@ def _pass_notes(name: str, arm: Tally) -> list[str]:
 
 def _notes(name: str, arm: Tally, running: bool) -> list[str]:
     lines = _pass_notes(name, arm)
+    lines += [f"{name}: {reads}"] if (reads := arm.format_skill_reads()) else []
     if arm.missing:
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(arm.missing.items()))
         lines.append(f"{name}: missing, not counted as zero: {causes}")
