@@ -162,6 +162,7 @@ async def test_files_are_looked_for_in_the_box() -> None:
     score = await judged(task, work="mkdir a; echo it is 42 > a/b.txt; ln -s /etc/hostname out")
     assert score.value == pytest.approx(2 / 7)
     assert score.details["hard"] is False
+    assert score.reason.endswith("file_contains=4 in a/b.txt, file_contains=4 in gone")
 
 
 async def test_hard_is_all_soft_the_share_and_what_failed_is_named() -> None:

@@ -42,6 +42,7 @@ class ClaudeCode(CliAgent):
         ),
         credentials=(".claude/.credentials.json",),
         login_url="https://api.anthropic.com",
+        toolless=("--tools", ""),
         transcripts=".claude/projects",
     )
 

@@ -2,6 +2,7 @@
 Each agent is one small file next to this one; docs/new-agent.md explains how to write it."""
 
 import asyncio
+import json
 import tempfile
 import time
 import uuid
@@ -18,7 +19,7 @@ from whet.agents.answers import REMINDER, ask_for_answer, read_tagged_answer
 from whet.agents.attachments import AttachedImage, attachments, list_attachments, mention_list
 from whet.agents.install.packages import PACKAGES, Package
 from whet.agents.install.run import Installed, find_install, node_program, on_path, program_at
-from whet.agents.skill_delivery import Delivered, SkillAt, place_memory, place_skill, with_skill
+from whet.agents.skill_delivery import Delivered, SkillAt, place_memory, place_skill, with_skill, with_system
 from whet.box import Box, Finished, SandboxError
 from whet.errors import UserError
 from whet.tasks import resolve_env
@@ -31,6 +32,8 @@ TRANSCRIPT_LIMIT = 64 << 20
 """Bytes that are kept of all transcripts of an agent."""
 KEPT = 8192
 """Bytes that a report keeps of each end of standard output and standard error."""
+TOKEN_LENGTH = 16
+"""Values of this length in the file of a login may be tokens."""
 ON_PATH = "path"
 """The version that selects the program on PATH."""
 
@@ -61,6 +64,8 @@ class Traits:
     """Variables that hold a login, the first of them that is set; for a program without such files."""
     login_url: str | None = None
     """The endpoint of its login, if it sends its login to whatever endpoint it is given, so that calls are recorded."""
+    toolless: tuple[str, ...] = ()
+    """Arguments that leave it without tools, for plain questions."""
     transcripts: str = ""
     """Folder with its own record of a conversation."""
 
@@ -212,6 +217,12 @@ class CliAgent(BaseModel, ABC):
             raise UserError(f"agent '{self.kind}': no login was found; {expected}")
         return found
 
+    def login_secrets(self, env: Mapping[str, str]) -> list[str]:
+        """What must be masked of the login that it uses."""
+        if self.home != "login":
+            return []
+        return [value for text in self.login(env).values() for value in _texts_in(text) if len(value) >= TOKEN_LENGTH]
+
     def find_program(self) -> Installed:
         """The installed program. UserError, with the remedy, if there is none."""
         package = self.package
@@ -303,9 +314,16 @@ class CliAgent(BaseModel, ABC):
             session=str(uuid.uuid4()),
             args=self.args,
             images=images,
-            system=assignment.skill.whole if assignment.skill and delivered and delivered.way == "system" else "",
+            system=self._system(assignment, delivered),
         )
         return launch, delivered
+
+    def _system(self, assignment: Assignment, delivered: Delivered | None) -> str:
+        """What is added to the program's own system prompt: the task's, and a skill that belongs there."""
+        task, skill = assignment.task, assignment.skill
+        text = skill.whole if skill and delivered and delivered.way == "system" else ""
+        own = task.system_with(text) if self.traits.system else ""
+        return own if task.takes_skill else "\n\n".join(part for part in (own, text) if part)
 
     async def _copy_settings(self, box: Box) -> None:
         """Give the program a copy of the user's own settings. Its changes stay in the box."""
@@ -320,6 +338,8 @@ class CliAgent(BaseModel, ABC):
         box, skill, traits = assignment.box, assignment.skill, self.traits
         if skill is None:
             return None
+        if assignment.task.takes_skill:
+            return Delivered(way="system" if traits.system else "instruction")
         if self.skill_at == "native" and traits.skills and not skill.is_memory:
             if skill.memory and traits.memory:
                 await place_memory(box, skill.memory.text, traits.memory)
@@ -336,8 +356,11 @@ class CliAgent(BaseModel, ABC):
             text = instruction
             if number == 0:
                 text = mention_list(text, attachments(task, assignment.box.workdir, images=self.traits.images)[1])
-            if number == 0 and skill is not None and delivered is not None and delivered.way == "instruction":
+            in_front = delivered is not None and delivered.way == "instruction" and not task.takes_skill
+            if number == 0 and skill is not None and in_front:
                 text = with_skill(skill, text)
+            if number == 0 and not self.traits.system:
+                text = with_system(task, skill, text)
             if number == len(task.instructions) - 1 and task.answer_schema and not self.traits.schema:
                 text = ask_for_answer(text, task.answer_schema)
             yield text
@@ -382,6 +405,20 @@ async def _interpreter(box: Box, package: Package) -> tuple[str, ...]:
         raise UserError(f"agent '{package.agent}' needs Node {package.node} or later; install it")
     path, _ = node
     return (f"{await box.show(path.parent, 'node')}/{path.name}",)
+
+
+def _texts_in(text: str) -> list[str]:
+    """The texts of a JSON file; the text itself if it is not JSON."""
+    found: list[str] = []
+
+    def collect(pairs: list[tuple[str, Any]]) -> None:
+        found.extend(value for _, value in pairs if isinstance(value, str))
+
+    try:
+        json.loads(text, object_pairs_hook=collect)
+    except ValueError:
+        return [text]
+    return found
 
 
 def _ends(text: str) -> str:

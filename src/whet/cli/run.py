@@ -122,6 +122,11 @@ def resume_command(words: list[str], out: Path) -> str:
     """The command that continues what was begun with these words."""
     from whet.cli.output import command
 
+    if "--retry" in words:
+        # What is still to be run again is known to the run; a second --retry would choose anew.
+        place = words.index("--retry")
+        words = words[:place] + words[place + 2 :]
+    words = [word for word in words if not word.startswith("--retry=")]
     if not any(word == "--out" or word.startswith("--out=") for word in words):
         words = [*words, "--out", str(out)]
     return command(*words, *([] if "--resume" in words else ["--resume"]))

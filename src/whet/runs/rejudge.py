@@ -17,6 +17,7 @@ from whet.errors import UserError
 from whet.exchange import Exchange
 from whet.gateway import Gateway
 from whet.rollout.endpoint import check_judge_models
+from whet.rollout.failures import describe_ending
 from whet.rollout.judging import client_spending, find_requested_calls, list_logged_calls
 from whet.rollout.model_client import ModelClient
 from whet.rollout.result import Flag, Result, encode_result, redact_result
@@ -162,7 +163,7 @@ class _Judging:
         for spec in ranks:
             weights[RankJudge(spec).name] = spec.weight
         judgements |= ranked
-        score = combine(judgements, weights)
+        score = combine(judgements, weights, describe_ending(before.report, before.limit, before.changes))
         cost = client_spending(self._client) if self._client.sessions else None
         result = before.model_copy(
             update={

@@ -13,7 +13,7 @@ from whet.runs.episodes import WEIGHT_VERSION
 from whet.runs.options import RunOptions
 from whet.runs.plan import Plan
 from whet.runs.resources import changed_keys, open_resources, sampling_warnings
-from whet.runs.scheduler import ArmStopped, Ended, Stopped, open_run, run_plan
+from whet.runs.scheduler import ArmStopped, Began, Ended, Stopped, open_run, run_plan
 from whet.runs.stats.summary import Arm, Tally, arm_of, sum_spent, tally
 from whet.runs.stats.use import WORTH_A_PILOT, Piloted, read_use
 from whet.runs.store.reply_cache import CacheUse
@@ -64,7 +64,7 @@ class Started:
     """Settings that will make the run less useful than it could be."""
 
 
-Event = Started | Piloted | Ended | Stopped | Settled | ArmStopped
+Event = Started | Piloted | Began | Ended | Stopped | Settled | ArmStopped
 Watch = Callable[[Event], None]
 
 
@@ -102,7 +102,7 @@ async def run(
         }
         if request.cache is CacheUse.OFF:
             await check_judge_models(resources.gateway, resources.judge_models)
-        pending = open_run(request.out, plan, resume=request.resume, about=about)
+        pending = open_run(request.out, plan, resume=request.resume, about=about, retry=request.retry)
         with Store.open_read(request.out) as store:
             arms = tally(store)
         declared = {name: model_config(name, config) for name in request.models}

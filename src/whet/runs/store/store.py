@@ -202,6 +202,11 @@ class Store:
             )
             return int(kept) + 1
 
+    def reopen(self, rollouts: Iterable[str]) -> None:
+        """Let rollouts that are done be attempted again. Their attempts stay on record and no longer count."""
+        with self.atomic():
+            self._db.executemany("UPDATE attempt SET final = 0 WHERE rollout = ?", [(one,) for one in rollouts])
+
     def interrupt_open_attempts(self) -> int:
         """End the attempts that a killed process left open, at their last sign of life; how many there were.
         To be called before any attempt is started."""

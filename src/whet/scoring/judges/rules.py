@@ -1,8 +1,9 @@
 """`rules`: checks of the answer, of the tools that were called and of files. Hard is all of them, soft the share."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from whet.scoring.answers import has_words, is_refusal
 from whet.scoring.isolation.search import no_verdict_details, search
@@ -37,11 +38,17 @@ async def rules(spec: RulesSpec, work: Work) -> Score:
         passed = _check_known(check, good is True, work)
         results.append({**check.model_dump(exclude_none=True), "passed": passed, **stalled})
     failed = [result for result in results if not result["passed"]]
-    named = ", ".join(f"{result['op']}={result['arg']}" if "arg" in result else result["op"] for result in failed)
+    named = ", ".join(map(_name, failed))
     reason = f"{len(results) - len(failed)} of {len(results)} checks passed" + (
         f"; failed: {named[:300]}" if named else ""
     )
     return Score.of(1 - len(failed) / len(results), reason, checks=results, **no_verdict_details(found))
+
+
+def _name(result: Mapping[str, Any]) -> str:
+    """A check with what it asks for, and the file that it asks about."""
+    where = f" in {result['path']}" if "path" in result else ""
+    return (f"{result['op']}={result['arg']}" if "arg" in result else str(result["op"])) + where
 
 
 def _check_known(check: AnyCheck, good: bool, work: Work) -> bool:
