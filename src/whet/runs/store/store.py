@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, fields, replace
 from pathlib import Path
@@ -127,6 +127,18 @@ class Store:
     def tasks(self) -> list[TaskRow]:
         """All tasks, in the order in which they were added."""
         return [schema.check_types(TaskRow(*row)) for row in self._db.execute("SELECT * FROM task ORDER BY rowid")]
+
+    def change_task(self, task: TaskRow, renamed: Mapping[str, str]) -> None:
+        """Replace a task by one that is judged otherwise. `renamed`: the new ids of its rollouts."""
+        with self.atomic():
+            self._db.execute("PRAGMA defer_foreign_keys = ON")
+            new = [(new, old) for old, new in renamed.items()]
+            self._db.executemany("UPDATE rollout SET id = ? WHERE id = ?", new)
+            self._db.executemany("UPDATE attempt SET rollout = ? WHERE rollout = ?", new)
+            self._db.execute(
+                "UPDATE task SET digest = ?, origin = ?, spec = ? WHERE id = ?",
+                (task.digest, task.origin, task.spec, task.id),
+            )
 
     def add_skills(self, skills: Iterable[SkillRow]) -> None:
         """Add skills; those that are there already stay as they are."""
