@@ -76,6 +76,7 @@ class RolloutFields(TypedDict, total=False):
     record: bool
     login: bool
     user_config: bool | None
+    retry: str
     by_task: bool
     weight_version: str | None
 

@@ -76,6 +76,7 @@ def read_skill(path: Path, also: Path | None = None) -> Skill:
         refuse_leaving(path, path.parent)
         text = _text(path)
         return Skill(path.stem, text, digest(text.encode()), path.resolve(), is_memory=True)
+    path = path.parent if path.name == SKILL_FILE else path
     document = path / SKILL_FILE
     if not document.is_file():
         raise UserError(f"{path}: not a skill folder; expected a file {SKILL_FILE} in it, or a Markdown file")

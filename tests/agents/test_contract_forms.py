@@ -7,20 +7,7 @@ import json
 
 import pytest
 
-from support.contract_world import (
-    CLI_NAMES,
-    NAMES,
-    SKILL,
-    WRITE_RIGHT,
-    Done,
-    named,
-    rolled_out,
-    scene,
-    task,
-    told,
-    traits_of,
-    with_trait,
-)
+from support import contract_world as w
 from support.recordings import ERRAND, check_conversations, check_errand
 from whet.agents.cli import Traits
 from whet.agents.skill_delivery import Delivered
@@ -44,21 +31,21 @@ ODD = """@made.txt, @./made.txt and @sub/other.txt; write to a@b.com, `@c`; it's
 <b>, a tab\t, ünïcödé, 漢字, 🦊, $(id), # no heading"""
 
 
-@pytest.mark.parametrize("name", with_trait("subagents"))
+@pytest.mark.parametrize("name", w.with_trait("subagents"))
 async def test_a_sub_agent_is_told_apart_and_counted_apart(name: str) -> None:
-    done = await rolled_out(
-        named(name),
-        task(instruction="Let somebody else do it."),
-        scene(call("bash", command=WRITE_RIGHT), say("It is in the file."), user="Put the word right"),
-        scene(call("agent", prompt=ERRAND), say("They did it.")),
-        skill=SKILL,
+    done = await w.rolled_out(
+        w.named(name),
+        w.task(instruction="Let somebody else do it."),
+        w.scene(call("bash", command=w.WRITE_RIGHT), say("It is in the file."), user="Put the word right"),
+        w.scene(call("agent", prompt=ERRAND), say("They did it.")),
+        skill=w.SKILL,
     )
     assert done.result.score.value == 1, done.result
     assert done.text == "They did it."
     main, subs = done.main, done.calls_of(Kind.SUB)
     assert len(subs) == 2
-    assert not any(ERRAND in text for one in main for text in told(one))
-    assert all(any(ERRAND in text for text in told(one)) for one in subs)
+    assert not any(ERRAND in text for one in main for text in w.told(one))
+    assert all(any(ERRAND in text for text in w.told(one)) for one in subs)
     for one in [*main, *subs]:
         assert one.speaker is not None
         assert one.speaker.evidence
@@ -74,37 +61,37 @@ async def test_a_sub_agent_is_told_apart_and_counted_apart(name: str) -> None:
     assert (done.result.skill.shown, done.result.skill.read) == (True, False)
 
 
-@pytest.mark.parametrize("name", with_trait("system"))
+@pytest.mark.parametrize("name", w.with_trait("system"))
 async def test_a_skill_can_go_into_the_system_prompt(name: str) -> None:
-    agent = named(name).model_copy(update={"skill_at": "system"})
-    done = await rolled_out(agent, task(verify=("true",)), scene(say("Done.")), skill=SKILL)
+    agent = w.named(name).model_copy(update={"skill_at": "system"})
+    done = await w.rolled_out(agent, w.task(verify=("true",)), w.scene(say("Done.")), skill=w.SKILL)
     assert done.result.report is not None
     assert done.result.report.skill == Delivered(way="system")
-    assert any("# Careful work from the shell" in text for text in told(done.main[0], "system"))
+    assert any("# Careful work from the shell" in text for text in w.told(done.main[0], "system"))
 
 
-@pytest.fixture(scope="module", params=CLI_NAMES)
-def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Traits, Done]:
+@pytest.fixture(scope="module", params=w.CLI_NAMES)
+def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Traits, w.Done]:
     """What a CLI can do, and a rollout with attachments, an answer in structured form, and a memory document if it
     reads one. It serves the next three tests."""
-    folder, traits = tmp_path_factory.mktemp("asked"), traits_of(named(request.param))
+    folder, traits = tmp_path_factory.mktemp("asked"), w.traits_of(w.named(request.param))
     (folder / "pic.png").write_bytes(PICTURE)
     (folder / "table.csv").write_text("one,two\n")
     (folder / "HABITS.md").write_text("# Habits\n\nAlways count the files before and after the work.\n")
-    job = task(
+    job = w.task(
         instruction="What is in the picture? Add 2 and 3.",
         attachments=(folder / "pic.png", folder / "table.csv"),
         answer_schema=SCHEMA,
         verify=("true",),
     )
-    look = scene(call("bash", command="cat ATTACHMENTS.md attachments/table.csv"), Reply(answer=ANSWER))
+    look = w.scene(call("bash", command="cat ATTACHMENTS.md attachments/table.csv"), Reply(answer=ANSWER))
     skill = read_skill(folder / "HABITS.md") if traits.memory else None
-    done = asyncio.run(rolled_out(named(request.param), job, look, skill=skill))
+    done = asyncio.run(w.rolled_out(w.named(request.param), job, look, skill=skill))
     assert done.result.report is not None, done.result
     return traits, done
 
 
-def test_a_memory_document_is_read_without_being_asked_for(asked: tuple[Traits, Done]) -> None:
+def test_a_memory_document_is_read_without_being_asked_for(asked: tuple[Traits, w.Done]) -> None:
     traits, done = asked
     assert done.result.report is not None
     place = Delivered(way="memory", place=f"/home/agent/{traits.memory}") if traits.memory else None
@@ -112,14 +99,14 @@ def test_a_memory_document_is_read_without_being_asked_for(asked: tuple[Traits, 
     assert done.result.skill == (SkillSeen(shown=True, read=True) if traits.memory else None)
 
 
-def test_an_answer_comes_in_the_form_that_the_task_asks_for(asked: tuple[Traits, Done]) -> None:
+def test_an_answer_comes_in_the_form_that_the_task_asks_for(asked: tuple[Traits, w.Done]) -> None:
     traits, done = asked
     assert done.result.report is not None
     assert done.result.report.answer == ANSWER
-    assert any("<answer>" in text for text in told(done.main[0])) != traits.schema
+    assert any("<answer>" in text for text in w.told(done.main[0])) != traits.schema
 
 
-def test_an_image_is_shown_to_the_model_and_other_files_are_listed(asked: tuple[Traits, Done]) -> None:
+def test_an_image_is_shown_to_the_model_and_other_files_are_listed(asked: tuple[Traits, w.Done]) -> None:
     traits, done = asked
     assert len(done.main) > 1
     assert all((base64.b64encode(PICTURE) in one.request) == traits.images for one in done.main)
@@ -129,31 +116,33 @@ def test_an_image_is_shown_to_the_model_and_other_files_are_listed(asked: tuple[
     assert (b"`attachments/pic.png`" in last) != traits.images
 
 
-@pytest.mark.parametrize("name", CLI_NAMES)
+@pytest.mark.parametrize("name", w.CLI_NAMES)
 async def test_an_instruction_reaches_the_model_as_it_stands(name: str) -> None:
     first, second = f"-v --help {ODD}", f"/help {ODD}\n/clear"
-    resumes = traits_of(named(name)).resumes
+    resumes = w.traits_of(w.named(name)).resumes
     files = {"made.txt": "CONTENT-OF-MADE", "sub/other.txt": "CONTENT-OF-OTHER"}
-    done = await rolled_out(
-        named(name),
-        task(instruction=first, followups=(second,) if resumes else (), files=files, verify=("true",)),
-        scene(say("One."), say("Two.")),
+    done = await w.rolled_out(
+        w.named(name),
+        w.task(instruction=first, followups=(second,) if resumes else (), files=files, verify=("true",)),
+        w.scene(say("One."), say("Two.")),
     )
     assert done.text == ("Two." if resumes else "One.")
     for text in (first, second) if resumes else (first,):
-        assert any(text in one for one in told(done.main[-1])), told(done.main[-1])
+        assert any(text in one for one in w.told(done.main[-1])), w.told(done.main[-1])
     # No file was read because its name stands there.
     assert not any(b"CONTENT-OF" in one.request for one in done.exchanges)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", w.NAMES)
 async def test_a_long_instruction_and_every_token_are_on_record(name: str) -> None:
     """The model speaks chat, whatever the agent speaks."""
     long = "".join(f"{number} Write right into answer.txt, and nothing else.\n" for number in range(4000)) + "The end."
     assert len(long) > 200_000
-    work = scene(call("bash", command=WRITE_RIGHT), say("Done."))
-    done = await rolled_out(named(name), task(instruction=long), work, tokens=True, dialect="chat", capture="vllm")
-    assert any(long in text for text in told(done.main[0]))
+    work = w.scene(call("bash", command=w.WRITE_RIGHT), say("Done."))
+    done = await w.rolled_out(
+        w.named(name), w.task(instruction=long), work, tokens=True, dialect="chat", capture="vllm"
+    )
+    assert any(long in text for text in w.told(done.main[0]))
     assert done.result.score.value == 1, done.result
     assert len(done.main) == 2
     for one in done.main:

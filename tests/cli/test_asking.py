@@ -5,12 +5,16 @@ import io
 from pathlib import Path
 
 import pytest
+import typer
 
-from whet.cli.asking import count_rollouts, resumable
+from whet.cli.asking import count_rollouts, report_pilot, resumable
 from whet.cli.tables import Terminal
 from whet.errors import UserError
+from whet.exchange import Usage
+from whet.gateway import Spent
 from whet.rollout.result import Result
 from whet.runs.scheduler import Ended
+from whet.runs.stats.use import Piloted, RolloutUse
 from whet.runs.store.schema import RolloutRow
 from whet.scoring import Cause, Score
 from whet.skills.measurement import NotMeasured
@@ -60,9 +64,49 @@ def test_a_rollout_that_is_tried_again_is_counted_once() -> None:
     shown = io.StringIO()
     row = RolloutRow("r", 0, "task", "chat", "m", None, 0)
     failed, done = Result(score=Score.missing(Cause.MODEL, "down")), Result(score=Score.of(1.0))
-    with count_rollouts(Terminal(file=shown, force_terminal=True, width=80), "200") as count:
+    with count_rollouts(Terminal(file=shown, force_terminal=True, width=80), "200", OUT, yes=False) as count:
         count(Ended(row, 1, failed, again=True))
         for attempt in (2, 3):
             count(Ended(row, attempt, done, again=False))
     assert "2 rollouts so far; at most 200 rollouts" in shown.getvalue()
     assert "3 rollouts" not in shown.getvalue()
+
+
+def piloted(dollars: float, seconds: float = 1.0, *, priced: bool = True, rollouts: int | None = 100) -> Piloted:
+    least, most = (Spent(0, Usage(1000, 0), factor * dollars, factor * seconds) for factor in (1, 2))
+    return Piloted(RolloutUse(least, most, 4, priced), rollouts)
+
+
+def ask(
+    found: Piloted, answer: str, monkeypatch: pytest.MonkeyPatch, *, yes: bool = False, is_terminal: bool = True
+) -> tuple[str, bool]:
+    """What is printed after a pilot, and whether anybody was asked."""
+    shown, asked = io.StringIO(), list[str]()
+    console = Terminal(file=shown, force_terminal=is_terminal, width=200)
+
+    def read(prompt: str) -> str:
+        asked.append(prompt)
+        return answer
+
+    monkeypatch.setattr(console, "input", read)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: is_terminal, raising=False)
+    report_pilot(console, found, OUT, yes=yes)
+    return shown.getvalue(), bool(asked)
+
+
+def test_an_expensive_run_is_asked_about_on_a_terminal_and_only_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, asked = ask(piloted(0.02), "y", monkeypatch)
+    assert asked
+    assert "pilot of 4 rollouts: 1k tokens, $0.02 to $0.04 and 1 s to 2 s each; all 100 rollouts, at most: " in told
+    assert "100k tokens, $2.00 to $4.00 and 1.67 min to 3.33 min" in told
+    with pytest.raises(typer.Exit):
+        ask(piloted(0.02), "", monkeypatch)
+    assert not ask(piloted(0.02), "", monkeypatch, yes=True)[1]
+    assert not ask(piloted(0.02), "", monkeypatch, is_terminal=False)[1]
+    assert not ask(piloted(0.004), "", monkeypatch)[1], "less than a dollar"
+    assert ask(piloted(0.0, seconds=30.0), "y", monkeypatch)[1], "half an hour or more"
+    assert not ask(piloted(0.0, priced=False), "", monkeypatch)[1], "few tokens"
+    assert not ask(piloted(9.0, rollouts=None), "", monkeypatch)[1], "its budget says what it may cost"
+    told, asked = ask(Piloted(None, 100), "y", monkeypatch)
+    assert asked
+    assert "what the run will cost is not known" in told

@@ -5,10 +5,11 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from support.whet_program import Project, events, said_to_user
+from support.whet_program import Project, said_to_user
 from whet.exchange import Exchange
 from whet.rollout.result import Result, Spending
 from whet.runs.store.schema import RolloutRow, SkillRow, TaskRow
@@ -19,6 +20,12 @@ Outcome = float | Cause | None
 """A score, why it is missing, or None where nothing was run."""
 Scores = Mapping[str, Sequence[Outcome]]
 """The samples of each task."""
+
+
+def comparisons(project: Project, *words: str) -> list[dict[str, Any]]:
+    """What `whet compare` found, as programs read it."""
+    found: list[dict[str, Any]] = json.loads(project.whet("compare", *words, "--format", "json").stdout)["comparisons"]
+    return found
 
 
 def stored(folder: Path, arms: Mapping[tuple[str, str, str], Scores], digest: str = "d", tasks_at: str = "") -> str:
@@ -67,13 +74,16 @@ def test_a_real_difference_is_said_in_words_with_its_size_tasks_and_p(project: P
     assert (done.returncode, done.stderr) == (0, "")
     verdict, *details = done.stdout.strip().splitlines()
     assert verdict == "b is better than a on these 40 tasks, by 27.5 points (sign-flip test p = 0.003, level 0.05)."
-    assert details == [
+    assert details[:7] == [
         "  difference +27.5 [+8.5, +45.0] points: 95 % interval for all tasks of this kind",
         "  error rate: of two equal arms one is called better in at most 5 % of cases",
         "  b wins 12, ties 27, loses 1 tasks",
         "  40 tasks × 1 sample show a true difference of 26.3 points in 80 % of cases",
         "  per solved task: a $1.25, 25 s; b $0.7407, 15 s",
+        "",
+        "task     b     a",
     ]
+    assert details[-1] == "27 tasks have the same score in every arm"
     assert project.whet("compare", "b", "a").stdout.startswith("\na is worse than b on these 40 tasks, by 27.5 points")
 
 
@@ -107,7 +117,7 @@ def test_equal_runs_tie_and_small_differences_are_not_excluded(project: Project)
 def test_tasks_without_a_partner_are_counted_by_reason_and_never_scored_zero(project: Project) -> None:
     one_arm(project, "a", [1, 1, 1, Cause.MODEL, 1, None])
     one_arm(project, "b", [1, 1, Cause.JUDGE, 1, 1, 1, 1])
-    (found,) = events(project.whet("compare", "a", "b", "--json").stdout)
+    (found,) = comparisons(project, "a", "b")
     assert found["unpaired"] == {
         "no score in b: judge": 1,
         "no score in a: model": 1,
@@ -160,7 +170,7 @@ def test_tries_and_calls_of_the_store_are_counted_by_arm(project: Project) -> No
                 finish(store, row.id, outcome)
                 attempt = store.attempts_of(row.id)[-1].id
                 store.add_exchange(attempt, sent(2 if outcome == 1.0 else 1))
-    (found,) = events(project.whet("compare", "a", "b", "--json").stdout)
+    (found,) = comparisons(project, "a", "b")
     assert [(side["rescued"], side["resent"], side["sent"]) for side in found["missing"]] == [(0, 0, 0), (6, 6, 12)]
     assert found["verdict"] == "withheld"
     words = project.whet("compare", "a", "b").stdout
@@ -175,7 +185,7 @@ def test_interrupted_tries_hide_nothing(project: Project) -> None:
     with Store.open_write(project.path / "b") as store:
         for row in store.rollouts():
             finish(store, row.id, 1.0)
-    (found,) = events(project.whet("compare", "a", "b", "--json").stdout)
+    (found,) = comparisons(project, "a", "b")
     assert (found["verdict"], found["missing"][1]["rescued"]) == ("better", 0)
 
 
@@ -207,7 +217,7 @@ def test_scores_of_other_judges_are_warned_of(project: Project) -> None:
 def test_where_test_and_interval_disagree_the_test_decides_and_one_line_says_so(project: Project) -> None:
     one_arm(project, "a", [0.5] * 8)
     one_arm(project, "b", [0.6] * 8)
-    (found,) = events(project.whet("compare", "a", "b", "--json").stdout)
+    (found,) = comparisons(project, "a", "b")
     assert (found["verdict"], found["p"]) == ("better", pytest.approx(2 / 2**8))
     assert found["difference"]["low"] < 0
     words = project.whet("compare", "a", "b").stdout
@@ -221,7 +231,7 @@ def three_arms(project: Project) -> str:
 
 def test_arms_of_one_run_are_compared_pairwise_with_corrected_p_values(project: Project) -> None:
     three_arms(project)
-    found = events(project.whet("compare", "r", "--json").stdout)
+    found = comparisons(project, "r")
     assert [(one["first"], one["second"], one["verdict"]) for one in found] == [
         ("chat / no skill", "loop / no skill", "better"),
         ("chat / no skill", "loop / careful@5c111", "better"),
@@ -229,19 +239,40 @@ def test_arms_of_one_run_are_compared_pairwise_with_corrected_p_values(project: 
     ]
     assert [one["corrected_p"] / one["p"] for one in found] == pytest.approx([3, 3, 1])
     table = project.whet("compare", "r").stdout
-    assert table.splitlines()[0].split()[:2] == ["first", "second"]
+    assert "\nfirst            second                difference" in table
     assert "12/0/0" in table
     assert "p = 0.001 corrected for the number of comparisons" in table
 
 
+def test_a_ranking_comes_first_then_the_tasks_that_differ_then_the_pairs(project: Project) -> None:
+    three_arms(project)
+    lines = project.whet("compare", "r").stdout.splitlines()
+    assert lines[0].split() == ["arm", "score", "[95", "%]", "better", "than", "worse", "than"]
+    assert re.fullmatch(r"1  loop / no skill +100\.0% .* 1 of 2 +0 of 2", lines[1])
+    assert re.fullmatch(r"3  chat / no skill +0\.0% .* 0 of 2 +2 of 2", lines[3])
+    assert lines[5].split("  ")[0] == "task"
+    assert lines[6].split() == ["t0", "1.00", "1.00", "0.00"]
+
+
+def test_a_comparison_is_written_as_csv_and_as_markdown(project: Project) -> None:
+    three_arms(project)
+    heading, first, *_ = project.whet("compare", "r", "--format", "csv").stdout.splitlines()
+    assert heading == "first,second,second_is,difference,low,high,p,corrected_p,wins,ties,losses,tasks"
+    assert first.startswith("chat / no skill,loop / no skill,better,1.0,")
+    tables = project.whet("compare", "r", "--format", "md").stdout.split("\n\n")
+    assert tables[0].startswith("|  | arm | score [95 %] | better than | worse than |\n| ---: | --- |")
+    assert "\n| t0 | 1.00 | 1.00 | 0.00 |\n" in tables[1]
+    assert said_to_user(project.whet("compare", "r", "--json")) == "whet: --json is now --format json"
+
+
 def test_by_compares_arms_that_differ_in_one_thing_alone(project: Project) -> None:
     three_arms(project)
-    (by_skill,) = events(project.whet("compare", "r", "--by", "skill", "--json").stdout)
+    (by_skill,) = comparisons(project, "r", "--by", "skill")
     assert (by_skill["first"], by_skill["second"]) == ("loop / no skill", "loop / careful@5c111")
     one_arm(project, "other", [1.0] * 12)
-    (across,) = events(project.whet("compare", "r", "other", "--by", "agent", "--json").stdout)
+    (across,) = comparisons(project, "r", "other", "--by", "agent")
     assert (across["first"], across["second"]) == ("r loop / m / no skill", "other")
-    (same,) = events(project.whet("compare", "r", "other", "--json").stdout)
+    (same,) = comparisons(project, "r", "other")
     assert same["first"] == "r chat / m / no skill"
 
 
@@ -287,7 +318,7 @@ def test_tasks_of_a_band_are_written_as_rows_that_run_again(project: Project) ->
         "run", "new/good.jsonl", "--agent", "chat", "--model", "scripted:script.toml", "--out", "again", "--json"
     )
     assert again.returncode == 0
-    (found,) = events(project.whet("compare", "out", "again", "--json").stdout)
+    (found,) = comparisons(project, "out", "again")
     assert found["unpaired"] == {"only in out": 1}
 
 

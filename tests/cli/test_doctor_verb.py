@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from support.whet_program import Project
+from whet.agents import CLIS
 from whet.agents.install.packages import PACKAGES
 from whet.models import PROVIDERS
 
 KEYS = {name: "" for provider in PROVIDERS.values() for name in (*provider.key_env, *provider.url_env)}
+TOKENS = {name: "" for agent in CLIS for name in agent.traits.token_env}
 NOBODY = {"VLLM_BASE_URL": "http://127.0.0.1:9/v1", "OLLAMA_HOST": "127.0.0.1:9"}
 
 
@@ -17,7 +19,7 @@ NOBODY = {"VLLM_BASE_URL": "http://127.0.0.1:9/v1", "OLLAMA_HOST": "127.0.0.1:9"
 def bare(project: Project, tmp_path: Path) -> Project:
     """A machine without agents, keys and models."""
     empty = {"WHET_AGENTS": str(tmp_path / "agents"), "WHET_MODELS": str(tmp_path / "models")}
-    return Project(project.path, project.tmp, {**KEYS, **NOBODY, **empty})
+    return Project(project.path, project.tmp, {**KEYS, **TOKENS, **NOBODY, **empty, "HOME": str(tmp_path)})
 
 
 def states(text: str) -> dict[str, tuple[str, str]]:
@@ -46,6 +48,13 @@ def test_one_key_is_enough_and_is_not_shown(bare: Project) -> None:
     done = Project(bare.path, bare.tmp, {**bare.env, "OPENAI_API_KEY": "sk-0123456789"}).whet("doctor")
     assert (done.returncode, states(done.stdout)["openai"]) == (0, ("ok", "OPENAI_API_KEY is set"))
     assert "sk-0123456789" not in done.stdout
+
+
+def test_a_login_is_enough(bare: Project, tmp_path: Path) -> None:
+    (tmp_path / ".codex").mkdir()
+    (tmp_path / ".codex" / "auth.json").write_text("{}")
+    done = bare.whet("doctor")
+    assert (done.returncode, states(done.stdout)["login"]) == (0, ("ok", "codex: for --login"))
 
 
 def test_a_sandbox_that_does_not_work_is_named_with_its_package(bare: Project, tmp_path: Path) -> None:

@@ -1,9 +1,13 @@
 """`whet init`: a repository is ready for its first run, and nothing of it is overwritten."""
 
+import os
+import pty
 import subprocess
+import sys
 
 import pytest
 
+from support.waiting import PATIENCE
 from support.whet_program import Project, said_to_user
 
 KEYLESS = dict.fromkeys(
@@ -80,7 +84,17 @@ def test_the_provider_is_the_one_whose_key_is_set_or_that_is_named(
 
 
 def test_a_key_that_is_missing_is_named(project: Project) -> None:
-    assert "note: set ANTHROPIC_API_KEY: without it" in init(project).stdout
+    missing = "note: ANTHROPIC_API_KEY is not set; model anthropic/claude-sonnet-4-5 cannot be called without it"
+    assert missing in init(project, HOME=str(project.tmp)).stdout
+
+
+def test_a_login_stands_in_for_a_key(project: Project) -> None:
+    credentials = project.tmp / ".claude" / ".credentials.json"
+    credentials.parent.mkdir()
+    credentials.write_text("{}")
+    said = init(project, HOME=str(project.tmp)).stdout
+    assert "note: ANTHROPIC_API_KEY is not set; with --login, claude-code uses your own login" in said
+    assert "whet run tasks/first --login --out runs/first" in said
 
 
 @pytest.mark.parametrize(
@@ -89,3 +103,15 @@ def test_a_key_that_is_missing_is_named(project: Project) -> None:
 def test_mistakes_leave_nothing_behind(project: Project, words: str, expected: str) -> None:
     assert expected in said_to_user(init(project, *words.split()))
     assert list(project.path.iterdir()) == []
+
+
+def test_on_a_terminal_model_and_agent_are_asked_for(project: Project) -> None:
+    ours, theirs = pty.openpty()
+    whet = subprocess.Popen(
+        [sys.executable, "-m", "whet", "init"], cwd=project.path, env=project.environ(), stdin=theirs, stdout=theirs
+    )
+    os.close(theirs)
+    os.write(ours, b"openai/gpt-5\n\n")  # the second answer is the default
+    assert whet.wait(timeout=PATIENCE) == 0
+    os.close(ours)
+    assert 'agent = "codex"\nmodel = "openai/gpt-5"' in (project.path / "whet.toml").read_text()

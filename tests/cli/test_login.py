@@ -17,6 +17,7 @@ from whet.testing import Scene, Script, ScriptedModel, call, say
 
 TOKEN = "sk-ant-oat01-0123456789abcdef"
 TASK = {"id": "made", "instruction": "Write made.txt.", "verify": ["grep -qx ready made.txt"]}
+VERDICT = '{"reason": "It asks nicely.", "score": 1}'
 MARK = "the-users-own-secret-habit"
 LOOK = "echo ready > made.txt; cat ~/.claude/.credentials.json ~/.codex/auth.json; cd; find . -type f"
 
@@ -85,6 +86,27 @@ async def test_an_agent_works_with_its_login_alone_and_every_call_is_recorded(
     assert b"Written." in stored
     assert token.encode() not in stored
     assert (b"sk-ant-ort01-fedcba" if agent == "claude-code" else b"rt-0123456789abcdef") not in stored
+
+
+async def test_a_login_answers_the_questions_of_a_judge(project: Project, tmp_path: Path) -> None:
+    install(PACKAGES["claude-code"])
+    logged_in(tmp_path / "home")
+    judge = {"kind": "rubric", "rubric": "Is it polite?"}
+    project.rows("t.jsonl", {"id": "q", "instruction": "Say it politely.", "judge": judge})
+    scenes = (Scene.model_validate({"when": {"user": "polite"}, "reply": [say(VERDICT)]}), Scene(replies=(say("OK"),)))
+    async with ScriptedModel(Script(scenes=scenes)) as scripted:
+        login = f'[models.mine]\nlogin = "claude-code"\nname = "big-1"\nurl = "{scripted.url}"\n'
+        project.write("script.toml", '[[scene]]\n[[scene.reply]]\ntext = "If you please."\n')
+        project.write("whet.toml", login)
+        own = replace(project, env={"HOME": str(tmp_path / "home")})
+        words = "run t.jsonl --agent chat --model scripted:script.toml --judge-model mine --out run"
+        done = await asyncio.to_thread(own.run, *words.split())
+    assert done.returncode == 0, done.stderr
+    assert "1/1" in done.stdout, done.stdout
+    posts = [request for request in scripted.requests if request.body]
+    assert {dict(request.headers)["Authorization"] for request in posts} == {f"Bearer {TOKEN}"}
+    assert all(not json.loads(request.body).get("tools") for request in posts)
+    assert TOKEN.encode() not in all_that_is_stored(project.path / "run")
 
 
 @pytest.mark.parametrize(

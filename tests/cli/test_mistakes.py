@@ -4,8 +4,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -20,173 +20,18 @@ HARBOR = {
 NOP = "--agent nop --model scripted:script.toml --out out"
 SCRIPT = '[[scene]]\n[[scene.reply]]\ntext = "Hello."\n'
 
-MISTAKES: dict[str, tuple[Mapping[str, str], str, str]] = {
-    "tasks that are not there": (
-        {},
-        f"run nowhere.jsonl {NOP}",
-        r"nowhere\.jsonl: No such file or directory; expected a task folder .*",
-    ),
-    "a line that is not JSON": (
-        {"t.jsonl": GOOD + '{"id": "b"\n'},
-        f"run t.jsonl {NOP}",
-        r"t\.jsonl:2: .*; expected one JSON object per line",
-    ),
-    "an unknown key of a task": (
-        {"t.jsonl": GOOD.replace("{", '{"tag": [], ', 1)},
-        f"run t.jsonl {NOP}",
-        r"t\.jsonl:1: unknown key 'tag'; did you mean 'tags'\? \(known: .*\)",
-    ),
-    "an unknown judge": (
-        {"t.jsonl": GOOD.replace('"verify": ["test -f a"]', '"answer": "4", "judge": "exat"')},
-        f"run t.jsonl {NOP}",
-        r"t\.jsonl:1: key 'judge\[0\]' has the unknown kind 'exat'; did you mean 'exact'\? \(known: choice, .*\)",
-    ),
-    "a variable of a task that is not set": (
-        {"t.jsonl": GOOD.replace("{", '{"env": {"TOKEN": "${WHET_TEST_NOT_SET}"}, ', 1)},
-        f"run t.jsonl {NOP}",
-        r"t\.jsonl:1: variable 'TOKEN' is '\$\{WHET_TEST_NOT_SET\}', but WHET_TEST_NOT_SET is not set; .*",
-    ),
-    "a tool that is named twice": (
-        {
-            "t.jsonl": GOOD.replace(
-                "{", '{"tools": [{"name": "ask", "answer": "1"}, {"name": "ask", "answer": "2"}], ', 1
-            )
-        },
-        f"run t.jsonl {NOP}",
-        r"t\.jsonl:1: key 'tools' .*names one tool twice; expected a different name for each",
-    ),
-    "an agent that is not installed": (
-        {"t.jsonl": GOOD, "whet.toml": '[agents.old]\nkind = "codex"\nversion = "0.0.1"\n'},
-        "run t.jsonl --agent old --model scripted:script.toml",
-        r"agent 'codex' is not installed; install it: whet agents install codex --version 0\.0\.1",
-    ),
-    "a task that needs an image": (
-        {**HARBOR, "task/environment/Dockerfile": "FROM scratch\n"},
-        f"run task {NOP}",
-        r"task: needs a build of environment/Dockerfile; sandbox 'bubblewrap' has no images, a container has",
-    ),
-    "a task that asks for what nobody can give": (
-        {**HARBOR, "task/task.toml": "[environment]\ngpus = 2\n"},
-        f"run task {NOP}",
-        r"task: not supported: \[environment\]\.gpus 2",
-    ),
-    "an unknown agent": (
-        {"t.jsonl": GOOD},
-        "run t.jsonl --agent lop --model scripted:script.toml --out out",
-        r"unknown agent 'lop'; did you mean 'loop'\? \(known: .*\)",
-    ),
-    "a command without a command": (
-        {"t.jsonl": GOOD},
-        "run t.jsonl --agent command: --model scripted:script.toml --out out",
-        r"agent 'command:': expected a command line after 'command:'",
-    ),
-    "no agent": (
-        {"t.jsonl": GOOD},
-        "run t.jsonl --model scripted:script.toml --out out",
-        r"--agent is missing; expected it here, or 'agent' under \[defaults\] in whet\.toml",
-    ),
-    "an empty agent": (
-        {"t.jsonl": GOOD},
-        "run t.jsonl --agent nop, --model scripted:script.toml --out out",
-        r"--agent is 'nop,'; expected a name, or several with commas between them",
-    ),
-    "an unknown model": (
-        {"t.jsonl": GOOD, "whet.toml": '[models.small]\nurl = "http://127.0.0.1:9"\n'},
-        "run t.jsonl --agent nop --model smal --out out",
-        r"unknown model 'smal'; did you mean 'small'\? \(known: anthropic/MODEL, .*, small, vllm/MODEL\); .*",
-    ),
-    "a script that is not there": (
-        {"t.jsonl": GOOD},
-        "run t.jsonl --agent nop --model scripted:nowhere.toml --out out",
-        r"nowhere\.toml: cannot be read: No such file or directory",
-    ),
-    "a key that is not set": (
-        {"t.jsonl": GOOD, "whet.toml": '[models.m]\nurl = "http://127.0.0.1:9"\nkey_env = "WHET_TEST_NOT_SET"\n'},
-        "run t.jsonl --agent nop --model m --out out",
-        r"model 'm' needs its key in the environment variable WHET_TEST_NOT_SET, which is not set",
-    ),
-    "a whet.toml that is not TOML": (
-        {"t.jsonl": GOOD, "whet.toml": "[models\n"},
-        f"run t.jsonl {NOP}",
-        r".*/whet\.toml: not TOML: .*line 1.*",
-    ),
-    "an unknown key at the top of whet.toml": (
-        {"t.jsonl": GOOD, "whet.toml": '[modles.m]\nurl = "http://127.0.0.1:9"\n'},
-        f"run t.jsonl {NOP}",
-        r".*/whet\.toml: unknown key 'modles'; did you mean 'models'\? \(known: agents, defaults, denied, limits, models\)",  # noqa: E501
-    ),
-    "an unknown key of a model": (
-        {"t.jsonl": GOOD, "whet.toml": '[models.m]\nulr = "http://127.0.0.1:9"\n'},
-        f"run t.jsonl {NOP}",
-        r".*/whet\.toml: unknown key 'models\.m\.ulr'; did you mean 'url'\? \(known: .*\)",
-    ),
-    "an unknown key of an agent": (
-        {"t.jsonl": GOOD, "whet.toml": '[agents.mine]\nkind = "loop"\nmax_turn = 3\n'},
-        f"run t.jsonl {NOP}",
-        r".*/whet\.toml: unknown key 'agents\.mine\b.*\.max_turn'; did you mean 'max_turns'\? \(known: .*\)",
-    ),
-    "an unknown kind of agent": (
-        {"t.jsonl": GOOD, "whet.toml": '[agents.mine]\nkind = "lop"\n'},
-        f"run t.jsonl {NOP}",
-        r".*/whet\.toml: key 'agents\.mine.*expected.*'chat', 'loop', 'command', 'oracle', 'nop'.*",
-    ),
-    "an unknown key of the defaults": (
-        {"t.jsonl": GOOD, "whet.toml": "[defaults]\nsample = 3\n"},
-        f"run t.jsonl {NOP}",
-        r".*/whet\.toml: unknown key 'defaults\.sample'; did you mean 'samples'\? \(known: .*\)",
-    ),
-    "an unknown sandbox": (
-        {"t.jsonl": GOOD},
-        f"run t.jsonl {NOP} --sandbox bubblwrap",
-        r"unknown sandbox 'bubblwrap'; did you mean 'bubblewrap'\? \(known: bubblewrap, local\)",
-    ),
-    "a skill that is not there": (
-        {"t.jsonl": GOOD},
-        f"run t.jsonl {NOP} --skill skills/none-such",
-        r"skills/none-such: not a skill folder; expected a file SKILL\.md in it, or a Markdown file",
-    ),
-    "the same skill twice": (
-        {"t.jsonl": GOOD, "skill/SKILL.md": "Take care.\n"},
-        f"run t.jsonl {NOP} --skill skill,./skill/",
-        r"skill: is given twice; expected a different skill for each arm",
-    ),
-    "a run below a file": (
-        {"t.jsonl": GOOD, "out-file": ""},
-        "run t.jsonl --agent nop --model scripted:script.toml --out out-file/run",
-        r"out-file/run: expected a folder that can be written: Not a directory",
-    ),
-    "a run in the place of a file": (
-        {"t.jsonl": GOOD, "out-file": ""},
-        "run t.jsonl --agent nop --model scripted:script.toml --out out-file",
-        r"out-file: expected a folder that can be written: File exists",
-    ),
-    "resuming without a folder": (
-        {"t.jsonl": GOOD},
-        "run t.jsonl --agent nop --model scripted:script.toml --resume",
-        r"--resume needs --out: the folder of the run to continue",
-    ),
-    "resuming what is no run": (
-        {"t.jsonl": GOOD},
-        f"run t.jsonl {NOP} --resume",
-        r"out: expected a run folder, with a file run\.db in it",
-    ),
-    "showing what is no run": ({}, "show out", r"out: expected a run folder, with a file run\.db in it"),
-    "checking tasks that are not there": ({}, "tasks check nowhere", r"nowhere: No such file or directory; .*"),
-    "serving a script with a mistake": (
-        {"bad.toml": SCRIPT.replace("text", "txt")},
-        "scripted bad.toml",
-        r"bad\.toml: unknown key 'scene\[0\]\.reply\[0\]\.txt'; did you mean 'text'\? \(known: .*\)",
-    ),
-}
+MISTAKES: dict[str, tuple[dict[str, str], str, str]]
+MISTAKES = json.loads((Path(__file__).parent / "golden" / "mistakes.json").read_text())
+"""Files besides those that every case has, arguments, and the line that is printed."""
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_one_line_and_leaves_nothing(project: Project, mistake: str) -> None:
     files, arguments, line = MISTAKES[mistake]
-    for name, text in {"script.toml": SCRIPT, **files}.items():
+    for name, text in {"script.toml": SCRIPT, "t.jsonl": GOOD, **HARBOR, **files}.items():
         project.write(name, text)
     before = sorted(project.path.rglob("*"))
-    said = said_to_user(project.whet(*arguments.split()))
+    said = said_to_user(project.whet(*arguments.replace("NOP", NOP).split()))
     assert re.fullmatch("whet: " + line, said), said
     assert sorted(project.path.rglob("*")) == before
 

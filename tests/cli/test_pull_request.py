@@ -29,10 +29,10 @@ def test_a_change_is_shown_to_be_harmless_or_harmful_with_an_exit_code_and_a_sum
         assert re.match(
             r"with scores of typical noise, this budget shows in about \d+% of exams that a change", lines[1]
         )
-        assert lines[2] == "No harm: the new skill is not worse by more than 20 points"
-        assert "not worse: on these 10 tasks the mean score is lower by at most 19.5 points; 20 points were" in lines[3]
+        assert lines[3] == "No harm: the new skill is not worse by more than 20 points"
+        assert "not worse: on these 10 tasks the mean score is lower by at most 19.5 points; 20 points were" in lines[4]
         summary = (tmp_path / "same.md").read_text()
-        assert summary.startswith(f"### {lines[2]}\n")
+        assert summary.startswith(f"### {lines[3]}\n")
         assert "task that scored lower" not in summary
         assert project.whet("certify", "--check", "same").returncode == 0
 

@@ -46,7 +46,14 @@ def test_an_estimate_spends_nothing_and_a_hopeless_budget_is_refused(project: Pr
     assert "8 training, 10 validation and 6 test tasks; at most 300 rollouts; nothing is run yet" in told.stdout
     assert "  audit 16, held-out test 12\n" in told.stdout
     assert "  search 218: 12 proposals on 8 training tasks, 2 rollouts on each\n" in told.stdout
+    assert "  these are typical values; a run first measures 4 rollouts, and says what all will use\n" in told.stdout
+    assert "  more tasks do not change these lifts: they make the verdict hold for more tasks\n" in told.stdout
     assert not (project.path / "out").exists()
+    named = project.whet(COMMAND[0], "sums/SKILL.md", *COMMAND[2:], *plan, "--dry-run")
+    assert named.stdout == told.stdout, "the document of a skill stands for its folder"
+    unknown = project.whet(COMMAND[0], "nosuch", *COMMAND[2:], *plan, "--dry-run")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "nosuch: not a skill folder" in unknown.stderr
     project.write("AGENTS.md", "Count twice.\n")
     project.write("better/SKILL.md", SKILL + HELPFUL + "\n")
     skills = ["--memory-file", "AGENTS.md", "--known-good", "better"]
@@ -72,7 +79,7 @@ def test_two_skills_are_certified_and_the_certificate_is_checked(project: Projec
     options = ["--tasks", "tasks.jsonl", "--agent", "chat", "--model", "scripted:script.toml"]
     told = project.whet("certify", "sums", str(better), *options, "--out", "up", "--budget", "90")
     assert told.returncode == 0, told.stderr
-    first, second = told.stdout.splitlines()[:2]
+    first, _, second = told.stdout.splitlines()[:3]
     assert first.startswith("order of tasks: seed drawn, committed as ")
     assert second.startswith("certified: on these 10 tasks the new skill is better, by at least ")
     assert "(error at most 0.05)" in second
@@ -81,7 +88,8 @@ def test_two_skills_are_certified_and_the_certificate_is_checked(project: Projec
         in told.stdout
     )
     again = project.whet("certify", "sums", str(better), *options, "--out", "up", "--budget", "90", "--resume")
-    assert again.stdout == told.stdout
+    pilot = next(line for line in told.stdout.splitlines(keepends=True) if line.startswith("  pilot of 4 rollouts"))
+    assert again.stdout == told.stdout.replace(pilot, "")
     asked = ["--budget", "90", "--alpha", "0.04", "--seed", "3"]
     down = project.whet("certify", str(better), "sums", *options, "--out", "down", *asked)
     read = json.loads((project.path / "down" / "certificate.json").read_text())

@@ -15,22 +15,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.gateway_world import (
-    BODY,
-    DONE,
-    PROVIDER_KEY,
-    UNARY,
-    Records,
-    World,
-    answering,
-    cut,
-    delta,
-    model,
-    read_until,
-    serving,
-    stream,
-    streaming,
-)
+from support import gateway_world as gw
 from support.neutral_strategies import json_values
 from support.waiting import until
 from whet.errors import UserError
@@ -54,10 +39,10 @@ class Counting:
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         self.asked += 1
         if not json.loads(await request.read()).get("stream"):
-            choice = UNARY["choices"][0] | {"message": {"role": "assistant", "content": f"reply {self.asked}"}}  # type: ignore[index]
-            return web.json_response(UNARY | {"choices": [choice]}, headers={"x-request-id": f"req-{self.asked}"})
-        response = await stream(request)
-        for part in (delta(f"reply {self.asked}"), delta(finish="stop"), DONE):
+            choice = gw.UNARY["choices"][0] | {"message": {"role": "assistant", "content": f"reply {self.asked}"}}  # type: ignore[index]
+            return web.json_response(gw.UNARY | {"choices": [choice]}, headers={"x-request-id": f"req-{self.asked}"})
+        response = await gw.stream(request)
+        for part in (gw.delta(f"reply {self.asked}"), gw.delta(finish="stop"), gw.DONE):
             await response.write(part)
         return response
 
@@ -65,16 +50,16 @@ class Counting:
 @asynccontextmanager
 async def caching(
     url: str, folder: Path, use: CacheUse, sample: int = 0, limits: Limits = NO_LIMITS, **options: Any
-) -> AsyncIterator[World]:
+) -> AsyncIterator[gw.World]:
     """A session of a gateway that uses the cache in this folder."""
-    records = Records()
+    records = gw.Records()
     async with (
         open_cache(use, {"XDG_CACHE_HOME": str(folder)}) as cache,
-        Gateway(Redactor([PROVIDER_KEY]), cache=cache) as gateway,
+        Gateway(Redactor([gw.PROVIDER_KEY]), cache=cache) as gateway,
         aiohttp.ClientSession() as http,
     ):
-        session = gateway.open_session("rollout-1", model(url, **options), records, limits, sample)
-        yield World(gateway, session, await session.listen(), records, http)
+        session = gateway.open_session("rollout-1", gw.model(url, **options), records, limits, sample)
+        yield gw.World(gateway, session, await session.listen(), records, http)
 
 
 async def asked(url: str, folder: Path, use: CacheUse, *bodies: Any, **options: Any) -> list[Exchange]:
@@ -93,8 +78,8 @@ def kept(folder: Path) -> int:
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_kept_reply_is_replayed_byte_for_byte_without_the_model(tmp_path: Path, streamed: bool) -> None:
-    body = BODY | {"stream": streamed}
-    async with serving(Counting()) as url:
+    body = gw.BODY | {"stream": streamed}
+    async with gw.serving(Counting()) as url:
         async with caching(url, tmp_path, CacheUse.WRITE) as w, w.post(json=body) as reply:
             first, first_id = await reply.read(), reply.headers.get("x-request-id")
         (sent,) = w.records.exchanges
@@ -113,9 +98,9 @@ async def test_a_kept_reply_is_replayed_byte_for_byte_without_the_model(tmp_path
 
 @pytest.mark.parametrize("use", [CacheUse.WRITE, CacheUse.READ])
 async def test_only_what_is_not_there_is_asked_of_the_model(tmp_path: Path, use: CacheUse) -> None:
-    known, new = BODY, BODY | {"temperature": 1}
+    known, new = gw.BODY, gw.BODY | {"temperature": 1}
     counting = Counting()
-    async with serving(counting) as url:
+    async with gw.serving(counting) as url:
         await asked(url, tmp_path, CacheUse.WRITE, known)
         exchanges = await asked(url, tmp_path, use, known, new)
     assert [exchange.replayed for exchange in exchanges] == [True, False]
@@ -124,16 +109,16 @@ async def test_only_what_is_not_there_is_asked_of_the_model(tmp_path: Path, use:
 
 
 async def test_equal_requests_of_a_session_have_a_reply_each(tmp_path: Path) -> None:
-    async with serving(Counting()) as url:
-        first = await asked(url, tmp_path, CacheUse.WRITE, BODY, BODY, BODY)
-        again = await asked(url, tmp_path, CacheUse.WRITE, BODY, BODY, BODY, BODY)
+    async with gw.serving(Counting()) as url:
+        first = await asked(url, tmp_path, CacheUse.WRITE, gw.BODY, gw.BODY, gw.BODY)
+        again = await asked(url, tmp_path, CacheUse.WRITE, gw.BODY, gw.BODY, gw.BODY, gw.BODY)
     assert len({exchange.response for exchange in first}) == 3
     assert [exchange.response for exchange in again[:3]] == [exchange.response for exchange in first]
     assert [exchange.replayed for exchange in again] == [True, True, True, False]
 
 
 async def test_equal_requests_side_by_side_have_a_reply_each(tmp_path: Path) -> None:
-    async with serving(Counting()) as url, caching(url, tmp_path, CacheUse.WRITE) as w:
+    async with gw.serving(Counting()) as url, caching(url, tmp_path, CacheUse.WRITE) as w:
         replies = await asyncio.gather(*(_read(w) for _ in range(8)))
     async with caching(url, tmp_path, CacheUse.REPLAY_ONLY) as w:
         replayed = await asyncio.gather(*(_read(w) for _ in range(8)))
@@ -141,18 +126,18 @@ async def test_equal_requests_side_by_side_have_a_reply_each(tmp_path: Path) -> 
     assert set(replayed) == set(replies)
 
 
-async def _read(w: World) -> bytes:
+async def _read(w: gw.World) -> bytes:
     async with w.post() as reply:
         body: bytes = await reply.read()
         return body
 
 
 async def test_samples_do_not_share_replies(tmp_path: Path) -> None:
-    async with serving(Counting()) as url:
-        (one,) = await asked(url, tmp_path, CacheUse.WRITE, BODY, sample=0)
-        (two,) = await asked(url, tmp_path, CacheUse.WRITE, BODY, sample=1)
+    async with gw.serving(Counting()) as url:
+        (one,) = await asked(url, tmp_path, CacheUse.WRITE, gw.BODY, sample=0)
+        (two,) = await asked(url, tmp_path, CacheUse.WRITE, gw.BODY, sample=1)
     assert not two.replayed
-    (again,) = await asked(url, tmp_path, CacheUse.REPLAY_ONLY, BODY, sample=1)
+    (again,) = await asked(url, tmp_path, CacheUse.REPLAY_ONLY, gw.BODY, sample=1)
     assert again.response == two.response != one.response
 
 
@@ -168,15 +153,15 @@ async def test_samples_do_not_share_replies(tmp_path: Path) -> None:
     ids=lambda other: next(iter(other)),
 )
 async def test_models_that_are_asked_otherwise_do_not_share_replies(tmp_path: Path, other: dict[str, Any]) -> None:
-    async with serving(Counting()) as url:
-        await asked(url, tmp_path, CacheUse.WRITE, BODY)
-    (exchange,) = await asked(NOWHERE, tmp_path, CacheUse.REPLAY_ONLY, BODY, **other)
+    async with gw.serving(Counting()) as url:
+        await asked(url, tmp_path, CacheUse.WRITE, gw.BODY)
+    (exchange,) = await asked(NOWHERE, tmp_path, CacheUse.REPLAY_ONLY, gw.BODY, **other)
     assert exchange.error is CallError.NOT_CACHED
 
 
 async def test_a_stream_is_not_answered_with_a_reply_in_one_piece(tmp_path: Path) -> None:
-    async with serving(Counting()) as url:
-        (whole, streamed) = await asked(url, tmp_path, CacheUse.WRITE, BODY, BODY | {"stream": True})
+    async with gw.serving(Counting()) as url:
+        (whole, streamed) = await asked(url, tmp_path, CacheUse.WRITE, gw.BODY, gw.BODY | {"stream": True})
     assert not streamed.replayed
     assert (whole.streamed, streamed.streamed) == (False, True)
 
@@ -184,8 +169,8 @@ async def test_a_stream_is_not_answered_with_a_reply_in_one_piece(tmp_path: Path
 async def test_neither_the_order_of_keys_nor_the_sender_makes_another_request(tmp_path: Path) -> None:
     message = {"content": "2+2?", "role": "user"}
     same = {"user": "somebody", "metadata": {"run": "2"}, "messages": [message], "model": "tiny"}
-    async with serving(Counting()) as url:
-        await asked(url, tmp_path, CacheUse.WRITE, BODY)
+    async with gw.serving(Counting()) as url:
+        await asked(url, tmp_path, CacheUse.WRITE, gw.BODY)
     (exchange,) = await asked(NOWHERE, tmp_path, CacheUse.REPLAY_ONLY, same)
     assert exchange.replayed
     assert exchange.error is None
@@ -195,17 +180,17 @@ async def test_neither_the_order_of_keys_nor_the_sender_makes_another_request(tm
 async def test_a_sessions_secret_makes_no_other_request_and_is_not_written(tmp_path: Path) -> None:
     async def echo(request: web.BaseRequest) -> web.StreamResponse:
         said = json.loads(await request.read())["messages"][0]["content"]
-        message = {"role": "assistant", "content": f"{said} {PROVIDER_KEY}"}
+        message = {"role": "assistant", "content": f"{said} {gw.PROVIDER_KEY}"}
         return web.json_response({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
 
-    async def tell_secret(url: str, use: CacheUse) -> World:
+    async def tell_secret(url: str, use: CacheUse) -> gw.World:
         async with caching(url, tmp_path, use) as w:
             body = {"model": "tiny", "messages": [{"role": "user", "content": f"my key: {w.session.secret}"}]}
             async with w.post(json=body) as reply:
                 assert reply.status == 200
             return w
 
-    async with serving(echo) as url:
+    async with gw.serving(echo) as url:
         wrote = await tell_secret(url, CacheUse.WRITE)
     read = await tell_secret(NOWHERE, CacheUse.REPLAY_ONLY)
     assert read.records.only.response == wrote.records.only.response
@@ -213,16 +198,16 @@ async def test_a_sessions_secret_makes_no_other_request_and_is_not_written(tmp_p
         (body,) = db.execute("SELECT body FROM reply").fetchone()
         text = zstandard.decompress(body).decode()
     assert "my key: [redacted]" in text
-    assert PROVIDER_KEY not in text
+    assert gw.PROVIDER_KEY not in text
     assert wrote.session.secret not in text
 
 
-FAIL, REFUSE = answering({"error": {"message": "no"}}, 500), answering({"error": {"message": "no"}}, 400)
+FAIL, REFUSE = gw.answering({"error": {"message": "no"}}, 500), gw.answering({"error": {"message": "no"}}, 400)
 
 
-@pytest.mark.parametrize("broken", [FAIL, REFUSE, answering("<html>"), streaming(delta("fo"), cut)])
+@pytest.mark.parametrize("broken", [FAIL, REFUSE, gw.answering("<html>"), gw.streaming(gw.delta("fo"), gw.cut)])
 async def test_only_good_replies_are_kept(tmp_path: Path, broken: Any) -> None:
-    async with serving(broken) as url, caching(url, tmp_path, CacheUse.WRITE, attempts=1) as w, w.post():
+    async with gw.serving(broken) as url, caching(url, tmp_path, CacheUse.WRITE, attempts=1) as w, w.post():
         await until(lambda: bool(w.records.exchanges))
     assert w.records.only.error is not None
     assert kept(tmp_path) == 0
@@ -234,20 +219,20 @@ async def test_a_repeated_call_takes_the_place_of_the_failed_one(tmp_path: Path)
     async def fails_once(request: web.BaseRequest) -> web.StreamResponse:
         return await (FAIL if next(failures) else counting)(request)
 
-    async with serving(fails_once) as url:
-        failed, repeated = await asked(url, tmp_path, CacheUse.WRITE, BODY, BODY, attempts=1)
+    async with gw.serving(fails_once) as url:
+        failed, repeated = await asked(url, tmp_path, CacheUse.WRITE, gw.BODY, gw.BODY, attempts=1)
     assert (failed.error, repeated.error) == (CallError.STATUS, None)
-    (replayed,) = await asked(NOWHERE, tmp_path, CacheUse.REPLAY_ONLY, BODY)
+    (replayed,) = await asked(NOWHERE, tmp_path, CacheUse.REPLAY_ONLY, gw.BODY)
     assert replayed.response == repeated.response
 
 
 async def test_a_reply_received_whole_is_kept_when_the_agent_has_hung_up(tmp_path: Path) -> None:
     gone = asyncio.Event()
-    slow = streaming(delta("fo"), gone, delta("ur", finish="stop"), DONE)
-    body = BODY | {"stream": True}
-    async with serving(slow) as url, caching(url, tmp_path, CacheUse.WRITE) as w:
+    slow = gw.streaming(gw.delta("fo"), gone, gw.delta("ur", finish="stop"), gw.DONE)
+    body = gw.BODY | {"stream": True}
+    async with gw.serving(slow) as url, caching(url, tmp_path, CacheUse.WRITE) as w:
         async with w.post(json=body) as reply:
-            await read_until(reply, b"fo")
+            await gw.read_until(reply, b"fo")
             reply.close()
         await until(lambda: all(call.hung_up for call in w.session.open_calls.under_way))
         gone.set()
@@ -258,9 +243,9 @@ async def test_a_reply_received_whole_is_kept_when_the_agent_has_hung_up(tmp_pat
 
 
 ASKED_IN: dict[str, dict[str, Any]] = {
-    "/v1/chat/completions": BODY,
+    "/v1/chat/completions": gw.BODY,
     "/v1/responses": {"model": "tiny", "input": "2+2?"},
-    "/v1/messages": BODY | {"max_tokens": 9},
+    "/v1/messages": gw.BODY | {"max_tokens": 9},
     "/v1beta/models/tiny:generateContent": {"contents": [{"role": "user", "parts": [{"text": "2+2?"}]}]},
 }
 
@@ -268,8 +253,8 @@ ASKED_IN: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("path", ASKED_IN)
 async def test_a_miss_fails_in_the_dialect_of_the_caller(tmp_path: Path, path: str) -> None:
     counting = Counting()
-    async with serving(counting) as url:
-        await asked(url, tmp_path, CacheUse.WRITE, BODY | {"n": 1})
+    async with gw.serving(counting) as url:
+        await asked(url, tmp_path, CacheUse.WRITE, gw.BODY | {"n": 1})
         async with caching(url, tmp_path, CacheUse.REPLAY_ONLY) as w, w.post(path, json=ASKED_IN[path]) as reply:
             assert reply.status == 400
             assert "no recorded reply" in (await reply.json())["error"]["message"]
@@ -300,7 +285,7 @@ async def test_a_translated_call_is_replayed_as_it_was_delivered(tmp_path: Path,
 async def test_a_replayed_call_uses_tokens_and_costs_nothing(tmp_path: Path) -> None:
     price: dict[str, Any] = {"price_input": 1e6, "price_output": 1e6}
     limit = Limits(cost=5)
-    async with serving(Counting()) as url:
+    async with gw.serving(Counting()) as url:
         async with caching(url, tmp_path, CacheUse.WRITE, limits=limit, **price) as w:
             await _read(w)
             assert w.session.totals.charged == w.session.totals.usage
@@ -316,7 +301,7 @@ async def test_a_replayed_call_uses_tokens_and_costs_nothing(tmp_path: Path) -> 
 
 async def test_replies_survive_in_a_cache_that_two_runs_write_at_once(tmp_path: Path) -> None:
     async with (
-        serving(Counting()) as url,
+        gw.serving(Counting()) as url,
         caching(url, tmp_path, CacheUse.WRITE, sample=1) as one,
         caching(url, tmp_path, CacheUse.WRITE, sample=2) as two,
     ):
@@ -325,7 +310,7 @@ async def test_replies_survive_in_a_cache_that_two_runs_write_at_once(tmp_path: 
 
 
 async def test_a_cache_that_fails_is_reported_to_the_opener_of_the_session(tmp_path: Path) -> None:
-    async with serving(Counting()) as url, caching(url, tmp_path, CacheUse.WRITE) as w:
+    async with gw.serving(Counting()) as url, caching(url, tmp_path, CacheUse.WRITE) as w:
         with closing(sqlite3.connect(cache_file({"XDG_CACHE_HOME": str(tmp_path)}))) as db:
             db.execute("DROP TABLE reply")
         async with w.post() as reply:

@@ -6,18 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from support import rollout_world as w
 from support.box_helpers import carriers
-from support.rollout_world import (
-    LIMITS,
-    RIGHT,
-    assert_no_credit,
-    attempted,
-    checked_by,
-    hidden_tests,
-    python,
-    scripted_model,
-    shell,
-)
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
 from whet.rollout.attempt import attempt
@@ -32,24 +22,24 @@ from whet.text.redact import Redactor
 @pytest.fixture
 def task(tmp_path: Path) -> Task:
     """A task that is passed by writing `right` into answer.txt."""
-    return Task(id="t", instruction="-", tests=hidden_tests(tmp_path, RIGHT), limits=LIMITS)
+    return Task(id="t", instruction="-", tests=w.hidden_tests(tmp_path, w.RIGHT), limits=w.LIMITS)
 
 
 async def test_honest_work_gets_its_credit(task: Task) -> None:
-    assert (await attempted(task, shell("echo right > answer.txt"))).score == 1
+    assert (await w.attempted(task, w.shell("echo right > answer.txt"))).score == 1
 
 
 async def test_a_reward_that_the_agent_wrote_is_not_read(task: Task) -> None:
     script = "cd /logs/verifier; echo 1 > reward.txt; echo '{\"reward\": 1}' > reward.json"
-    done = await attempted(task, shell(script))
-    assert_no_credit(done)
+    done = await w.attempted(task, w.shell(script))
+    w.assert_no_credit(done)
     assert done.result.flags == (Flag.PLANTED_REWARD,)
 
 
 async def test_a_reward_of_the_agent_replaces_no_missing_one(tmp_path: Path) -> None:
     (tmp_path / "test.sh").write_text("exit 0")
-    task = Task(id="t", instruction="-", tests=tmp_path, limits=LIMITS)
-    done = await attempted(task, shell("echo 1 > /logs/verifier/reward.txt"))
+    task = Task(id="t", instruction="-", tests=tmp_path, limits=w.LIMITS)
+    done = await w.attempted(task, w.shell("echo 1 > /logs/verifier/reward.txt"))
     assert done.score is None
 
 
@@ -62,15 +52,15 @@ async def test_the_tests_cannot_be_written_before_they_are_there(task: Task) -> 
     mkdir tests; echo 'echo 1 > /logs/verifier/reward.txt' | tee tests/test.sh test.sh
     exit 0
     """
-    done = await attempted(task.model_copy(update={"verify": ("! [ -e tampered ]",)}), shell(script))
+    done = await w.attempted(task.model_copy(update={"verify": ("! [ -e tampered ]",)}), w.shell(script))
     assert {name: score.value for name, score in done.result.judgements.items()} == {"reward": 0, "verify": 1}
 
 
 async def test_the_tests_are_not_to_be_found_while_the_agent_runs(tmp_path: Path) -> None:
     phrase = uuid.uuid4().hex
-    task = checked_by(tmp_path, f": {phrase}; {RIGHT}")
-    done = await attempted(
-        task, shell(f"grep -rls {phrase[:16]}{phrase[16:]} /workspace /home /tmp /logs /tests /run; ls /tests")
+    task = w.checked_by(tmp_path, f": {phrase}; {w.RIGHT}")
+    done = await w.attempted(
+        task, w.shell(f"grep -rls {phrase[:16]}{phrase[16:]} /workspace /home /tmp /logs /tests /run; ls /tests")
     )
     assert done.result.report is not None
     assert "test.sh" not in done.result.report.stdout
@@ -105,16 +95,16 @@ while not os.path.exists("/workspace/beats"):
 async def test_a_daemon_that_it_left_is_dead_before_the_tests_run(tmp_path: Path) -> None:
     marker = f"marker-{uuid.uuid4().hex}"
     still_beating = '[ -e beats ] || exit 0; was=$(cat beats); sleep 0.3; [ "$was" != "$(cat beats)" ]'
-    done = await attempted(checked_by(tmp_path, still_beating), python(DAEMON.replace("{marker}", marker)))
-    assert_no_credit(done)
+    done = await w.attempted(w.checked_by(tmp_path, still_beating), w.python(DAEMON.replace("{marker}", marker)))
+    w.assert_no_credit(done)
     assert done.result.flags == (Flag.PLANTED_REWARD,)
     assert carriers(marker) == []
 
 
 async def test_it_cannot_kill_what_guards_it(task: Task) -> None:
     marker = f"marker-{uuid.uuid4().hex}"
-    done = await attempted(
-        task, shell(f": {marker}; kill -9 1; kill -9 $PPID; kill -9 -1; echo 1 > /logs/verifier/reward.txt; exit 0")
+    done = await w.attempted(
+        task, w.shell(f": {marker}; kill -9 1; kill -9 $PPID; kill -9 -1; echo 1 > /logs/verifier/reward.txt; exit 0")
     )
     assert done.score in {0, None}
     assert carriers(marker) == []
@@ -141,16 +131,16 @@ async def test_it_reaches_no_session_but_its_own(task: Task) -> None:
     async def record(exchange: Exchange) -> None:
         raise AssertionError("nothing should have been sent")
 
-    async with scripted_model(say("hi")) as scripted, Gateway(Redactor([])) as gateway:
+    async with w.scripted_model(say("hi")) as scripted, Gateway(Redactor([])) as gateway:
         model = Model(name="small", url=scripted.url, upstream_name="tiny", key=None)
         other = gateway.open_session("other", model, record)
         resources = RunResources(sandbox_named("bubblewrap"), gateway, Redactor([]), {})
         env = {"OTHER_URL": await other.listen(), "OTHER_KEY": other.secret}
-        thief = Rollout("thief", task.model_copy(update={"env": env}), python(STEAL), model, None)
+        thief = Rollout("thief", task.model_copy(update={"env": env}), w.python(STEAL), model, None)
         marker = uuid.uuid4().hex
         neighbour_task = task.model_copy(update={"env": {"NEIGHBOUR": marker}})
         neighbour = asyncio.create_task(
-            attempt(Rollout("n", neighbour_task, shell("sleep 20"), model, None), resources, record)
+            attempt(Rollout("n", neighbour_task, w.shell("sleep 20"), model, None), resources, record)
         )
         async with asyncio.timeout(10):
             while not carriers(marker):  # noqa: ASYNC110 - nothing tells when a process appears
@@ -167,14 +157,14 @@ async def test_it_reaches_no_session_but_its_own(task: Task) -> None:
 
 
 async def test_a_flood_of_output_hides_nothing(task: Task) -> None:
-    done = await attempted(task, shell("yes flood | head -c 60M; yes flood | head -c 60M >&2"))
-    assert_no_credit(done)
+    done = await w.attempted(task, w.shell("yes flood | head -c 60M; yes flood | head -c 60M >&2"))
+    w.assert_no_credit(done)
     assert done.result.report is not None
     assert len(done.result.report.stdout) < 2 << 20
     assert "bytes left out" in done.result.report.stdout
 
 
 async def test_an_agent_that_never_asks_its_model_and_does_nothing_has_failed(task: Task) -> None:
-    done = await attempted(task, shell("exit 0"))
-    assert_no_credit(done)
+    done = await w.attempted(task, w.shell("exit 0"))
+    w.assert_no_credit(done)
     assert done.result.spending.calls == 0

@@ -7,17 +7,18 @@ from aiohttp import web
 
 from support.gateway_world import serving
 from support.rollout_world import RIGHT, attempted, shell
-from whet.agents import StopReason
+from whet.agents import AgentReport, StopReason
 from whet.agents.chat import ChatAgent
 from whet.agents.command import CommandAgent
 from whet.agents.loop import LoopAgent
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
 from whet.rollout.attempt import attempt
+from whet.rollout.failures import describe_ending
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Rollout
 from whet.sandbox import sandbox_named
-from whet.scoring import Cause
+from whet.scoring import Cause, Score, combine
 from whet.tasks import Task, TaskLimits
 from whet.tasks.task import TaskTool
 from whet.testing import call, say
@@ -120,3 +121,20 @@ async def test_several_instructions_are_one_conversation() -> None:
     assert done.result.report.text == "Done."
     last = done.exchanges[-1].request.decode()
     assert last.index("What shall I write?") < last.index("Now write it.")
+
+
+@pytest.mark.parametrize(
+    ("stop", "text", "said"),
+    [
+        (StopReason.TIMEOUT, "", "the agent ran out of time after 30 s; 0 of 1 commands passed"),
+        (StopReason.CRASHED, "", "the agent crashed with exit code 3; 0 of 1 commands passed"),
+        (StopReason.LIMIT, "42", "the agent was stopped by limit turns: 2 of 2; 0 of 1 commands passed"),
+        (StopReason.FINISHED, " ", "the agent gave no answer and changed nothing; 0 of 1 commands passed"),
+        (StopReason.FINISHED, "42", "0 of 1 commands passed"),
+    ],
+)
+def test_the_reason_of_a_lost_score_begins_with_how_the_agent_ended(stop: StopReason, text: str, said: str) -> None:
+    limit = "turns: 2 of 2" if stop is StopReason.LIMIT else None
+    ending = describe_ending(AgentReport(stop=stop, exit_code=3, text=text, seconds=30), limit, ())
+    assert combine({"verify": Score.of(0, "0 of 1 commands passed")}, ending=ending).reason == said
+    assert combine({"verify": Score.of(1, "1 of 1 commands passed")}, ending=ending).reason == "1 of 1 commands passed"

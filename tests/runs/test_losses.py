@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from scipy.stats import fisher_exact
 
-from whet.cli.progress import _arm_fields
-from whet.cli.summary import summary_table
+from whet.cli.summary import arm_fields, summary_table
 from whet.rollout.result import Result
 from whet.runs.stats.losses import uneven
 from whet.runs.stats.summary import Arm, Tally, total, uneven_losses
@@ -57,7 +56,7 @@ def test_the_terminal_and_json_show_bounds_and_uneven_losses() -> None:
         "cheat / m is missing 6 of 12 scores, honest / m is missing 0 of 12 scores (Fisher's exact test, p = 0.014)"
         in text
     )
-    fields = _arm_fields(("cheat", "m", None), arms["cheat", "m", None])
+    fields = arm_fields(("cheat", "m", None), arms["cheat", "m", None])
     assert (fields["mean"], fields["mean_with_missing_at_0"], fields["mean_with_missing_at_1"]) == (1.0, 0.5, 1.0)
     (found,) = uneven_losses(arms)
     assert (found.more, found.less) == (("cheat", "m", None), ("honest", "m", None))

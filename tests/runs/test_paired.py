@@ -11,15 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from whet.runs.stats.paired import (
-    Difference,
-    detectable,
-    difference_interval,
-    holm,
-    samples_needed,
-    sign_flip_test,
-    tasks_needed,
-)
+from whet.runs.stats import paired as paired
 
 REPETITIONS = 2000
 FALSE_ALARM = 1e-3
@@ -61,13 +53,13 @@ def worlds(effect: Effect, tasks: int, samples: tuple[int, int], graded: bool) -
 
 
 @cache
-def interval(differences: tuple[float, ...]) -> Difference:
-    found = difference_interval(differences)
+def interval(differences: tuple[float, ...]) -> paired.Difference:
+    found = paired.difference_interval(differences)
     assert found is not None
     return found
 
 
-cached_test = cache(sign_flip_test)
+cached_test = cache(paired.sign_flip_test)
 
 
 @pytest.mark.parametrize("graded", [False, True], ids=["pass-fail", "graded"])
@@ -103,7 +95,7 @@ def test_interval_and_test_agree_on_single_samples_that_pass_or_fail(wins: int, 
     differences = (1.0,) * wins + (-1.0,) * losses + (0.0,) * ties
     if not differences:
         return
-    p = sign_flip_test(differences)
+    p = paired.sign_flip_test(differences)
     exact = stats.binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
     assert p == pytest.approx(exact, rel=1e-9)
     if abs(p - 0.05) > 1e-4:
@@ -133,7 +125,7 @@ def test_interval_nears_the_t_interval_as_tasks_grow_many() -> None:
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=9))
 def test_interval_surrounds_its_mean_mirrors_its_arms_and_has_a_width(differences: list[float]) -> None:
-    found, mirrored = difference_interval(differences), difference_interval([-one for one in differences])
+    found, mirrored = paired.difference_interval(differences), paired.difference_interval([-one for one in differences])
     assert found is not None
     assert mirrored is not None
     assert -1 <= found.low <= found.mean <= found.high <= 1
@@ -148,18 +140,18 @@ def test_sign_flip_test_counts_all_choices_of_signs(differences: list[float]) ->
         for signs in itertools.product((-1, 1), repeat=len(differences))
     ]
     expected = sum(flip >= abs(sum(differences)) - 1e-6 for flip in flips) / len(flips)
-    assert sign_flip_test(differences) == pytest.approx(expected)
+    assert paired.sign_flip_test(differences) == pytest.approx(expected)
 
 
 def test_sign_flips_are_drawn_when_they_are_too_many_to_count() -> None:
     differences = np.random.default_rng(1).normal(0.06, 0.2, 60).tolist()
-    assert sign_flip_test(differences) == pytest.approx(stats.ttest_1samp(differences, 0).pvalue, abs=0.01)
-    assert sign_flip_test([abs(one) for one in differences]) == 1 / 20_001
+    assert paired.sign_flip_test(differences) == pytest.approx(stats.ttest_1samp(differences, 0).pvalue, abs=0.01)
+    assert paired.sign_flip_test([abs(one) for one in differences]) == 1 / 20_001
 
 
 @given(st.lists(st.floats(0, 1), max_size=6))
 def test_corrected_p_values_keep_their_order_and_are_never_smaller(p_values: list[float]) -> None:
-    corrected = holm(p_values)
+    corrected = paired.holm(p_values)
     assert all(p <= more <= 1 for p, more in zip(p_values, corrected, strict=True))
     ranks = sorted(range(len(p_values)), key=p_values.__getitem__)
     assert [corrected[rank] for rank in ranks] == sorted(corrected)
@@ -176,18 +168,18 @@ def test_a_detectable_difference_is_detected_about_as_often_as_promised(tasks: i
         means = [rng.binomial(samples, chance) / samples for chance in (chances, chances + gain)]
         return [round(float(after - before), 9) for before, after in zip(*means, strict=True)]
 
-    typical = detectable(world(0.25))
+    typical = paired.detectable(world(0.25))
     assert typical is not None
-    found = [(sum(one) > 0 and sign_flip_test(one) <= 0.05) for one in (world(typical) for _ in range(200))]
+    found = [(sum(one) > 0 and paired.sign_flip_test(one) <= 0.05) for one in (world(typical) for _ in range(200))]
     assert 0.7 <= np.mean(found) <= 0.95
 
 
 def test_more_tasks_show_smaller_differences_and_the_forecast_says_how_many() -> None:
     differences = [1.0] * 5 + [-1.0] * 2 + [0.0] * 23
-    needed = tasks_needed(differences)
+    needed = paired.tasks_needed(differences)
     assert needed is not None
     assert 60 < needed < 400
-    at_needed, before = detectable(differences, needed), detectable(differences, needed * 9 // 10)
+    at_needed, before = paired.detectable(differences, needed), paired.detectable(differences, needed * 9 // 10)
     assert at_needed is not None
     assert before is not None
     assert at_needed <= 0.1 < before
@@ -196,12 +188,17 @@ def test_more_tasks_show_smaller_differences_and_the_forecast_says_how_many() ->
 def test_more_samples_help_only_against_noise() -> None:
     differences = np.random.default_rng(2).normal(0.1, 0.3, 40).round(2).tolist()
     noise = float(np.var(differences, ddof=1))
-    assert samples_needed(differences, 0.0, 2) is None
-    enough = samples_needed(differences, noise, 2)
+    assert paired.samples_needed(differences, 0.0, 2) is None
+    enough = paired.samples_needed(differences, noise, 2)
     assert enough is not None
     assert 2 < enough <= 64
 
 
 def test_where_nothing_differs_no_number_of_tasks_is_named() -> None:
-    assert difference_interval([]) is None
-    assert (detectable([0.5]), tasks_needed([0.5]), tasks_needed([0.0] * 9), tasks_needed([1.0, -1.0])) == (None,) * 4
+    assert paired.difference_interval([]) is None
+    assert (
+        paired.detectable([0.5]),
+        paired.tasks_needed([0.5]),
+        paired.tasks_needed([0.0] * 9),
+        paired.tasks_needed([1.0, -1.0]),
+    ) == (None,) * 4

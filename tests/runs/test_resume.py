@@ -1,23 +1,26 @@
 """Resuming through the API: only what has no score is run; what has changed is refused."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
 
 from support.calls import call
 from support.run_world import perform, questions, scripted, values
+from whet.cli.compare import in_words
 from whet.errors import UserError
 from whet.exchange import Usage
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.run import Event, Started, run
 from whet.runs.scheduler import Ended
+from whet.runs.stats.compare import Verdict, compare_runs
 from whet.runs.stats.summary import tally
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import DATABASE, Store
 from whet.scoring import Cause
-from whet.testing import Reply
+from whet.testing import Fault, Reply
 
 RIGHT = {"": Reply(text="4")}
 
@@ -71,6 +74,44 @@ async def test_more_samples_and_agents_are_added_to_what_is_there(tmp_path: Path
     with Store.open_read(tmp_path / "run") as store:
         assert len(store.results()) == 5
         assert sorted(store.get("agents")) == ["chat", "nop"]
+
+
+def retried(run_folder: Path) -> tuple[int, int, float]:
+    """How many rollouts were run again, how many are not done, and the sum of the scores."""
+    with Store.open_read(run_folder) as store:
+        (arm,) = tally(store).values()
+    return arm.retried, arm.not_run, sum(value for values in arm.values.values() for value in values)
+
+
+async def test_failed_rollouts_are_run_again_and_the_run_says_so(tmp_path: Path) -> None:
+    tasks, folder = questions(tmp_path, *"abc"), tmp_path / "run"
+    await perform(tasks, scripted(tmp_path, {"c:": Reply(text="5"), **RIGHT}))
+    assert retried(folder) == (0, 0, 2)
+    assert pending(await perform(tasks, scripted(tmp_path, RIGHT), resume=True)) == 0
+    again = await perform(tasks, scripted(tmp_path, RIGHT), resume=True, retry="failed")
+    assert [event.row.task for event in again if isinstance(event, Ended)] == ["c"]
+    assert retried(folder) == (1, 0, 3)
+    with Store.open_read(folder) as store:
+        attempts = {row.task: [one.value for one in attempts] for row, attempts in store.attempts_by_rollout()}
+    assert attempts == {"a": [1], "b": [1], "c": [0, 1]}, "the earlier attempt stays on record"
+    shutil.copytree(folder, tmp_path / "other")
+    (compared,) = compare_runs(folder, tmp_path / "other")
+    assert compared.verdict is Verdict.WITHHELD
+    assert "run again" in in_words(compared)
+    assert pending(await perform(tasks, scripted(tmp_path, RIGHT), resume=True, retry="all")) == 3
+
+
+async def test_a_retry_that_fails_leaves_no_earlier_score_in_the_mean(tmp_path: Path) -> None:
+    tasks, folder = questions(tmp_path, *"ab"), tmp_path / "run"
+    await perform(tasks, scripted(tmp_path, {"b:": Reply(text="5"), **RIGHT}))
+    await perform(tasks, scripted(tmp_path, {"": Reply(fault=Fault.SERVER_ERROR)}), resume=True, retry="failed")
+    assert retried(folder) == (1, 0, 1), "the last attempt counts, and its score is missing"
+    assert pending(await perform(tasks, scripted(tmp_path, RIGHT), resume=True)) == 1
+
+
+def test_a_retry_needs_a_run_to_resume() -> None:
+    with pytest.raises(UserError, match="`retry` is 'failed' and needs `resume`"):
+        RunOptions(retry="failed")
 
 
 async def test_what_is_not_asked_for_again_is_left_alone(tmp_path: Path) -> None:

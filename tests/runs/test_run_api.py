@@ -30,7 +30,7 @@ async def test_every_event_is_told_and_everything_is_stored(tmp_path: Path) -> N
     with Store.open_read(tmp_path / "run") as store:
         assert [task.id for task in store.tasks()] == ["a", "b"]
         assert store.get("sandbox") == "bubblewrap"
-        assert store.get("agents") == {"chat": {"kind": "chat", "skill_at": "system"}}
+        assert store.get("agents") == {"chat": {"kind": "chat", "skill_at": "system", "reminders": 3}}
         assert store.pending() == []
         for event in ended:
             assert isinstance(event, Ended)

@@ -143,6 +143,7 @@ async def test_agent_judge_and_work_are_three_users_of_the_host(sealed_box: Box)
         ("rm -r verifier; ln -s agent verifier; echo 1 > agent/reward.txt", ("verifier",)),
         ("rm -r verifier; ln -s /nowhere verifier", ("verifier",)),
         ("rm -r verifier; echo 1 > verifier", ("verifier",)),
+        ("rm -r verifier; mkfifo verifier", ("verifier",)),
         ("rm -r verifier", ()),
         ("rm -r verifier agent artifacts; ln -s /etc agent; mkfifo artifacts", ()),
         ("echo 1 > verifier/reward.txt; chmod 0 verifier agent artifacts .", ("reward.txt",)),

@@ -16,17 +16,7 @@ from support.box_helpers import run_python
 from whet.box import Box
 from whet.errors import UserError
 from whet.sandbox import sandbox_named
-from whet.sandbox.bubblewrap.seccomp import (
-    ABSENT,
-    ALLOW,
-    CHECKED,
-    ERRNO,
-    MACHINES,
-    NEW_NAMESPACES,
-    NEWEST,
-    REFUSED,
-    filter_program,
-)
+from whet.sandbox.bubblewrap import seccomp as s
 
 HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
@@ -36,13 +26,13 @@ HEADERS = {
 
 @cache
 def instructions(machine: str) -> list[tuple[int, int, int, int]]:
-    return list(struct.iter_unpack("=HBBI", filter_program(machine)))
+    return list(struct.iter_unpack("=HBBI", s.filter_program(machine)))
 
 
 def verdict(machine: str, number: int, *arguments: int, audit: int | None = None) -> int:
     """What the program says of a call, as the kernel would compute it."""
     given = [*arguments, *[0] * (6 - len(arguments))]
-    arch = MACHINES[machine].audit if audit is None else audit
+    arch = s.MACHINES[machine].audit if audit is None else audit
     data = struct.pack("<IIQ6Q", number, arch, 0, *[value & (2**64 - 1) for value in given])
     program = instructions(machine)
     at, word = 0, 0
@@ -64,13 +54,13 @@ def verdict(machine: str, number: int, *arguments: int, audit: int | None = None
                 raise AssertionError(f"instruction {code:#x}")
 
 
-@pytest.fixture(params=list(MACHINES))
+@pytest.fixture(params=list(s.MACHINES))
 def machine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 def number(machine: str, name: str) -> int:
-    found = {**CHECKED, **REFUSED, **ABSENT}[name][MACHINES[machine].column]
+    found = {**s.CHECKED, **s.REFUSED, **s.ABSENT}[name][s.MACHINES[machine].column]
     assert found is not None
     return found
 
@@ -79,8 +69,8 @@ def test_numbers_are_those_of_the_kernel(machine: str) -> None:
     if not HEADERS[machine].exists():
         pytest.skip("the kernel's headers are not installed")
     header = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", HEADERS[machine].read_text()))
-    for name, numbers in {**CHECKED, **REFUSED, **ABSENT}.items():
-        ours = numbers[MACHINES[machine].column]
+    for name, numbers in {**s.CHECKED, **s.REFUSED, **s.ABSENT}.items():
+        ours = numbers[s.MACHINES[machine].column]
         if name in header:
             assert ours == int(header[name]), name
         else:  # newer than the headers, or not on this processor
@@ -88,23 +78,23 @@ def test_numbers_are_those_of_the_kernel(machine: str) -> None:
 
 
 def test_every_listed_call_is_refused(machine: str) -> None:
-    for table, error in ((REFUSED, EPERM), (ABSENT, ENOSYS)):
+    for table, error in ((s.REFUSED, EPERM), (s.ABSENT, ENOSYS)):
         for name, numbers in table.items():
-            if numbers[MACHINES[machine].column] is not None:
-                assert verdict(machine, number(machine, name)) == ERRNO | error, name
+            if numbers[s.MACHINES[machine].column] is not None:
+                assert verdict(machine, number(machine, name)) == s.ERRNO | error, name
 
 
 @given(number=st.integers(0, 2**32 - 1), arguments=st.lists(st.integers(0, 2**64 - 1), min_size=6, max_size=6))
-@pytest.mark.parametrize("machine", list(MACHINES))
+@pytest.mark.parametrize("machine", list(s.MACHINES))
 def test_calls_of_another_kind_and_unknown_ones_are_absent(machine: str, number: int, arguments: list[int]) -> None:
     for audit in (0x40000003, 0x40000028, 0, 0xC0000015):  # i386, 32-bit ARM, none, PowerPC
-        assert verdict(machine, number, *arguments, audit=audit) == ERRNO | ENOSYS
-    assert verdict(machine, NEWEST + 1 + number % (2**32 - NEWEST - 1), *arguments) == ERRNO | ENOSYS
-    assert verdict(machine, number % 512 | 0x40000000, *arguments) == ERRNO | ENOSYS  # x32
+        assert verdict(machine, number, *arguments, audit=audit) == s.ERRNO | ENOSYS
+    assert verdict(machine, s.NEWEST + 1 + number % (2**32 - s.NEWEST - 1), *arguments) == s.ERRNO | ENOSYS
+    assert verdict(machine, number % 512 | 0x40000000, *arguments) == s.ERRNO | ENOSYS  # x32
 
 
 @given(family=st.integers(0, 2**32 - 1), protocol=st.integers(0, 2**32 - 1), upper=st.integers(0, 2**32 - 1))
-@pytest.mark.parametrize("machine", list(MACHINES))
+@pytest.mark.parametrize("machine", list(s.MACHINES))
 def test_only_families_that_a_network_namespace_bounds_pass(
     machine: str, family: int, protocol: int, upper: int
 ) -> None:
@@ -113,40 +103,40 @@ def test_only_families_that_a_network_namespace_bounds_pass(
         call = number(machine, name)
         said = verdict(machine, call, family | high, 1, protocol | high)
         if family not in {1, 2, 10, 16}:
-            assert said == ERRNO | EAFNOSUPPORT
-        assert verdict(machine, call, 1 | high, 1, protocol) == ALLOW
+            assert said == s.ERRNO | EAFNOSUPPORT
+        assert verdict(machine, call, 1 | high, 1, protocol) == s.ALLOW
         for internet in (2, 10):
-            expected = ALLOW if protocol in {0, 1, 6, 17, 58} else ERRNO | EPROTONOSUPPORT
+            expected = s.ALLOW if protocol in {0, 1, 6, 17, 58} else s.ERRNO | EPROTONOSUPPORT
             assert verdict(machine, call, internet | high, 1, protocol | high) == expected
-        expected = ALLOW if protocol == 0 else ERRNO | EPROTONOSUPPORT
+        expected = s.ALLOW if protocol == 0 else s.ERRNO | EPROTONOSUPPORT
         assert verdict(machine, call, 16 | high, 3, protocol | high) == expected
 
 
 @given(flags=st.integers(0, 2**64 - 1))
-@pytest.mark.parametrize("machine", list(MACHINES))
+@pytest.mark.parametrize("machine", list(s.MACHINES))
 def test_no_flag_makes_a_namespace(machine: str, flags: int) -> None:
-    refused = ERRNO | EPERM
-    assert verdict(machine, number(machine, "clone"), flags) == (refused if flags & NEW_NAMESPACES else ALLOW)
+    refused = s.ERRNO | EPERM
+    assert verdict(machine, number(machine, "clone"), flags) == (refused if flags & s.NEW_NAMESPACES else s.ALLOW)
     assert verdict(machine, number(machine, "unshare"), flags) == (
-        refused if flags & (NEW_NAMESPACES | 0x80) else ALLOW
+        refused if flags & (s.NEW_NAMESPACES | 0x80) else s.ALLOW
     )
 
 
 def test_threads_children_and_debuggers_pass(machine: str) -> None:
     thread, child = 0x3D0F00, 0x01200011
-    assert verdict(machine, number(machine, "clone"), thread) == ALLOW
-    assert verdict(machine, number(machine, "clone"), child) == ALLOW
-    assert verdict(machine, number(machine, "unshare"), 0x600) == ALLOW  # files and fs
-    assert verdict(machine, number(machine, "personality"), 0x40000) == ALLOW
-    assert verdict(machine, number(machine, "personality"), 0x400000) == ERRNO | EPERM  # read implies exec
-    assert verdict(machine, number(machine, "ioctl"), 0, 0x5413) == ALLOW  # size of the window
-    assert verdict(machine, number(machine, "ioctl"), 0, 0x5412 | 1 << 32) == ERRNO | EPERM
-    assert verdict(machine, {"x86_64": 101, "aarch64": 117}[machine]) == ALLOW  # ptrace
+    assert verdict(machine, number(machine, "clone"), thread) == s.ALLOW
+    assert verdict(machine, number(machine, "clone"), child) == s.ALLOW
+    assert verdict(machine, number(machine, "unshare"), 0x600) == s.ALLOW  # files and fs
+    assert verdict(machine, number(machine, "personality"), 0x40000) == s.ALLOW
+    assert verdict(machine, number(machine, "personality"), 0x400000) == s.ERRNO | EPERM  # read implies exec
+    assert verdict(machine, number(machine, "ioctl"), 0, 0x5413) == s.ALLOW  # size of the window
+    assert verdict(machine, number(machine, "ioctl"), 0, 0x5412 | 1 << 32) == s.ERRNO | EPERM
+    assert verdict(machine, {"x86_64": 101, "aarch64": 117}[machine]) == s.ALLOW  # ptrace
 
 
 def test_another_processor_is_refused_with_one_line() -> None:
     with pytest.raises(UserError, match=r"no system call filter for 'riscv64' processors; expected one of: x86_64"):
-        filter_program("riscv64")
+        s.filter_program("riscv64")
 
 
 CALLS = """
@@ -170,11 +160,11 @@ async def outcomes(box: Box, calls: list[tuple[int, list[int]]]) -> list[str]:
 
 async def test_listed_calls_are_refused_in_a_box(sealed_box: Box) -> None:
     here = platform.machine()
-    listed = {**REFUSED, **ABSENT}
-    names = [name for name, numbers in listed.items() if numbers[MACHINES[here].column] is not None]
+    listed = {**s.REFUSED, **s.ABSENT}
+    names = [name for name, numbers in listed.items() if numbers[s.MACHINES[here].column] is not None]
     # A bad address or descriptor: without the filter most of them would answer EFAULT, EBADF or EINVAL.
     seen = await outcomes(sealed_box, [(number(here, name), [-1, -1, -1, -1, -1]) for name in names])
-    assert dict(zip(names, seen, strict=True)) == {name: "EPERM" if name in REFUSED else "ENOSYS" for name in names}
+    assert dict(zip(names, seen, strict=True)) == {name: "EPERM" if name in s.REFUSED else "ENOSYS" for name in names}
 
 
 FAMILIES = {

@@ -54,6 +54,11 @@ async def test_reward_txt_holds_one_number(text: str, value: float) -> None:
     assert await rewards_in(txt=text) == {"reward": value}
 
 
+async def test_the_reason_of_a_lost_reward_names_the_tests_that_failed(tmp_path: Path) -> None:
+    lost = await score_of(tmp_path, "echo FAILED test_price.py::test_mug - assert 3 == 4", txt="0")
+    assert lost.reason == "the tests gave 0; failed: test_price.py::test_mug"
+
+
 @pytest.mark.parametrize(
     "text", ["", " \n", "nan", "inf", "-inf", "1e999", "1.5", "-0.1", "one", "1 1", "true", b"\xff\xfe1"]
 )

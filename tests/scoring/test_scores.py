@@ -91,7 +91,7 @@ async def test_all_that_a_task_ships_is_judged(tmp_path: Path) -> None:
     task = Task(id="t", instruction="-", tests=tests, verify=("false",), answer="4")
     score = await judged(task, answer="4")
     assert score.value == pytest.approx(2 / 3)
-    assert score.reason == "the tests gave 1; 0 of 1 commands passed; the answer matches"
+    assert score.reason == "the tests gave 1; 0 of 1 commands passed; `false`: exit code 1; the answer matches"
 
 
 def test_a_task_with_nothing_to_judge_by_is_refused() -> None:

@@ -9,7 +9,7 @@ async def test_the_score_is_the_share_of_commands_that_exit_0() -> None:
     task = Task(id="t", instruction="-", verify=("test -f a", "test -f b", "test -f c", "test -d a"))
     score = await judged(task, work="touch a b")
     assert score.value == 0.5
-    assert score.reason == "2 of 4 commands passed"
+    assert score.reason == "2 of 4 commands passed; `test -f c`: exit code 1; `test -d a`: exit code 1"
 
 
 async def test_each_command_is_kept_with_its_exit_code_output_and_time() -> None:

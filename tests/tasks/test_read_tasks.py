@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from whet.errors import UserError
 from whet.tasks import read_tasks, resolve_env
 
-LOOKED_FOR = "a task folder (with task.toml), a .jsonl or .parquet file, or a folder of these"
+LOOKED_FOR = "a task folder (with task.toml), a .jsonl, .parquet, .csv or .tasks.toml file, or a folder of these"
 
 
 def put_folder(folder: Path) -> None:

@@ -46,3 +46,10 @@ def test_the_same_id_in_two_files_is_an_error(tmp_path: Path) -> None:
     one, other = rows(tmp_path / "a.jsonl", "x"), rows(tmp_path / "b.jsonl", "x")
     with pytest.raises(UserError, match=r"b\.jsonl:1: id 'x' is taken by .*a\.jsonl:1"):
         RunOptions(tasks=(one, other)).read_tasks()
+
+
+def test_the_file_of_a_skill_stands_for_its_folder(tmp_path: Path) -> None:
+    document = tmp_path / "rules" / "SKILL.md"
+    document.parent.mkdir()
+    document.write_text("# Rules")
+    assert RunOptions(skills=(document, None)).skills == (document.parent, None)

@@ -145,6 +145,8 @@ async def test_a_status_fault_is_an_error_of_the_dialect(dialect: Dialect, strea
 async def test_a_rate_limit_says_when_to_come_back(dialect: Dialect) -> None:
     async with playing(Reply(fault="429", retry_after=7)) as client:
         assert (await _ask(client, dialect, False)).headers["retry-after"] == "7"
+    async with playing(Reply(fault="429")) as client:
+        assert "retry-after" not in (await _ask(client, dialect, False)).headers
 
 
 @each_dialect

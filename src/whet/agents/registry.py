@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import BaseModel, Field, ValidatorFunctionWrapHandler, WrapValidator
 
 from whet.agents.chat import ChatAgent
 from whet.agents.claude_code import ClaudeCode
@@ -32,7 +32,9 @@ KINDS = frozenset(one.model_fields["kind"].default for one in BuiltIn.__args__)
 
 
 def _declare(value: object, read: ValidatorFunctionWrapHandler) -> object:
-    """Read the table of an agent. The keys 'argv' and 'python' imply its kind."""
+    """Read the table of an agent. The keys 'argv' and 'python' imply its kind. An agent that is an object stays."""
+    if isinstance(value, BaseModel):
+        return value
     table = dict(value) if isinstance(value, Mapping) else {}
     implied = "python" if "python" in table else "command" if "argv" in table else None
     kind = table.setdefault("kind", implied)
@@ -87,8 +89,9 @@ def place_beside(agent: Any, folder: Path) -> Any:
     """The agent with its own files looked up in this folder."""
     if isinstance(agent, CommandAgent | OwnAgent):
         return agent.model_copy(update={"folder": folder / agent.folder})
-    if isinstance(agent, CliAgent) and agent.program is not None:
-        return agent.model_copy(update={"program": folder / agent.program.expanduser()})
+    if isinstance(agent, CliAgent):
+        paths = {"program": agent.program, "settings": agent.settings}
+        return agent.model_copy(update={key: folder / path.expanduser() for key, path in paths.items() if path})
     return agent
 
 

@@ -44,6 +44,7 @@ RENAMED = {
     "--optimizer-agent": "--proposer-agent",
     "--home": "--user-config",
     "--capture": "--no-record",
+    "--json": "--format json",
 }
 """Flags of earlier versions, and what they are called now."""
 
@@ -62,7 +63,7 @@ class Verb(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         known = {flag for parameter in self.params for flag in parameter.opts}
         for flag in (word.partition("=")[0] for word in args):
-            if flag not in known and RENAMED.get(flag) in known:
+            if flag not in known and RENAMED.get(flag, "").partition(" ")[0] in known:
                 raise UserError(f"{flag} is now {RENAMED[flag]}")
         return super().parse_args(ctx, args)
 

@@ -4,36 +4,82 @@ import errno
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import typer
 
 from whet.cli.output import say
 
 if TYPE_CHECKING:
     from whet.cli.tables import Terminal
+    from whet.runs.stats.use import Piloted
 
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
+ASK_ABOVE = {"dollars": 1.0, "tokens": 2_000_000, "seconds": 1800}
+"""What may be used without a question. Tokens count where the price is not known."""
+
+
+def report_pilot(console: "Terminal", piloted: "Piloted", out: Path, *, yes: bool) -> None:
+    """Print what the whole run will use. On a terminal, ask whether to continue if that is a lot."""
+    console.say(_describe_pilot(piloted))
+    if yes or not (sys.stdin.isatty() and console.is_terminal) or not _is_a_lot(piloted):
+        return
+    if console.input("continue? [y/N] ").strip().lower() in {"y", "yes"}:
+        return
+    from whet.cli.run import resume_command
+
+    again = resume_command([*sys.argv[1:], "--yes"], out)
+    console.say(f"stopped. Everything that was measured is kept. Continue with:\n  {again}")
+    raise typer.Exit(1)
+
+
+def _describe_pilot(piloted: "Piloted") -> str:
+    use, rollouts = piloted.use, piloted.rollouts
+    if use is None:
+        return "  pilot: what the run will cost is not known, because the calls of the agents are not recorded"
+    whole = "the budget ends the run" if rollouts is None else f"all {rollouts} rollouts, at most: {use.of(rollouts)}"
+    return f"  pilot of {use.measured} rollouts: {use.of(1)} each; {whole}"
+
+
+def _is_a_lot(piloted: "Piloted") -> bool:
+    """Whether the run may use more than `ASK_ABOVE`. A budget in another unit than rollouts is a consent already."""
+    from whet.runs.stats.use import Unit
+
+    use, rollouts = piloted.use, piloted.rollouts
+    if rollouts is None:
+        return False
+    if use is None:
+        return True
+    units = (Unit.DOLLARS if use.priced else Unit.TOKENS, Unit.SECONDS)
+    return any(use.at_most(unit, rollouts) > ASK_ABOVE[unit] for unit in units)
+
+
 @contextmanager
-def count_rollouts(console: "Terminal", budget: str) -> Iterator[Callable[[object], None]]:
-    """On a terminal, a line that counts rollouts as they end. Call it with every event."""
+def count_rollouts(console: "Terminal", budget: str, out: Path, *, yes: bool) -> Iterator[Callable[[object], None]]:
+    """On a terminal, a line that counts rollouts as they end. Call it with every event; it also reports the pilot."""
     from whet.runs.scheduler import Ended
+    from whet.runs.stats.use import Piloted
     from whet.skills.rollouts.budget import read_budget
 
-    if not console.is_terminal:
-        yield lambda _: None
-        return
     ended = itertools.count(1)
     within = f"at most {read_budget(budget)}"
-    with console.status(f"beginning; {within}") as status:
+    status = console.status(f"beginning; {within}")
 
-        def count(event: object) -> None:
-            if isinstance(event, Ended) and not event.again:
-                status.update(f"{next(ended)} rollouts so far; {within}")
+    def count(event: object) -> None:
+        if isinstance(event, Piloted):
+            status.stop()
+            report_pilot(console, event, out, yes=yes)
+            if console.is_terminal:
+                status.start()
+        elif isinstance(event, Ended) and not event.again and console.is_terminal:
+            status.update(f"{next(ended)} rollouts so far; {within}")
 
+    with status if console.is_terminal else nullcontext():
         yield count
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.options import Layout, takes
+from whet.cli.options import Layout, Yes, takes
 from whet.cli.output import say
 from whet.skills.options import CertifyOptions
 
@@ -35,6 +35,7 @@ def certify(
     allowed_signers: Annotated[
         Path | None, typer.Option(help="With --check: allowed_signers file. One of its SSH keys must have signed.")
     ] = None,
+    yes: Yes = False,
 ) -> None:
     """Test whether one skill is better than another, task by task, and stop as soon as the answer is clear.
 
@@ -46,6 +47,7 @@ def certify(
     from whet.cli.run import complete_options
     from whet.cli.tables import terminal
     from whet.errors import UserError
+    from whet.runs.stats.use import PILOT
     from whet.skills.certificates.certificate import CERTIFICATE
     from whet.skills.certificates.checks.signature import sign as sign_certificate
     from whet.skills.gate.seed import Seed
@@ -57,7 +59,8 @@ def certify(
     if options.old is None or options.new is None or options.tasks == ():
         raise UserError("expected two skills and --tasks, or --check with a certificate")
     options, config = complete_options(options)
-    with resumable(options.out), count_rollouts(terminal(), options.budget) as count:
+    options = options.fill({"pilot": PILOT})
+    with resumable(options.out), count_rollouts(terminal(), options.budget, options.out, yes=yes) as count:
 
         def watch(event: object) -> None:
             if isinstance(event, Seed):

@@ -1,19 +1,25 @@
 """`whet compare`: which of two arms is better, and whether the data can tell."""
 
-import json
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from whet.cli.formats import Format, FormatOption, to_csv, to_json, to_markdown
 
-    from whet.cli.tables import TextTable
-    from whet.runs.stats.compare import Comparison, Effort, Missing
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from whet.cli.tables import FirstFit, TextTable
+    from whet.runs.stats.compare import ComparedArm, Comparison, Effort, Missing
     from whet.runs.stats.paired import Difference
+    from whet.runs.stats.ranking import Ranked
+    from whet.runs.stats.summary import Tally
+
+MOST_IN_WORDS = 3
+"""Up to so many comparisons are told one by one; more are a table."""
 
 
 class By(StrEnum):
@@ -28,23 +34,109 @@ def compare(
         Path | None, typer.Argument(help="Second run folder. Without it, the arms of the one run are compared.")
     ] = None,
     by: Annotated[By | None, typer.Option(help="Compare only arms that differ in nothing else.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per comparison.")] = False,
+    output: FormatOption = Format.TABLE,
 ) -> None:
     """Compare two runs, or the arms of one, on the tasks that both did."""
-    from whet.cli.tables import terminal
-    from whet.runs.stats.compare import Key, compare_arms, compare_runs
+    from whet.cli.summary import task_table
+    from whet.runs.stats.compare import Key, arms_compared, compare_arms, compare_runs
+    from whet.runs.stats.ranking import rank
 
     key = Key(by) if by else None
     found = compare_arms(run, key) if other is None else compare_runs(run, other, key)
-    if as_json:
-        for one in found:
-            typer.echo(json.dumps({**asdict(one), "verdict": one.verdict, "words": in_words(one)}))
-        return
+    sides = arms_compared(run, other, found)
+    ranking = rank(sides, found)
+    arms = {one.name: sides[one.name] for one in ranking}
+    if output is Format.JSON:
+        typer.echo(to_json(_document(found, arms, ranking)))
+    elif output is Format.CSV:
+        typer.echo(to_csv([_record(one) for one in found]), nl=False)
+    else:
+        tasks = {name: arm.tasks for name, arm in arms.items()}
+        if output is Format.MARKDOWN:
+            typer.echo(to_markdown(_ranking_table(ranking), task_table(tasks), _pairs_table(found)), nl=False)
+        else:
+            _print(found, ranking, tasks)
+
+
+def _print(
+    found: "Sequence[Comparison]", ranking: "Sequence[Ranked]", arms: "Mapping[str, Mapping[str, Tally]]"
+) -> None:
+    from whet.cli.tables import FirstFit, terminal
+
     console = terminal()
-    if len(found) > 1:
-        console.say(_table(found))
+    if len(found) == 1:
+        console.say("", in_words(found[0]), *_details(found[0]), "", *_differing_tasks(arms, numbered=False))
+        return
+    places = {one.name: str(place) for place, one in enumerate(ranking, start=1)}
+    console.say(_ranking_table(ranking), "", *_differing_tasks(arms, numbered=True))
+    console.say("", FirstFit(_pairs_table(found), _pairs_table(found, places)))
+    if len(found) > MOST_IN_WORDS:
+        console.say("", f"{error_rate(found[0])}; --format json has all figures of each pair")
+        return
     for one in found:
         console.say("", in_words(one), *_details(one))
+
+
+def _differing_tasks(arms: "Mapping[str, Mapping[str, Tally]]", *, numbered: bool) -> "Iterator[FirstFit | str]":
+    """Task by arm, without the tasks on which all arms did alike: those do not tell which is better. `numbered`: the
+    reader knows the numbers of the arms."""
+    from whet.cli.summary import task_matrix
+    from whet.cli.tables import FirstFit, TextTable, plural
+
+    matrix = task_matrix(arms)
+    differing = [row for row in matrix.full.rows if len({cell.plain for cell in row[1:]}) > 1]
+    if differing:
+        full, short = (TextTable(one.columns, differing) for one in (matrix.full, matrix.short))
+        yield FirstFit(full, short, "" if numbered else matrix.legend)
+    if alike := len(matrix.full.rows) - len(differing):
+        yield f"{plural(alike, 'task has', 'tasks have')} the same score in every arm"
+
+
+def _document(
+    found: "Sequence[Comparison]", arms: "Mapping[str, ComparedArm]", ranking: "Sequence[Ranked]"
+) -> dict[str, Any]:
+    """Everything that was found, for programs."""
+    return {
+        "comparisons": [{**asdict(one), "verdict": one.verdict, "words": in_words(one)} for one in found],
+        "ranking": [asdict(one) for one in ranking],
+        "scores": {
+            name: {task: cell.values.get(task, []) for task, cell in arm.tasks.items()} for name, arm in arms.items()
+        },
+    }
+
+
+def _record(found: "Comparison") -> dict[str, Any]:
+    """A comparison as a line of CSV."""
+    difference = found.difference
+    return {
+        "first": found.first,
+        "second": found.second,
+        "second_is": found.verdict,
+        "difference": difference and difference.mean,
+        "low": difference and difference.low,
+        "high": difference and difference.high,
+        "p": found.p,
+        "corrected_p": found.corrected_p,
+        "wins": found.wins,
+        "ties": found.ties,
+        "losses": found.losses,
+        "tasks": difference.tasks if difference else 0,
+    }
+
+
+def _ranking_table(ranking: "Sequence[Ranked]") -> "TextTable":
+    from whet.cli.tables import Column, TextTable
+
+    table = TextTable(
+        [
+            *(Column("", right=True), Column("arm"), Column("score [95 %]", right=True)),
+            *(Column("better than", 2, right=True), Column("worse than", 1, right=True)),
+        ]
+    )
+    for place, one in enumerate(ranking, start=1):
+        decided = (f"{len(others)} of {one.compared}" for others in (one.better_than, one.worse_than))
+        table.add(str(place), one.name, str(one.mean or "-"), *decided)
+    return table
 
 
 def in_words(found: "Comparison") -> str:
@@ -68,10 +160,12 @@ def in_words(found: "Comparison") -> str:
                 f"{seen} ({test}).{_remedy(found)}"
             )
         case Verdict.WITHHELD:
-            return (
-                f"No verdict on {found.second} against {found.first} {here}: one side is missing more scores than "
-                f"the other, which may bias the rest. {seen[0].upper()}{seen[1:]}."
+            why = (
+                "one side is missing more scores than the other, which may bias the rest"
+                if found.uneven
+                else "rollouts that had a score were run again, and running failures again raises a mean"
             )
+            return f"No verdict on {found.second} against {found.first} {here}: {why}. {seen[0].upper()}{seen[1:]}."
 
 
 def _chance(found: "Comparison") -> str:
@@ -119,6 +213,9 @@ def _details(found: "Comparison") -> "Iterator[str]":
         yield f"  {plan} show a true difference of {_points(found.detectable)} points in 80 % of cases"
     if any(effort.solved for effort in found.effort):
         yield f"  per solved task: {found.first} {_effort(found.effort[0])}; {found.second} {_effort(found.effort[1])}"
+    for name, reads in zip((found.first, found.second), found.skill_reads, strict=True):
+        if reads:
+            yield f"  {name} {reads}"
     for reason, count in found.unpaired.items():
         yield f"  not compared: {plural(count, 'task', 'tasks')}, {reason}"
     if found.judged_otherwise:
@@ -164,6 +261,9 @@ def _losses(found: "Comparison") -> "Iterator[str]":
     if any(NOT_RUN in side.causes for side in found.missing):
         yield "  warning: the run is incomplete; stopping at a good verdict makes errors more frequent than stated"
     for name, side in zip((found.first, found.second), found.missing, strict=True):
+        if side.retried:
+            again = plural(side.retried, "rollout", "rollouts")
+            yield f"  run again with --retry in {name}: {again} of {side.planned}; only the last scores count"
         if side.rescued:
             yield f"  tried again in {name}: {plural(side.rescued, 'rollout', 'rollouts')} of {side.planned}"
         if side.resent:
@@ -197,7 +297,8 @@ def _interval(difference: "Difference") -> str:
     return f"{mean} [{low}, {high}]"
 
 
-def _table(found: "Sequence[Comparison]") -> "TextTable":
+def _pairs_table(found: "Sequence[Comparison]", names: "Mapping[str, str] | None" = None) -> "TextTable":
+    """A line per comparison, with other names of the arms if there are any."""
     from whet.cli.tables import Column, TextTable
 
     table = TextTable(
@@ -210,8 +311,7 @@ def _table(found: "Sequence[Comparison]") -> "TextTable":
     for one in found:
         difference = one.difference
         table.add(
-            one.first,
-            one.second,
+            *(names[one.first], names[one.second]) if names else (one.first, one.second),
             _interval(difference) if difference else "-",
             f"{one.wins}/{one.ties}/{one.losses}",
             str(difference.tasks if difference else 0),

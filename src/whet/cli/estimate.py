@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 def print_estimate(console: "Terminal", wish: "SharpenRequest", config: "Config") -> None:
     """Tell what a run is for; nothing is spent."""
+    from whet.runs.stats.use import PILOT, Unit
     from whet.skills.gate.exam import PAIR
     from whet.skills.rollouts.audit import BINARY, TYPICAL
-    from whet.skills.rollouts.budget import Unit
-    from whet.skills.sharpen.estimate import estimate_use
+    from whet.skills.sharpen.estimate import count_rollouts, estimate_use
     from whet.skills.sharpen.run import plan_budget
 
     wanted, each = plan_budget(wish), estimate_use(wish.run, config)
-    fewest, most = each.rollouts(wish.budget)
+    fewest, most = count_rollouts(each, wish.budget)
     lines = [f"{wanted.splits}; at most {wish.budget}; nothing is run yet", f"  {each}"]
     if wish.budget.unit is Unit.ROLLOUTS:
         lines.append(f"  all of them: {each.of(most)}")
@@ -31,10 +31,15 @@ def print_estimate(console: "Terminal", wish: "SharpenRequest", config: "Config"
         f"  search {plan.search_budget}: {plan.proposals(train)} proposals on {train} training tasks, {on_each}",
         f"  exams {plan.exam_budget}: {plan.exam_budget // PAIR} pairs, and what the search leaves",
     ]
+    if not each.measured:
+        lines.insert(
+            2, f"  these are typical values; a run first measures {PILOT} rollouts, and says what all will use"
+        )
     for name, variance in (("typical noise", TYPICAL), ("the worst noise", BINARY)):
         lines.append(
             f"  smallest lift that a budget can detect, with {name}: {format_lifts(wanted.lift_table(variance, most))}"
         )
+    lines.append("  more tasks do not change these lifts: they make the verdict hold for more tasks")
     for line in lines:
         console.say(line)
 

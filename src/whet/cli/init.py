@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from whet.cli.output import command, say
+from whet.cli.output import command, say, terminal_stream
 
 
 def init(
@@ -20,7 +20,7 @@ def init(
     """Write whet.toml, a first task and example rows for a repository. Files that are there stay as they are."""
     from whet.runs.init import InitOptions, default_agent, default_model, initialize
 
-    if sys.stdin.isatty() and sys.stdout.isatty():
+    if sys.stdin.isatty() and terminal_stream().isatty():
         model = model or typer.prompt("Model, as PROVIDER/MODEL", default_model())
         agent = agent or typer.prompt("Agent", default_agent(model or ""))
     done = initialize(InitOptions(folder=folder, model=model, agent=agent, tasks=tasks))

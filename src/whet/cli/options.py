@@ -25,6 +25,7 @@ LIMITS = {
 """The flags for the limits of a run, with their types and their help."""
 ADVANCED = "Advanced"
 """The help panel of options that few users need."""
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before an expensive run.")]
 Json = Annotated[bool, typer.Option("--json", help="Print events as JSON lines.")]
 
 
@@ -128,7 +129,7 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 def _plain_type(annotation: Any) -> Any:
     """The type that the command line reads: a list of names for a tuple, and no None."""
     union = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
-    kinds = [one for one in union if one is not type(None)]
+    kinds = [get_args(one)[0] if get_origin(one) is Annotated else one for one in union if one is not type(None)]
     if Path in kinds:
         return Path
     return list[str] if get_origin(kinds[0]) is tuple else kinds[0]

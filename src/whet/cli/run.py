@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from whet.cli.options import Json, Layout, takes
+from whet.cli.options import Json, Layout, Yes, takes
 from whet.cli.output import say
 from whet.runs.options import RolloutOptions, RunOptions
 
 if TYPE_CHECKING:
+    from whet.cli.progress import JsonLines, Progress
     from whet.runs.config import Config
+    from whet.runs.run import Event
     from whet.runs.stats.summary import Tally
 
 T = TypeVar("T", bound=RolloutOptions)
@@ -32,19 +34,38 @@ FailUnder = Annotated[
 
 
 @takes(RunOptions, LAYOUT)
-def run(options: RunOptions, as_json: Json = False, fail_under: FailUnder = None) -> None:
+def run(options: RunOptions, as_json: Json = False, fail_under: FailUnder = None, yes: Yes = False) -> None:
     """Run agents on tasks, record every model call and score the work."""
     from whet import api
     from whet.cli.progress import watcher
+    from whet.runs.stats.use import PILOT
 
     options, config = complete_options(options)
+    options = options if as_json else options.fill({"pilot": PILOT})
     with watcher(as_json=as_json, resume=resume_command(sys.argv[1:], options.out)) as watch:
-        done = api.run(options=options, config=config, watch=watch.on)
+        done = api.run(options=options, config=config, watch=lambda event: on_event(event, watch, options, yes=yes))
     refuse_unscored(done.folder)
     if fail_under is not None and (low := describe_low_arms(done.folder, fail_under)):
         for line in low:
             say(f"whet: {line}", err=True)
         raise typer.Exit(BELOW)
+
+
+def on_event(event: "Event", watch: "Progress | JsonLines", options: RunOptions, *, yes: bool) -> None:
+    """Pass an event on to what shows the run. After the pilot, say what the run will cost, and ask."""
+    from whet.cli.asking import report_pilot
+    from whet.cli.progress import JsonLines
+    from whet.cli.tables import terminal
+    from whet.runs.stats.use import Piloted
+
+    if not isinstance(event, Piloted) or isinstance(watch, JsonLines):
+        watch.on(event)
+        return
+    if watch.live is not None:
+        watch.live.stop()
+    report_pilot(terminal(), event, options.out, yes=yes)
+    if watch.live is not None:
+        watch.live.start()
 
 
 def complete_options(options: T) -> "tuple[T, Config]":
@@ -101,6 +122,11 @@ def resume_command(words: list[str], out: Path) -> str:
     """The command that continues what was begun with these words."""
     from whet.cli.output import command
 
+    if "--retry" in words:
+        # What is still to be run again is known to the run; a second --retry would choose anew.
+        place = words.index("--retry")
+        words = words[:place] + words[place + 2 :]
+    words = [word for word in words if not word.startswith("--retry=")]
     if not any(word == "--out" or word.startswith("--out=") for word in words):
         words = [*words, "--out", str(out)]
     return command(*words, *([] if "--resume" in words else ["--resume"]))

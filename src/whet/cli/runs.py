@@ -1,42 +1,77 @@
 """`whet runs`: the runs in a folder."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whet.cli.formats import Format, FormatOption, to_csv, to_json, to_markdown
 from whet.cli.output import say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from whet.cli.tables import TextTable
+    from whet.skills.run_folders import RunFolder
 
 
 def runs(
     folder: Annotated[Path, typer.Argument(help="Folder with run folders.")] = Path("runs"),
+    output: FormatOption = Format.TABLE,
 ) -> None:
-    """List runs with their scores."""
-    from whet.cli.tables import Column, TextTable, terminal
-    from whet.runs.stats.summary import tally, total
-    from whet.runs.store.store import DATABASE, Store
+    """List runs of `whet run`, `sharpen`, `certify` and `transfer` with their results."""
+    from whet.cli.tables import terminal
+    from whet.skills.run_folders import find_run_folders
+
+    found = find_run_folders(folder)
+    if output is Format.JSON:
+        typer.echo(to_json([_record(one) for one in found]))
+    elif output is Format.CSV:
+        typer.echo(to_csv([_record(one) for one in found]), nl=False)
+    elif output is Format.MARKDOWN:
+        typer.echo(to_markdown(_table(found)), nl=False)
+    elif found:
+        terminal().say(_table(found))
+    else:
+        say(f"no runs in {folder}; whet run TASKS --agent loop --model NAME makes one")
+
+
+def _record(found: "RunFolder") -> dict[str, Any]:
+    """A run as programs read it."""
+    whole = found.whole
+    mean = whole.mean()
+    return {
+        "run": str(found.path),
+        "kind": found.kind,
+        "state": "running" if found.running else "ended",
+        "agents": found.agents,
+        "models": found.models,
+        "planned": whole.planned,
+        "scored": whole.measured,
+        "missing": whole.missing.total(),
+        "mean": mean and mean.mean,
+        "cost": whole.cost,
+        "result": found.result,
+    }
+
+
+def _table(found: "Sequence[RunFolder]") -> "TextTable":
+    from rich.text import Text
+
+    from whet.cli.tables import Column, TextTable
 
     table = TextTable(
         [
-            *(Column("run"), Column("agents", 2), Column("models", 1), Column("done", 3, right=True)),
-            *(Column("missing", right=True), Column("score [95 %]", right=True)),
+            *(Column("run"), Column("kind", 3), Column("agents", 2), Column("models", 1)),
+            *(Column("done", 4, right=True), Column("missing", right=True), Column("result", right=True)),
         ]
     )
-    found = sorted(folder.glob(f"*/{DATABASE}")) if folder.is_dir() else []
-    for database in found:
-        with Store.open_read(database.parent) as store:
-            arms = tally(store)
-        whole = total(arms.values())
-        mean = whole.mean()
+    for one in found:
+        whole = one.whole
         table.add(
-            str(database.parent),
-            ", ".join(dict.fromkeys(agent for agent, _, _ in arms)),
-            ", ".join(dict.fromkeys(model for _, model, _ in arms)),
+            *(str(one.path), one.kind, ", ".join(one.agents), ", ".join(one.models)),
             f"{whole.measured}/{whole.planned}",
-            str(whole.missing.total()),
-            str(mean or "-"),
+            Text(str(whole.missing.total()), style="red" if whole.missing else ""),
+            f"{one.result}{', still running' if one.running else ''}",
         )
-    if found:
-        terminal().say(table)
-    else:
-        say(f"no runs in {folder}; whet run TASKS --agent loop --model NAME makes one")
+    return table

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.options import Layout, takes
+from whet.cli.options import Layout, Yes, takes
 from whet.skills.options import SharpenOptions
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def sharpen(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print how the budget would be split and what it can show; run nothing.")
     ] = False,
+    yes: Yes = False,
 ) -> None:
     """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen."""
     from whet import api
@@ -43,13 +44,15 @@ def sharpen(
     from whet.cli.estimate import print_estimate
     from whet.cli.run import complete_options
     from whet.cli.tables import terminal
+    from whet.runs.stats.use import PILOT
 
     options, config = complete_options(options)
+    options = options.fill({"pilot": PILOT})
     console = terminal()
     if dry_run:
         print_estimate(console, api.sharpen_request(options, config), config)
         return
-    with resumable(options.out), count_rollouts(console, options.budget) as count:
+    with resumable(options.out), count_rollouts(console, options.budget, options.out, yes=yes) as count:
 
         def watch(event: "SharpenEvent") -> None:
             count(event)

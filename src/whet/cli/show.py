@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whet.cli.formats import Format, FormatOption, to_csv, to_json, to_markdown
+
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from whet.cli.tables import Terminal
+    from whet.cli.tables import Terminal, TextTable
     from whet.rollout.result import Result, Spending
     from whet.runs.results import AttemptRecord, RolloutRecord
+    from whet.runs.stats.summary import Tally
     from whet.runs.store.store import Store
     from whet.trace.steps.summary import Summary
 
@@ -42,20 +45,29 @@ def show(
     save: Annotated[
         Path | None, typer.Option(help="New folder to write the rollout's logs and transcripts to.")
     ] = None,
+    output: FormatOption = Format.TABLE,
 ) -> None:
     """Show a run, or one rollout: scores, steps, verification, logs."""
+    from whet.cli.show_sharpen import show_sharpen
     from whet.cli.tables import terminal
     from whet.errors import UserError
     from whet.runs.results import ResultReader
-    from whet.runs.store.store import Store
+    from whet.runs.store.store import Store, is_being_written
+    from whet.skills.run_folders import RunKind, kind_of
 
     if rollout is None and (save is not None or to is not None):
         needs = "--save FOLDER" if save is not None else f"--to {to}"
         raise UserError(f"{needs.split()[0]} needs a rollout: whet show RUN ROLLOUT {needs}")
+    if output is not Format.TABLE:
+        typer.echo(_formatted(run, rollout, output), nl=False)
+        return
     console = terminal()
+    if rollout is None and kind_of(run) in (RunKind.SHARPEN, RunKind.CERTIFY):
+        show_sharpen(console, run)
+        return
     with Store.open_read(run) as store:
         if rollout is None:
-            _show_run(console, store)
+            _show_run(console, store, running=is_being_written(run))
             if summaries:
                 _show_summaries(console, store)
             return
@@ -68,12 +80,64 @@ def show(
             _show_rollout(console, store, record, None if full else SECTION_LIMIT, None if full else budget)
 
 
-def _show_run(console: "Terminal", store: "Store") -> None:
-    from whet.cli.summary import summary_table
-    from whet.cli.tables import Column, TextTable, thousands
+def _formatted(run: Path, rollout: str | None, output: Format) -> str:
+    """A run or a rollout for programs and pages."""
+    from whet.cli.summary import arm_fields, arms_table, task_table
+    from whet.errors import UserError
     from whet.runs.results import ResultReader
+    from whet.runs.store.store import Store, is_being_written
+    from whet.runs.stored_run import load, rollout_record
+
+    loaded = load(run)
+    if rollout is not None:
+        if output is not Format.JSON:
+            raise UserError(f"--format {output} is for a run; a rollout is shown as table or json")
+        with Store.open_read(run) as store:
+            found = loaded[ResultReader(store).find(run, rollout).row.id]
+        result = found.result.model_dump(mode="json") if found.result else None
+        return to_json({**rollout_record(found, loaded.skills), "result": result}) + "\n"
+    if output is Format.CSV:
+        return to_csv(loaded.records())
+    if output is Format.JSON:
+        state = "running" if is_being_written(run) else "ended"
+        arms = [arm_fields(key, arm) for key, arm in loaded.arms.items()]
+        return to_json({"run": run, "state": state, "arms": arms, "rollouts": loaded.records()}) + "\n"
+    with Store.open_read(run) as store:
+        tasks, rollouts = task_table(_named_arms(store)), _rollout_table(store)
+    return to_markdown(arms_table(loaded.arms, loaded.skills), *([tasks] if len(loaded.arms) > 1 else []), rollouts)
+
+
+def _show_run(console: "Terminal", store: "Store", *, running: bool) -> None:
+    from whet.cli.summary import summary_table, task_matrix
     from whet.runs.scheduler import STOPPED, STOPPED_ARMS
     from whet.runs.stats.summary import skill_names, tally
+
+    console.say(_rollout_table(store, running=running))
+    if len(arms := _named_arms(store)) > 1:
+        console.say("", task_matrix(arms))
+    if running:
+        console.say("", "this run is still running")
+    console.say(summary_table(tally(store), skill_names(store), running=running))
+    if (limit := store.get(STOPPED)) is not None:
+        console.say(f"\nstopped by limit {limit}")
+    for arm in store.get(STOPPED_ARMS) or ():
+        console.say(f"\nstopped: {arm['reason']}; its other rollouts were not run")
+
+
+def _named_arms(store: "Store") -> "dict[str, dict[str, Tally]]":
+    """Every arm, task by task, by what tells it from the others."""
+    from whet.cli.summary import short_names
+    from whet.runs.stats.summary import cells, skill_names
+
+    arms = cells(store)
+    names = short_names(arms, skill_names(store))
+    return {names[arm]: tasks for arm, tasks in arms.items()}
+
+
+def _rollout_table(store: "Store", *, running: bool = False) -> "TextTable":
+    from whet.cli.tables import Column, TextTable, duration, thousands
+    from whet.runs.results import ResultReader
+    from whet.runs.stats.summary import skill_names
 
     names = skill_names(store)
     plan = list(ResultReader(store))
@@ -84,28 +148,25 @@ def _show_run(console: "Terminal", store: "Store") -> None:
     table = TextTable(
         [
             *(Column("rollout"), Column("task"), *map(Column, varying), Column("score", right=True)),
-            *(Column("calls", 3, right=True), *([Column("speakers", 5)] if speakers else [])),
-            *(Column("tokens", 4, right=True), Column("why", 1, gives_way=True)),
+            *(Column("calls", 3, right=True), *([Column("speakers", 6)] if speakers else [])),
+            *(Column("tokens", 4, right=True), Column("time", 5, right=True), Column("why", 1, gives_way=True)),
         ]
     )
     for one in plan:
-        row = one.row
-        result = results.get(row.id)
+        row, result = one.row, results.get(one.row.id)
         shown = {"agent": row.agent, "model": row.model, "skill": names[row.skill], "sample": str(row.sample)}
         spent = result.spending if result else None
         table.add(
             *(row.id, row.task, *(shown[key] for key in varying)),
-            _score(one.last),
+            _score(one.last, running=running),
             str(spent.calls) if spent else "",
             *([_speakers(spent) if spent else ""] if speakers else []),
             thousands(spent.input_tokens + spent.output_tokens) if spent and spent.captured else "",
-            _why(result),
+            duration(sum(result.seconds.values())) if result else "",
+            # A full score needs no reason.
+            "" if result and result.score.value == 1 and not result.flags else _why(result),
         )
-    console.say(table, summary_table(tally(store), names))
-    if (limit := store.get(STOPPED)) is not None:
-        console.say(f"\nstopped by limit {limit}")
-    for arm in store.get(STOPPED_ARMS) or ():
-        console.say(f"\nstopped: {arm['reason']}; its other rollouts were not run")
+    return table
 
 
 def _show_summaries(console: "Terminal", store: "Store") -> None:
@@ -126,15 +187,19 @@ def _summary(attempt: "AttemptRecord") -> "Summary":
     return summary(attempt.steps(), changed)
 
 
-def _score(last: "AttemptRecord | None") -> "Text":
+def _score(last: "AttemptRecord | None", *, running: bool = False) -> "Text":
     from rich.text import Text
 
+    from whet.scoring import Cause
+
     if last is None:
-        return Text("not run", style="dim")
+        return Text("not yet" if running else "not run", style="dim")
+    if running and last.row.ended is None:
+        return Text("running", style="dim")
     if last.value is not None:
         return Text(f"{last.value:.2f}")
     # A process that was killed leaves its attempt open.
-    return Text(f"missing: {last.cause or 'unfinished'}", style="red")
+    return Text(f"missing: {last.cause or Cause.INTERRUPTED}", style="red")
 
 
 def _why(result: "Result | None") -> str:
@@ -199,20 +264,22 @@ def _show_rollout(
 
 
 def _show_facts(console: "Terminal", result: "Result") -> None:
-    from whet.cli.tables import format_replay, money
+    from whet.cli.tables import format_replay, money, plural
 
     spent, report = result.spending, result.report
     who = f" ({_speakers(spent)})" if _speakers(spent) else ""
     phases = "  ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
     tokens = f"{spent.input_tokens:,} + {spent.output_tokens:,} tokens"
-    usage = f"{spent.calls} calls{who}  {tokens}  {money(spent.cost)}" if spent.captured else "nothing was captured"
+    calls = plural(spent.calls, "call", "calls")
+    usage = f"{calls}{who}  {tokens}  {money(spent.cost)}" if spent.captured else "nothing was captured"
     console.say(f"{usage}  {phases}")
     if result.replay is not None:
         console.say(format_replay(result))
     if report is not None:
         limit = f", stopped by limit {result.limit}" if result.limit else ""
         version = f" {report.version}" if report.version else ""
-        console.say(f"agent{version} {report.stop}, exit code {report.exit_code}{limit}")
+        code = "" if report.exit_code is None else f", exit code {report.exit_code}"
+        console.say(f"agent{version} {report.stop}{code}{limit}")
         if report.skill is not None:
             seen = result.skill
             seen_as = f", shown: {_yes_or_no(seen.shown)}, read: {_yes_or_no(seen.read)}" if seen else ""

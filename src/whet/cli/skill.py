@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from whet.cli.tables import TextTable
     from whet.skills.documents.history import ExamSummary, Version, Versions
 
 app = typer.Typer(
@@ -23,10 +24,17 @@ Named = Annotated[str, typer.Argument(help="First digits of its digest, or start
 @app.command("log")
 def log(run: Run) -> None:
     """List all versions in the order they were tried."""
-    from whet.cli.tables import Column, TextTable, terminal
-    from whet.skills.documents.history import SHORT, Versions
+    from whet.cli.tables import terminal
+    from whet.skills.documents.history import Versions
 
-    versions = Versions(run)
+    terminal().say(versions_table(Versions(run)))
+
+
+def versions_table(versions: "Versions") -> "TextTable":
+    """Every version with its result on training tasks, its exams and its changes."""
+    from whet.cli.tables import Column, TextTable
+    from whet.skills.documents.history import SHORT
+
     table = TextTable(
         [
             *(Column("version"), Column("parent", 1), Column("training, to beat", 2), Column("exam")),
@@ -41,7 +49,7 @@ def log(run: Run) -> None:
             ", ".join(f"{_verdict(one)} ({one.number})" for one in version.exams),
             "; ".join(shorten(change, LINE, placeholder=" ...") for change in _changes(version)),
         )
-    terminal().say(table)
+    return table
 
 
 @app.command("show")

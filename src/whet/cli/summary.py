@@ -1,12 +1,13 @@
 """The summary of a run: a line per arm, the scores task by task, and what is missing or flagged."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import Any
 
 from rich.console import Group
 from rich.text import Text
 
-from whet.cli.tables import Column, Prose, TextTable, duration, money, plural, thousands
+from whet.cli.tables import Column, FirstFit, Prose, TextTable, duration, money, plural, thousands
 from whet.runs.stats.summary import Arm, Tally, UnevenArms, uneven_losses
 
 Skills = Mapping[str | None, str]
@@ -46,6 +47,38 @@ def arm_name(arm: Arm, arms: Mapping[Arm, object], skills: Skills) -> str:
     return " / ".join([agent, model, *([skills[skill]] if any(one[2] for one in arms) else [])])
 
 
+def task_table(arms: Mapping[str, Mapping[str, Tally]]) -> TextTable:
+    """The mean score of every task in every arm, by the names of the arms. A task that is not done yet has none."""
+    table = TextTable([Column("task"), *(_number(name) for name in arms)])
+    for task in dict.fromkeys(task for tasks in arms.values() for task in tasks):
+        table.add(task, *(_cell(tasks[task], task) if task in tasks else Text("-") for tasks in arms.values()))
+    return table
+
+
+def task_matrix(arms: Mapping[str, Mapping[str, Tally]]) -> FirstFit:
+    """The same for a terminal: where the names of arms do not fit, they are numbered."""
+    full = task_table(arms)
+    numbered = [f"{number} {name}" for number, name in enumerate(arms, start=1)]
+    headings = [Column("task"), *(_number(str(number)) for number in range(1, len(arms) + 1))]
+    return FirstFit(full, TextTable(headings, full.rows), "\n".join(numbered))
+
+
+def _cell(tally: Tally, task: str) -> Text:
+    if values := tally.values.get(task):
+        return Text(f"{sum(values) / len(values):.2f}{' !' if tally.missing else ''}")
+    return Text("missing", style="red") if tally.missing else Text("-", style="dim")
+
+
+def short_names(arms: Iterable[Arm], skills: Skills) -> dict[Arm, str]:
+    """What tells each arm from the others: its agent, model or skill, or several of these."""
+    arms = list(arms)
+    words = {
+        (agent, model, skill): (agent, model, skills[skill] if skill else "no skill") for agent, model, skill in arms
+    }
+    varying = [place for place in range(3) if len({arm[place] for arm in arms}) > 1] or [0]
+    return {arm: " / ".join(words[arm][place] for place in varying) for arm in arms}
+
+
 def _pass_notes(name: str, arm: Tally) -> list[str]:
     curve = arm.passes()
     if not curve:
@@ -67,12 +100,16 @@ def _pass_notes(name: str, arm: Tally) -> list[str]:
 
 def _notes(name: str, arm: Tally, running: bool) -> list[str]:
     lines = _pass_notes(name, arm)
+    lines += [f"{name}: {reads}"] if (reads := arm.format_skill_reads()) else []
     if arm.missing:
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(arm.missing.items()))
         lines.append(f"{name}: missing, not counted as zero: {causes}")
     if (bounds := arm.bounds()) is not None:
         low, high = bounds
         lines.append(f"{name}: the mean is {low:.1%} if all that is missing is 0, and {high:.1%} if all is 1")
+    if arm.retried:
+        again = plural(arm.retried, "rollout that had a score was", "rollouts that had a score were")
+        lines.append(f"{name}: {again} run again; only the last score counts, so the mean may be too high")
     if arm.not_run:
         state = ("is not done yet", "are not done yet") if running else ("was not run", "were not run")
         lines.append(f"{name}: {plural(arm.not_run, f'rollout {state[0]}', f'rollouts {state[1]}')}")
@@ -88,3 +125,31 @@ def _uneven_note(found: UnevenArms, arms: Mapping[Arm, Tally], skills: Skills) -
 
     reason = f"Fisher's exact test, p = {found.p:.2g}"
     return f"{side(found.more)}, {side(found.less)} ({reason}): missing unevenly, so their means may not be comparable"
+
+
+def plain_arm(arm: Arm) -> tuple[str, ...]:
+    """An arm in JSON: no skill is an empty text."""
+    return tuple(part or "" for part in arm)
+
+
+def arm_fields(key: Arm, arm: Tally) -> dict[str, Any]:
+    """An arm as programs read it."""
+    mean, bounds = arm.mean(), arm.bounds()
+    return {
+        **dict(zip(("agent", "model", "skill"), plain_arm(key), strict=True)),
+        "scored": arm.measured,
+        "missing": dict(arm.missing),
+        "not_run": arm.not_run,
+        "mean": mean and mean.mean,
+        "interval": mean and [mean.low, mean.high],
+        # Where more than 2 % are missing.
+        "mean_with_missing_at_0": bounds and bounds[0],
+        "mean_with_missing_at_1": bounds and bounds[1],
+        "retried": arm.retried,
+        "flags": dict(arm.flags),
+        "skill_reads": {"read": arm.skill_reads[True], "not read": arm.skill_reads[False]} if arm.skill_reads else None,
+        "input_tokens": arm.input_tokens if arm.captured else None,
+        "output_tokens": arm.output_tokens if arm.captured else None,
+        "cost": arm.cost,
+        "seconds": round(arm.seconds, 3),
+    }

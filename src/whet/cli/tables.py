@@ -68,13 +68,13 @@ class Column:
     right: bool = False
     """Numbers stand at the right."""
     gives_way: bool = False
-    """Its cells are cut at the end where the terminal is narrow."""
+    """Its cells are cut at the end where the terminal is narrow, or stand below their rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
     """A table without lines, laid out for the width at hand. Where even the columns that are never left out do not
-    fit, each row becomes a few lines of whole cells."""
+    fit, each row becomes a few lines of whole cells. The last column may give way."""
 
     columns: Sequence[Column]
     rows: list[tuple[Text, ...]] = field(default_factory=list)
@@ -90,10 +90,19 @@ class TextTable:
             return
         widths = self._shrink(shown, width)
         headings = tuple(Text(column.heading, style="bold") for column in self.columns)
+        left_out = [at for at in range(len(self.columns)) if at not in shown]
+        below = next((at for at in left_out if self.columns[at].gives_way), None)
         for row in (headings, *self.rows):
             yield _join_cells(row, self.columns, widths)
-        if left_out := [column.heading for at, column in enumerate(self.columns) if at not in shown]:
-            yield Text(wrap(f"left out at this width: {', '.join(left_out)}", width), style="dim")
+            if below is not None and row is not headings and row[below].plain:
+                yield _cut(Text.assemble(" " * 2 * GAP, row[below]), width)
+        if names := [self.columns[at].heading for at in left_out if at != below]:
+            yield Text(wrap(f"left out at this width: {', '.join(names)}", width), style="dim")
+
+    @property
+    def width(self) -> int:
+        """What it takes to show everything."""
+        return sum(map(self._natural, range(len(self.columns)))) + GAP * (len(self.columns) - 1)
 
     def _columns_within(self, width: int) -> list[int] | None:
         """The columns that fit; None if not even those fit that are never left out."""
@@ -139,15 +148,37 @@ class TextTable:
 
 def _one_line(cell: str | Text) -> Text:
     """A cell without line breaks, in which every character takes the room that it is shown with."""
-    text = cell if isinstance(cell, Text) else Text(cell)
+    text = cell if isinstance(cell, Text) else Text(visible(cell))
     return Text(" ".join(visible(text.plain).split("\n")).strip(), style=text.style)
+
+
+def _cut(text: Text, width: int) -> Text:
+    cut = text.copy()
+    cut.truncate(width, overflow="ellipsis")
+    return cut
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFit:
+    """A table, or another with shorter headings and names where it does not fit, with what the short ones mean."""
+
+    full: TextTable
+    short: TextTable
+    legend: str = ""
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        if self.full.width <= options.max_width:
+            yield self.full
+            return
+        yield self.short
+        if self.legend:
+            yield Prose(self.legend)
 
 
 def _join_cells(row: Sequence[Text], columns: Sequence[Column], widths: dict[int, int]) -> Text:
     line = Text()
     for at, width in widths.items():
-        cell = row[at].copy()
-        cell.truncate(width, overflow="ellipsis")
+        cell = _cut(row[at], width)
         blanks = " " * (width - cell.cell_len)
         line.append_text(Text.assemble(blanks, cell) if columns[at].right else Text.assemble(cell, blanks))
         line.append(" " * GAP)

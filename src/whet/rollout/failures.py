@@ -3,6 +3,7 @@
 A rollout that caused its failure is judged. After an outage there is nothing to judge, and the score is missing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whet.agents import AgentReport, StopReason
@@ -12,6 +13,7 @@ from whet.gateway.call_failures import is_permanent
 from whet.rollout.endpoint import Endpoints, Health, probe
 from whet.scoring import Cause, Score
 from whet.trace.replay.session import ReplaySession
+from whet.workspace import Change
 
 ENDPOINT_CAUSES = frozenset({Cause.MODEL, Cause.AUTH})
 OWN_CAUSES = ENDPOINT_CAUSES | {Cause.AGENT, Cause.SANDBOX, Cause.INTERNAL}
@@ -45,6 +47,30 @@ def find_failure(
     if report.stop is StopReason.FAILED:
         return Score.missing(Cause.AGENT, f"the agent answered with an error of its own: {report.error}")
     return None
+
+
+def describe_ending(report: AgentReport | None, limit: str | None, changes: Sequence[Change]) -> str:
+    """How the agent's work ended, if that may explain a low score; otherwise nothing."""
+    if report is None:
+        return ""
+    seconds = f"after {report.seconds:.0f} s"
+    match report.stop:
+        case StopReason.FINISHED:
+            return "" if report.text.strip() or changes else "the agent gave no answer and changed nothing"
+        case StopReason.TIMEOUT:
+            return f"the agent ran out of time {seconds}"
+        case StopReason.IDLE:
+            return f"the agent was idle for too long and was stopped {seconds}"
+        case StopReason.STORAGE:
+            return "the agent was stopped: it wrote more than the box may hold"
+        case StopReason.LIMIT:
+            return f"the agent was stopped by limit {limit}" if limit else "the agent was stopped by a limit"
+        case StopReason.CRASHED:
+            return f"the agent crashed with exit code {report.exit_code}"
+        case StopReason.REFUSED:
+            return "the model declined to answer"
+        case _:
+            return f"the agent ended with '{report.stop}'"
 
 
 def stop_reason(report: AgentReport, session: Session, *, must_call: bool) -> StopReason:

@@ -11,13 +11,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
-from whet.agents import DeclaredAgent, place_beside
+from whet.agents import CliAgent, DeclaredAgent, agent_named, place_beside
 from whet.errors import UserError, did_you_mean
 from whet.gateway import Model
 from whet.gateway.model import Auth, CaptureKind
 from whet.gateway.prices import Price, price_for
 from whet.gateway.upstream.azure import AzureLogin
 from whet.models import DEFAULT_CONTEXT, PROVIDERS, Engine, find_model, provider_settings, serve_model
+from whet.runs.login_model import serve_login
 from whet.tasks import resolve_env
 from whet.tasks.judges import JudgeSpec, asks_model
 from whet.tasks.task import Allowed
@@ -27,6 +28,11 @@ from whet.validation_errors import explain, user_error
 FILE = "whet.toml"
 SCRIPTED = "scripted:"
 LOCAL = "local/"
+LOGIN = "login/"
+LOGINS = ("claude-code", "codex")
+"""The agents whose login can answer the questions of judges and proposers in a sealed box."""
+LOGIN_CONCURRENCY = 4
+"""Every question to a login starts a program."""
 NOT_CALLED = "http://127.0.0.1:9"
 """Stands for the address of a model that is never called."""
 CONCURRENCY = 64
@@ -75,6 +81,8 @@ class ModelConfig(BaseModel):
     """File with the script of a scripted model, beside whet.toml."""
     local: str | None = None
     """A local model, as `whet models list` names it."""
+    login: Literal["claude-code", "codex"] | None = None
+    """An agent whose login answers, for judges and proposers. `url` then replaces the endpoint of the login."""
     context: int = Field(default=DEFAULT_CONTEXT, gt=0)
     """Tokens that a conversation with a local model may have."""
     name: str | None = None
@@ -120,8 +128,10 @@ class ModelConfig(BaseModel):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         given = sum(source is not None for source in (self.url, self.urls, self.script, self.local))
-        if given != 1:
-            raise ValueError(f"has {given} of 'url', 'urls', 'script' and 'local'; expected exactly one of them")
+        if given != 1 and not (self.login and not given):
+            raise ValueError(
+                f"has {given} of 'url', 'urls', 'script' and 'local'; expected exactly one of them, or 'login'"
+            )
         return self
 
     @model_validator(mode="after")
@@ -225,18 +235,29 @@ def read_config(path: Path | None) -> Config:
 
 
 def model_config(name: str, config: Config, env: Mapping[str, str] = os.environ) -> ModelConfig:
-    """The model of this name: a configured one, `PROVIDER/MODEL`, `local/NAME` or `scripted:FILE`."""
+    """The model of this name: a configured one, `PROVIDER/MODEL`, `local/NAME`, `login/AGENT/MODEL` or
+    `scripted:FILE`."""
     if name in config.models:
         return config.models[name]
     if name.startswith(LOCAL):
         return ModelConfig(local=name.removeprefix(LOCAL))
     if name.startswith(SCRIPTED):
         return ModelConfig(script=Path(name.removeprefix(SCRIPTED)))
+    if name.startswith(LOGIN):
+        return _login_model(name)
     if (settings := provider_settings(name, env)) is not None:
         return _provider_model(name, settings)
-    ways = [*(f"{provider}/MODEL" for provider in PROVIDERS), "local/NAME", "scripted:FILE"]
+    ways = [*(f"{provider}/MODEL" for provider in PROVIDERS), "local/NAME", "login/AGENT/MODEL", "scripted:FILE"]
     known = did_you_mean(name, [*config.models, *ways])
     raise UserError(f"unknown model '{name}'; {known}; models are declared in {FILE} under [models.NAME]")
+
+
+def _login_model(name: str) -> ModelConfig:
+    agent, _, model = name.removeprefix(LOGIN).partition("/")
+    if agent not in LOGINS or not model:
+        known = " or ".join(f"login/{one}/MODEL" for one in LOGINS)
+        raise UserError(f"model '{name}': expected {known}")
+    return ModelConfig.model_validate({"login": agent, "name": model})
 
 
 def _provider_model(name: str, settings: Mapping[str, str]) -> ModelConfig:
@@ -282,6 +303,7 @@ def model_secrets(name: str, model: ModelConfig, env: Mapping[str, str]) -> list
     key, headers = model_key(name, model, env), model_headers(name, model, env)
     return [
         *([key] if key else []),
+        *(_login_agent(model.login).login_secrets(env) if model.login else []),
         *(headers[header] for header, given in model.headers.items() if headers[header] != given),
     ]
 
@@ -332,9 +354,29 @@ async def _open(name: str, model: ModelConfig, engine: str | None, env: Mapping[
         async with ScriptedModel(read_script(model.script)) as scripted:
             yield _model(name, model.model_copy(update=_FREE), (scripted.url,), env)
         return
+    if model.login is not None:
+        agent, inner = _open_login(name, model)
+        async with serve_login(agent, inner, env) as url:
+            served = model.model_copy(update={"concurrency": model.concurrency or LOGIN_CONCURRENCY})
+            yield _model(name, served, (url,), env)
+        return
     if model.auth == "azure" and model.key_env is None and model.key is None:
         await _check_azure_login(name)
     yield _model(name, model, model.urls or (model.url or "",), env)
+
+
+def _open_login(name: str, model: ModelConfig) -> tuple[CliAgent, Model]:
+    """The agent that answers, and the model as that agent calls it."""
+    agent = _login_agent(model.login or "")
+    agent.check()
+    url = model.url or agent.traits.login_url or ""
+    return agent, Model(name, url, model.name or name, key=None, auth="own", dialect=agent.traits.dialect)
+
+
+def _login_agent(kind: str) -> CliAgent:
+    agent = agent_named(kind, {})
+    assert isinstance(agent, CliAgent)
+    return agent.model_copy(update={"home": "login", "args": agent.traits.toolless})
 
 
 def _engine(model: ModelConfig) -> Engine:

@@ -58,6 +58,8 @@ class Initialized:
     """Documents for agents, as `--skill` takes them."""
     installed: list[str] = field(default_factory=list)
     """Agents that are installed."""
+    login: bool = False
+    """Whether the agent is logged in and there is no key."""
     commands: list[tuple[str, ...]] = field(default_factory=list)
     """What to type next, as arguments of whet."""
 
@@ -100,7 +102,11 @@ def initialize(options: InitOptions, env: Mapping[str, str] = os.environ) -> Ini
     _write_new(folder / options.tasks / ROWS, _ROWS, done)
     _ignore_runs(folder, done)
     if folder / FILE in done.written and declared.key_env and not env.get(declared.key_env):
-        done.notes.append(f"set {declared.key_env}: without it, model {model} cannot be called")
+        done.login = _is_logged_in(agent, env)
+        use = (
+            f"with --login, {agent} uses your own login" if done.login else f"model {model} cannot be called without it"
+        )
+        done.notes.append(f"{declared.key_env} is not set; {use}")
     done.commands = list(_next_commands(done, options.tasks))
     return done
 
@@ -115,6 +121,14 @@ def find_documents(folder: Path) -> list[str]:
 def _check_agent(name: str) -> None:
     """UserError when there is no such agent. It need not be installed yet."""
     agent_named(name, {})
+
+
+def _is_logged_in(name: str, env: Mapping[str, str]) -> bool:
+    agent = agent_named(name, {})
+    try:
+        return isinstance(agent, CliAgent) and bool(agent.login(env))
+    except UserError:
+        return False
 
 
 def _installed_agents() -> list[str]:
@@ -160,5 +174,6 @@ def _next_commands(done: Initialized, tasks: Path) -> Iterator[tuple[str, ...]]:
     needs_install = isinstance(agent_named(done.agent, {}), CliAgent) and done.agent not in done.installed
     yield ("agents", "install", done.agent) if needs_install else ("tasks", "check", str(tasks))
     skill = ("--skill", done.documents[0]) if done.documents else ()
-    yield ("run", str(tasks / FIRST), *skill, "--out", "runs/first")
+    login = ("--login",) if done.login else ()
+    yield ("run", str(tasks / FIRST), *skill, *login, "--out", "runs/first")
     yield ("show", "runs/first")

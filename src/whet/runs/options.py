@@ -5,10 +5,11 @@ command line prints its flag instead.
 """
 
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from whet.errors import UserError
 from whet.gateway import Limits
@@ -16,6 +17,7 @@ from whet.ids import new_name
 from whet.runs.config import Config
 from whet.runs.store.reply_cache import CacheUse
 from whet.sandbox import DEFAULT
+from whet.skill import SKILL_FILE
 from whet.tasks import Split, Task, read_readable_tasks, read_tasks, select_tasks
 from whet.validation_errors import explain_options, user_error
 
@@ -50,11 +52,20 @@ def _as_tuple(given: Any) -> Any:
     return (given,) if isinstance(given, Path | str) else given
 
 
+def _as_folder(path: Path) -> Path:
+    """The folder of a skill whose SKILL.md is named."""
+    return path.parent if path.name == SKILL_FILE and path.is_file() else path
+
+
+SkillPath = Annotated[Path, AfterValidator(_as_folder)]
+"""A skill folder or its SKILL.md, or another Markdown file."""
+
+
 class TaskOptions(Options):
     """Which tasks to read, and which of them to use."""
 
     tasks: Annotated[tuple[Path, ...] | tuple[Task, ...], BeforeValidator(_as_tuple)] = ()
-    """Task folder, .jsonl or .parquet file, or a folder of these; or several."""
+    """Task folder, file of tasks (.jsonl, .parquet, .csv, .tasks.toml), or a folder of these; or several."""
     task: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
     """Only tasks with this id, or with ids that match a pattern such as 'fix-*'. Several: a,b."""
     split: Split | None = None
@@ -115,6 +126,16 @@ class RolloutOptions(TaskOptions):
         return self.model_copy(update={**found, **self.given()})
 
 
+class Retry(StrEnum):
+    """Which rollouts of a run that is resumed are run again."""
+
+    MISSING = "missing"
+    """Those without a score."""
+    FAILED = "failed"
+    """Those, and the ones that did not pass."""
+    ALL = "all"
+
+
 class RunOptions(RolloutOptions):
     """Which agents, models and skills to run on which tasks, and how."""
 
@@ -122,21 +143,32 @@ class RunOptions(RolloutOptions):
     """Agent, or several: a,b. 'command:ARGV' runs any program."""
     models: tuple[str, ...] = ()
     """Model of whet.toml, or several: a,b. 'local/NAME' serves a local model."""
-    skills: tuple[Path | None, ...] = (None,)
+    skills: tuple[SkillPath | None, ...] = (None,)
     """Skill folder, or several: a,b. 'none' is an arm without a skill."""
     samples: int = Field(default=1, ge=1)
     """Rollouts per task."""
+    pilot: int | None = Field(default=None, ge=0)
+    """Rollouts to run first, as a part of the run, to estimate what all of it will use; 0 for none (default: 4 on the
+    command line, none in Python)."""
     cache: CacheUse = CacheUse.OFF
     """Recorded replies: off, read, write (read and add), or replay-only (no network)."""
     record: bool = True
     """Record every model call. False: agents call the model that they are logged in to."""
     user_config: bool | None = None
     """Start agents with a copy of your own settings (default: with none)."""
+    retry: Retry = Retry.MISSING
+    """With `resume`: which rollouts to run again: missing (no score), failed (no score, or below 1), or all."""
     by_task: bool = False
     """Run all samples of a task before those of the next one (default: every task once, then again)."""
     weight_version: str | None = None
     """Version of the model's weights, such as the training step; training rows have it where the engine reports
     none."""
+
+    @model_validator(mode="after")
+    def _retry_needs_resume(self) -> Self:
+        if self.retry is not Retry.MISSING and not self.resume:
+            raise ValueError(f"`retry` is '{self.retry}' and needs `resume`: it runs rollouts of an earlier run again")
+        return self
 
     def complete(self, config: Config) -> Self:
         defaults = config.defaults
@@ -168,7 +200,7 @@ class ForkOptions(RolloutOptions):
     """First call to make anew, as numbered by `whet show RUN ROLLOUT`."""
     model: str | None = None
     """Model from that call on (default: the original model)."""
-    skill: Path | None = None
+    skill: SkillPath | None = None
     """Skill folder for the agent, or 'none'. Required if the rollout had a skill."""
     samples: int = Field(default=1, ge=1)
     """How many times to continue from that call."""

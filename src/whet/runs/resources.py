@@ -1,7 +1,6 @@
 """Opens what rollouts need: checks what a user requests, then opens models and gateway."""
 
 import asyncio
-import json
 import os
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -9,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
 
 from whet.agents import AnyAgent, CliAgent, agent_named
 from whet.agents.command import CommandAgent
@@ -191,8 +189,6 @@ def _refuse_secret_names(agents: Iterable[str], redactor: Redactor) -> None:
 
 
 _NAMED = re.compile(r"([\w-]+)=(\S+)")
-TOKEN_LENGTH = 16
-"""Values of this length in the file of a login may be tokens."""
 _CREDENTIALS = re.compile(r"\b(?:[Bb]earer|[Bb]asic) +(\S+)")
 
 
@@ -210,20 +206,5 @@ def secrets_of(agent: AnyAgent, env: Mapping[str, str] = MappingProxyType({})) -
     headers = [value for word in words for value in _CREDENTIALS.findall(word)]
     # `$NAME` names a variable of the box; its value is not in the command line.
     given = [value for value in (*options, *named, *headers) if not value.startswith("$")]
-    login = agent.login(env) if isinstance(agent, CliAgent) and agent.home == "login" else {}
-    tokens = [value for text in login.values() for value in _texts_in(text) if len(value) >= TOKEN_LENGTH]
-    return [*given, *secrets_in(getattr(agent, "env", {})), *tokens]
-
-
-def _texts_in(text: str) -> list[str]:
-    """The texts of a JSON file; the text itself if it is not JSON."""
-    found: list[str] = []
-
-    def collect(pairs: list[tuple[str, Any]]) -> None:
-        found.extend(value for _, value in pairs if isinstance(value, str))
-
-    try:
-        json.loads(text, object_pairs_hook=collect)
-    except ValueError:
-        return [text]
-    return found
+    login = agent.login_secrets(env) if isinstance(agent, CliAgent) else []
+    return [*given, *secrets_in(getattr(agent, "env", {})), *login]

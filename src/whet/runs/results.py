@@ -44,6 +44,11 @@ class AttemptRecord:
         return self.row.cause
 
     @property
+    def is_superseded(self) -> bool:
+        """Whether its score no longer counts, because the rollout is run again."""
+        return self.row.value is not None and not self.row.final
+
+    @property
     def has_result(self) -> bool:
         """False while it runs, and for an attempt that was killed."""
         return self.row.result is not None
@@ -105,8 +110,10 @@ class RolloutRecord:
 
     @property
     def counting(self) -> AttemptRecord | None:
-        """The attempt that counts: the last one with a result. Its score may be missing."""
-        return next((one for one in reversed(self.attempts) if one.has_result), None)
+        """The attempt that counts: the last one with a result. Its score may be missing. None while the rollout waits
+        to be run again."""
+        last = next((one for one in reversed(self.attempts) if one.has_result), None)
+        return None if last is None or last.is_superseded else last
 
     @property
     def result(self) -> Result | None:

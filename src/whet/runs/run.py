@@ -13,9 +13,11 @@ from whet.runs.episodes import WEIGHT_VERSION
 from whet.runs.options import RunOptions
 from whet.runs.plan import Plan
 from whet.runs.resources import changed_keys, open_resources, sampling_warnings
-from whet.runs.scheduler import ArmStopped, Ended, Stopped, open_run, run_plan
-from whet.runs.stats.summary import Arm, Tally, sum_spent, tally
+from whet.runs.scheduler import ArmStopped, Began, Ended, Stopped, open_run, run_plan
+from whet.runs.stats.summary import Arm, Tally, arm_of, sum_spent, tally
+from whet.runs.stats.use import WORTH_A_PILOT, Piloted, read_use
 from whet.runs.store.reply_cache import CacheUse
+from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.runs.verdicts import Settled
 from whet.skill import Skill, read_skill
@@ -35,6 +37,11 @@ def read_task_paths(store: Store) -> tuple[Path, ...]:
     return tuple(map(Path, [paths] if isinstance(paths, str) else paths or ()))
 
 
+def fork_name(about: Mapping[str, Any]) -> str:
+    """What the rollouts of a fork are named after."""
+    return f"{about['rollout']} {about['attempt']} {about['at']}"
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """The rollout that a run is a fork of, and where it leaves it."""
@@ -46,7 +53,7 @@ class Origin:
 
     @property
     def name(self) -> str:
-        return f"{self.about['rollout']} {self.about['attempt']} {self.prefix.at}"
+        return fork_name(self.about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,7 @@ class Started:
     """Settings that will make the run less useful than it could be."""
 
 
-Event = Started | Ended | Stopped | Settled | ArmStopped
+Event = Started | Piloted | Began | Ended | Stopped | Settled | ArmStopped
 Watch = Callable[[Event], None]
 
 
@@ -100,7 +107,7 @@ async def run(
         }
         if request.cache is CacheUse.OFF:
             await check_judge_models(resources.gateway, resources.judge_models)
-        pending = open_run(request.out, plan, resume=request.resume, about=about)
+        pending = open_run(request.out, plan, resume=request.resume, about=about, retry=request.retry)
         with Store.open_read(request.out) as store:
             arms = tally(store)
         declared = {name: model_config(name, config) for name in request.models}
@@ -108,7 +115,23 @@ async def run(
         watch(Started(request.out, resources.sandbox.name, len(plan.rows()), len(pending), arms, warnings))
         resources.gateway.add_spent(sum_spent(arms.values()))
         shared = replace(resources, rollouts=len(plan.rows()))
+        first = _select_pilot(pending, request)
+        if first:
+            pending = [row for row in pending if row not in first]
+            await run_plan(request.out, plan, first, shared, request.concurrency, watch)
+            watch(Piloted(read_use(request.out, request.concurrency), len(plan.rows())))
         await run_plan(request.out, plan, pending, shared, request.concurrency, watch)
+
+
+def _select_pilot(pending: Sequence[RolloutRow], request: RunOptions) -> list[RolloutRow]:
+    """The rollouts to run first: of every arm, spread over its tasks. None if that is a large part of the run."""
+    arms: dict[Arm, list[RolloutRow]] = {}
+    for row in pending:
+        arms.setdefault(arm_of(row), []).append(row)
+    each = -(-(request.pilot or 0) // max(1, len(arms)))
+    if request.resume or not each or len(pending) < WORTH_A_PILOT * each * len(arms):
+        return []
+    return [rows[len(rows) * place // each] for rows in arms.values() for place in range(each)]
 
 
 def _weight_version(request: RunOptions) -> str | None:

@@ -17,8 +17,10 @@ from whet.rollout.attempt import attempt
 from whet.rollout.failures import ENDPOINT_CAUSES, PERMANENT, Blame
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout, encode_result
-from whet.runs.plan import Plan, task_rows
+from whet.runs.options import Retry
+from whet.runs.plan import Plan, find_changes, task_rows
 from whet.runs.results import encode_judge_call
+from whet.runs.stats.means import is_pass
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.runs.store.writer import StoreWriter
@@ -46,6 +48,13 @@ STOPPED = "stopped"
 """The key under which a run stores the limit that stopped it."""
 STOPPED_ARMS = "stopped arms"
 """The key under which a run stores which agents and models were stopped, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A rollout has begun. Each of its attempts ends with `Ended`."""
+
+    row: RolloutRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +95,30 @@ class HopelessError(UserError):
 
 
 AttemptWatch = Callable[[Ended | Stopped], None]
-RunWatch = Callable[[Ended | Stopped | Settled | ArmStopped], None]
+RunWatch = Callable[[Began | Ended | Stopped | Settled | ArmStopped], None]
 
 
-def open_run(folder: Path, plan: Plan, *, resume: bool, about: Mapping[str, object]) -> list[RolloutRow]:
-    """Create or reopen the store of a run, and write the plan into it. Returns the rollouts that are not done."""
+def open_run(
+    folder: Path, plan: Plan, *, resume: bool, about: Mapping[str, object], retry: Retry = Retry.MISSING
+) -> list[RolloutRow]:
+    """Create or reopen the store of a run, and write the plan into it. Returns the rollouts that are not done and those
+    to retry."""
     refuse_existing(folder, resume=resume)
     with open_store(folder, plan.tasks.values(), resume=resume, about=about) as store:
         store.add_skills(plan.skill_rows())
         store.add_rollouts(plan.rows())
         settle_all(store, plan.tasks)
         planned = {row.id for row in plan.rows()}
+        store.reopen(_find_retried(store, planned, retry))
         return [row for row in store.pending() if row.id in planned]
+
+
+def _find_retried(store: Store, planned: Collection[str], retry: Retry) -> list[str]:
+    """The rollouts that have a score and are run again all the same."""
+    if retry is Retry.MISSING:
+        return []
+    scored = {done.rollout.id: done.attempt.value or 0.0 for done in store.results() if done.rollout.id in planned}
+    return [name for name, value in scored.items() if retry is Retry.ALL or not is_pass(value)]
 
 
 def refuse_existing(folder: Path, *, resume: bool) -> None:
@@ -197,6 +218,7 @@ async def _work(
                 # It was not started, so it stays pending.
                 queue.stop()
                 return
+            watch(Began(row))
             result = await run_until_scored(row, plan.rollout(row), resources, writer, watch)
             if result.score.cause is Cause.INTERRUPTED:
                 queue.stop()
@@ -368,10 +390,17 @@ class Queue:
 
 
 def _refuse_changed_tasks(folder: Path, store: Store, tasks: Iterable[Task]) -> None:
-    before = {row.id: row.digest for row in store.tasks()}
+    before = {row.id: row for row in store.tasks()}
     for task in tasks:
-        if before.get(task.id, task.digest) != task.digest:
+        row = before.get(task.id)
+        if row is None or row.digest == task.digest:
+            continue
+        if find_changes(row, task):
             raise UserError(
                 f"{task.origin}: task '{task.id}' has changed since the run in {folder} began; "
                 "a changed task is another measurement: start a new run with another `out`"
             )
+        raise UserError(
+            f"{task.origin}: task '{task.id}' is judged otherwise since the run in {folder} began; run whet rejudge "
+            f"{folder} first: it judges again what is on record, and then this command runs only what is left"
+        )

@@ -131,7 +131,11 @@ class StoredRun(RolloutGroup):
             import pandas as pd
         except ImportError as error:
             raise UserError("data frames need pandas; install it: pip install pandas") from error
-        return pd.DataFrame([_line(rollout, self.skills) for rollout in self.rollouts])
+        return pd.DataFrame(self.records())
+
+    def records(self) -> list[dict[str, Any]]:
+        """A dict per rollout: what `frame()`, `whet show --format json` and `--format csv` hold."""
+        return [rollout_record(rollout, self.skills) for rollout in self.rollouts]
 
     def tables(self) -> "dict[str, pa.Table]":
         """Arrow tables of rollouts, exchanges and scores, as `whet export --format parquet` writes them."""
@@ -238,8 +242,8 @@ def _rollout(folder: Path, rollout: RolloutRecord) -> StoredRollout:
     )
 
 
-def _line(rollout: StoredRollout, skills: Mapping[str | None, str]) -> dict[str, Any]:
-    """A rollout as a line of a data frame."""
+def rollout_record(rollout: StoredRollout, skills: Mapping[str | None, str]) -> dict[str, Any]:
+    """A rollout as a line of a data frame. What is not known is None."""
     result = rollout.result
     line: dict[str, Any] = {
         "rollout": rollout.id,
@@ -252,16 +256,21 @@ def _line(rollout: StoredRollout, skills: Mapping[str | None, str]) -> dict[str,
     }
     if result is None:
         return line
-    spent = result.spending
+    spent, report = result.spending, result.report
     return line | {
         "score": result.score.value,
         "cause": result.score.cause,
+        "reason": result.score.reason,
         **{f"judge {name}": score.value for name, score in result.judgements.items()},
-        "stop": result.report.stop if result.report else None,
+        "stop": report.stop if report else None,
+        "exit_code": report.exit_code if report else None,
+        "limit": result.limit,
+        "seconds": round(sum(result.seconds.values()), 3),
         "calls": spent.calls if spent.captured else None,
+        "tools": result.tools,
+        "speakers": spent.speakers if spent.captured else None,
         "input_tokens": spent.input_tokens if spent.captured else None,
         "output_tokens": spent.output_tokens if spent.captured else None,
         "cost": spent.cost,
-        "seconds": sum(result.seconds.values()),
         "flags": list(result.flags),
     }

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from whet.agents import StopReason
 from whet.exchange import Exchange, Recorder
+from whet.rollout.failures import describe_ending
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Flag, Result, Rollout, encode_result
 from whet.runs.checks.tasks import attempt_with
@@ -61,7 +62,8 @@ def settle(
     }
     if not judgements or (judgements == result.judgements and not not_started):
         return result
-    score = combine(judgements, {judge.name: judge.weight for judge in judges})
+    ending = describe_ending(result.report, result.limit, result.changes)
+    score = combine(judgements, {judge.name: judge.weight for judge in judges}, ending)
     if score.value is None:
         return result
     added = [

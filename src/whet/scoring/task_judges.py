@@ -126,8 +126,9 @@ def _name_judges(given: list[AnyJudge]) -> list[TaskJudge]:
     return result
 
 
-def combine(scores: Mapping[str, Score], weights: Mapping[str, float] | None = None) -> Score:
-    """One score of many: their weighted mean, or missing as soon as one that counts is missing."""
+def combine(scores: Mapping[str, Score], weights: Mapping[str, float] | None = None, ending: str = "") -> Score:
+    """One score of many: their weighted mean, or missing as soon as one that counts is missing. The reason of a score
+    below 1 begins with `ending`: how the agent's work ended, where that may explain it."""
     counted = {name: score for name, score in scores.items() if weights is None or weights.get(name, 1)}
     for name, score in counted.items():
         if score.cause is not None:
@@ -138,7 +139,8 @@ def combine(scores: Mapping[str, Score], weights: Mapping[str, float] | None = N
     def mean(value_of: Callable[[Score], float]) -> float:
         return min(1.0, sum(shares[name] * value_of(score) for name, score in counted.items()) / whole)
 
-    reasons = "; ".join(score.reason for score in counted.values())
+    value = mean(lambda score: score.value or 0.0)
+    reasons = "; ".join([*([ending] if ending and value < 1 else []), *(score.reason for score in counted.values())])
     soft = mean(lambda score: float(score.details.get("soft", score.value or 0.0)))
     hard = all(score.details.get("hard", score.value == 1) for score in counted.values())
-    return Score.of(mean(lambda score: score.value or 0.0), reasons, soft=soft, hard=hard)
+    return Score.of(value, reasons, soft=soft, hard=hard)

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from whet.runs.options import Options, RolloutOptions, RunOptions
+from whet.runs.options import Options, RolloutOptions, RunOptions, SkillPath
 from whet.skills.gate.kinds import GateKind, SearchKind
 from whet.skills.proposers.schedule import Schedule
 
@@ -17,18 +17,21 @@ class ArmOptions(RolloutOptions):
     """Agent that does the tasks."""
     model: str | None = None
     """Model that the agent calls."""
+    pilot: int | None = Field(default=None, ge=0)
+    """Rollouts to run first, as a part of the run, to estimate what all of it will use; 0 for none (default: 4 on the
+    command line, none in Python)."""
 
     def run_options(self, **changes: Any) -> RunOptions:
         """The options of the rollouts."""
         shared = {name: value for name, value in self.given().items() if name in RolloutOptions.model_fields}
         arm = {"agents": (self.agent,) if self.agent else (), "models": (self.model,) if self.model else ()}
-        return RunOptions(**shared, **arm, **changes)
+        return RunOptions(**shared, **arm, pilot=self.pilot, **changes)
 
 
 class SharpenOptions(ArmOptions):
     """What to sharpen, on which tasks, with which proposer, and within which budget."""
 
-    skill: Path | None = None
+    skill: SkillPath | None = None
     """Skill folder, or a Markdown file that agents always read, such as CLAUDE.md."""
     budget: str = "400"
     """What the whole run may use: rollouts (400), '2M tokens', '$5', '3h' or '45min'."""
@@ -45,7 +48,7 @@ class SharpenOptions(ArmOptions):
     preferences: str = ""
     """House rules that every proposal must respect: a text, or the name of a file that holds it."""
     policy: str = "anything"
-    """What may be changed: anything, only-learned-block, or sections=TITLE,TITLE."""
+    """What may be changed: anything, only-learned-block, description, or sections=TITLE,TITLE."""
     search: SearchKind = SearchKind.RATCHET
     """How to search: 'ratchet' tries one proposal at a time; 'race' tries several at once and drops the worse ones
     early; 'pareto' starts from the version that is best on some task and merges sections."""
@@ -58,7 +61,7 @@ class SharpenOptions(ArmOptions):
     """Rollouts per training task whenever a skill is measured (default: several if there are few tasks)."""
     alpha: float = Field(default=0.10, ge=0.0001, le=0.5)
     """False-positive rate: chance that the run certifies a skill that is not better."""
-    known_good: Path | None = None
+    known_good: SkillPath | None = None
     """Positive control: a skill known to be better. The audit reports whether your tasks can detect it."""
     force: bool = False
     """Run even if the budget is too small to detect a realistic improvement."""
@@ -76,9 +79,9 @@ class SharpenOptions(ArmOptions):
 class CertifyOptions(ArmOptions):
     """Which skills to compare in an exam, on which tasks, and within which budget."""
 
-    old: Path | None = None
+    old: SkillPath | None = None
     """Skill to beat."""
-    new: Path | None = None
+    new: SkillPath | None = None
     """Skill that may be better."""
     budget: str = "200"
     """What the exam may use: rollouts (200), '2M tokens', '$5', '3h' or '45min'."""
@@ -111,13 +114,13 @@ class AdoptOptions(Options):
 class TransferOptions(RolloutOptions):
     """Which agents and models to try a skill with."""
 
-    skill: Path | None = None
+    skill: SkillPath | None = None
     """Skill folder, or a Markdown file that agents always read."""
     agents: tuple[str, ...] = ()
     """Agents: a,b."""
     models: tuple[str, ...] = ()
     """Models: x,y."""
-    against: Path | None = None
+    against: SkillPath | None = None
     """Older skill to compare with (default: no skill)."""
     samples: int = Field(default=1, ge=1)
     """Rollouts per task."""

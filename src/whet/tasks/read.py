@@ -7,9 +7,10 @@ from whet.errors import UserError
 from whet.tasks.harbor import read_harbor
 from whet.tasks.rows import read_rows, with_digest
 from whet.tasks.task import Task
+from whet.tasks.task_set import SUFFIX, read_task_set
 from whet.validation_errors import user_error
 
-_LOOKED_FOR = "a task folder (with task.toml), a .jsonl or .parquet file, or a folder of these"
+_LOOKED_FOR = "a task folder (with task.toml), a .jsonl, .parquet, .csv or .tasks.toml file, or a folder of these"
 
 
 TaskSource = Path | str | Sequence[Path] | Sequence[str] | Sequence[Task]
@@ -68,16 +69,27 @@ def _sources(path: Path) -> Iterator[Path | UserError]:
     if _is_task(path) or path.is_file():
         yield path
         return
+    data = {chosen for child in path.glob(f"*{SUFFIX}") for chosen in _data(child)}
     for child in sorted(path.iterdir()):
         try:
-            if not child.name.startswith(".") and (_is_rows(child) or _is_task(child)):
+            # A CSV file in a folder may be anything; a data set is read through its task set.
+            is_data = child.suffix.lower() == ".csv" or child.resolve() in data
+            if not child.name.startswith(".") and not is_data and (_is_rows(child) or _is_task(child)):
                 yield child
         except UserError as error:
             yield error
 
 
+def _data(task_set: Path) -> list[Path]:
+    try:
+        return [read_task_set(task_set).rows.resolve()]
+    except UserError:
+        return []  # it is told when the task set itself is read
+
+
 def _is_rows(path: Path) -> bool:
-    return path.suffix.lower() in {".jsonl", ".parquet"} and path.is_file()
+    is_set = path.name.endswith(SUFFIX)
+    return (is_set or path.suffix.lower() in {".jsonl", ".parquet", ".csv"}) and path.is_file()
 
 
 def _is_task(path: Path) -> bool:

@@ -172,8 +172,9 @@ async def test_a_model_that_falls_silent(
 ) -> None:
     impatient.model.handler = fault(back)
     expected = front.failures.in_stream if stream and status else front.failures.server
-    with pytest.raises(expected, match="did not answer in time"):
+    with pytest.raises(expected, match="did not answer in time") as raised:
         await impatient.ask(front, back, stream=stream)
+    assert (stream and status) or _response(raised.value).status_code == 504
     exchange = impatient.recorded(back)
     assert (exchange.error, exchange.status) == (CallError.TIMEOUT, status)
     assert exchange.response == (halves(back, stream=stream)[0] if status else b"")
@@ -201,8 +202,9 @@ async def test_a_model_that_breaks_its_reply(
 ) -> None:
     world.model.handler = fault(back)
     begun = stream and fault is not error_with_status_200
-    with pytest.raises(front.failures.in_stream if begun else front.failures.server, match=words):
+    with pytest.raises(front.failures.in_stream if begun else front.failures.server, match=words) as raised:
         await world.ask(front, back, stream=stream)
+    assert begun or _response(raised.value).status_code == 502
     exchange = world.recorded(back)
     assert (exchange.error, exchange.status) == (cause, 200)
     assert cause is not CallError.CUT or exchange.response == halves(back, stream=stream)[0]
@@ -215,8 +217,9 @@ async def test_a_model_that_cannot_be_reached(front: Front, back: str, stream: b
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     async with staged(f"http://127.0.0.1:{port}", attempts=2) as unreachable:
-        with pytest.raises(front.failures.server, match="could not be reached"):
+        with pytest.raises(front.failures.server, match="could not be reached") as raised:
             await unreachable.ask(front, back, front.begin("Be brief.", "2+2?"), stream=stream)
+        assert _response(raised.value).status_code == 502
         exchange, session = unreachable.records[back].only, unreachable.sessions[back]
         assert (exchange.error, exchange.status, exchange.attempts) == (CallError.REFUSED, None, 2)
         assert Counters.of(session) == Counters(calls=1, answered=0, calls_without_usage=0, usage=Usage())

@@ -13,10 +13,11 @@ from whet.gateway import Limits, Reached, Spent
 from whet.rollout.result import Result, Spending
 from whet.runs.config import ModelConfig
 from whet.runs.stats.summary import tally, total
+from whet.runs.stats.use import Unit
 from whet.runs.store.store import Store
 from whet.scoring import Score
 from whet.skills.measurement import OutOfBudget, RunPart, Verdict
-from whet.skills.rollouts.budget import Budget, Unit, read_budget
+from whet.skills.rollouts.budget import Budget, read_budget
 from whet.skills.rollouts.spending import STOPPED, BudgetTracker, union_length
 from whet.testing import ScriptedModel
 from whet.testing.script import read_script

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from whet.agents import CLIS, CliAgent
 from whet.agents.install.packages import PACKAGES, Package
 from whet.agents.install.run import find_installs, node_program
 from whet.box import Sandbox
@@ -63,6 +64,7 @@ async def examine(sandbox: Sandbox, folder: Path, env: Mapping[str, str] = os.en
         *(_find_agent(package) for package in PACKAGES.values()),
         *(_find_key(provider, env) for provider in PROVIDERS.values() if provider.needs_key),
         *answers,
+        _find_logins(env),
         *_find_local_models(),
     ]
 
@@ -110,6 +112,21 @@ def _find_agent(package: Package) -> Finding:
 def _find_key(provider: Provider, env: Mapping[str, str]) -> Finding:
     key = first_set(provider.key_env, env)
     return Finding(Area.MODELS, provider.name, f"{key} is set" if key else "", f"export {provider.key_env[0]}=...")
+
+
+def _find_logins(env: Mapping[str, str]) -> Finding:
+    """The agents that are logged in, which need no key with `--login`."""
+
+    def is_logged_in(agent: CliAgent) -> bool:
+        try:
+            return bool(agent.login(env))
+        except UserError:
+            return False
+
+    found = ", ".join(agent.kind for agent in CLIS if is_logged_in(agent))
+    return Finding(
+        Area.MODELS, "login", f"{found}: for --login" if found else "", "start your agent and log in: claude"
+    )
 
 
 async def _find_server(provider: Provider, env: Mapping[str, str]) -> Finding:

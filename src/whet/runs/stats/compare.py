@@ -76,6 +76,8 @@ class Missing:
     causes: Mapping[str, int]
     rescued: int
     """Rollouts that were scored only after a try that lost its score."""
+    retried: int
+    """Rollouts that were run again although they had a score."""
     sent: int
     resent: int
     """Calls that went to the model, and those among them that were sent again after a failure."""
@@ -140,11 +142,13 @@ class Comparison:
     extremes: tuple[float, float]
     """The difference if all missing scores were the worst for the second arm, or the best."""
     effort: tuple[Effort, Effort]
+    skill_reads: tuple[str, str] = ("", "")
+    """How often each arm read its skill, in words; empty without a skill."""
 
     @property
     def verdict(self) -> Verdict:
-        """The test decides, unless the arms lost scores unevenly."""
-        if self.uneven:
+        """The test decides, unless the arms lost scores unevenly, or rollouts with a score were run again."""
+        if self.uneven or any(side.retried for side in self.missing):
             return Verdict.WITHHELD
         if self.difference is None or self.corrected_p > 1 - LEVEL:
             return Verdict.UNDECIDED
@@ -158,8 +162,7 @@ class Comparison:
 
 def compare_arms(run: Path, by: Key | None = None) -> list[Comparison]:
     """The arms of one run, each with each; with `by`, those that differ in that alone."""
-    read = _read(run)
-    sides = read.sides(lambda arm: " / ".join(read.words(arm)[index] for index in _find_varying(read.arms)))
+    sides = _sides_of_one_run(run)
     pairs = [(sides[a], sides[b]) for a, b in combinations(sides, 2) if by is None or _differ_only_in(by, a, b)]
     if not pairs:
         found = f"no two arms that differ in {by} alone" if by else "only one arm; name a second run"
@@ -188,6 +191,18 @@ def compare_skills(run: Path, old: str | None, new: str) -> dict[tuple[str, str]
         if skill == new
     }
     return dict(zip(pairs, _compare_all(list(pairs.values())), strict=True))
+
+
+def arms_compared(run: Path, other: Path | None, comparisons: Sequence[Comparison]) -> dict[str, ComparedArm]:
+    """The arms of comparisons that were made of one run or of two, by name."""
+    sides = [_sides_of_one_run(run)] if other is None else [_sides_of_run(run), _sides_of_run(other)]
+    by_name = {side.name: side for arms in sides for side in arms.values()}
+    return {name: by_name[name] for one in comparisons for name in (one.first, one.second)}
+
+
+def _sides_of_one_run(run: Path) -> dict[Arm, ComparedArm]:
+    read = _read(run)
+    return read.sides(lambda arm: " / ".join(read.words(arm)[index] for index in _find_varying(read.arms)))
 
 
 def _sides_of_run(run: Path) -> dict[Arm, ComparedArm]:
@@ -265,6 +280,7 @@ def compare(first: ComparedArm, second: ComparedArm, *, comparisons: int = 1) ->
         uneven=tuple(_uneven(*missing)),
         extremes=_extremes(first, second, shared),
         effort=(_effort(first, pairs), _effort(second, pairs)),
+        skill_reads=(_format_reads(first, pairs), _format_reads(second, pairs)),
     )
 
 
@@ -338,7 +354,7 @@ def _count_missing(side: ComparedArm, shared: Iterable[str]) -> Missing:
     whole = total(side.tasks[task] for task in shared)
     causes: dict[str, int] = {str(cause): count for cause, count in sorted(whole.missing.items())}
     causes |= {NOT_RUN: whole.not_run} if whole.not_run else {}
-    return Missing(whole.planned, causes, whole.rescued, whole.sent, whole.resent)
+    return Missing(whole.planned, causes, whole.rescued, whole.retried, whole.sent, whole.resent)
 
 
 def _extremes(first: ComparedArm, second: ComparedArm, shared: Sequence[str]) -> tuple[float, float]:
@@ -354,6 +370,10 @@ def _extremes(first: ComparedArm, second: ComparedArm, shared: Sequence[str]) ->
     if not shared:
         return -1.0, 1.0
     return mean(second, 0.0) - mean(first, 1.0), mean(second, 1.0) - mean(first, 0.0)
+
+
+def _format_reads(side: ComparedArm, paired: Iterable[str]) -> str:
+    return total(side.tasks[task] for task in paired).format_skill_reads()
 
 
 def _effort(side: ComparedArm, paired: Iterable[str]) -> Effort:

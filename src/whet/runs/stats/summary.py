@@ -35,6 +35,8 @@ class Tally:
     rescued: int = 0
     """Rollouts that were scored only after a try that lost its score. What was interrupted does not count. This and
     the calls below are counted where a stored run is read."""
+    retried: int = 0
+    """Rollouts that were run again although they had a score. Only the last score counts."""
     sent: int = 0
     resent: int = 0
     """Calls of agents that went to a model, and those among them that were sent again after a failure."""
@@ -47,6 +49,8 @@ class Tally:
     """Dollars; None as soon as one part is not known."""
     seconds: float = 0.0
     flags: Counter[str] = field(default_factory=Counter)
+    skill_reads: Counter[bool] = field(default_factory=Counter)
+    """Rollouts in which the agent read its skill, and rollouts in which it did not, where that is known."""
 
     def spend(self, result: Result) -> None:
         """Count what an attempt cost; failed attempts cost too."""
@@ -73,6 +77,13 @@ class Tally:
             self.missing[result.score.cause] += 1
             self.lost[task] += 1
         self.flags.update(result.flags)
+        if result.skill is not None and result.skill.read is not None:
+            self.skill_reads[result.skill.read] += 1
+
+    def format_skill_reads(self) -> str:
+        """How often the skill was read; empty without a skill, or when it is not known."""
+        known = self.skill_reads.total()
+        return f"read its skill in {self.skill_reads[True]} of {known} rollouts" if known else ""
 
     @property
     def measured(self) -> int:
@@ -139,9 +150,10 @@ def cells(store: Store) -> dict[Arm, dict[str, Tally]]:
         unfinished = [_make_interrupted(*attempt.usage()) for attempt in rollout.attempts if not attempt.has_result]
         for result in (*results, *unfinished):
             cell.spend(result)
-        if results:
-            cell.conclude(row.task, results[-1])
-            cell.rescued += results[-1].score.value is not None and any(map(_is_lost, results[:-1]))
+        if (result := rollout.result) is not None:
+            cell.conclude(row.task, result)
+            cell.rescued += result.score.value is not None and any(map(_is_lost, results[:-1]))
+        cell.retried += any(attempt.is_superseded for attempt in rollout.attempts)
         sent, resent = calls.get(row.id, (0, 0))
         cell.sent, cell.resent = cell.sent + sent, cell.resent + resent
     return arms
@@ -168,6 +180,7 @@ def total(parts: Iterable[Tally]) -> Tally:
         whole.missing.update(part.missing)
         whole.lost.update(part.lost)
         whole.rescued += part.rescued
+        whole.retried += part.retried
         whole.sent += part.sent
         whole.resent += part.resent
         whole.captured = whole.captured and part.captured
@@ -177,6 +190,7 @@ def total(parts: Iterable[Tally]) -> Tally:
         whole.cost = None if whole.cost is None or part.cost is None else whole.cost + part.cost
         whole.seconds += part.seconds
         whole.flags.update(part.flags)
+        whole.skill_reads.update(part.skill_reads)
     return whole
 
 

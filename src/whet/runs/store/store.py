@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import astuple, fields, replace
 from pathlib import Path
@@ -128,6 +128,18 @@ class Store:
         """All tasks, in the order in which they were added."""
         return [schema.check_types(TaskRow(*row)) for row in self._db.execute("SELECT * FROM task ORDER BY rowid")]
 
+    def change_task(self, task: TaskRow, renamed: Mapping[str, str]) -> None:
+        """Replace a task by one that is judged otherwise. `renamed`: the new ids of its rollouts."""
+        with self.atomic():
+            self._db.execute("PRAGMA defer_foreign_keys = ON")
+            new = [(new, old) for old, new in renamed.items()]
+            self._db.executemany("UPDATE rollout SET id = ? WHERE id = ?", new)
+            self._db.executemany("UPDATE attempt SET rollout = ? WHERE rollout = ?", new)
+            self._db.execute(
+                "UPDATE task SET digest = ?, origin = ?, spec = ? WHERE id = ?",
+                (task.digest, task.origin, task.spec, task.id),
+            )
+
     def add_skills(self, skills: Iterable[SkillRow]) -> None:
         """Add skills; those that are there already stay as they are."""
         with self.atomic():
@@ -201,6 +213,11 @@ class Store:
                 (self._blobs.put_blob(result), value, cause, value is not None, attempt),
             )
             return int(kept) + 1
+
+    def reopen(self, rollouts: Iterable[str]) -> None:
+        """Let rollouts that are done be attempted again. Their attempts stay on record and no longer count."""
+        with self.atomic():
+            self._db.executemany("UPDATE attempt SET final = 0 WHERE rollout = ?", [(one,) for one in rollouts])
 
     def interrupt_open_attempts(self) -> int:
         """End the attempts that a killed process left open, at their last sign of life; how many there were.

@@ -6,6 +6,7 @@ reward.json and reward.txt are there and disagree, the lower reward counts, and 
 
 from typing import Any
 
+from whet.scoring.failed_tests import describe_failure
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.judges.verify import command_result
 from whet.scoring.reward_files import FOLDER, main_reward, read_rewards
@@ -36,6 +37,8 @@ async def reward(spec: RewardSpec, work: Work) -> Score:  # noqa: ARG001 - the t
     rewards = min(found, key=main_reward)  # the first one of two that agree: reward.json can hold more
     value, highest = main_reward(rewards), max(map(main_reward, found))
     reason = f"the tests gave {value:g}"
+    if value < 1:
+        reason += f"; {describe_failure(details['commands'][0]['output'])}"
     if value != highest:
         reason += f", and {highest:g} in the other of two reward files; the lower one counts"
         details["flags"] = [TWO_REWARDS]

@@ -1,8 +1,9 @@
 """`rules`: checks of the answer, of the tools that were called and of files. Hard is all of them, soft the share."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from whet.scoring.answers import has_words, is_refusal
 from whet.scoring.isolation.search import no_verdict_details, search
@@ -16,6 +17,7 @@ from whet.tasks.checks import (
     NoRefusalCheck,
     PatternCheck,
     SectionCheck,
+    SkillCheck,
     WordsCheck,
 )
 from whet.tasks.judges import RulesSpec
@@ -36,11 +38,17 @@ async def rules(spec: RulesSpec, work: Work) -> Score:
         passed = _check_known(check, good is True, work)
         results.append({**check.model_dump(exclude_none=True), "passed": passed, **stalled})
     failed = [result for result in results if not result["passed"]]
-    named = ", ".join(f"{result['op']}={result['arg']}" if "arg" in result else result["op"] for result in failed)
+    named = ", ".join(map(_name, failed))
     reason = f"{len(results) - len(failed)} of {len(results)} checks passed" + (
         f"; failed: {named[:300]}" if named else ""
     )
     return Score.of(1 - len(failed) / len(results), reason, checks=results, **no_verdict_details(found))
+
+
+def _name(result: Mapping[str, Any]) -> str:
+    """A check with what it asks for, and the file that it asks about."""
+    where = f" in {result['path']}" if "path" in result else ""
+    return (f"{result['op']}={result['arg']}" if "arg" in result else str(result["op"])) + where
 
 
 def _check_known(check: AnyCheck, good: bool, work: Work) -> bool:
@@ -58,6 +66,10 @@ async def _passes(check: AnyCheck, work: Work) -> bool:
         case FileWordsCheck(path=path, arg=text):
             content = await work.read_file(path)
             return content is not None and has_words(content.decode(errors="replace"), text)
+        case SkillCheck(op=op):
+            if work.skill_read is None:
+                raise JudgeError(f"{op}: the agent's prompts were not captured, so it is not known", unrelated=True)
+            return work.skill_read is (op == "skill_read")
         case WordsCheck(op="tool_called", arg=name):
             return any(call.name.casefold() == name.casefold() for call in work.calls)
     # A text that is not there has no form and no content: silence passes no check of it.

@@ -103,7 +103,7 @@ async def run_exam(
             for number in range(done + len(started), done + test.surely_needed):
                 paid = budget.pay(exam.keys(number))
                 assert paid, "the caller checked the budget"
-                started.append(asyncio.create_task(_run_pair(exam, number, rollouts, read_execution)))
+                started.append(asyncio.create_task(run_pair(exam, number, rollouts, read_execution)))
             test.add(await started[0])
             started.popleft()
     except OutOfBudget:
@@ -129,7 +129,7 @@ async def tighten(
     numbers = range(done, min(max_pairs, done + budget.pairs))
     for number in numbers:
         budget.pay(exam.keys(number))
-    pairs = await asyncio.gather(*(_if_paid(_run_pair(exam, one, rollouts, read_execution)) for one in numbers))
+    pairs = await asyncio.gather(*(_if_paid(run_pair(exam, one, rollouts, read_execution)) for one in numbers))
     for pair in pairs:
         if pair is None:
             break
@@ -143,7 +143,8 @@ async def _if_paid(pair: Awaitable[Pair]) -> Pair | None:
         return None
 
 
-async def _run_pair(exam: ExamSequence, number: int, rollouts: Rollouts, read_execution: ReadExecution) -> Pair:
+async def run_pair(exam: ExamSequence, number: int, rollouts: Rollouts, read_execution: ReadExecution) -> Pair:
+    """Run one pair of an exam. A pair that was run before is read from its store."""
     task, keys = exam.task_at(number), exam.keys(number)
     order = list(zip((exam.incumbent, exam.candidate), keys, strict=True))
     if swap := exam.candidate_goes_first(number):

@@ -2,22 +2,13 @@
 
 import re
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from whet.errors import UserError
 from whet.gateway import Limits, Reached, Spent
+from whet.runs.stats.use import Unit, amount_of, format_amount
 
 MARGIN = 1.25
 """Skills grow and some tasks take longer, so a rollout is planned with this multiple of the mean of the audit."""
-
-
-class Unit(StrEnum):
-    """What a budget counts."""
-
-    ROLLOUTS = "rollouts"
-    TOKENS = "tokens"
-    DOLLARS = "dollars"
-    SECONDS = "seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +48,7 @@ class Budget:
 
     def of(self, spent: Spent) -> float:
         """What was spent, in the unit of this budget."""
-        used = {
-            Unit.TOKENS: spent.usage.input + spent.usage.output,
-            Unit.DOLLARS: spent.cost,
-            Unit.SECONDS: spent.seconds,
-        }
-        return used[self.unit]
+        return amount_of(spent, self.unit)
 
     def in_rollouts(self, used: float, rollouts: int) -> int:
         """How many rollouts the budget covers, if `rollouts` of them used `used`. UserError when they used nothing."""
@@ -106,18 +92,3 @@ def read_budget(text: str) -> Budget:
 
 def _stricter(limit: float | None, amount: float) -> float:
     return amount if limit is None else min(limit, amount)
-
-
-def format_amount(amount: float, unit: Unit) -> str:
-    """Format an amount with its unit."""
-    match unit:
-        case Unit.ROLLOUTS:
-            return f"{amount:.0f} rollouts"
-        case Unit.TOKENS:
-            size, letter = (1e6, "M") if amount >= 1e6 else (1e3, "k") if amount >= 1e3 else (1, "")
-            return f"{amount / size:.4g}{letter} tokens"
-        case Unit.DOLLARS:
-            return f"${amount:.2f}" if amount >= 0.1 else f"${amount:.3g}"
-        case Unit.SECONDS:
-            size, name = (3600, "h") if amount >= 3600 else (60, "min") if amount >= 60 else (1, "s")
-            return f"{amount / size:.3g} {name}"

@@ -36,6 +36,7 @@ from whet.runs.scheduler import (
     open_store,
     run_until_scored,
 )
+from whet.runs.stats.use import Unit
 from whet.runs.store.exchanges import ExchangeHead
 from whet.runs.store.reply_cache import CacheUse
 from whet.runs.store.schema import AttemptRow, RolloutRow
@@ -45,7 +46,7 @@ from whet.scoring import Cause
 from whet.skill import Skill
 from whet.skills.documents.store import SkillStore
 from whet.skills.measurement import Execution, NotMeasured, Outcome, RolloutKey, RunPart, Side
-from whet.skills.rollouts.budget import Budget, Unit
+from whet.skills.rollouts.budget import Budget
 from whet.skills.rollouts.execution import read_execution
 from whet.skills.rollouts.spending import BudgetTracker, read_spending, total_spent
 from whet.tasks import Task

@@ -17,9 +17,10 @@ from whet.gateway import Gateway, Spent
 from whet.gateway.prices import Price, cost
 from whet.rollout.result import Result
 from whet.runs.results import ResultReader
+from whet.runs.stats.use import Unit, format_amount
 from whet.runs.store.store import Store
 from whet.skills.measurement import OutOfBudget
-from whet.skills.rollouts.budget import Budget, Unit, format_amount
+from whet.skills.rollouts.budget import Budget
 
 STOPPED = "stopped.json"
 """File with the parts of a run that ran out of budget, and why."""

@@ -8,8 +8,9 @@ from pathlib import Path
 from whet.errors import UserError
 from whet.files import write_atomic
 from whet.runs.options import RunOptions
+from whet.runs.stats.use import Unit
 from whet.skills.gate.plan import GatePlan
-from whet.skills.rollouts.budget import Budget, Unit
+from whet.skills.rollouts.budget import Budget
 from whet.version import __version__
 
 MADE_WITH = "made_with.json"

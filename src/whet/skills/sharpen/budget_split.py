@@ -4,9 +4,10 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 from whet.errors import UserError
+from whet.runs.stats.use import Unit, format_amount
 from whet.skills.gate.plan import GatePlan
 from whet.skills.rollouts.audit import Audit, detectable_lift, extra_rollouts, is_hopeless, refuse_hopeless
-from whet.skills.rollouts.budget import Budget, Unit, format_amount
+from whet.skills.rollouts.budget import Budget
 from whet.skills.rollouts.final_test import tasks_to_test
 from whet.skills.rollouts.splits import Splits
 from whet.tasks import Task

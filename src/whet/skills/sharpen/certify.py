@@ -1,5 +1,6 @@
 """The flow of `whet certify`: one exam, which tests whether one skill is better than another, or not worse."""
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,19 +11,20 @@ from whet.errors import UserError
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.scheduler import Ended, Stopped, refuse_existing
+from whet.runs.stats.use import Piloted, read_use
 from whet.skill import read_skill
 from whet.skills.certificates.certificate import Certificate, make_record
 from whet.skills.certificates.text import write_certificate
 from whet.skills.documents.store import SkillStore
 from whet.skills.gate.alpha_ledger import LedgerEntry, enter
-from whet.skills.gate.exam import PAIR, ExamSequence, RolloutBudget, run_exam, tighten
+from whet.skills.gate.exam import PAIR, ExamSequence, RolloutBudget, run_exam, run_pair, tighten
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.journal import ExamJournalFile
 from whet.skills.gate.plan import MANY, GatePlan
 from whet.skills.gate.power import chance_to_certify, enough_pairs
 from whet.skills.gate.seed import Seed, fix_seed
 from whet.skills.gate.sequential_test import ExamTerms, SequentialTest
-from whet.skills.measurement import RunPart, Verdict
+from whet.skills.measurement import OutOfBudget, RunPart, Verdict
 from whet.skills.report.summary import write_summary
 from whet.skills.rollouts.audit import TYPICAL
 from whet.skills.rollouts.budget import Budget
@@ -61,7 +63,7 @@ class HarmlessPower:
     """Rollouts with which the chance is 80 %; None when a reasonable number is not enough."""
 
 
-CertifyWatch = Callable[[Ended | Stopped | Seed | HarmlessPower], None]
+CertifyWatch = Callable[[Ended | Stopped | Seed | HarmlessPower | Piloted], None]
 
 
 async def certify(
@@ -142,6 +144,7 @@ class CertifyRun:
         seed = self.seed
         exam = ExamSequence(self.old.digest, self.new.digest, tuple(self.digests), seed.value, 1, seed.commitment)
         ExamJournalFile(self.folder / RunPart.EXAM).record_start(exam)
+        await self._pilot(exam, runner)
         # A budget in another unit ends the exam when it is used up.
         rollouts = RolloutBudget(self.budget.rollouts or MANY)
         test = SequentialTest(self._terms(rollouts.pairs))
@@ -151,6 +154,20 @@ class CertifyRun:
         if test.verdict is Verdict.CERTIFIED and not test.terms.margin:
             await tighten(exam, test, self.plan.max_pairs(len(exam.tasks)), runner, rollouts, runner.read_execution)
         return ExamResult(exam, test)
+
+    async def _pilot(self, exam: ExamSequence, runner: RolloutRunner) -> None:
+        """Run the first pairs of the exam, and report what all of it may use. The exam takes their results from the
+        store. It may stop at any pair without bias, so it may stop here as well."""
+        run = self.request.run
+        if not run.pilot or run.resume:
+            return
+        pairs = range(-(-run.pilot // PAIR))
+        try:
+            await asyncio.gather(*(run_pair(exam, number, runner, runner.read_execution) for number in pairs))
+        except OutOfBudget:
+            return  # the exam ends there
+        use = await asyncio.to_thread(read_use, self.folder / RunPart.EXAM, run.concurrency)
+        self.watch(Piloted(use, self.budget.rollouts))
 
     def _certificate(self, result: ExamResult, made_with: dict[str, Any], used: LedgerEntry) -> Certificate:
         return Certificate(

@@ -1,6 +1,5 @@
 """Estimates what a rollout uses before anything is spent: from its run folder, or from typical values."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from whet.agents import agent_named
@@ -10,9 +9,10 @@ from whet.gateway import Spent
 from whet.gateway.prices import Price, cost
 from whet.runs.config import Config, model_config, model_price
 from whet.runs.options import RunOptions
+from whet.runs.stats.use import RolloutUse, Unit
 from whet.runs.store.store import DATABASE
 from whet.skills.measurement import RunPart
-from whet.skills.rollouts.budget import MARGIN, Budget, Unit, format_amount
+from whet.skills.rollouts.budget import MARGIN, Budget
 from whet.skills.rollouts.spending import read_spending
 
 _ONE_CALL = (Usage(300, 30), Usage(6_000, 2_000)), (1.0, 30.0)
@@ -22,47 +22,20 @@ _CALLS = 20
 """Of a working agent. Some prices depend on the length of a prompt."""
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutUse:
-    """What one rollout uses, at least and at most."""
-
-    least: Spent
-    most: Spent
-    measured: bool
-    """Whether this was measured, and is not just a typical value."""
-    priced: bool
-    """Whether the model's price is known."""
-
-    def __str__(self) -> str:
-        return f"a rollout {'used' if self.measured else 'probably uses'} {self.of(1)}"
-
-    def of(self, least: int, most: int | None = None) -> str:
-        """What `least` to `most` rollouts use."""
-        tokens, time = (self._range(unit, least, most or least) for unit in (Unit.TOKENS, Unit.SECONDS))
-        money = self._range(Unit.DOLLARS, least, most or least) if self.priced else "unknown dollars"
-        return f"{tokens}, {money} and {time}"
-
-    def _range(self, unit: Unit, least: int, most: int) -> str:
-        low, high = (
-            format_amount(Budget(1, unit).of(one) * number, unit)
-            for one, number in ((self.least, least), (self.most, most))
+def count_rollouts(use: RolloutUse, budget: Budget) -> tuple[int, int]:
+    """How many rollouts a budget covers, at least and at most. UserError when the price is not known."""
+    if budget.rollouts is not None:
+        return budget.rollouts, budget.rollouts
+    used = budget.of(use.most), budget.of(use.least)
+    if budget.unit is Unit.DOLLARS and not use.priced:
+        raise UserError(
+            f"`budget` is {budget}, but the price of the model is not known; give it price_input and price_output "
+            "in whet.toml, or set a budget of tokens or rollouts"
         )
-        return low if low == high else f"{low} to {high}"
-
-    def rollouts(self, budget: Budget) -> tuple[int, int]:
-        """How many rollouts a budget covers, at least and at most. UserError when the price is not known."""
-        if budget.rollouts is not None:
-            return budget.rollouts, budget.rollouts
-        used = budget.of(self.most), budget.of(self.least)
-        if budget.unit is Unit.DOLLARS and not self.priced:
-            raise UserError(
-                f"`budget` is {budget}, but the price of the model is not known; give it price_input and price_output "
-                "in whet.toml, or set a budget of tokens or rollouts"
-            )
-        if not all(used):
-            raise UserError(f"`budget` is {budget}, but the model costs nothing; expected another unit")
-        fewest, most = (int(budget.amount / (MARGIN * one)) for one in used)
-        return fewest, most
+    if not all(used):
+        raise UserError(f"`budget` is {budget}, but the model costs nothing; expected another unit")
+    fewest, most = (int(budget.amount / (MARGIN * one)) for one in used)
+    return fewest, most
 
 
 def estimate_use(request: RunOptions, config: Config) -> RolloutUse:
@@ -70,20 +43,22 @@ def estimate_use(request: RunOptions, config: Config) -> RolloutUse:
     name = request.models[0]
     price = model_price(name, model_config(name, config))
     record = request.out / RunPart.SEARCH
-    if (record / DATABASE).is_file() and (found := _read_mean_use(record, name, price)) is not None:
-        return RolloutUse(found, found, measured=True, priced=price is not None)
+    if (record / DATABASE).is_file() and (known := _read_mean_use(record, name, price)) is not None:
+        found, rollouts = known
+        return RolloutUse(found, found, rollouts, priced=price is not None)
     works = agent_named(request.agents[0], config.agents).in_box
     usages, seconds = _MANY_CALLS if works else _ONE_CALL
     least, most = (
         Spent(0, usage, cost(usage, price, _CALLS if works else 1) if price else 0.0, time / request.concurrency)
         for usage, time in zip(usages, seconds, strict=True)
     )
-    return RolloutUse(least, most, measured=False, priced=price is not None)
+    return RolloutUse(least, most, measured=0, priced=price is not None)
 
 
-def _read_mean_use(record: Path, model: str, price: Price | None) -> Spent | None:
+def _read_mean_use(record: Path, model: str, price: Price | None) -> tuple[Spent, int] | None:
+    """What a rollout of a store used on average, and of how many this is the average."""
     spent, rollouts = read_spending(record, {model: price})
     if not rollouts:
         return None
     usage = Usage(round(spent.usage.input / rollouts), round(spent.usage.output / rollouts))
-    return Spent(0, usage, spent.cost / rollouts, spent.seconds / rollouts)
+    return Spent(0, usage, spent.cost / rollouts, spent.seconds / rollouts), rollouts

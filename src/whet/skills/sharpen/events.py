@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whet.runs.scheduler import Ended, Stopped
+from whet.runs.stats.use import Piloted
 from whet.skill import Skill
 from whet.skills.gate.alpha_ledger import LedgerEntry
 from whet.skills.gate.gate import ExamResult
@@ -50,6 +51,15 @@ class AuditFinished:
 
 
 SharpenEvent = (
-    SharpenStarted | AuditFinished | ProposalMade | SearchStep | ExamResult | RuleComparison | Removal | Ended | Stopped
+    SharpenStarted
+    | Piloted
+    | AuditFinished
+    | ProposalMade
+    | SearchStep
+    | ExamResult
+    | RuleComparison
+    | Removal
+    | Ended
+    | Stopped
 )
 SharpenWatch = Callable[[SharpenEvent], None]

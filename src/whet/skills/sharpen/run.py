@@ -14,6 +14,7 @@ from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.scheduler import refuse_existing
 from whet.runs.stats.summary import tally, total
+from whet.runs.stats.use import Piloted, Unit, format_amount, read_use
 from whet.runs.store.store import Store
 from whet.skill import read_skill
 from whet.skills.certificates.certificate import Certificate, make_record, make_shortening
@@ -28,14 +29,14 @@ from whet.skills.gate.journal import ExamJournalFile
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.plan import MANY, GatePlan
 from whet.skills.gate.seed import fix_seed
-from whet.skills.measurement import OutOfBudget, RunPart, Verdict
+from whet.skills.measurement import OutOfBudget, RolloutKey, RunPart, Verdict
 from whet.skills.proposers.base import Proposer, SearchStep
 from whet.skills.proposers.driver import ProposerDriver
 from whet.skills.proposers.schedule import ProposalSchedule, ScheduleOptions
 from whet.skills.report.text import write_report
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.audit import audit, detectable_lift
-from whet.skills.rollouts.budget import Budget, Unit, format_amount
+from whet.skills.rollouts.budget import Budget
 from whet.skills.rollouts.final_test import FinalTest, UsedError, run_final_test
 from whet.skills.rollouts.runner import RolloutRunner, open_runner
 from whet.skills.rollouts.splits import split_tasks
@@ -94,7 +95,9 @@ async def sharpen_skill(
 
 
 def plan_budget(request: SharpenRequest) -> BudgetSplitter:
-    """Split the tasks and prepare the split of the budget. UserError when a budget in rollouts is too small."""
+    """Read the skill, split the tasks and prepare the split of the budget. UserError when a budget in rollouts is too
+    small."""
+    read_skill(request.skill, request.also)
     known_good = None if request.known_good is None else read_skill(request.known_good).digest
     splits = split_tasks(request.run.read_tasks(), request.plan.seed)
     splitter = BudgetSplitter(request.budget, request.plan, splits, known_good)
@@ -137,6 +140,7 @@ class SharpenRun:
 
     async def run(self) -> SharpenResult:
         async with self._open():
+            await self.pilot()
             await self.audit()
             found = await self.search()
             tested = await self.test(found)
@@ -190,6 +194,21 @@ class SharpenRun:
             "seed": self.seed.commitment,
             "tasks": {name: {task.id: task.digest for task in side} for name, side in sides.items()},
         }
+
+    async def pilot(self) -> None:
+        """Run the first rollouts of the audit, and report what the whole run will use. They are on training tasks, and
+        the audit uses their results."""
+        run = self.request.run
+        if not run.pilot or run.resume:
+            return
+        skill = self.start.digest
+        tasks = [task.id for task in self.splits.train[: run.pilot]]
+        try:
+            await asyncio.gather(*(self.runner(task, skill, RolloutKey.search(1, task, skill)) for task in tasks))
+        except OutOfBudget:
+            return  # the audit says so
+        use = await asyncio.to_thread(read_use, self.folder / RunPart.SEARCH, run.concurrency)
+        self.watch(Piloted(use, self.budget.rollouts))
 
     async def audit(self) -> None:
         """Measure the noise of the scores, split the budget by what a rollout uses, and check that it is enough."""
