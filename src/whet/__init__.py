@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from whet.runs.export import export_run
     from whet.runs.options import ExportOptions, ForkOptions, RejudgeOptions, RunOptions
     from whet.runs.run import Started
-    from whet.runs.scheduler import ArmStopped, Ended, Stopped
+    from whet.runs.scheduler import ArmStopped, Began, Ended, Stopped
     from whet.runs.stats.compare import Comparison, compare_arms, compare_runs
     from whet.runs.stored_run import RolloutGroup, StoredRollout, StoredRun, load
     from whet.runs.verdicts import Settled
@@ -66,6 +66,7 @@ __all__ = [
     "ArmStopped",
     "Assignment",
     "AuditFinished",
+    "Began",
     "BudgetSpent",
     "Cause",
     "Certificate",
@@ -159,7 +160,7 @@ _HOMES = {
     "whet.runs.export": "export_run",
     "whet.runs.options": "ExportOptions ForkOptions RejudgeOptions RunOptions",
     "whet.runs.run": "Started",
-    "whet.runs.scheduler": "ArmStopped Ended Stopped",
+    "whet.runs.scheduler": "ArmStopped Began Ended Stopped",
     "whet.runs.stats.compare": "Comparison compare_arms compare_runs",
     "whet.runs.stored_run": "RolloutGroup StoredRollout StoredRun load",
     "whet.runs.verdicts": "Settled",

@@ -188,6 +188,10 @@ class Box(Protocol):
         """Kill every process. Callers that wait for one get its exit code and its output."""
         ...
 
+    async def protect_workdir(self) -> None:
+        """Keep commands started later from changing the working directory, until the box is sealed."""
+        ...
+
     async def show(self, source: Path, name: str) -> str:
         """Show commands started later a host folder itself, read-only. Returns its path in the box.
 

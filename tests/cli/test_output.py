@@ -66,6 +66,14 @@ def test_what_is_missing_stays_in_sight_when_something_else_is_resumed(project: 
     assert "not run" not in resumed
 
 
+def test_lines_in_a_pipe_name_the_skill_where_arms_differ_by_it(project: Project) -> None:
+    project.write("careful/SKILL.md", "---\nname: careful\ndescription: -\n---\nBe careful.\n")
+    done = project.whet(*questions(project, "wrong"), "--skill", "none,careful")
+    lines = [line for line in done.stdout.splitlines() if "  0.00  wrong  chat  m  " in line]
+    assert sorted(line.split("  ")[6].partition("@")[0] for line in lines) == ["-", "careful"]
+    assert all(line.endswith(" s, 1 call)") for line in lines)
+
+
 def test_several_samples_give_pass_at_k_and_pass_hat_k(project: Project) -> None:
     shown = project.whet(*questions(project, "right", "wrong"), "--samples", "2").stdout
     assert "pass@2 50.0%  pass^2 50.0%  (2 tasks with 2 samples)" in shown
@@ -86,6 +94,7 @@ def test_json_lines_carry_scores_and_causes(project: Project) -> None:
     done = project.whet(*questions(project, "right", "wrong", "broken"), "--json")
     assert done.stderr == ""
     started, *attempts = events(done.stdout)
+    assert started.pop("warnings") == []
     assert started == {"event": "started", "run": "out", "sandbox": "bubblewrap", "planned": 3, "pending": 3}
     last = {event["task"]: event for event in attempts}
     assert {task: (event["score"], event["cause"]) for task, event in last.items()} == {
@@ -95,6 +104,7 @@ def test_json_lines_carry_scores_and_causes(project: Project) -> None:
     }
     assert [event["again"] for event in attempts if event["task"] == "broken"] == [True, True, False]
     assert last["right"]["spending"]["calls"] == 1
+    assert (last["right"]["stop"], last["right"]["exit_code"], last["right"]["tools"]) == ("finished", None, {})
     summary = json.loads(done.stdout.splitlines()[-1])
     (arm,) = summary["arms"]
     assert (summary["event"], arm["missing"], arm["mean"]) == ("summary", {"model": 1}, 0.5)
@@ -203,7 +213,7 @@ def test_sandbox_local_says_loudly_what_it_is(project: Project) -> None:
 
 
 def test_a_terminal_shows_progress_live_and_is_left_clean(project: Project) -> None:
-    run = questions(project, *(f"q{n}" for n in range(6)), delay=0.4)
+    run = questions(project, "wrong", *(f"q{n}" for n in range(5)), delay=0.4)
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     whet = subprocess.Popen(
@@ -218,13 +228,15 @@ def test_a_terminal_shows_progress_live_and_is_left_clean(project: Project) -> N
     output = read_to_end(ours)
     assert whet.wait() == 0
     assert re.search(r"[2-5]/6", output)
-    assert re.search(r"pass 100\.0% \[\d+\.\d, 100\.0\]", output)
+    assert re.search(r"pass \d+\.\d% \[\d+\.\d, 100\.0\]", output)
+    assert re.search(r"running for \d s: q\d  chat", output)
+    assert re.search(r"  \w{12}  0\.00  wrong  chat  m  ", output)
     assert re.search(r"about \d+ s left", output)
     assert output.rfind(SHOW_CURSOR) > output.rfind(HIDE_CURSOR)
     first, blank, heading, arm, *rest = screen(output)
     assert (first, blank) == ("6 rollouts; sandbox bubblewrap; out", "")
     assert heading.startswith("agent  model")
-    assert "6/6" in arm
+    assert "5/6" in arm
     assert len(arm) <= 100
     assert rest[:2] == ["", "next:"]
 

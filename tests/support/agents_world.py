@@ -8,7 +8,7 @@ from typing import Any
 from whet.agents import Agent, AgentReport, Assignment, ModelEndpoint
 from whet.exchange import Exchange
 from whet.gateway import Gateway, Model
-from whet.rollout.attempt import prepare
+from whet.rollout.setup import set_up
 from whet.sandbox import sandbox_named
 from whet.skill import Skill
 from whet.tasks import Task
@@ -43,7 +43,7 @@ async def work(
     async with ScriptedModel(script) as scripted, Gateway(Redactor([])) as gateway:
         model = Model("small", scripted.url, "tiny", key=None, attempts=attempts, backoff_sec=0.01)
         async with sandbox_named("bubblewrap").open(task.limits, task.workdir) as box:
-            await prepare(box, task, task.env)
+            await set_up(box, task, task.env, [])
             session = gateway.open_session("s", model, _ignore)
             url = await (box.connect(session.serve) if agent.in_box else session.listen())
             endpoint = ModelEndpoint(url, session.secret, "tiny")

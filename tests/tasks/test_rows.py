@@ -18,8 +18,8 @@ from whet.tasks.judges import NumberSpec, OutcomeSpec
 
 GOOD: dict[str, Any] = {"id": "a", "instruction": "Say 4.", "answer": "4"}
 KEYS = (
-    "agent_logs, allow, answer, answer_schema, attachments, canary, env, files, followups, id, instruction, judge, "
-    "limits, metadata, setup, split, tags, tools, verify, workdir"
+    "agent_logs, allow, answer, answer_schema, attachments, canary, copies, data, env, files, followups, id, "
+    "instruction, judge, limits, metadata, read_only, setup, split, system, tags, tools, verify, workdir"
 )
 
 Write = Callable[..., Path]

@@ -41,7 +41,8 @@ class ChatAgent(BaseModel):
     async def run(self, assignment: Assignment) -> AgentReport:
         started = time.monotonic()
         task, skill = assignment.task, assignment.skill
-        delivered = Delivered(way="system" if self.skill_at == "system" else "instruction") if skill else None
+        in_system = self.skill_at == "system" or task.takes_skill
+        delivered = Delivered(way="system" if in_system else "instruction") if skill else None
         messages: list[dict[str, Any]] = self._first_messages(assignment)
         text, reminders = "", 0
         due = [None, *task.followups]
@@ -76,6 +77,10 @@ class ChatAgent(BaseModel):
         for name, content in [*task.files.items(), *_attached_texts(task)]:
             if isinstance(content, str):
                 question += f"\n\n--- {name} ---\n{content}"
+        system = task.system_with(skill.body if skill else "")
+        skill = None if task.takes_skill else skill
+        if skill is not None and self.skill_at == "system":
+            system = f"{system}\n\n{skill.body}" if system else skill.body
         if skill is not None and self.skill_at == "user":
             question = f"{question}\n\n{skill.body}"
         if skill is not None and self.skill_at == "instruction":
@@ -85,9 +90,7 @@ class ChatAgent(BaseModel):
             "role": "user",
             "content": [_text(question), *map(image_part, images)] if images else question,
         }
-        if skill is not None and self.skill_at == "system":
-            return [{"role": "system", "content": skill.body}, question_message]
-        return [question_message]
+        return [{"role": "system", "content": system}, question_message] if system else [question_message]
 
 
 async def _ask(http: aiohttp.ClientSession, assignment: Assignment, messages: list[dict[str, Any]]) -> tuple[int, Any]:

@@ -14,7 +14,7 @@ from whet.agents.agent import AgentReport, Assignment, ProgramStart, StopReason,
 from whet.agents.answers import ask_for_answer, read_tagged_answer
 from whet.agents.attachments import attachments, list_attachments, mention_list
 from whet.agents.own_files import PLACEHOLDER, OwnFiles, copy_files, file_named, find_files
-from whet.agents.skill_delivery import Delivered, place_skill, with_memory, with_skill
+from whet.agents.skill_delivery import Delivered, place_skill, with_memory, with_skill, with_system
 from whet.box import Box
 from whet.errors import UserError
 from whet.skill import Skill
@@ -114,8 +114,10 @@ def _instructions(assignment: Assignment, listed: list[str]) -> Iterator[str]:
         text = instruction
         if number == 0:
             text = mention_list(text, listed)
-            text = with_skill(skill, text) if skill is not None and skill.is_memory else text
-            text = with_memory(skill.memory, text) if skill is not None and skill.memory else text
+            in_front = None if task.takes_skill else skill
+            text = with_skill(in_front, text) if in_front is not None and in_front.is_memory else text
+            text = with_memory(in_front.memory, text) if in_front is not None and in_front.memory else text
+            text = with_system(task, skill, text)
         if number == len(task.followups) and task.answer_schema:
             text = ask_for_answer(text, task.answer_schema)
         yield text

@@ -47,7 +47,8 @@ class LoopAgent(BaseModel):
         work = {
             "instructions": _instructions(task, listed),
             "images": [image_part(image) for image in images],
-            "skill": skill.whole if skill else None,
+            "system": task.system_with(skill.whole if skill else ""),
+            "skill": skill.whole if skill and not task.takes_skill else None,
             "max_turns": self.max_turns,
             "command_sec": self.command_sec,
             "reminders": self.reminders,

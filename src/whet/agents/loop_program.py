@@ -52,6 +52,8 @@ class ModelError(Exception):
 def main() -> int:
     work = json.load(sys.stdin)
     system = SYSTEM.format(workdir=Path.cwd())
+    if work["system"]:
+        system += "\n\n" + work["system"]
     if work["skill"]:
         system += "\n\n# Skill\n\n" + work["skill"]
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}]

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from whet.box import Box
 from whet.skill import SKILL_FILE, Memory, Skill, front_matter
+from whet.tasks.task import Task
 
 SkillAt = Literal["native", "system", "instruction"]
 SKILLS = ".agents/skills"
@@ -54,6 +55,16 @@ def with_skill(skill: Skill, instruction: str) -> str:
 def with_memory(memory: Memory, instruction: str) -> str:
     """Put a document that agents always read in front of an instruction."""
     return f"# {memory.name}\n\n{memory.text.strip()}\n\n# Task\n\n{instruction}"
+
+
+def with_system(task: Task, skill: Skill | None, instruction: str) -> str:
+    """Put a task's system prompt in front of the instruction, for a program without a system prompt of its own.
+
+    >>> with_system(Task(id="t", instruction="-", system="Be brief."), None, "Sort the list.")
+    'Be brief.\\n\\nSort the list.'
+    """
+    system = task.system_with(skill.whole.strip() if skill else "")
+    return f"{system}\n\n{instruction}" if system else instruction
 
 
 class SkillSightings:

@@ -2,26 +2,34 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from rich.console import Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from whet.agents import StopReason
 from whet.cli.output import command
-from whet.cli.summary import arm_fields, plain_arm, summary_table
+from whet.cli.summary import arm_fields, plain_arm, short_names, summary_table
 from whet.cli.tables import Terminal, duration, money, plural, terminal, thousands
+from whet.rollout.result import Result
 from whet.runs.run import Event, Started
-from whet.runs.scheduler import ArmStopped, Ended, Stopped
+from whet.runs.scheduler import ArmStopped, Began, Ended, Stopped
 from whet.runs.stats.summary import Arm, Tally, arm_of, skill_names, tally, total, uneven_losses
+from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.runs.verdicts import Settled
+from whet.scoring import Cause
 
 REFRESH_PER_SECOND = 4
+SHOWN = 3
+"""So many rollouts that run, and so many failures, are on the display."""
 
 
 @contextmanager
@@ -56,11 +64,20 @@ class Progress:
         self._limit: str | None = None
         """The limit that stopped the run."""
         self._stopped_arms: list[ArmStopped] = []
+        self._skills: Mapping[str | None, str] = {None: "-"}
+        self._names: dict[Arm, str] = {}
+        """What tells each arm from the others."""
+        self._under_way: dict[str, tuple[RolloutRow, float]] = {}
+        """What runs now, and since when."""
+        self._failures: deque[Text] = deque(maxlen=SHOWN)
 
     def on(self, event: Event) -> None:
         match event:
             case Started():
                 self._started, self._arms, self._since = event, event.arms, time.monotonic()
+                with Store.open_read(event.folder) as store:
+                    self._skills = skill_names(store)
+                self._names = short_names(event.arms, self._skills)
                 done = event.planned - event.pending
                 before = f", {plural(done, 'is', 'are')} done" if done else ""
                 planned = plural(event.planned, "rollout", "rollouts")
@@ -68,10 +85,14 @@ class Progress:
                 for warning in event.warnings:
                     self._console.say(f"warning: {warning}")
                 self._forget_missing()
+            case Began():
+                self._under_way[event.row.id] = event.row, time.monotonic()
             case Ended():
                 self._count(event)
                 if self.live is None:
-                    self._console.say(_line(event))
+                    self._console.say(self._line(event))
+                elif event.result.score.value is None or event.result.score.value < 1:
+                    self._failures.append(self._line(event))
             case Stopped():
                 self._limit = event.limit
             case Settled():
@@ -81,6 +102,11 @@ class Progress:
                 arm.conclude(event.row.task, event.result)
             case ArmStopped():
                 self._stopped_arms.append(event)
+                self._under_way = {
+                    rollout: (row, since)
+                    for rollout, (row, since) in self._under_way.items()
+                    if row.model != event.model or event.agent not in (None, row.agent)
+                }
 
     def _forget_missing(self) -> None:
         # What was missing before is tried again now.
@@ -93,6 +119,7 @@ class Progress:
         arm.spend(event.result)
         if not event.again:
             self._ended += 1
+            self._under_way.pop(event.row.id, None)
             arm.conclude(event.row.task, event.result)
 
     def stopped(self) -> None:
@@ -117,12 +144,19 @@ class Progress:
             lines.append(command("show", str(folder), worst.rollout.id))
         if self._limit is not None:
             lines.append(f"{self._resume}  # resumes with a higher limit")
-        elif any(arm.missing for arm in arms.values()):
-            lines.append(f"{self._resume}  # retries what is missing")
+        else:
+            lines += self._retries(folder, {cause for arm in arms.values() for cause in arm.missing})
         self._console.say("\nnext:\n" + "\n".join(f"  {line}" for line in lines))
 
-    def __rich__(self) -> Table:
-        """The live display: two lines."""
+    def _retries(self, folder: Path, causes: set[Cause]) -> list[str]:
+        """The commands that can make up for scores that are missing for these causes."""
+        lines = [f"{self._resume}  # retries what is missing"] if causes - {Cause.JUDGE} else []
+        if Cause.JUDGE in causes:
+            lines.append(f"{command('rejudge', str(folder))}  # when the judge is mended; --resume then runs the rest")
+        return lines
+
+    def __rich__(self) -> Group:
+        """The live display: how far it is, the scores so far, what takes longest, and the last failures."""
         whole = total(self._arms.values())
         done = whole.planned - whole.not_run
         grid = Table.grid(padding=(0, 2))
@@ -132,16 +166,33 @@ class Progress:
             self._eta(whole),
         )
         rate = whole.pass_rate()
-        facts = [f"pass {rate}" if rate else "no score yet"]
-        facts += [f"[red]missing {cause} {count}[/red]" for cause, count in sorted(whole.missing.items())]
-        facts += [
-            f"tokens {thousands(whole.input_tokens)}/{thousands(whole.output_tokens)}",
-            f"cost {money(whole.cost)}",
-        ]
-        outer = Table.grid()
-        outer.add_row(grid)
-        outer.add_row(Text.from_markup("  ".join(facts)))
-        return outer
+        facts = Text("  ".join([f"pass {rate}" if rate else "no score yet", ""]))
+        for cause, count in sorted(whole.missing.items()):
+            facts.append(f"missing {cause} {count}  ", style="red")
+        facts.append(
+            f"tokens {thousands(whole.input_tokens)}/{thousands(whole.output_tokens)}  cost {money(whole.cost)}"
+        )
+        return Group(grid, *map(_one_line, (facts, *self._slowest(), *self._failures)))
+
+    def _slowest(self) -> Iterator[Text]:
+        """What has been running for longest."""
+        now = time.monotonic()
+        under_way = list(self._under_way.values())
+        for row, since in under_way[:SHOWN]:
+            yield Text(f"  running for {duration(now - since)}: {row.task}  {self._names[arm_of(row)]}", style="dim")
+        if more := len(under_way[SHOWN:]):
+            yield Text(f"  and {more} more", style="dim")
+
+    def _line(self, event: Ended) -> Text:
+        """An attempt in a line. The skill is named where that tells arms apart."""
+        row, result = event.row, event.result
+        score = result.score
+        shown = f"{score.value:.2f}" if score.value is not None else f"missing: {score.cause}"
+        again = ", trying again" if event.again else ""
+        skill = [self._skills[row.skill]] if len({arm[2] for arm in self._arms}) > 1 else []
+        flags = "".join(f" [{flag}]" for flag in result.flags)
+        why = f"{score.reason}{flags} ({_describe_work(result)})"
+        return Text("  ".join([f"  {row.id}", f"{shown}{again}", row.task, row.agent, row.model, *skill, why]))
 
     def _eta(self, whole: Tally) -> str:
         if not self._ended or not whole.not_run:
@@ -197,6 +248,7 @@ class JsonLines:
                     warnings=event.warnings,
                 )
             case Ended():
+                report = event.result.report
                 self._print(
                     event="attempt",
                     rollout=event.row.id,
@@ -211,6 +263,10 @@ class JsonLines:
                     cause=event.result.score.cause,
                     reason=event.result.score.reason,
                     flags=event.result.flags,
+                    stop=report and report.stop,
+                    exit_code=report and report.exit_code,
+                    seconds=round(sum(event.result.seconds.values()), 3),
+                    tools=event.result.tools,
                     spending=event.result.spending.model_dump(),
                     **({"replay": event.result.replay.model_dump()} if event.result.replay else {}),
                 )
@@ -222,9 +278,18 @@ class JsonLines:
         self._console.out(json.dumps(fields), highlight=False)
 
 
-def _line(event: Ended) -> Text:
-    row, score = event.row, event.result.score
-    shown = f"{score.value:.2f}" if score.value is not None else f"missing: {score.cause}"
-    again = ", trying again" if event.again else ""
-    flags = "".join(f" [{flag}]" for flag in event.result.flags)
-    return Text(f"  {row.id}  {shown}{again}  {row.task}  {row.agent}  {row.model}  {score.reason}{flags}")
+def _one_line(text: Text) -> Text:
+    return Text(text.plain, style=text.style, spans=text.spans, no_wrap=True, overflow="ellipsis")
+
+
+def _describe_work(result: Result) -> str:
+    """How long an attempt took, how it ended unless well, and the tools that it used."""
+    report, spent = result.report, result.spending
+    parts = [duration(sum(result.seconds.values()))]
+    if report is not None and report.stop is not StopReason.FINISHED:
+        parts.append(report.stop)
+    if report is not None and report.exit_code:
+        parts.append(f"exit code {report.exit_code}")
+    if spent.captured:
+        parts.append(plural(spent.calls, "call", "calls"))
+    return ", ".join([*parts, *(f"{name} {count}" for name, count in (result.tools or {}).items())])

@@ -20,10 +20,21 @@ from whet.gateway.dialects.neutral import Stop as ReplyStop
 from whet.rollout.failures import OWN_CAUSES, Blame, describe_ending, find_failure, stop_reason
 from whet.rollout.judging import Judgement, find_requested_calls, judge_work, list_logged_calls
 from whet.rollout.resources import RunResources
-from whet.rollout.result import Flag, ForkReplay, Result, Rollout, SkillSeen, Spending, redact_result, session_spending
+from whet.rollout.result import (
+    CommandResult,
+    Flag,
+    ForkReplay,
+    Result,
+    Rollout,
+    SkillSeen,
+    Spending,
+    redact_result,
+    session_spending,
+)
+from whet.rollout.setup import SetupError, set_up
 from whet.scoring import Cause, ObservedCall, Score, Work, combine, judges_of
 from whet.scoring.leaks import Canaries
-from whet.tasks import Task, resolve_env
+from whet.tasks import resolve_env
 from whet.trace.conversations.replies import reply_of
 from whet.trace.replay.session import ReplaySession
 from whet.workspace import CHANGES_LIMIT, Change, Snapshot, changes
@@ -68,10 +79,6 @@ async def attempt(
     return await asyncio.to_thread(redact_result, one.result(score), resources.redactor.also(*secrets))
 
 
-class SetupError(Exception):
-    """A set-up command of the task failed."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Ended:
     """How the agent's part ended."""
@@ -103,6 +110,7 @@ class _Attempt:
         self.changes: tuple[Change, ...] = ()
         self.unseen: str | None = None
         self.tool_uses: list[LoggedUse] = []
+        self.setup: list[CommandResult] = []
         self.judgement = Judgement()
         self.probing: Spending | None = None
         self.failure: Score | None = None
@@ -116,7 +124,7 @@ class _Attempt:
         verify_env = {**env, **resolve_env(task.verify_env, self.resources.host_env, where)}
         async with self.resources.sandbox.open(task.limits, task.workdir) as box:
             with self.phase("setup"):
-                await prepare(box, task, env)
+                await set_up(box, task, env, self.setup)
                 await offer_tools(box, task, env, self.tool_uses)
                 before = await box.snapshot()
             ended = await self.run_agent(box, env)
@@ -232,7 +240,14 @@ class _Attempt:
             diffs=partial(changes, before, after, whole=True),
             unseen=before.unseen or after.unseen,
             stop=report.stop,
+            skill_read=self._has_read_skill(),
         )
+
+    def _has_read_skill(self) -> bool | None:
+        if self.rollout.skill is None:
+            return False
+        sightings = self.observer.sightings
+        return sightings.read if sightings else None
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -258,6 +273,7 @@ class _Attempt:
             unseen=self.unseen,
             tools=dict(self.observer.tools.most_common()) if rollout.captured else None,
             tool_uses=tuple(self.tool_uses),
+            setup=tuple(self.setup),
             replay=self._replay_result(),
             spending=session_spending(session, rollout.model) if rollout.captured else Spending(captured=False),
             judging=sum(costs[1:], start=costs[0]) if costs else None,
@@ -306,23 +322,6 @@ class _Observer:
         """Whether the model's last reply to the main thread was a refusal."""
         reply = reply_of(self._last) if self._last else None
         return reply is not None and reply.stop is ReplyStop.REFUSED
-
-
-async def prepare(box: Box, task: Task, env: Mapping[str, str]) -> None:
-    """Put files and attachments into the box, then run the task's set-up commands."""
-    if task.workspace is not None:
-        await box.upload(task.workspace, box.workdir)
-    for name, content in task.files.items():
-        await box.write_file(name, content.encode() if isinstance(content, str) else content)
-    for attachment in task.attachments:
-        await box.write_file(f"attachments/{attachment.name}", attachment.read_bytes())
-    deadline = time.monotonic() + task.limits.setup_sec
-    for command in task.setup:
-        left = max(0.001, deadline - time.monotonic())
-        done = await box.exec(["bash", "-c", command], env=env, timeout=left)
-        if done.exit_code != 0:
-            ending = "ran out of time" if done.timed_out else f"exit code {done.exit_code}"
-            raise SetupError(f"set-up command {command!r}: {ending}: {done.stderr.text.strip()[-500:]}")
 
 
 async def run_within_limits(agent: Agent, assignment: Assignment, session: Session) -> AgentReport:

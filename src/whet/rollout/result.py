@@ -110,6 +110,18 @@ class SkillSeen(BaseModel):
     """Its text was in a prompt."""
 
 
+class CommandResult(BaseModel):
+    """A set-up command that was run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    command: str
+    exit_code: int | None
+    output: str
+    """The end of both streams."""
+    seconds: float
+
+
 class ForkReplay(BaseModel):
     """How far a fork followed the rollout that it repeats."""
 
@@ -148,6 +160,8 @@ class Result(BaseModel):
     """How often the model called each tool; None where that is not recorded."""
     tool_uses: tuple[LoggedUse, ...] = ()
     """Calls of the task's own tools, as the host answered them."""
+    setup: tuple[CommandResult, ...] = ()
+    """The task's set-up commands, with their output."""
     replay: ForkReplay | None = None
     """Only for a fork."""
     spending: Spending = Spending()

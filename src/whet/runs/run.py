@@ -13,7 +13,7 @@ from whet.runs.episodes import WEIGHT_VERSION
 from whet.runs.options import RunOptions
 from whet.runs.plan import Plan
 from whet.runs.resources import changed_keys, open_resources, sampling_warnings
-from whet.runs.scheduler import ArmStopped, Ended, Stopped, open_run, run_plan
+from whet.runs.scheduler import ArmStopped, Began, Ended, Stopped, open_run, run_plan
 from whet.runs.stats.summary import Arm, Tally, arm_of, sum_spent, tally
 from whet.runs.stats.use import WORTH_A_PILOT, Piloted, read_use
 from whet.runs.store.reply_cache import CacheUse
@@ -37,6 +37,11 @@ def read_task_paths(store: Store) -> tuple[Path, ...]:
     return tuple(map(Path, [paths] if isinstance(paths, str) else paths or ()))
 
 
+def fork_name(about: Mapping[str, Any]) -> str:
+    """What the rollouts of a fork are named after."""
+    return f"{about['rollout']} {about['attempt']} {about['at']}"
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """The rollout that a run is a fork of, and where it leaves it."""
@@ -48,7 +53,7 @@ class Origin:
 
     @property
     def name(self) -> str:
-        return f"{self.about['rollout']} {self.about['attempt']} {self.prefix.at}"
+        return fork_name(self.about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class Started:
     """Settings that will make the run less useful than it could be."""
 
 
-Event = Started | Piloted | Ended | Stopped | Settled | ArmStopped
+Event = Started | Piloted | Began | Ended | Stopped | Settled | ArmStopped
 Watch = Callable[[Event], None]
 
 

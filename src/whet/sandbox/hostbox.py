@@ -118,6 +118,9 @@ class HostBox(ABC):
     @abstractmethod
     async def show(self, source: Path, name: str) -> str: ...
 
+    @abstractmethod
+    async def protect_workdir(self) -> None: ...
+
     async def start(
         self,
         argv: Sequence[str],
@@ -233,7 +236,7 @@ class HostBox(ABC):
         """Put `whet-untrusted` on the judge's PATH."""
         folder, user = self._folder, self._folder.users.work
         folder.make("work-tmp", user)
-        work = replace(self._make_view(user, "home", ("work", "home", "work-tmp")), ends_first=True)
+        work = replace(self._make_view(user, "home", ("work", "home", "work-tmp"), self._view), ends_first=True)
         work.shown[self._path_in_box("scratch")] = folder.path / "scratch"
         work.env[SCRATCH] = self._path_in_box("scratch")
         tools = Tools(folder, self.python, "judge-tools", self._view.user)

@@ -35,6 +35,7 @@ def refuse_denied(tasks: Iterable[Task], skills: Iterable[Path], denied: Iterabl
     for task in tasks:
         hidden = [folder for folder in (task.tests, task.solution) if folder is not None]
         inputs = [*([task.workspace] if task.workspace else []), *task.attachments]
+        inputs += [*task.copies.values(), *task.data.values()]
         for path in inputs:
             _refuse(f"{task.origin}: {path}", path, [*everywhere, *hidden])
     for skill in skills:

@@ -73,6 +73,13 @@ class Score(BaseModel):
         """0, because the work itself kept the judge from a verdict; the rollout is flagged."""
         return cls(value=0, reason=reason, details={**details, "no_verdict": True})
 
+    def __str__(self) -> str:
+        """
+        >>> print(Score.of(0.5, "1 of 2 commands passed"), Score.missing(Cause.MODEL, "502 five times"), sep=", ")
+        0.5, missing (model)
+        """
+        return f"missing ({self.cause})" if self.value is None else f"{self.value:g}"
+
     @property
     def is_undecided(self) -> bool:
         """Whether the work itself kept the judge from a verdict, on all of it or on one of its checks."""

@@ -71,6 +71,8 @@ def read_harbor(path: Path) -> Task:
             limits=_limits(manifest, whet),
             allow=whet.allow,
             agent_logs=whet.agent_logs,
+            system=whet.system,
+            read_only=whet.read_only,
             answer=whet.answer,
             answer_schema=whet.answer_schema,
             judge=locate_modules(whet.judge, root),

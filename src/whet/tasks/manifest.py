@@ -322,6 +322,8 @@ class WhetTable(BaseModel):
     answer_schema: Table | None = None
     canary: tuple[Canary, ...] = ()
     agent_logs: bool = False
+    system: str | None = None
+    read_only: bool = False
 
 
 class TaskManifest(BaseModel):

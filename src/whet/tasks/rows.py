@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from whet.errors import UserError, did_you_mean
 from whet.ids import digest
+from whet.tasks.folder import folder_digest, list_entries
 from whet.tasks.judges import AnyJudge, PythonSpec, judge_warnings, locate_modules
 from whet.tasks.parquet import parquet_rows
 from whet.tasks.task import Task
@@ -20,10 +21,12 @@ from whet.tasks.task_set import SUFFIX, csv_rows, read_task_set
 from whet.validation_errors import explain, format_value, key_path
 
 _KEYS = frozenset(
-    {"id", "instruction", "followups", "files", "attachments", "env", "workdir", "setup", "tools", "verify", "judge"}
-    | {"answer", "answer_schema", "canary", "split", "tags", "metadata", "limits", "allow", "agent_logs"}
+    {"id", "instruction", "system", "followups", "files", "attachments", "copies", "data", "read_only", "env"}
+    | {"workdir", "setup", "tools", "verify", "judge", "answer", "answer_schema", "canary", "split", "tags"}
+    | {"metadata", "limits", "allow", "agent_logs"}
 )
-_NOT_CONTENT = {"id", "origin", "digest", "files", "attachments", "split"}
+_NOT_CONTENT = {"id", "origin", "digest", "files", "attachments", "copies", "data", "split"}
+_PLACED = ("copies", "data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ def _jsonl(file: Path) -> Iterator[_Row]:
 
 def _task(row: _Row, values: Mapping[str, Any], file: Path) -> Task:
     attachments, problems = _attachments(values.get("attachments", []), file.parent, row.where)
+    placed = {key: _find_placed(key, values.get(key, {}), file.parent, row.where, problems) for key in _PLACED}
     problems += [
         f"{row.where}: unknown key '{key_path([key])}'; {did_you_mean(key, _KEYS)}"
         for key in values
@@ -81,7 +85,7 @@ def _task(row: _Row, values: Mapping[str, Any], file: Path) -> Task:
     known = {key: value for key, value in values.items() if key in _KEYS}
     try:
         task = Task.model_validate(
-            {"id": f"{_stem(file)}-{row.number}", **known, "attachments": attachments, "origin": row.where}
+            {"id": f"{_stem(file)}-{row.number}", **known, **placed, "attachments": attachments, "origin": row.where}
         )
     except ValidationError as error:
         raise UserError("\n".join([*problems, *explain(error, row.where, Task)])) from error
@@ -133,12 +137,33 @@ def _attachments(names: Any, folder: Path, where: str) -> tuple[list[Path], list
 
 
 def _attachment(name: Any, folder: Path) -> Path | None:
+    path = find_beside(name, folder)
+    return path if path is not None and path.is_file() else None
+
+
+def find_beside(name: Any, folder: Path) -> Path | None:
+    """What is called so in the folder of a task; None when it is not there, or a link leads elsewhere."""
     if not isinstance(name, str) or "\0" in name:
         return None
     root = folder.resolve()
     path = root / name
-    inside = Path(os.path.realpath(path)).is_relative_to(root)
-    return path if inside and path.is_file() else None
+    return path if Path(os.path.realpath(path)).is_relative_to(root) and path.exists() else None
+
+
+def _find_placed(key: str, given: Any, folder: Path, where: str, problems: list[str]) -> dict[str, Path]:
+    """The files and folders of `copies` and `data`, by their places in the box. Problems are added to the others."""
+    if not isinstance(given, Mapping):
+        problems.append(f"{where}: key '{key}' is {format_value(given)}; expected a table of places and paths")
+        return {}
+    found = {}
+    for place, name in given.items():
+        path = find_beside(name, folder)
+        if path is None or (key == "data" and not path.is_dir()):
+            expected = f"a {'folder' if key == 'data' else 'file or folder'} in the folder of the rows file"
+            problems.append(f"{where}: key '{key_path([key, place])}' is {format_value(name)}; expected {expected}")
+        else:
+            found[place] = path
+    return found
 
 
 def with_digest(task: Task) -> Task:
@@ -158,6 +183,14 @@ def _digest(task: Task, judges: Iterable[AnyJudge]) -> str:
         parts += [b"file", name.encode(), content.encode() if isinstance(content, str) else content]
     for path in task.attachments:
         parts += [b"attachment", path.name.encode(), path.read_bytes()]
+    for place, path in sorted(task.copies.items()):
+        content = folder_digest(path, list_entries(path)).encode() if path.is_dir() else path.read_bytes()
+        parts += [b"copy", place.encode(), content]
+    for place, path in sorted(task.data.items()):
+        # Data can be large, so names and sizes must do.
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        sizes = [(file.relative_to(path).as_posix(), file.stat().st_size) for file in files]
+        parts += [b"data", place.encode(), json.dumps(sizes).encode()]
     for judge in judges:
         if isinstance(judge, PythonSpec) and judge.source is not None:
             parts += [b"function", judge.source.read_bytes()]

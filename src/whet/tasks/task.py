@@ -21,6 +21,8 @@ from whet.tasks import judges
 from whet.tasks.fields import RelativePath, Table
 from whet.tasks.judges import AnyJudge, Judges
 
+SKILL_SECTION = "{skill_section}"
+"""Where the skill goes in a task's system prompt."""
 WORKDIR = "/workspace"
 """The default working directory of an agent."""
 
@@ -51,6 +53,8 @@ def _content_as_json(content: str | bytes) -> str | dict[str, str]:
 
 ProcessText = Annotated[str, AfterValidator(_without_nul)]
 Content = Annotated[str | bytes, BeforeValidator(_content), PlainSerializer(_content_as_json, when_used="json")]
+BoxPath = Annotated[str, Field(pattern=r"^[^\x00]*[^/\x00]$")]
+"""A path in the box, absolute or relative to the working directory."""
 EnvName = Annotated[str, Field(pattern=r"^[^=\x00]+$")]
 Env = dict[EnvName, ProcessText]
 Split = Literal["train", "val", "test"]
@@ -127,6 +131,8 @@ class Task(BaseModel):
 
     id: str = Field(min_length=1, max_length=200)
     instruction: ProcessText = Field(min_length=1)
+    system: ProcessText | None = Field(default=None, min_length=1)
+    """System prompt of the task. `{skill_section}` in it is replaced by the skill."""
     followups: tuple[Annotated[ProcessText, Field(min_length=1)], ...] = ()
     """Further instructions, in order. Each continues the same conversation after the one before it is done."""
     origin: str = ""
@@ -142,6 +148,12 @@ class Task(BaseModel):
     """Files given inline: text, or bytes."""
     attachments: tuple[Path, ...] = ()
     """Files that the instruction refers to; placed under attachments/ in the working directory."""
+    copies: dict[BoxPath, Path] = Field(default_factory=dict)
+    """Files and folders that are copied to these places of the box."""
+    data: dict[RelativePath, Path] = Field(default_factory=dict)
+    """Folders that the working directory shows read-only under these names, without copying them."""
+    read_only: bool = False
+    """Whether the agent cannot change the working directory."""
     env: Env = Field(default_factory=dict)
     """Variables of every command in the box. A whole-value `${NAME}` or `${NAME:-default}` comes from the host."""
     setup: tuple[ProcessText, ...] = ()
@@ -215,6 +227,19 @@ class Task(BaseModel):
             if lack:
                 raise ValueError(f"has '{judge.kind}', which {lack}")
         return given
+
+    def system_with(self, skill: str) -> str:
+        """The system prompt, with the skill's text where it belongs. Empty without a system prompt.
+
+        >>> Task(id="t", instruction="-", system="Be kind. {skill_section}").system_with("Use few words.")
+        'Be kind. Use few words.'
+        """
+        return (self.system or "").replace(SKILL_SECTION, skill).strip()
+
+    @property
+    def takes_skill(self) -> bool:
+        """Whether the skill belongs into the system prompt."""
+        return SKILL_SECTION in (self.system or "")
 
     @property
     def instructions(self) -> tuple[str, ...]:

@@ -140,6 +140,9 @@ class BubblewrapBox(HostBox):
         self._view.shown[f"{PROGRAMS}/{name}"] = folder
         return f"{PROGRAMS}/{name}"
 
+    async def protect_workdir(self) -> None:
+        self._view.shown[self.workdir] = self._folder.path / "work"
+
     def _hand_to_judge(self, show_logs: bool) -> tuple[str, ...]:
         planted = super()._hand_to_judge(show_logs)
         # Programs without HOME in their environment look it up here; they must not find the agent's.

@@ -43,7 +43,7 @@ def read_scored_rollouts(search: Path, skill: str, tasks: Mapping[str, Task]) ->
             counting = {judge.name for judge in judges_of(task) if judge.weight}
             yield ScoredRollout(
                 row.task,
-                "\n\n".join(task.instructions),
+                "\n\n".join([*([task.system_with("")] if task.system else []), *task.instructions]),
                 last.value,
                 {name: one for name, one in result.judgements.items() if name in counting},
                 _format_steps(last),
