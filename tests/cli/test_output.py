@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 import termios
-from pathlib import Path
 
 import pytest
 
@@ -307,13 +306,6 @@ def test_help_lists_every_verb(project: Project) -> None:
     for verb in ("run", "runs", "show", "tasks", "scripted", "clean"):
         assert re.search(rf"^│ {verb} ", listed, re.MULTILINE)
     assert re.search(r"^│ check ", project.whet("tasks", "--help").stdout, re.MULTILINE)
-
-
-def test_the_shell_completes_verbs(project: Project) -> None:
-    asked = {"_WHET_COMPLETE": "complete_bash", "COMP_WORDS": "whet ru", "COMP_CWORD": "1"}
-    argv = [Path(sys.executable).parent / "whet"]
-    done = subprocess.run(argv, env=project.environ() | asked, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["run", "runs"]
 
 
 def test_json_of_a_run_is_not_torn_by_long_lines(project: Project) -> None:
