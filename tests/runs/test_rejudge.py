@@ -15,6 +15,7 @@ from whet.runs.config import Config, ModelConfig
 from whet.runs.options import RejudgeOptions
 from whet.runs.plan import public
 from whet.runs.rejudge import Judged, rejudge
+from whet.runs.scheduler import Ended
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
 from whet.scoring import Cause, Score
@@ -75,7 +76,7 @@ async def test_judges_that_need_the_box_keep_their_scores(tmp_path: Path) -> Non
     write_rows(tmp_path, {**rows[0], "judge": "number"}, {**rows[1], "judge": file_check})
     told = await again(tmp_path)
     assert (told["old"].kept, told["old"].after.value) == (("verify",), 1)
-    assert (told["new"].kept, told["new"].after.cause) == (("rules",), Cause.JUDGE)
+    assert (told["new"].kept, told["new"].rerun, told["new"].after.cause) == ((), True, Cause.JUDGE)
     assert "no longer exists" in told["new"].after.reason
 
 
@@ -89,7 +90,7 @@ async def test_a_function_that_needs_no_files_judges_again_in_an_empty_box(tmp_p
     told = await again(tmp_path)
     assert (told["q"].after.value, told["q"].kept) == (0.25, ())
     write_rows(tmp_path, {**row, "judge": {"kind": "python", "function": "mine:of", "workspace": True}})
-    assert (await again(tmp_path))["q"].kept == ("python",)
+    assert (await again(tmp_path))["q"].rerun
 
 
 async def test_a_file_names_other_judges_which_ask_their_own_model(tmp_path: Path) -> None:
@@ -230,3 +231,48 @@ async def test_a_wrong_file_of_judges_is_told(tmp_path: Path, text: str, said: s
     file.write_text(text)
     with pytest.raises(UserError, match=said):
         await again(tmp_path, judge=file)
+
+
+def write_tested(folder: Path, name: str, test: str) -> Path:
+    """A task folder with these tests; the folder that it is in."""
+    task = folder / "tasks" / name
+    for file, text in {"task.toml": "", "instruction.md": f"{name}: greet.", "tests/test.sh": test}.items():
+        (task / file).parent.mkdir(parents=True, exist_ok=True)
+        (task / file).write_text(text)
+    return folder / "tasks"
+
+
+async def test_after_tests_are_mended_only_what_they_judged_is_run_again(tmp_path: Path) -> None:
+    good, broken = "echo 1 > /logs/verifier/reward.txt\n", "echo many > /logs/verifier/reward.txt\n"
+    tasks, models = write_tested(tmp_path, "a", good), scripted(tmp_path, {"": Reply(text="Hi")})
+    write_tested(tmp_path, "b", broken)
+    run = tmp_path / "run"
+    arms: dict[str, Any] = {"agents": ("command:true",), "out": run}
+    await perform(tasks, models, **arms)
+    assert values(run) == {"a": 1, "b": None}
+    write_tested(tmp_path, "b", good)
+    with pytest.raises(UserError, match=r"task 'b' is judged otherwise .* run whet rejudge"):
+        await perform(tasks, models, resume=True, **arms)
+    seen = await again(tmp_path)
+    assert {name: (one.after.value, one.kept) for name, one in seen.items()} == {"a": (1, ("reward",)), "b": (None, ())}
+    ended = [event for event in await perform(tasks, models, resume=True, **arms) if isinstance(event, Ended)]
+    assert [(event.row.task, event.result.score.value) for event in ended] == [("b", 1)]
+    with Store.open_read(run) as store:
+        assert (len(store.rollouts()), store.pending()) == (2, [])
+    write_tested(tmp_path, "a", "echo 0 > /logs/verifier/reward.txt\n")
+    (tmp_path / "tasks" / "a" / "environment").mkdir()
+    (tmp_path / "tasks" / "a" / "environment" / "hint.txt").write_text("new")
+    with pytest.raises(UserError, match="task 'a' has changed"):
+        await perform(tasks, models, resume=True, **arms)
+
+
+async def test_a_new_answer_is_applied_without_running_anything_and_the_run_goes_on_with_it(tmp_path: Path) -> None:
+    tasks = write_rows(tmp_path, {"id": "q", "instruction": "q: 2 + 2?", "answer": "5"})
+    models = scripted(tmp_path, {"": Reply(text="4")})
+    await perform(tasks, models)
+    write_rows(tmp_path, {"id": "q", "instruction": "q: 2 + 2?", "answer": "4"})
+    await again(tmp_path)
+    assert values(tmp_path / "run") == {"q": 1}
+    assert not any(isinstance(event, Ended) for event in await perform(tasks, models, resume=True))
+    added = await perform(tasks, models, resume=True, samples=2)
+    assert sum(isinstance(event, Ended) for event in added) == 1

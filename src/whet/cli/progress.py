@@ -25,6 +25,7 @@ from whet.runs.stats.summary import Arm, Tally, arm_of, skill_names, tally, tota
 from whet.runs.store.schema import RolloutRow
 from whet.runs.store.store import Store
 from whet.runs.verdicts import Settled
+from whet.scoring import Cause
 
 REFRESH_PER_SECOND = 4
 SHOWN = 3
@@ -143,9 +144,16 @@ class Progress:
             lines.append(command("show", str(folder), worst.rollout.id))
         if self._limit is not None:
             lines.append(f"{self._resume}  # resumes with a higher limit")
-        elif any(arm.missing for arm in arms.values()):
-            lines.append(f"{self._resume}  # retries what is missing")
+        else:
+            lines += self._retries(folder, {cause for arm in arms.values() for cause in arm.missing})
         self._console.say("\nnext:\n" + "\n".join(f"  {line}" for line in lines))
+
+    def _retries(self, folder: Path, causes: set[Cause]) -> list[str]:
+        """The commands that can make up for scores that are missing for these causes."""
+        lines = [f"{self._resume}  # retries what is missing"] if causes - {Cause.JUDGE} else []
+        if Cause.JUDGE in causes:
+            lines.append(f"{command('rejudge', str(folder))}  # when the judge is mended; --resume then runs the rest")
+        return lines
 
     def __rich__(self) -> Group:
         """The live display: how far it is, the scores so far, what takes longest, and the last failures."""

@@ -56,6 +56,7 @@ def _as_json(judged: "Judged") -> str:
             "cause": judged.after.cause,
             "reason": judged.after.reason,
             "kept": judged.kept,
+            "rerun": judged.rerun,
             "skipped": judged.skipped,
         }
     )
@@ -66,6 +67,8 @@ def _summary(seen: "list[Judged]") -> str:
     changed = sum(judged.before.value != judged.after.value for judged in again)
     kept = sorted({name for judged in again for name in judged.kept})
     counts = f"{len(again)} judged again, {changed} scores changed, {len(seen) - len(again)} not judged"
+    rerun = sum(judged.rerun for judged in seen)
+    counts += f"; {rerun} to run again, because their tests have changed: whet run ... --resume" if rerun else ""
     return counts + (f"; not judged again, because they need the sandbox: {', '.join(kept)}" if kept else "")
 
 

@@ -1,7 +1,9 @@
 """The plan of a run: tasks x agents x models x skills x samples, each rollout with a name that never changes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from whet.agents import AnyAgent
 from whet.box import Sandbox
@@ -13,7 +15,15 @@ from whet.runs.store.schema import RolloutRow, SkillRow, TaskRow
 from whet.scoring import judges_of
 from whet.skill import Skill
 from whet.tasks import Task, resolve_env
+from whet.tasks.judges import PythonSpec
 from whet.trace.replay.session import Prefix
+
+FILES = "files_digest"
+"""Where a stored task has the digest of the files that an agent gets."""
+BOX_JUDGES = "box_judges_digest"
+"""Where it has the digest of everything that judges in the agent's box: tests, verify commands, rules about files."""
+_JUDGED_BY = {"judge", "verify", "verify_env", "answer_schema", "tests", "omitted", "canary", "agent_logs", BOX_JUDGES}
+_NOT_THE_TASK = {"origin", "digest", "warnings", "tags", "split", "metadata", "solution", "solution_env", *_JUDGED_BY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,5 +107,47 @@ def check_tasks(tasks: Sequence[Task], sandbox: Sandbox, env: Mapping[str, str])
 
 def public(task: Task) -> str:
     """A task as a run keeps it, in JSON."""
-    # Inline files may be large, and answers are not for casual eyes; the digest vouches for both.
-    return task.model_dump_json(exclude={"files", "answer", "judge", "canary"})
+    # Inline files may be large, and answers are not for casual eyes; the digests vouch for both.
+    spec = task.model_dump(mode="json", exclude={"files", "answer", "judge", "canary"})
+    return json.dumps({**spec, FILES: _digest_files(task), BOX_JUDGES: _digest_box_judges(task)})
+
+
+def find_changes(row: TaskRow, task: Task) -> list[str]:
+    """What of a stored task is different for an agent now. How it is judged does not count."""
+    if row.digest == task.digest:
+        return []
+    then, now = (
+        {key: value for key, value in json.loads(spec).items() if key not in _NOT_THE_TASK}
+        for spec in (row.spec, public(task))
+    )
+    then.setdefault(FILES, now[FILES])  # earlier versions did not store it
+    return sorted(key for key in then.keys() | now.keys() if then.get(key) != now.get(key))
+
+
+def has_new_box_judges(row: TaskRow, task: Task) -> bool:
+    """Whether judges that need the agent's box are different from those of a stored task."""
+    then = json.loads(row.spec).get(BOX_JUDGES)
+    return row.digest != task.digest and then is not None and then != _digest_box_judges(task)
+
+
+def _digest_files(task: Task) -> str:
+    inline = [part for name, text in sorted(task.files.items()) for part in (name, text)]
+    parts = [one.encode() if isinstance(one, str) else one for one in inline]
+    attached = [part for path in task.attachments for part in (path.name.encode(), path.read_bytes())]
+    return digest(*parts, *attached, *_folder_parts(task.workspace))
+
+
+def _digest_box_judges(task: Task) -> str:
+    judges = [judge for judge in task.judge if judge.needs_box]
+    sources = [judge.source for judge in judges if isinstance(judge, PythonSpec) and judge.source is not None]
+    facts = [task.verify, task.verify_env, task.agent_logs, [judge.model_dump(mode="json") for judge in judges]]
+    tests = _folder_parts(task.tests, task.omissions_in("tests"))
+    return digest(json.dumps(facts, sort_keys=True).encode(), *(source.read_bytes() for source in sources), *tests)
+
+
+def _folder_parts(folder: Path | None, omitted: Sequence[str] = ()) -> Iterator[bytes]:
+    """Names and contents of the files in a folder."""
+    for path in sorted(folder.rglob("*")) if folder is not None else ():
+        name = path.relative_to(folder or path).as_posix()
+        if path.is_file() and name not in omitted:
+            yield from (name.encode(), path.read_bytes())

@@ -23,9 +23,9 @@ from whet.rollout.model_client import ModelClient
 from whet.rollout.result import Flag, Result, encode_result, redact_result
 from whet.runs.config import Config, judge_model_configs, model_secrets, never_called, open_models
 from whet.runs.options import RejudgeOptions
-from whet.runs.plan import public
+from whet.runs.plan import find_changes, has_new_box_judges, rollout_id, task_rows
 from whet.runs.results import AttemptRecord, ResultReader, encode_judge_call
-from whet.runs.run import read_task_paths
+from whet.runs.run import FORK, fork_name, read_task_paths
 from whet.runs.store.reply_cache import CacheUse, cache_use, open_cache
 from whet.runs.store.schema import RolloutRow, TaskRow
 from whet.runs.store.store import Store
@@ -37,9 +37,6 @@ from whet.tasks import Task, read_tasks, resolve_env
 from whet.tasks.judges import AnyJudge, Judges, RankSpec, locate_modules
 from whet.text.redact import Redactor, secrets_in
 from whet.validation_errors import explain, user_error
-
-_JUDGED_BY = {"judge", "verify", "verify_env", "answer_schema", "tests", "omitted", "canary", "agent_logs"}
-_NOT_THE_TASK = {"origin", "digest", "warnings", "tags", "split", "metadata", "solution", "solution_env", *_JUDGED_BY}
 
 
 class JudgeFile(BaseModel):
@@ -71,6 +68,8 @@ class Judged:
     """Judges whose earlier score was kept, because they need the box."""
     skipped: str = ""
     """Why there was nothing to judge."""
+    rerun: bool = False
+    """It must be run again, because judges have changed that need its box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +78,8 @@ class _Case:
     attempt: int
     result: Result
     work: Work
+    new_tests: bool
+    """The judges that need its box have changed since."""
 
 
 async def rejudge(
@@ -116,6 +117,8 @@ async def rejudge(
                     watch(await judging.judge(work, ranked, others.rank, redactor))
         if not others.rank:
             await writer.do(partial(settle_anew, tasks=tasks))
+        if not others.judge:
+            await writer.do(partial(_adopt_judges, tasks=tasks))
 
 
 class _Judging:
@@ -151,12 +154,12 @@ class _Judging:
         """Judge, and store."""
         case, before = self.case, self.case.result
         judges = judges_of(work.task)
-        kept = [judge.name for judge in judges if judge.spec.needs_box]
+        kept = [] if case.new_tests else [judge.name for judge in judges if judge.spec.needs_box]
         judgements: dict[str, Score] = {}
         async with self._box_for(judges) as box:
             for judge in judges:
                 if judge.spec.needs_box:
-                    judgements[judge.name] = _earlier_score(judge, before)
+                    judgements[judge.name] = _CHANGED if case.new_tests else _earlier_score(judge, before)
                 else:
                     judgements[judge.name] = await judge.judge(replace(work, box=box))
         weights = {judge.name: judge.weight for judge in judges}
@@ -178,7 +181,10 @@ class _Judging:
         body = encode_result(result)
         value, cause = result.score.value, result.score.cause
         await self._writer.do(lambda store: store.replace_result(case.attempt, body, value=value, cause=cause))
-        return Judged(case.row, before.score, result.score, tuple(kept))
+        rerun = case.new_tests and value is None
+        if rerun:
+            await self._writer.do(lambda store: store.reopen([case.row.id]))
+        return Judged(case.row, before.score, result.score, tuple(kept), rerun=rerun)
 
     @asynccontextmanager
     async def _box_for(self, judges: Sequence[TaskJudge]) -> AsyncIterator[Box | None]:
@@ -217,6 +223,13 @@ def _sandbox_of(run: Path) -> str:
         return store.get("sandbox") or DEFAULT
 
 
+_CHANGED = Score.missing(
+    Cause.JUDGE,
+    "it has changed, and it needs the agent's box, which no longer exists; whet run with --resume runs it again",
+    unrelated=True,
+)
+
+
 def _earlier_score(judge: TaskJudge, before: Result) -> Score:
     """The earlier score of a judge that needs the box, which no longer exists."""
     said = before.judgements.get(judge.name)
@@ -240,7 +253,7 @@ def _cases(
 ) -> Iterable[list[_Case]]:
     """The rollouts that can be judged again, task by task. The others are reported to `watch`."""
     with Store.open_read(run) as store:
-        plan = list(ResultReader(store))
+        plan, rows = list(ResultReader(store)), {row.id: row for row in store.tasks()}
         for name, task in tasks.items():
             group = []
             for rollout in plan:
@@ -250,7 +263,8 @@ def _cases(
                 if reason := _why_not_judged(result):
                     watch(Judged(row, result.score, result.score, (), reason))
                 else:
-                    group.append(_Case(row, attempt.id, result, _work(task, result, attempt, env)))
+                    changed = has_new_box_judges(rows[name], task)
+                    group.append(_Case(row, attempt.id, result, _work(task, result, attempt, env), changed))
             if group:
                 yield group
 
@@ -279,6 +293,7 @@ def _work(task: Task, result: Result, attempt: AttemptRecord, env: Mapping[str, 
         changes=result.changes,
         unseen=result.unseen,
         stop=result.report.stop,
+        skill_read=result.skill.read if result.skill else False if result.spending.captured else None,
     )
 
 
@@ -325,15 +340,25 @@ def _name(source: Sequence[Path | Task]) -> str:
     return ", ".join(str(one) for one in source if isinstance(one, Path)) or "`tasks`"
 
 
+def _adopt_judges(store: Store, tasks: Mapping[str, Task]) -> None:
+    """Store the tasks as they are judged now, so that the run can be resumed with them."""
+    about = store.get(FORK)
+    forked = fork_name(about) if about else ""
+    for row in store.tasks():
+        task = tasks[row.id]
+        if row.digest == task.digest:
+            continue
+        before = task.model_copy(update={"digest": row.digest})
+        rollouts = [one for one in store.rollouts() if one.task == row.id]
+        arms = {one.id: (one.agent, one.model, one.skill, one.sample, forked) for one in rollouts}
+        if any(name != rollout_id(before, *arm) for name, arm in arms.items()):
+            continue  # its rollouts are named by another rule, as those of `whet sharpen` are
+        (new,) = task_rows([task])
+        store.change_task(new, {name: rollout_id(task, *arm) for name, arm in arms.items()})
+
+
 def _refuse_another_task(row: TaskRow, task: Task, run: Path) -> None:
-    if row.digest == task.digest:
-        return
-    then, now = (
-        {key: value for key, value in json.loads(spec).items() if key not in _NOT_THE_TASK}
-        for spec in (row.spec, public(task))
-    )
-    changed = sorted(key for key in then.keys() | now.keys() if then.get(key) != now.get(key))
-    if changed:
+    if changed := find_changes(row, task):
         raise UserError(
             f"{task.origin}: '{changed[0]}' of task '{row.id}' is not what it was in {run}; "
             "how it is judged may change, what it asks for may not"

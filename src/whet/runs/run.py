@@ -37,6 +37,11 @@ def read_task_paths(store: Store) -> tuple[Path, ...]:
     return tuple(map(Path, [paths] if isinstance(paths, str) else paths or ()))
 
 
+def fork_name(about: Mapping[str, Any]) -> str:
+    """What the rollouts of a fork are named after."""
+    return f"{about['rollout']} {about['attempt']} {about['at']}"
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """The rollout that a run is a fork of, and where it leaves it."""
@@ -48,7 +53,7 @@ class Origin:
 
     @property
     def name(self) -> str:
-        return f"{self.about['rollout']} {self.about['attempt']} {self.prefix.at}"
+        return fork_name(self.about)
 
 
 @dataclass(frozen=True, slots=True)

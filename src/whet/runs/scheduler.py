@@ -18,7 +18,7 @@ from whet.rollout.failures import ENDPOINT_CAUSES, PERMANENT, Blame
 from whet.rollout.resources import RunResources
 from whet.rollout.result import Result, Rollout, encode_result
 from whet.runs.options import Retry
-from whet.runs.plan import Plan, task_rows
+from whet.runs.plan import Plan, find_changes, task_rows
 from whet.runs.results import encode_judge_call
 from whet.runs.stats.means import is_pass
 from whet.runs.store.schema import RolloutRow
@@ -394,10 +394,17 @@ class Queue:
 
 
 def _refuse_changed_tasks(folder: Path, store: Store, tasks: Iterable[Task]) -> None:
-    before = {row.id: row.digest for row in store.tasks()}
+    before = {row.id: row for row in store.tasks()}
     for task in tasks:
-        if before.get(task.id, task.digest) != task.digest:
+        row = before.get(task.id)
+        if row is None or row.digest == task.digest:
+            continue
+        if find_changes(row, task):
             raise UserError(
                 f"{task.origin}: task '{task.id}' has changed since the run in {folder} began; "
                 "a changed task is another measurement: start a new run with another `out`"
             )
+        raise UserError(
+            f"{task.origin}: task '{task.id}' is judged otherwise since the run in {folder} began; run whet rejudge "
+            f"{folder} first: it judges again what is on record, and then this command runs only what is left"
+        )

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 from pathspec import GitIgnoreSpec
 from pydantic import (
     AfterValidator,
@@ -46,6 +44,10 @@ def _globs(values: tuple[str, ...]) -> tuple[str, ...]:
 
 def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """Check a JSON schema; ValueError if it is invalid."""
+    # Few tasks have a schema, and every command would wait for the import.
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+
     try:
         # With formats, so that patterns in it must compile.
         Draft202012Validator.check_schema(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)

@@ -4,8 +4,8 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -95,12 +95,12 @@ class Store:
             (path,) = (row["file"] for row in self._db.execute("PRAGMA database_list") if row["name"] == "main")
             raise UserError(f"{path}: the run is damaged: {damage}") from error
 
-    @contextmanager
-    def atomic(self) -> Iterator[None]:
+    def atomic(self) -> AbstractContextManager[None]:
         """All that is written within is committed together, or not at all. Nested, it is part of the outer one."""
-        if self._db.in_transaction:
-            yield
-            return
+        return nullcontext() if self._db.in_transaction else self._transaction()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
         self._db.execute("BEGIN")
         try:
             yield
@@ -127,6 +127,18 @@ class Store:
     def tasks(self) -> list[TaskRow]:
         """All tasks, in the order in which they were added."""
         return [schema.check_types(TaskRow(*row)) for row in self._db.execute("SELECT * FROM task ORDER BY rowid")]
+
+    def change_task(self, task: TaskRow, renamed: Mapping[str, str]) -> None:
+        """Replace a task by one that is judged otherwise. `renamed`: the new ids of its rollouts."""
+        with self.atomic():
+            self._db.execute("PRAGMA defer_foreign_keys = ON")
+            new = [(new, old) for old, new in renamed.items()]
+            self._db.executemany("UPDATE rollout SET id = ? WHERE id = ?", new)
+            self._db.executemany("UPDATE attempt SET rollout = ? WHERE rollout = ?", new)
+            self._db.execute(
+                "UPDATE task SET digest = ?, origin = ?, spec = ? WHERE id = ?",
+                (task.digest, task.origin, task.spec, task.id),
+            )
 
     def add_skills(self, skills: Iterable[SkillRow]) -> None:
         """Add skills; those that are there already stay as they are."""
