@@ -18,6 +18,7 @@ QUIET = {
     "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
     "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
 }
+SETTINGS = ".claude/given-settings.json"
 ENDING = "This is the whole task."
 
 
@@ -33,6 +34,9 @@ class ClaudeCode(CliAgent):
         images=True,
         schema=True,
         subagents=True,
+        chooses_tools=True,
+        modes=("acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan"),
+        takes_settings=True,
         settings=(
             ".claude.json",
             ".claude/settings.json",
@@ -47,10 +51,10 @@ class ClaudeCode(CliAgent):
     )
 
     def config(self, launch: Launch) -> Mapping[str, str]:  # noqa: ARG002 - an empty home will do
-        return {}
+        return {} if self.settings is None else {SETTINGS: self.merge_settings({})}
 
     def start(self, launch: Launch) -> Start:
-        argv = [*launch.command, "-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"]
+        argv = [*launch.command, "-p", "--output-format", "stream-json", "--verbose", *self._options(launch)]
         argv += ["--resume", launch.resumed] if launch.resumed else ["--session-id", launch.session]
         if launch.system:
             argv += ["--append-system-prompt", launch.system]
@@ -66,6 +70,15 @@ class ClaudeCode(CliAgent):
             QUIET if launch.endpoint is None else QUIET | self._variables(launch.endpoint),
             stdin=_message(launch) if as_message else launch.instruction,
         )
+
+    def _options(self, launch: Launch) -> list[str]:
+        mode = self.permission_mode
+        options = ["--permission-mode", mode] if mode else ["--dangerously-skip-permissions"]
+        if self.allowed_tools is not None:
+            options += ["--tools", ",".join(self.allowed_tools)]
+        if self.settings is not None:
+            options += ["--settings", f"{launch.home}/{SETTINGS}"]
+        return options
 
     def _variables(self, endpoint: ModelEndpoint) -> dict[str, str]:
         return {

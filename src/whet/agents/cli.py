@@ -10,18 +10,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from whet.agents.agent import REMINDERS, AgentReport, Assignment, ModelEndpoint, ProgramStart, StopReason, stop_of
+from whet.agents.agent import (
+    REMINDERS,
+    AgentReport,
+    Assignment,
+    ModelEndpoint,
+    ProgramStart,
+    StopReason,
+    join_starts,
+    stop_of,
+)
 from whet.agents.answers import REMINDER, ask_for_answer, read_tagged_answer
 from whet.agents.attachments import AttachedImage, attachments, list_attachments, mention_list
 from whet.agents.install.packages import PACKAGES, Package
 from whet.agents.install.run import Installed, find_install, node_program, on_path, program_at
 from whet.agents.skill_delivery import Delivered, SkillAt, place_memory, place_skill, with_skill, with_system
 from whet.box import Box, Finished, SandboxError
-from whet.errors import UserError
+from whet.errors import UserError, did_you_mean
 from whet.tasks import resolve_env
 from whet.tasks.task import Env
 from whet.text.plain import read_json
@@ -56,6 +65,12 @@ class Traits:
     resumes: bool = True
     """A conversation can continue with a further instruction."""
     subagents: bool = False
+    chooses_tools: bool = False
+    """Its tools can be limited to some by their names."""
+    modes: tuple[str, ...] = ()
+    """Its permission modes."""
+    takes_settings: bool = False
+    """A file with further settings can be given to it."""
     settings: tuple[str, ...] = ()
     """Files and folders with a user's settings."""
     credentials: tuple[str, ...] = ()
@@ -141,6 +156,10 @@ class Output:
                     continue
 
 
+def _as_list(value: object) -> object:
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+
 class CliAgent(BaseModel, ABC):
     """A coding agent for the terminal, run unmodified."""
 
@@ -155,6 +174,12 @@ class CliAgent(BaseModel, ABC):
     """Further arguments for every start."""
     env: Env = Field(default_factory=dict)
     """Further variables."""
+    allowed_tools: Annotated[tuple[str, ...], BeforeValidator(_as_list)] | None = None
+    """The only tools that it has, by the names that the program gives them. By default all."""
+    permission_mode: str | None = None
+    """A permission mode of the program. By default nothing is asked, because the box is sealed."""
+    settings: Path | None = None
+    """A settings file of the program, relative to whet.toml."""
     skill_at: SkillAt = "native"
     """Where a skill goes: to the folder where the program looks for skills, into its system prompt, or in front of
     the instruction."""
@@ -201,8 +226,38 @@ class CliAgent(BaseModel, ABC):
         return PACKAGES.get(self.kind, own)
 
     def check(self) -> None:
-        """Raise UserError if the program is not installed."""
+        """Raise UserError if the program is not installed, or lacks what a key asks of it."""
+        traits = self.traits
+        asked = {
+            "allowed_tools": self.allowed_tools is not None and not traits.chooses_tools,
+            "permission_mode": self.permission_mode is not None and not traits.modes,
+            "settings": self.settings is not None and not traits.takes_settings,
+        }
+        for key, refused in asked.items():
+            if refused:
+                raise UserError(f"agent '{self.kind}' has no option for '{key}'; leave the key out")
+        if self.permission_mode is not None and self.permission_mode not in traits.modes:
+            known = did_you_mean(self.permission_mode, traits.modes)
+            raise UserError(f"agent '{self.kind}': key 'permission_mode' is '{self.permission_mode}'; {known}")
+        self.read_settings()
         self.find_program()
+
+    def read_settings(self) -> str | None:
+        """The text of the settings file, if one is given."""
+        try:
+            return None if self.settings is None else self.settings.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"agent '{self.kind}': key 'settings' is '{self.settings}': {error}") from error
+
+    def merge_settings(self, own: Mapping[str, Any]) -> str:
+        """The given settings, as JSON, with whet's own. UserError if they are not a JSON object."""
+        try:
+            given = json.loads(self.read_settings() or "{}")
+        except ValueError as error:
+            raise UserError(f"agent '{self.kind}': {self.settings}: not JSON: {error}") from error
+        if not isinstance(given, dict):
+            raise UserError(f"agent '{self.kind}': {self.settings}: expected a JSON object")
+        return json.dumps(_merge(given, own), indent=1)
 
     def login(self, env: Mapping[str, str]) -> dict[str, str]:
         """The user's login: files of the home by path, or a variable. UserError if there is none."""
@@ -249,6 +304,7 @@ class CliAgent(BaseModel, ABC):
         schema = assignment.task.answer_schema if self.traits.schema else None
         config: Mapping[str, str] = {}
         starts: list[ProgramStart] = []
+        ended: list[Finished] = []
         stop, found, done = StopReason.FINISHED, AgentOutput(), None
         while due and stop is StopReason.FINISHED and not found.error:
             launch = replace(launch, instruction=due.pop(0), resumed=found.session if starts else None)
@@ -262,6 +318,7 @@ class CliAgent(BaseModel, ABC):
             starts.append(
                 ProgramStart(argv=start.argv, exit_code=done.exit_code, seconds=done.seconds, text=found.text)
             )
+            ended.append(done)
             silent = stop is StopReason.FINISHED and not (found.text or found.answer or found.error)
             if silent and self.traits.resumes and found.session and reminders < self.reminders:
                 reminders += 1
@@ -273,8 +330,8 @@ class CliAgent(BaseModel, ABC):
             text=found.text,
             answer=read_tagged_answer(found.text) if found.answer is None else found.answer,
             error=found.error,
-            stdout=_ends(done.stdout.text),
-            stderr=_ends(done.stderr.text),
+            stdout=join_starts([_ends(one.stdout.text) for one in ended]),
+            stderr=join_starts([_ends(one.stderr.text) for one in ended]),
             seconds=sum(start.seconds for start in starts),
             argv=starts[-1].argv,
             version=launch.version,
@@ -405,6 +462,20 @@ async def _interpreter(box: Box, package: Package) -> tuple[str, ...]:
         raise UserError(f"agent '{package.agent}' needs Node {package.node} or later; install it")
     path, _ = node
     return (f"{await box.show(path.parent, 'node')}/{path.name}",)
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both tables as one; where both have a value, the second one's.
+
+    >>> _merge({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 9}})
+    {'a': {'b': 9, 'c': 2}, 'd': 3}
+    """
+    both = {
+        key: _merge(below[key], above[key])
+        for key in below.keys() & above.keys()
+        if isinstance(below[key], Mapping) and isinstance(above[key], Mapping)
+    }
+    return {**below, **above, **both}
 
 
 def _texts_in(text: str) -> list[str]:

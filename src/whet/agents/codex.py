@@ -41,6 +41,7 @@ enabled = false
 [shell_environment_policy]
 inherit = "core"
 """
+PROFILE = "given"
 SCHEMA = ".codex/answer.schema.json"
 
 
@@ -55,6 +56,7 @@ class Codex(CliAgent):
         images=True,
         schema=True,
         subagents=True,
+        takes_settings=True,
         settings=(".codex/config.toml", ".codex/auth.json", ".codex/AGENTS.md", ".agents/skills"),
         credentials=(".codex/auth.json",),
         login_url="https://chatgpt.com/backend-api/codex",
@@ -63,6 +65,8 @@ class Codex(CliAgent):
 
     def config(self, launch: Launch) -> Mapping[str, str]:
         files = {} if launch.schema is None else {SCHEMA: json.dumps(launch.schema)}
+        if given := self.read_settings():
+            files[f".codex/{PROFILE}.config.toml"] = given
         if launch.endpoint is not None:
             # JSON strings are valid TOML.
             url, model = json.dumps(f"{self.model_url(launch.endpoint)}/v1"), json.dumps(launch.endpoint.model)
@@ -78,6 +82,8 @@ class Codex(CliAgent):
         if launch.resumed:
             argv += ["resume", launch.resumed]
         argv += ["--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+        if self.settings is not None:
+            argv += ["--profile", PROFILE]
         if launch.schema is not None:
             argv += ["--output-schema", f"{launch.home}/{SCHEMA}"]
         for image in launch.images:

@@ -17,6 +17,7 @@ class Copilot(CliAgent):
         memory=".copilot/copilot-instructions.md",
         images=True,
         subagents=True,
+        chooses_tools=True,
         settings=(
             ".copilot/config.json",
             ".copilot/mcp-config.json",
@@ -32,7 +33,9 @@ class Copilot(CliAgent):
 
     def start(self, launch: Launch) -> Start:
         attachments = [part for image in launch.images for part in ("--attachment", image.path)]
-        options = ("--allow-all", "--no-ask-user", "--no-color", "--output-format", "json")
+        options = ["--allow-all", "--no-ask-user", "--no-color", "--output-format", "json"]
+        if self.allowed_tools is not None:
+            options += ["--available-tools", *self.allowed_tools]
         # The same option starts a conversation and resumes it.
         session = ("--session-id", launch.resumed or launch.session)
         env = {"COPILOT_AUTO_UPDATE": "false", "COPILOT_CACHE_HOME": f"{launch.folder}/{CACHE}"}

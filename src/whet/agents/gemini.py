@@ -1,8 +1,7 @@
 """`gemini`: Google's Gemini CLI. It needs a settings file that selects how it logs in."""
 
-import json
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from whet.agents.cli import AgentOutput, CliAgent, Launch, Output, Start, Traits
 from whet.agents.own_command import command_files, prompt_argument
@@ -24,6 +23,9 @@ class Gemini(CliAgent):
         memory=".gemini/GEMINI.md",
         images=True,
         subagents=True,
+        chooses_tools=True,
+        modes=("default", "auto_edit", "yolo", "plan"),
+        takes_settings=True,
         settings=(".gemini/settings.json", ".gemini/oauth_creds.json", ".gemini/GEMINI.md", ".agents/skills"),
         credentials=(".gemini/oauth_creds.json", ".gemini/google_accounts.json"),
         transcripts=".gemini/tmp",
@@ -31,14 +33,17 @@ class Gemini(CliAgent):
 
     def config(self, launch: Launch) -> Mapping[str, str]:
         kind = "oauth-personal" if self.home == "login" else "gemini-api-key"
-        settings = SETTINGS | {"security": {"auth": {"selectedType": kind}}}
+        settings: dict[str, Any] = SETTINGS | {"security": {"auth": {"selectedType": kind}}}
+        if self.allowed_tools is not None:
+            settings["tools"] = {"core": list(self.allowed_tools)}
         own = launch.endpoint is None and self.home == "own"
-        files = {} if own else {".gemini/settings.json": json.dumps(settings, indent=1)}
+        files = {} if own else {".gemini/settings.json": self.merge_settings(settings)}
         return files | command_files(launch, ".gemini/commands")
 
     def start(self, launch: Launch) -> Start:
         session = ("--resume", launch.resumed) if launch.resumed else ("--session-id", launch.session)
-        argv, env = [*launch.command, *session, "--yolo", "-o", "stream-json"], {"GEMINI_CLI_TRUST_WORKSPACE": "true"}
+        argv = [*launch.command, *session, "--approval-mode", self.permission_mode or "yolo", "-o", "stream-json"]
+        env = {"GEMINI_CLI_TRUST_WORKSPACE": "true"}
         if launch.endpoint is not None:
             # Without a model name it calls a model to choose one.
             argv += ["-m", launch.endpoint.model]

@@ -23,6 +23,8 @@ class OpenCode(CliAgent):
         memory=f"{CONFIG}/AGENTS.md",
         images=True,
         subagents=True,
+        chooses_tools=True,
+        takes_settings=True,
         settings=(".config/opencode", ".local/share/opencode/auth.json"),
         credentials=(".local/share/opencode/auth.json",),
         transcripts=".local/share/opencode",
@@ -36,7 +38,7 @@ class OpenCode(CliAgent):
             f"{CONFIG}/package.json": json.dumps(plugin),
             f"{CONFIG}/package-lock.json": json.dumps(lock),
             f"{CONFIG}/node_modules/.keep": "",
-            **({} if launch.endpoint is None else {f"{CONFIG}/opencode.json": _config(launch.endpoint)}),
+            **({} if launch.endpoint is None else {f"{CONFIG}/opencode.json": self._config(launch.endpoint)}),
         }
 
     def start(self, launch: Launch) -> Start:
@@ -69,26 +71,26 @@ class OpenCode(CliAgent):
                     found = AgentOutput(found.text, session, found.error)
         return found
 
-
-def _config(endpoint: ModelEndpoint) -> str:
-    model = {
-        "name": endpoint.model,
-        "attachment": True,
-        "modalities": {"input": ["text", "image"], "output": ["text"]},
-        "limit": {"context": 200_000, "output": 32_000},
-    }
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "name": "Local",
-        "options": {"baseURL": f"{endpoint.url}/v1", "apiKey": "{env:MODEL_KEY}", "timeout": 3_600_000},
-        "models": {endpoint.model: model},
-    }
-    config = {
-        "model": f"local/{endpoint.model}",
-        "small_model": f"local/{endpoint.model}",
-        "autoupdate": False,
-        "share": "disabled",
-        "permission": "allow",
-        "provider": {"local": provider},
-    }
-    return json.dumps(config, indent=1)
+    def _config(self, endpoint: ModelEndpoint) -> str:
+        model = {
+            "name": endpoint.model,
+            "attachment": True,
+            "modalities": {"input": ["text", "image"], "output": ["text"]},
+            "limit": {"context": 200_000, "output": 32_000},
+        }
+        provider = {
+            "npm": "@ai-sdk/openai-compatible",
+            "name": "Local",
+            "options": {"baseURL": f"{endpoint.url}/v1", "apiKey": "{env:MODEL_KEY}", "timeout": 3_600_000},
+            "models": {endpoint.model: model},
+        }
+        allowed = {"*": "deny", **dict.fromkeys(self.allowed_tools or (), "allow")}
+        config = {
+            "model": f"local/{endpoint.model}",
+            "small_model": f"local/{endpoint.model}",
+            "autoupdate": False,
+            "share": "disabled",
+            "permission": "allow" if self.allowed_tools is None else allowed,
+            "provider": {"local": provider},
+        }
+        return self.merge_settings(config)

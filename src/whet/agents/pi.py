@@ -19,6 +19,8 @@ class Pi(CliAgent):
         memory=".pi/agent/AGENTS.md",
         system=True,
         images=True,
+        chooses_tools=True,
+        takes_settings=True,
         settings=(".pi/agent/models.json", ".pi/agent/settings.json", ".pi/agent/auth.json", ".agents/skills"),
         credentials=(".pi/agent/auth.json",),
         transcripts=".pi/agent/sessions",
@@ -40,7 +42,7 @@ class Pi(CliAgent):
         provider = {"baseUrl": url, "api": "openai-completions", "apiKey": "MODEL_KEY", "models": [model]}
         return {
             ".pi/agent/models.json": json.dumps({"providers": {"local": provider}}, indent=1),
-            ".pi/agent/settings.json": json.dumps(SETTINGS),
+            ".pi/agent/settings.json": self.merge_settings(SETTINGS),
         }
 
     def start(self, launch: Launch) -> Start:
@@ -48,6 +50,8 @@ class Pi(CliAgent):
         if launch.endpoint is not None:
             argv += ["--provider", "local", "--model", launch.endpoint.model]
             env["MODEL_KEY"] = launch.endpoint.key
+        if self.allowed_tools is not None:
+            argv += ["--tools", ",".join(self.allowed_tools)]
         if launch.resumed:
             argv += ["--session", launch.resumed]
         if launch.system:

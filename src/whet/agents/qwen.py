@@ -16,6 +16,7 @@ SETTINGS = {
     "memory": {"enableManagedAutoMemory": False},
     "model": {"generationConfig": {"maxRetries": 0, "timeout": 3_600_000, "modalities": {"image": True}}},
 }
+ALWAYS = ("tool_search", "agent", "task_stop", "send_message", "skill", "ask_user_question", "exit_plan_mode")
 ERROR = "[API Error: "
 EMPTY = "empty response text"
 """In the error that it prints when its model replied with nothing, several times."""
@@ -33,6 +34,9 @@ class Qwen(CliAgent):
         images=True,
         schema=True,
         subagents=True,
+        chooses_tools=True,
+        modes=("plan", "default", "auto-edit", "yolo"),
+        takes_settings=True,
         settings=(".qwen/settings.json", ".qwen/oauth_creds.json", ".qwen/QWEN.md", ".agents/skills"),
         credentials=(".qwen/oauth_creds.json",),
         transcripts=".qwen/projects",
@@ -40,12 +44,16 @@ class Qwen(CliAgent):
 
     def config(self, launch: Launch) -> Mapping[str, str]:
         files = (
-            {".qwen/settings.json": json.dumps(SETTINGS, indent=1)} if launch.endpoint or self.home == "login" else {}
+            {".qwen/settings.json": self.merge_settings(SETTINGS)} if launch.endpoint or self.home == "login" else {}
         )
         return files | command_files(launch, ".qwen/commands")
 
     def start(self, launch: Launch) -> Start:
-        argv, env = [*launch.command, "--yolo", "-o", "stream-json"], {}
+        argv, env = [*launch.command, "--approval-mode", self.permission_mode or "yolo", "-o", "stream-json"], {}
+        if self.allowed_tools is not None:
+            argv += [f"--core-tools={tool}" for tool in self.allowed_tools]
+            # It keeps these unless they are excluded by name.
+            argv += [f"--exclude-tools={tool}" for tool in ALWAYS if tool not in self.allowed_tools]
         if launch.endpoint is not None:
             argv += ["--auth-type", "openai"]
             env = openai_env(launch.endpoint)

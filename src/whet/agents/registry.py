@@ -89,8 +89,9 @@ def place_beside(agent: Any, folder: Path) -> Any:
     """The agent with its own files looked up in this folder."""
     if isinstance(agent, CommandAgent | OwnAgent):
         return agent.model_copy(update={"folder": folder / agent.folder})
-    if isinstance(agent, CliAgent) and agent.program is not None:
-        return agent.model_copy(update={"program": folder / agent.program.expanduser()})
+    if isinstance(agent, CliAgent):
+        paths = {"program": agent.program, "settings": agent.settings}
+        return agent.model_copy(update={key: folder / path.expanduser() for key, path in paths.items() if path})
     return agent
 
 

@@ -25,7 +25,7 @@ NOTHING_SOLVED = 1
 LAYOUT = Layout(
     arguments=("skill", "tasks"),
     required=("skill", "tasks"),
-    advanced=("schedule", "epochs", "batch"),
+    advanced=("schedule", "edits", "epochs", "batch"),
     limits=("max_cost",),
 )
 
