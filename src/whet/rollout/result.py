@@ -53,8 +53,7 @@ class Flag(StrEnum):
     MODEL_FAILED = "model-failed"
     """The model failed because of the rollout itself, so the work was judged anyway."""
     AGENT_FAILED = "agent-failed"
-    """The agent worked before it failed or exited with an error, or in other rollouts of the run, so the work was judged
-    anyway."""
+    """The agent worked before it failed, or in other rollouts of the run, so the work was judged anyway."""
     DRAINED = "drained-budget"
     """A limit of the run ended the rollout, which alone used more than half of it, so the work was judged anyway."""
     EMPTY_REPLY = "empty-reply"
