@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NOT_CERTIFIED = 1
 """Exit code when the exam did not certify the new skill."""
 LAYOUT = Layout(
-    arguments=("old", "new"),
+    arguments=("old", "new", "tasks"),
     left_out=("limits",),
     help={"tasks": "Task folder or file. Only tasks with split 'val' are used, if there are any."},
 )
