@@ -41,6 +41,8 @@ _END_OF_OBJECT = re.compile(rb"[ \t\n\r]*\}[ \t\n\r]*")
 
 Facts = TypeVar("Facts")
 Span = tuple[int, int]
+Field = tuple[str, bytes, Span]
+"""The name of a field, its value undecoded, and where that lies."""
 
 
 @dataclass(slots=True)
@@ -56,15 +58,15 @@ class Layout:
 
 def layout(body: bytes) -> Layout:
     """Where a body is cut. ValueError when it is not a JSON object, has a key twice, or nests too deeply to be read."""
-    return _layout(body, None)
+    return _layout(body, split_fields(body), None)
 
 
-def _layout(body: bytes, known_opening: int | None) -> Layout:
+def _layout(body: bytes, fields: Iterable[Field], known_opening: int | None) -> Layout:
     """With a known opening, the first message there is the placeholder, behind which everything is new."""
     edges: list[int] = []
     lasting: list[int] = []
     opening, longest = 0, 0
-    for key, value, (start, end) in split_fields(body):
+    for key, value, (start, end) in fields:
         if key in CONVERSATION_KEYS and body.startswith(b"[", start):
             messages = [span for _, span in split_elements(body, start, value)]
             if not messages:
@@ -80,22 +82,23 @@ def _layout(body: bytes, known_opening: int | None) -> Layout:
     return Layout(tuple(edges), tuple(lasting), opening)
 
 
-def split_fields(body: bytes) -> Iterable[tuple[str, msgspec.Raw, Span]]:
-    """The top-level fields of a JSON object, undecoded, and where they lie. ValueError as for a layout."""
+def split_fields(body: bytes) -> list[Field]:
+    """The top-level fields of a JSON object. ValueError as for a layout."""
     try:
-        values = _OBJECT.decode(body)
+        fields = _OBJECT.decode(body)
     except RecursionError as error:
         raise ValueError("nests too deeply") from error
-    spans = _spans(body, 0, _BEFORE_VALUE, values.values())
+    values = [bytes(value) for value in fields.values()]
+    spans = _spans(body, 0, _BEFORE_VALUE, values)
     if spans and not _END_OF_OBJECT.fullmatch(body, spans[-1][1]):
         raise ValueError("duplicate keys")
-    return zip(values.keys(), values.values(), spans, strict=True)
+    return list(zip(fields, values, spans, strict=True))
 
 
 def split_elements(body: bytes, start: int, array: bytes | msgspec.Raw) -> list[tuple[msgspec.Raw, Span]]:
     """The elements of the array that begins at `start`, undecoded, and where they lie."""
     elements = _ARRAY.decode(array)
-    return list(zip(elements, _spans(body, start, _BEFORE_ELEMENT, elements), strict=True))
+    return list(zip(elements, _spans(body, start, _BEFORE_ELEMENT, map(bytes, elements)), strict=True))
 
 
 def _message_edges(messages: Sequence[Span], edge: int) -> list[int]:
@@ -117,15 +120,14 @@ def _lasting(body: bytes, edge: int, edges: Iterable[int]) -> list[int]:
     return found
 
 
-def _spans(body: bytes, position: int, gap: re.Pattern[bytes], values: Iterable[msgspec.Raw]) -> list[Span]:
+def _spans(body: bytes, position: int, gap: re.Pattern[bytes], values: Iterable[bytes]) -> list[Span]:
     """Where the values lie in the body, given in the order in which they lie there."""
     spans = []
     for value in values:
-        raw = bytes(value)
         between = gap.match(body, position)
-        if between is None or not body.startswith(raw, between.end()):
+        if between is None or not body.startswith(value, between.end()):
             raise ValueError("the values are not where they were expected")
-        position = between.end() + len(raw)
+        position = between.end() + len(value)
         spans.append((between.end(), position))
     return spans
 
@@ -169,17 +171,31 @@ class Lookup(Generic[Facts]):
     trunk: _Trunk[Facts] | None = None
     pieces: int = 0
     """How many pieces of the trunk are known."""
+    _fields: list[Field] | None = None
+    _layout: Layout | None = None
 
     @property
     def behind(self) -> int:
         """Where the new part begins in `fresh`; 0 when all is new."""
         return self.trunk.opening + len(_PLACEHOLDER) if self.trunk else 0
 
+    def fields(self) -> list[Field]:
+        """The top-level fields of `fresh`, which are kept for the layout. ValueError as for a layout."""
+        if self._fields is None:
+            self._fields = split_fields(self.fresh)
+        return self._fields
+
     def layout(self) -> Layout:
         """Where the body is cut behind the known part. ValueError as for all layouts."""
+        if self._layout is None:
+            fields, self._fields = self.fields(), None  # they are as long as the body
+            self._layout = self._find_layout(fields)
+        return self._layout
+
+    def _find_layout(self, fields: Iterable[Field]) -> Layout:
         if self.trunk is None:
-            return layout(self.body)
-        found = _layout(self.fresh, self.trunk.opening)
+            return _layout(self.body, fields, None)
+        found = _layout(self.fresh, fields, self.trunk.opening)
         if found.opening != self.trunk.opening:
             raise ValueError("the messages are not where they were")
         shift = self.known - self.behind
@@ -220,7 +236,7 @@ class PrefixCache(Generic[Facts]):
                 best, count, known = trunk, pieces, size
         if best is None:
             return Lookup(owner, body, 0, None, body)
-        fresh = body[: best.opening] + _PLACEHOLDER + body[known:]
+        fresh = b"".join((body[: best.opening], _PLACEHOLDER, memoryview(body)[known:]))
         return Lookup(owner, body, known, best.pieces[count - 1].facts, fresh, best, count)
 
     def keep(self, look: Lookup[Facts], ends: Sequence[tuple[int, Facts]]) -> None:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import termios
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -231,7 +230,7 @@ def test_a_terminal_shows_progress_live_and_is_left_clean(project: Project) -> N
     output = read_to_end(ours)
     assert whet.wait() == 0
     assert re.search(r"[2-5]/6", output)
-    assert re.search(r"pass \d+\.\d% \[\d+\.\d, 100\.0\]", output)
+    assert re.search(r"pass \d+\.\d% \[\d+\.\d, \d+\.\d\]", output)
     assert re.search(r"running for \d s: q\d  chat", output)
     assert re.search(r"  \w{12}  0\.00  wrong  chat  m  ", output)
     assert re.search(r"about \d+ s left", output)
@@ -334,13 +333,6 @@ def test_tasks_are_named_as_arguments_and_with_a_flag_alike(project: Project) ->
         project.whet("certify", "old", "new", "--tasks", "gone.jsonl", "--agent", "chat", "--model", "m")
     )
     assert "gone.jsonl" in refused or "old" in refused
-
-
-def test_the_shell_completes_verbs(project: Project) -> None:
-    asked = {"_WHET_COMPLETE": "complete_bash", "COMP_WORDS": "whet ru", "COMP_CWORD": "1"}
-    argv = [Path(sys.executable).parent / "whet"]
-    done = subprocess.run(argv, env=project.environ() | asked, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["run", "runs"]
 
 
 def test_json_of_a_run_is_not_torn_by_long_lines(project: Project) -> None:

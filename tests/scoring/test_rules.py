@@ -126,6 +126,17 @@ async def test_what_was_called_is_what_the_record_says(check: dict[str, Any], fo
     assert await passes("", check, calls=CALLS) is found
 
 
+@pytest.mark.parametrize("was_read", [True, False])
+async def test_whether_a_skill_was_read_is_what_the_prompts_say(was_read: bool) -> None:
+    assert await passes("", {"op": "skill_read"}, skill_read=was_read) is was_read
+    assert await passes("", {"op": "skill_not_read"}, skill_read=was_read) is not was_read
+
+
+async def test_whether_a_skill_was_read_is_not_known_of_prompts_that_were_not_captured() -> None:
+    score = await said_of("done", {"kind": "rules", "checks": [{"op": "skill_not_read"}]}, skill_read=None)
+    assert (score.value, score.cause) == (None, Cause.JUDGE)
+
+
 async def test_a_claim_in_the_answer_is_no_call() -> None:
     assert not await passes("TOOL_CALL: lookup", {"op": "tool_called", "arg": "lookup"})
 

@@ -49,6 +49,7 @@ async def said_of(
     changes: tuple[Change, ...] = (),
     captured: bool = True,
     stop: str = "finished",
+    skill_read: bool | None = None,
     structured: Any = None,
     referee: ScriptedReferee | None = None,
     box: Box | None = None,
@@ -65,6 +66,7 @@ async def said_of(
         changes=changes,
         captured=captured,
         stop=stop,
+        skill_read=skill_read,
         structured=structured,
         referee=referee,
     )

@@ -218,6 +218,9 @@ def _details(found: "Comparison") -> "Iterator[str]":
         yield f"  {plan} show a true difference of {_points(found.detectable)} points in 80 % of cases"
     if any(effort.solved for effort in found.effort):
         yield f"  per solved task: {found.first} {_effort(found.effort[0])}; {found.second} {_effort(found.effort[1])}"
+    for name, reads in zip((found.first, found.second), found.skill_reads, strict=True):
+        if reads:
+            yield f"  {name} {reads}"
     for reason, count in found.unpaired.items():
         yield f"  not compared: {plural(count, 'task', 'tasks')}, {reason}"
     if found.judged_otherwise:

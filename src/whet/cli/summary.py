@@ -100,6 +100,7 @@ def _pass_notes(name: str, arm: Tally) -> list[str]:
 
 def _notes(name: str, arm: Tally, running: bool) -> list[str]:
     lines = _pass_notes(name, arm)
+    lines += [f"{name}: {reads}"] if (reads := arm.format_skill_reads()) else []
     if arm.missing:
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(arm.missing.items()))
         lines.append(f"{name}: missing, not counted as zero: {causes}")
@@ -146,6 +147,7 @@ def arm_fields(key: Arm, arm: Tally) -> dict[str, Any]:
         "mean_with_missing_at_1": bounds and bounds[1],
         "retried": arm.retried,
         "flags": dict(arm.flags),
+        "skill_reads": {"read": arm.skill_reads[True], "not read": arm.skill_reads[False]} if arm.skill_reads else None,
         "input_tokens": arm.input_tokens if arm.captured else None,
         "output_tokens": arm.output_tokens if arm.captured else None,
         "cost": arm.cost,

@@ -122,6 +122,9 @@ class OpenCalls:
         if not self.undelivered:
             return None
         waiting = [call for call in self.undelivered if not call.delivered]
+        if not waiting:
+            self.undelivered = waiting
+            return None
         forgotten = [call for call in waiting if call.ended][:-UNCLAIMED]
         self.undelivered = [call for call in waiting if call not in forgotten] if forgotten else waiting
         return next((call for call in self.undelivered if call.is_retried_by(request)), None)

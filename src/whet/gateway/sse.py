@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from io import BytesIO
 
 from whet.gateway.buffers.spool import Spool
 
@@ -69,13 +70,7 @@ def data_lines(body: bytes) -> Iterator[bytes]:
     >>> list(data_lines(b"event: delta\\ndata: a\\n\\ndata:b\\r\\n\\r\\n"))
     [b'a', b'b']
     """
-    start = 0
-    while start < len(body):
-        end = body.find(b"\n", start)
-        line = body[start:] if end < 0 else body[start:end]
-        if line.startswith(_FIELD):
-            yield _data(line)
-        start += len(line) + 1
+    return (_data(line) for line in BytesIO(body) if line.startswith(_FIELD))
 
 
 def data_lines_from_end(body: bytes, containing: bytes) -> Iterator[bytes]:
@@ -84,10 +79,10 @@ def data_lines_from_end(body: bytes, containing: bytes) -> Iterator[bytes]:
     while (hit := body.rfind(containing, 0, end)) >= 0:
         start = body.rfind(b"\n", 0, hit) + 1
         if body.startswith(_FIELD, start):
-            line_end = body.find(b"\n", start)
+            line_end = body.find(b"\n", hit)
             yield _data(body[start:] if line_end < 0 else body[start:line_end])
         end = start
 
 
 def _data(line: bytes) -> bytes:
-    return line.removeprefix(_FIELD).removeprefix(b" ").partition(b"\r")[0]
+    return line[len(_FIELD) :].removeprefix(b" ").rstrip(b"\n").partition(b"\r")[0]

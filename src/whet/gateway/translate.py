@@ -98,7 +98,7 @@ class PassThrough:
     stream_headers, keep_alive = STREAM_HEADERS, KEEP_ALIVE
 
     def __init__(self, dialect: Dialect, path: str, screened: ScreenedBody, model: Model) -> None:
-        fields = split_object(screened.fresh)
+        fields = screened.split()
         # A conversation that is compacted has no output limit in its dialect.
         compacts = dialect is responses and responses.compacts(without_version(path))
         changes, self.warnings = find_changes(screened, fields, model, puts_cap_in=not compacts)
@@ -137,7 +137,7 @@ class Translated:
 
     def __init__(self, front: Dialect, back: Dialect, path: str, screened: ScreenedBody, model: Model) -> None:
         if front is not back:
-            read_strictly(split_object(screened.fresh))
+            read_strictly(screened.split())
             screened.accept()
         # The neutral form is an allow-list of its own: it has no place for tools, media and fields beyond its own.
         request = front.read_request(screened.body, path)
@@ -201,7 +201,7 @@ class CaptureTranslation(Translated):
     """
 
     def __init__(self, front: Dialect, back: Dialect, path: str, screened: ScreenedBody, model: Model) -> None:
-        guarded = find_changes(screened, split_object(screened.fresh), model) if front is back else None
+        guarded = find_changes(screened, screened.split(), model) if front is back else None
         super().__init__(front, back, path, screened, model)
         if guarded is not None:
             # The agent's own bytes, so that fields that the neutral form does not know survive.

@@ -240,7 +240,14 @@ class _Attempt:
             diffs=partial(changes, before, after, whole=True),
             unseen=before.unseen or after.unseen,
             stop=report.stop,
+            skill_read=self._has_read_skill(),
         )
+
+    def _has_read_skill(self) -> bool | None:
+        if self.rollout.skill is None:
+            return False
+        sightings = self.observer.sightings
+        return sightings.read if sightings else None
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -293,6 +293,7 @@ def _work(task: Task, result: Result, attempt: AttemptRecord, env: Mapping[str, 
         changes=result.changes,
         unseen=result.unseen,
         stop=result.report.stop,
+        skill_read=result.skill.read if result.skill else False if result.spending.captured else None,
     )
 
 

@@ -85,6 +85,8 @@ class Work:
     """Why the changes are incomplete; None when they are complete."""
     stop: str = "finished"
     """Why the agent's part ended."""
+    skill_read: bool | None = None
+    """Whether a prompt contained the text of the agent's skill. False without a skill, None when it is not known."""
     referee: JudgeModel | None = None
     started: float = field(default_factory=time.monotonic)
 

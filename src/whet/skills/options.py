@@ -48,7 +48,7 @@ class SharpenOptions(ArmOptions):
     preferences: str = ""
     """House rules that every proposal must respect: a text, or the name of a file that holds it."""
     policy: str = "anything"
-    """What may be changed: anything, only-learned-block, or sections=TITLE,TITLE."""
+    """What may be changed: anything, only-learned-block, description, or sections=TITLE,TITLE."""
     search: SearchKind = SearchKind.RATCHET
     """How to search: 'ratchet' tries one proposal at a time; 'race' tries several at once and drops the worse ones
     early; 'pareto' starts from the version that is best on some task and merges sections."""

@@ -69,6 +69,13 @@ class NoRefusalCheck(BaseModel):
     op: Literal["no_refusal"]
 
 
+class SkillCheck(BaseModel):
+    """The agent read its skill, or did not: whether its description says when the skill is for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    op: Literal["skill_read", "skill_not_read"]
+
+
 class FileCheck(BaseModel):
     """A file of the working directory exists."""
 
@@ -86,7 +93,9 @@ class FileWordsCheck(BaseModel):
     arg: NonEmptyText
 
 
-AnyCheck = SectionCheck | LengthCheck | WordsCheck | PatternCheck | NoRefusalCheck | FileCheck | FileWordsCheck
+AnyCheck = (
+    SectionCheck | LengthCheck | WordsCheck | PatternCheck | NoRefusalCheck | SkillCheck | FileCheck | FileWordsCheck
+)
 SHAPE = frozenset({"section_present", "section_contains", "max_chars", "min_chars"})
 """Checks that depend on the form of an answer: the same content in another form can pass them."""
 

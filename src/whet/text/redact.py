@@ -47,7 +47,7 @@ class Redactor:
         >>> Redactor(["sk-live-123456"]).headers((("Authorization", "Bearer x"), ("X-Note", "sk-live-123456")))
         (('X-Note', '[redacted]'),)
         """
-        kept = tuple(header for header in headers if header[0].lower() not in SECRET_HEADERS)
+        kept = tuple([header for header in headers if header[0].lower() not in SECRET_HEADERS])
         values = "\n".join([value for _, value in kept])  # one search for each secret, not one for each header
         if not any(secret in values for secret in self._secrets):
             return kept

@@ -62,6 +62,23 @@ def test_lines_are_not_joined_and_gaps_of_the_author_stay() -> None:
     assert changed(edit("delete", anchor="- b"), "# A\n\n\n\n- a\n- b\n") == "# A\n\n\n\n- a\n"
 
 
+def test_the_description_can_be_edited_unless_the_policy_closes_it() -> None:
+    given = edit("replace", anchor="Tidies up.", text="Tidies up. Use it for every mess.")
+    expected = SKILL.replace("Tidies up.", "Tidies up. Use it for every mess.")
+    assert changed(given) == changed(given, opens="description") == expected
+    assert "protected text" in refusal(given, opens="learned")
+    assert "protected text" in refusal(given, opens="sections", sections=["Rules"])
+    assert "protected text" in refusal(edit("replace", anchor="Be kind.", text="Be rude."), opens="description")
+    assert "protected text" in refusal(edit("add", text="- New."), opens="description")
+    quoted = SKILL.replace("Tidies up.", '"Tidies up: all."')
+    assert '"Tidies up: all rooms."' in changed(edit("replace", anchor="all.", text="all rooms."), quoted)
+    assert "valid YAML" in refusal(edit("replace", anchor="all.", text='all "rooms".'), quoted)
+    twice = SKILL.replace("Be kind.", "Tidies up.")
+    assert "description: Tidies up." in changed(edit("replace", anchor="Tidies up.", text="Cleans."), twice), (
+        "body first"
+    )
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
@@ -73,7 +90,12 @@ def test_lines_are_not_joined_and_gaps_of_the_author_stay() -> None:
         (edit("add", text="-  say WHY."), "already contains this text"),
         (edit("replace", anchor="Be kind.", text="Be kind."), "does not change the document"),
         (edit("move", anchor="Say why", to="Say why"), "into itself"),
-        (edit("replace", anchor="Tidies up.", text="Does all."), "is not in the document"),
+        (edit("replace", anchor="name: tidy", text="name: all"), "is not in the document"),
+        (edit("replace", anchor="Tidies up.", text="Does all.\nmodel: large"), "must stay one line"),
+        (edit("replace", anchor="Tidies up.", text="Use it when: always"), "would not be valid YAML"),
+        (edit("replace", anchor="Tidies up.", text="a" * 1025), "would have 1025 characters; the limit is 1024"),
+        (edit("delete", anchor="Tidies up."), "the description must stay one line"),
+        (edit("insert_after", anchor="Tidies up.", text="More."), "it would change protected text"),
         (edit("add", text=f"{PROTECT} mine"), "a mark that only whet may write"),
     ],
 )

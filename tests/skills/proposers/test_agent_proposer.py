@@ -91,7 +91,7 @@ async def test_all_that_the_agent_may_know_lies_before_it() -> None:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("sed -i 's/Answers questions/Does all/' skill/SKILL.md", "is not in the document"),
+        ("sed -i 's/^name: /name: all-/' skill/SKILL.md", "is not in the document"),
         ("echo '- The grader likes it short.' >> skill/SKILL.md", "how the work is judged"),
         ("echo '- Say Canberra.' >> skill/SKILL.md", "the answer to a task"),
         ("sed -i 's/- Be kind./- Be rude./; 1,/^#/s/^#/- First.\\n#/' skill/SKILL.md", "only 1 places"),

@@ -55,8 +55,30 @@ async def test_every_operator_becomes_a_sentence_with_an_example(
     assert f"{PERU}{example}" in text if example else "\n  Example: " in text
 
 
+IN_DESCRIPTION = {
+    "skill_read": "Always read this skill before you start.",
+    "skill_not_read": "Read this skill only for tasks that it is about.",
+}
+
+
+@pytest.mark.parametrize("op", IN_DESCRIPTION)
+async def test_a_skill_that_is_read_at_the_wrong_time_gets_another_description(op: str) -> None:
+    failing = failing_rollouts({"op": op})
+    (edit,) = (await written(context(*failing))).edits
+    changed = apply_edits({"": SKILL}, [edit], Policy())
+    assert changed.refused == ()
+    assert changed.text == SKILL.replace("Answers questions.", f"Answers questions. {IN_DESCRIPTION[op]}")
+    assert (await written(context(*failing, document=changed.text))).exhausted, "it is proposed once"
+    rejected = PastProposal((edit,), (), accepted=False)
+    assert (await written(context(*failing, past=(rejected,)))).edits == ()
+    quoted = SKILL.replace("Answers questions.", '"Answers: all."')
+    (edit,) = (await written(context(*failing, document=quoted))).edits
+    assert f'"Answers: all. {IN_DESCRIPTION[op]}"' in apply_edits({"": quoted}, [edit], Policy()).text
+    assert (await written(context(*failing, document="Be kind.\n"))).edits == (), "a memory file is always read"
+
+
 def test_no_operator_is_forgotten() -> None:
-    assert {check["op"] for check, _, _ in OPERATORS} == tags(AnyCheck.__args__, "op")
+    assert {check["op"] for check, _, _ in OPERATORS} | set(IN_DESCRIPTION) == tags(AnyCheck.__args__, "op")
 
 
 def changed(path: str) -> tuple[Change, ...]:

@@ -92,9 +92,12 @@ def test_versions_are_compared_by_the_last_rollouts() -> None:
 def test_policies_and_preferences_are_named_as_users_do(tmp_path: Path) -> None:
     assert read_policy("anything") == Policy()
     assert read_policy("only-learned-block") == Policy(opens="learned")
+    assert read_policy("description") == Policy(opens="description")
     assert read_policy("sections=Tone, Form ") == Policy(opens="sections", sections=("Tone", "Form"))
     for wrong in ("sections", "sections=", "learned", "anything=x", ""):
-        with pytest.raises(UserError, match=f"`policy` is '{wrong}'; expected anything, only-learned-block, or"):
+        with pytest.raises(
+            UserError, match=f"`policy` is '{wrong}'; expected anything, only-learned-block, description, or"
+        ):
             read_policy(wrong)
     file = tmp_path / "house.md"
     with pytest.raises(UserError, match=r"house.md', which cannot be read: .*No such file"):

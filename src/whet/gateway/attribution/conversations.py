@@ -5,8 +5,8 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -40,8 +40,7 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 _JSON = json.JSONDecoder()
 
 
-@dataclass(frozen=True, slots=True)
-class CallSetting:
+class CallSetting(NamedTuple):
     """The rest of a request: everything but its conversation."""
 
     frame: bytes
@@ -84,11 +83,11 @@ class Conversation:
     """The request behind the last message."""
     frame: bytes
     """The request without these messages."""
+    size: int = field(init=False)
+    """Bytes that it holds."""
 
-    @property
-    def size(self) -> int:
-        """Bytes that it holds."""
-        return len(self.front) + sum(map(len, self.settled)) + len(self.rest)
+    def __post_init__(self) -> None:
+        self.size = len(self.front) + sum(map(len, self.settled)) + len(self.rest)
 
     def grow(self, body: bytes) -> "tuple[Conversation, list[Any]] | None":
         """This conversation as another request continues or repeats it, and the messages that were read for that.
@@ -121,7 +120,9 @@ class Conversation:
         if not self.settled:
             return -1
         needle, usual = self.settled[0][:NEEDLE], len(self.front)
-        return usual if body.startswith(needle, usual) else body.find(needle, 0, usual + SLACK)
+        if body.startswith(self.front):
+            return usual if body.startswith(needle, usual) else -1
+        return body.find(needle, 0, usual + SLACK)
 
 
 def read_conversation(body: bytes, dialect: str) -> tuple[Conversation, list[Any]]:

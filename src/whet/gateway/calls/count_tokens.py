@@ -9,7 +9,6 @@ from whet.gateway.dialects import TokenCounter
 from whet.gateway.guards import guard_request
 from whet.gateway.guards.overrides import apply_changes, change_body, model_name_change
 from whet.gateway.guards.screened import ScreenedBody
-from whet.gateway.guards.strict_json import split_object
 from whet.gateway.model import Model
 from whet.gateway.replay.cache import ReplySource, SessionCache
 from whet.gateway.upstream.client import OutgoingCall
@@ -32,7 +31,7 @@ async def ask_model_for_count(
 
     ValueError when the request may not go to the model.
     """
-    fields = split_object(screened.fresh)
+    fields = screened.split()
     guarded = guard_request(fields, screened.body, model.dialect, model, check_tools=screened.check_tools, counts=True)
     if guarded.keeps_conversation:
         screened.accept()

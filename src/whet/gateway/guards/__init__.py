@@ -7,7 +7,7 @@ nothing else: what is optional is withheld, what would change the meaning is ref
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -49,8 +49,7 @@ class CheckedTools:
 ToolCheck = Callable[[bytes, str, Permits], CheckedTools]
 
 
-@dataclass(frozen=True, slots=True)
-class Guarded:
+class Guarded(NamedTuple):
     """What is changed in a request before it is sent."""
 
     changes: dict[str, bytes | None]

@@ -6,7 +6,7 @@ A check that changes nothing returns the very value that it was given, so that a
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from whet.gateway.dialects.gemini.wire import camel
 from whet.gateway.model import Model
@@ -23,8 +23,7 @@ MOST_NOTES = 50
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
 
-@dataclass(frozen=True, slots=True)
-class Permits:
+class Permits(NamedTuple):
     """What may pass although it is on no list."""
 
     fields: frozenset[str] = frozenset()

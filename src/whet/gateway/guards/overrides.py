@@ -69,6 +69,8 @@ def _limit_output(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: boo
 def _limit_caps(fields: Mapping[str, bytes], model: Model, *, puts_cap_in: bool) -> Changes:
     most, caps = model.max_tokens, OUTPUT_CAPS[model.dialect]
     given = {name: read_value(raw) for name, raw in fields.items() if camel(name) in caps or name in caps}
+    if not given and most is None and LEAST not in fields:
+        return {}
     stated = {name: cap for name, cap in given.items() if cap is not None}
     instead = None if most is None else str(most).encode()
     changes: Changes = {name: instead for name, cap in stated.items() if not _is_cap(cap, most or HIGHEST_CAP)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from whet.gateway.buffers.memory import MemoryBudget
 from whet.gateway.guards import CheckedTools, ToolCheck, check_tools
 from whet.gateway.guards.checks import Permits
-from whet.gateway.guards.strict_json import replace_lone_surrogates
+from whet.gateway.guards.strict_json import replace_lone_surrogates, split_object
 from whet.prefix_cache import Lookup, PrefixCache
 from whet.text.redact import Redactor
 
@@ -101,6 +101,10 @@ class ScreenedBody:
     def fresh(self) -> bytes:
         """What is to be judged: the body, with one empty message in place of all that were let through before."""
         return self._look.fresh
+
+    def split(self) -> dict[str, bytes]:
+        """The fields of what is to be judged, undecoded. ValueError as for `split_object`."""
+        return split_object(self._look.fresh, lambda _: self._look.fields())
 
     @property
     def most_tokens(self) -> int:

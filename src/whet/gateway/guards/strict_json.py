@@ -7,11 +7,12 @@ as one request and be served as another.
 
 import json
 import re
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import msgspec
 
-from whet.prefix_cache import split_fields
+from whet.prefix_cache import Field, split_fields
 
 MAX_DEPTH = 200
 """Deepest nesting of objects and arrays. Parsers give up at different depths, most of them far below 1,000."""
@@ -30,8 +31,9 @@ _ESCAPE = re.compile(
 """Escapes of surrogates, and of the backslash, behind which nothing is an escape."""
 
 
-def split_object(data: bytes) -> dict[str, bytes]:
-    """The fields of a JSON object, undecoded. ValueError when it is not one, or has a key twice.
+def split_object(data: bytes, split: Callable[[bytes], Iterable[Field]] = split_fields) -> dict[str, bytes]:
+    """The fields of a JSON object, undecoded. ValueError when it is not one, or has a key twice. `split` may remember
+    what it found before.
 
     >>> split_object(b'{"n": 1e3, "x": [ 1 ]}')
     {'n': b'1e3', 'x': b'[ 1 ]'}
@@ -40,7 +42,7 @@ def split_object(data: bytes) -> dict[str, bytes]:
     if len(data) > MAX_VALUES and data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_VALUES:
         raise ValueError("The request has too many values.")
     try:
-        fields = {name: bytes(value) for name, value, _ in split_fields(data)}
+        fields = {name: value for name, value, _ in split(data)}
     except ValueError as error:
         raise ValueError(
             f"The request is not a JSON object that every parser reads alike: {_reason(error)}."
@@ -79,8 +81,8 @@ def replace_lone_surrogates(data: bytes) -> bytes:
     >>> replace_lone_surrogates(rb'{"a": "\ud800", "b": "\ud83d\ude00", "c": "\\ud800"}')
     b'{"a": "\\ufffd", "b": "\\ud83d\\ude00", "c": "\\\\ud800"}'
     """
-    # A plain search first: most requests hold no such escape at all, and the pattern takes long to say so.
-    if b"\\u" not in data or not _SURROGATE_ESCAPE.search(data):
+    # A search for one byte takes a hundredth of the time, and is often enough.
+    if b"\\" not in data or not _SURROGATE_ESCAPE.search(data):
         return data
     if data.count(b"\\\\") + data.count(b"\\ud") + data.count(b"\\uD") > MAX_ESCAPES:
         raise ValueError("The request has too many escapes.")

@@ -142,6 +142,8 @@ class Comparison:
     extremes: tuple[float, float]
     """The difference if all missing scores were the worst for the second arm, or the best."""
     effort: tuple[Effort, Effort]
+    skill_reads: tuple[str, str] = ("", "")
+    """How often each arm read its skill, in words; empty without a skill."""
 
     @property
     def verdict(self) -> Verdict:
@@ -278,6 +280,7 @@ def compare(first: ComparedArm, second: ComparedArm, *, comparisons: int = 1) ->
         uneven=tuple(_uneven(*missing)),
         extremes=_extremes(first, second, shared),
         effort=(_effort(first, pairs), _effort(second, pairs)),
+        skill_reads=(_format_reads(first, pairs), _format_reads(second, pairs)),
     )
 
 
@@ -367,6 +370,10 @@ def _extremes(first: ComparedArm, second: ComparedArm, shared: Sequence[str]) ->
     if not shared:
         return -1.0, 1.0
     return mean(second, 0.0) - mean(first, 1.0), mean(second, 1.0) - mean(first, 0.0)
+
+
+def _format_reads(side: ComparedArm, paired: Iterable[str]) -> str:
+    return total(side.tasks[task] for task in paired).format_skill_reads()
 
 
 def _effort(side: ComparedArm, paired: Iterable[str]) -> Effort:

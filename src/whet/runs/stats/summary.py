@@ -49,6 +49,8 @@ class Tally:
     """Dollars; None as soon as one part is not known."""
     seconds: float = 0.0
     flags: Counter[str] = field(default_factory=Counter)
+    skill_reads: Counter[bool] = field(default_factory=Counter)
+    """Rollouts in which the agent read its skill, and rollouts in which it did not, where that is known."""
 
     def spend(self, result: Result) -> None:
         """Count what an attempt cost; failed attempts cost too."""
@@ -75,6 +77,13 @@ class Tally:
             self.missing[result.score.cause] += 1
             self.lost[task] += 1
         self.flags.update(result.flags)
+        if result.skill is not None and result.skill.read is not None:
+            self.skill_reads[result.skill.read] += 1
+
+    def format_skill_reads(self) -> str:
+        """How often the skill was read; empty without a skill, or when it is not known."""
+        known = self.skill_reads.total()
+        return f"read its skill in {self.skill_reads[True]} of {known} rollouts" if known else ""
 
     @property
     def measured(self) -> int:
@@ -181,6 +190,7 @@ def total(parts: Iterable[Tally]) -> Tally:
         whole.cost = None if whole.cost is None or part.cost is None else whole.cost + part.cost
         whole.seconds += part.seconds
         whole.flags.update(part.flags)
+        whole.skill_reads.update(part.skill_reads)
     return whole
 
 

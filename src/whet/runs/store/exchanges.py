@@ -31,6 +31,7 @@ _TYPES = dict.fromkeys(("dialect", "path", "upstream"), str) | {
     **{f"{field.name}_tokens": int | None for field in fields(Usage)},
 }
 """What SQLite was given for these columns. It keeps anything anywhere."""
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
 _PROMPT_IDS = b'"prompt_token_ids"'
 """Where engines that tell tokens repeat those of the whole conversation in every reply."""
 
@@ -236,7 +237,7 @@ def _arrivals(data: bytes) -> tuple[tuple[float, int], ...]:
 def _json(value: Any) -> str:
     try:
         # Names of headers may be of aiohttp's own kind of string.
-        return msgspec.json.encode(value, enc_hook=str).decode()
+        return _ENCODER.encode(value).decode()
     except UnicodeEncodeError:  # what is not text in a header became lone surrogates, which only escapes can hold
         return json.dumps(msgspec.to_builtins(value, enc_hook=str))
 

@@ -5,7 +5,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -95,12 +95,12 @@ class Store:
             (path,) = (row["file"] for row in self._db.execute("PRAGMA database_list") if row["name"] == "main")
             raise UserError(f"{path}: the run is damaged: {damage}") from error
 
-    @contextmanager
-    def atomic(self) -> Iterator[None]:
+    def atomic(self) -> AbstractContextManager[None]:
         """All that is written within is committed together, or not at all. Nested, it is part of the outer one."""
-        if self._db.in_transaction:
-            yield
-            return
+        return nullcontext() if self._db.in_transaction else self._transaction()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
         self._db.execute("BEGIN")
         try:
             yield

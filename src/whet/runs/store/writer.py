@@ -15,13 +15,13 @@ from whet.runs.store.store import Store
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Request(Generic[T]):
     work: Callable[[Store], T]
     done: "asyncio.Future[T]"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Outcome(Generic[T]):
     """The outcome of a request, delivered to its caller after the commit."""
 

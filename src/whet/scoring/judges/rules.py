@@ -17,6 +17,7 @@ from whet.tasks.checks import (
     NoRefusalCheck,
     PatternCheck,
     SectionCheck,
+    SkillCheck,
     WordsCheck,
 )
 from whet.tasks.judges import RulesSpec
@@ -65,6 +66,10 @@ async def _passes(check: AnyCheck, work: Work) -> bool:
         case FileWordsCheck(path=path, arg=text):
             content = await work.read_file(path)
             return content is not None and has_words(content.decode(errors="replace"), text)
+        case SkillCheck(op=op):
+            if work.skill_read is None:
+                raise JudgeError(f"{op}: the agent's prompts were not captured, so it is not known", unrelated=True)
+            return work.skill_read is (op == "skill_read")
         case WordsCheck(op="tool_called", arg=name):
             return any(call.name.casefold() == name.casefold() for call in work.calls)
     # A text that is not there has no form and no content: silence passes no check of it.

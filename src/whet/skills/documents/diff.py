@@ -40,10 +40,24 @@ def edits_between(old: str, new: str, policy: Policy) -> tuple[Edit, ...]:
     begins_block = policy.opens == "learned" and document.learned_block is None and new.startswith(old.rstrip("\n"))
     if begins_block or not old[document.body :].strip():
         return (Edit(op=Op.ADD, text=new[len(old.rstrip("\n")) :].strip("\n")),)
+    described = _edit_description(old, new)
+    if described:
+        return (*described, *edits_between(apply_edits({"": old}, described, Policy()).text, new, policy))
     edits = _edit_each_place(_lines(old), _lines(new), policy)
     whole = Edit(op=Op.REPLACE, anchor=old[document.body :], text=new[document.body :])
     # An intermediate text may be empty, and so have no anchor.
     return edits if _makes(edits, old, new) or not _makes((whole,), old, new) else (whole,)
+
+
+def _edit_description(old: str, new: str) -> tuple[Edit, ...]:
+    """The edit of a description that differs, if it can be made."""
+    spans = Document(old).description, Document(new).description
+    if None in spans:
+        return ()
+    before, after = (text[span.start : span.end] for text, span in zip((old, new), spans, strict=True) if span)
+    edit = Edit(op=Op.REPLACE, anchor=before, text=after)
+    made = apply_edits({"": old}, (edit,), Policy(max_chars=max(1, len(old), len(new))))
+    return made.applied if before != after else ()
 
 
 def _edit_each_place(lines: list[str], new: Sequence[str], policy: Policy) -> tuple[Edit, ...]:

@@ -18,6 +18,9 @@ MARKERS = (PROTECT, END_PROTECT, LEARNED, END_LEARNED)
 
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$", re.MULTILINE)
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
+_DESCRIPTION = re.compile(r"^description:[ \t]*(\S.*(?:\n[ \t]+\S.*)*)$", re.MULTILINE)
+MOST_DESCRIPTION = 1024
+"""Characters of a description that agents accept."""
 
 
 class Policy(BaseModel):
@@ -25,8 +28,9 @@ class Policy(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    opens: Literal["anything", "learned", "sections"] = "anything"
-    """The whole text, only the learned block, or only the named sections. Protected text is always closed."""
+    opens: Literal["anything", "learned", "sections", "description"] = "anything"
+    """The description and the whole body, only the learned block, only the named sections, or only the description.
+    Protected text and the rest of the front matter are always closed."""
     sections: tuple[str, ...] = ()
     """Titles of the open sections."""
     max_chars: int = Field(default=12_000, gt=0)
@@ -34,7 +38,7 @@ class Policy(BaseModel):
 
     def within(self, section: str | None) -> "Policy | None":
         """Restrict the policy to one section; None when that section is closed. The learned block is one section."""
-        if section is None or self.opens == "learned":
+        if section is None or self.opens in {"learned", "description"}:
             return self
         if self.opens == "sections" and section.casefold() not in map(str.casefold, self.sections):
             return None
@@ -92,6 +96,12 @@ class Document:
         )
 
     @cached_property
+    def description(self) -> TextSpan | None:
+        """The description in the front matter, by which agents decide whether to read a skill."""
+        found = _DESCRIPTION.search(self.text, 0, self.body)
+        return TextSpan(found.start(1), found.end(1)) if found else None
+
+    @cached_property
     def learned_block(self) -> TextSpan | None:
         """The text between the marks of the learned block."""
         return next(self._between(LEARNED, END_LEARNED), None)
@@ -106,13 +116,18 @@ class Document:
         # The marks are included, so that no edit can put text between them.
         protected = [TextSpan(one.start - len(PROTECT), one.end + 1) for one in self._between(PROTECT, END_PROTECT)]
         fixed = [TextSpan(0, self.body), *marks, *protected]
-        if policy.opens == "learned":
+        if self.description is not None and policy.opens in {"anything", "description"}:
+            before, after = TextSpan(0, self.description.start), TextSpan(self.description.end, self.body)
+            fixed[:1] = [before, after]
+        if policy.opens == "description":
+            opened = [self.description] if self.description else []
+        elif policy.opens == "learned":
             opened = [self.learned_block] if self.learned_block else []
         elif policy.opens == "sections":
             wanted = {title.casefold() for title in policy.sections}
             opened = [section.span for section in self.sections if section.title.casefold() in wanted]
         else:
-            opened = [TextSpan(self.body, len(self.text))]
+            opened = [*([self.description] if self.description else []), TextSpan(self.body, len(self.text))]
         return [span for span in (*fixed, *_outside(opened, len(self.text))) if span.end > span.start]
 
     def _between(self, first: str, last: str) -> Iterator[TextSpan]:

@@ -1,6 +1,7 @@
 """Edits of documents: each is applied exactly as written, or refused with a reason."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -10,11 +11,15 @@ from whet.skills.documents.document import (
     END_LEARNED,
     LEARNED,
     MARKERS,
+    MOST_DESCRIPTION,
     Document,
     Policy,
     TextSpan,
     collapse_blank_lines,
 )
+
+_ENDS_PLAIN = re.compile(r": |:$| #|^[\[\]{}&*!|>%@`,]")
+"""What ends or changes the kind of a YAML value without quotes."""
 
 
 class Op(StrEnum):
@@ -119,9 +124,33 @@ def _apply(text: str, edit: Edit, policy: Policy) -> str:
     changed = _change(Document(text), edit, policy)
     if changed == text:
         raise _RefusedError("it does not change the document")
+    _refuse_broken_description(Document(text), Document(changed))
     if len(changed) > max(policy.max_chars, len(text)):
         raise _RefusedError(f"the document would have {len(changed)} characters; the limit is {policy.max_chars}")
     return changed
+
+
+def _refuse_broken_description(before: Document, after: Document) -> None:
+    """Refuse an edit after which agents could not read the description: it stays one YAML value of the same kind."""
+    if before.text[: before.body] == after.text[: after.body]:
+        return
+    old, new = before.description, after.description
+    value = after.text[new.start : new.end] if new else ""
+    around = [text[: span.start] + text[span.end : body] for text, span, body in _front_matters(before, after)]
+    if old is None or new is None or len(set(around)) != 1 or "\n" in value:
+        raise _RefusedError("the description must stay one line of the front matter; write no line breaks in it")
+    if len(value) > MOST_DESCRIPTION:
+        raise _RefusedError(f"the description would have {len(value)} characters; the limit is {MOST_DESCRIPTION}")
+    quote = value[0] if value[0] in "\"'" else ""
+    is_broken = value.count(quote) != 2 or value[-1] != quote if quote else bool(_ENDS_PLAIN.search(value))
+    if is_broken:
+        raise _RefusedError("the description would not be valid YAML; write no quotes, no ': ' and no ' #' in it")
+
+
+def _front_matters(*documents: Document) -> Iterator[tuple[str, TextSpan, int]]:
+    for one in documents:
+        if one.description is not None:
+            yield one.text, one.description, one.body
 
 
 def _change(document: Document, edit: Edit, policy: Policy) -> str:
@@ -209,10 +238,13 @@ def _new_lines(document: Document, edit: Edit) -> str:
 
 
 def _find(document: Document, anchor: str, key: str) -> TextSpan:
-    """Find an anchor below the front matter."""
+    """Find an anchor in the description or below the front matter."""
     if not anchor.strip():
         raise _RefusedError(f"it has no {key}")
-    count = document.text.count(anchor, document.body)
+    described, count = document.description, document.text.count(anchor, document.body)
+    if not count and described and document.text.count(anchor, described.start, described.end) == 1:
+        start = document.text.index(anchor, described.start)
+        return TextSpan(start, start + len(anchor))
     if count != 1:
         where = "is not in the document" if not count else f"occurs {count} times; include more of the surrounding text"
         raise _RefusedError(f"the {key} '{anchor[:60]}' {where}")

@@ -228,13 +228,16 @@ def find_contract(rollouts: Iterable[ScoredRollout]) -> str:
 def format_policy(policy: Policy) -> str:
     """What the policy allows, in words."""
     opened = {
-        "anything": "All of the document may be changed",
+        "anything": "All of the document may be changed, and the description in its front matter",
+        "description": "Only the description in the front matter may be changed, with `replace`",
         "learned": "Only the learned block may be changed; `add` starts it if there is none yet",
         "sections": f"Only these sections may be changed: {', '.join(policy.sections)}",
     }[policy.opens]
+    is_described = policy.opens in {"anything", "description"}
+    described = " Agents decide by the description, one line, whether to read a skill at all." if is_described else ""
     return (
-        f"{opened}. Do not change the front matter, marks of the form <!-- whet:... -->, or text between protection "
-        f"marks. The document may have at most {policy.max_chars} characters."
+        f"{opened}. Do not change anything else in the front matter, marks of the form <!-- whet:... -->, or text "
+        f"between protection marks. The document may have at most {policy.max_chars} characters.{described}"
     )
 
 

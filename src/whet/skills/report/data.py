@@ -1,14 +1,14 @@
 """The data of a report, read from the stores of a run: scores of each version, and costs."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import fsum
 from pathlib import Path
 
 from whet.runs.results import ResultReader
 from whet.runs.stats.means import Interval, mean_interval
 from whet.runs.stats.paired import Difference, difference_interval
-from whet.runs.stats.summary import Tally
+from whet.runs.stats.summary import Tally, tally
 from whet.runs.store.store import DATABASE, Store
 from whet.skills.documents.edits import summary
 from whet.skills.documents.history import Versions
@@ -67,6 +67,8 @@ class ReportData:
     costs: tuple[Cost, ...]
     check_rates: tuple[CheckRate, ...] = ()
     """In the held-out test, if there was one."""
+    skill_reads: Mapping[str, str] = field(default_factory=dict)
+    """How often agents read each version in the exams, in words, by its digest."""
 
 
 def read_report_data(run: Path, done: SearchResult) -> ReportData:
@@ -80,7 +82,13 @@ def read_report_data(run: Path, done: SearchResult) -> ReportData:
         check_rates=tuple(read_check_rates(run / RunPart.TEST, done.start, done.certified))
         if done.certified != done.start
         else (),
+        skill_reads=_read_skill_reads(run / RunPart.EXAM),
     )
+
+
+def _read_skill_reads(exam: Path) -> dict[str, str]:
+    with Store.open_read(exam) as store:
+        return {skill or "": arm.format_skill_reads() for (_, _, skill), arm in tally(store).items()}
 
 
 def evidence(attempt: SequentialTest) -> list[tuple[float, float]]:

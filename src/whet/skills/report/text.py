@@ -1,6 +1,6 @@
 """The report of a sharpen run: one paragraph in plain words, and a page with tables and plots."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
 from pathlib import Path
 
@@ -146,7 +146,7 @@ def report(outcome: SharpenResult, figures: ReportData) -> tuple[str, list[Plot]
     parts = [
         *_search(figures),
         *_edits(figures.effects),
-        *_exams(outcome),
+        *_exams(outcome, figures.skill_reads),
         *_removal(outcome.done.removal),
         *_test(outcome, figures.check_rates),
         *_costs(outcome, figures.costs),
@@ -218,13 +218,23 @@ def _edits(effects: Sequence[Effect]) -> Iterator[str | Plot]:
     )
 
 
-def _exams(outcome: SharpenResult) -> Iterator[str | Plot]:
+def _describe_reads(last: ExamResult, reads: Mapping[str, str]) -> Iterator[str]:
+    """How often agents read both skills of the last exam. One that is not read does nothing."""
+    sides = (("old", last.exam.incumbent), ("new", last.candidate))
+    told = [f"with the {name} skill the agent {said}" for name, skill in sides if (said := reads.get(skill))]
+    if told:
+        sentence = "; ".join(told)
+        yield from (f"{sentence[0].upper()}{sentence[1:]}.", "")
+
+
+def _exams(outcome: SharpenResult, reads: Mapping[str, str]) -> Iterator[str | Plot]:
     held = outcome.done.exam_results
     yield from ("## The exams on validation tasks", "", _describe_classic_rules(outcome), "")
     if not held:
         yield from ("There was no exam.", "")
         return
     yield from (HEAD, RULE, *map(format_row, outcome.certificate.records), "")
+    yield from _describe_reads(held[-1], reads)
     yield from (charts.evidence_curve(number, one) for number, one in enumerate(held, 1))
     yield from ("## The last exam, task by task", "")
     yield charts.draw_tasks(held[-1])

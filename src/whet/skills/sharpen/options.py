@@ -16,7 +16,11 @@ from whet.skills.sharpen.proposer_runtime import ProposerSpec
 _JOIN = re.compile(r"\+(?=criteria|rules:)")
 """Joins the names of proposers; a path may contain a plus as well."""
 
-_POLICIES = {"anything": Policy(), "only-learned-block": Policy(opens="learned")}
+_POLICIES = {
+    "anything": Policy(),
+    "only-learned-block": Policy(opens="learned"),
+    "description": Policy(opens="description"),
+}
 
 
 def read_proposer(name: str, model: str | None = None, agent: str | None = None) -> Proposer | ProposerSpec:

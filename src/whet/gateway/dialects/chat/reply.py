@@ -85,8 +85,12 @@ def usage(response: bytes, streamed: bool) -> Usage | None:
     Usage(input=9, output=2, cache_read=0, cache_write=0, reasoning=0)
     """
     documents = data_lines_from_end(response, b'"usage"') if streamed else [response]
-    stated = (envelope.usage for document in documents if (envelope := _envelope(document)) is not None)
-    return next((tokens for raw in stated if (tokens := read_usage(raw)) is not None), None)
+    for document in documents:
+        envelope = _envelope(document)
+        tokens = None if envelope is None else read_usage(envelope.usage)
+        if tokens is not None:
+            return tokens
+    return None
 
 
 def _envelope(document: bytes) -> _Envelope | None:

@@ -11,7 +11,8 @@ from whet.skills.proposers.base import ScoredRollout
 FORM = frozenset(
     {
         "max_chars", "min_chars", "section_present", "no_refusal", "answered", "bare_answer", "one_choice", "a_number",
-        "json", "json_schema", "mathematics", "ended", "last_call", "tests", "python", "right",
+        "json", "json_schema", "mathematics", "ended", "last_call", "tests", "python", "right", "skill_read",
+        "skill_not_read",
     }
 )  # fmt: skip
 """Checks of form, which say nothing about the answer to a task. What other checks look for may be the answer."""

@@ -20,7 +20,8 @@ class CriteriaProposer:
 
     async def propose(self, context: ProposalContext) -> Proposal:
         """Propose a rule that is not in the document and was not rejected before."""
-        proposed = [_edit(one, context) for one in count_failing(context.rollouts) if _is_worth_proposing(one, context)]
+        worth = [one for one in count_failing(context.rollouts) if _is_worth_proposing(one, context)]
+        proposed = [edit for one in worth if (edit := _edit(one, context)) is not None]
         kept, refused = check_edits(proposed, context)
         chosen = kept[: 1 if context.max_edits is None else min(1, context.max_edits)]
         reason = "; ".join(edit.reason for edit in chosen) or "no failing check gives a new rule"
@@ -31,21 +32,25 @@ def _is_worth_proposing(one: FailingCheck, context: ProposalContext) -> bool:
     rule = describe_check(one.criterion).rule
     # A rule applies to every task. What only a few tasks check is not a rule, and may be their common answer.
     is_common = one.is_form or 2 * one.tasks > len({rollout.task for rollout in context.rollouts})
-    is_new = not _has_rule(context.document, rule) and rule not in _find_rejected(context)
+    is_new = not _has_rule(context.document, rule) and not _is_rejected(rule, context)
     return bool(rule) and one.shared and is_common and is_new
 
 
-def _find_rejected(context: ProposalContext) -> set[str]:
-    """The rules that the search rejected, or that were refused as edits."""
+def _is_rejected(rule: str, context: ProposalContext) -> bool:
+    """Whether the search rejected a rule, or it was refused as an edit."""
     edits = [edit for past in context.past if not past.accepted for edit in past.edits]
     edits += [refused.edit for past in context.past for refused in past.refused]
-    return {edit.text.strip().split("\n")[0].removeprefix("- ") for edit in edits}
+    # A rule stands in the first line of its edit, or at the end of a description.
+    return any(edit.text.strip().split("\n")[0].endswith(rule) for edit in edits)
 
 
-def _edit(one: FailingCheck, context: ProposalContext) -> Edit:
-    """Add a rule after the other rules, and rewrite the examples after it so that they follow it."""
+def _edit(one: FailingCheck, context: ProposalContext) -> Edit | None:
+    """Add a rule after the other rules, and rewrite the examples after it so that they follow it. None when the rule
+    belongs into a description and the document has none."""
     words = describe_check(one.criterion)
     reason = f"{words.requirement} Failed in {one.failed} of {one.rollouts} rollouts [{one.criterion.short}]."
+    if one.criterion.op in {"skill_read", "skill_not_read"}:
+        return _extend_description(words.rule, reason, context)
     rule = f"- {words.rule}" + (f"\n  Example: {words.steps}" if words.steps else "")
     examples = _examples(one.criterion, context)
     there = examples_in(context.document)
@@ -55,6 +60,16 @@ def _edit(one: FailingCheck, context: ProposalContext) -> Edit:
     # Replace the empty line above as well, so that the rule joins the others.
     gap = "\n" if context.document[: there.start].endswith("\n\n") else ""
     return Edit(op=Op.REPLACE, anchor=f"{gap}{old}", text="\n\n".join([rule, *(examples or [old])]), reason=reason)
+
+
+def _extend_description(rule: str, reason: str, context: ProposalContext) -> Edit | None:
+    """A rule about reading the skill stands in its description: the body is read too late."""
+    span = Document(context.document).description
+    if span is None:
+        return None
+    value = context.document[span.start : span.end]
+    inside = value[1:-1] if value[0] in "\"'" else value
+    return Edit(op=Op.REPLACE, anchor=inside, text=f"{inside.rstrip(' .')}. {rule}", reason=reason)
 
 
 def _examples(criterion: Criterion, context: ProposalContext) -> list[str]:

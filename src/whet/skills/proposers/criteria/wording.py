@@ -129,6 +129,14 @@ _WORK = {
         "after `No such file or directory`, list the folder, use the right name, and run the command again.",
     ),
     "python": Wording("The user's own check passes."),
+    "skill_read": Wording(
+        "The agent reads the skill. It decides so by the description of the skill.",
+        "Always read this skill before you start.",
+    ),
+    "skill_not_read": Wording(
+        "The agent does not read the skill. It decides so by the description of the skill.",
+        "Read this skill only for tasks that it is about.",
+    ),
 }
 """Checks of files, of commands and of how the work ends."""
 
