@@ -31,7 +31,19 @@ PANELS = {
         *("concurrency", "sandbox", "cache", "record", "login", "user_config", "judge_model", "by_task"),
         *("weight_version", "live_if_diverged"),
     ),
-    "Advanced": ("schedule", "epochs", "batch", "policy", "gate", "search", "seed", "min_effect", "beta", "alpha"),
+    "Advanced": (
+        "schedule",
+        "edits",
+        "epochs",
+        "batch",
+        "policy",
+        "gate",
+        "search",
+        "seed",
+        "min_effect",
+        "beta",
+        "alpha",
+    ),
 }
 """The help panels of verbs with many options, and the options in each. The others come first."""
 MANY = 12
