@@ -17,6 +17,8 @@ from genai_prices.data import providers
 from genai_prices.types import TieredPrices
 
 MAKERS = ("anthropic", "openai", "google")
+RESELLER = "openrouter"
+"""Sells models of all makers, at prices of its own."""
 HOSTED = re.compile(r"(claude|gpt|chatgpt|codex|o\d|gemini)[\w.-]*\w")
 """Names of models that only their makers serve, and those to whom they give them."""
 NOT_TEXT = re.compile(r"audio|tts|image|realtime|transcribe|live|search|oss|robotics|omni|banana")
@@ -34,7 +36,7 @@ def main(file: Path) -> None:
     now = datetime.now(UTC)
     models = {
         name: price
-        for maker in reversed(MAKERS)  # a model's maker comes last, and so counts where others sell it too
+        for maker in (RESELLER, *reversed(MAKERS))  # a model's maker comes last, and so counts where others sell it too
         for provider in providers
         if provider.id == maker
         for model in provider.models
@@ -72,6 +74,9 @@ def at(value: Any, start: int) -> float:
 
 def names(provider: Any, model: Any) -> Iterator[str]:
     """The names of a model: its id, and those that the source's rule for it spells out."""
+    if provider.id == RESELLER:
+        yield f"{RESELLER}/{model.id}"
+        return
     for name in {model.id, *spelled(model.match)}:
         if HOSTED.fullmatch(name) and not NOT_TEXT.search(name) and provider.find_model(name) is model:
             yield name

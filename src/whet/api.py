@@ -352,7 +352,7 @@ def sharpen_request(options: SharpenOptions, config: Config) -> SharpenRequest:
         options.proposer,
         read_policy(options.policy),
         read_preferences(options.preferences),
-        ScheduleOptions(options.schedule, options.epochs, options.batch),
+        ScheduleOptions(options.schedule, options.epochs, options.batch, options.edits),
         options.memory_file,
         options.known_good,
         seed=options.seed,

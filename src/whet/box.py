@@ -203,7 +203,8 @@ class Box(Protocol):
         """Put a program first on the PATH of commands started later; the host answers every call of it.
 
         `answer` gets the arguments as they were; the box cannot change them. It gets the standard input if that is
-        a file, or a pipe that delivers data within 2 seconds and ends; a terminal and a silent pipe count as empty.
+        a file or a pipe that ends. A terminal counts as empty, and so does a silent pipe that only callers of the
+        program can write to.
         If `answer` raises, the call fails and `seal` raises SandboxError, because the agent is not to blame.
         """
         ...

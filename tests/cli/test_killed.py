@@ -115,7 +115,7 @@ def test_resuming_a_finished_run_does_nothing_and_shows_it(project: Project) -> 
     assert first.stdout.partition("\n\n")[2] == again.stdout.partition("\n\n")[2]
     assert records(project.path / "out") == before
     assert events(project.whet(*command, "--resume", "--json").stdout) == [
-        {"event": "started", "run": "out", "sandbox": "bubblewrap", "planned": 2, "pending": 0}
+        {"event": "started", "run": "out", "sandbox": "bubblewrap", "planned": 2, "pending": 0, "warnings": []}
     ]
 
 

@@ -138,7 +138,7 @@ def test_oracle_needs_no_model(project: Project) -> None:
     assert " 1.00 " in done.stdout
 
 
-@pytest.mark.parametrize(("typed", "expected"), [("whet do", "doctor"), ("whet run --mod", "--model")])
+@pytest.mark.parametrize(("typed", "expected"), [("whet ru", "run runs"), ("whet run --mod", "--model")])
 def test_the_shell_completes_verbs_and_flags(project: Project, typed: str, expected: str) -> None:
     env = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_WHET_COMPLETE": "complete_bash"}
-    assert Project(project.path, project.tmp, env).whet().stdout.split() == [expected]
+    assert Project(project.path, project.tmp, env).whet().stdout.split() == expected.split()

@@ -1,6 +1,7 @@
 """`whet transfer`: where a skill helps, where it harms, and where the data cannot tell."""
 
 import json
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -32,8 +33,8 @@ def project(tmp_path: Path) -> Iterator[Project]:
         yield project
 
 
-COMMAND = ["transfer", "better", "--tasks", "tasks.jsonl", "--agents", "chat", "--out", "out"]
-MODELS = ["--models", "scripted:script.toml,scripted:deaf.toml"]
+COMMAND = ["transfer", "better", "--tasks", "tasks.jsonl", "--agent", "chat", "--out", "out"]
+MODELS = ["--model", "scripted:script.toml,scripted:deaf.toml"]
 
 
 DOWN = '[[scene]]\nwhen.user = "word OK"\n[[scene.reply]]\nfault = "500"\n'
@@ -70,7 +71,7 @@ def test_the_matrix_has_a_lift_for_each_agent_and_model_on_tasks_that_were_not_t
 
 
 def test_an_older_skill_is_held_against_and_a_run_goes_on_without_paying_again(project: Project) -> None:
-    command = [*COMMAND, "--models", "scripted:script.toml", "--against", "worse", "--samples", "2"]
+    command = [*COMMAND, "--model", "scripted:script.toml", "--against", "worse", "--samples", "2"]
     first = project.whet(*command)
     assert first.returncode == 0, first.stderr
     (found,) = lifts(project)
@@ -82,13 +83,18 @@ def test_an_older_skill_is_held_against_and_a_run_goes_on_without_paying_again(p
     assert lifts(project) == [found]
 
 
-def test_scores_that_are_missing_are_counted_and_not_taken_for_zero(project: Project) -> None:
-    lost = '[[scene]]\nwhen.user = "What is 10[0-3] "\nwhen.system = "number alone"\n[[scene.reply]]\nfault = "500"\n'
-    script = project.path / "script.toml"
-    project.write("script.toml", DOWN + lost + script.read_text())
+def transfer_with_losses(project: Project, lost: str) -> "subprocess.CompletedProcess[str]":
+    """The matrix where the model does not answer these questions when it has the skill."""
+    scene = f'[[scene]]\nwhen.user = "What is {lost} "\nwhen.system = "number alone"\n[[scene.reply]]\nfault = "500"\n'
+    project.write("script.toml", DOWN + scene + (project.path / "script.toml").read_text())
     project.write("whet.toml", '[models.m]\nscript = "script.toml"\nattempts = 1\n')
-    done = project.whet(*COMMAND, "--models", "m")
+    done = project.whet(*COMMAND, "--model", "m")
     assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_scores_that_are_missing_are_counted_and_not_taken_for_zero(project: Project) -> None:
+    done = transfer_with_losses(project, "10[0-3]")
     (found,) = lifts(project)
     assert found["difference"]["tasks"] == 8
     assert found["losses"] == 0
@@ -96,21 +102,17 @@ def test_scores_that_are_missing_are_counted_and_not_taken_for_zero(project: Pro
 
 
 def test_a_skill_that_loses_more_scores_gets_no_verdict(project: Project) -> None:
-    lost = '[[scene]]\nwhen.user = "What is 10[0-5] "\nwhen.system = "number alone"\n[[scene.reply]]\nfault = "500"\n'
-    script = project.path / "script.toml"
-    project.write("script.toml", DOWN + lost + script.read_text())
-    project.write("whet.toml", '[models.m]\nscript = "script.toml"\nattempts = 1\n')
-    done = project.whet(*COMMAND, "--models", "m")
-    assert done.returncode == 0, done.stderr
+    done = transfer_with_losses(project, "10[0-5]")
     assert [one["verdict"] for one in lifts(project)] == ["withheld"]
     assert "chat, m: no verdict, scores were lost unevenly: 6 of 12 with the skill, 0 of 12 without" in done.stdout
 
 
 def test_mistakes_are_told_in_one_line(project: Project) -> None:
     assert "better: is given twice" in said_to_user(project.whet(*COMMAND, *MODELS, "--against", "better"))
-    assert "--agents is 'chat,chat,,'" in said_to_user(project.whet(*COMMAND, *MODELS, "--agents", "chat,,"))
+    assert "--agent is 'chat,chat,,'" in said_to_user(project.whet(*COMMAND, *MODELS, "--agent", "chat,,"))
+    assert said_to_user(project.whet(*COMMAND, *MODELS, "--agents", "loop")) == "whet: --agents is now --agent"
     project.write("whet.toml", '[models.m]\nurl = "http://127.0.0.1:9"\n')
-    priceless = said_to_user(project.whet(*COMMAND, "--models", "m", "--max-cost", "5"))
+    priceless = said_to_user(project.whet(*COMMAND, "--model", "m", "--max-cost", "5"))
     assert "its price is not known, so a limit on cost cannot hold" in priceless
     assert "not a skill folder" in said_to_user(project.whet("transfer", "none", *COMMAND[2:], *MODELS))
 

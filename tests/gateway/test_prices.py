@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from support.gateway_world import model
 from whet.exchange import Usage
-from whet.gateway.prices import PRICE_LIST, Price, cost, price_for, price_of
+from whet.gateway.prices import PRICE_LIST, RESELLER, Price, cost, price_for, price_of
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,12 @@ def test_the_models_that_people_name_have_prices(name: str) -> None:
     assert 0 < price.cache_read < price.input < price.output
 
 
+def test_models_of_openrouter_have_its_own_prices() -> None:
+    name = "anthropic/claude-sonnet-4.5"
+    assert price_for(model("http://h", name=f"openrouter/{name}", upstream_name=name)) is not None
+    assert price_for(model("http://h", name=f"hf/{name}", upstream_name=name)) is None
+
+
 def test_the_list_says_where_it_comes_from_and_how_old_it_is() -> None:
     assert re.fullmatch(r"genai-prices \d+\.\d+\.\d+", PRICE_LIST.source)
     assert date(2026, 11, 17) <= PRICE_LIST.taken <= datetime.now(UTC).date()
@@ -53,7 +59,8 @@ def test_every_price_of_the_list_can_be_charged() -> None:
         bounds = [tokens for tokens, _ in price.above]
         assert bounds == sorted(set(bounds)), name
         for one in (price, *(higher for _, higher in price.above)):
-            assert 0 <= (one.cache_read or 0) <= one.input, name
+            assert (one.cache_read or 0) >= 0, name
+            assert name.startswith(RESELLER) or (one.cache_read or 0) <= one.input, name
             assert one.output >= 0, name
             assert one.input >= price.input, f"a long prompt of {name} is never cheaper"
 

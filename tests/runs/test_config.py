@@ -40,60 +40,8 @@ def test_the_nearest_file_above_is_found(tmp_path: Path) -> None:
     assert read_config(None) == Config()
 
 
-def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
-    config = read_config(
-        write(
-            tmp_path,
-            """
-            [defaults]
-            agent = "mine"
-            model = "small"
-            sandbox = "local"
-            judge_model = "large"
-            samples = 3
-            concurrency = 8
-            idle_sec = 60
-
-            [limits]
-            cost = 5
-            turns = 100
-            input_tokens = 1000
-            output_tokens = 1000
-            total_tokens = 1500
-            wall_sec = 3600
-            concurrency = 16
-
-            [models.small]
-            url = "http://127.0.0.1:8000"
-            name = "small-2"
-            key_env = "SMALL_KEY"
-            concurrency = 2
-            attempts = 1
-            first_byte_sec = 10
-            idle_sec = 5.5
-            price_input = 0.15
-            price_output = 0.6
-
-            [models.large]
-            urls = ["https://one.example/v1", "https://two.example/v1"]
-            dialect = "messages"
-            auth = "own"
-            headers = { X-Team = "${TEAM}", X-Title = "skills" }
-            set = { temperature = 0, reasoning = { effort = "low" } }
-            drop = ["top_k"]
-            max_tokens = 8192
-            capture = "vllm"
-            price_input = 3
-            price_output = 15
-            price_cache_read = 0.3
-            price_cache_write = 3.75
-
-            [agents.mine]
-            kind = "command"
-            argv = ["my-agent", "{task}"]
-            """,
-        )
-    )
+def test_everything_that_can_be_said_is_read() -> None:
+    config = read_config(Path(__file__).parent / "golden" / "everything.toml")
     assert config.defaults.model_dump() == {
         "agent": "mine",
         "model": "small",

@@ -12,53 +12,7 @@ from hypothesis import strategies as st
 from whet.errors import UserError
 from whet.tasks import Task, TaskLimits, read_tasks
 
-EVERYTHING = """
-schema_version = "1.4"
-source = "somewhere"
-multi_step_reward_strategy = "mean"
-artifacts = ["out.txt", { source = "/logs/x", destination = "x/y", exclude = ["*.pyc"], service = "db" }]
-
-[metadata]
-difficulty = "hard"
-written = 2024-05-01
-tags = ["git", "easy"]
-split = "val"
-anything = { goes = { here = 1 } }
-
-[task]
-name = "some-org/sort.it"
-version = "2"
-description = "Sorts."
-authors = [{ name = "The team" }]
-keywords = ["sorting", "git"]
-
-[agent]
-timeout_sec = 90
-network_mode = "public"
-
-[verifier]
-timeout_sec = 45.5
-env = { KEY = "${JUDGE_KEY}" }
-network_mode = "no-network"
-environment_mode = "shared"
-
-[environment]
-build_timeout_sec = 1200.0
-os = "Linux"
-cpus = 0.5
-memory = "2G"
-memory_mb = 2048
-storage = "10240M"
-gpus = 0
-gpu_types = ["any"]
-env = { MODE = "fast" }
-skills_dir = "/skills"
-workdir = "/app/./src/"
-allow_internet = false
-
-[solution]
-env = { SEED = "1" }
-"""
+EVERYTHING = (Path(__file__).parent / "golden" / "everything.toml").read_text()
 
 
 @pytest.fixture

@@ -11,34 +11,7 @@ from hypothesis import strategies as st
 from whet.errors import UserError
 from whet.testing import Fault, Reply, Scene, Script, ToolCall, When, call, read_script, say
 
-WHOLE = r"""
-tokens = true
-
-[[scene]]
-name = "fix-median"
-when = { user = "median", system = "(?i)coder", last = "^fix", image = true }
-
-[[scene.reply]]
-thinking = "Where is it?"
-text = "Let me look."
-tools = [
-  { name = "bash", arguments = { command = "ls" } },
-  { name = "bash", arguments = '{"command": ' },
-  { name = "done" },
-]
-delay = 0.2
-chunk_delay = 0.01
-
-[[scene.reply]]
-fault = "429"
-times = 2
-retry_after = 1
-
-[[scene]]
-[[scene.reply]]
-text = "Hello."
-answer = { sum = 3, parts = [1, 2] }
-"""
+WHOLE = (Path(__file__).parent / "golden" / "script.toml").read_text()
 
 
 def _read(folder: Path, text: str | bytes) -> Script:

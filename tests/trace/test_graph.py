@@ -204,7 +204,7 @@ def test_what_cannot_be_read_and_what_was_not_answered_is_named() -> None:
     good = exchange(0, [asked("Go.")], said(Text("Done.")))
     graph = build([good, replace(good, index=1, request=b"torn"), replace(good, index=2, status=500)])
     assert [index for index, _ in graph.unread] == [1]
-    assert graph.unanswered == ((2, "500"),)
+    assert graph.unanswered == ((2, "status 500 from http://127.0.0.1:1"),)
     assert len(graph.turns) == 1
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.options import Layout, Yes, takes
+from whet.cli.options import Layout, Yes, split_names, takes
 from whet.cli.output import say
 from whet.skills.options import CertifyOptions
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NOT_CERTIFIED = 1
 """Exit code when the exam did not certify the new skill."""
 LAYOUT = Layout(
-    arguments=("old", "new"),
+    arguments=("old", "new", "tasks"),
     left_out=("limits",),
     help={"tasks": "Task folder or file. Only tasks with split 'val' are used, if there are any."},
 )
@@ -26,6 +26,7 @@ LAYOUT = Layout(
 @takes(CertifyOptions, LAYOUT)
 def certify(
     options: CertifyOptions,
+    named_tasks: Annotated[list[str] | None, typer.Option("--tasks", help="The same as the argument.")] = None,
     check: Annotated[
         Path | None, typer.Option(help="Only check this run folder or certificate, and print what was checked.")
     ] = None,
@@ -56,8 +57,11 @@ def certify(
     if check is not None:
         check_certificate(check, allowed_signers, sign)
         return
+    if named_tasks:
+        tasks = tuple(map(Path, split_names("--tasks", named_tasks)))
+        options = options.model_copy(update={"tasks": tasks})
     if options.old is None or options.new is None or options.tasks == ():
-        raise UserError("expected two skills and --tasks, or --check with a certificate")
+        raise UserError("expected two skills and tasks, or --check with a certificate")
     options, config = complete_options(options)
     options = options.fill({"pilot": PILOT})
     with resumable(options.out), count_rollouts(terminal(), options.budget, options.out, yes=yes) as count:

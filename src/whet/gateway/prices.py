@@ -61,6 +61,8 @@ WITHOUT_TOKENS = frozenset(
     }
 )
 """Calls that ended so used no tokens; of all others without a count, the usage is unknown."""
+RESELLER = "openrouter/"
+"""Its models are on the list with this in front, because their makers have other prices."""
 _DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})$")
 
 
@@ -78,7 +80,7 @@ def price_for(model: Model) -> Price | None:
     """What this model's tokens cost. Declared prices are not mixed with public ones, and one of two is not enough."""
     declared = (model.price_input, model.price_output, model.price_cache_read, model.price_cache_write)
     if not any(price is not None for price in declared):
-        return price_of(model.upstream_name)
+        return price_of(model.name if model.name.startswith(RESELLER) else model.upstream_name)
     if model.price_input is None or model.price_output is None:
         return None
     return Price(model.price_input, model.price_output, model.price_cache_read, model.price_cache_write)

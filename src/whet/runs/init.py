@@ -13,15 +13,18 @@ from whet.agents.install.packages import PACKAGES
 from whet.agents.install.run import find_installs
 from whet.errors import UserError
 from whet.models import PROVIDERS, first_set
-from whet.runs.config import FILE, Config, model_config, model_price
+from whet.runs.config import FILE, Config, model_config
 from whet.runs.options import Options
 from whet.tasks.skeleton import MEMORY_FILES, new_repository_task, new_task
 
 FIRST = "first"
 ROWS = "rows.jsonl"
 IGNORED = "runs/"
-COST = 20
-"""Dollars that a run may cost until the user says otherwise."""
+# Not in force: a limit on cost refuses models whose price is not known, and the user may try one.
+_LIMITS = """
+# [limits]
+# cost = 20  # dollars that a run may cost
+"""
 _SKILLS = ("skills", ".claude/skills", ".agents/skills", ".codex/skills", ".gemini/skills")
 _ROWS = """\
 {"id": "answer-a-question", "instruction": "What is 17 times 23? Answer with the number only.", "answer": "391"}
@@ -94,9 +97,7 @@ def initialize(options: InitOptions, env: Mapping[str, str] = os.environ) -> Ini
     _check_agent(agent)
     done = Initialized(model, agent, documents=find_documents(folder), installed=_installed_agents())
     key = "" if declared.key_env is None else f"  # its key is in the environment variable {declared.key_env}"
-    priced = model_price(model, declared) is not None
-    limit = f"\n[limits]\ncost = {COST}  # dollars that a run may cost\n" if priced else ""
-    text = f'[defaults]\nagent = "{agent}"\nmodel = "{model}"{key}\n{limit}'
+    text = f'[defaults]\nagent = "{agent}"\nmodel = "{model}"{key}\n{_LIMITS}'
     _write_new(folder / FILE, text, done)
     _make_first_task(folder, options.tasks, done)
     _write_new(folder / options.tasks / ROWS, _ROWS, done)

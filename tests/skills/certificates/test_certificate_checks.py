@@ -93,9 +93,6 @@ class Forger:
         db.commit()
         db.close()
 
-    def exam_sql(self, *statements: str) -> None:
-        self.sql("exam", *statements)
-
     def remove(self, *names: str) -> None:
         for name in names:
             place = self.folder / name
@@ -172,12 +169,9 @@ def drop_positions(forger: Forger, count: int) -> None:
     del forger.positions[-count:]
 
 
-def put_aside(forger: Forger) -> None:
-    forger.exam_sql("INSERT OR REPLACE INTO run VALUES ('forgotten', '[1]')")
-
-
 def add_rollouts(forger: Forger) -> None:
-    forger.exam_sql(
+    forger.sql(
+        "exam",
         "INSERT INTO rollout SELECT 'feedfeedfeed', 9999, task, agent, model, skill, 9999 FROM rollout LIMIT 1",
         "INSERT INTO attempt (rollout, number, started, ended, value, final, result) "
         "SELECT 'feedfeedfeed', 1, 1, 2, value, 1, result FROM attempt WHERE final LIMIT 1",
@@ -193,13 +187,25 @@ def set_settings(*path: str, value: object) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+Tampering = Callable[[Forger], object]
+
+
+def exam_sql(*statements: str) -> Tampering:
+    return lambda forger: forger.sql("exam", *statements)
+
+
+def edit(name: str, *path: str, value: object) -> Tampering:
+    return lambda forger: forger.edit(name, set_settings(*path, value=value))
+
+
+def lines(name: str, change: Callable[[list[str]], list[str]]) -> Tampering:
+    return lambda forger: forger.lines(name, change)
+
+
 OTHER_TASK = """UPDATE rollout SET task = CASE task WHEN 'val-101' THEN 'val-102' ELSE 'val-101' END, sample = 77
                 WHERE ordinal = 3"""
 SWAP = """UPDATE attempt SET value = 0, result = (SELECT result FROM attempt WHERE value = 0 LIMIT 1)
           WHERE id = (SELECT min(id) FROM attempt WHERE value = 1)"""
-
-
-Tampering = Callable[[Forger], object]
 RECOMPUTED: Mapping[str, tuple[str, Tampering]] = {
     # The certificate is made to hold by itself: its arithmetic is computed again after the change.
     "all scores of the new skill made up": ("scores", lambda f: set_scores(f, "candidate", 0.99)),
@@ -229,10 +235,7 @@ RECOMPUTED: Mapping[str, tuple[str, Tampering]] = {
     "a task under another digest": ("tasks", lambda f: f.data["tasks"].update({"val-100": "0" * 32})),
     "a task less": ("tasks", lambda f: f.data["tasks"].pop("val-109")),
     "a task more": ("tasks", lambda f: f.data["tasks"].update({"val-999": "0" * 32})),
-    "tasks in another order": (
-        "tasks",
-        lambda f: f.data.update(tasks=dict(reversed(f.data["tasks"].items()))),
-    ),
+    "tasks in another order": ("tasks", lambda f: f.data.update(tasks=dict(reversed(f.data["tasks"].items())))),
 }
 AS_IT_IS: Mapping[str, tuple[str, Tampering]] = {
     # The certificate is written as it was changed.
@@ -292,80 +295,48 @@ FOLDER: Mapping[str, tuple[str, Tampering]] = {
     "a kept skill taken out": ("skills", lambda f: shutil.rmtree(f.run / "skills" / f.data["start"])),
     "the page for people edited": (
         "certificate.md",
-        lambda f: f.lines("out/certificate.md", lambda lines: [*lines, "It is +90 points.\n"]),
+        lines("out/certificate.md", lambda lines: [*lines, "It is +90 points.\n"]),
     ),
-    "a score of the store": ("scores", lambda f: f.exam_sql(SWAP)),
-    "a score of the store without its result": (
-        "tries",
-        lambda f: f.exam_sql("UPDATE attempt SET value = 0.25 WHERE id = 3"),
-    ),
-    "a rollout of another skill": (
-        "scores",
-        lambda f: f.exam_sql("UPDATE rollout SET skill = 'x', sample = 77 WHERE ordinal = 3"),
-    ),
-    "a rollout on another task": (
-        "scores",
-        lambda f: f.exam_sql(OTHER_TASK),
-    ),
-    "a rollout of another agent": (
-        "settings",
-        lambda f: f.exam_sql("UPDATE rollout SET agent = 'loop' WHERE ordinal = 3"),
-    ),
-    "a task of the store": ("tasks", lambda f: f.exam_sql("UPDATE task SET digest = 'x' WHERE id = 'val-101'")),
+    "a score of the store": ("scores", exam_sql(SWAP)),
+    "a score of the store without its result": ("tries", exam_sql("UPDATE attempt SET value = 0.25 WHERE id = 3")),
+    "a rollout of another skill": ("scores", exam_sql("UPDATE rollout SET skill = 'x', sample = 77 WHERE ordinal = 3")),
+    "a rollout on another task": ("scores", exam_sql(OTHER_TASK)),
+    "a rollout of another agent": ("settings", exam_sql("UPDATE rollout SET agent = 'loop' WHERE ordinal = 3")),
+    "a task of the store": ("tasks", exam_sql("UPDATE task SET digest = 'x' WHERE id = 'val-101'")),
     "a rollout taken out of the store": (
         "scores",
-        lambda f: f.exam_sql(
+        exam_sql(
             "DELETE FROM attempt WHERE id = 3",
             "DELETE FROM rollout WHERE id NOT IN (SELECT rollout FROM attempt)",
         ),
     ),
-    "a try taken out of the store": ("tries", lambda f: f.exam_sql("DELETE FROM attempt WHERE id = 3")),
-    "a scored try put aside": ("tries", put_aside),
+    "a try taken out of the store": ("tries", exam_sql("DELETE FROM attempt WHERE id = 3")),
+    "a scored try put aside": ("tries", exam_sql("INSERT OR REPLACE INTO run VALUES ('forgotten', '[1]')")),
     "rollouts that nobody mentions": ("rollouts left out", add_rollouts),
     "calls that cannot be read": (
         "run folder",
-        lambda f: f.exam_sql("UPDATE exchange SET sent = CAST('gpt' AS BLOB) WHERE id = 3"),
+        exam_sql("UPDATE exchange SET sent = CAST('gpt' AS BLOB) WHERE id = 3"),
     ),
     "a score of the held-out test's store": ("held-out test", lambda f: f.sql("test", SWAP)),
-    "another seal": ("held-out test", lambda f: f.edit("test/seal.json", set_settings("after", value="0" * 32))),
-    "a line of the journal taken out": (
-        "exam journal",
-        lambda f: f.lines("out/exam/attempts.jsonl", lambda _: []),
-    ),
+    "another seal": ("held-out test", edit("test/seal.json", "after", value="0" * 32)),
+    "a line of the journal taken out": ("exam journal", lines("out/exam/attempts.jsonl", lambda _: [])),
     "the journal's candidate": (
         "exam journal",
-        lambda f: f.lines(
-            "out/exam/attempts.jsonl", lambda lines: [line.replace('"link": "', '"link": "0') for line in lines]
-        ),
+        lines("out/exam/attempts.jsonl", lambda lines: [line.replace('"link": "', '"link": "0') for line in lines]),
     ),
-    "another seed in the folder": (
-        "seed in the folder",
-        lambda f: f.edit("exam/seed.json", set_settings("value", value="0" * 64)),
-    ),
+    "another seed in the folder": ("seed in the folder", edit("exam/seed.json", "value", value="0" * 64)),
     "no seed at all in the folder": (
         "seed in the folder",
         lambda f: f.edit("exam/seed.json", lambda data: data.clear()),
     ),
-    "another alpha in the terms": (
-        "terms of the run",
-        lambda f: f.edit("sharpen.json", set_settings("plan", "alpha", value=0.5)),
-    ),
-    "another commitment in the terms": (
-        "seed in the folder",
-        lambda f: f.edit("sharpen.json", set_settings("seed", value="0" * 32)),
-    ),
-    "terms that are no terms": ("run folder", lambda f: f.edit("sharpen.json", set_settings("plan", value=[1]))),
-    "other settings in the folder": (
-        "settings",
-        lambda f: f.edit("made_with.json", set_settings("model", "max_tokens", value=7)),
-    ),
-    "an earlier line of the ledger taken out": (
-        "ledger",
-        lambda f: f.lines(f"state/whet/{LEDGER}", lambda lines: lines[1:]),
-    ),
+    "another alpha in the terms": ("terms of the run", edit("sharpen.json", "plan", "alpha", value=0.5)),
+    "another commitment in the terms": ("seed in the folder", edit("sharpen.json", "seed", value="0" * 32)),
+    "terms that are no terms": ("run folder", edit("sharpen.json", "plan", value=[1])),
+    "other settings in the folder": ("settings", edit("made_with.json", "model", "max_tokens", value=7)),
+    "an earlier line of the ledger taken out": ("ledger", lines(f"state/whet/{LEDGER}", lambda lines: lines[1:])),
     "an earlier line of the ledger changed": (
         "ledger",
-        lambda f: f.lines(f"state/whet/{LEDGER}", lambda lines: [lines[0].replace("0.1", "0.2"), *lines[1:]]),
+        lines(f"state/whet/{LEDGER}", lambda lines: [lines[0].replace("0.1", "0.2"), *lines[1:]]),
     ),
     "the name of another run": (
         "ledger",

@@ -302,7 +302,7 @@ class Threads:
         if known.kind is Kind.SUB:
             parent_id = parent.id if parent else self._main_id()
             return AgentThread(key, key, Kind.SUB, parent_id, name or known.name), _join(from_headers, why)
-        if self._last_working() is None:
+        if not any(thread.kind is Kind.MAIN for thread in self._threads.values()):
             return AgentThread(MAIN, MAIN, Kind.MAIN), _join(from_headers, "first conversation of the session")
         for thread in reversed(self._threads.values()) if self._any_compaction else ():
             if thread.compacted is not None and not thread.under_way and thread.tools == call.setting.tools:
@@ -334,8 +334,16 @@ class Threads:
             return thread, "", f"began while the call of {tool.name} that answered call {thread.last} was open{doubt}"
         for thread in work:
             if thread.under_way:
-                return thread, "", f"began beside call {min(thread.under_way)}, which was under way"
+                why = f"began beside call {min(thread.under_way)}, which was under way"
+                return self._starter_beside(thread), "", why
         return None, "", ""
+
+    def _starter_beside(self, thread: AgentThread) -> AgentThread | None:
+        """The thread that starts sub-agents while this one has a call under way. A sub-agent that waits for a reply
+        starts nothing, so what begins beside it is its sibling."""
+        if thread.kind is not Kind.SUB:
+            return thread
+        return next((one for one in self._threads.values() if one.id == thread.parent), None)
 
     def _purpose(self, call: _Call, thread: AgentThread | None, known: HeaderClaims) -> tuple[str, str] | None:
         """The purpose of a helper call, and the evidence; None for a step of the work."""

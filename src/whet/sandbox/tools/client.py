@@ -15,7 +15,9 @@ import time
 SOCKET = "socket"
 LIMIT = 16 << 20
 """Maximum bytes of a call: its words and its standard input together."""
-SILENCE_SEC = 2.0
+GRACE_SEC = 0.25
+"""How long a pipe may be silent that only the callers of this program can write to. A caller that has something to say
+has said it before this program runs; many agents open such a pipe and never use it."""
 PIPE_SEC = 600.0
 UNAVAILABLE = 69
 WAIT = "--wait"
@@ -26,12 +28,12 @@ class ToolCallError(Exception):
     """The call could not be made. The message is for the caller."""
 
 
-def called(name: str, argv: list[str], silence: float) -> tuple[int, bytes, bytes]:
+def called(name: str, argv: list[str], grace: float) -> tuple[int, bytes, bytes]:
     """Send a call to the host. Returns the exit code, standard output and standard error."""
     words = b"".join(os.fsencode(word) + b"\0" for word in (name, *argv))
-    given = standard_input(name, LIMIT - len(words), silence)
+    given = standard_input(LIMIT - len(words), grace)
     # The path of a socket is limited to 107 bytes, and the path of the box may be longer.
-    os.chdir(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to import
+    os.chdir(os.path.dirname(os.path.abspath(__file__)))
     host = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         host.connect(SOCKET)
@@ -53,7 +55,7 @@ def exactly(host: _socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
-def standard_input(name: str, room: int, silence: float) -> bytes:
+def standard_input(room: int, grace: float) -> bytes:
     """Read standard input from a file or a pipe that ends, without hanging on a pipe that does not."""
     try:
         mode = os.fstat(0).st_mode
@@ -62,7 +64,7 @@ def standard_input(name: str, room: int, silence: float) -> bytes:
     if stat.S_ISREG(mode):
         data = file_rest(room)
     elif stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
-        data = pipe_rest(name, room, silence)
+        data = pipe_rest(room, grace)
     else:
         data = b""
     if len(data) > room:
@@ -79,10 +81,9 @@ def file_rest(room: int) -> bytes:
     return bytes(data)
 
 
-def pipe_rest(name: str, room: int, silence: float) -> bytes:
-    # A pipe that was only inherited stays open and silent; one that is meant for us delivers data and ends.
-    if not select.select([0], [], [], silence)[0]:
-        sys.stderr.write(f"{name}: standard input was silent for {silence:g} s and is taken for empty\n")
+def pipe_rest(room: int, grace: float) -> bytes:
+    """Read a pipe to its end. One that stays silent and that nobody but our callers writes to counts as empty."""
+    if not select.select([0], [], [], 0)[0] and not has_other_writers() and not select.select([0], [], [], grace)[0]:
         return b""
     data = bytearray()
     deadline = time.monotonic() + PIPE_SEC
@@ -96,9 +97,48 @@ def pipe_rest(name: str, room: int, silence: float) -> bytes:
     return bytes(data)
 
 
-def main(name: str, argv: list[str], silence: float = SILENCE_SEC) -> int:
+def has_other_writers() -> bool:
+    """Whether a process that did not call us can write to our standard input, as in a pipeline."""
     try:
-        code, output, errors = called(name, argv, silence)
+        pipe, callers = fd_link("self", "0"), callers_of(os.getpid())
+        processes = [name for name in os.listdir("/proc") if name.isdigit() and int(name) not in callers]
+    except OSError:  # there is no /proc to look at
+        return False
+    return any(writes_to(process, pipe) for process in processes)
+
+
+def callers_of(process: int) -> set[int]:
+    """A process and those that started it."""
+    found = {0}
+    while process not in found:
+        found.add(process)
+        with open(f"/proc/{process}/stat", "rb") as file:
+            # The name of the program is in parentheses, and may contain any character.
+            process = int(file.read().rpartition(b")")[2].split()[1])
+    return found
+
+
+def writes_to(process: str, pipe: str) -> bool:
+    try:
+        numbers = [fd for fd in os.listdir(f"/proc/{process}/fd") if fd_link(process, fd) == pipe]
+        return any(may_write(process, fd) for fd in numbers)
+    except OSError:  # it has ended, or belongs to another user
+        return False
+
+
+def fd_link(process: str, fd: str) -> str:
+    return os.readlink(f"/proc/{process}/fd/{fd}")
+
+
+def may_write(process: str, fd: str) -> bool:
+    with open(f"/proc/{process}/fdinfo/{fd}", "rb") as file:
+        flags = next(line.split()[1] for line in file if line.startswith(b"flags:"))
+    return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
+
+
+def main(name: str, argv: list[str], grace: float = GRACE_SEC) -> int:
+    try:
+        code, output, errors = called(name, argv, grace)
     except ToolCallError as error:
         sys.stderr.write(f"{name}: {error}\n")
         return UNAVAILABLE
