@@ -1,6 +1,6 @@
 """The interface of every agent: its assignment, how it runs, and its report."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -70,6 +70,17 @@ class Assignment:
         """The endpoint, for an agent that needs one."""
         assert self.endpoint is not None
         return self.endpoint
+
+
+def join_starts(outputs: Sequence[str]) -> str:
+    """What the starts of a program printed, one after the other.
+
+    >>> join_starts(["one\\n"]), join_starts(["one\\n", "two"])
+    ('one\\n', '=== start 1 ===\\none\\n=== start 2 ===\\ntwo\\n')
+    """
+    if len(outputs) == 1:
+        return outputs[0]
+    return "".join(f"=== start {number} ===\n{text.rstrip()}\n" for number, text in enumerate(outputs, 1))
 
 
 class ProgramStart(BaseModel):

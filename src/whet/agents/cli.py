@@ -14,7 +14,16 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from whet.agents.agent import REMINDERS, AgentReport, Assignment, ModelEndpoint, ProgramStart, StopReason, stop_of
+from whet.agents.agent import (
+    REMINDERS,
+    AgentReport,
+    Assignment,
+    ModelEndpoint,
+    ProgramStart,
+    StopReason,
+    join_starts,
+    stop_of,
+)
 from whet.agents.answers import REMINDER, ask_for_answer, read_tagged_answer
 from whet.agents.attachments import AttachedImage, attachments, list_attachments, mention_list
 from whet.agents.install.packages import PACKAGES, Package
@@ -295,6 +304,7 @@ class CliAgent(BaseModel, ABC):
         schema = assignment.task.answer_schema if self.traits.schema else None
         config: Mapping[str, str] = {}
         starts: list[ProgramStart] = []
+        ended: list[Finished] = []
         stop, found, done = StopReason.FINISHED, AgentOutput(), None
         while due and stop is StopReason.FINISHED and not found.error:
             launch = replace(launch, instruction=due.pop(0), resumed=found.session if starts else None)
@@ -308,6 +318,7 @@ class CliAgent(BaseModel, ABC):
             starts.append(
                 ProgramStart(argv=start.argv, exit_code=done.exit_code, seconds=done.seconds, text=found.text)
             )
+            ended.append(done)
             silent = stop is StopReason.FINISHED and not (found.text or found.answer or found.error)
             if silent and self.traits.resumes and found.session and reminders < self.reminders:
                 reminders += 1
@@ -319,8 +330,8 @@ class CliAgent(BaseModel, ABC):
             text=found.text,
             answer=read_tagged_answer(found.text) if found.answer is None else found.answer,
             error=found.error,
-            stdout=_ends(done.stdout.text),
-            stderr=_ends(done.stderr.text),
+            stdout=join_starts([_ends(one.stdout.text) for one in ended]),
+            stderr=join_starts([_ends(one.stderr.text) for one in ended]),
             seconds=sum(start.seconds for start in starts),
             argv=starts[-1].argv,
             version=launch.version,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
-from whet.agents.agent import AgentReport, Assignment, ProgramStart, StopReason, openai_env, report_of
+from whet.agents.agent import AgentReport, Assignment, ProgramStart, StopReason, join_starts, openai_env, report_of
 from whet.agents.answers import ask_for_answer, read_tagged_answer
 from whet.agents.attachments import attachments, list_attachments, mention_list
 from whet.agents.own_files import PLACEHOLDER, OwnFiles, copy_files, file_named, find_files
@@ -132,6 +132,8 @@ def _join(reports: list[AgentReport]) -> AgentReport:
     return last.model_copy(
         update={
             "answer": read_tagged_answer(last.text),
+            "stdout": join_starts([one.stdout for one in reports]),
+            "stderr": join_starts([one.stderr for one in reports]),
             "starts": starts if len(starts) > 1 else (),
             "seconds": sum(one.seconds for one in reports),
         }

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 TRANSCRIPT = "transcript "
 """How the names of logs begin that an agent's own record consists of."""
-NOT_SHOWN = (TRANSCRIPT, "judge call ", "result ", "given ")
+FILE = "file "
+NOT_SHOWN = (TRANSCRIPT, FILE, "judge call ", "result ", "given ")
 """How the names of logs begin that are only written to files."""
 SECTION_LIMIT = 1200
 """Characters of one log or judgement that are shown."""
@@ -304,7 +305,7 @@ def _save_logs(rollout: "RolloutRecord", folder: Path) -> None:
     if folder.exists():
         raise UserError(f"{folder}: exists already; --save needs a new folder")
     for name, data in rollout.last.logs().items():
-        path = folder / name.replace(TRANSCRIPT, "transcript/", 1)
+        path = folder / name.replace(TRANSCRIPT, "transcript/", 1).replace(FILE, "files/", 1)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
 

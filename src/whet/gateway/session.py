@@ -38,6 +38,8 @@ BACKLOG = 1024
 UNCLAIMED = 16
 """Ended calls that are kept for an agent that hung up; each holds its request and its reply."""
 
+UNKNOWN_SPEAKER = "unknown"
+"""Whose tokens those of a call are that nobody is known to have made."""
 ExchangeObserver = Callable[[Exchange], None]
 
 
@@ -48,6 +50,8 @@ class SessionTotals:
     calls: int = 0
     speakers: Counter[str] = field(default_factory=Counter)
     """How many of the calls the main thread made, each sub-agent, and each kind of helper."""
+    speaker_usage: dict[str, Usage] = field(default_factory=dict)
+    """Of the usage, what each of them used."""
     answered: int = 0
     """Calls that went well."""
     from_record: int = 0
@@ -95,6 +99,8 @@ class SessionTotals:
             self.from_record += exchange.error is None
         elif exchange.usage is not None:
             self.usage += exchange.usage
+            speaker = exchange.speaker.label if exchange.speaker else UNKNOWN_SPEAKER
+            self.speaker_usage[speaker] = self.speaker_usage.get(speaker, Usage()) + exchange.usage
         elif exchange.error not in WITHOUT_TOKENS:
             self.calls_without_usage += 1
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -43,6 +43,8 @@ GATEWAY_LIMITS = {"turns", "input_tokens", "output_tokens", "total_tokens", "cos
 """The limits of a task that the gateway enforces."""
 SHARED = 4
 """With this many rollouts or more, one that uses more than half of a limit of the run has taken the others' share."""
+FILES_LIMIT, FILE_ROOM, FILES_ROOM = 100, 64 << 10, 1 << 20
+"""How many files of the agent are kept with a rollout, and how many bytes of one and of all of them."""
 ENDING_SEC = 10.0
 """How long a killed agent may take to report."""
 
@@ -108,6 +110,7 @@ class _Attempt:
         self.replay: ReplaySession | None = None
         self.report: AgentReport | None = None
         self.changes: tuple[Change, ...] = ()
+        self.files: dict[str, bytes] = {}
         self.unseen: str | None = None
         self.tool_uses: list[LoggedUse] = []
         self.setup: list[CommandResult] = []
@@ -131,6 +134,7 @@ class _Attempt:
             planted = await box.seal(show_logs=task.agent_logs)
             after = await box.snapshot()
             found = await self.find_changes(before, after)
+            self.files = await read_small_files(box, found)
             self.add_flags(ended.report, found, planted=bool(planted))
             failure = await self.find_failure(ended)
             if failure is not None and not self.may_count_later(failure):
@@ -208,6 +212,8 @@ class _Attempt:
             self.flags += (Flag.DRAINED,)
             return None
         failure = ended.broken or find_failure(ended.report, session, self.replay, must_call=self.must_call)
+        if failure is None and ended.report.stop is StopReason.CRASHED:
+            self.flags += (Flag.AGENT_FAILED,)
         if failure is None or self._blame is None or failure.cause not in OWN_CAUSES:
             return failure
         blamed = await self._blame.decide(failure, session, self._record_judge)
@@ -270,6 +276,7 @@ class _Attempt:
             limit=str(session.limits.ended_by) if session and session.limits.ended_by else None,
             skill=SkillSeen(shown=sightings.shown, read=sightings.read) if sightings and session else None,
             changes=self.changes,
+            files=self.files,
             unseen=self.unseen,
             tools=dict(self.observer.tools.most_common()) if rollout.captured else None,
             tool_uses=tuple(self.tool_uses),
@@ -322,6 +329,20 @@ class _Observer:
         """Whether the model's last reply to the main thread was a refusal."""
         reply = reply_of(self._last) if self._last else None
         return reply is not None and reply.stop is ReplyStop.REFUSED
+
+
+async def read_small_files(box: Box, found: Sequence[Change]) -> dict[str, bytes]:
+    """The content of the files that the agent added or changed, as far as they are few and small."""
+    kept: dict[str, bytes] = {}
+    room = FILES_ROOM
+    for change in [change for change in found if change.kind != "removed"][:FILES_LIMIT]:
+        try:
+            content = await box.read_file(change.path, min(room, FILE_ROOM))
+        except (FileNotFoundError, SandboxError):
+            continue  # a link, a folder, a name that is no text, or too large
+        kept[change.path] = content
+        room -= len(content)
+    return kept
 
 
 async def run_within_limits(agent: Agent, assignment: Assignment, session: Session) -> AgentReport:

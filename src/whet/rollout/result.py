@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -61,6 +62,10 @@ class Flag(StrEnum):
     """A fork continued although its agent did something else than was recorded."""
 
 
+SpeakerTokens = tuple[int, int]
+"""Input and output tokens."""
+
+
 class Spending(BaseModel):
     """What an attempt cost, as the gateway counted it."""
 
@@ -71,6 +76,8 @@ class Spending(BaseModel):
     calls: int = 0
     speakers: dict[str, int] = Field(default_factory=dict)
     """Calls of the main thread, of each sub-agent, and of each kind of helper."""
+    tokens: dict[str, SpeakerTokens] = Field(default_factory=dict)
+    """Input and output tokens by speaker. Runs of earlier versions do not have them."""
     input_tokens: int = 0
     output_tokens: int = 0
     from_record: int = 0
@@ -87,6 +94,7 @@ class Spending(BaseModel):
             captured=self.captured and other.captured,
             calls=self.calls + other.calls,
             speakers=dict(speakers),
+            tokens=_add_tokens(self.tokens, other.tokens),
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             from_record=self.from_record + other.from_record,
@@ -97,6 +105,18 @@ class Spending(BaseModel):
     def as_spent(self) -> Spent:
         """The same as the gateway's limits count it: a cost that is not known counts as nothing."""
         return Spent(self.calls, Usage(self.input_tokens, self.output_tokens), self.cost or 0.0)
+
+
+def _add_tokens(one: dict[str, SpeakerTokens], other: dict[str, SpeakerTokens]) -> dict[str, SpeakerTokens]:
+    """
+    >>> _add_tokens({"main": (5, 1)}, {"main": (2, 2), "sub-agent": (3, 0)})
+    {'main': (7, 3), 'sub-agent': (3, 0)}
+    """
+    none = (0, 0)
+    return {
+        who: (one.get(who, none)[0] + other.get(who, none)[0], one.get(who, none)[1] + other.get(who, none)[1])
+        for who in {**one, **other}
+    }
 
 
 class SkillSeen(BaseModel):
@@ -154,6 +174,8 @@ class Result(BaseModel):
     skill: SkillSeen | None = None
     changes: tuple[Change, ...] = ()
     """What the agent changed in the working directory."""
+    files: dict[str, bytes] = Field(default_factory=dict)
+    """What small files hold that the agent added or changed, by their paths. They are stored as logs."""
     unseen: str | None = None
     """Why `changes` is incomplete, if it is."""
     tools: dict[str, int] | None = None
@@ -176,7 +198,7 @@ class Result(BaseModel):
 
 def encode_result(result: Result) -> bytes:
     """A result as it is stored: JSON without the logs."""
-    logs = {"report": {"stdout", "stderr", "transcript"}}
+    logs: dict[str, Any] = {"report": {"stdout", "stderr", "transcript"}, "files": True}
     return Result.model_validate(plain_value(result.model_dump())).model_dump_json(exclude=logs).encode()
 
 
@@ -199,6 +221,7 @@ def session_spending(session: Session | None, model: Model) -> Spending:
     return Spending(
         calls=session.totals.calls,
         speakers=dict(session.totals.speakers),
+        tokens={who: (used.input, used.output) for who, used in session.totals.speaker_usage.items()},
         input_tokens=session.totals.usage.input,
         output_tokens=session.totals.usage.output,
         from_record=session.totals.from_record,

@@ -44,6 +44,8 @@ BACKOFF_SEC = 1.0
 """The longest first pause before a retry. Each further pause is twice as long."""
 HOPELESS = 3
 """When this many rollouts of an agent on a model failed and none had worked, the others are not run."""
+FILE_LOG = "file "
+"""The logs with the files that the agent made have names that begin so."""
 STOPPED = "stopped"
 """The key under which a run stores the limit that stopped it."""
 STOPPED_ARMS = "stopped arms"
@@ -307,6 +309,8 @@ def store_result(store: Store, attempt: int, result: Result, ended: float) -> No
         store.add_log(attempt, "agent stderr", plain_text(report.stderr).encode())
         for name, data in report.transcript.items():
             store.add_log(attempt, plain_text(f"transcript {name}"), data)
+    for name, data in result.files.items():
+        store.add_log(attempt, plain_text(f"{FILE_LOG}{name}"), data)
     body = encode_result(result)
     # Only a score is final: a rollout whose score is missing is retried when the run is resumed.
     final = score.value is not None
