@@ -45,7 +45,7 @@ async def test_a_refused_key_ends_the_run_with_one_line(name: str, tmp_path: Pat
     request = RunOptions(
         tasks=rows, out=tmp_path / "run", agents=(name,), models=(f"scripted:{tmp_path}/script.toml",), concurrency=1
     )
-    with pytest.raises(UserError, match=r"refused the key; nothing more was run$") as told:
+    with pytest.raises(UserError, match=r"refused the key \(status 401\): .*; nothing more was run$") as told:
         await run(request, Config(), lambda event: ended.append(event) if isinstance(event, Ended) else None, {})
     assert "\n" not in str(told.value)
     (only,) = ended
