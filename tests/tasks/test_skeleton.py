@@ -73,6 +73,8 @@ def test_a_range_of_commits_makes_a_task_of_each_that_changes_tests(shop: Projec
     assert shop.whet("tasks", "new", "past", "--from-commit", "HEAD~2..HEAD").returncode == 0
     (made,) = (shop.path / "tasks").iterdir()
     assert made.name.startswith("past-")
+    again = shop.whet("tasks", "new", "past", "--from-commit", "HEAD~2..HEAD")
+    assert (again.returncode, "made" in again.stdout) == (0, False), "a task that is there stays"
     nothing = said_to_user(shop.whet("tasks", "new", "past", "--from-commit", "HEAD~1..HEAD"))
     assert "no commit of HEAD~1..HEAD changes tests" in nothing
 

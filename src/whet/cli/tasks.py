@@ -67,21 +67,12 @@ def new(
 ) -> None:
     """Make a task folder to edit, with tests and a solution; or tasks from commits that changed tests."""
     from whet.cli.output import command
-    from whet.tasks.skeleton import commits_with_tests, new_commit_task, new_task
+    from whet.tasks.skeleton import new_tasks
 
-    here = Path.cwd()
-    if from_commit is None:
-        made = [new_task(folder / name)]
-    elif ".." in from_commit:
-        shas = commits_with_tests(here, from_commit)
-        made = [new_commit_task(folder / f"{name}-{sha[:10]}", here, sha) for sha in shas]
-    else:
-        made = [new_commit_task(folder / name, here, from_commit)]
-    if not made:
-        raise UserError(f"no commit of {from_commit} changes tests; name one commit to write its tests yourself")
+    made = new_tasks(folder, name, Path.cwd(), from_commit)
     for task in made:
         say(f"made {task}")
-    say(f"Edit {made[0] / 'instruction.md'}: it is all that the agent is told. Then:")
+    say("Edit instruction.md of each new task: it is all that the agent is given to read. Then:")
     say(command("tasks", "check", str(folder)))
 
 

@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import tarfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from whet.errors import UserError
@@ -55,10 +55,18 @@ _NO_TESTS = f"""#!/bin/bash
 echo "tests/test.sh is not written yet: see {FILL_IN} in it" >&2
 """
 _TEST_FILE = re.compile(r"(^|/)(test_[^/]*\.py|[^/]*_test\.(py|go)|[^/]*\.(test|spec)\.[cm]?[jt]sx?)$")
-_RUNNERS = (
-    (re.compile(r"_test\.go$"), "go test ./..."),
-    (re.compile(r"\.[cm]?[jt]sx?$"), "npx --no-install jest {files}"),
-)
+
+
+def new_tasks(folder: Path, name: str, repository: Path, commits: str | None = None) -> list[Path]:
+    """New tasks in this folder: a small one to edit, or those of a commit or a range. What is there stays."""
+    if commits is None:
+        return [new_task(folder / name)]
+    if ".." not in commits:
+        return [new_commit_task(folder / name, repository, commits)]
+    places = {folder / f"{name}-{sha[:10]}": sha for sha in commits_with_tests(repository, commits)}
+    if not places:
+        raise UserError(f"no commit of {commits} changes tests; name one commit to write its tests yourself")
+    return [new_commit_task(place, repository, sha) for place, sha in places.items() if not place.exists()]
 
 
 def new_task(folder: Path) -> Path:
@@ -132,15 +140,19 @@ def _is_test(name: str) -> bool:
 
 
 def _runner(tests: Mapping[str, bytes]) -> str:
-    """The command that runs these test files; empty without any."""
-    if not tests:
-        return ""
-    files = shlex.join(sorted(tests)).replace("'", "'\\''")
-    for ending, command in _RUNNERS:
-        if all(map(ending.search, tests)):
-            return command.format(files=files)
-    own = all(b"unittest" in content and b"pytest" not in content for content in tests.values())
-    return f"python3 -m {'unittest' if own else 'pytest -q'} {files}"
+    """The command that runs these test files, or those of the first language among them; empty without any."""
+    python = {name: content for name, content in tests.items() if name.endswith(".py")}
+    if python:
+        own = all(b"unittest" in content and b"pytest" not in content for content in python.values())
+        return f"python3 -m {'unittest' if own else 'pytest -q'} {_quote(python)}"
+    if any(name.endswith(".go") for name in tests):
+        return "go test ./..."
+    return f"npx --no-install jest {_quote(tests)}" if tests else ""
+
+
+def _quote(names: Iterable[str]) -> str:
+    """Names of files as words of a command that stands between single quotes."""
+    return shlex.join(sorted(names)).replace("'", "'\\''")
 
 
 def _write(folder: Path, instruction: str, test: str, solve: str) -> Path:
