@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.options import Layout, Yes, split_names, takes
+from whet.cli.options import Layout, Yes, takes
 from whet.cli.output import say
 from whet.skills.options import CertifyOptions
 
@@ -26,7 +26,6 @@ LAYOUT = Layout(
 @takes(CertifyOptions, LAYOUT)
 def certify(
     options: CertifyOptions,
-    named_tasks: Annotated[list[str] | None, typer.Option("--tasks", help="The same as the argument.")] = None,
     check: Annotated[
         Path | None, typer.Option(help="Only check this run folder or certificate, and print what was checked.")
     ] = None,
@@ -57,9 +56,6 @@ def certify(
     if check is not None:
         check_certificate(check, allowed_signers, sign)
         return
-    if named_tasks:
-        tasks = tuple(map(Path, split_names("--tasks", named_tasks)))
-        options = options.model_copy(update={"tasks": tasks})
     if options.old is None or options.new is None or options.tasks == ():
         raise UserError("expected two skills and tasks, or --check with a certificate")
     options, config = complete_options(options)
