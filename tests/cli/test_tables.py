@@ -59,11 +59,15 @@ def test_every_arm_of_a_summary_is_whole_at_any_width(width: int, names: list[tu
 def test_the_reason_gives_way_first_and_then_the_columns_of_least_worth_and_the_table_says_so() -> None:
     row = ("a2a553ac5440", "price-mug", "claude-code", "0.50", "4.0k", "tests/test_price.py::test_mug failed " * 3)
     assert printed(UNLIMITED, run_table([row]))[1].endswith(row[-1].strip())
-    heading, shown = printed(80, run_table([row]))
+    heading, shown = printed(100, run_table([row]))
     assert heading == "rollout       task       agent        score  tokens  why"
     assert shown.startswith("a2a553ac5440  price-mug  claude-code   0.50    4.0k  tests/test_price.py")
-    assert (shown[-1], len(shown)) == ("…", 80)
-    narrow = printed(65, run_table([row]))
+    assert (shown[-1], len(shown)) == ("…", 100)
+    heading, shown, below = printed(80, run_table([row]))
+    assert heading == "rollout       task       agent        score  tokens"
+    assert below.startswith("    tests/test_price.py::test_mug failed tests/")
+    assert (below[-1], len(below)) == ("…", 80)
+    narrow = printed(47, run_table([row]))
     assert "tokens" not in narrow[0]
     assert narrow[-1] == "left out at this width: tokens"
     assert printed(40, run_table([row])) == [
