@@ -72,7 +72,7 @@ async def test_rate_limits_are_absorbed_and_lasting_failures_are_no_score(name: 
     assert [(call.status, call.attempts) for call in recovers.exchanges] == [(200, 3), (200, 1)]
 
     assert (fails.result.score.value, fails.result.score.cause) == (None, Cause.MODEL)
-    assert fails.result.score.reason.startswith("the last model call failed: status 500 from http://127.0.0.1:")
+    assert fails.result.score.reason.startswith("status 500 from http://127.0.0.1:")
     assert stop_of(fails) in {StopReason.CRASHED, StopReason.FAILED, StopReason.LIMIT}
 
 

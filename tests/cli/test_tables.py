@@ -94,6 +94,10 @@ def test_prose_is_broken_between_words_only(width: int, words: list[str]) -> Non
     assert all(len(line) <= width or len(line.split()) == 1 for line in lines if line.isascii())
 
 
+def test_what_follows_the_first_line_of_an_entry_is_indented() -> None:
+    assert wrap("a2a553ac5440  price-mug  0.50 -> 1.00", 26, hang=4) == "a2a553ac5440  price-mug\n    0.50 -> 1.00"
+
+
 def test_commands_and_pipes_are_not_wrapped() -> None:
     again = command("run", "tasks", "--agent", "claude-code", "--out", "runs/a", "--resume")
     text = f"stopped. Resume with:\n  {again}"

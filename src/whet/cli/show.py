@@ -272,6 +272,9 @@ def _show_facts(console: "Terminal", result: "Result") -> None:
     calls = plural(spent.calls, "call", "calls")
     usage = f"{calls}{who}  {tokens}  {money(spent.cost)}" if spent.captured else "nothing was captured"
     console.say(f"{usage}  {phases}")
+    if len(spent.tokens) > 1:
+        shares = (f"{name} {given:,} + {made:,}" for name, (given, made) in spent.tokens.items())
+        console.say(f"tokens by speaker: {', '.join(shares)}")
     if result.replay is not None:
         console.say(format_replay(result))
     if report is not None:
