@@ -87,6 +87,7 @@ class RunFields(RolloutFields, total=False):
     task: str | Sequence[str]
     split: Split | None
     limit: int | None
+    pilot: int | None
 
 
 class RunArguments(RunFields, total=False):
