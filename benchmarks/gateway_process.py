@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-WATCH_SEC = 0.005
+WATCH_SEC = float(os.environ.get("BENCH_WATCH_SEC", "0.005"))
 
 Endpoint = tuple[str, str]
 """An address, and the secret that it asks for."""
@@ -94,10 +94,12 @@ class Server:
 
 
 @contextmanager
-def running(name: str, python: str, script: Path, *arguments: str, cores: set[int]) -> Iterator[Server]:
-    """Start a server in a process of its own, on these cores only."""
+def running(
+    name: str, python: str, script: Path, *arguments: str, cores: set[int], prefix: tuple[str, ...] = ()
+) -> Iterator[Server]:
+    """Start a server in a process of its own, on these cores only. `prefix` is a command that runs it."""
     process = subprocess.Popen(
-        [python, str(script), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [*prefix, python, str(script), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     os.sched_setaffinity(process.pid, cores)
     server = Server(name, process, {})

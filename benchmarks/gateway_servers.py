@@ -5,6 +5,7 @@ python gateway_servers.py upstream | relay URL | whet URL FOLDER
 
 import asyncio
 import logging
+import os
 import re
 import sys
 import time
@@ -28,7 +29,7 @@ from whet.text.redact import Redactor
 
 SESSIONS = 32
 """Of whet's gateway, for each dialect of the model."""
-CHUNKS_PER_SEC = 50
+CHUNKS_PER_SEC = int(os.environ.get("BENCH_CHUNKS_PER_SEC", "50"))
 BODY_LIMIT = 64 << 20
 KEY = "sk-provider-0123456789"
 JSON = {"Content-Type": "application/json"}

@@ -87,6 +87,7 @@ class RunFields(RolloutFields, total=False):
     task: str | Sequence[str]
     split: Split | None
     limit: int | None
+    pilot: int | None
 
 
 class RunArguments(RunFields, total=False):
@@ -352,7 +353,7 @@ def sharpen_request(options: SharpenOptions, config: Config) -> SharpenRequest:
         options.proposer,
         read_policy(options.policy),
         read_preferences(options.preferences),
-        ScheduleOptions(options.schedule, options.epochs, options.batch),
+        ScheduleOptions(options.schedule, options.epochs, options.batch, options.edits),
         options.memory_file,
         options.known_good,
         seed=options.seed,

@@ -84,7 +84,8 @@ def ask(
     shown, asked = io.StringIO(), list[str]()
     console = Terminal(file=shown, force_terminal=is_terminal, width=200)
 
-    def read(prompt: str) -> str:
+    def read(prompt: str, *, markup: bool) -> str:
+        assert not markup, "brackets are shown"
         asked.append(prompt)
         return answer
 
@@ -97,8 +98,7 @@ def ask(
 def test_an_expensive_run_is_asked_about_on_a_terminal_and_only_there(monkeypatch: pytest.MonkeyPatch) -> None:
     told, asked = ask(piloted(0.02), "y", monkeypatch)
     assert asked
-    assert "pilot of 4 rollouts: 1k tokens, $0.02 to $0.04 and 1 s to 2 s each; all 100 rollouts, at most: " in told
-    assert "100k tokens, $2.00 to $4.00 and 1.67 min to 3.33 min" in told
+    assert "pilot of 4 rollouts: all 100 will use about 100k tokens, $2.00 to $4.00 and 1.67 min to 3.33 min" in told
     with pytest.raises(typer.Exit):
         ask(piloted(0.02), "", monkeypatch)
     assert not ask(piloted(0.02), "", monkeypatch, yes=True)[1]
@@ -106,7 +106,9 @@ def test_an_expensive_run_is_asked_about_on_a_terminal_and_only_there(monkeypatc
     assert not ask(piloted(0.004), "", monkeypatch)[1], "less than a dollar"
     assert ask(piloted(0.0, seconds=30.0), "y", monkeypatch)[1], "half an hour or more"
     assert not ask(piloted(0.0, priced=False), "", monkeypatch)[1], "few tokens"
-    assert not ask(piloted(9.0, rollouts=None), "", monkeypatch)[1], "its budget says what it may cost"
+    told, asked = ask(piloted(9.0, rollouts=None), "", monkeypatch)
+    assert not asked, "its budget says what it may cost"
+    assert "one more adds about 1k tokens, $9.00 to $18.00 and 1 s to 2 s; the budget ends the run" in told
     told, asked = ask(Piloted(None, 100), "y", monkeypatch)
     assert asked
     assert "what the run will cost is not known" in told

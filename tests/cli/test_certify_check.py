@@ -115,4 +115,4 @@ def test_certificates_are_signed_and_their_signers_known(project: Project) -> No
 def test_mistakes_are_one_line(project: Project) -> None:
     assert "cannot be read: No such file" in said_to_user(project.whet("certify", "--check", "nowhere"))
     assert "expected a certificate" in said_to_user(project.whet("certify", "--check", "tasks.jsonl"))
-    assert "expected two skills and --tasks" in said_to_user(project.whet("certify", "--allowed-signers", "signers"))
+    assert "expected two skills and tasks" in said_to_user(project.whet("certify", "--allowed-signers", "signers"))

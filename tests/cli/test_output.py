@@ -9,10 +9,12 @@ import struct
 import subprocess
 import sys
 import termios
+from dataclasses import replace
 
 import pytest
 
 from support.whet_program import Project, events, said_to_user
+from whet.cli import VERBS
 from whet.cli.summary import _pass_notes
 from whet.runs.stats.summary import Tally
 
@@ -306,6 +308,31 @@ def test_help_lists_every_verb(project: Project) -> None:
     for verb in ("run", "runs", "show", "tasks", "scripted", "clean"):
         assert re.search(rf"^│ {verb} ", listed, re.MULTILINE)
     assert re.search(r"^│ check ", project.whet("tasks", "--help").stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_is_readable_at_80_columns(project: Project, verb: str) -> None:
+    shown = replace(project, env={"COLUMNS": "80"}).whet(verb, "--help").stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert not re.search(r"<(bool|str|int|float|path|list)", shown)
+
+
+def test_help_of_a_verb_with_many_options_has_examples_and_panels(project: Project) -> None:
+    shown = replace(project, env={"COLUMNS": "80"}).whet("sharpen", "--help").stdout
+    assert "\n whet sharpen skills/x tasks --agent loop --model m --budget '$5' --dry-run" in shown
+    panels = re.findall(r"╭─ ([\w ]+) ─", shown)
+    assert panels == ["Arguments", "Options", "Which tasks", "Limits", "Folder and output", "How it runs", "Advanced"]
+
+
+def test_tasks_are_named_as_arguments_and_with_a_flag_alike(project: Project) -> None:
+    words = questions(project, "right")
+    tasks = words.pop(1)
+    assert project.whet(*words, f"--tasks={tasks}").returncode == 0
+    refused = said_to_user(project.whet("certify", "old", "new", "gone.jsonl", "--agent", "chat", "--model", "m"))
+    assert refused == said_to_user(
+        project.whet("certify", "old", "new", "--tasks", "gone.jsonl", "--agent", "chat", "--model", "m")
+    )
+    assert "gone.jsonl" in refused or "old" in refused
 
 
 def test_json_of_a_run_is_not_torn_by_long_lines(project: Project) -> None:

@@ -8,7 +8,7 @@ from support.whet_program import new_project
 from whet.runs.store.store import Store
 from whet.skills.measurement import RunPart
 
-SEEN = re.compile(r"^  pilot of 4 rollouts: \d+ tokens.* each; all (\d+) rollouts, at most: ", re.MULTILINE)
+SEEN = re.compile(r"^  pilot of 4 rollouts: all (\d+) will use about \d", re.MULTILINE)
 
 
 def rollouts(folder: Path) -> dict[str, int]:

@@ -71,6 +71,22 @@ def test_an_estimate_spends_nothing_and_a_hopeless_budget_is_refused(project: Pr
     assert [begun["plan"][key] for key in ("search", "alpha", "seed", "budget")] == ["race", 0.2, 3, 300]
 
 
+def test_a_budget_that_was_refused_can_be_raised_without_paying_for_the_audit_again(project: Project) -> None:
+    project.write("rules.txt", f"{HELPFUL}\n")
+    command = [*COMMAND, "--proposer", "rules:rules.txt", "--edits", "2", "--out", "out"]
+    refused = project.whet(*command, "--budget", "150")
+    assert refused.returncode == 2
+    assert "the budget detects only lifts from 67 points on" in refused.stderr
+    paid = exchanges(project.path / "out" / "search")
+    raised = project.whet(*command, "--budget", "500", "--resume")
+    assert raised.returncode == 0, raised.stderr
+    assert "\nAdopt it: " in raised.stdout
+    begun = json.loads((project.path / "out" / "sharpen.json").read_text())
+    assert (begun["plan"]["budget"], begun["course"]["edits"]) == (500, 2)
+    assert {row: calls for row, calls in exchanges(project.path / "out" / "search").items() if row in paid} == paid
+    assert project.whet("certify", "--check", "out").returncode == 0
+
+
 def test_two_skills_are_certified_and_the_certificate_is_checked(project: Project) -> None:
     better = project.write("better/SKILL.md", SKILL + HELPFUL + "\n").parent
     options = ["--tasks", "tasks.jsonl", "--agent", "chat", "--model", "scripted:script.toml"]
@@ -88,7 +104,7 @@ def test_two_skills_are_certified_and_the_certificate_is_checked(project: Projec
     pilot = next(line for line in told.stdout.splitlines(keepends=True) if line.startswith("  pilot of 4 rollouts"))
     assert again.stdout == told.stdout.replace(pilot, "")
     asked = ["--budget", "90", "--alpha", "0.04", "--seed", "3"]
-    down = project.whet("certify", str(better), "sums", *options, "--out", "down", *asked)
+    down = project.whet("certify", str(better), "sums", "tasks.jsonl", *options[2:], "--out", "down", *asked)
     read = json.loads((project.path / "down" / "certificate.json").read_text())
     assert (read["alpha"], read["records"][0]["terms"]["level"]) == (0.04, 0.04)
     assert read["seed"] == {"value": "3", "drawn": False}

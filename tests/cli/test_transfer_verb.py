@@ -33,8 +33,8 @@ def project(tmp_path: Path) -> Iterator[Project]:
         yield project
 
 
-COMMAND = ["transfer", "better", "--tasks", "tasks.jsonl", "--agents", "chat", "--out", "out"]
-MODELS = ["--models", "scripted:script.toml,scripted:deaf.toml"]
+COMMAND = ["transfer", "better", "--tasks", "tasks.jsonl", "--agent", "chat", "--out", "out"]
+MODELS = ["--model", "scripted:script.toml,scripted:deaf.toml"]
 
 
 DOWN = '[[scene]]\nwhen.user = "word OK"\n[[scene.reply]]\nfault = "500"\n'
@@ -71,7 +71,7 @@ def test_the_matrix_has_a_lift_for_each_agent_and_model_on_tasks_that_were_not_t
 
 
 def test_an_older_skill_is_held_against_and_a_run_goes_on_without_paying_again(project: Project) -> None:
-    command = [*COMMAND, "--models", "scripted:script.toml", "--against", "worse", "--samples", "2"]
+    command = [*COMMAND, "--model", "scripted:script.toml", "--against", "worse", "--samples", "2"]
     first = project.whet(*command)
     assert first.returncode == 0, first.stderr
     (found,) = lifts(project)
@@ -88,7 +88,7 @@ def transfer_with_losses(project: Project, lost: str) -> "subprocess.CompletedPr
     scene = f'[[scene]]\nwhen.user = "What is {lost} "\nwhen.system = "number alone"\n[[scene.reply]]\nfault = "500"\n'
     project.write("script.toml", DOWN + scene + (project.path / "script.toml").read_text())
     project.write("whet.toml", '[models.m]\nscript = "script.toml"\nattempts = 1\n')
-    done = project.whet(*COMMAND, "--models", "m")
+    done = project.whet(*COMMAND, "--model", "m")
     assert done.returncode == 0, done.stderr
     return done
 
@@ -109,9 +109,10 @@ def test_a_skill_that_loses_more_scores_gets_no_verdict(project: Project) -> Non
 
 def test_mistakes_are_told_in_one_line(project: Project) -> None:
     assert "better: is given twice" in said_to_user(project.whet(*COMMAND, *MODELS, "--against", "better"))
-    assert "--agents is 'chat,chat,,'" in said_to_user(project.whet(*COMMAND, *MODELS, "--agents", "chat,,"))
+    assert "--agent is 'chat,chat,,'" in said_to_user(project.whet(*COMMAND, *MODELS, "--agent", "chat,,"))
+    assert said_to_user(project.whet(*COMMAND, *MODELS, "--agents", "loop")) == "whet: --agents is now --agent"
     project.write("whet.toml", '[models.m]\nurl = "http://127.0.0.1:9"\n')
-    priceless = said_to_user(project.whet(*COMMAND, "--models", "m", "--max-cost", "5"))
+    priceless = said_to_user(project.whet(*COMMAND, "--model", "m", "--max-cost", "5"))
     assert "its price is not known, so a limit on cost cannot hold" in priceless
     assert "not a skill folder" in said_to_user(project.whet("transfer", "none", *COMMAND[2:], *MODELS))
 

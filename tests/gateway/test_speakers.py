@@ -98,3 +98,13 @@ def test_a_compaction_does_not_end_a_named_thread() -> None:
     after = speaker(CODEX, TOOLS.replace(b"Fix it.", b"So far: nothing."), threads, 2)
     assert (after.label, after.thread) == ("main", "t")
     assert after.evidence == "thread-id, after the compaction in call 1"
+
+
+def test_sub_agents_side_by_side_are_siblings_even_before_the_main_thread_speaks() -> None:
+    threads, sub = Threads(), {"X-RLM-Role": "sub"}
+    bodies = [TOOLS.replace(b"Fix it.", words) for words in (b"Look for it.", b"Read it.", b"Count it.")]
+    found = [speaker(sub, body, threads, number) for number, body in enumerate(bodies)]
+    assert [(one.thread, one.parent) for one in found] == [("sub-0", "main"), ("sub-1", "main"), ("sub-2", "main")]
+    assert speaker({}, TOOLS, threads, 3).thread == "main"
+    late = speaker(sub, TOOLS.replace(b"Fix it.", b"Weigh it."), threads, 4)
+    assert (late.thread, late.parent) == ("sub-4", "main")

@@ -51,8 +51,7 @@ def counted_on_the_way(seen: list[Event]) -> Tally:
     """What a display that saw every event has counted."""
     started, *ended = seen
     assert isinstance(started, Started)
-    for event in ended:
-        assert isinstance(event, Ended)
+    for event in (event for event in ended if isinstance(event, Ended)):
         started.arms[arm_of(event.row)].spend(event.result)
         if not event.again:
             started.arms[arm_of(event.row)].conclude(event.row.task, event.result)

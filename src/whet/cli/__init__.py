@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from whet.cli.output import say, visible_output
 from whet.errors import UserError
@@ -45,30 +45,89 @@ RENAMED = {
     "--home": "--user-config",
     "--capture": "--no-record",
     "--json": "--format json",
+    "--agents": "--agent",
+    "--models": "--model",
 }
 """Flags of earlier versions, and what they are called now."""
 
 
+SHORT_TYPES = {"list[str]": "A,B", "int": "N", "float": "N", "str": "TEXT", "path": "PATH", "bool": ""}
+"""What the help writes for a type, so that an 80 column terminal has room for what an option does."""
+
+
+def shorten_type(shown: str | None) -> str | None:
+    """
+    >>> shorten_type("<int range> [x>=1]"), shorten_type("<bool>"), shorten_type("MEAN [0<=x<=1]")
+    ('N', None, 'MEAN')
+    """
+    name = (shown or "").partition(" [")[0].strip("<>").removesuffix(" range")
+    return None if "|" in name else SHORT_TYPES.get(name, name) or None
+
+
 class PlainOption(TyperOption):
-    """An option whose help says nothing of its type where that is clear, so that an 80 column terminal has room."""
+    """An option with a short type in its help."""
 
     def display_type_rich(self, ctx: Any) -> str | None:
-        shown = super().display_type_rich(ctx)
-        return None if shown is None or shown == "<bool>" or "|" in shown else shown.replace("<list[str]>", "<a,b>")
+        return shorten_type(super().display_type_rich(ctx))
+
+
+class PlainArgument(TyperArgument):
+    """An argument with a short type in its help."""
+
+    def display_type_rich(self, ctx: Any) -> str | None:
+        shown = shorten_type(super().display_type_rich(ctx))
+        return "PATH" if self.name == "tasks" else shown
 
 
 class Verb(TyperCommand):
-    """A command that knows the flags of earlier versions."""
+    """A command that knows the flags of earlier versions, and takes tasks as arguments and with `--tasks` alike."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        return _make_plain_option(super().get_help_option(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         known = {flag for parameter in self.params for flag in parameter.opts}
+        if "tasks" in known:
+            args = _move_tasks(args)
         for flag in (word.partition("=")[0] for word in args):
             if flag not in known and RENAMED.get(flag, "").partition(" ")[0] in known:
                 raise UserError(f"{flag} is now {RENAMED[flag]}")
         return super().parse_args(ctx, args)
 
 
-class Verbs(TyperGroup):
+def _make_plain_option(option: Any) -> Any:
+    if type(option) is TyperOption:
+        option.__class__ = PlainOption
+    return option
+
+
+def _move_tasks(args: list[str]) -> list[str]:
+    """The words of a command with what `--tasks` names as its last arguments.
+
+    >>> _move_tasks(["--tasks", "a", "skill", "--tasks=b", "--samples", "2"])
+    ['skill', '--samples', '2', 'a', 'b']
+    """
+    kept: list[str] = []
+    tasks: list[str] = []
+    words = iter(args)
+    for word in words:
+        if word == "--tasks":
+            tasks += [named] if (named := next(words, None)) is not None else []
+        elif word.startswith("--tasks="):
+            tasks.append(word.partition("=")[2])
+        else:
+            kept.append(word)
+    return [*kept, *tasks]
+
+
+class PlainGroup(TyperGroup):
+    """A verb with commands of its own."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        return _make_plain_option(super().get_help_option(ctx))
+
+
+class Verbs(PlainGroup):
     """All verbs. The module of one is loaded when it is used: `whet --version` must not wait for others."""
 
     def list_commands(self, _: Any) -> list[str]:
@@ -87,11 +146,33 @@ def load_verb(name: str) -> Any:
     found = typer.main.get_command(group)
     found.name = name
     for command in (found, *getattr(found, "commands", {}).values()):
-        for parameter in command.params:
-            if type(parameter) is TyperOption:
-                parameter.__class__ = PlainOption
+        _make_plain(command)
     return found
 
+
+def _make_plain(command: Any) -> None:
+    """Give a command a help that fits 80 columns: short types, and panels where it has many options."""
+    from whet.cli.options import MANY, PANELS, panel_of
+
+    if type(command) in PLAIN:
+        command.__class__ = PLAIN[type(command)]
+    for parameter in command.params:
+        if type(parameter) is TyperOption and len(command.params) > MANY:
+            parameter.rich_help_panel = parameter.rich_help_panel or panel_of(parameter.name)
+        if type(parameter) in PLAIN:
+            parameter.__class__ = PLAIN[type(parameter)]
+    # The help shows panels in the order of their first options.
+    order = {panel: place for place, panel in enumerate((None, *PANELS))}
+    command.params.sort(key=lambda one: order.get(getattr(one, "rich_help_panel", None), len(order)))
+
+
+PLAIN: dict[Any, Any] = {
+    TyperOption: PlainOption,
+    TyperArgument: PlainArgument,
+    TyperCommand: Verb,
+    TyperGroup: PlainGroup,
+}
+"""Typer's own classes, and those with a short help."""
 
 app = typer.Typer(
     name="whet",

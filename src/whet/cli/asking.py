@@ -29,7 +29,7 @@ def report_pilot(console: "Terminal", piloted: "Piloted", out: Path, *, yes: boo
     console.say(_describe_pilot(piloted))
     if yes or not (sys.stdin.isatty() and console.is_terminal) or not _is_a_lot(piloted):
         return
-    if console.input("continue? [y/N] ").strip().lower() in {"y", "yes"}:
+    if console.input("continue? [y/N] ", markup=False).strip().lower() in {"y", "yes"}:
         return
     from whet.cli.run import resume_command
 
@@ -42,8 +42,9 @@ def _describe_pilot(piloted: "Piloted") -> str:
     use, rollouts = piloted.use, piloted.rollouts
     if use is None:
         return "  pilot: what the run will cost is not known, because the calls of the agents are not recorded"
-    whole = "the budget ends the run" if rollouts is None else f"all {rollouts} rollouts, at most: {use.of(rollouts)}"
-    return f"  pilot of {use.measured} rollouts: {use.of(1)} each; {whole}"
+    if rollouts is None:
+        return f"  pilot of {use.measured} rollouts: one more adds about {use.of(1)}; the budget ends the run"
+    return f"  pilot of {use.measured} rollouts: all {rollouts} will use about {use.of(rollouts)}"
 
 
 def _is_a_lot(piloted: "Piloted") -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NOT_CERTIFIED = 1
 """Exit code when the exam did not certify the new skill."""
 LAYOUT = Layout(
-    arguments=("old", "new"),
+    arguments=("old", "new", "tasks"),
     left_out=("limits",),
     help={"tasks": "Task folder or file. Only tasks with split 'val' are used, if there are any."},
 )
@@ -57,7 +57,7 @@ def certify(
         check_certificate(check, allowed_signers, sign)
         return
     if options.old is None or options.new is None or options.tasks == ():
-        raise UserError("expected two skills and --tasks, or --check with a certificate")
+        raise UserError("expected two skills and tasks, or --check with a certificate")
     options, config = complete_options(options)
     options = options.fill({"pilot": PILOT})
     with resumable(options.out), count_rollouts(terminal(), options.budget, options.out, yes=yes) as count:

@@ -36,7 +36,12 @@ def compare(
     by: Annotated[By | None, typer.Option(help="Compare only arms that differ in nothing else.")] = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """Compare two runs, or the arms of one, on the tasks that both did."""
+    """Compare two runs, or the arms of one, on the tasks that both did.
+
+    \b
+    whet compare runs/before runs/after
+    whet compare runs/agents --by agent --format md
+    """
     from whet.cli.summary import task_table
     from whet.runs.stats.compare import Key, arms_compared, compare_arms, compare_runs
     from whet.runs.stats.ranking import rank

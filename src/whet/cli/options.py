@@ -23,8 +23,31 @@ LIMITS = {
     "max_minutes": (float, "Stop after this many minutes."),
 }
 """The flags for the limits of a run, with their types and their help."""
-ADVANCED = "Advanced"
-"""The help panel of options that few users need."""
+PANELS = {
+    "Which tasks": ("task", "split", "limit", "samples"),
+    "Limits": ("budget", "max_cost", "max_tokens", "max_minutes", "pilot", "yes", "dry_run"),
+    "Folder and output": ("out", "resume", "retry", "as_json", "fail_under", "summary"),
+    "How it runs": (
+        *("concurrency", "sandbox", "cache", "record", "login", "user_config", "judge_model", "by_task"),
+        *("weight_version", "live_if_diverged"),
+    ),
+    "Advanced": (
+        "schedule",
+        "edits",
+        "epochs",
+        "batch",
+        "policy",
+        "gate",
+        "search",
+        "seed",
+        "min_effect",
+        "beta",
+        "alpha",
+    ),
+}
+"""The help panels of verbs with many options, and the options in each. The others come first."""
+MANY = 12
+"""A verb with more options than this has panels."""
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before an expensive run.")]
 Json = Annotated[bool, typer.Option("--json", help="Print events as JSON lines.")]
 
@@ -41,10 +64,8 @@ class Layout:
     flags: Mapping[str, str] = field(default_factory=dict)
     """Flags that are not named as their option."""
     help: Mapping[str, str] = field(default_factory=dict)
-    metavar: Mapping[str, str] = field(default_factory=dict)
     whole: tuple[str, ...] = ()
     """Lists whose values may hold commas."""
-    advanced: tuple[str, ...] = ()
     limits: tuple[str, ...] = tuple(LIMITS)
     """Which limits of a run the command has, if the model has `limits`."""
 
@@ -112,7 +133,6 @@ def _parameter(name: str, info: "FieldInfo", layout: Layout) -> inspect.Paramete
     option = typer.Option(
         _flag(name, info, layout),
         help=text,
-        rich_help_panel=ADVANCED if name in layout.advanced else None,
         show_default=default is not None and default != "" and kind is not bool,
     )
     if kind is bool:
@@ -180,6 +200,11 @@ def _limits(given: Mapping[str, Any]) -> Any:
         total_tokens=given.get("max_tokens"),
         wall_sec=None if minutes is None else minutes * 60,
     )
+
+
+def panel_of(name: str | None) -> str | None:
+    """The help panel of an option; None for the first one."""
+    return next((panel for panel, names in PANELS.items() if name in names), None)
 
 
 def split_names(flag: str, values: Iterable[str]) -> list[str]:

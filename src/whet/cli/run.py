@@ -29,13 +29,19 @@ BELOW = 1
 """Exit code of a run whose mean is below --fail-under."""
 FailUnder = Annotated[
     float | None,
-    typer.Option(help="Exit with code 1 if an arm's mean score is below this.", min=0, max=1, metavar="MEAN"),
+    typer.Option(help="Exit with code 1 if an arm's mean score is below this.", min=0, max=1),
 ]
 
 
 @takes(RunOptions, LAYOUT)
 def run(options: RunOptions, as_json: Json = False, fail_under: FailUnder = None, yes: Yes = False) -> None:
-    """Run agents on tasks, record every model call and score the work."""
+    """Run agents on tasks, record every model call and score the work.
+
+    \b
+    whet run tasks --agent claude-code --model anthropic/claude-sonnet-4-5
+    whet run tasks --agent loop,codex --model openai/gpt-5 --skill none,skills/x
+    whet run tasks --task 'fix-*' --samples 3 --out runs/a --resume
+    """
     from whet import api
     from whet.cli.progress import watcher
     from whet.runs.stats.use import PILOT

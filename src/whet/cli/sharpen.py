@@ -25,7 +25,6 @@ NOTHING_SOLVED = 1
 LAYOUT = Layout(
     arguments=("skill", "tasks"),
     required=("skill", "tasks"),
-    advanced=("schedule", "epochs", "batch"),
     limits=("max_cost",),
 )
 
@@ -38,7 +37,12 @@ def sharpen(
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen."""
+    """Improve a skill on training tasks, and certify the improvement on tasks that no proposal has seen.
+
+    \b
+    whet sharpen CLAUDE.md tasks --agent codex --model openai/gpt-5
+    whet sharpen skills/x tasks --agent loop --model m --budget '$5' --dry-run
+    """
     from whet import api
     from whet.cli.asking import count_rollouts, resumable
     from whet.cli.estimate import print_estimate

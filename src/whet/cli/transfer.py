@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 
 LAYOUT = Layout(
-    arguments=("skill",),
+    arguments=("skill", "tasks"),
     required=("skill", "tasks"),
     limits=("max_cost",),
+    flags={"agents": "--agent", "models": "--model"},
     help={"tasks": "Task folder or file. Only tasks with split 'test' are used, if there are any."},
 )
 

@@ -212,6 +212,8 @@ class _Attempt:
             self.flags += (Flag.DRAINED,)
             return None
         failure = ended.broken or find_failure(ended.report, session, self.replay, must_call=self.must_call)
+        if failure is None and ended.report.stop is StopReason.CRASHED:
+            self.flags += (Flag.AGENT_FAILED,)
         if failure is None or self._blame is None or failure.cause not in OWN_CAUSES:
             return failure
         blamed = await self._blame.decide(failure, session, self._record_judge)

@@ -68,8 +68,10 @@ class SharpenOptions(ArmOptions):
     seed: int | None = None
     """Reproduce the split of tasks and the order of exams (default: drawn at random)."""
     schedule: Schedule = Schedule.COSINE
-    """How the number of edits per proposal falls during the search: cosine, linear, constant (4), or autonomous (the
-    proposer chooses)."""
+    """How the number of edits per proposal falls during the search, from `edits` to half of it: cosine, linear,
+    constant, or autonomous (the proposer chooses)."""
+    edits: int = Field(default=4, ge=1)
+    """Edits that a proposal may make at the start of the search."""
     epochs: int = Field(default=4, ge=1)
     """Number of parts of the search. After each part the proposer reviews what has changed."""
     batch: int = Field(default=40, ge=1)

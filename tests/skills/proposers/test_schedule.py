@@ -89,6 +89,16 @@ def test_versions_are_compared_by_the_last_rollouts() -> None:
     assert (before.answer, after.answer) == ("2", "4")
 
 
+def test_the_number_of_edits_is_the_users_choice_and_falls_to_half() -> None:
+    def edits(most: int) -> list[int | None]:
+        schedule = ProposalSchedule(ScheduleOptions(Schedule.LINEAR, edits=most), 4, 0)
+        return [schedule.max_edits(step) for step in (1, 2, 3, 4)]
+
+    assert edits(8) == [7, 6, 5, 4]
+    assert edits(1) == [1, 1, 1, 1]
+    assert ScheduleOptions().as_terms() == {"schedule": "cosine", "epochs": 4, "batch": 40}
+
+
 def test_policies_and_preferences_are_named_as_users_do(tmp_path: Path) -> None:
     assert read_policy("anything") == Policy()
     assert read_policy("only-learned-block") == Policy(opens="learned")

@@ -1,7 +1,7 @@
 """How a proposer is led through a search: edits per step, which rollouts it sees, when it looks back."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from math import cos, floor, pi
 
@@ -9,8 +9,8 @@ from whet.ids import digest
 from whet.skills.documents.document import Policy
 from whet.skills.proposers.base import ScoredRollout
 
-MOST, LEAST = 4, 2
-"""Edits per step, at the start and at the end of a search."""
+MOST = 4
+"""Edits per step at the start of a search, unless the user chooses; at the end half as many."""
 
 SHORTEST = 3
 """Steps in an epoch; after fewer there is little to look back on."""
@@ -35,6 +35,12 @@ class ScheduleOptions:
     """After each epoch the proposer looks back on what changed."""
     batch: int = 40
     """Train tasks whose rollouts one step shows; the next step shows the next ones."""
+    edits: int = MOST
+    """Edits per step at the start of the search."""
+
+    def as_terms(self) -> dict[str, object]:
+        """As the terms of a run hold it. Earlier versions had no choice of edits."""
+        return {key: value for key, value in asdict(self).items() if (key, value) != ("edits", MOST)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,8 @@ class ProposalSchedule:
 
     def max_edits(self, step: int) -> int | None:
         """The edits that step 1, 2, ... may make; None when the proposer chooses."""
-        return edits_at(self.options.schedule, step, self.steps, MOST, LEAST)
+        most = self.options.edits
+        return edits_at(self.options.schedule, step, self.steps, most, (most + 1) // 2)
 
     def is_epoch_end(self, measured: int) -> bool:
         """Whether an epoch ends with this number of measured proposals."""

@@ -55,6 +55,17 @@ def resolve_budget(file: Path, budget: Budget) -> tuple[Budget, Budget]:
     return first, Budget(now, first.unit)
 
 
+def replace_budget(file: Path, budget: Budget) -> bool:
+    """Replace the first budget of a run in its terms, if it has another; return whether it had. Only for a run that has
+    planned nothing with its first budget."""
+    terms = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if not terms or terms["budget"] == asdict(budget):
+        return False
+    terms["budget"], terms["plan"]["budget"] = asdict(budget), budget.rollouts or 0
+    write_atomic(file, json.dumps(terms, indent=1) + "\n")
+    return True
+
+
 def write_raised(file: Path, first: Budget, now: Budget) -> None:
     """Store a budget that was raised."""
     if now != first:

@@ -40,7 +40,15 @@ from whet.skills.rollouts.budget import Budget
 from whet.skills.rollouts.final_test import FinalTest, UsedError, run_final_test
 from whet.skills.rollouts.runner import RolloutRunner, open_runner
 from whet.skills.rollouts.splits import split_tasks
-from whet.skills.rollouts.terms import MADE_WITH, common_terms, compute_once, fix_terms, resolve_budget, write_raised
+from whet.skills.rollouts.terms import (
+    MADE_WITH,
+    common_terms,
+    compute_once,
+    fix_terms,
+    replace_budget,
+    resolve_budget,
+    write_raised,
+)
 from whet.skills.search.shorten import Removal
 from whet.skills.search.two_tiers import SearchResult, SearchSetting, search_and_certify
 from whet.skills.sharpen.adopt import write_origin
@@ -50,6 +58,8 @@ from whet.skills.sharpen.options import refuse_unknown_sections
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
 from whet.version import __version__
 
+DRAFTS = "drafts"
+"""Folder of all proposals."""
 ROLLOUTS = "rollouts.json"
 """How many rollouts a budget in another unit was found to cover."""
 
@@ -132,6 +142,8 @@ class SharpenRun:
         refuse_existing(self.folder, resume=request.run.resume)
         # A budget may be raised when a run is resumed. What was planned with the first budget stays as it is.
         first, self.budget = resolve_budget(self.folder / TERMS, request.budget)
+        if not (self.folder / DRAFTS).is_dir():
+            first = self.budget  # nothing was proposed yet, so nothing was planned with another budget
         self.request = replace(request, budget=first, plan=replace(request.plan, budget=first.rollouts or 0))
         self.splitter = plan_budget(self.request)
         self.splits = self.splitter.splits
@@ -173,6 +185,8 @@ class SharpenRun:
         for skill in (self.start, *known_good):
             self.skills.keep(skill)
         self.seed = fix_seed(self.folder / RunPart.EXAM, self.request.seed)
+        if replace_budget(self.folder / TERMS, self.request.budget):
+            (self.folder / ROLLOUTS).unlink(missing_ok=True)
         fix_terms(self.folder / TERMS, self._terms())
         write_raised(self.folder / TERMS, self.request.budget, self.budget)
         write_origin(self.folder, self.request.skill, self.request.also)
@@ -190,7 +204,7 @@ class SharpenRun:
             "preferences": request.preferences,
             "policy": request.policy.model_dump(mode="json"),
             "known_good": self.splitter.known_good,
-            "course": asdict(request.schedule),
+            "course": request.schedule.as_terms(),
             "seed": self.seed.commitment,
             "tasks": {name: {task.id: task.digest for task in side} for name, side in sides.items()},
         }
@@ -257,7 +271,7 @@ class SharpenRun:
         schedule = ProposalSchedule(
             request.schedule, plan.proposals(len(tasks)), plan.seed, request.policy, request.preferences
         )
-        search, drafts = self.folder / RunPart.SEARCH, self.folder / "drafts"
+        search, drafts = self.folder / RunPart.SEARCH, self.folder / DRAFTS
         return ProposerDriver(proposer, self.skills, search, tasks, drafts, self.history, schedule, self.watch)
 
     def _record(self, event: SearchStep | ExamResult | RuleComparison | Removal) -> None:
