@@ -21,7 +21,7 @@ run whet sharpen "$here/ship-answers" "$here/questions.jsonl" --agent ship --mod
 say "The certified skill:"
 cat "$out/best/ship-answers/SKILL.md"
 say "How often each check passes, on held-out test tasks:"
-sed -n '/^| check |/,/^$/p' "$out/report.md"
+sed -n '/^| check |/,/^$/p' "$out/report.md" | sed 's/\\\(.\)/\1/g' # without the backslashes of Markdown
 say "The search may have missed what the traps do. So each trap is also tested in an exam against the first skill:"
 for trap in useless harmful; do
   run whet certify "$here/ship-answers" "$here/$trap" --tasks "$here/questions.jsonl" --agent ship --model ship \

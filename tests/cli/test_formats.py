@@ -27,6 +27,7 @@ def test_a_run_as_json_has_how_each_rollout_ended_and_what_it_used(project: Proj
     worked = next(one for one in document["rollouts"] if one["agent"] == "loop")
     assert (worked["stop"], worked["exit_code"], worked["calls"]) == ("finished", 0, 2)
     assert (worked["tools"], worked["speakers"]) == ({"bash": 1}, {"main": 2})
+    assert worked["speaker_tokens"] == {"main": [worked["input_tokens"], worked["output_tokens"]]}
     assert worked["seconds"] > 0
     one = json.loads(project.whet("show", "runs/r", worked["rollout"], "--format", "json").stdout)
     assert one["result"]["judgements"]["verify"]["details"]["commands"][0]["exit_code"] == 0

@@ -20,7 +20,7 @@ def test_a_model_that_is_not_there_ends_the_run_after_three_rollouts(project: Pr
     assert done.returncode == 2
     assert done.stderr == (
         "whet: agent 'loop' on model 'nowhere': 3 rollouts failed and none was scored; "
-        "the last: the last model call failed: no connection to http://127.0.0.1:9/v1/chat/completions; "
+        "the last: no connection to http://127.0.0.1:9/v1/chat/completions; "
         "nothing more was run\n"
     )
     with Store.open_read(project.path / "run") as store:

@@ -1,6 +1,7 @@
 """`whet skill` as a user types it."""
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,21 @@ def test_versions_are_listed_shown_and_compared(project: Project) -> None:
     assert shown.endswith(f"\n\n{SKILL}{HELPFUL}\n")
     assert project.whet("skill", "diff", "out", "start", "best").stdout.splitlines()[-1] == f"+{HELPFUL}"
     assert project.whet("skill", "diff", "out", "best", "leader").stdout == ""
+
+
+def test_a_sharpen_run_is_listed_and_shown_with_its_verdict_versions_and_parts(project: Project) -> None:
+    (line,) = [line for line in project.whet("runs", ".").stdout.splitlines() if line.startswith("out ")]
+    assert line.split()[1] == "sharpen"
+    assert "  certified, at least +" in line
+    shown = project.whet("show", "out").stdout
+    assert shown.startswith("certified: ")
+    assert "\n  exam 1: " in shown
+    assert project.whet("skill", "log", "out").stdout in shown
+    assert f"whet show {Path('out/search')}\n" in shown.partition("\nnext:\n")[2]
+    begun = project.path / "begun"
+    begun.mkdir()
+    shutil.copy(project.path / "out/sharpen.json", begun)
+    assert project.whet("show", "begun").stdout.startswith("begun: this run has not finished\n")
 
 
 def test_a_part_that_may_be_left_out_is_not_called_certified(project: Project) -> None:

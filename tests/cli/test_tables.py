@@ -59,11 +59,15 @@ def test_every_arm_of_a_summary_is_whole_at_any_width(width: int, names: list[tu
 def test_the_reason_gives_way_first_and_then_the_columns_of_least_worth_and_the_table_says_so() -> None:
     row = ("a2a553ac5440", "price-mug", "claude-code", "0.50", "4.0k", "tests/test_price.py::test_mug failed " * 3)
     assert printed(UNLIMITED, run_table([row]))[1].endswith(row[-1].strip())
-    heading, shown = printed(80, run_table([row]))
+    heading, shown = printed(100, run_table([row]))
     assert heading == "rollout       task       agent        score  tokens  why"
     assert shown.startswith("a2a553ac5440  price-mug  claude-code   0.50    4.0k  tests/test_price.py")
-    assert (shown[-1], len(shown)) == ("…", 80)
-    narrow = printed(65, run_table([row]))
+    assert (shown[-1], len(shown)) == ("…", 100)
+    heading, shown, below = printed(80, run_table([row]))
+    assert heading == "rollout       task       agent        score  tokens"
+    assert below.startswith("    tests/test_price.py::test_mug failed tests/")
+    assert (below[-1], len(below)) == ("…", 80)
+    narrow = printed(47, run_table([row]))
     assert "tokens" not in narrow[0]
     assert narrow[-1] == "left out at this width: tokens"
     assert printed(40, run_table([row])) == [
@@ -88,6 +92,10 @@ def test_prose_is_broken_between_words_only(width: int, words: list[str]) -> Non
     lines = wrap(f"  {text}", width).split("\n")
     assert " ".join(lines).split() == text.split()
     assert all(len(line) <= width or len(line.split()) == 1 for line in lines if line.isascii())
+
+
+def test_what_follows_the_first_line_of_an_entry_is_indented() -> None:
+    assert wrap("a2a553ac5440  price-mug  0.50 -> 1.00", 26, hang=4) == "a2a553ac5440  price-mug\n    0.50 -> 1.00"
 
 
 def test_commands_and_pipes_are_not_wrapped() -> None:

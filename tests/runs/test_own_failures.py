@@ -193,7 +193,7 @@ async def test_a_failed_connection_names_the_address(tmp_path: Path) -> None:
     models = {"m": ModelConfig(url="http://127.0.0.1:9/v1", attempts=1)}
     await perform(questions(tmp_path, "a"), models)
     reason = last_results(tmp_path / "run")["a"].score.reason
-    assert reason == "the last model call failed: no connection to http://127.0.0.1:9/v1/chat/completions"
+    assert reason == "no connection to http://127.0.0.1:9/v1/chat/completions"
 
 
 @pytest.mark.parametrize("fault", [Fault.UNAUTHORIZED, Fault.NOT_FOUND])

@@ -48,7 +48,7 @@ class CommandAgent(BaseModel):
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """The files of the host that boxes see."""
+        """The files of the host that boxes see. UserError if one is missing."""
         return tuple(self._found.values())
 
     @model_serializer(mode="wrap")
@@ -67,10 +67,6 @@ class CommandAgent(BaseModel):
     @cached_property
     def _own(self) -> OwnFiles | None:
         return copy_files(self._found) if self._found else None
-
-    def check(self) -> None:
-        """Raise UserError if one of its files is missing."""
-        assert self._found is not None
 
     async def run(self, assignment: Assignment) -> AgentReport:
         deadline = time.monotonic() + assignment.task.limits.agent_sec

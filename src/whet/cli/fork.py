@@ -77,7 +77,7 @@ def _print_outcome(forked: "Forked") -> None:
             continue
         scores = f"{_format_score(forked.score)} -> {_format_score(result.score.value)}"
         line = format_replay(result) if result.replay else result.score.reason
-        say(f"{row.id}  score {scores}  {line}")
+        say(f"{row.id}  score {scores}  {line}", hang=4)
 
 
 def _format_score(score: float | None) -> str:

@@ -72,7 +72,7 @@ def _escape(text: str) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        value = ", ".join(f"{key} {count}" for key, count in value.items())
+        value = ", ".join(f"{key} {_plain(count)}" for key, count in value.items())
     elif isinstance(value, list | tuple):
         value = " ".join(map(str, value))
     return " ".join(visible(value).split("\n")) if isinstance(value, str) else value

@@ -86,11 +86,11 @@ def terminal_stream() -> TextIO:
     return sys.stdout.stream if isinstance(sys.stdout, VisibleStream) else sys.stdout
 
 
-def say(text: str, *, err: bool = False) -> None:
-    """Print prose. On a terminal it is wrapped at words."""
+def say(text: str, *, err: bool = False, hang: int = 0) -> None:
+    """Print prose. On a terminal it is wrapped at words. `hang` indents what follows the first line of an entry."""
     stream = sys.stderr if err else sys.stdout
     behind = stream.stream if isinstance(stream, VisibleStream) else stream
-    print(wrap(text, width_of(behind)), file=stream, flush=True)
+    print(wrap(text, width_of(behind), hang), file=stream, flush=True)
 
 
 def width_of(stream: TextIO) -> int | None:
@@ -100,7 +100,7 @@ def width_of(stream: TextIO) -> int | None:
     return shutil.get_terminal_size().columns
 
 
-def wrap(text: str, width: int | None) -> str:
+def wrap(text: str, width: int | None, hang: int = 0) -> str:
     """A text whose lines are broken between words to fit a width. Commands of whet stay whole: they are pasted.
 
     >>> print(wrap("  audit: 3 of 40 rollouts have no score", 20))
@@ -112,11 +112,11 @@ def wrap(text: str, width: int | None) -> str:
         return text
     program = shlex.join(_program())
     return "\n".join(
-        line if line.lstrip().startswith(f"{program} ") else _wrap_line(line, width) for line in text.split("\n")
+        line if line.lstrip().startswith(f"{program} ") else _wrap_line(line, width, hang) for line in text.split("\n")
     )
 
 
-def _wrap_line(line: str, width: int) -> str:
+def _wrap_line(line: str, width: int, hang: int) -> str:
     from rich.cells import cell_len
 
     if cell_len(line) <= width:
@@ -125,7 +125,7 @@ def _wrap_line(line: str, width: int) -> str:
     lines = [""]
     for word in re.findall(r"\s*\S+", line):
         if lines[-1].strip() and cell_len(lines[-1] + word) > width:
-            lines.append(indent + ("  " if indent else "") + word.lstrip())
+            lines.append(indent + ("  " if indent else " " * hang) + word.lstrip())
         else:
             lines[-1] += word
     return "\n".join(lines)

@@ -31,7 +31,10 @@ def rejudge(
 
     def watch(judged: "Judged") -> None:
         seen.append(judged)
-        (typer.echo if as_json else say)(_as_json(judged) if as_json else _as_line(judged))
+        if as_json:
+            typer.echo(_as_json(judged))
+        else:
+            say(_as_line(judged), hang=4)
 
     run_coroutine(judge_again(options, project_config(), watch))
     if not as_json:

@@ -62,8 +62,8 @@ def _table(found: "Sequence[RunFolder]") -> "TextTable":
 
     table = TextTable(
         [
-            *(Column("run"), Column("kind", 3), Column("agents", 2), Column("models", 1)),
-            *(Column("done", 4, right=True), Column("missing", right=True), Column("result", right=True)),
+            *(Column("run"), Column("kind", 1), Column("agents", 3), Column("models", 4)),
+            *(Column("done", 2, right=True), Column("missing", right=True), Column("result", right=True)),
         ]
     )
     for one in found:

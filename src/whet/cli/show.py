@@ -171,14 +171,13 @@ def _rollout_table(store: "Store", *, running: bool = False) -> "TextTable":
 
 
 def _show_summaries(console: "Terminal", store: "Store") -> None:
-    from rich.text import Text
-
+    from whet.cli.tables import Prose
     from whet.runs.results import ResultReader
 
     console.say()
     for one in ResultReader(store):
         if one.last is not None:
-            console.say(Text.assemble((one.row.id, "bold"), f"  {_summary(one.last)}"))
+            console.say(Prose(f"{one.row.id}  {_summary(one.last)}", {r"\A\w+": "bold"}))
 
 
 def _summary(attempt: "AttemptRecord") -> "Summary":
@@ -219,8 +218,7 @@ def _speakers(spent: "Spending") -> str:
 def _show_rollout(
     console: "Terminal", store: "Store", rollout: "RolloutRecord", limit: int | None, budget: int | None
 ) -> None:
-    from rich.text import Text
-
+    from whet.cli.tables import Prose
     from whet.runs.run import FORK
     from whet.runs.stats.summary import skill_names
     from whet.trace.conversations.graph import build
@@ -231,7 +229,7 @@ def _show_rollout(
 
     row, attempts = rollout.row, rollout.attempts
     arm = f"agent {row.agent}  model {row.model}  skill {skill_names(store)[row.skill]}"
-    console.say(Text.assemble((row.id, "bold"), f"  task {row.task}  {arm}  sample {row.sample}"))
+    console.say(Prose(f"{row.id}  task {row.task}  {arm}  sample {row.sample}", {r"\A\w+": "bold"}))
     if (origin := store.get(FORK)) is not None:
         console.say(f"fork of {origin['run']} {origin['rollout']} at call {origin['at']}")
     if not attempts:
@@ -274,6 +272,9 @@ def _show_facts(console: "Terminal", result: "Result") -> None:
     calls = plural(spent.calls, "call", "calls")
     usage = f"{calls}{who}  {tokens}  {money(spent.cost)}" if spent.captured else "nothing was captured"
     console.say(f"{usage}  {phases}")
+    if len(spent.tokens) > 1:
+        shares = (f"{name} {given:,} + {made:,}" for name, (given, made) in spent.tokens.items())
+        console.say(f"tokens by speaker: {', '.join(shares)}")
     if result.replay is not None:
         console.say(format_replay(result))
     if report is not None:
@@ -321,14 +322,11 @@ def _show_prefix(console: "Terminal", rollout: "RolloutRecord", to: int, budget:
 
 
 def _print_steps(console: "Terminal", text: str) -> None:
-    from rich.text import Text
-
+    from whet.cli.tables import Prose
     from whet.text.secrets import mask_secrets
 
-    shown = Text(mask_secrets(text))
-    shown.highlight_regex(r"(?m)^ *\d+ (?:call \d+|[a-z-]+[^:\n]{0,60}):", "bold")
-    shown.highlight_regex(r"\[\.\.\. [\d,]+ \w+ left out \.\.\.\]", "dim")
-    console.say(shown)
+    heads, gaps = r"(?m)^ *\d+ (?:call \d+|[a-z-]+[^:\n]{0,60}):", r"\[\.\.\. [\d,]+ \w+ left out \.\.\.\]"
+    console.say(Prose(mask_secrets(text), {heads: "bold", gaps: "dim"}))
 
 
 def _show_judgements(console: "Terminal", result: "Result", limit: int | None) -> None:
@@ -352,4 +350,4 @@ def _section(console: "Terminal", title: str, text: str, limit: int | None) -> N
         half = limit // 2
         text = f"{text[:half]}\n[... {len(text) - 2 * half} characters left out; --full shows them ...]\n{text[-half:]}"
     console.say(Text(f"\n── {title}", style="bold"))
-    console.say(Text(text.rstrip()))
+    console.say(text.rstrip())

@@ -46,10 +46,11 @@ def _verdict(certificate: "Certificate") -> "Iterator[str]":
     for record in certificate.records:
         found = record.findings
         lift = f"lift between {found.at_least * 100:+.1f} and {found.at_most * 100:+.1f} points"
-        pairs = plural(len(record.positions), "pair", "pairs")
+        pairs = plural(found.decided_at, "pair", "pairs")
+        later = f", {len(record.positions)} in all" if len(record.positions) > found.decided_at else ""
         yield (
             f"  exam {record.number}: {record.candidate[:8]} against {record.incumbent[:8]}: {found.verdict} "
-            f"after {pairs}; {lift}"
+            f"after {pairs}{later}; {lift}"
         )
     if certificate.test is not None:
         yield f"  held-out test, against the start: {certificate.test}"

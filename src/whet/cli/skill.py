@@ -38,7 +38,7 @@ def versions_table(versions: "Versions") -> "TextTable":
     table = TextTable(
         [
             *(Column("version"), Column("parent", 1), Column("training, to beat", 2), Column("exam")),
-            Column("what was changed", gives_way=True),
+            Column("what was changed", 9, gives_way=True),
         ]
     )
     for version in versions.all.values():

@@ -19,11 +19,11 @@ def summary_table(arms: Mapping[Arm, Tally], skills: Skills, *, running: bool = 
     """One line per agent, model and skill; below it what is missing and flagged. `running`: the run goes on."""
     notes = [line for key, arm in arms.items() for line in _notes(arm_name(key, arms, skills), arm, running)]
     notes += [_uneven_note(one, arms, skills) for one in uneven_losses(arms)]
-    return Group(Text(), arms_table(arms, skills), *map(Prose, ["", *notes] if notes else []))
+    return Group(Text(), arms_table(arms, skills, running=running), *map(Prose, ["", *notes] if notes else []))
 
 
-def arms_table(arms: Mapping[Arm, Tally], skills: Skills) -> TextTable:
-    """One line per agent, model and skill."""
+def arms_table(arms: Mapping[Arm, Tally], skills: Skills, *, running: bool = False) -> TextTable:
+    """One line per agent, model and skill. What a run costs is known when its rollouts have ended."""
     with_skill = any(skill for _, _, skill in arms)
     names = [Column("agent"), Column("model"), *([Column("skill")] if with_skill else [])]
     counts = [_number("passed", 1), _number("missing"), _number("tokens", 3), _number("cost", 2), _number("time", 4)]
@@ -35,7 +35,7 @@ def arms_table(arms: Mapping[Arm, Tally], skills: Skills) -> TextTable:
             f"{arm.solved}/{arm.measured}",
             Text(str(arm.missing.total()), style="red" if arm.missing else ""),
             f"{thousands(arm.input_tokens)}/{thousands(arm.output_tokens)}" if arm.captured else "unknown",
-            money(arm.cost),
+            "not yet" if running and arm.cost is None else money(arm.cost),
             duration(arm.seconds),
         )
     return table

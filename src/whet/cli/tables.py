@@ -1,6 +1,6 @@
 """How numbers, tables and prose look on a terminal."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.cells import cell_len
@@ -15,8 +15,8 @@ UNLIMITED = 1_000_000
 """The width of a pipe or file."""
 GAP = 2
 """Blanks between two columns."""
-LEAST = 20
-"""A column that gives way keeps so many characters, or all that it needs."""
+LEAST = 40
+"""A column that gives way keeps so many characters, or all that it needs; otherwise it stands below its rows."""
 
 
 def plural(number: int, one: str, many: str) -> str:
@@ -53,9 +53,14 @@ class Prose:
     """A text that is wrapped at words to the width of the terminal."""
 
     text: str
+    styles: Mapping[str, str] = field(default_factory=dict)
+    """Styles of what matches a pattern."""
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
-        yield Text(wrap(self.text, options.max_width))
+        shown = Text(wrap(self.text, options.max_width))
+        for pattern, style in self.styles.items():
+            shown.highlight_regex(pattern, style)
+        yield shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,14 @@ class TextTable:
 
     def _columns_within(self, width: int) -> list[int] | None:
         """The columns that fit; None if not even those fit that are never left out."""
-        shown = list(range(len(self.columns)))
+        everything = list(range(len(self.columns)))
+        beside = [at for at in everything if not self.columns[at].gives_way]
+        shown = self._drop_until_fit(everything, width)
+        # What stands below its rows leaves room for others again.
+        return self._drop_until_fit(beside, width) if shown and not set(shown) - set(beside) else shown
+
+    def _drop_until_fit(self, shown: list[int], width: int) -> list[int] | None:
+        shown = list(shown)
         while sum(self._least(at) for at in shown) + GAP * (len(shown) - 1) > width:
             at = max(reversed(shown), key=lambda one: self.columns[one].drop)
             if not self.columns[at].drop:

@@ -102,14 +102,14 @@ def _print_unreadable(problem: str, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"task": None, "verdict": "unreadable", "reason": problem}))
     else:
-        say(f"unreadable {problem}")
+        say(f"unreadable {problem}", hang=11)
 
 
 def _print_check(found: "TaskCheck", *, as_json: bool) -> None:
     if as_json:
         typer.echo(_as_json(found))
         return
-    say(_as_line(found))
+    say(_as_line(found), hang=11)
     for name, text in found.outputs.items():
         typer.echo(f"{'':11}{name}:")
         typer.echo(textwrap.indent(text, " " * 13))

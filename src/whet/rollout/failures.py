@@ -38,8 +38,8 @@ def find_failure(
     if session.totals.cache_missed:
         return Score.missing(Cause.CACHE, "a reply is not in the cache, and --cache replay-only asks no model")
     if _model_failed(session):
-        reason = f"the last model call failed: {session.totals.last_failure}"
-        return Score.missing(Cause.MODEL, reason, **({PERMANENT: True} if _refused_for_good(session) else {}))
+        details = {PERMANENT: True} if _refused_for_good(session) else {}
+        return Score.missing(Cause.MODEL, session.totals.last_failure, **details)
     if session.totals.calls and not session.totals.answered and report.stop is StopReason.TIMEOUT:
         return Score.missing(Cause.MODEL, f"{session.model.url} answered no call in the agent's time")
     if session.totals.calls == 0 and (report.stop in NOT_STARTED or (must_call and report.stop in WAITED)):

@@ -128,14 +128,13 @@ def sampling_warnings(name: str, model: ModelConfig) -> list[str]:
 def _agent(name: str, request: RunOptions, config: Config, env: Mapping[str, str]) -> AnyAgent:
     """The agent of this name, as the request wants it; UserError when it cannot run here."""
     agent = agent_named(name, config.agents)
-    if isinstance(agent, CommandAgent | CliAgent):
-        agent.check()
     if not isinstance(agent, CliAgent):
         needs = {"`user_config`": request.user_config, "`login`": request.login, "`record=False`": not request.record}
         for option, is_set in needs.items():
             if is_set:
                 raise UserError(f"agent '{name}' has no settings and no login of its own; run it without {option}")
         return agent
+    agent.check()
     if request.user_config is not None:
         agent = agent.model_copy(update={"home": "own" if request.user_config else "fresh"})
     if request.login:

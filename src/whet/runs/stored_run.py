@@ -269,6 +269,8 @@ def rollout_record(rollout: StoredRollout, skills: Mapping[str | None, str]) -> 
         "calls": spent.calls if spent.captured else None,
         "tools": result.tools,
         "speakers": spent.speakers if spent.captured else None,
+        # Runs of earlier versions do not have them.
+        "speaker_tokens": {who: list(tokens) for who, tokens in spent.tokens.items()} if spent.tokens else None,
         "input_tokens": spent.input_tokens if spent.captured else None,
         "output_tokens": spent.output_tokens if spent.captured else None,
         "cost": spent.cost,

@@ -148,7 +148,7 @@ _SECRET_KEY = re.compile(r"(?i)(?:api[_-]?key|access[_-]?key|private[_-]?key|sec
 class SecretMasker:
     """Masks secrets in the texts of one piece of work. The same secret gets the same mask everywhere.
 
-    >>> token = "ghp_" + "".join(f"{number:x}Qz" for number in range(12))
+    >>> token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
     >>> SecretMasker().text(f"GITHUB_TOKEN={token} and again {token}")
     'GITHUB_TOKEN=[redacted:github-token:1] and again [redacted:github-token:1]'
     """
