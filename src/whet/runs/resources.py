@@ -32,7 +32,7 @@ from whet.sandbox import remove_stale, sandbox_named
 from whet.scoring.leaks import refuse_denied
 from whet.tasks import Task
 from whet.text.redact import Redactor, is_secret, secrets_in
-from whet.trace.training.calls import TRAINING_FIELDS, sampling_faults
+from whet.trace.training.calls import TRAINING_FIELDS, find_sampling_faults
 
 OWN = "own"
 """Stands for whatever model an agent is logged in to."""
@@ -89,10 +89,10 @@ def _stand_in(request: RunOptions) -> dict[str, Model]:
     return {model.name: model}
 
 
-def changed_keys(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+def find_changed_keys(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
     """What is not as it was in an agent. A key that an earlier version did not store is not compared.
 
-    >>> changed_keys({"kind": "loop", "max_turns": 50}, {"kind": "loop", "max_turns": 9, "newer": True})
+    >>> find_changed_keys({"kind": "loop", "max_turns": 50}, {"kind": "loop", "max_turns": 9, "newer": True})
     ['max_turns']
     """
     files = ["the content of its files"] if before.get("digest") != now.get("digest") else []
@@ -115,13 +115,13 @@ def _check_prices(limits: Limits, models: Iterable[Model]) -> None:
             )
 
 
-def sampling_warnings(name: str, model: ModelConfig) -> list[str]:
+def find_sampling_warnings(name: str, model: ModelConfig) -> list[str]:
     """What will keep the calls of a captured model out of training rows, as far as its settings say so."""
     returns_ids = model.capture in {"vllm", "sglang", "llamacpp"}
     # Every local model is captured; whoever sets how it samples wants rows of it.
     if not returns_ids and not (model.local is not None and model.set.keys() & TRAINING_FIELDS):
         return []
-    faults = sampling_faults(model.set)
+    faults = find_sampling_faults(model.set)
     return [f"model '{name}': {'; '.join(faults)}; training rows leave such calls out"] if faults else []
 
 
