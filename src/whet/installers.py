@@ -1,4 +1,5 @@
-"""Runs pip and npm to fetch packages, with the user's own registry settings and without prompts."""
+"""Runs pip and npm to fetch packages, with the user's own registry settings and without prompts; and names the extra
+of whet that a missing package belongs to."""
 
 import importlib.util
 import os
@@ -53,3 +54,20 @@ def reason_of_pip(done: subprocess.CompletedProcess[str]) -> str:
 
 def last_line(text: str) -> str:
     return text.strip().rpartition("\n")[2]
+
+
+def require_extra(module: str, extra: str, what: str) -> None:
+    """UserError when this module is not installed.
+
+    >>> require_extra("json", "parquet", "JSON files")
+    >>> require_extra("no_such_module", "parquet", "Parquet files")
+    Traceback (most recent call last):
+    whet.errors.UserError: Parquet files need one more package: pip install 'whet[parquet]'
+    """
+    if importlib.util.find_spec(module) is None:
+        raise UserError(f"{what} need one more package: pip install 'whet[{extra}]'")
+
+
+def require_parquet() -> None:
+    """UserError when Parquet files cannot be read and written."""
+    require_extra("pyarrow", "parquet", "Parquet files and Arrow tables")

@@ -1,4 +1,5 @@
-"""The folders that whet keeps between runs, and the lock that lets one process at a time write to one of them."""
+"""The folders that whet keeps between runs, the lock that lets one process at a time write to one of them, and writing
+a file in one step."""
 
 import contextlib
 import fcntl
@@ -47,3 +48,10 @@ def lock_folder(folder: Path) -> Iterator[None]:
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def write_atomic(file: Path, content: str | bytes) -> None:
+    """Write a file in one step: a process that is killed leaves the old content or the new."""
+    part = file.with_suffix(".part")
+    part.write_bytes(content.encode() if isinstance(content, str) else content)
+    part.replace(file)

@@ -67,11 +67,11 @@ def make_object(found: Any, settings: Mapping[str, Any]) -> Any:
         except TypeError as error:
             raise UserError(f"{found.__name__} cannot be made with these keys: {error}") from error
     if settings:
-        raise UserError(f"has the key '{next(iter(settings))}', but {_described(found)} takes no settings")
+        raise UserError(f"has the key '{next(iter(settings))}', but {_describe(found)} takes no settings")
     return found
 
 
-def _described(found: Any) -> str:
+def _describe(found: Any) -> str:
     return f"'{getattr(found, '__name__', type(found).__name__)}'"
 
 

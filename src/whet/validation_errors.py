@@ -76,7 +76,7 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "missing":
         return f"key '{key}' is missing"
     if kind == "extra_forbidden":
-        return f"unknown key '{key}'; {did_you_mean(str(parts[-1]), _known_keys(model, parts[:-1]))}"
+        return f"unknown key '{key}'; {did_you_mean(str(parts[-1]), _list_known_keys(model, parts[:-1]))}"
     expected = _describe_expected(detail)
     if not parts:  # the whole file, such as one that is not JSON
         return expected
@@ -88,7 +88,7 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
     return f"key '{key}' is {value}; {expected}"
 
 
-def _known_keys(model: type[BaseModel], parts: Sequence[int | str]) -> set[str]:
+def _list_known_keys(model: type[BaseModel], parts: Sequence[int | str]) -> set[str]:
     """The keys that a table at this path can have."""
     models = {model}
     for part in parts:

@@ -95,7 +95,7 @@ async def test_the_oracle_runs_the_solution_with_its_variables(tmp_path: Path, m
 
 async def test_the_oracle_has_nothing_to_run_without_a_solution() -> None:
     report = (await work(OracleAgent(), TASK)).report
-    assert (report.stop, report.stderr) == (StopReason.CRASHED, "no solution")
+    assert (report.stop, report.error) == (StopReason.CRASHED, "the task ships no solution")
 
 
 async def test_nop_leaves_the_box_as_it_was() -> None:

@@ -27,8 +27,8 @@ from whet.testing.script import read_script
 COMMAND = ["sharpen", "sums", "tasks.jsonl", "--agent", "chat", "--model", "m", "--proposer", "rules:rules.txt"]
 OPTIONS = ["--budget", "330", "--seed", "0", "--force", "--out", "out"]
 STORES = ("search", "exam", "test")
-OWN = (*STORES, "run-id")
-"""What no two runs have in common: times, and a name by chance."""
+OWN = (*STORES, "run-id", "origin.json")
+"""What no two runs have in common: times, a name by chance, and where the skill lies."""
 BEGUN = re.compile(
     rb'"tries": \[\s*\d+,\s*\d+\s*\]|"redone": \d+|"entry": "\w+"|## Failed and repeated rollouts\n.*?(?=\n## )',
     re.DOTALL,
@@ -130,7 +130,8 @@ def begun_again(out: Path) -> int:
 
 def said(project: Project) -> str:
     """But for seconds, and money: what a rollout cost that was killed is not known."""
-    return re.sub(r"takes \S+ s and costs \S+", "", (project.path / "said").read_text())
+    words = " ".join((project.path / "said").read_text().split())  # where lines are wrapped depends on the seconds
+    return re.sub(r"takes \S+ s and costs \S+", "", words)
 
 
 def scored(out: Path, *parts: str) -> dict[str, int]:

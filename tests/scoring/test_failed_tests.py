@@ -2,7 +2,7 @@
 
 import pytest
 
-from whet.scoring.failed_tests import describe_failure, failed_tests
+from whet.scoring.failed_tests import describe_failure, find_failed_tests
 
 PYTEST = """
 =========================== short test summary info ============================
@@ -38,7 +38,7 @@ TAP = "ok 1 - plate\nnot ok 2 - mug\n"
     ],
 )
 def test_failed_tests_are_named(output: str, names: list[str]) -> None:
-    assert failed_tests(output) == names
+    assert find_failed_tests(output) == names
 
 
 def test_many_failed_tests_are_counted() -> None:

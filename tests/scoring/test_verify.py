@@ -46,6 +46,8 @@ async def test_a_command_may_write_the_reward_itself() -> None:
     task = Task(id="t", instruction="-", verify=("true", "echo 0.25 > /logs/verifier/reward.txt"))
     score = await judged(task)
     assert (score.value, score.reason) == (0.25, "the commands wrote the reward 0.25; 2 of 2 commands passed")
+    elsewhere = Task(id="t", instruction="-", verify=("echo 0.5 > /home/user/logs/verifier/reward.txt",))
+    assert (await judged(elsewhere)).value == 0.5
     wrong = Task(id="t", instruction="-", verify=("echo much > /logs/verifier/reward.txt",))
     assert (await judged(wrong)).cause == Cause.JUDGE
 

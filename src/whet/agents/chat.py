@@ -74,7 +74,7 @@ class ChatAgent(BaseModel):
         question = task.instruction
         if task.answer_schema is not None and not task.followups:
             question = ask_for_answer(question, task.answer_schema)
-        for name, content in [*task.files.items(), *_attached_texts(task)]:
+        for name, content in [*task.files.items(), *_read_attached_texts(task)]:
             if isinstance(content, str):
                 question += f"\n\n--- {name} ---\n{content}"
         system = task.system_with(skill.body if skill else "")
@@ -104,7 +104,7 @@ async def _ask(http: aiohttp.ClientSession, assignment: Assignment, messages: li
         return response.status, json.loads((await response.read()).decode(errors="replace"))
 
 
-def _attached_texts(task: Task) -> Iterator[tuple[str, str]]:
+def _read_attached_texts(task: Task) -> Iterator[tuple[str, str]]:
     """The attachments that are no images, as text. UserError for one that is not text: nothing can open it here."""
     for attachment in task.attachments:
         if attachment.suffix.lower() in IMAGES:

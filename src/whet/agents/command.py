@@ -48,8 +48,8 @@ class CommandAgent(BaseModel):
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """The files of the host that boxes see."""
-        return tuple(self._found.values())
+        """The files of the host that boxes see. UserError if one is missing."""
+        return tuple(self._own_files.values())
 
     @model_serializer(mode="wrap")
     def _dump(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class CommandAgent(BaseModel):
         return {**dump(self), **({"digest": own.digest} if own else {})}
 
     @cached_property
-    def _found(self) -> dict[str, Path]:
+    def _own_files(self) -> dict[str, Path]:
         try:
             return find_files(self.argv, self.files, self.folder.resolve())
         except UserError as error:
@@ -66,11 +66,7 @@ class CommandAgent(BaseModel):
 
     @cached_property
     def _own(self) -> OwnFiles | None:
-        return copy_files(self._found) if self._found else None
-
-    def check(self) -> None:
-        """Raise UserError if one of its files is missing."""
-        assert self._found is not None
+        return copy_files(self._own_files) if self._own_files else None
 
     async def run(self, assignment: Assignment) -> AgentReport:
         deadline = time.monotonic() + assignment.task.limits.agent_sec

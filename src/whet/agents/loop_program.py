@@ -52,7 +52,7 @@ class ModelError(Exception):
 def main() -> int:
     work = json.load(sys.stdin)
     system = SYSTEM.format(workdir=Path.cwd())
-    if work["system"]:
+    if work.get("system"):
         system += "\n\n" + work["system"]
     if work["skill"]:
         system += "\n\n# Skill\n\n" + work["skill"]

@@ -36,9 +36,10 @@ def agents(context: typer.Context) -> None:
         for rows in threads.map(_rows, PACKAGES.values()):
             for row in rows:
                 table.add(*row)
-        for row in threads.map(_plugin_row, find_plugins(AGENTS).values()):
-            table.add(*row)
-    terminal().say(table)
+        plugins = list(threads.map(_plugin_row, find_plugins(AGENTS).values()))
+    for row, _ in plugins:
+        table.add(*row)
+    terminal().say(table, *(problem for _, problem in plugins if problem))
     for group in (JUDGES, PROPOSERS):
         for plugin in find_plugins(group).values():
             kind = group.removeprefix("whet.").removesuffix("s")
@@ -124,19 +125,19 @@ def _rows(package: "Package") -> list[tuple[str, ...]]:
     ]
 
 
-def _plugin_row(plugin: "Plugin") -> tuple[str, ...]:
-    """A plug-in: its package, and its program or why it does not work."""
+def _plugin_row(plugin: "Plugin") -> tuple[tuple[str, ...], str]:
+    """A plug-in and its package; and why it does not work, if it does not."""
     from whet.agents import CliAgent, agent_named
 
     where = f"plug-in of {plugin.package}"
     try:
         agent = agent_named(plugin.name, {})
         if not isinstance(agent, CliAgent):
-            return plugin.name, "-", "-", where, "-", "-"
+            return (plugin.name, "-", "-", where, "-", "-"), ""
         version = agent.find_program().version
     except UserError as error:
-        return plugin.name, "-", "-", f"{where}; {error}", "-", "no"
-    return plugin.name, version, agent.traits.dialect, where, "-", _works(agent.kind, version)
+        return (plugin.name, "-", "-", where, "-", "no"), str(error)
+    return (plugin.name, version, agent.traits.dialect, where, "-", _works(agent.kind, version)), ""
 
 
 def _works(agent: str, version: str) -> str:

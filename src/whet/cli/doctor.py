@@ -12,7 +12,7 @@ def doctor(sandbox: Annotated[str, typer.Option(help="bubblewrap, or local (no i
     """Say what works on this machine and what is missing. Exit code 1 if nothing can run."""
     from whet.cli.tables import Column, TextTable, terminal
     from whet.event_loop import run_coroutine
-    from whet.runs.checks.doctor import can_run, examine
+    from whet.runs.first_use.doctor import can_run, examine
     from whet.sandbox import sandbox_named
 
     findings = run_coroutine(examine(sandbox_named(sandbox), Path.cwd()))

@@ -18,7 +18,7 @@ def init(
     tasks: Annotated[Path, typer.Option(help="Folder for tasks, inside the repository.")] = Path("tasks"),
 ) -> None:
     """Write whet.toml, a first task and example rows for a repository. Files that are there stay as they are."""
-    from whet.runs.init import InitOptions, default_agent, default_model, initialize
+    from whet.runs.first_use.init import InitOptions, default_agent, default_model, initialize
 
     if sys.stdin.isatty() and terminal_stream().isatty():
         model = model or typer.prompt("Model, as PROVIDER/MODEL", default_model())

@@ -41,7 +41,7 @@ def show_list() -> None:
     out = terminal()
     out.say(_providers())
     if declared := project_config().models:
-        out.say("", _declared(declared))
+        out.say("", _list_declared(declared))
     out.say("", _local_models(), "")
     days = (datetime.now(UTC).date() - PRICE_LIST.taken).days
     age = f"taken on {PRICE_LIST.taken}, {plural(days, 'day', 'days')} ago"
@@ -67,7 +67,7 @@ def _providers() -> "TextTable":
     return table
 
 
-def _declared(models: "Mapping[str, ModelConfig]") -> "TextTable":
+def _list_declared(models: "Mapping[str, ModelConfig]") -> "TextTable":
     from whet.cli.tables import Column, TextTable
     from whet.runs.config import model_price
 

@@ -70,7 +70,7 @@ def price_of(model_name: str) -> Price | None:
     """The public price of a model, by its provider's name for it; a date at the end of the name may be missing here.
 
     >>> price_of("gpt-4o-2024-08-06"), price_of("my-own-model")
-    (Price(input=2.5, output=10.0, cache_read=1.25, cache_write=None), None)
+    (Price(input=2.5, output=10.0, cache_read=1.25, cache_write=None, above=()), None)
     """
     prices = PRICE_LIST.models
     return prices.get(model_name) or prices.get(_DATE.sub("", model_name))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Protocol
 
 from whet.errors import UserError
-from whet.files import write_atomic
 from whet.installers import PIP_OPTIONS, pip_program, reason_of_pip, run_fetcher
 from whet.models.catalog import (
     KNOWN,
@@ -28,7 +27,7 @@ from whet.models.catalog import (
     models_root,
 )
 from whet.models.hub import read_hub_name
-from whet.paths import lock_folder
+from whet.paths import lock_folder, write_atomic
 
 MAGIC = b"GGUF"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from whet.errors import UserError
-from whet.extras import require_extra
+from whet.installers import require_extra
 from whet.models.catalog import PulledModel
 
 DEFAULT_CONTEXT = 8192

@@ -38,7 +38,7 @@ def find_failure(
     if session.totals.cache_missed:
         return Score.missing(Cause.CACHE, "a reply is not in the cache, and --cache replay-only asks no model")
     if _model_failed(session):
-        details = {PERMANENT: True} if _refused_for_good(session) else {}
+        details = {PERMANENT: True} if _is_refused_for_good(session) else {}
         return Score.missing(Cause.MODEL, session.totals.last_failure, **details)
     if session.totals.calls and not session.totals.answered and report.stop is StopReason.TIMEOUT:
         return Score.missing(Cause.MODEL, f"{session.model.url} answered no call in the agent's time")
@@ -107,7 +107,7 @@ def _model_failed(session: Session) -> bool:
     return session.totals.last_error in {CallError.REFUSED, CallError.TIMEOUT} | broken
 
 
-def _refused_for_good(session: Session) -> bool:
+def _is_refused_for_good(session: Session) -> bool:
     """Whether the endpoint answered no call, and refused the last one in a way that a retry does not change."""
     return session.totals.answered == 0 and is_permanent(session.totals.last_error, session.totals.last_status)
 

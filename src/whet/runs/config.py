@@ -18,7 +18,7 @@ from whet.gateway.model import Auth, CaptureKind
 from whet.gateway.prices import Price, price_for
 from whet.gateway.upstream.azure import AzureLogin
 from whet.models import DEFAULT_CONTEXT, PROVIDERS, Engine, find_model, provider_settings, serve_model
-from whet.runs.login_model import serve_login
+from whet.rollout.login_model import serve_login
 from whet.tasks import resolve_env
 from whet.tasks.judges import JudgeSpec, asks_model
 from whet.tasks.task import Allowed

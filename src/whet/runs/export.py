@@ -39,7 +39,7 @@ def export_run(options: ExportOptions, track: Track = lambda rollouts: rollouts)
     target, manifest = _format(options), ExportManifest()
     with Store.open_read(options.run) as store:
         selected = _select(episodes(store), store, options, manifest, track)
-        return export(selected, target, options.out, _training(options), manifest, distinct=options.distinct)
+        return export(selected, target, options.out, _training_options(options), manifest, distinct=options.distinct)
 
 
 def collect_records(run: Path, rollouts: Collection[str], options: RecordOptions) -> Records:
@@ -48,7 +48,7 @@ def collect_records(run: Path, rollouts: Collection[str], options: RecordOptions
     with Store.open_read(run) as store:
         selected = _select(episodes(store, rollouts), store, options, found.manifest, lambda every: every)
         found += make_records(
-            selected, target, _training(options), found.manifest, found.apart.append, distinct=options.distinct
+            selected, target, _training_options(options), found.manifest, found.apart.append, distinct=options.distinct
         )
     return found
 
@@ -59,7 +59,7 @@ def _format(options: RecordOptions) -> ExportFormat:
     return FORMATS[options.format]
 
 
-def _training(options: RecordOptions) -> Training:
+def _training_options(options: RecordOptions) -> Training:
     return Training(
         options.compaction,
         options.subagents,

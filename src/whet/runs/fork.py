@@ -14,7 +14,7 @@ from whet.errors import UserError
 from whet.runs import run as runs
 from whet.runs.config import Config
 from whet.runs.options import ForkOptions, RunOptions
-from whet.runs.resources import changed_keys
+from whet.runs.resources import find_changed_keys
 from whet.runs.results import AttemptRecord, ResultReader, RolloutRecord
 from whet.runs.run import FORK, Origin, read_task_paths
 from whet.runs.store.schema import RolloutRow
@@ -101,7 +101,7 @@ def _user_config(run: Path, row: RolloutRow, declared: Mapping[str, Any] | None,
     if declared is None:
         raise UserError(f"{run}: rollout '{row.id}' was not done by an agent, so it cannot be forked")
     now = agent_named(row.agent, config.agents).model_dump(mode="json")
-    if changed := [key for key in changed_keys(declared, now) if key != "home"]:
+    if changed := [key for key in find_changed_keys(declared, now) if key != "home"]:
         raise UserError(
             f"agent '{row.agent}' is not what it was in {run}: {' and '.join(changed)} changed; "
             "a fork needs it as it was"

@@ -32,7 +32,7 @@ from whet.sandbox import remove_stale, sandbox_named
 from whet.scoring.leaks import refuse_denied
 from whet.tasks import Task
 from whet.text.redact import Redactor, is_secret, secrets_in
-from whet.trace.training.calls import TRAINING_FIELDS, sampling_faults
+from whet.trace.training.calls import TRAINING_FIELDS, find_sampling_faults
 
 OWN = "own"
 """Stands for whatever model an agent is logged in to."""
@@ -89,10 +89,10 @@ def _stand_in(request: RunOptions) -> dict[str, Model]:
     return {model.name: model}
 
 
-def changed_keys(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+def find_changed_keys(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
     """What is not as it was in an agent. A key that an earlier version did not store is not compared.
 
-    >>> changed_keys({"kind": "loop", "max_turns": 50}, {"kind": "loop", "max_turns": 9, "newer": True})
+    >>> find_changed_keys({"kind": "loop", "max_turns": 50}, {"kind": "loop", "max_turns": 9, "newer": True})
     ['max_turns']
     """
     files = ["the content of its files"] if before.get("digest") != now.get("digest") else []
@@ -115,27 +115,26 @@ def _check_prices(limits: Limits, models: Iterable[Model]) -> None:
             )
 
 
-def sampling_warnings(name: str, model: ModelConfig) -> list[str]:
+def find_sampling_warnings(name: str, model: ModelConfig) -> list[str]:
     """What will keep the calls of a captured model out of training rows, as far as its settings say so."""
     returns_ids = model.capture in {"vllm", "sglang", "llamacpp"}
     # Every local model is captured; whoever sets how it samples wants rows of it.
     if not returns_ids and not (model.local is not None and model.set.keys() & TRAINING_FIELDS):
         return []
-    faults = sampling_faults(model.set)
+    faults = find_sampling_faults(model.set)
     return [f"model '{name}': {'; '.join(faults)}; training rows leave such calls out"] if faults else []
 
 
 def _agent(name: str, request: RunOptions, config: Config, env: Mapping[str, str]) -> AnyAgent:
     """The agent of this name, as the request wants it; UserError when it cannot run here."""
     agent = agent_named(name, config.agents)
-    if isinstance(agent, CommandAgent | CliAgent):
-        agent.check()
     if not isinstance(agent, CliAgent):
         needs = {"`user_config`": request.user_config, "`login`": request.login, "`record=False`": not request.record}
         for option, is_set in needs.items():
             if is_set:
                 raise UserError(f"agent '{name}' has no settings and no login of its own; run it without {option}")
         return agent
+    agent.check()
     if request.user_config is not None:
         agent = agent.model_copy(update={"home": "own" if request.user_config else "fresh"})
     if request.login:

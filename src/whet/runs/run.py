@@ -12,7 +12,7 @@ from whet.runs.config import Config, model_config
 from whet.runs.episodes import WEIGHT_VERSION
 from whet.runs.options import RunOptions
 from whet.runs.plan import Plan
-from whet.runs.resources import changed_keys, open_resources, sampling_warnings
+from whet.runs.resources import find_changed_keys, find_sampling_warnings, open_resources
 from whet.runs.scheduler import ArmStopped, Began, Ended, Stopped, open_run, run_plan
 from whet.runs.stats.summary import Arm, Tally, arm_of, sum_spent, tally
 from whet.runs.stats.use import WORTH_A_PILOT, Piloted, read_use
@@ -111,7 +111,7 @@ async def run(
         with Store.open_read(request.out) as store:
             arms = tally(store)
         declared = {name: model_config(name, config) for name in request.models}
-        warnings = tuple(line for name, model in declared.items() for line in sampling_warnings(name, model))
+        warnings = tuple(line for name, model in declared.items() for line in find_sampling_warnings(name, model))
         watch(Started(request.out, resources.sandbox.name, len(plan.rows()), len(pending), arms, warnings))
         resources.gateway.add_spent(sum_spent(arms.values()))
         shared = replace(resources, rollouts=len(plan.rows()))
@@ -165,7 +165,7 @@ def _declare(now: dict[str, Any], request: RunOptions) -> dict[str, Any]:
     with Store.open_read(request.out) as store:
         before: dict[str, Any] = store.get("agents") or {}
     for name, declared in now.items():
-        if changed := changed_keys(before.get(name, declared), declared):
+        if changed := find_changed_keys(before.get(name, declared), declared):
             raise UserError(
                 f"agent '{name}' is not what it was when the run in {request.out} began: "
                 f"{' and '.join(changed)} changed; start a new run with another `out`"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from whet.errors import UserError
 from whet.exchange import Exchange, Kind
-from whet.extras import require_parquet
 from whet.gateway.dialects.neutral import Message
+from whet.installers import require_parquet
 from whet.rollout.result import Result
 from whet.runs.episodes import episodes
 from whet.runs.export import Records, collect_records

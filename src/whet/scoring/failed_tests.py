@@ -19,10 +19,10 @@ _FAILED = re.compile(
 _COMPLAINT = re.compile(r"(?mi)^.*\b(?:FAIL(?:ED|URE)?|\w*Error|not found|No such file)\b.*$")
 
 
-def failed_tests(output: str) -> list[str]:
+def find_failed_tests(output: str) -> list[str]:
     """The names of failed tests in the output of a test program, in order, each once.
 
-    >>> failed_tests("FAILED tests/test_a.py::test_mug - assert 3 == 4\\n--- FAIL: TestPlate (0.00s)")
+    >>> find_failed_tests("FAILED tests/test_a.py::test_mug - assert 3 == 4\\n--- FAIL: TestPlate (0.00s)")
     ['tests/test_a.py::test_mug', 'TestPlate']
     """
     found = (next(name for name in match.groups() if name) for match in _FAILED.finditer(output))
@@ -35,7 +35,7 @@ def describe_failure(output: str) -> str:
     >>> describe_failure("checking\\nFAIL: price of mug is 3, expected 4\\n")
     'FAIL: price of mug is 3, expected 4'
     """
-    if names := failed_tests(output):
+    if names := find_failed_tests(output):
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         return f"failed: {', '.join(name[:LONGEST] for name in names[:NAMED])}{more}"
     complaints = _COMPLAINT.findall(output) or [line for line in output.splitlines() if line.strip()]

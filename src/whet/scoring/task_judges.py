@@ -7,7 +7,7 @@ from typing import Any
 
 from whet.box import SandboxError
 from whet.errors import UserError
-from whet.extras import require_extra
+from whet.installers import require_extra
 from whet.scoring.judge import JudgeError, Work
 from whet.scoring.judges.choice import choice
 from whet.scoring.judges.contains import contains

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import UserError
-from whet.extras import require_parquet
+from whet.installers import require_parquet
 
 _BATCH = 256
 

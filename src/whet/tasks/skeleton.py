@@ -101,7 +101,9 @@ def new_repository_task(folder: Path, repository: Path) -> Path:
 def new_commit_task(folder: Path, repository: Path, commit: str) -> Path:
     """A task that asks for what a commit did: the tree before it, its message, its tests, and its change."""
     sha, parent = _find_commit(repository, commit), _find_commit(repository, f"{commit}^1")
-    tests = {name: _git(repository, "show", f"{sha}:{name}") for name in _changed(repository, sha) if _is_test(name)}
+    tests = {
+        name: _git(repository, "show", f"{sha}:{name}") for name in _list_changed(repository, sha) if _is_test(name)
+    }
     message = _git(repository, "log", "-1", "--format=%B", sha).decode(errors="replace").strip()
     patch = _git(repository, "diff", "--binary", parent, sha, "--", *_task_files(repository, sha))
     runner = _runner(tests)
@@ -120,7 +122,7 @@ def new_commit_task(folder: Path, repository: Path, commit: str) -> Path:
 def commits_with_tests(repository: Path, commits: str) -> list[str]:
     """The commits of a range that change tests, oldest first, without merges."""
     listed = _git(repository, "rev-list", "--no-merges", "--reverse", "--end-of-options", commits).decode().split()
-    return [sha for sha in listed if any(map(_is_test, _changed(repository, sha)))]
+    return [sha for sha in listed if any(map(_is_test, _list_changed(repository, sha)))]
 
 
 def _find_commit(repository: Path, commit: str) -> str:
@@ -131,7 +133,7 @@ def _find_commit(repository: Path, commit: str) -> str:
         raise UserError(f"{repository}: there is no commit '{commit}'") from error
 
 
-def _changed(repository: Path, sha: str) -> list[str]:
+def _list_changed(repository: Path, sha: str) -> list[str]:
     return _git(repository, "diff", "--name-only", "--diff-filter=d", "-z", f"{sha}^1", sha).decode().split("\0")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from whet.errors import UserError
-from whet.files import write_atomic
+from whet.paths import write_atomic
 from whet.runs.options import RunOptions
 from whet.skills.gate.plan import GatePlan
 from whet.skills.rollouts.budget import Budget

@@ -199,7 +199,7 @@ class Transfer:
             error,
             address=plan.model.address(translation.path),
             sent=received.repair.body if received.repair else translation.body,
-            delivered=self._delivered_body() if translation.translated else None,
+            delivered=self._read_delivered_body() if translation.translated else None,
             usage=self._usage(response),
             warnings=translation.warnings,
             speaker=plan.speaker,
@@ -220,7 +220,7 @@ class Transfer:
         except UpstreamError:
             return None
 
-    def _delivered_body(self) -> bytes:
+    def _read_delivered_body(self) -> bytes:
         """The body that the agent has been given or will be, once the exchange is committed."""
         return self._whole if self._whole is not None else self._reply.body.read() + self._withheld.read()
 

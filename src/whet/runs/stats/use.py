@@ -130,7 +130,7 @@ def _spread(values: Sequence[float]) -> tuple[float, float]:
     """A range for the mean of many such values.
 
     >>> [round(one) for one in _spread([100, 100, 100, 100])], [round(one) for one in _spread([40, 80, 120, 160])]
-    ([87, 115], [71, 142])
+    ([87, 115], [70, 142])
     """
     number, mean = len(values), fsum(values) / len(values)
     if not mean:

@@ -30,6 +30,8 @@ from whet.tasks.task import WORKDIR, TaskLimits
 
 MODEL_PORT = 41_100
 HOME = "/home/agent"
+OPENENV_VERIFIER = "/home/user/logs/verifier"
+"""Where verify commands of OpenEnv's tasks write the reward: the verifier's folder under another name."""
 JUDGE_HOME = "/home/judge"
 LAUNCHER = "/run/launcher.py"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -145,6 +147,9 @@ class BubblewrapBox(HostBox):
 
     def _hand_to_judge(self, show_logs: bool) -> tuple[str, ...]:
         planted = super()._hand_to_judge(show_logs)
+        # Not inside a folder of the agent, who may have put a link there.
+        if not self._view.sees(OPENENV_VERIFIER):
+            self._view.places[OPENENV_VERIFIER] = self._folder.path / "logs" / "verifier"
         # Programs without HOME in their environment look it up here; they must not find the agent's.
         passwd = self._folder.path / "support" / "judge-passwd"
         _write_public(passwd, ETC["passwd"].replace(HOME, JUDGE_HOME))

@@ -187,7 +187,7 @@ def kill_marked(mark: str) -> None:
     """Kill every process whose mark begins with this text, until none is left."""
     needle = f"{MARK}={mark}".encode()
     deadline = time.monotonic() + 10  # a process stuck in the kernel dies later
-    while (pids := _marked(needle)) and time.monotonic() < deadline:
+    while (pids := _find_marked(needle)) and time.monotonic() < deadline:
         for step in (signal.SIGSTOP, signal.SIGKILL):
             # Stop them all first: a stopped process cannot escape the kill by forking.
             for pid in pids:
@@ -195,7 +195,7 @@ def kill_marked(mark: str) -> None:
                     os.kill(pid, step)
 
 
-def _marked(needle: bytes) -> list[int]:
+def _find_marked(needle: bytes) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from whet.errors import UserError, did_you_mean
-from whet.files import write_atomic
+from whet.paths import write_atomic
 from whet.skill import Skill, read_skill
 from whet.skills.documents.edits import Edit
 from whet.skills.documents.store import SkillStore

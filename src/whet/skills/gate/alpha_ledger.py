@@ -17,9 +17,8 @@ from typing import Any, TextIO
 from pydantic import BaseModel, ConfigDict
 
 from whet.errors import UserError
-from whet.files import write_atomic
 from whet.ids import digest, new_name
-from whet.paths import user_state
+from whet.paths import user_state, write_atomic
 
 LEDGER = "exams.jsonl"
 """File in the state folder of whet, with one line per run that had an exam. It contains no task names."""

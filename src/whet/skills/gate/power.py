@@ -44,7 +44,7 @@ def smallest_lift(variance: float, terms: ExamTerms) -> float | None:
 def enough_pairs(lift: float, variance: float, terms: ExamTerms) -> int | None:
     """The fewest pairs with which an exam certifies this lift in 80 % of cases; None when that is more than
     `MOST_PAIRS`."""
-    certified = np.sort(_certified_at(lift, variance, replace(terms, max_pairs=MOST_PAIRS)))
+    certified = np.sort(_find_certified_at(lift, variance, replace(terms, max_pairs=MOST_PAIRS)))
     pairs = int(certified[math.ceil(POWER * _RUNS) - 1])
     return pairs if pairs <= MOST_PAIRS else None
 
@@ -55,10 +55,10 @@ def _by_formula(variance: float, terms: ExamTerms) -> float:
 
 def chance_to_certify(lift: float, variance: float, terms: ExamTerms) -> float:
     """How often a lift is certified when scores are 0 or 1, by simulation."""
-    return float((_certified_at(lift, variance, terms) <= terms.max_pairs).mean())
+    return float((_find_certified_at(lift, variance, terms) <= terms.max_pairs).mean())
 
 
-def _certified_at(lift: float, variance: float, terms: ExamTerms) -> NDArray[np.int64]:
+def _find_certified_at(lift: float, variance: float, terms: ExamTerms) -> NDArray[np.int64]:
     """After how many pairs each simulated exam certifies; more than its pairs when it does not. The candidate wins some
     pairs and loses some by noise; the lift adds differences of its own."""
     chance = np.random.default_rng(_SEED).random((_RUNS, terms.max_pairs))

@@ -12,8 +12,8 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict
 
 from whet.errors import UserError
-from whet.files import write_atomic
 from whet.ids import digest
+from whet.paths import write_atomic
 
 SEED = "seed.json"
 """File in the folder of a run's exams. Proposers cannot see that folder."""

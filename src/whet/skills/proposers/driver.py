@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from whet.files import write_atomic
+from whet.paths import write_atomic
 from whet.skills.documents.document import Policy
 from whet.skills.documents.edits import Edit, RefusedEdit, apply_edits
 from whet.skills.documents.history import History

@@ -63,7 +63,7 @@ def headline(record: ExamRecord) -> str:
 
 def advise(record: ExamRecord) -> str:
     """What would be enough if it could not be shown that a skill is not worse; empty otherwise."""
-    squares = [(new - old) ** 2 for _, old, new in _measured(record)]
+    squares = [(new - old) ** 2 for _, old, new in _list_measured(record)]
     if not record.terms.margin or record.findings.verdict is not Verdict.UNDECIDED or not squares:
         return ""
     # Half of the mean square of the differences is the variance of one score, if the skills are equally good.
@@ -74,7 +74,7 @@ def advise(record: ExamRecord) -> str:
     return f"With scores this noisy, {rollouts} show in 80 % of cases that a change without effect is not worse."
 
 
-def _measured(record: ExamRecord) -> Iterator[tuple[str, float, float]]:
+def _list_measured(record: ExamRecord) -> Iterator[tuple[str, float, float]]:
     """The task and both scores of each pair that has both."""
     for one in record.positions:
         if isinstance(one.incumbent, float) and isinstance(one.candidate, float):
@@ -98,7 +98,7 @@ def _facts(record: ExamRecord, certificate: Certificate) -> Iterator[str]:
 def _worse_tasks(record: ExamRecord) -> Iterator[str]:
     """Where to look first. One pair says little about a task, so the number of pairs is shown."""
     changes: defaultdict[str, list[float]] = defaultdict(list)
-    for task, old, new in _measured(record):
+    for task, old, new in _list_measured(record):
         changes[task].append(new - old)
     means = {task: fsum(some) / len(some) for task, some in changes.items()}
     worse = sorted((task for task in means if means[task] < 0), key=lambda task: (means[task], task))

@@ -9,8 +9,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from whet.errors import UserError
-from whet.files import write_atomic
 from whet.ids import digest
+from whet.paths import write_atomic
 from whet.runs.stats.losses import UNEVEN, uneven
 from whet.runs.stats.means import Interval, is_pass, wilson
 from whet.runs.stats.paired import difference_interval

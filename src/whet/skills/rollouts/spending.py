@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from whet.errors import UserError
-from whet.files import write_atomic
 from whet.gateway import Gateway, Spent
 from whet.gateway.prices import Price, cost
+from whet.paths import write_atomic
 from whet.rollout.result import Result
 from whet.runs.results import ResultReader
 from whet.runs.stats.use import Unit, format_amount

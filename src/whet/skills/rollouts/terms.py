@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from whet.errors import UserError
-from whet.files import write_atomic
+from whet.paths import write_atomic
 from whet.runs.options import RunOptions
 from whet.runs.stats.use import Unit
 from whet.skills.gate.plan import GatePlan

@@ -11,8 +11,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from whet.errors import UserError
-from whet.files import write_atomic
 from whet.ids import digest
+from whet.paths import write_atomic
 from whet.skill import Skill, read_skill
 from whet.skills.certificates.certificate import CERTIFICATE, read_certificate
 from whet.skills.certificates.checks.arithmetic import problems

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from whet.errors import UserError
-from whet.extras import require_parquet
+from whet.installers import require_parquet
 from whet.trace.export.tables import arrow_schemas
 
 BATCH = 1000

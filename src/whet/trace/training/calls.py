@@ -208,16 +208,16 @@ TRAINING_FIELDS = frozenset({*_FILLED_IN, "repeat_penalty"} - {"temperature"})
 """Whoever sets one of these wants samples of the whole distribution."""
 
 
-def sampling_faults(settings: Mapping[str, Any]) -> list[str]:
+def find_sampling_faults(settings: Mapping[str, Any]) -> list[str]:
     """Why calls with these settings would not be trained.
 
-    >>> sampling_faults({"temperature": 1.0, "top_p": 0.9, "top_k": -1, "min_p": 0})
+    >>> find_sampling_faults({"temperature": 1.0, "top_p": 0.9, "top_k": -1, "min_p": 0})
     ['repetition_penalty is not set', 'top_p = 0.9 narrows what is sampled']
     """
     policy = _policy(json.dumps(dict(settings)).encode())
     unset = [name for name in _FILLED_IN if getattr(policy, name) is None]
     missing = [f"{', '.join(unset)} {'is' if len(unset) == 1 else 'are'} not set"] if unset else []
-    narrow = [f"{name} = {getattr(policy, name)} narrows what is sampled" for name in _narrowing(policy)]
+    narrow = [f"{name} = {getattr(policy, name)} narrows what is sampled" for name in _find_narrowing(policy)]
     return missing + narrow
 
 
@@ -236,10 +236,10 @@ def _constraints(policy: _Policy) -> Iterator[str]:
     yield from (f"no {name} was sent" for name in _FILLED_IN if getattr(policy, name) is None)
     if policy.temperature is not None and policy.temperature <= 0:
         yield f"temperature was {policy.temperature:g}"
-    yield from (f"{name} was set" for name in _narrowing(policy) if name != "temperature")
+    yield from (f"{name} was set" for name in _find_narrowing(policy) if name != "temperature")
 
 
-def _narrowing(policy: _Policy) -> Iterator[str]:
+def _find_narrowing(policy: _Policy) -> Iterator[str]:
     """The fields that make other tokens likely than the model's own distribution does."""
     if policy.temperature is not None and policy.temperature <= 0:
         yield "temperature"

@@ -105,7 +105,7 @@ def check_settings(run: RunFolder) -> CheckResult:
 def _other_models(run: RunFolder, upstream: str) -> Iterator[str]:
     """Find stored requests for a model that the certificate does not name."""
     with Store.open_read(run.folder / RunPart.EXAM) as store:
-        requested = {model for one in store.rollouts() for model in _requested_models(store, one.id)}
+        requested = {model for one in store.rollouts() for model in _list_requested_models(store, one.id)}
     others = sorted(requested - {upstream})
     yield from (f"calls of the exams requested model '{one}', not '{upstream}'" for one in others)
 
@@ -198,7 +198,7 @@ def check_ledger(run: RunFolder, env: Mapping[str, str]) -> CheckResult:
     return judge(name, wrong, str(found))
 
 
-def _requested_models(store: Store, rollout: str) -> Iterator[str]:
+def _list_requested_models(store: Store, rollout: str) -> Iterator[str]:
     for attempt in store.attempts_of(rollout):
         for exchange in store.each_exchange(attempt.id):
             if not exchange.attempts:  # the gateway refused it or answered it from the record

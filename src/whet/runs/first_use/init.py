@@ -95,7 +95,7 @@ def initialize(options: InitOptions, env: Mapping[str, str] = os.environ) -> Ini
     agent = options.agent or default_agent(model)
     declared = model_config(model, Config(), env)
     _check_agent(agent)
-    done = Initialized(model, agent, documents=find_documents(folder), installed=_installed_agents())
+    done = Initialized(model, agent, documents=find_documents(folder), installed=_find_installed_agents())
     key = "" if declared.key_env is None else f"  # its key is in the environment variable {declared.key_env}"
     text = f'[defaults]\nagent = "{agent}"\nmodel = "{model}"{key}\n{_LIMITS}'
     _write_new(folder / FILE, text, done)
@@ -132,7 +132,7 @@ def _is_logged_in(name: str, env: Mapping[str, str]) -> bool:
         return False
 
 
-def _installed_agents() -> list[str]:
+def _find_installed_agents() -> list[str]:
     return [package.agent for package in PACKAGES.values() if find_installs(package)]
 
 
