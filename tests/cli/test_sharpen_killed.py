@@ -61,6 +61,7 @@ def whet(project: Project, arguments: Sequence[str], writes: "Synchronized[int]"
     from whet.cli import main
 
     os.chdir(project.path)
+    os.environ.clear()
     os.environ.update(project.environ())
     tempfile.tempdir = str(project.tmp)
     sys.argv = ["whet", *arguments]
