@@ -17,9 +17,8 @@ from whet.scoring.judges.json_answer import json_answer
 from whet.scoring.judges.mathematics import mathematics
 from whet.scoring.judges.number import number
 from whet.scoring.judges.outcome import outcome
-from whet.scoring.judges.plugin import plugin
 from whet.scoring.judges.python_function import python_function
-from whet.scoring.judges.python_object import python_object
+from whet.scoring.judges.python_object import plugin, python_object
 from whet.scoring.judges.reward import reward
 from whet.scoring.judges.rubric import rubric
 from whet.scoring.judges.rules import rules
