@@ -80,7 +80,7 @@ async def test_a_model_that_hangs_is_no_score_when_the_time_is_over() -> None:
     for done in await asyncio.gather(*map(without_answer, NAMES)):
         assert stop_of(done) is StopReason.TIMEOUT, done.result
         assert (done.result.score.value, done.result.score.cause) == (None, Cause.MODEL)
-        assert done.result.score.reason == "the model answered no call in the agent's time"
+        assert done.result.score.reason.endswith(" answered no call in the agent's time")
 
 
 async def without_answer(name: str, patience: Sequence[float] = PATIENCE_SEC) -> Done:

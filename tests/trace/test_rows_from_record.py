@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 
 from support.call_world import worlds
 from support.trace_world import MAIN, asked, exchange, said, with_tokens
@@ -50,6 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(deadline=None, max_examples=40)
 @given(calls=worlds)
 def test_stored_rows_train_each_token_once(folder: Path, calls: list[TokenCall]) -> None:
+    assume(not calls or any(call.refused is None for call in calls))  # an export of no trained call is refused
     place = folder / str(len(list(folder.iterdir())))
     record = [on_the_wire(call) for call in calls]
     with Store.create(place) as store:

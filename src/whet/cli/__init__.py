@@ -219,7 +219,9 @@ def _with_flags(message: str, words: Sequence[str]) -> str:
     from whet.cli.options import with_flags
 
     verb = next((word for word in words if word in VERBS), None)
-    parameters = getattr(load_verb(verb), "params", []) if verb else []
+    found = load_verb(verb) if verb else None
+    commands = (found, *getattr(found, "commands", {}).values()) if found else ()
+    parameters = [parameter for command in commands for parameter in command.params]
     flags = {
         one.name: one.opts[0]
         for one in parameters
