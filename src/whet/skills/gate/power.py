@@ -34,11 +34,13 @@ def smallest_lift(variance: float, terms: ExamTerms) -> float | None:
     if terms.max_pairs < SequentialTest(terms).fewest:
         return None
     if terms.max_pairs >= MANY_PAIRS:
-        # The test gives up on lifts below the minimum effect, however many pairs there are.
-        return min(1.0, max(terms.minimum_effect, _by_formula(variance, terms)))
-    steps = range(1, _STEPS + 1)
-    found = bisect_left(steps, POWER, key=lambda step: chance_to_certify(step / _STEPS, variance, terms))
-    return (1 + min(found, _STEPS - 1)) / _STEPS
+        lift = _by_formula(variance, terms)
+    else:
+        steps = range(1, _STEPS + 1)
+        found = bisect_left(steps, POWER, key=lambda step: chance_to_certify(step / _STEPS, variance, terms))
+        lift = (1 + min(found, _STEPS - 1)) / _STEPS
+    # The test gives up on lifts below the minimum effect, however many pairs there are.
+    return min(1.0, max(terms.minimum_effect, lift))
 
 
 def enough_pairs(lift: float, variance: float, terms: ExamTerms) -> int | None:
