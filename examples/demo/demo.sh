@@ -25,7 +25,7 @@ sed -n '/^| check |/,/^$/p' "$out/report.md" | sed 's/\\\(.\)/\1/g' # without th
 say "The search may have missed what the traps do. So each trap is also tested in an exam against the first skill:"
 for trap in useless harmful; do
   run whet certify "$here/ship-answers" "$here/$trap" --tasks "$here/questions.jsonl" --agent ship --model ship \
-    --budget 75 --out "$out/$trap"
+    --budget 75 --out "$out/$trap" || [ $? = 1 ]  # 1: not certified, as a trap should be
 done
 
 say "The whole report, with plots: $out/report.html"

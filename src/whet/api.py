@@ -47,7 +47,7 @@ from whet.skills.sharpen.adopt import undo as undo_adoption
 from whet.skills.sharpen.certify import CertifyRequest, CertifyWatch
 from whet.skills.sharpen.certify import certify as certify_skill
 from whet.skills.sharpen.events import SharpenEvent
-from whet.skills.sharpen.options import read_policy, read_preferences, read_proposer
+from whet.skills.sharpen.options import default_proposer_model, read_policy, read_preferences, read_proposer
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 from whet.skills.sharpen.transfer import Lifts
 from whet.skills.sharpen.transfer import transfer as transfer_skill
@@ -294,7 +294,8 @@ async def sharpen_async(
     request = sharpen_request(chosen, config)
     if proposer is not None and not isinstance(proposer, str):
         return await sharpen_skill(request, proposer, config, watch)
-    declared = read_proposer(chosen.proposer, chosen.proposer_model, chosen.proposer_agent)
+    asked = chosen.proposer_model or default_proposer_model(chosen.proposer, request.run, config)
+    declared = read_proposer(chosen.proposer, asked, chosen.proposer_agent)
     return await sharpen_skill(request, declared, config, watch)
 
 

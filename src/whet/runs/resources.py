@@ -16,6 +16,7 @@ from whet.gateway import Gateway, Limits, Model
 from whet.gateway.prices import price_for
 from whet.rollout.resources import RunResources
 from whet.runs.config import (
+    LOGIN,
     NO_MODEL,
     Config,
     ModelConfig,
@@ -152,7 +153,7 @@ def _agent(name: str, request: RunOptions, config: Config, env: Mapping[str, str
 def _model(name: str, agents: Mapping[str, AnyAgent], config: Config, env: Mapping[str, str]) -> ModelConfig:
     """The model of this name. For agents that use their login, it is the model of this name at the login's endpoint."""
     logins = {agent.traits for agent in agents.values() if isinstance(agent, CliAgent) and agent.home == "login"}
-    if not logins:
+    if not logins or name.startswith(LOGIN):
         return model_config(name, config, env)
     (traits, *others) = logins
     if others or any(getattr(agent, "home", None) != "login" for agent in agents.values()):

@@ -3,8 +3,11 @@
 import re
 from pathlib import Path
 
+from whet.agents import agent_named
 from whet.errors import UserError, did_you_mean
 from whet.plugins import PROPOSERS, find_plugins, make_object
+from whet.runs.config import LOGIN, LOGINS, Config
+from whet.runs.options import RunOptions
 from whet.skill import Skill
 from whet.skills.documents.document import Document, Policy
 from whet.skills.proposers.base import Proposer
@@ -38,6 +41,15 @@ def read_proposer(name: str, model: str | None = None, agent: str | None = None)
     if model is not None:
         raise UserError(f"`proposer_model` is '{model}'; expected it with the proposer 'llm' or 'agent', not '{name}'")
     return _read_builtin(name)
+
+
+def default_proposer_model(proposer: str, run: RunOptions, config: Config) -> str | None:
+    """The model of an LLM proposer if the user names none: with `login`, the model under test has no key, so the
+    agent's own login answers. None stands for the model under test."""
+    if proposer != "llm" or not run.login or not run.models:
+        return None
+    kind = agent_named(run.agents[0], config.agents).kind
+    return f"{LOGIN}{kind}/{run.models[0].rpartition('/')[2]}" if kind in LOGINS else None
 
 
 def _read_builtin(name: str) -> Proposer:
