@@ -12,7 +12,10 @@ import pytest
 from support.whet_program import Project, said_to_user
 from whet.agents.install.packages import PACKAGES
 from whet.agents.install.run import install
+from whet.runs.config import Config
+from whet.runs.options import RunOptions
 from whet.runs.store.store import Store
+from whet.skills.sharpen.options import default_proposer_model
 from whet.testing import Scene, Script, ScriptedModel, call, say
 
 TOKEN = "sk-ant-oat01-0123456789abcdef"
@@ -129,3 +132,10 @@ def test_what_cannot_be_is_refused_in_one_line(project: Project, tmp_path: Path,
     nobody = {"HOME": str(tmp_path / "home"), "GH_TOKEN": "", "GITHUB_TOKEN": "", "COPILOT_GITHUB_TOKEN": ""}
     done = replace(project, env=nobody).whet("run", "t.jsonl", "--login", *options.split())
     assert said_to_user(done).startswith(f"whet: {line}")
+
+
+def test_the_login_answers_an_llm_proposer_too() -> None:
+    run = RunOptions(agents=("claude-code",), models=("anthropic/claude-sonnet-4-5",), login=True)
+    assert default_proposer_model("llm", run, Config()) == "login/claude-code/claude-sonnet-4-5"
+    assert default_proposer_model("criteria", run, Config()) is None
+    assert default_proposer_model("llm", run.model_copy(update={"login": False}), Config()) is None
