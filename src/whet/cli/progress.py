@@ -29,7 +29,7 @@ from whet.scoring import Cause
 
 REFRESH_PER_SECOND = 4
 SHOWN = 3
-"""So many rollouts that run, and so many failures, are on the display."""
+"""How many of the running rollouts, and of the failures, the display shows."""
 
 
 @contextmanager
