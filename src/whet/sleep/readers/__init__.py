@@ -1,0 +1,1 @@
+"""Transcripts of coding agents, one reader per program. registry.py lists them."""
