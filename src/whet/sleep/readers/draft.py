@@ -36,7 +36,7 @@ class Draft:
         self._injected = ""
 
     def say(self, text: str, said_by: Speaker, at: datetime | None = None, *, record: str = "") -> None:
-        """Open a turn, with the id of its record. A turn of the harness is dropped again if the agent does nothing in it."""
+        """Open a turn, with the id of its record. A turn of the harness is dropped if the agent does nothing in it."""
         self._turns.append(_OpenTurn(text, said_by, at, record))
 
     def inject(self, text: str) -> None:
