@@ -1,1 +1,1 @@
-"""Tasks and rules, from transcripts and from git history. proof.py decides whether a task is used."""
+"""Tasks and rules from transcripts and from git history. Everything found here is proved before it is used."""
