@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from whet.sleep.mining.sentences import holds_once
+from whet.sleep.rules.sentences import holds_once
 from whet.sleep.shell import unwrap
 
 
