@@ -44,9 +44,11 @@ class Draft:
         self._injected = text
 
     def call(self, key: str, tool: str, **step: Any) -> None:
-        """Note a tool call under its id, with what is known of its step."""
-        self._calls[key] = {"tool": tool, **step}
-        self._open().calls.append(self._calls[key])
+        """Note a tool call under its id, with what is known of its step. One that is written twice is one call."""
+        if key not in self._calls:
+            self._calls[key] = {"tool": tool}
+            self._open().calls.append(self._calls[key])
+        self._calls[key].update(step)
 
     def result(self, key: str, **step: Any) -> None:
         """Add what the result of a tool call says. A result without a call is left out."""

@@ -1,9 +1,10 @@
 """The readers, and their lookup by the name of the agent."""
 
 from whet.errors import UserError, did_you_mean
+from whet.sleep.readers.claude_code import ClaudeCodeReader
 from whet.sleep.readers.reader import Reader
 
-READERS: tuple[Reader, ...] = ()
+READERS: tuple[Reader, ...] = (ClaudeCodeReader(),)
 
 
 def reader_named(cli: str) -> Reader:
