@@ -32,7 +32,7 @@ def test_a_merge_does_not_depend_on_the_side_and_invents_no_line(base: str, edit
 
 
 def test_changes_of_the_same_lines_are_a_conflict_that_names_both() -> None:
-    with pytest.raises(ConflictError, match="line 2 was .* on both sides: the edit has '- b!', the file has '- B'"):
+    with pytest.raises(ConflictError, match=r"line 2 was .* on both sides: the edit has '- b!', the file has '- B'"):
         merge_edit("- a\n- b\n", "- a\n- b!\n", "- a\n- B\n")
     with pytest.raises(ConflictError, match="line 1 was changed"):
         merge_edit("", "- a\n", "- b\n")
