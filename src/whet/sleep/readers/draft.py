@@ -46,10 +46,12 @@ class Draft:
         self._injected = text
 
     def call(self, key: str, tool: str, **step: Any) -> None:
-        """Note a tool call under its id, with what is known of its step."""
-        self._calls[key] = {"tool": tool, **step}
+        """Note a tool call under its id, with what is known of its step. One that is written twice is one call."""
         turn = self._open()
-        turn.calls.append(self._calls[key])
+        if key not in self._calls:
+            self._calls[key] = {"tool": tool}
+            turn.calls.append(self._calls[key])
+        self._calls[key].update(step)
         turn.ended = False
 
     def result(self, key: str, **step: Any) -> None:

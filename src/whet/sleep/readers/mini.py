@@ -57,7 +57,7 @@ class _Story:
         self._draft = Draft()
         self._task = ""
         self._times: list[datetime] = []
-        self._origin = Origin.OTHER
+        self._interrupted = False
 
     def take(self, message: dict[str, Any]) -> None:
         extra = message.get("extra")
@@ -75,7 +75,7 @@ class _Story:
             case {"role": "tool", "tool_call_id": str(key)}:
                 self._take_result(key, extra)
             case {"role": "exit"}:
-                self._draft.answer(clip(extra.get("submission")))
+                self._draft.answer(clip(extra.get("submission")).strip())
                 self._draft.fail()
             case _:
                 self.unknown[f"role {message.get('role')}"] += 1
@@ -83,7 +83,7 @@ class _Story:
     def _take_user(self, text: str, extra: dict[str, Any]) -> None:
         match extra:
             case {"interrupt_type": str(kind)} if kind in INTERRUPTS:
-                self._origin = Origin.INTERACTIVE  # only a person at a terminal can interrupt
+                self._interrupted = True
                 if text.startswith(INTERRUPTS[kind]):
                     if kind != "UserNewTask":
                         self._draft.abort()
@@ -92,7 +92,7 @@ class _Story:
                 pass  # a command that the person ran without the agent
             case _ if not self._task:
                 self._task = _task_of(text, self._template())
-                self._draft.say(clip(self._task), Speaker.PERSON)
+                self._draft.say(clip(self._task), Speaker.SCRIPT if self._asks_nobody() else Speaker.PERSON)
             case _:
                 self._draft.inject(clip(text))
 
@@ -107,6 +107,18 @@ class _Story:
         ended = isinstance(code, int) and not extra.get("exception_info")  # else it was stopped, or never ran
         output = clip(extra.get("raw_output"))
         self._draft.result(key, output=output, output_at=self._place, exit=code if ended else None)
+
+    def _asks_nobody(self) -> bool:
+        """Whether it was told neither to ask before a command nor before its end, as a script tells it."""
+        match self._run:
+            case {"info": {"config": {"agent": {"mode": "yolo", "confirm_exit": False}}}}:
+                return True
+        return False
+
+    def _origin(self) -> Origin:
+        if self._interrupted:  # only a person at a terminal can
+            return Origin.INTERACTIVE
+        return Origin.HEADLESS if self._asks_nobody() else Origin.OTHER
 
     def _template(self) -> str:
         match self._run:
@@ -123,7 +135,7 @@ class _Story:
             cli="mini-swe-agent",
             version=str(info["mini_version"]) if "mini_version" in info else None,
             id=digest(self._task.encode(), str(started).encode()),  # a run has no id of its own
-            origin=self._origin,
+            origin=self._origin(),
             cwd=_cwd(info),
             started=started,
             ended=ended,
