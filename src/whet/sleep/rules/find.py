@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from whet.ids import digest
-from whet.sleep.rules.corrections import Correction, Demand, opens_with_no, read_correction
+from whet.sleep.rules.corrections import Correction, Demand, Vocabulary, Wish, opens_with_no, read_correction
 from whet.sleep.rules.grounding import checks_for, find_grounded, split_at
 from whet.sleep.rules.model_corrections import Ask, Unread, propose_corrections
 from whet.sleep.rules.rule import Dropped, FoundRules, Rule
 from whet.sleep.rules.sentences import gives_orders_to_models, holds_once, normalise, read_sentences
 from whet.sleep.session import Origin, Session, Speaker, Turn
-from whet.sleep.shell import read_commands
 from whet.tasks.checks import RulesCheck
-
-_OPPOSITE = {"command_not_ran": ("command_ran", "command_ran_after_edit"), "not_contains": ("contains",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +30,18 @@ class _Said:
     def drop(self, cause: str) -> Dropped:
         return Dropped(text=self.correction.sentence, session=self.session.key, cause=cause)
 
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.session.key, self.turn.number
+
 
 @dataclass(frozen=True, slots=True)
-class _Grounded:
-    check: RulesCheck
+class _Asked:
+    """A wish where it was said, with its checks that the steps there prove, strictest first."""
+
+    wish: Wish
     said: _Said
+    grounded: tuple[RulesCheck, ...]
 
 
 async def find_rules(
@@ -52,25 +56,29 @@ async def find_rules(
     said: list[_Said] = []
     dropped: list[Dropped] = []
     unread: list[tuple[Session, Turn, Unread]] = []
+    vocabulary = Vocabulary(_list_commands(sessions))
     for session, turn in _turns_of_people(sessions, scripts):
         if gives_orders_to_models(turn.text):
             dropped.append(Dropped(text=turn.text[:200], session=session.key, cause="holds orders to a model"))
             continue
-        read, rest = _read_turn(session, turn)
+        read, rest = _read_turn(session, turn, vocabulary)
         said += read
         unread += [(session, turn, one) for one in rest]
     if ask is not None and unread:
         proposed = await propose_corrections([one for _, _, one in unread], ask)
         said += [_Said(unread[index][0], unread[index][1], one) for index, one in proposed]
     usable, refused = _choose_standing(said)
-    found: list[_Grounded] = []
+    asked: list[_Asked] = []
     for one in usable:
-        grounded = [_Grounded(check, one) for check in await _ground(one)]
-        found += grounded
-        refused += [] if grounded else [one.drop("not grounded")]
-    kept, revoked = _split_revoked(found)
-    refused += [one.said.drop("taken back later") for one in revoked]
-    return FoundRules(rules=tuple(_merge(kept, repository)), dropped=(*dropped, *refused))
+        wishes = [_Asked(wish, one, checks) for wish, checks in (await _ground(one)).items()]
+        asked += wishes
+        refused += [] if any(wish.grounded for wish in wishes) else [one.drop("not grounded")]
+    return FoundRules(rules=tuple(_merge(asked, repository, refused)), dropped=(*dropped, *refused))
+
+
+def _list_commands(sessions: Iterable[Session]) -> Iterator[str]:
+    steps = (step for session in sessions for turn in session.turns for step in turn.steps)
+    return (step.command for step in steps if step.command is not None)
 
 
 def _turns_of_people(sessions: Iterable[Session], scripts: bool) -> Iterator[tuple[Session, Turn]]:
@@ -88,14 +96,13 @@ def _turns_of_people(sessions: Iterable[Session], scripts: bool) -> Iterator[tup
                 yield session, turn
 
 
-def _read_turn(session: Session, turn: Turn) -> tuple[list[_Said], list[Unread]]:
+def _read_turn(session: Session, turn: Turn, vocabulary: Vocabulary) -> tuple[list[_Said], list[Unread]]:
     """The corrections of a turn, and the sentences that the grammar does not read."""
     before, after = split_at(session, turn)
-    commands = {simple for record in (*before, after) for line in record.commands for simple in read_commands(line)}
     sentences = read_sentences(turn.text)
     interrupted = any(one.aborted for one in session.turns if one.number == turn.number - 1)
     opened = interrupted or bool(sentences and opens_with_no(sentences[0]))
-    read = {sentence: read_correction(sentence, commands, opened=opened) for sentence in sentences}
+    read = {sentence: read_correction(sentence, vocabulary, opened=opened) for sentence in sentences}
     unread = [
         Unread(sentence, before[0].commands, after.commands)
         for sentence, correction in read.items()
@@ -127,45 +134,48 @@ def _choose_standing(said: Sequence[_Said]) -> tuple[list[_Said], list[Dropped]]
     return usable, dropped
 
 
-async def _ground(said: _Said) -> list[RulesCheck]:
-    """The grounded checks of a correction: the strictest one of each wish."""
+async def _ground(said: _Said) -> dict[Wish, tuple[RulesCheck, ...]]:
+    """The grounded checks of each wish of a correction."""
     before, after = split_at(said.session, said.turn)
-    meant = [checks_for(wish) for wish in said.correction.wishes]
-    grounded = await find_grounded([check for checks in meant for check in checks], before, after)
-    chosen = (next((check for check in checks if check in grounded), None) for checks in meant)
-    return [check for check in chosen if check is not None]
+    meant = {wish: checks_for(wish) for wish in said.correction.wishes}
+    grounded = await find_grounded([check for checks in meant.values() for check in checks], before, after)
+    return {wish: tuple(check for check in checks if check in grounded) for wish, checks in meant.items()}
 
 
-def _split_revoked(found: Sequence[_Grounded]) -> tuple[list[_Grounded], list[_Grounded]]:
-    """What still holds, and what a later correction turned round."""
-    kept: list[_Grounded] = []
-    revoked: list[_Grounded] = []
-    for one in found:
-        later = any(_opposes(other.check, one.check) and _is_later(other.said, one.said) for other in found)
-        (revoked if later else kept).append(one)
-    return kept, revoked
-
-
-def _opposes(one: RulesCheck, other: RulesCheck) -> bool:
-    if getattr(one, "arg", None) != getattr(other, "arg", None):
-        return False
-    return one.op in _OPPOSITE.get(other.op, ()) or other.op in _OPPOSITE.get(one.op, ())
-
-
-def _is_later(one: _Said, other: _Said) -> bool:
-    return one.at is not None and other.at is not None and one.at > other.at
-
-
-def _merge(found: Sequence[_Grounded], repository: str) -> Iterator[Rule]:
-    """One rule for all checks that the same turns asked for."""
-    places: defaultdict[RulesCheck, list[_Said]] = defaultdict(list)
-    for one in found:
-        places[one.check].append(one.said)
-    groups: defaultdict[frozenset[tuple[str, int]], list[RulesCheck]] = defaultdict(list)
-    for check, said in places.items():
-        groups[frozenset((one.session.key, one.turn.number) for one in said)].append(check)
+def _merge(asked: Sequence[_Asked], repository: str, dropped: list[Dropped]) -> Iterator[Rule]:
+    """One rule for all wishes that the same turns asked for. `dropped` gets those that a later turn took back."""
+    by_wish: defaultdict[tuple[str, str], list[_Asked]] = defaultdict(list)
+    for one in asked:
+        by_wish[one.wish.subject].append(one)
+    groups: defaultdict[frozenset[tuple[str, int]], dict[RulesCheck, list[_Said]]] = defaultdict(dict)
+    for wishes in by_wish.values():
+        check, said = _choose_check(wishes)
+        if check is None:
+            continue
+        if any(_turns_round(other, said) for other in asked if other.wish.subject == wishes[0].wish.opposite):
+            dropped += [one.drop("taken back later") for one in said]
+            continue
+        groups[frozenset(one.said.place for one in wishes)][check] = said
     for checks in groups.values():
-        yield _make_rule(checks, [one for check in checks for one in places[check]], repository)
+        yield _make_rule([*checks], [one for said in checks.values() for one in said], repository)
+
+
+def _choose_check(wishes: Sequence[_Asked]) -> tuple[RulesCheck | None, list[_Said]]:
+    """The check that most turns prove, and these turns. None if it is proved in less than half of those that asked."""
+    proved: defaultdict[RulesCheck, list[_Said]] = defaultdict(list)
+    for one in wishes:
+        for check in one.grounded:
+            proved[check].append(one.said)
+    best = max(proved, key=lambda check: len(proved[check]), default=None)  # of equal ones the first is the strictest
+    if best is None or 2 * len(proved[best]) < len({one.said.place for one in wishes}):
+        return None, []
+    return best, proved[best]
+
+
+def _turns_round(later: _Asked, said: Sequence[_Said]) -> bool:
+    """Whether a proved wish is later than all of these."""
+    at = later.said.at
+    return bool(later.grounded) and at is not None and all(one.at is not None and one.at < at for one in said)
 
 
 def _make_rule(checks: Sequence[RulesCheck], said: Sequence[_Said], repository: str) -> Rule:

@@ -98,4 +98,5 @@ def _observe(step: Step) -> ObservedCall:
     """A recorded step as the judge sees the call of a tool."""
     given = {"command": step.command, "path": step.path, "content": step.after}
     arguments = json.dumps({key: value for key, value in given.items() if value is not None})
-    return ObservedCall(step.tool, arguments, "model", failed=None if step.exit is None else step.exit != 0)
+    tool = "edit" if step.is_edit else step.tool  # the judge does not know the editors of every program
+    return ObservedCall(tool, arguments, "model", failed=None if step.exit is None else step.exit != 0)
