@@ -185,7 +185,7 @@ class SleepStore:
         """The digest that a session was kept with; None if it is not kept."""
         with self._explain_errors():
             row = self._db.execute("SELECT digest FROM session WHERE cli = ? AND id = ?", (cli, name)).fetchone()
-        return row and row[0]
+        return None if row is None else str(row[0])
 
     def sessions(self, repository: Path | None = None, since: datetime | None = None) -> Iterator[Session]:
         """The sessions in a repository, or everywhere, that ended since a time; the oldest first."""
@@ -214,6 +214,13 @@ class SleepStore:
         with self._explain_errors():
             rows = self._db.execute("SELECT DISTINCT repository FROM session WHERE repository IS NOT NULL ORDER BY 1")
             return tuple(Path(path) for (path,) in rows)
+
+    def drop_sessions(self, repository: Path) -> int:
+        """Delete the sessions of a repository; how many there were. They can be read again."""
+        named = (str(repository),)
+        with self._explain_errors(), self._transaction():
+            self._db.execute("DELETE FROM source WHERE path IN (SELECT path FROM session WHERE repository = ?)", named)
+            return self._db.execute("DELETE FROM session WHERE repository = ?", named).rowcount
 
     def sources(self) -> dict[tuple[str, str], SourceRow]:
         """What was read before, by path and key."""

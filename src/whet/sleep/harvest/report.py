@@ -51,7 +51,7 @@ class HarvestReport(_Record):
     """Agents, their versions, and the earlier versions that the readers were tested with."""
     expiring: Mapping[str, int] = Field(default_factory=dict)
     """Transcripts that their program deletes within a week, by agent."""
-    forgotten: Mapping[str, int] = Field(default_factory=dict)
+    dropped: Mapping[str, int] = Field(default_factory=dict)
     """Sessions that were deleted because their repository is excluded by now, by repository."""
 
     @property

@@ -6,11 +6,11 @@ their transcripts, but they also rewrite them, and a place in a file that was re
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 from whet.errors import UserError
@@ -18,6 +18,7 @@ from whet.ids import digest
 from whet.sleep.harvest.filters import BY_OPTIONS, BY_TIME, Filters, Skip, find_repository
 from whet.sleep.harvest.report import HarvestReport, count_expiring, find_newer
 from whet.sleep.harvest.tally import Tally
+from whet.sleep.harvest.workers import divide, run_parts
 from whet.sleep.options import SleepOptions
 from whet.sleep.readers.jsonl import clip
 from whet.sleep.readers.reader import Reader, Source
@@ -62,7 +63,7 @@ class Harvester:
     """Digest of that, and of what decides which sessions are stored."""
     redactions: dict[Path | None, Redaction] = field(default_factory=dict)
 
-    def read(self, jobs: Sequence[Job], store: SleepStore) -> Tally:
+    def read(self, jobs: Iterable[Job], store: SleepStore) -> Tally:
         """Read sources, and keep what is wanted of them."""
         tally = Tally()
         forgotten = store.forgotten()
@@ -124,7 +125,7 @@ def harvest(
     settings = _digest(__version__, options.redact_extra)
     chosen = (options.include, options.exclude, options.lookback, options.all_origins)
     harvester = Harvester(filters, home, env, options.redact_extra, settings, _digest(settings, chosen))
-    forgotten = dict(_forget_denied(store, filters))
+    dropped = dict(_drop_denied(store, filters))
     tally = Tally()
     found = [job for reader in readers for job in _find_jobs(reader, home, env, tally)]
     tally.add(_read_all(harvester, list(_select(found, store, harvester, tally)), store))
@@ -138,13 +139,13 @@ def harvest(
         failures=tuple(tally.failures),
         newer=tuple(find_newer(groups, readers)),
         expiring={EXPIRES: expiring} if expiring else {},
-        forgotten=forgotten,
+        dropped=dropped,
     )
 
 
 def _check_home(home: Path) -> None:
     try:
-        os.listdir(home)
+        next(home.iterdir(), None)
     except OSError as error:
         raise UserError(f"{home}: the home folder cannot be read: {error.strerror}") from error
 
@@ -153,11 +154,11 @@ def _digest(*parts: object) -> str:
     return digest(repr(parts).encode())
 
 
-def _forget_denied(store: SleepStore, filters: Filters) -> Iterator[tuple[str, int]]:
+def _drop_denied(store: SleepStore, filters: Filters) -> Iterator[tuple[str, int]]:
     """Delete what is kept of repositories that the user excludes by now."""
     for repository in store.repositories():
         if filters.is_denied(None, repository):
-            yield str(repository), store.forget(str(repository)).sessions
+            yield str(repository), store.drop_sessions(repository)
 
 
 def _find_jobs(reader: Reader, home: Path, env: Mapping[str, str], tally: Tally) -> Iterator[Job]:
@@ -202,30 +203,21 @@ def _select(jobs: Sequence[Job], store: SleepStore, harvester: Harvester, tally:
 
 
 def _read_all(harvester: Harvester, jobs: Sequence[Job], store: SleepStore) -> Tally:
-    workers = min(os.cpu_count() or 1, len(jobs))
-    if workers < 2 or sum(job.size for job in jobs) < PARALLEL_BYTES:
+    parts = min(os.cpu_count() or 1, len(jobs))
+    if parts < 2 or sum(job.size for job in jobs) < PARALLEL_BYTES:
         return harvester.read(jobs, store)
     whole = Tally()
-    with ProcessPoolExecutor(workers) as pool:
-        for tally in pool.map(partial(_read_part, harvester, store.folder), _divide(jobs, workers)):
-            whole.add(tally)
+    divided = divide(jobs, parts, lambda job: job.size)
+    for tally in run_parts([partial(_read_part, harvester, store.folder, part) for part in divided]):
+        whole.add(tally)
     return whole
 
 
 def _read_part(harvester: Harvester, folder: Path, jobs: Sequence[Job]) -> Tally:
+    parent = os.getppid()
     with SleepStore(folder) as store:
-        return harvester.read(jobs, store)
-
-
-def _divide(jobs: Sequence[Job], parts: int) -> list[list[Job]]:
-    """Lists of jobs of about the same size."""
-    divided: list[list[Job]] = [[] for _ in range(parts)]
-    sizes = [0] * parts
-    for job in sorted(jobs, key=lambda one: one.size, reverse=True):
-        least = sizes.index(min(sizes))
-        divided[least].append(job)
-        sizes[least] += job.size
-    return divided
+        # When the process that waits for this one was killed, nobody would stop it.
+        return harvester.read(takewhile(lambda _: os.getppid() == parent, jobs), store)
 
 
 def _shorten(session: Session) -> Session:
