@@ -37,7 +37,7 @@ SAYS_ABORTED = {"claude-code", "codex", "copilot", "opencode"}
 KEEPS_PENDING = {"claude-code", "codex", "copilot", "opencode", "pi"}
 """Programs that write the command down before it ended."""
 NO_COMPACTION = {"mini-swe-agent", "gemini"}
-SAYS_HEADLESS = {"claude-code", "codex", "mini-swe-agent"}
+SAYS_HEADLESS = {"claude-code", "codex", "copilot", "mini-swe-agent"}
 """Programs whose transcript says that no terminal was there."""
 
 
