@@ -33,8 +33,7 @@ SYNTHETIC = "<synthetic>"
 SHELLS = frozenset({"Bash", "PowerShell"})
 _COMMAND = re.compile(r"<command-name>\s*(/[^<]*?)\s*</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
-_SLASHSHELLS = frozenset({"Bash", "PowerShell"})
-_COMMAND = re.compile(r"/[\w:-]+(\s|$)")
+_SLASH_COMMAND = re.compile(r"/[\w:-]+(\s|$)")
 _EXIT = re.compile(r"Exit code (\d+)(\n|$)")
 _ENDS = {"/exit", "/quit"}
 
