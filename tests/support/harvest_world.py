@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from support.story import TRANSCRIPTS
+from support.story import home_of
 from whet.sleep.harvest import HarvestReport, harvest
 from whet.sleep.options import SleepOptions
+from whet.sleep.readers.registry import READERS
 from whet.sleep.session import Session
 from whet.sleep.store import SleepStore
 
@@ -51,8 +52,8 @@ class Home:
 
     def story(self) -> None:
         """Add what the recorded programs left in their homes."""
-        for home in TRANSCRIPTS.iterdir():
-            shutil.copytree(home, self.path, dirs_exist_ok=True)
+        for reader in READERS:
+            shutil.copytree(home_of(reader.cli), self.path, dirs_exist_ok=True)
         for path in self.path.rglob("*"):
             set_time(path, NOW - timedelta(days=1))
 
