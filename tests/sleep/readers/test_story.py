@@ -38,7 +38,7 @@ KEEPS_PENDING = {"claude-code", "codex", "copilot", "pi"}
 """Programs that write the command down before it ended."""
 SAYS_NO_FOLDER = {"mini-swe-agent"}
 NO_COMPACTION = {"mini-swe-agent", "gemini"}
-SAYS_HEADLESS = {"claude-code", "codex", "mini-swe-agent"}
+SAYS_HEADLESS = {"claude-code", "codex", "copilot", "mini-swe-agent"}
 """Programs whose transcript says that no terminal was there."""
 
 

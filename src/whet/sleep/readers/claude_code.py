@@ -10,9 +10,8 @@ from typing import Any
 
 from whet.agents.claude_code import ClaudeCode
 from whet.ids import is_own_session
-from whet.sleep.readers.claude_code_tools import join_texts, read_call, read_result
 from whet.sleep.readers.draft import Draft, span
-from whet.sleep.readers.jsonl import Lines, clip, read_time
+from whet.sleep.readers.jsonl import FIELD_LIMIT, Lines, clip, read_time
 from whet.sleep.readers.reader import Reading, Source
 from whet.sleep.session import Origin, Place, Session, Speaker
 
@@ -31,9 +30,11 @@ INJECTED = (
 INTERRUPTED = "[Request interrupted by user"
 SYNTHETIC = "<synthetic>"
 """The model of answers that the program made up."""
+SHELLS = frozenset({"Bash", "PowerShell"})
 _COMMAND = re.compile(r"<command-name>\s*(/[^<]*?)\s*</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _SLASH_COMMAND = re.compile(r"/[\w:-]+(\s|$)")
+_EXIT = re.compile(r"Exit code (\d+)(\n|$)")
 _ENDS = {"/exit", "/quit"}
 
 
@@ -157,7 +158,7 @@ class _Transcript:
                 _read_assistant(node, parts)
             case {"type": "attachment", "attachment": {"type": "queued_command", "prompt": prompt, **more}}:
                 typed = more.get("commandMode") in {None, "prompt"}
-                node.text, node.said_by = clip(join_texts(prompt)).strip(), self._speaker(record) if typed else None
+                node.text, node.said_by = clip(_join_texts(prompt)).strip(), self._speaker(record) if typed else None
         self._nodes[uuid] = node
         if self._is_own(record):
             self._leaf = uuid
@@ -216,8 +217,8 @@ class _Transcript:
         for part in content if isinstance(content, list) else ():
             match part:
                 case {"type": "tool_result", "tool_use_id": str(key)}:
-                    node.results.append((key, read_result(part, record.get("toolUseResult"))))
-        text = clip(join_texts(content)).strip()
+                    node.results.append((key, _read_result(part, record.get("toolUseResult"))))
+        text = clip(_join_texts(content)).strip()
         node.aborts = text.startswith(INTERRUPTED)
         if node.results or node.aborts or not text:
             return
@@ -269,7 +270,7 @@ def _read_assistant(node: _Node, parts: list[Any]) -> None:
             case {"type": "text", "text": text}:
                 node.answer = clip(text)
             case {"type": "tool_use", "id": str(key), "name": str(tool)}:
-                node.calls.append((key, read_call(tool, part.get("input"))))
+                node.calls.append((key, _read_call(tool, part.get("input"))))
 
 
 def _is_injected(record: dict[str, Any], text: str) -> bool:
@@ -279,3 +280,60 @@ def _is_injected(record: dict[str, Any], text: str) -> bool:
         case {"origin": {"kind": str(kind)}} if kind != "human":
             return True
     return text.startswith(INJECTED)
+
+
+def _read_call(tool: str, given: object) -> dict[str, Any]:
+    """The fields of a step that are known from its call."""
+    match given:
+        case {"command": str(command)} if tool in SHELLS:
+            return {"tool": tool, "command": clip(command)}
+        case {"file_path": str(path)} | {"notebook_path": str(path)}:
+            return {"tool": tool, "path": clip(path)}
+    return {"tool": tool}
+
+
+def _read_result(part: dict[str, Any], structured: object) -> dict[str, Any]:
+    """The fields of a step that are known from its result: the part of the message, and the form beside it."""
+    output = _join_texts(part.get("content"))
+    result: dict[str, Any] = {"output": clip(output), "exit": _exit_of(part, structured, output)}
+    return result | (_read_edit(structured) if isinstance(structured, dict) and not part.get("is_error") else {})
+
+
+def _read_edit(structured: dict[str, Any]) -> dict[str, Any]:
+    """The file before and after an edit; the replaced text, if the file is too long."""
+    match structured:
+        case {"filePath": str(path), "oldString": str(old), "newString": str(new), **more}:
+            whole = more.get("originalFile")
+            if not isinstance(whole, str) or old not in whole or len(whole) + len(new) > FIELD_LIMIT:
+                return {"path": path, "before": clip(old), "after": clip(new)}
+            after = whole.replace(old, new) if more.get("replaceAll") else whole.replace(old, new, 1)
+            return {"path": path, "before": whole, "after": after, "whole_file": True}
+        case {"filePath": str(path), "content": str(content), "type": "create" | "update", **more}:
+            replaced = more.get("originalFile")
+            fits = len(content) <= FIELD_LIMIT and len(replaced or "") <= FIELD_LIMIT
+            before = clip(replaced) if replaced is not None else None
+            return {"path": path, "before": before, "after": clip(content), "whole_file": fits}
+    return {}
+
+
+def _exit_of(part: dict[str, Any], structured: object, output: str) -> int | None:
+    """Only a failed command has its exit code in the text. A success is known by its form."""
+    if part.get("is_error"):
+        found = _EXIT.match(output)
+        return int(found[1]) if found else None
+    match structured:
+        case {"interrupted": True} | {"backgroundTaskId": str()} | {"returnCodeInterpretation": str()}:
+            return None
+        case {"stdout": str()}:
+            return 0
+        case None if part.get("is_error") is False:
+            return 0
+    return None
+
+
+def _join_texts(content: object) -> str:
+    """The text of a message, which may be divided into parts."""
+    if isinstance(content, list):
+        parts = [part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)]
+        return "\n".join(parts)
+    return content if isinstance(content, str) else ""

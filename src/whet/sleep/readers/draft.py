@@ -74,6 +74,10 @@ class Draft:
         if self._turns:
             self._turns[-1].aborted = True
 
+    def take_back(self, count: int) -> None:
+        """Drop the last turns: the person took them back."""
+        del self._turns[max(0, len(self._turns) - count) :]
+
     def fail(self) -> None:
         """Note that the turn ended without an answer, and not because the person interrupted it."""
         if self._turns:

@@ -39,7 +39,11 @@ class Lines:
         with open_plain(self.path) as file:
             while self._end is None or self.offset < self._end:
                 start = self.offset
-                line = self._next_line(file)
+                try:
+                    line = self._next_line(file)
+                except zstandard.ZstdError:
+                    self.broken += 1
+                    return
                 if line is None:
                     return
                 if line.isspace():
