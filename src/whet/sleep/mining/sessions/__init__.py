@@ -1,1 +1,1 @@
-"""Tasks out of sessions: judged by a command of the session, or by the tests of its commit. Start with candidates.py."""
+"""Tasks out of sessions, judged by a command or by the tests of a commit. Start with candidates.py."""
