@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from whet.cli import sleep_review
 from whet.cli.output import say
 
 app = typer.Typer(
@@ -15,6 +16,10 @@ app = typer.Typer(
 @app.callback()
 def _sleep() -> None:
     pass
+
+
+for _name, _command in sleep_review.COMMANDS.items():
+    app.command(_name)(_command)
 
 
 @app.command("forget")
