@@ -217,7 +217,7 @@ def _replay(draft: Draft, record: str, message: _Message, speaker: Speaker) -> N
                 if "answer" in call:
                     draft.answer(call["answer"])
                 else:
-                    draft.call(key, **call)
+                    draft.call(f"{record}/{key}", **call)  # some models give the id of a call again
         case "error":
             draft.fail()
 
