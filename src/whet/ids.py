@@ -2,6 +2,10 @@
 
 import hashlib
 import secrets
+import uuid
+
+OWN_SESSION = "77686574-"
+"""How the id of every conversation begins that whet starts: "whet" in hex."""
 
 
 def digest(*parts: bytes) -> str:
@@ -25,3 +29,17 @@ def new_secret() -> str:
 def new_name() -> str:
     """A short random name for a box folder or the like."""
     return secrets.token_hex(6)
+
+
+def new_session_id() -> str:
+    """A random UUID for a conversation that whet starts, so that its transcript can be told from a user's own.
+
+    >>> is_own_session(new_session_id()), is_own_session(str(uuid.uuid4()))
+    (True, False)
+    """
+    return OWN_SESSION + str(uuid.uuid4())[len(OWN_SESSION) :]
+
+
+def is_own_session(session: str) -> bool:
+    """Whether whet started the conversation with this id."""
+    return session.startswith(OWN_SESSION)

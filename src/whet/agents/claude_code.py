@@ -48,6 +48,7 @@ class ClaudeCode(CliAgent):
         login_url="https://api.anthropic.com",
         toolless=("--tools", ""),
         transcripts=".claude/projects",
+        moved_by=(("CLAUDE_CONFIG_DIR", ".claude"),),
     )
 
     def config(self, launch: Launch) -> Mapping[str, str]:  # noqa: ARG002 - an empty home will do

@@ -5,7 +5,6 @@ import asyncio
 import json
 import tempfile
 import time
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from whet.agents.install.run import Installed, find_install, node_program, on_pa
 from whet.agents.skill_delivery import Delivered, SkillAt, place_memory, place_skill, with_skill, with_system
 from whet.box import Box, Finished, SandboxError
 from whet.errors import UserError, did_you_mean
+from whet.ids import new_session_id
 from whet.tasks import resolve_env
 from whet.tasks.task import Env
 from whet.text.plain import read_json
@@ -83,6 +83,21 @@ class Traits:
     """Arguments that leave it without tools, for plain questions."""
     transcripts: str = ""
     """Folder with its own record of a conversation."""
+    moved_by: tuple[tuple[str, str], ...] = ()
+    """Variables with which a user moves its transcripts, each with the path that its value replaces; the first that is
+    set counts."""
+
+    def locate(self, path: str, home: Path, env: Mapping[str, str]) -> Path:
+        """Where transcripts are that are at a path below the home unless a user's variables moved them.
+
+        >>> traits = Traits("responses", moved_by=(("CODEX_HOME", ".codex"),))
+        >>> print(traits.locate(".codex/sessions", Path("/home/me"), {"CODEX_HOME": "/data/codex"}))
+        /data/codex/sessions
+        """
+        for variable, moved in self.moved_by:
+            if env.get(variable) and f"{path}/".startswith(f"{moved}/" if moved else ""):
+                return home / env[variable] / path[len(moved) :].lstrip("/")
+        return home / path
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +383,7 @@ class CliAgent(BaseModel, ABC):
             home=box.home,
             workdir=box.workdir,
             endpoint=assignment.endpoint,
-            session=str(uuid.uuid4()),
+            session=new_session_id(),
             args=self.args,
             images=images,
             system=self._system(assignment, delivered),

@@ -61,6 +61,7 @@ class Codex(CliAgent):
         credentials=(".codex/auth.json",),
         login_url="https://chatgpt.com/backend-api/codex",
         transcripts=".codex/sessions",
+        moved_by=(("CODEX_HOME", ".codex"),),
     )
 
     def config(self, launch: Launch) -> Mapping[str, str]:

@@ -26,6 +26,7 @@ class Copilot(CliAgent):
         ),
         token_env=("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"),
         transcripts=".copilot/session-state",
+        moved_by=(("COPILOT_HOME", ".copilot"),),
     )
 
     def config(self, launch: Launch) -> Mapping[str, str]:  # noqa: ARG002 - it needs no files in its home

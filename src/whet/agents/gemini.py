@@ -29,6 +29,7 @@ class Gemini(CliAgent):
         settings=(".gemini/settings.json", ".gemini/oauth_creds.json", ".gemini/GEMINI.md", ".agents/skills"),
         credentials=(".gemini/oauth_creds.json", ".gemini/google_accounts.json"),
         transcripts=".gemini/tmp",
+        moved_by=(("GEMINI_CLI_HOME", ""),),
     )
 
     def config(self, launch: Launch) -> Mapping[str, str]:

@@ -17,7 +17,11 @@ class MiniSweAgent(CliAgent):
 
     kind: Literal["mini-swe-agent"] = "mini-swe-agent"
     traits: ClassVar[Traits] = Traits(
-        dialect="chat", resumes=False, settings=(".config/mini-swe-agent",), transcripts=".mini"
+        dialect="chat",
+        resumes=False,
+        settings=(".config/mini-swe-agent",),
+        transcripts=".mini",
+        moved_by=(("MSWEA_GLOBAL_CONFIG_DIR", ".config/mini-swe-agent"), ("XDG_CONFIG_HOME", ".config")),
     )
     answer_file: ClassVar[str | None] = RECORD
 

@@ -28,6 +28,7 @@ class OpenCode(CliAgent):
         settings=(".config/opencode", ".local/share/opencode/auth.json"),
         credentials=(".local/share/opencode/auth.json",),
         transcripts=".local/share/opencode",
+        moved_by=(("OPENCODE_DB", ".local/share/opencode/opencode.db"), ("XDG_DATA_HOME", ".local/share")),
     )
 
     def config(self, launch: Launch) -> Mapping[str, str]:

@@ -24,6 +24,7 @@ class Pi(CliAgent):
         settings=(".pi/agent/models.json", ".pi/agent/settings.json", ".pi/agent/auth.json", ".agents/skills"),
         credentials=(".pi/agent/auth.json",),
         transcripts=".pi/agent/sessions",
+        moved_by=(("PI_CODING_AGENT_DIR", ".pi/agent"),),
     )
 
     def config(self, launch: Launch) -> Mapping[str, str]:

@@ -40,6 +40,7 @@ class Qwen(CliAgent):
         settings=(".qwen/settings.json", ".qwen/oauth_creds.json", ".qwen/QWEN.md", ".agents/skills"),
         credentials=(".qwen/oauth_creds.json",),
         transcripts=".qwen/projects",
+        moved_by=(("QWEN_RUNTIME_DIR", ".qwen"), ("QWEN_HOME", ".qwen")),
     )
 
     def config(self, launch: Launch) -> Mapping[str, str]:

@@ -78,6 +78,9 @@ class Turn(_Record):
     text: str
     said_by: Speaker
     at: AwareDatetime | None = None
+    id: str = ""
+    """The id of its record, where the program gives one. A forked session repeats the turns of the first with their
+    ids."""
     steps: tuple[Step, ...] = ()
     answer: str = ""
     """The last text of the agent in this turn."""
@@ -109,3 +112,8 @@ class Session(_Record):
     turns: tuple[Turn, ...]
     digest: str
     """Of the bytes that it was read from."""
+
+    @property
+    def key(self) -> str:
+        """Names it among the sessions of all agents: two programs can give the same id."""
+        return f"{self.cli}/{self.id}"

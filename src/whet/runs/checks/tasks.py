@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -20,6 +21,7 @@ from whet.runs.stats.means import is_pass
 from whet.scoring import Score
 from whet.scoring.trust import trust_warnings
 from whet.tasks import Task
+from whet.tasks.judges import JudgeSpec
 from whet.text.redact import Redactor
 
 TAIL_LINES = 12
@@ -63,17 +65,29 @@ async def check(
     judge_model: str | None = None,
 ) -> AsyncGenerator[TaskCheck, None]:
     """Prove each task, in order. Judges ask the model that they name, or else this one."""
+    judges = [judge for task in tasks if task.solution is not None for judge in task.judge]
+    async with open_resources(sandbox, env, config, judges, judge_model) as resources:
+        for task in tasks:
+            yield await _check(task, resources)
+
+
+@asynccontextmanager
+async def open_resources(
+    sandbox: Sandbox,
+    env: Mapping[str, str] = os.environ,
+    config: Config | None = None,
+    judges: Iterable[JudgeSpec] = (),
+    judge_model: str | None = None,
+) -> AsyncIterator[RunResources]:
+    """What attempts of `oracle` and `nop` need, checked and open: no model of an agent, only those of these judges."""
     config = config or Config()
     judge_model = judge_model or config.defaults.judge_model
-    judges = (judge for task in tasks if task.solution is not None for judge in task.judge)
     configs = judge_model_configs(judges, judge_model, config)
     redactor = Redactor([secret for name, model in configs.items() for secret in model_secrets(name, model, env)])
     limits = Limits(**config.limits.model_dump())
     await sandbox.check()
     async with open_models(configs, env) as models, Gateway(redactor, limits) as gateway:
-        resources = RunResources(sandbox, gateway, redactor, env, judge_models=models, judge_model=judge_model)
-        for task in tasks:
-            yield await _check(task, resources)
+        yield RunResources(sandbox, gateway, redactor, env, judge_models=models, judge_model=judge_model)
 
 
 async def _check(task: Task, resources: RunResources) -> TaskCheck:
@@ -86,7 +100,7 @@ async def _check(task: Task, resources: RunResources) -> TaskCheck:
     solution, nothing = await asyncio.gather(*(attempt_with(agent, task, resources) for agent in ("oracle", "nop")))
     if not (reason := _what_is_wrong(solution, nothing.score)):
         return TaskCheck(task, TaskVerdict.PROVED, "", solution.score, nothing.score)
-    outputs = _outputs(nothing if is_pass(solution.score.value or 0) else solution)
+    outputs = tail_outputs(nothing if is_pass(solution.score.value or 0) else solution)
     return TaskCheck(task, TaskVerdict.BROKEN, reason, solution.score, nothing.score, outputs)
 
 
@@ -116,10 +130,10 @@ def _what_is_wrong(solution: Result, nothing: Score) -> str:
     return ""
 
 
-def _outputs(solution: Result) -> dict[str, str]:
+def tail_outputs(result: Result) -> dict[str, str]:
     """The end of what the solution and the judges' commands printed."""
-    report = solution.report
+    report = result.report
     printed = {"solve.sh": report.stdout + report.stderr} if report is not None else {}
-    for score in solution.judgements.values():
+    for score in result.judgements.values():
         printed |= {one["command"]: one["output"] for one in score.details.get("commands", ())}
     return {name: tail for name, text in printed.items() if (tail := "\n".join(text.splitlines()[-TAIL_LINES:]))}
