@@ -51,6 +51,9 @@ from whet.skills.sharpen.options import default_proposer_model, read_policy, rea
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 from whet.skills.sharpen.transfer import Lifts
 from whet.skills.sharpen.transfer import transfer as transfer_skill
+from whet.sleep.mining.mine import Mined, MineReport
+from whet.sleep.mining.mine import mine as mine_from_repository
+from whet.sleep.mining.options import MineOptions
 from whet.tasks import Split, Task, TaskSource
 from whet.tasks.judges import PythonJudge
 from whet.validation_errors import explain, user_error
@@ -247,6 +250,20 @@ def fork(
     chosen = _merge(ForkOptions, options, named).complete(config)
     run_coroutine(run_fork(plan_fork(chosen, config), config, watch))
     return load(chosen.out)
+
+
+def mine_tasks(
+    repository: Path | str,
+    *,
+    options: MineOptions | None = None,
+    watch: Callable[[Mined], None] = lambda _: None,
+) -> MineReport:
+    """Make tasks from the history and the tested code of a Python repository, and keep those that are proved.
+
+    >>> mine_tasks("shop", options=MineOptions(to="tasks", limit=10)).proved  # doctest: +SKIP
+    """
+    chosen = _merge(MineOptions, options, {"repository": Path(repository)})
+    return run_coroutine(mine_from_repository(chosen, watch))
 
 
 def rejudge(
