@@ -1,8 +1,10 @@
 """whet from Python. Each verb is one function; the command line calls the same functions."""
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -51,9 +53,14 @@ from whet.skills.sharpen.options import default_proposer_model, read_policy, rea
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 from whet.skills.sharpen.transfer import Lifts
 from whet.skills.sharpen.transfer import transfer as transfer_skill
+from whet.sleep.harvest import HarvestReport
+from whet.sleep.harvest import harvest as harvest_sessions
 from whet.sleep.mining.mine import Mined, MineReport
 from whet.sleep.mining.mine import mine as mine_from_repository
 from whet.sleep.mining.options import MineOptions
+from whet.sleep.options import SleepOptions
+from whet.sleep.schedule import hold_lock
+from whet.sleep.store import SleepStore, sleep_folder
 from whet.tasks import Split, Task, TaskSource
 from whet.tasks.judges import PythonJudge
 from whet.validation_errors import explain, user_error
@@ -446,6 +453,18 @@ def transfer(
         raise UserError("`skill` is missing; expected a skill folder or a Markdown file")
     rollouts = chosen.run_options().complete(config)
     return run_coroutine(transfer_skill(chosen.skill, chosen.against, rollouts, config, watch))
+
+
+def harvest(options: SleepOptions | None = None) -> HarvestReport:
+    """Read, mask and keep the sessions that coding agents left in the home folder. No model is called.
+
+    >>> harvest(SleepOptions(clis=("codex",))).read  # doctest: +SKIP
+    12
+    """
+    chosen = (options or SleepOptions()).complete(Path.cwd(), os.environ)
+    now = datetime.now().astimezone()
+    with SleepStore(sleep_folder(os.environ)) as store, hold_lock(store, now):
+        return harvest_sessions(chosen, store, now, home=Path.home(), env=os.environ)
 
 
 def compare(

@@ -36,6 +36,24 @@ def user_state(env: Mapping[str, str]) -> Path:
     return _user_folder(env, "XDG_STATE_HOME", Path.home() / ".local" / "state")
 
 
+def user_data(env: Mapping[str, str]) -> Path:
+    """The folder of what whet keeps for this user.
+
+    >>> str(user_data({"XDG_DATA_HOME": "/home/me/data"}))
+    '/home/me/data/whet'
+    """
+    return _user_folder(env, "XDG_DATA_HOME", Path.home() / ".local" / "share")
+
+
+def user_config(env: Mapping[str, str]) -> Path:
+    """The folder of the user's settings.
+
+    >>> str(user_config({"XDG_CONFIG_HOME": "/home/me/etc"}))
+    '/home/me/etc/whet'
+    """
+    return _user_folder(env, "XDG_CONFIG_HOME", Path.home() / ".config")
+
+
 def _user_folder(env: Mapping[str, str], variable: str, default: Path) -> Path:
     # The XDG specification says to ignore a relative path.
     named = Path(env.get(variable, ""))

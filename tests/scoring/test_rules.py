@@ -1,5 +1,7 @@
 """Rules: every operator with what passes it and what does not; hard is all of them, soft the share."""
 
+import json
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from support.judging_world import judged, said_of
 from whet.scoring import Cause, ObservedCall
 from whet.scoring.judges.rules import sections
 from whet.tasks import Task, read_tasks
+from whet.tasks.checks import command_of_pattern, command_pattern
 from whet.validation_errors import explain
 
 
@@ -120,6 +123,8 @@ CALLS = (
         ({"op": "command_ran", "arg": "(?m)^git log$"}, True),
         ({"op": "command_ran", "arg": "lookup --city"}, True),
         ({"op": "command_ran", "arg": "rm -rf"}, False),
+        ({"op": "command_not_ran", "arg": "rm -rf"}, True),
+        ({"op": "command_not_ran", "arg": "lookup"}, False),
     ],
 )
 async def test_what_was_called_is_what_the_record_says(check: dict[str, Any], found: bool) -> None:
@@ -146,6 +151,82 @@ async def test_what_was_not_captured_is_not_known() -> None:
     score = await said_of("done", judge, captured=False)
     assert (score.value, score.cause) == (None, Cause.JUDGE)
     assert (await said_of("done", judge, captured=False, calls=CALLS)).value == 1
+
+
+async def test_that_something_was_not_called_is_not_known_of_calls_that_were_not_captured() -> None:
+    judge = {"kind": "rules", "checks": [{"op": "command_not_ran", "arg": "lookup"}]}
+    score = await said_of("done", judge, captured=False)
+    assert (score.value, score.cause) == (None, Cause.JUDGE)
+    assert (await said_of("done", judge, captured=False, calls=CALLS[2:])).value == 0
+
+
+def bash(command: str) -> ObservedCall:
+    return ObservedCall("bash", json.dumps({"command": command}), "model")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ObservedCall("Edit", '{"file_path": "a.py"}', "model"),
+        ObservedCall("write_file", '{"path": "a.py"}', "model"),
+        ObservedCall("replace", "{}", "model"),
+        ObservedCall("apply_patch", "*** Begin Patch", "model"),
+        ObservedCall("str_replace_editor", '{"command": "create", "path": "a.py"}', "model"),
+        bash("apply_patch <<'EOF'\n*** Begin Patch\nEOF"),
+    ],
+)
+async def test_a_command_counts_after_the_last_edit_only(edit: ObservedCall) -> None:
+    check = {"op": "command_ran_after_edit", "arg": command_pattern("make lint")}
+    assert await passes("", check, calls=(bash("make lint"),))
+    assert await passes("", check, calls=(edit, bash("cd src && make lint")))
+    assert not await passes("", check, calls=(bash("make lint"), edit))
+    assert not await passes("", check, calls=(edit, bash("make lint"), edit, bash("echo make lint")))
+
+
+async def test_what_only_looks_at_a_file_is_no_edit() -> None:
+    check = {"op": "command_ran_after_edit", "arg": "make"}
+    view = ObservedCall("str_replace_editor", '{"command": "view", "path": "a.py"}', "model")
+    assert await passes("", check, calls=(bash("make"), view, ObservedCall("Read", "{}", "model"), bash("ls")))
+
+
+async def test_the_order_of_a_tasks_programs_is_not_on_record() -> None:
+    judge = {"kind": "rules", "checks": [{"op": "command_ran_after_edit", "arg": "lookup"}]}
+    assert (await said_of("done", judge, calls=CALLS[2:])).value == 0
+    assert (await said_of("done", judge, captured=False, calls=CALLS[2:])).value is None
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "found"),
+    [
+        ("make lint", "make lint", True),
+        ("make lint", "cd x && FOO=1 BAR='a' make -C src test lint 2>&1 | tail -3", True),
+        ("make lint", "ls\nmake lint", True),
+        ("make lint", "/bin/bash -lc make lint", True),
+        ("make lint", "bash -lc 'cd a; make lint'", True),
+        ("make lint", "if true; then make lint; fi", True),
+        ("make lint", "(make lint)", True),
+        ("make lint", "echo make lint", False),
+        ("make lint", "make linter", False),
+        ("make lint", "cmake lint", False),
+        ("make lint", "make test; echo lint", False),
+        ("make lint", "grep 'make lint' README.md", False),
+        ("npm", "npm test", True),
+        ("npm", "npx npm -v", True),
+        ("npm", "pnpm test", False),
+        ("npm", "cat npm.log", False),
+        ("npm", "ls node_modules/npm", False),
+        ("npm test", "npm --prefix=web test", True),
+        ("npm test", "npm install test", False),
+        ("pytest", "uv run pytest -q", True),
+        ("pytest", ".venv/bin/python -m pytest", True),
+        ("pytest", ".venv/bin/pytest -q", True),
+        ("pytest", "pip install pytest", False),
+        ("go test ./...", "timeout 60 go test ./...", True),
+    ],
+)
+def test_a_command_is_found_where_a_shell_starts_it(command: str, line: str, found: bool) -> None:
+    assert bool(re.search(command_pattern(command), line)) is found
+    assert command_of_pattern(command_pattern(*command.split())) == command
 
 
 async def test_files_are_looked_for_in_the_box() -> None:

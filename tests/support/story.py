@@ -4,6 +4,7 @@ import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.opencode_home import story_folder
 from whet.sleep.readers.reader import Reader, Reading
 from whet.sleep.session import Origin, Session, Speaker, Step, Turn
 
@@ -47,7 +48,7 @@ HELP = Told(HELPED, (("ls test_*.py", 0),), answer="test_cart.py")
 
 def home_of(cli: str) -> Path:
     """The home folder in which a program did the story."""
-    return TRANSCRIPTS / cli
+    return Path(story_folder().name) if cli == "opencode" else TRANSCRIPTS / cli
 
 
 def read_home(reader: Reader, home: Path) -> list[Reading]:

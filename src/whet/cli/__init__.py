@@ -31,6 +31,7 @@ VERBS = (
         "transfer",
         "adopt",
         "skill",
+        "sleep",
     ),
     *("export", "tasks", "agents", "gateway", "models", "scripted", "clean"),
 )

@@ -29,10 +29,12 @@ def show_sharpen(console: "Terminal", run: Path) -> None:
     if kind is RunKind.SHARPEN:
         console.say("", versions_table(Versions(run)))
     shown = [command("show", str(part)) for part in parts]
-    if kind is RunKind.SHARPEN:
-        shown += [command("skill", "diff", str(run), "start", "best")] if (run / "best").is_dir() else []
+    if kind is RunKind.SHARPEN and (run / "best").is_dir():
+        shown.append(command("skill", "diff", str(run), "start", "best"))
     if certificate is not None:
         shown.append(command("certify", "--check", str(run / CERTIFICATE)))
+    if kind is RunKind.SHARPEN and certificate is not None and certificate.last_certified is not None:
+        shown.append(command("adopt", str(run)))
     console.say("\nnext:", *(f"  {line}" for line in shown))
 
 

@@ -43,13 +43,16 @@ def check(
     for problem in problems:
         _print_unreadable(problem, as_json=as_json)
 
+    # Checks end in any order and are printed as they end, so the column is as wide as the longest name.
+    width = max((len(task.id) for task in tasks), default=0)
+
     async def run() -> bool:
         good = not problems
         config = read_config(find_config(Path.cwd()))
         proofs = prove(tasks, sandbox_named(options.sandbox), config=config, judge_model=options.judge_model)
         async with aclosing(proofs) as checks:
             async for found in checks:
-                _print_check(found, as_json=as_json)
+                _print_check(found, width, as_json=as_json)
                 good = good and found.verdict is not TaskVerdict.BROKEN
         return good
 
@@ -127,20 +130,21 @@ def _print_unreadable(problem: str, *, as_json: bool) -> None:
         say(f"unreadable {problem}", hang=11)
 
 
-def _print_check(found: "TaskCheck", *, as_json: bool) -> None:
+def _print_check(found: "TaskCheck", width: int, *, as_json: bool) -> None:
     if as_json:
         typer.echo(_as_json(found))
         return
-    say(_as_line(found), hang=11)
+    say(_as_line(found, width), hang=11)
     for name, text in found.outputs.items():
         typer.echo(f"{'':11}{name}:")
         typer.echo(textwrap.indent(text, " " * 13))
 
 
-def _as_line(found: "TaskCheck") -> str:
+def _as_line(found: "TaskCheck", width: int) -> str:
     scores = f"solution {_score(found.solution)}, nothing {_score(found.nothing)}" if found.solution else ""
     notes = "".join(f"\n{'':11}warning: {warning}" for warning in found.warnings)
-    return f"{found.verdict:<10} {found.task.id}  {scores}{'  ' + found.reason if found.reason else ''}{notes}".rstrip()
+    reason = f"  {found.reason}" if found.reason else ""
+    return f"{found.verdict:<10} {found.task.id:<{width}}  {scores}{reason}{notes}".rstrip()
 
 
 def _as_json(found: "TaskCheck") -> str:

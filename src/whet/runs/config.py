@@ -200,6 +200,8 @@ class Config(BaseModel):
     limits: RunLimits = RunLimits()
     denied: tuple[Path, ...] = ()
     """Folders that no agent may be given anything of, beside whet.toml."""
+    sleep: dict[str, Any] = Field(default_factory=dict)
+    """The settings of `whet sleep` for this repository. sleep/options.py reads them."""
 
 
 def find_config(start: Path) -> Path | None:

@@ -1,8 +1,17 @@
-"""The state of a repository at the start of a session, found without touching the repository."""
+"""The state of a repository at the start of a session, found and compared without touching the repository."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
+
+from whet.sleep.git import GitError, find_object, list_files, read_blobs, run_git
+from whet.sleep.observations import Observation, agrees, observe_files
+from whet.sleep.session import Session
+
+NEIGHBOURS = 20
+"""Commits near the start of a session that are compared when the first choice does not agree."""
+_COMMITS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +35,135 @@ class RepositoryState:
     overlay: Mapping[str, bytes] = field(default_factory=dict)
     """Content of files that differed from the tree."""
     checked: int = 0
-    """Files that the session read or replaced before its first edit."""
+    """Files that the session read or replaced before it changed them."""
     agreed: int = 0
     """How many of these are as the session saw them."""
+
+    @property
+    def agreement(self) -> str:
+        return f"{self.agreed} of {self.checked} files"
+
+
+def find_state(session: Session, repository: Path, data: Path | None = None) -> RepositoryState | Lost:
+    """Find the files that a session started with, and compare them with every file that it saw before it changed one.
+
+    `data` is the user's data folder (~/.local/share), where OpenCode keeps snapshots.
+    """
+    try:
+        return _find(session, repository, data)
+    except GitError as error:
+        return Lost(f"no repository: {error}")
+
+
+def _find(session: Session, repository: Path, data: Path | None) -> RepositoryState | Lost:
+    if find_object(repository, "HEAD", "commit") is None:
+        return Lost("the repository has no commit")
+    seen = observe_files(session, repository)
+    exact = list(_recorded_states(session, repository, data))
+    states = exact or [RepositoryState(repository, sha, commit=sha) for sha in _commits_at_start(session, repository)]
+    if not states:
+        return Lost("no commit from before the session")
+    if not seen and not exact:
+        return Lost("the session saw no file that could tell the commit")
+    best = max((_compare(state, seen) for state in states), key=lambda one: one.agreed)
+    if best.agreed < best.checked and not any(state.store for state in exact):
+        near = [RepositoryState(repository, sha, commit=sha) for sha in _neighbours(session, repository)]
+        best = max([best, *(_compare(state, seen) for state in near)], key=lambda one: one.agreed)
+    covered = _lay_over(best, seen)
+    if covered.agreed < covered.checked:
+        return Lost(f"the repository's state does not agree: {covered.agreement}")
+    return covered
+
+
+def _recorded_states(session: Session, repository: Path, data: Path | None) -> Iterator[RepositoryState]:
+    """States that the transcript names: a tree in OpenCode's store, or a commit."""
+    if session.tree is not None and data is not None:
+        for folder in sorted((data / "opencode" / "snapshot").glob("*/*")):
+            if (folder / "objects").is_dir() and find_object(repository, session.tree, "tree", folder):
+                yield RepositoryState(repository, session.tree, folder)
+                return
+    if session.commit is not None and (sha := find_object(repository, session.commit, "commit")):
+        yield RepositoryState(repository, sha, commit=sha)
+
+
+def _commits_at_start(session: Session, repository: Path) -> list[str]:
+    """The commit that was checked out at the start: by the reflog, else by the time of the branch's commits."""
+    if session.started is None:
+        return []
+    known = session.branch is not None and find_object(repository, f"refs/heads/{session.branch}", "commit")
+    branch = f"refs/heads/{session.branch}" if known else "HEAD"
+    before = [sha for sha, at in _read_reflog(repository, branch) if at <= session.started.timestamp()]
+    if before:
+        return before[:1]
+    until = f"--before={session.started.isoformat()}"
+    return run_git(repository, "log", "-1", "--format=%H", until, branch).decode().split()
+
+
+def _read_reflog(repository: Path, branch: str) -> list[tuple[str, int]]:
+    """What a branch pointed to and since when, newest first."""
+    lines = run_git(repository, "log", "-g", "--format=%H %gd", "--date=unix", branch, "--").decode().splitlines()
+    found = [line.split(" ", 1) for line in lines if line.endswith("}")]
+    return [(sha, int(at[:-1])) for sha, where in found if (at := where.rpartition("@{")[2])[:-1].isdigit()]
+
+
+def _neighbours(session: Session, repository: Path) -> list[str]:
+    """Commits of all branches and of the reflog, nearest to the session's start first."""
+    listed = run_git(repository, "log", "--all", f"-n{_COMMITS}", "--format=%H %ct").decode().split("\n")
+    logged = run_git(repository, "log", "-g", f"-n{_COMMITS}", "--format=%H %ct", "HEAD").decode().split("\n")
+    times = {sha: int(at) for sha, _, at in (line.partition(" ") for line in [*listed, *logged]) if at}
+    start = (session.started or datetime.fromtimestamp(0).astimezone()).timestamp()
+    return sorted(times, key=lambda sha: (abs(times[sha] - start), sha))[:NEIGHBOURS]
+
+
+def _compare(state: RepositoryState, seen: Sequence[Observation]) -> RepositoryState:
+    """A state with the number of seen files that agree with it."""
+    files = read_files(state, {one.path for one in seen})
+    wrong = {one.path for one in seen if not agrees(one, files.get(one.path))}
+    paths = {one.path for one in seen}
+    return replace(state, checked=len(paths), agreed=len(paths - wrong))
+
+
+def _lay_over(state: RepositoryState, seen: Sequence[Observation]) -> RepositoryState:
+    """Put the content that the session saw over files that differ, where it saw a whole file."""
+    if state.agreed == state.checked:
+        return state
+    files = read_files(state, {one.path for one in seen})
+    whole = {
+        one.path: one.text.encode(errors="surrogateescape")
+        for one in seen
+        if one.whole and not one.masked and not agrees(one, files.get(one.path))
+    }
+    return _compare(replace(state, overlay=whole), seen)
+
+
+def read_files(state: RepositoryState, paths: set[str]) -> dict[str, bytes | None]:
+    """The content of files in a state; None for those that it does not have."""
+    named = {f"{state.tree}:{path}": path for path in sorted(paths - {*state.overlay})}
+    found = read_blobs(state.repository, named, state.store)
+    return {**{path: found.get(name) for name, path in named.items()}, **state.overlay}
+
+
+def write_state(state: RepositoryState, folder: Path) -> None:
+    """Write the files of a state into a new private folder."""
+    listed = [one for one in list_files(state.repository, state.tree, state.store) if _is_inside(one.path)]
+    blobs = read_blobs(state.repository, {one.blob for one in listed}, state.store)
+    for one in listed:
+        content = blobs[one.blob]
+        place = folder / one.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if content is None:
+            continue
+        if one.mode == "120000":
+            place.symlink_to(content.decode(errors="surrogateescape"))
+            continue
+        place.write_bytes(content)
+        place.chmod(0o755 if one.mode == "100755" else 0o644)
+    for path, content in state.overlay.items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+
+
+def _is_inside(path: str) -> bool:
+    parts = Path(path).parts
+    return bool(parts) and ".." not in parts and ".git" not in parts and not path.startswith("/")

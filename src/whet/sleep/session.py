@@ -112,3 +112,8 @@ class Session(_Record):
     turns: tuple[Turn, ...]
     digest: str
     """Of the bytes that it was read from."""
+
+    @property
+    def key(self) -> str:
+        """Names it among the sessions of all agents: two programs can give the same id."""
+        return f"{self.cli}/{self.id}"

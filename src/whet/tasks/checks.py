@@ -60,7 +60,7 @@ class WordsCheck(BaseModel):
 
 class PatternCheck(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-    op: Literal["regex", "command_ran"]
+    op: Literal["regex", "command_ran", "command_not_ran", "command_ran_after_edit"]
     arg: Pattern
 
 
@@ -98,6 +98,51 @@ AnyCheck = (
 )
 SHAPE = frozenset({"section_present", "section_contains", "max_chars", "min_chars"})
 """Checks that depend on the form of an answer: the same content in another form can pass them."""
+OF_COMMANDS = frozenset({"command_ran", "command_not_ran", "command_ran_after_edit"})
+OF_CALLS = OF_COMMANDS | {"tool_called"}
+"""Checks that need a record of the agent's calls."""
+
+_BLANK = r"(?:[ \t]|\\\n)"
+_START = (
+    r"(?m)(?:^|[;&|(`])[ \t]*+"
+    # Words that run the program after them, and variables for it.
+    rf"(?:(?:[A-Za-z_]\w*=[^\s;&|]*+|sudo|env|time|nice|exec|command|then|do|else|npx|bunx|timeout{_BLANK}+\S++"
+    rf"|(?:uv|poetry|pipenv|pdm|hatch|bundle|pnpm|yarn){_BLANK}+(?:run|exec)|(?:[\w./~-]*/)?python[\d.]*{_BLANK}+-m"
+    rf"|(?:[\w./~-]*/)?(?:ba|da|z)?sh{_BLANK}+-\w*c){_BLANK}+)*"
+    r"[\"']?(?:[\w./~-]*/)?"
+)
+_GAP = rf"{_BLANK}+(?:-[^\s;&|]*+{_BLANK}+)*?"
+"""Between two words of a command there may be options. One of them can be the next word."""
+_GAP_OF_MAKE = rf"{_BLANK}+(?:[^\s;&|]++{_BLANK}+)*?"
+"""The targets of make come in any order."""
+_END = r"(?![^\s;&|)`\"'<>])"
+
+
+def command_pattern(*words: str) -> str:
+    """A pattern for the checks of commands: the program is started with these words, options aside.
+
+    >>> lint = command_pattern("make lint")
+    >>> [bool(re.search(lint, line)) for line in ("cd a && CI=1 make -s lint", "echo make lint")]
+    [True, False]
+    >>> [bool(re.search(command_pattern(one), "sudo git commit -s -m x")) for one in ("sudo", "git commit -m", "git")]
+    [True, True, True]
+    """
+    program, *rest = " ".join(words).split()
+    gap = _GAP_OF_MAKE if program == "make" else _GAP
+    return _START + gap.join(map(re.escape, (program, *rest))) + _END
+
+
+def command_of_pattern(pattern: str) -> str | None:
+    """The command that `command_pattern` made this pattern of; None for other patterns.
+
+    >>> command_of_pattern(command_pattern("npm", "run", "test:unit")), command_of_pattern("npm")
+    ('npm run test:unit', None)
+    """
+    if not (pattern.startswith(_START) and pattern.endswith(_END)):
+        return None
+    words = re.split(f"{re.escape(_GAP_OF_MAKE)}|{re.escape(_GAP)}", pattern[len(_START) : -len(_END)])
+    command = " ".join(re.sub(r"\\(.)", r"\1", word) for word in words)
+    return command if command_pattern(command) == pattern else None
 
 
 def tags(models: Iterable[type[BaseModel]], key: str) -> set[str]:
@@ -105,6 +150,8 @@ def tags(models: Iterable[type[BaseModel]], key: str) -> set[str]:
 
 
 def _check_operator(value: object) -> object:
+    if isinstance(value, AnyCheck):
+        return value
     operators = tags(AnyCheck.__args__, "op")
     match value:
         case {"op": str(op)} if op in operators:

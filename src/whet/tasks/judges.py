@@ -19,7 +19,7 @@ from pydantic import (
 
 from whet.errors import did_you_mean
 from whet.plugins import JUDGES, find_plugins
-from whet.tasks.checks import SHAPE, FileCheck, FileWordsCheck, NonEmptyText, Pattern, RulesCheck, tags
+from whet.tasks.checks import OF_CALLS, SHAPE, FileCheck, FileWordsCheck, NonEmptyText, Pattern, RulesCheck, tags
 from whet.tasks.fields import RelativePath, Table, Value
 
 
@@ -188,7 +188,7 @@ class RulesSpec(AnswerSpec):
 
     @property
     def needs_calls(self) -> bool:
-        return any(check.op in {"tool_called", "command_ran"} for check in self.checks)
+        return any(check.op in OF_CALLS for check in self.checks)
 
     @property
     def shape_only(self) -> bool:

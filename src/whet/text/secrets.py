@@ -8,7 +8,7 @@ time grows linearly with the text.
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,19 +19,21 @@ _LEAST_ENTROPY = 2.8
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class Rule:
+    """A form that secrets have."""
+
     kind: str
     literals: tuple[str, ...]
-    """One of them is in every match, in lower case."""
+    """One of them is in every match, in lower case. Without any, the pattern is always searched for."""
     pattern: re.Pattern[str]
     """Its last group, or the whole match, is the secret."""
     accepts: Callable[[str], bool] = lambda _: True
 
 
-def _is_random(value: str) -> bool:
+def is_random(value: str) -> bool:
     """Whether a value looks made by a machine: letters and digits mixed, and neither a name nor a version.
 
-    >>> _is_random("hunter2-9fK3x"), _is_random("session_token_2"), _is_random("^3.972.84"), _is_random("12162000")
+    >>> is_random("hunter2-9fK3x"), is_random("session_token_2"), is_random("^3.972.84"), is_random("12162000")
     (True, False, False, False)
     """
     digits, letters = sum(c.isdigit() for c in value), sum(c.isalpha() for c in value)
@@ -50,7 +52,7 @@ def _is_password(value: str) -> bool:
     return any(c.isdigit() for c in value) and any(c.isalpha() for c in value) and not _IDENTIFIER.fullmatch(value)
 
 
-def _is_placeholder(value: str) -> bool:
+def is_placeholder(value: str) -> bool:
     return value.startswith(("$", "{", "<", "%", "*", "[redacted")) or value.lower() in _PLACEHOLDERS
 
 
@@ -72,9 +74,9 @@ _QUOTE = r"\\{0,4}[\"']?"
 _VALUE = r"[^\s\"'`,;<>(){}\[\]\\&|]"
 
 
-def _token(kind: str, prefix: str, form: str) -> _Rule:
+def _token(kind: str, prefix: str, form: str) -> Rule:
     """A key that begins with a prefix of its vendor."""
-    return _Rule(
+    return Rule(
         kind, (prefix.lower(),), re.compile(rf"(?<![A-Za-z0-9_-])(?:{form})"), lambda found: entropy(found) > 2.5
     )
 
@@ -98,8 +100,8 @@ _RULES = (
     _token("aws-key-id", "AKIA", r"AKIA[A-Z0-9]{16}(?![A-Za-z0-9])"),
     _token("aws-key-id", "ASIA", r"ASIA[A-Z0-9]{16}(?![A-Za-z0-9])"),
     _token("jwt", "eyJ", r"eyJ[A-Za-z0-9_-]{8,4096}+\.eyJ[A-Za-z0-9_-]{8,8192}+\.[A-Za-z0-9_-]{10,2048}+"),
-    _Rule("azure-key", ("accountkey=",), re.compile(r"(?i)AccountKey=([A-Za-z0-9+/=]{40,128}+)")),
-    _Rule(
+    Rule("azure-key", ("accountkey=",), re.compile(r"(?i)AccountKey=([A-Za-z0-9+/=]{40,128}+)")),
+    Rule(
         "private-key",
         ("-----begin ",),
         re.compile(
@@ -108,34 +110,34 @@ _RULES = (
         ),
         lambda found: _BASE64.search(found) is not None,
     ),
-    _Rule(
+    Rule(
         "password",
         ("://",),
         re.compile(r"://[^\s/:@'\"<>\\]{0,64}+:([^\s/@'\"<>\\]{3,256}+)@"),
-        lambda found: not _is_placeholder(found),
+        lambda found: not is_placeholder(found),
     ),
-    _Rule(
+    Rule(
         "credential",
         ("earer ", "asic ", "oken "),
         re.compile(r"(?i)\b(?:bearer|basic|authorization: {0,2}token) {1,4}([A-Za-z0-9._~+/=-]{16,4096}+)"),
-        _is_random,
+        is_random,
     ),
-    _Rule(
+    Rule(
         "cookie",
         ("cookie",),
         re.compile(rf"(?i)\b(?:set-)?cookie{_QUOTE} {{0,3}}: {{0,3}}{_QUOTE}[\w.-]{{1,64}}+=([^\s;\"'\\]{{8,4096}}+)"),
-        _is_random,
+        is_random,
     ),
-    _Rule(
+    Rule(
         "secret",
         ("key", "secret", "token", "passw", "credential"),
         re.compile(
             r"(?i)(?:api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?key|secret|token|passw(?:or)?d|credential)"
             rf"[\w.-]{{0,32}}+{_QUOTE}[ \t]{{0,3}}+(?:=>|:=|=|:)[ \t]{{0,3}}+{_QUOTE}({_VALUE}{{8,512}}+)"
         ),
-        lambda found: _is_random(found) and not _is_placeholder(found),
+        lambda found: is_random(found) and not is_placeholder(found),
     ),
-    _Rule(
+    Rule(
         "password",
         ("password ", "passphrase "),
         re.compile(rf"(?i)\b(?:password|passphrase) {{1,3}}(?:is|was) {{1,3}}[\"'`]?({_VALUE}{{6,128}}+)"),
@@ -153,39 +155,48 @@ class SecretMasker:
     'GITHUB_TOKEN=[redacted:github-token:1] and again [redacted:github-token:1]'
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        """Args: rules: More rules beside those of this module."""
+        self._rules = (*_RULES, *rules)
         self._masks: dict[str, str] = {}
         self._kinds: Counter[str] = Counter()
+
+    @property
+    def masks(self) -> Mapping[str, str]:
+        """The secrets that were found, and what stands for each."""
+        return self._masks
 
     def text(self, text: str) -> str:
         """A text without the secrets that are found in it, or were found before."""
         self.look(text)
-        return self._replace(text)
+        return self.replace(text)
 
     def value(self, value: Any) -> Any:
         """Plain data without secrets in its texts. A secret that one text gives away is masked in all of them."""
         for key, text in _texts(value, ""):
             self.look(text)
-            if _SECRET_KEY.search(key) and _is_random(text) and len(text) <= 512:
-                self._add("secret", text)
+            if _SECRET_KEY.search(key) and is_random(text) and len(text) <= 512:
+                self.add("secret", text)
         return self._mask(value) if self._masks else value
 
     def look(self, text: str) -> None:
         """Remember the secrets in a text."""
         lowered = text.lower()
-        for rule in _RULES:
-            if any(literal in lowered for literal in rule.literals):
+        for rule in self._rules:
+            if not rule.literals or any(literal in lowered for literal in rule.literals):
                 for match in rule.pattern.finditer(text):
                     found = match.group(match.lastindex or 0)
                     if rule.accepts(found):
-                        self._add(rule.kind, found)
+                        self.add(rule.kind, found)
 
-    def _add(self, kind: str, secret: str) -> None:
+    def add(self, kind: str, secret: str) -> None:
+        """Mask this value from now on."""
         if secret not in self._masks:
             self._kinds[kind] += 1
             self._masks[secret] = f"[redacted:{kind}:{self._kinds[kind]}]"
 
-    def _replace(self, text: str) -> str:
+    def replace(self, text: str) -> str:
+        """A text without the secrets that were found before."""
         # Longest first, so that a secret that holds another one is masked whole.
         for secret in sorted(self._masks, key=len, reverse=True):
             text = text.replace(secret, self._masks[secret])
@@ -194,7 +205,7 @@ class SecretMasker:
     def _mask(self, value: Any) -> Any:
         match value:
             case str():
-                return self._replace(value)
+                return self.replace(value)
             case bytes():
                 return self._mask_bytes(value)
             case dict():

@@ -17,13 +17,13 @@ from whet.scoring import ObservedCall, Score
 from whet.skills.documents.document import Policy
 from whet.skills.documents.edits import Edit, Op, RefusedEdit, apply_edits
 from whet.skills.proposers.base import PastProposal, Proposal, ProposalContext, ScoredRollout
-from whet.skills.proposers.criteria.checks import Criterion, count_failing
+from whet.skills.proposers.criteria.checks import Criterion, FailingCheck, count_failing
 from whet.skills.proposers.criteria.proposer import CriteriaProposer
 from whet.skills.proposers.criteria.regex import shape_of
 from whet.skills.proposers.criteria.wording import describe_check, format_failing
 from whet.skills.proposers.leak_check import list_expected_answers
 from whet.tasks import Task
-from whet.tasks.checks import AnyCheck, tags
+from whet.tasks.checks import AnyCheck, command_pattern, tags
 from whet.tasks.judges import KINDS
 from whet.workspace import Change
 
@@ -53,6 +53,13 @@ async def test_every_operator_becomes_a_sentence_with_an_example(
     assert text.startswith("- ")
     assert rule in text.split("\n")[0]
     assert f"{PERU}{example}" in text if example else "\n  Example: " in text
+
+
+async def test_the_pattern_of_a_command_is_told_as_the_command() -> None:
+    text = await rule_for({"op": "command_ran_after_edit", "arg": command_pattern("make lint")})
+    assert text.startswith("- After your last edit, run `make lint` before you finish.\n")
+    shown = format_failing(FailingCheck(Criterion("command_not_ran", command_pattern("npm")), 3, 4, 2))
+    assert shown == "The agent does not run `npm`. [command_not_ran=npm, failed in 3 of 4 rollouts]"
 
 
 IN_DESCRIPTION = {

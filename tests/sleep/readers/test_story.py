@@ -32,12 +32,13 @@ ONE_TURN = {"mini-swe-agent"}
 NO_SUBAGENTS = {"mini-swe-agent", "pi"}
 HELPERS_KEPT = {"claude-code", "codex", "copilot", "gemini", "opencode"}
 """Programs that keep what a sub-agent did."""
-SAYS_ABORTED = {"claude-code", "codex", "copilot", "opencode"}
-"""Programs whose transcript says that the person interrupted."""
-KEEPS_PENDING = {"claude-code", "codex", "copilot", "opencode", "pi"}
+CUT_SHORT = {"opencode"}
+"""Its second process was killed before it ran make lint, and of the interrupted turn it kept nothing."""
+KEEPS_PENDING = {"claude-code", "codex", "copilot", "pi"}
 """Programs that write the command down before it ended."""
+SAYS_NO_FOLDER = {"mini-swe-agent"}
 NO_COMPACTION = {"mini-swe-agent", "gemini"}
-SAYS_HEADLESS = {"claude-code", "codex", "mini-swe-agent"}
+SAYS_HEADLESS = {"claude-code", "codex", "copilot", "mini-swe-agent"}
 """Programs whose transcript says that no terminal was there."""
 
 
@@ -58,7 +59,7 @@ def test_turn_1_reads_edits_and_runs_commands_with_their_true_exit_codes(reader:
     assert tell(turn_with(sessions_of(reader), ASKED)) == FIX
 
 
-@pytest.mark.parametrize("reader", _but(ONE_TURN), ids=_named)
+@pytest.mark.parametrize("reader", _but(ONE_TURN, CUT_SHORT), ids=_named)
 def test_turn_2_is_the_correction_by_a_second_process(reader: Reader) -> None:
     sessions = sessions_of(reader)
     assert tell(turn_with(sessions, CORRECTED)) == CORRECTION
@@ -84,10 +85,10 @@ def test_the_sub_agent_is_a_session_of_its_own_with_its_parent(reader: Reader) -
     assert [turn.said_by for turn in helper.turns] == ["agent"]
 
 
-@pytest.mark.parametrize("reader", _but(ONE_TURN), ids=_named)
+@pytest.mark.parametrize("reader", _but(ONE_TURN, CUT_SHORT), ids=_named)
 def test_an_interrupted_command_has_no_exit_code(reader: Reader) -> None:
     turn = turn_with(sessions_of(reader), ABORTED)
-    assert turn.aborted or reader.cli not in SAYS_ABORTED
+    assert turn.aborted
     exits = [step.exit for step in turn.steps if step.command]
     assert exits == ([None] if reader.cli in KEEPS_PENDING else [])
 
@@ -120,7 +121,7 @@ def test_a_headless_start_is_no_person(reader: Reader) -> None:
 @pytest.mark.parametrize("reader", READERS, ids=_named)
 def test_sessions_say_where_and_when_they_were(reader: Reader) -> None:
     for session in sessions_of(reader):
-        assert session.cwd == "/home/dev/shop"
+        assert session.cwd == (None if reader.cli in SAYS_NO_FOLDER else "/home/dev/shop")
         assert session.cli == reader.cli
         assert session.version in {None, reader.tested}
         assert session.started

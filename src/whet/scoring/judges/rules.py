@@ -1,7 +1,7 @@
 """`rules`: checks of the answer, of the tools that were called and of files. Hard is all of them, soft the share."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from whet.scoring.isolation.search import no_verdict_details, search
 from whet.scoring.judge import JudgeError, ObservedCall, Work
 from whet.scoring.score import Score
 from whet.tasks.checks import (
+    OF_CALLS,
     AnyCheck,
     FileCheck,
     FileWordsCheck,
@@ -19,12 +20,21 @@ from whet.tasks.checks import (
     SectionCheck,
     SkillCheck,
     WordsCheck,
+    command_pattern,
 )
 from whet.tasks.judges import RulesSpec
 from whet.text.plain import read_json
 
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
 _HEADING = re.compile(r"^ {0,3}(#{1,6})(?=[ \t]|$)")
+_VIEWERS = frozenset({"str_replace_editor", "str_replace_based_edit_tool"})
+"""Editors that show files, too."""
+_EDITORS = _VIEWERS | {
+    *("edit", "multiedit", "write", "notebookedit", "apply_patch", "patch", "create", "replace", "write_file"),
+    *("edit_file", "create_file", "search_replace"),
+}
+"""The agents' tools that change files, in lower case."""
+_APPLIES_PATCH = re.compile(command_pattern("apply_patch"))
 _COMMAND_KEYS = frozenset({"command", "cmd", "commands", "script", "code"})
 
 
@@ -35,6 +45,8 @@ async def rules(spec: RulesSpec, work: Work) -> Score:
     for check in spec.checks:
         good = next(matched) if isinstance(check, PatternCheck) else await _passes(check, work)
         stalled = {"problem": "its pattern took too long on this text"} if good is None else {}
+        if check.op == "command_not_ran" and good is not None:
+            good = not good
         passed = _check_known(check, good is True, work)
         results.append({**check.model_dump(exclude_none=True), "passed": passed, **stalled})
     failed = [result for result in results if not result["passed"]]
@@ -53,10 +65,20 @@ def _name(result: Mapping[str, Any]) -> str:
 
 def _check_known(check: AnyCheck, good: bool, work: Work) -> bool:
     """What is not on record is not known to be absent."""
-    if not good and check.op in {"tool_called", "command_ran"} and not work.captured:
+    if not work.captured and isinstance(check, WordsCheck | PatternCheck) and not _is_logged(check.op, good):
         unknown = f"{check.op}={check.arg}: the agent's calls were not captured, so it is not known"
         raise JudgeError(unknown, unrelated=True)
     return good
+
+
+def _is_logged(op: str, good: bool) -> bool:
+    """Whether the log of the task's own programs is enough for this result."""
+    match op:
+        case "tool_called" | "command_ran":
+            return good
+        case "command_not_ran":
+            return not good
+    return op not in OF_CALLS
 
 
 async def _passes(check: AnyCheck, work: Work) -> bool:
@@ -101,15 +123,43 @@ def text_passes(check: AnyCheck, text: str) -> bool:
 
 def _searches(checks: Sequence[AnyCheck], work: Work) -> list[tuple[str, str]]:
     """Pattern and text of each check that is one; of silence nothing is asked."""
-    commands = "\n".join(command for call in work.calls for command in commands_of(call))
     never = r"(?!)"
+    said = {"regex": work.answer} if work.answer.strip() else {}
+    texts = {
+        "command_ran": _join_commands(work.calls),
+        "command_not_ran": _join_commands(work.calls),
+        "command_ran_after_edit": _join_commands(_after_edits(work.calls)),
+        **said,
+    }
     return [
-        (check.arg, commands)
-        if check.op == "command_ran"
-        else (check.arg if work.answer.strip() else never, work.answer)
+        (check.arg, texts[check.op]) if check.op in texts else (never, "")
         for check in checks
         if isinstance(check, PatternCheck)
     ]
+
+
+def _join_commands(calls: Iterable[ObservedCall]) -> str:
+    return "\n".join(command for call in calls for command in commands_of(call))
+
+
+def _after_edits(calls: Sequence[ObservedCall]) -> list[ObservedCall]:
+    """The calls after the last edit. The order of the model's calls is on record; that of a task's programs is not."""
+    asked = [call for call in calls if call.by == "model"]
+    edits = [index for index, call in enumerate(asked) if is_edit(call)]
+    return asked[edits[-1] + 1 :] if edits else asked
+
+
+def is_edit(call: ObservedCall) -> bool:
+    """Whether a call changes a file by a tool for that. Commands that change files are not seen, except apply_patch.
+
+    >>> [is_edit(ObservedCall(name, '{"command": "sed -i s/a/b/ x"}', "model")) for name in ("Edit", "bash")]
+    [True, False]
+    """
+    if call.by == "program":
+        return False
+    if call.name.casefold() in _EDITORS:
+        return '"view"' not in call.arguments[:200] or call.name.casefold() not in _VIEWERS
+    return any(_APPLIES_PATCH.search(command) for command in commands_of(call))
 
 
 def commands_of(call: ObservedCall) -> Iterator[str]:

@@ -21,7 +21,7 @@ SHORT = 4
 
 _JUDGES = re.compile(
     r"\b(judges?|graders?|grading|evaluators?|rubrics?|hidden tests?|rewards?|scor(?:es?|ed|ing)|test cases?|"
-    r"section_present|section_contains|max_chars|min_chars|not_contains|no_refusal|tool_called|command_ran|"
+    r"section_present|section_contains|max_chars|min_chars|not_contains|no_refusal|tool_called|command_ran(?:_after_edit)?|command_not_ran|"
     r"file_exists|file_contains|skill_read|skill_not_read)\b",
     re.IGNORECASE,
 )

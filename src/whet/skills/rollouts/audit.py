@@ -140,7 +140,7 @@ def refuse_hopeless(lift: float | None, needed: str | None) -> None:
         else f"detects only lifts from {lift * 100:.0f} points on (in 80 % of exams)"
     )
     expected = f"{needed} would detect {points}" if needed else f"no budget would detect {points}"
-    raise UserError(f"with scores this noisy, the budget {found}; {expected}; use `force` to run anyway")
+    raise UserError(f"the budget {found}; {expected}; use `force` to run anyway")
 
 
 async def _measure(

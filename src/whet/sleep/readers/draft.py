@@ -17,6 +17,8 @@ class _OpenTurn:
     calls: list[dict[str, Any]] = field(default_factory=list)
     answer: str = ""
     aborted: bool = False
+    ended: bool = False
+    """The last that is known of it is its end: an answer, or a failure."""
 
     @property
     def is_empty(self) -> bool:
@@ -44,9 +46,13 @@ class Draft:
         self._injected = text
 
     def call(self, key: str, tool: str, **step: Any) -> None:
-        """Note a tool call under its id, with what is known of its step."""
-        self._calls[key] = {"tool": tool, **step}
-        self._open().calls.append(self._calls[key])
+        """Note a tool call under its id, with what is known of its step. One that is written twice is one call."""
+        turn = self._open()
+        if key not in self._calls:
+            self._calls[key] = {"tool": tool}
+            turn.calls.append(self._calls[key])
+        self._calls[key].update(step)
+        turn.ended = False
 
     def result(self, key: str, **step: Any) -> None:
         """Add what the result of a tool call says. A result without a call is left out."""
@@ -60,12 +66,27 @@ class Draft:
     def answer(self, text: str) -> None:
         """Note a text of the agent. The last one of a turn is its answer."""
         if text.strip():
-            self._open().answer = text
+            turn = self._open()
+            turn.answer, turn.ended = text, True
 
     def abort(self) -> None:
         """Note that the person interrupted the turn."""
         if self._turns:
             self._turns[-1].aborted = True
+
+    def take_back(self, count: int) -> None:
+        """Drop the last turns: the person took them back."""
+        del self._turns[max(0, len(self._turns) - count) :]
+
+    def fail(self) -> None:
+        """Note that the turn ended without an answer, and not because the person interrupted it."""
+        if self._turns:
+            self._turns[-1].ended = True
+
+    def abort_unfinished(self) -> None:
+        """Take turns without an end as interrupted, for programs that do not write when a person interrupts them."""
+        for turn in self._turns:
+            turn.aborted = turn.aborted or not turn.ended
 
     def turns(self) -> tuple[Turn, ...]:
         kept = [turn for turn in self._turns if turn.said_by is not Speaker.HARNESS or not turn.is_empty]

@@ -1,6 +1,7 @@
 """Reads JSONL transcripts: files that may be long, still growing, broken in places or compressed."""
 
 import hashlib
+import io
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,7 +40,11 @@ class Lines:
         with open_plain(self.path) as file:
             while self._end is None or self.offset < self._end:
                 start = self.offset
-                line = self._next_line(file)
+                try:
+                    line = self._next_line(file)
+                except zstandard.ZstdError:
+                    self.broken += 1
+                    return
                 if line is None:
                     return
                 if line.isspace():
@@ -67,7 +72,11 @@ class Lines:
 
 def open_plain(path: Path) -> IO[bytes]:
     """Open a file for reading, decompressed if its name ends in .zst."""
-    return zstandard.open(path) if path.suffix == ".zst" else path.open("rb")
+    file = path.open("rb")
+    if path.suffix != ".zst":
+        return file
+    plain = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=True)
+    return io.BufferedReader(plain)
 
 
 def read_record(line: bytes) -> dict[str, Any] | None:
@@ -101,7 +110,7 @@ def read_time(value: object) -> datetime | None:
     2026-11-16 15:20:57.791000+00:00 2026-11-16 15:37:56.700000+00:00 None
     """
     try:
-        if isinstance(value, int | float):
+        if isinstance(value, int | float) and not isinstance(value, bool):
             return datetime.fromtimestamp(value / 1000, UTC)
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
     except (ValueError, OverflowError, OSError):

@@ -7,6 +7,7 @@ from typing import Any
 
 from whet.scoring import Score
 from whet.skills.proposers.base import ScoredRollout
+from whet.tasks.checks import OF_COMMANDS, command_of_pattern
 
 FORM = frozenset(
     {
@@ -45,6 +46,8 @@ class Criterion:
     def short(self) -> str:
         """As users write it: `max_chars=40`."""
         arg = ",".join(self.arg) if isinstance(self.arg, tuple) else self.arg
+        if self.op in OF_COMMANDS:
+            arg = command_of_pattern(str(arg)) or arg
         first = self.op if arg is None or arg == "" else f"{self.op}={arg}"
         return " ".join([first, *(f"{key}={value}" for key in ("path", "text") if (value := getattr(self, key)))])
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from whet.skills.proposers.criteria.checks import Criterion, FailingCheck
 from whet.skills.proposers.criteria.regex import Shape, shape_of
+from whet.tasks.checks import command_of_pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +165,37 @@ def _shape_rule(shape: Shape) -> str:
 
 
 def _describe_command_ran(criterion: Criterion) -> Wording:
-    shape = shape_of(str(criterion.arg))
-    line = shape.before if shape and not shape.filled else ""
+    line = _command_line(criterion)
+    after = " after its last edit" if criterion.op == "command_ran_after_edit" else ""
+    when = "After your last edit, run" if after else "Run"
     return Wording(
-        f"The agent runs a command that matches the pattern `{criterion.arg}`.",
-        f"Run `{line}` before you finish." if line else "",
-        f"run `{line}`, read what it prints, fix what it reports, and only then answer.",
+        f"The agent runs {_quote_command(criterion)}{after}.",
+        f"{when} `{line}` before you finish." if line else "",
+        f"run `{line}`, read what it prints, fix what it reports, and only then answer."
+        if not after
+        else f"change the files, run `{line}`, fix what it reports, run `{line}` again, and only then answer.",
     )
+
+
+def _describe_command_not_ran(criterion: Criterion) -> Wording:
+    line = _command_line(criterion)
+    return Wording(
+        f"The agent does not run {_quote_command(criterion)}.",
+        f"Never run `{line}`." if line else "",
+        f"before you run a command, check that it is not `{line}`; look in the repository for what is used instead.",
+    )
+
+
+def _command_line(criterion: Criterion) -> str:
+    """The command that a pattern asks for; empty when it cannot be told."""
+    pattern = str(criterion.arg)
+    shape = shape_of(pattern)
+    return command_of_pattern(pattern) or (shape.before if shape and not shape.filled else "")
+
+
+def _quote_command(criterion: Criterion) -> str:
+    command = command_of_pattern(str(criterion.arg))
+    return f"`{command}`" if command else f"a command that matches the pattern `{criterion.arg}`"
 
 
 def _describe_contains_any(criterion: Criterion) -> Wording:
@@ -212,6 +237,8 @@ def _describe_tests(criterion: Criterion) -> Wording:
 _COMPUTED: dict[str, Callable[[Criterion], Wording]] = {
     "regex": _describe_regex,
     "command_ran": _describe_command_ran,
+    "command_ran_after_edit": _describe_command_ran,
+    "command_not_ran": _describe_command_not_ran,
     "contains_any": _describe_contains_any,
     "section_contains": _describe_section_contains,
     "a_number": _describe_number,

@@ -1,0 +1,174 @@
+"""The options of `whet sleep`: as given, then `[sleep]` of whet.toml, then the user's own file."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from whet.errors import UserError
+from whet.paths import user_config
+from whet.runs.config import find_config, read_config
+from whet.runs.options import Options
+from whet.skills.rollouts.budget import Budget, read_budget
+from whet.validation_errors import explain, user_error
+
+USER_FILE = "sleep.toml"
+DENY_LISTS = ("exclude", "redact_extra")
+"""Options to which every file adds: a repository must not take away what the user forbids."""
+
+
+def _as_tuple(given: Any) -> Any:
+    return (given,) if isinstance(given, str) else given
+
+
+def _check_budget(text: str) -> str:
+    try:
+        read_budget(text)
+    except UserError as error:
+        raise ValueError("expected rollouts (400), '2M tokens', '$5', '3h' or '45min'") from error
+    return text
+
+
+def _check_lookback(text: str) -> str:
+    try:
+        _read_lookback(text)
+    except (ValueError, OverflowError) as error:
+        raise ValueError("expected a number of days, or a date such as 2026-11-01") from error
+    return text
+
+
+def _read_lookback(text: str) -> timedelta | date:
+    days = re.fullmatch(r"([1-9]\d{0,5})( ?d(ays?)?)?", text.strip())
+    return timedelta(days=int(days[1])) if days else date.fromisoformat(text.strip())
+
+
+def _check_window(text: str) -> str:
+    try:
+        _read_window(text)
+    except ValueError as error:
+        raise ValueError("expected two times of day, such as 02:00-06:00") from error
+    return text
+
+
+def _read_window(text: str) -> tuple[time, time]:
+    found = re.fullmatch(r"\s*(\d\d:\d\d)\s*-\s*(\d\d:\d\d)\s*", text)
+    if found is None or found[1] == found[2]:
+        raise ValueError(text)
+    return time.fromisoformat(found[1]), time.fromisoformat(found[2])
+
+
+def _check_pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"expected a regular expression: {error}") from error
+    return text
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+Budgets = Annotated[tuple[Annotated[str, AfterValidator(_check_budget)], ...], BeforeValidator(_as_tuple)]
+Patterns = Annotated[tuple[Annotated[str, AfterValidator(_check_pattern)], ...], BeforeValidator(_as_tuple)]
+
+
+class SleepSettings(BaseModel):
+    """What a file may say about `whet sleep`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+    clis: Names = ()
+    """Read sessions of these agents only (default: all that whet knows). Several: a,b."""
+    include: Names = ()
+    """Only repositories with this path, or with paths that match a pattern such as '~/work/*' (default: all)."""
+    exclude: Names = ()
+    """No repositories with this path, or with paths that match a pattern. Files add to each other here."""
+    lookback: Annotated[str, BeforeValidator(str), AfterValidator(_check_lookback)] = "30"
+    """Only sessions of the last N days, or since a date such as 2026-11-01."""
+    all_origins: bool = False
+    """Also keep sessions that a script or another agent started."""
+    quiet_minutes: int = Field(default=30, ge=0)
+    """Leave a session alone until its file was not written for N minutes, or has a mark of its end."""
+    redact_extra: Patterns = ()
+    """Regular expressions of what else to mask. Files add to each other here."""
+    targets: Names = ()
+    """Memory files to improve, such as CLAUDE.md or AGENTS.md (default: those in the repository)."""
+    agent: str | None = None
+    """Agent that replays the tasks (default: the one with the most sessions)."""
+    model: str | None = None
+    """Model that the agent calls."""
+    proposer_model: str | None = None
+    """Model that suggests rules and edits (default: `model`)."""
+    budget: Budgets = ("120 rollouts", "2M tokens", "90min")
+    """What one night may use: rollouts (120), '2M tokens', '$5', '3h' or '45min'. Several: a,b."""
+    monthly_budget: Budgets = ()
+    """What all nights of a month may use together, likewise (default: no limit)."""
+    window: Annotated[str, AfterValidator(_check_window)] = "02:00-06:00"
+    """Time of day in which a scheduled night may work."""
+    min_support: int = Field(default=2, ge=1)
+    """Sessions that must support a rule before it is considered."""
+    auto: bool = False
+    """Adopt certified proposals without asking. Only the whet.toml of a repository can turn this on."""
+
+
+class SleepOptions(Options, SleepSettings):
+    """What to read, what to learn, and what a night may use."""
+
+    def complete(self, folder: Path, env: Mapping[str, str]) -> Self:
+        """The same options, with what the files say where an option is not set: the whet.toml of this folder or the
+        nearest one above, then the user's own."""
+        repository, user = _repository_settings(folder), _user_settings(env)
+        whole = {**user, **repository, **self.given()}
+        for name in DENY_LISTS:
+            whole[name] = tuple(
+                dict.fromkeys(one for given in (user, repository, self.given()) for one in given.get(name, ()))
+            )
+        return self.model_copy(update=whole)
+
+    def since(self, now: datetime) -> datetime:
+        """The time before which sessions are too old."""
+        found = _read_lookback(self.lookback)
+        return now - found if isinstance(found, timedelta) else datetime.combine(found, time(), now.tzinfo)
+
+    def night_budgets(self) -> tuple[Budget, ...]:
+        """What one night may use, each in its unit."""
+        return tuple(map(read_budget, self.budget))
+
+    def month_budgets(self) -> tuple[Budget, ...]:
+        """What all nights of a month may use together, each in its unit."""
+        return tuple(map(read_budget, self.monthly_budget))
+
+    def window_times(self) -> tuple[time, time]:
+        """When a scheduled night may begin, and when it must end."""
+        return _read_window(self.window)
+
+
+def _repository_settings(folder: Path) -> dict[str, Any]:
+    path = find_config(folder)
+    return _check(read_config(path).sleep, f"{path}: [sleep]")
+
+
+def _user_settings(env: Mapping[str, str]) -> dict[str, Any]:
+    path = user_config(env) / USER_FILE
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not TOML: {error}") from error
+    if "auto" in table:
+        raise UserError(f"{path}: unknown key 'auto'; only the whet.toml of a repository can have it, under [sleep]")
+    return _check(table, str(path))
+
+
+def _check(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The settings that a table gives, as values of the options."""
+    try:
+        found = SleepSettings.model_validate(table)
+    except ValidationError as error:
+        raise user_error(explain(error, where, SleepSettings)) from error
+    return {name: getattr(found, name) for name in found.model_fields_set}

@@ -1,0 +1,69 @@
+"""The sentences of a person's turn that are the person's own, and whether they hold only for the moment."""
+
+import re
+
+LONGEST_TURN = 2_000
+"""Characters. A longer turn is mostly pasted: only its first and its last paragraph count as the person's own."""
+_PASTED = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|<([A-Za-z][\w-]*)[^>\n]*>.*?(?:</\1>|\Z)", re.DOTALL)
+_QUOTED_LINE = re.compile(r"^[ \t]*(?:>|\||\$ |\+{3}|-{3}|@@).*$", re.MULTILINE)
+_ORDER_TO_MODELS = re.compile(
+    r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instructions?|rules|prompts?|guidelines)\b"
+    r"|\b(?:system prompt|you are now|as an ai)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_END = re.compile(r"(?<=[\w)\]\"'`])[.!?]+(?=\s|$)|\n+\s*(?:[-*]|\d+[.)])\s+|\n\s*\n|;\s|\n(?=[A-Z])")
+_CODE = re.compile(r"`([^`\n]+)`")
+_ONCE = re.compile(
+    r"\b(?:(?:just |only )?this once|just once|(?:just )?this time|for now|for the moment|at the moment|right now"
+    r"|today|tonight|tomorrow|temporarily|until (?:i|we|the|it|then|that)\b|yet|no need|already ran|(?:this|that) one"
+    r"|(?:for|in|on|with|during|at) (?:this|that|these|those) (?:one|run|file|test|branch|pr|pull request|mr"
+    r"|bug|change|commit|log|task|ticket|migration|function|module|case|session|issue|experiment|step|script"
+    r"|release|page|part|table|example|demo|call)s?)\b",
+    re.IGNORECASE,
+)
+
+
+def read_sentences(text: str) -> list[str]:
+    """The person's own sentences: without code blocks, quoted lines, tags, and the middle of what is pasted.
+
+    >>> read_sentences("No, use pnpm here. Run `go vet ./...`!")
+    ['No, use pnpm here', 'Run `go vet ./...`']
+    """
+    own = _QUOTED_LINE.sub("\n\n", _PASTED.sub("\n\n", text))
+    if len(own) > LONGEST_TURN:
+        parts = [part for part in re.split(r"\n\s*\n", own) if part.strip()]
+        own = "\n\n".join(part for part in (parts[0], parts[-1]) if len(part) <= LONGEST_TURN)
+    # A command between backticks can hold what otherwise ends a sentence.
+    codes: list[str] = []
+    bare = _CODE.sub(lambda found: f"`{_keep(codes, found[1])}`", own)
+    parts = [_CODE.sub(lambda found: f"`{codes[int(found[1])]}`", part).strip() for part in _END.split(bare)]
+    return [re.sub(r"\s+", " ", part) for part in parts if part]
+
+
+def _keep(codes: list[str], code: str) -> int:
+    codes.append(code)
+    return len(codes) - 1
+
+
+def gives_orders_to_models(text: str) -> bool:
+    """Whether a turn holds what text of others says to a model that reads it."""
+    return _ORDER_TO_MODELS.search(text) is not None
+
+
+def holds_once(sentence: str) -> bool:
+    """Whether a sentence says itself that it holds for the moment only.
+
+    >>> holds_once("Use port 8081 for this one"), holds_once("Never use npm in this repo")
+    (True, False)
+    """
+    return _ONCE.search(sentence) is not None
+
+
+def normalise(sentence: str) -> str:
+    """A sentence as it is compared with others: small letters, single blanks, no punctuation at its ends.
+
+    >>> normalise("  Please run `make lint`! ")
+    'run make lint'
+    """
+    words = re.sub(r"[`\"'“”‘’]|\s+", lambda found: " " if found[0].isspace() else "", sentence.casefold())
+    return re.sub(r"^(?:please|ok|okay|and|also|then|now|hey)[ ,]+", "", words.strip(" .,!?:;-")).strip()
