@@ -49,7 +49,13 @@ from whet.skills.sharpen.adopt import undo as undo_adoption
 from whet.skills.sharpen.certify import CertifyRequest, CertifyWatch
 from whet.skills.sharpen.certify import certify as certify_skill
 from whet.skills.sharpen.events import SharpenEvent
-from whet.skills.sharpen.options import default_proposer_model, read_policy, read_preferences, read_proposer
+from whet.skills.sharpen.options import (
+    default_proposer_model,
+    read_guard,
+    read_policy,
+    read_preferences,
+    read_proposer,
+)
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 from whet.skills.sharpen.transfer import Lifts
 from whet.skills.sharpen.transfer import transfer as transfer_skill
@@ -361,6 +367,8 @@ def sharpen_request(options: SharpenOptions, config: Config) -> SharpenRequest:
         raise UserError("`skill` is missing; expected a skill folder or a Markdown file")
     _refuse_missing_run(options)
     budget = read_budget(options.budget)
+    rule = None if options.gate == "certify" else options.gate
+    guard = read_guard(options.guard, options.guard_margin, gate=rule, shorten=options.shorten)
     plan = GatePlan(
         budget.rollouts or 0,
         options.seed or 0,
@@ -369,6 +377,8 @@ def sharpen_request(options: SharpenOptions, config: Config) -> SharpenRequest:
         search=options.search,
         gate=options.gate,
         shorten=options.shorten,
+        guard=guard,
+        one_exam=options.one_exam,
     )
     return SharpenRequest(
         options.skill,
@@ -411,7 +421,8 @@ def certify(
         raise UserError("expected two skills and `tasks`")
     _refuse_missing_run(chosen)
     budget = read_budget(chosen.budget)
-    plan = GatePlan(budget.rollouts or 0, chosen.seed or 0, chosen.alpha)
+    guard = read_guard(chosen.guard, chosen.guard_margin, non_inferior=chosen.non_inferior)
+    plan = GatePlan(budget.rollouts or 0, chosen.seed or 0, chosen.alpha, guard=guard)
     rollouts = chosen.run_options().complete(config)
     request = CertifyRequest(
         chosen.old, chosen.new, rollouts, budget, plan, chosen.seed, chosen.non_inferior, chosen.summary
