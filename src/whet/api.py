@@ -61,6 +61,9 @@ from whet.skills.sharpen.transfer import Lifts
 from whet.skills.sharpen.transfer import transfer as transfer_skill
 from whet.sleep.harvest import HarvestReport
 from whet.sleep.harvest import harvest as harvest_sessions
+from whet.sleep.mining.mine import Mined, MineReport
+from whet.sleep.mining.mine import mine as mine_from_repository
+from whet.sleep.mining.options import MineOptions
 from whet.sleep.options import SleepOptions
 from whet.sleep.schedule import hold_lock
 from whet.sleep.store import SleepStore, sleep_folder
@@ -260,6 +263,20 @@ def fork(
     chosen = _merge(ForkOptions, options, named).complete(config)
     run_coroutine(run_fork(plan_fork(chosen, config), config, watch))
     return load(chosen.out)
+
+
+def mine_tasks(
+    repository: Path | str,
+    *,
+    options: MineOptions | None = None,
+    watch: Callable[[Mined], None] = lambda _: None,
+) -> MineReport:
+    """Make tasks from the history and the tested code of a Python repository, and keep those that are proved.
+
+    >>> mine_tasks("shop", options=MineOptions(to="tasks", limit=10)).proved  # doctest: +SKIP
+    """
+    chosen = _merge(MineOptions, options, {"repository": Path(repository)})
+    return run_coroutine(mine_from_repository(chosen, watch))
 
 
 def rejudge(
