@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from whet.cli import sleep_review
 from whet.cli.options import Layout, takes
 from whet.cli.output import say
 from whet.sleep.options import SleepOptions
@@ -83,6 +84,10 @@ def format_counts(counts: "Mapping[Name, int]") -> str:
     '12 too old, 3 headless'
     """
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda one: -one[1]))
+
+
+for _name, _command in sleep_review.COMMANDS.items():
+    app.command(_name)(_command)
 
 
 @app.command("forget")

@@ -1,0 +1,62 @@
+"""`whet sleep status | show | diff | adopt | reject | rollback`: what a person sees and types in the morning."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from support.proposals_world import NOW, RULE, ProposalsWorld
+from support.whet_program import Project, new_project, said_to_user
+from whet.sleep.report import NightRecord, Outcome
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> ProposalsWorld:
+    made = ProposalsWorld(tmp_path)
+    with made.store:
+        made.stage()
+        made.store.put("night", "n", NightRecord(id="n", started=NOW, proposals=("1",), outcome=Outcome.PROPOSED))
+    return made
+
+
+@pytest.fixture
+def project(world: ProposalsWorld) -> Iterator[Project]:
+    with new_project(world.repository) as project:
+        yield replace(project, env={"WHET_SLEEP_HOME": str(world.folder / "sleep")})
+
+
+def test_a_morning(project: Project, world: ProposalsWorld) -> None:
+    before = world.contents
+    status = project.whet("sleep", "status")
+    assert status.stdout.startswith(
+        f"whet sleep, night of {NOW.astimezone():%-d %b}: 1 proposal to review (certified)\n"
+    )
+    shown = project.whet("sleep", "show", "1").stdout
+    assert shown.startswith(f"proposal 1: staged, certified, made {NOW.astimezone():%-d %b %Y %H:%M}\n")
+    diff = project.whet("sleep", "diff", "1").stdout
+    assert f"+- {RULE}\n" in diff
+    assert diff in shown
+    adopted = project.whet("sleep", "adopt", "1", "--target", "AGENTS.md,GEMINI.md")
+    assert (adopted.returncode, adopted.stderr) == (0, "")
+    assert adopted.stdout.endswith("undo with: whet sleep rollback 1\n")
+    assert "nothing to review, proposal 1 is adopted" in project.whet("sleep", "status").stdout
+    rolled_back = project.whet("sleep", "rollback", "1")
+    assert "GEMINI.md: is as it was before\n" in rolled_back.stdout
+    assert world.contents == before
+    rejected = project.whet("sleep", "reject", "1", "--because", "we use both")
+    assert "proposal 1: rejected; it comes again only if new sessions support it" in rejected.stdout
+
+
+def test_mistakes_are_one_line(project: Project, world: ProposalsWorld) -> None:
+    assert said_to_user(project.whet("sleep", "show", "7")) == "whet: there is no proposal '7'; known: 1"
+    world.gemini.write_text("Mine")
+    assert "changes that are not committed; commit them, or use --force" in said_to_user(
+        project.whet("sleep", "adopt", "1")
+    )
+    journal = world.folder / "sleep" / "adoptions.jsonl"
+    journal.write_text("garbage\n")
+    for words in (("status",), ("adopt", "1"), ("rollback", "1")):
+        assert "adoptions.jsonl:1: is damaged, so it is not known what was adopted; nothing was changed" in (
+            said_to_user(project.whet("sleep", *words)).replace("\n", " ")
+        )
