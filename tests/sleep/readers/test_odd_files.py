@@ -1,0 +1,113 @@
+"""Transcripts that are cut off, come from Windows or were damaged, for every reader of JSONL."""
+
+import copy
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.story import home_of
+from whet.sleep.readers.reader import Reader, Reading, Source
+from whet.sleep.readers.registry import READERS
+
+OF_LINES = [reader for reader in READERS if reader.cli not in {"opencode", "mini-swe-agent"}]
+CUT = 2048
+"""Bytes at the end of a file, at each of which it is cut."""
+ODD_VALUES: list[Any] = [None, True, -1, 1.5, "", "odd", [], {}, [None], {"type": "odd"}, ["odd", {"text": 3}]]
+
+
+def _smallest(reader: Reader) -> Path:
+    """The smallest transcript that is long enough to be cut."""
+    paths = [source.path for source in reader.find(home_of(reader.cli), {})]
+    return min((path for path in paths if path.stat().st_size > CUT), key=lambda path: path.stat().st_size)
+
+
+def _copy(reader: Reader, folder: Path, content: bytes) -> Source:
+    """The content as a file of that program, in a home of its own."""
+    original = _smallest(reader)
+    path = folder / original.relative_to(home_of(reader.cli))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return Source(path)
+
+
+def _told(reading: Reading) -> list[Any]:
+    """What was read but for the digest and the places, which name bytes."""
+    return [
+        [(turn.text, turn.said_by, turn.answer, *_steps(turn)) for turn in session.turns]
+        for session in reading.sessions
+    ]
+
+
+def _steps(turn: Any) -> list[Any]:
+    return [(step.tool, step.command, step.path, step.exit, step.output) for step in turn.steps]
+
+
+@pytest.mark.parametrize("reader", OF_LINES, ids=lambda reader: reader.cli)
+def test_a_file_that_is_cut_anywhere_is_read_up_to_its_last_newline(reader: Reader, tmp_path: Path) -> None:
+    content = _smallest(reader).read_bytes()
+    readings: dict[int, Reading] = {}
+    for size in range(len(content) - CUT, len(content) + 1):
+        whole = content.rfind(b"\n", 0, size) + 1
+        if whole not in readings:
+            readings[whole] = reader.read(_copy(reader, tmp_path, content[:whole]))
+            assert readings[whole].offset == whole
+        # Only the cuts next to a newline and some between differ in what they can break.
+        if size - whole in {1, 2, 17} or size == len(content) - 1 or size % 7 == 0:
+            cut = reader.read(_copy(reader, tmp_path, content[:size]))
+            assert cut == readings[whole]
+            assert cut.broken == 0
+
+
+@pytest.mark.parametrize("reader", OF_LINES, ids=lambda reader: reader.cli)
+def test_lines_may_end_as_on_windows(reader: Reader, tmp_path: Path) -> None:
+    content = _smallest(reader).read_bytes()
+    plain = reader.read(_copy(reader, tmp_path, content))
+    windows = reader.read(_copy(reader, tmp_path, content.replace(b"\n", b"\r\n")))
+    assert _told(windows) == _told(plain)
+    assert windows.broken == 0
+
+
+@pytest.mark.parametrize("reader", OF_LINES, ids=lambda reader: reader.cli)
+def test_a_broken_line_is_counted_and_the_others_are_read(reader: Reader, tmp_path: Path) -> None:
+    content = _smallest(reader).read_bytes()
+    plain = reader.read(_copy(reader, tmp_path, content))
+    head, tail = content.split(b"\n", 1)
+    broken = reader.read(_copy(reader, tmp_path, head + b'\n{"type":\n' + tail))
+    assert broken.broken == 1
+    assert _told(broken) == _told(plain)
+
+
+def _damage(record: Any, chooser: random.Random) -> None:
+    """Replace one value somewhere in a record."""
+    at = record
+    while True:
+        keys = [*at] if isinstance(at, dict) else [*range(len(at))]
+        key = chooser.choice(keys)
+        if isinstance(at[key], dict | list) and at[key] and chooser.random() < 0.7:
+            at = at[key]
+        else:
+            at[key] = copy.deepcopy(chooser.choice(ODD_VALUES))
+            return
+
+
+@pytest.mark.parametrize("reader", OF_LINES, ids=lambda reader: reader.cli)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 1 << 30))
+def test_no_damage_makes_a_reader_fail(reader: Reader, tmp_path: Path, seed: int) -> None:
+    chooser = random.Random(seed)
+    paths = [source.path for source in reader.find(home_of(reader.cli), {})]
+    path = chooser.choice(paths)
+    records = [json.loads(line) for line in path.read_bytes().split(b"\n") if line]
+    for _ in range(20):
+        _damage(chooser.choice([record for record in records if record]), chooser)
+    if chooser.random() < 0.3:
+        chooser.shuffle(records)
+    damaged = tmp_path / path.relative_to(home_of(reader.cli))
+    damaged.parent.mkdir(parents=True, exist_ok=True)
+    damaged.write_bytes(b"".join(json.dumps(record).encode() + b"\n" for record in records))
+    assert reader.read(Source(damaged)).broken == 0
