@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -50,17 +51,18 @@ def _steps(turn: Any) -> list[Any]:
 @pytest.mark.parametrize("reader", OF_LINES, ids=lambda reader: reader.cli)
 def test_a_file_that_is_cut_anywhere_is_read_up_to_its_last_newline(reader: Reader, tmp_path: Path) -> None:
     content = _smallest(reader).read_bytes()
-    readings: dict[int, Reading] = {}
-    for size in range(len(content) - CUT, len(content) + 1):
+    source = _copy(reader, tmp_path, content)
+    expected = None
+    for size in range(len(content), len(content) - CUT, -1):
+        os.truncate(source.path, size)
         whole = content.rfind(b"\n", 0, size) + 1
-        if whole not in readings:
-            readings[whole] = reader.read(_copy(reader, tmp_path, content[:whole]))
-            assert readings[whole].offset == whole
-        # Only the cuts next to a newline and some between differ in what they can break.
-        if size - whole in {1, 2, 17} or size == len(content) - 1 or size % 7 == 0:
-            cut = reader.read(_copy(reader, tmp_path, content[:size]))
-            assert cut == readings[whole]
-            assert cut.broken == 0
+        reading = reader.read(source)
+        assert (reading.offset, reading.broken) == (whole, 0)
+        if expected is None or expected.offset != whole:
+            expected = reader.read(_copy(reader, tmp_path / "whole", content[:whole]))
+        assert [one.digest for one in reading.sessions] == [one.digest for one in expected.sessions]
+        if size - whole < 2:
+            assert _told(reading) == _told(expected)
 
 
 @pytest.mark.parametrize("reader", OF_LINES, ids=lambda reader: reader.cli)
