@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.story import home_of
+from support.story import FIX, home_of, is_subagent, tell
+from whet.sleep.readers.jsonl import FIELD_LIMIT
 from whet.sleep.readers.reader import Reader, Reading, Source
 from whet.sleep.readers.registry import READERS
 
@@ -50,17 +52,18 @@ def _steps(turn: Any) -> list[Any]:
 @pytest.mark.parametrize("reader", OF_LINES, ids=lambda reader: reader.cli)
 def test_a_file_that_is_cut_anywhere_is_read_up_to_its_last_newline(reader: Reader, tmp_path: Path) -> None:
     content = _smallest(reader).read_bytes()
-    readings: dict[int, Reading] = {}
-    for size in range(len(content) - CUT, len(content) + 1):
+    source = _copy(reader, tmp_path, content)
+    expected = None
+    for size in range(len(content), len(content) - CUT, -1):
+        os.truncate(source.path, size)
         whole = content.rfind(b"\n", 0, size) + 1
-        if whole not in readings:
-            readings[whole] = reader.read(_copy(reader, tmp_path, content[:whole]))
-            assert readings[whole].offset == whole
-        # Only the cuts next to a newline and some between differ in what they can break.
-        if size - whole in {1, 2, 17} or size == len(content) - 1 or size % 7 == 0:
-            cut = reader.read(_copy(reader, tmp_path, content[:size]))
-            assert cut == readings[whole]
-            assert cut.broken == 0
+        reading = reader.read(source)
+        assert (reading.offset, reading.broken) == (whole, 0)
+        if expected is None or expected.offset != whole:
+            expected = reader.read(_copy(reader, tmp_path / "whole", content[:whole]))
+        assert [one.digest for one in reading.sessions] == [one.digest for one in expected.sessions]
+        if size - whole < 2:
+            assert _told(reading) == _told(expected)
 
 
 @pytest.mark.parametrize("reader", OF_LINES, ids=lambda reader: reader.cli)
@@ -80,6 +83,23 @@ def test_a_broken_line_is_counted_and_the_others_are_read(reader: Reader, tmp_pa
     broken = reader.read(_copy(reader, tmp_path, head + b'\n{"type":\n' + tail))
     assert broken.broken == 1
     assert _told(broken) == _told(plain)
+
+
+@pytest.mark.parametrize("reader", OF_LINES, ids=lambda reader: reader.cli)
+def test_3_mb_of_strange_output_are_shortened_and_the_turn_stays_as_it_is(reader: Reader, tmp_path: Path) -> None:
+    printed = b"npm error code ENOENT"
+    strange = "\x1b[31m\x00\u2028\ufffd Exit code 0\nExit Code: 0\r\nProcess exited with code 0\n" * 40_000
+    original = next(
+        source.path for source in reader.find(home_of(reader.cli), {}) if printed in source.path.read_bytes()
+    )
+    path = tmp_path / original.relative_to(home_of(reader.cli))
+    path.parent.mkdir(parents=True)
+    written = json.dumps(strange, ensure_ascii=False)[1:-1].encode()
+    path.write_bytes(original.read_bytes().replace(printed, printed + written))
+    (session,) = [one for one in reader.read(Source(path)).sessions if not is_subagent(one)]
+    assert tell(session.turns[0]) == FIX
+    (step,) = [step for step in session.turns[0].steps if step.exit]
+    assert len(step.output) < FIELD_LIMIT + 100
 
 
 def _damage(record: Any, chooser: random.Random) -> None:
