@@ -138,7 +138,8 @@ def _read_message(record: dict[str, Any], place: Place) -> _Message:
     if record["type"] == "user":
         return _Message("user", typed_text(record.get("displayContent") or record.get("content")), at)
     message = _Message(record["type"], clip("".join(texts(record.get("content")))), at)
-    for call in record.get("toolCalls") or ():
+    calls = record.get("toolCalls")
+    for call in calls if isinstance(calls, list) else ():
         match call:
             case {"id": str(key), "name": str(tool), "args": dict(args)}:
                 message.calls[key] = {"tool": tool, "at": at, **_read_call(tool, args, call, place)}

@@ -42,7 +42,7 @@ class PiReader:
         branch, end = find_branch(source.path, _Link)
         lines, story = Lines(source.path, end), _Story(source.path)
         for offset, entry in lines:
-            story.take(entry, offset, is_current=entry.get("id") in branch)
+            story.take(entry, offset, is_current=clip(entry.get("id")) in branch)
         session = story.finish(lines.digest)
         return Reading((session,) if session.turns else (), dict(story.unknown), lines.broken, lines.offset)
 
@@ -69,7 +69,7 @@ class _Story:
                 self._draft.inject(clip(text))
             case {"type": "message" | "custom_message"}:
                 pass
-            case _ if entry.get("type") not in SILENT:
+            case _ if clip(entry.get("type")) not in SILENT:
                 self.unknown[str(entry.get("type"))] += 1
 
     def _take_message(self, message: dict[str, Any], entry: dict[str, Any], offset: int) -> None:
@@ -81,7 +81,7 @@ class _Story:
                 self._take_answer(message, at, str(offset))
             case {"role": "toolResult", "toolCallId": str(key)}:
                 self._take_result(key, message, Place(path=str(self._path), offset=offset))
-            case {"role": role} if role not in SILENT_ROLES:
+            case {"role": role} if clip(role) not in SILENT_ROLES:
                 self.unknown[f"message/{role}"] += 1
 
     def _take_answer(self, message: dict[str, Any], at: datetime | None, record: str) -> None:
