@@ -1,7 +1,6 @@
 """The commands of `whet sleep` with which a person reviews proposals."""
 
 import os
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -110,11 +109,6 @@ def _say_files(adopted: "Adopted", what: str) -> None:
         say(f"{change.place.shown}: {what}")
 
 
-COMMANDS: Mapping[str, Callable[..., None]] = {
-    "status": status,
-    "show": show,
-    "diff": diff,
-    "adopt": adopt,
-    "reject": reject,
-    "rollback": rollback,
-}
+app = typer.Typer(no_args_is_help=True)
+for _command in (status, show, diff, adopt, reject, rollback):
+    app.command()(_command)
