@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         compare,
         fork,
         groups,
+        mine_tasks,
         rejudge,
         run,
         run_async,
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from whet.skills.sharpen.adopt import Adoption
     from whet.skills.sharpen.events import AuditFinished, SharpenEvent, SharpenStarted
     from whet.skills.sharpen.transfer import Lifts
+    from whet.sleep.mining.mine import MineReport
+    from whet.sleep.mining.options import MineOptions
     from whet.tasks import Task, read_tasks
     from whet.testing import Reply, Scene, Script, ScriptedModel, read_script
     from whet.trace.conversations.graph import Graph
@@ -89,6 +92,8 @@ __all__ = [
     "JudgeError",
     "Lifts",
     "Limits",
+    "MineOptions",
+    "MineReport",
     "Model",
     "NoProposal",
     "NotMeasured",
@@ -132,6 +137,7 @@ __all__ = [
     "fork",
     "groups",
     "load",
+    "mine_tasks",
     "read_config",
     "read_script",
     "read_skill",
@@ -151,7 +157,8 @@ _HOMES = {
     "whet.agents.codex": "Codex",
     "whet.agents.command": "CommandAgent",
     "whet.agents.opencode": "OpenCode",
-    "whet.api": "adopt certify compare fork groups rejudge run run_async run_task sharpen sharpen_async transfer",
+    "whet.api": "adopt certify compare fork groups mine_tasks rejudge "
+    "run run_async run_task sharpen sharpen_async transfer",
     "whet.errors": "UserError",
     "whet.exchange": "Exchange",
     "whet.gateway": "Limits",
@@ -177,6 +184,8 @@ _HOMES = {
     "whet.skills.sharpen.adopt": "Adoption",
     "whet.skills.sharpen.events": "AuditFinished SharpenEvent SharpenStarted",
     "whet.skills.sharpen.transfer": "Lifts",
+    "whet.sleep.mining.mine": "MineReport",
+    "whet.sleep.mining.options": "MineOptions",
     "whet.tasks": "Task read_tasks",
     "whet.testing": "Reply Scene Script ScriptedModel read_script",
     "whet.trace.conversations.graph": "Graph",

@@ -49,12 +49,21 @@ from whet.skills.sharpen.adopt import undo as undo_adoption
 from whet.skills.sharpen.certify import CertifyRequest, CertifyWatch
 from whet.skills.sharpen.certify import certify as certify_skill
 from whet.skills.sharpen.events import SharpenEvent
-from whet.skills.sharpen.options import default_proposer_model, read_policy, read_preferences, read_proposer
+from whet.skills.sharpen.options import (
+    default_proposer_model,
+    read_guard,
+    read_policy,
+    read_preferences,
+    read_proposer,
+)
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 from whet.skills.sharpen.transfer import Lifts
 from whet.skills.sharpen.transfer import transfer as transfer_skill
 from whet.sleep.harvest import HarvestReport
 from whet.sleep.harvest import harvest as harvest_sessions
+from whet.sleep.mining.mine import Mined, MineReport
+from whet.sleep.mining.mine import mine as mine_from_repository
+from whet.sleep.mining.options import MineOptions
 from whet.sleep.options import SleepOptions
 from whet.sleep.schedule import hold_lock
 from whet.sleep.store import SleepStore, sleep_folder
@@ -256,6 +265,20 @@ def fork(
     return load(chosen.out)
 
 
+def mine_tasks(
+    repository: Path | str,
+    *,
+    options: MineOptions | None = None,
+    watch: Callable[[Mined], None] = lambda _: None,
+) -> MineReport:
+    """Make tasks from the history and the tested code of a Python repository, and keep those that are proved.
+
+    >>> mine_tasks("shop", options=MineOptions(to="tasks", limit=10)).proved  # doctest: +SKIP
+    """
+    chosen = _merge(MineOptions, options, {"repository": Path(repository)})
+    return run_coroutine(mine_from_repository(chosen, watch))
+
+
 def rejudge(
     run: Path | str | StoredRun,
     *,
@@ -344,6 +367,8 @@ def sharpen_request(options: SharpenOptions, config: Config) -> SharpenRequest:
         raise UserError("`skill` is missing; expected a skill folder or a Markdown file")
     _refuse_missing_run(options)
     budget = read_budget(options.budget)
+    rule = None if options.gate == "certify" else options.gate
+    guard = read_guard(options.guard, options.guard_margin, gate=rule, shorten=options.shorten)
     plan = GatePlan(
         budget.rollouts or 0,
         options.seed or 0,
@@ -352,6 +377,8 @@ def sharpen_request(options: SharpenOptions, config: Config) -> SharpenRequest:
         search=options.search,
         gate=options.gate,
         shorten=options.shorten,
+        guard=guard,
+        one_exam=options.one_exam,
     )
     return SharpenRequest(
         options.skill,
@@ -394,7 +421,8 @@ def certify(
         raise UserError("expected two skills and `tasks`")
     _refuse_missing_run(chosen)
     budget = read_budget(chosen.budget)
-    plan = GatePlan(budget.rollouts or 0, chosen.seed or 0, chosen.alpha)
+    guard = read_guard(chosen.guard, chosen.guard_margin, non_inferior=chosen.non_inferior)
+    plan = GatePlan(budget.rollouts or 0, chosen.seed or 0, chosen.alpha, guard=guard)
     rollouts = chosen.run_options().complete(config)
     request = CertifyRequest(
         chosen.old, chosen.new, rollouts, budget, plan, chosen.seed, chosen.non_inferior, chosen.summary

@@ -40,6 +40,7 @@ def show_sharpen(console: "Terminal", run: Path) -> None:
 
 def _verdict(certificate: "Certificate") -> "Iterator[str]":
     from whet.cli.tables import plural
+    from whet.skills.certificates.guard_text import format_both_scores, format_guard
     from whet.skills.certificates.text import format_verdict
     from whet.skills.run_folders import describe_verdict
 
@@ -54,5 +55,7 @@ def _verdict(certificate: "Certificate") -> "Iterator[str]":
             f"  exam {record.number}: {record.candidate[:8]} against {record.incumbent[:8]}: {found.verdict} "
             f"after {pairs}{later}; {lift}"
         )
+        if record.terms.guard is not None:
+            yield f"    guard: {format_guard(record)}; {format_both_scores(record)}"
     if certificate.test is not None:
         yield f"  held-out test, against the start: {certificate.test}"
