@@ -70,9 +70,9 @@ def adopt(
     with _store() as store:
         targets = [name for names in target or () for name in names.split(",")]
         adopted = adopt_proposal(store, proposal, targets, commit=commit, force=force)
-    for line in (*adopted.notes, *diff_lines(adopted.changes)):
+    for line in diff_lines(adopted.changes):
         say(line)
-    _say_files(adopted, f"has proposal {proposal}")
+    _say_files(adopted, f"changed by proposal {proposal}")
     if adopted.commit:
         say(f"committed as {adopted.commit}")
     say(f"undo with: {command('sleep', 'rollback', proposal)}")
@@ -99,8 +99,6 @@ def rollback(proposal: Id) -> None:
 
     with _store() as store:
         restored = roll_back(store, proposal, datetime.now(UTC))
-    for note in restored.notes:
-        say(note)
     _say_files(restored, "is as it was before")
 
 
