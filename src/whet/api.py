@@ -64,8 +64,13 @@ from whet.sleep.harvest import harvest as harvest_sessions
 from whet.sleep.mining.mine import Mined, MineReport
 from whet.sleep.mining.mine import mine as mine_from_repository
 from whet.sleep.mining.options import MineOptions
-from whet.sleep.options import SleepOptions
+from whet.sleep.options import SleepOptions, SleepScheduleOptions
 from whet.sleep.schedule import hold_lock
+from whet.sleep.schedule.host import Host
+from whet.sleep.schedule.schedule import Checked, night_command
+from whet.sleep.schedule.schedule import check as try_schedule
+from whet.sleep.schedule.schedule import install as install_schedule
+from whet.sleep.schedule.schedule import remove as remove_schedule
 from whet.sleep.store import SleepStore, sleep_folder
 from whet.tasks import Split, Task, TaskSource
 from whet.tasks.judges import PythonJudge
@@ -476,6 +481,23 @@ def harvest(options: SleepOptions | None = None) -> HarvestReport:
     now = datetime.now().astimezone()
     with SleepStore(sleep_folder(os.environ)) as store, hold_lock(store, now):
         return harvest_sessions(chosen, store, now, home=Path.home(), env=os.environ)
+
+
+def schedule(options: SleepScheduleOptions | None = None) -> list[str]:
+    """Let a night start by itself every day, or remove that. Returns what was done, in lines.
+
+    >>> schedule(SleepScheduleOptions(at="03:00", backend="print"))  # doctest: +SKIP
+    """
+    chosen, host = options or SleepScheduleOptions(), Host(Path.home(), os.environ)
+    if chosen.remove:
+        return [f"{name}: removed" for name in remove_schedule(host)] or ["nothing was scheduled"]
+    settings = SleepOptions().complete(Path.home(), os.environ)
+    return install_schedule(chosen, settings, host, night_command())
+
+
+def check_schedule() -> Checked:
+    """Start the scheduled command as the schedule does, without the environment of a shell, as a dry run."""
+    return try_schedule(Host(Path.home(), os.environ))
 
 
 def compare(

@@ -25,7 +25,7 @@ FILE = "sleep.db"
 BUSY_SEC = 10.0
 """How long a connection waits for another one to finish writing."""
 
-Kind = Literal["rule", "task", "proposal", "rejection", "adoption", "night", "consent"]
+Kind = Literal["rule", "task", "proposal", "rejection", "adoption", "night", "consent", "loss"]
 """What documents are about."""
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -247,7 +247,7 @@ class SleepStore:
                 "SELECT cli, id FROM session WHERE id = ? OR repository = ? OR cwd = ? OR cwd GLOB ?",
                 (what, repository, repository, f"{_escape_glob(repository)}/*"),
             ).fetchall()
-            about = {repository, *(name for _, name in rows)}
+            about = {repository, *(name for _, name in rows), *(f"{cli}/{name}" for cli, name in rows)}
             documents = [
                 one
                 for row in self._db.execute("SELECT number, kind, body FROM document")

@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -148,8 +148,9 @@ def new_repository_task(folder: Path, repository: Path) -> Path:
 def new_commit_task(folder: Path, repository: Path, commit: str) -> Path:
     """A task that asks for what a commit did: the tree before it, its message, its tests, and its change."""
     change = read_change(repository, commit)
-    runner = _runner({name: content for name, content in change.tests.items() if is_test(name)})
-    judge = (_RUN_TESTS if runner else _NO_TESTS).format(commit=change.sha[:12], runner=runner)
+    runner = find_runner({name: content for name, content in change.tests.items() if is_test(name)})
+    quoted = runner.replace("'", "'\\''")  # it stands between single quotes
+    judge = (_RUN_TESTS if runner else _NO_TESTS).format(commit=change.sha[:12], runner=quoted)
     tree = read_tree(repository, change.parent)
     files = {**change.hidden, **change.solution}
     return write_task(folder, TaskParts(f"{change.message}\n", judge, APPLY, tree, files))
@@ -223,25 +224,23 @@ def belongs_to_tests(name: str) -> bool:
     return is_test(name) or path.name == "conftest.py" or not _TEST_FOLDERS.isdisjoint(path.parts[:-1])
 
 
-def _runner(tests: Mapping[str, bytes]) -> str:
+def find_runner(tests: Mapping[str, bytes]) -> str:
     """The command that runs these test files, or those of the first language among them; empty without any."""
     python = {name: content for name, content in tests.items() if name.endswith(".py")}
     if python:
         own = all(b"unittest" in content and b"pytest" not in content for content in python.values())
-        return f"python3 -m {'unittest' if own else 'pytest -q'} {_quote(python)}"
+        return f"python3 -m {'unittest' if own else 'pytest -q'} {shlex.join(sorted(python))}"
     if any(name.endswith(".go") for name in tests):
         return "go test ./..."
-    return f"npx --no-install jest {_quote(tests)}" if tests else ""
-
-
-def _quote(names: Iterable[str]) -> str:
-    """Names of files as words of a command that stands between single quotes."""
-    return shlex.join(sorted(names)).replace("'", "'\\''")
+    return f"npx --no-install jest {shlex.join(sorted(tests))}" if tests else ""
 
 
 def _list_task_files(repository: Path, commit: str) -> dict[str, TreeEntry]:
-    """The files of a commit that belong into a task: neither documents for agents nor tasks with their tests."""
-    entries = list_tree(repository, commit)
+    return select_task_files(list_tree(repository, commit))
+
+
+def select_task_files(entries: Mapping[str, TreeEntry]) -> dict[str, TreeEntry]:
+    """The files that belong into a task: neither documents for agents nor tasks with their tests."""
     paths = {name: PurePosixPath(name) for name in entries}
     tasks = {
         path.parent

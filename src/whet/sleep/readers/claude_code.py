@@ -100,16 +100,16 @@ class _Transcript:
         self._exited = False
 
     def take(self, offset: int, record: dict[str, Any]) -> None:
-        kind = record.get("type")
+        kind = clip(record.get("type"))
         match kind:
             case "user" | "assistant" | "system" | "attachment":
                 self._take_message(offset, record)
             case "queue-operation":
                 self._take_queued(offset, record)
-            case "last-prompt" if record.get("leafUuid") in self._nodes:
-                self._leaf = record["leafUuid"]
+            case "last-prompt" if (leaf := clip(record.get("leafUuid"))) in self._nodes:
+                self._leaf = leaf
             case _ if kind not in NO_MESSAGE:
-                self.unknown[clip(kind) or "no type"] += 1
+                self.unknown[kind or "no type"] += 1
 
     def session(self, digest: str) -> Session:
         kept = self._follow()
@@ -142,8 +142,8 @@ class _Transcript:
         )
 
     def _take_message(self, offset: int, record: dict[str, Any]) -> None:
-        uuid = record.get("uuid")
-        if not isinstance(uuid, str) or uuid in self._nodes:  # written again when a session is continued
+        uuid = clip(record.get("uuid"))
+        if not uuid or uuid in self._nodes:  # written again when a session is continued
             return
         self._remember(record)
         node = _Node(offset, uuid, self._parent_of(record), read_time(record.get("timestamp")))
@@ -198,10 +198,10 @@ class _Transcript:
 
     def _parent_of(self, record: dict[str, Any]) -> str | None:
         """The record that this one follows. One that is lost is stood in for by the record before."""
-        parent = record.get("parentUuid") or record.get("logicalParentUuid")
-        if parent is None or parent in self._nodes:
-            return parent
-        return self._leaf
+        parent = clip(record.get("parentUuid")) or clip(record.get("logicalParentUuid"))
+        if not parent:
+            return None
+        return parent if parent in self._nodes else self._leaf
 
     def _follow(self) -> set[str]:
         """The records from the last one to the first, with all parts of the same answers."""
