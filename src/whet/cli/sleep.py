@@ -87,8 +87,7 @@ def format_counts(counts: "Mapping[Name, int]") -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda one: -one[1]))
 
 
-for _name, _command in sleep_review.COMMANDS.items():
-    app.command(_name)(_command)
+app.registered_commands += sleep_review.app.registered_commands
 
 
 @app.command("schedule")
