@@ -91,7 +91,7 @@ class SleepSettings(BaseModel):
     clis: Names = ()
     """Read sessions of these agents only (default: all that whet knows). Several: a,b."""
     include: Names = ()
-    """Only repositories with this path, or with paths that match a pattern such as '~/work/*' (default: all)."""
+    """Only repositories with this path, or with paths that match a pattern such as '~/projects/*' (default: all)."""
     exclude: Names = ()
     """No repositories with this path, or with paths that match a pattern. Files add to each other here."""
     lookback: Annotated[str, BeforeValidator(str), AfterValidator(_check_lookback)] = "30"
