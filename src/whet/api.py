@@ -65,12 +65,17 @@ from whet.sleep.mining.mine import Mined, MineReport
 from whet.sleep.mining.mine import mine as mine_from_repository
 from whet.sleep.mining.options import MineOptions
 from whet.sleep.options import SleepOptions, SleepScheduleOptions
+from whet.sleep.review.adopt import Adopted as AdoptedProposal
+from whet.sleep.review.adopt import adopt_proposal as adopt_staged
+from whet.sleep.review.adopt import roll_back
 from whet.sleep.schedule import hold_lock
 from whet.sleep.schedule.host import Host
 from whet.sleep.schedule.schedule import Checked, night_command
 from whet.sleep.schedule.schedule import check as try_schedule
 from whet.sleep.schedule.schedule import install as install_schedule
 from whet.sleep.schedule.schedule import remove as remove_schedule
+from whet.sleep.staging import Proposal as StagedProposal
+from whet.sleep.staging import list_proposals, reject
 from whet.sleep.store import SleepStore, sleep_folder
 from whet.tasks import Split, Task, TaskSource
 from whet.tasks.judges import PythonJudge
@@ -481,6 +486,36 @@ def harvest(options: SleepOptions | None = None) -> HarvestReport:
     now = datetime.now().astimezone()
     with SleepStore(sleep_folder(os.environ)) as store, hold_lock(store, now):
         return harvest_sessions(chosen, store, now, home=Path.home(), env=os.environ)
+
+
+def proposals() -> list[StagedProposal]:
+    """Everything that nights proposed, the oldest first, with what became of it.
+
+    >>> [one.edit for one in proposals() if one.state == "staged"]  # doctest: +SKIP
+    ['Run make test; there is no npm here.']
+    """
+    with SleepStore(sleep_folder(os.environ)) as store:
+        return list_proposals(store)
+
+
+def adopt_proposal(
+    proposal: str, target: Sequence[str] = (), *, commit: bool = False, force: bool = False
+) -> AdoptedProposal:
+    """Write a proposal of a night into its files, or into those that are named, all or none."""
+    with SleepStore(sleep_folder(os.environ)) as store:
+        return adopt_staged(store, proposal, target, commit=commit, force=force)
+
+
+def reject_proposal(proposal: str, because: str) -> StagedProposal:
+    """Reject a proposal of a night. Its rule is not proposed again unless new sessions support it."""
+    with SleepStore(sleep_folder(os.environ)) as store:
+        return reject(store, proposal, because, datetime.now().astimezone())
+
+
+def roll_back_proposal(proposal: str) -> AdoptedProposal:
+    """Restore the files as they were before a proposal was adopted. If one changed since, the reverse is proposed."""
+    with SleepStore(sleep_folder(os.environ)) as store:
+        return roll_back(store, proposal, datetime.now().astimezone())
 
 
 def schedule(options: SleepScheduleOptions | None = None) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from whet.box import SandboxError
 from whet.errors import UserError
 from whet.paths import write_atomic
 from whet.rollout.resources import RunResources
@@ -133,6 +134,8 @@ class _Miner:
                 self._end(Mined(**named))
             except Dropped as lost:
                 self._end(Mined(**named, **lost.as_fields()))
+            except (UserError, SandboxError) as error:
+                self._end(Mined(**named, **Dropped(Loss.UNREADABLE, str(error)).as_fields()))
 
     async def _make(self, candidate: Candidate) -> None:
         """Make the task and prove it apart, then move it to its place: what is there is proved."""
