@@ -476,7 +476,9 @@ def transfer(
     return run_coroutine(transfer_skill(chosen.skill, chosen.against, rollouts, config, watch))
 
 
-def harvest(options: SleepOptions | None = None) -> HarvestReport:
+def harvest(
+    options: SleepOptions | None = None, watch: Callable[[int, int], None] = lambda _files, _bytes: None
+) -> HarvestReport:
     """Read, mask and keep the sessions that coding agents left in the home folder. No model is called.
 
     >>> harvest(SleepOptions(clis=("codex",))).read  # doctest: +SKIP
@@ -485,7 +487,7 @@ def harvest(options: SleepOptions | None = None) -> HarvestReport:
     chosen = (options or SleepOptions()).complete(Path.cwd(), os.environ)
     now = datetime.now().astimezone()
     with SleepStore(sleep_folder(os.environ)) as store, hold_lock(store, now):
-        return harvest_sessions(chosen, store, now, home=Path.home(), env=os.environ)
+        return harvest_sessions(chosen, store, now, home=Path.home(), env=os.environ, watch=watch)
 
 
 def proposals() -> list[StagedProposal]:

@@ -24,6 +24,9 @@ app = typer.Typer(
 Name = TypeVar("Name", bound=str)
 FLAGS = {"clis": "--cli", "include": "--repo", "lookback": "--since"}
 
+MUCH = 50_000_000
+"""Bytes that take a while to read."""
+
 
 def layout(*shown: str) -> Layout:
     """The options of a command: some of those that whet.toml can have."""
@@ -42,7 +45,13 @@ def harvest(options: SleepOptions) -> None:
     from whet import api
     from whet.cli.tables import terminal
 
-    terminal().say(*format_harvest(api.harvest(options)))
+    terminal().say(*format_harvest(api.harvest(options, _announce)))
+
+
+def _announce(files: int, size: int) -> None:
+    """A harvest of much takes minutes, in which it prints nothing else."""
+    if size > MUCH:
+        say(f"reading {files} transcripts, {size / 1e6:.0f} MB ...", err=True)
 
 
 def format_harvest(report: "HarvestReport") -> "list[RenderableType]":
