@@ -130,10 +130,12 @@ def forget(
     import os
 
     from whet.cli.tables import plural
+    from whet.sleep.staging import drop_backups
     from whet.sleep.store import SleepStore, sleep_folder
 
     with SleepStore(sleep_folder(os.environ)) as store:
         forgotten = store.forget(what)
+        drop_backups(store)
     kinds = (f"{kind}: {number}" for kind, number in forgotten.documents.items())
     say("; ".join([f"deleted {plural(forgotten.sessions, 'session', 'sessions')}", *kinds]))
     say(
