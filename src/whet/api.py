@@ -1,8 +1,10 @@
 """whet from Python. Each verb is one function; the command line calls the same functions."""
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -47,10 +49,34 @@ from whet.skills.sharpen.adopt import undo as undo_adoption
 from whet.skills.sharpen.certify import CertifyRequest, CertifyWatch
 from whet.skills.sharpen.certify import certify as certify_skill
 from whet.skills.sharpen.events import SharpenEvent
-from whet.skills.sharpen.options import default_proposer_model, read_policy, read_preferences, read_proposer
+from whet.skills.sharpen.options import (
+    default_proposer_model,
+    read_guard,
+    read_policy,
+    read_preferences,
+    read_proposer,
+)
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
 from whet.skills.sharpen.transfer import Lifts
 from whet.skills.sharpen.transfer import transfer as transfer_skill
+from whet.sleep.harvest import HarvestReport
+from whet.sleep.harvest import harvest as harvest_sessions
+from whet.sleep.mining.mine import Mined, MineReport
+from whet.sleep.mining.mine import mine as mine_from_repository
+from whet.sleep.mining.options import MineOptions
+from whet.sleep.options import SleepOptions, SleepScheduleOptions
+from whet.sleep.review.adopt import Adopted as AdoptedProposal
+from whet.sleep.review.adopt import adopt_proposal as adopt_staged
+from whet.sleep.review.adopt import roll_back
+from whet.sleep.schedule import hold_lock
+from whet.sleep.schedule.host import Host
+from whet.sleep.schedule.schedule import Checked, night_command
+from whet.sleep.schedule.schedule import check as try_schedule
+from whet.sleep.schedule.schedule import install as install_schedule
+from whet.sleep.schedule.schedule import remove as remove_schedule
+from whet.sleep.staging import Proposal as StagedProposal
+from whet.sleep.staging import list_proposals, reject
+from whet.sleep.store import SleepStore, sleep_folder
 from whet.tasks import Split, Task, TaskSource
 from whet.tasks.judges import PythonJudge
 from whet.validation_errors import explain, user_error
@@ -249,6 +275,20 @@ def fork(
     return load(chosen.out)
 
 
+def mine_tasks(
+    repository: Path | str,
+    *,
+    options: MineOptions | None = None,
+    watch: Callable[[Mined], None] = lambda _: None,
+) -> MineReport:
+    """Make tasks from the history and the tested code of a Python repository, and keep those that are proved.
+
+    >>> mine_tasks("shop", options=MineOptions(to="tasks", limit=10)).proved  # doctest: +SKIP
+    """
+    chosen = _merge(MineOptions, options, {"repository": Path(repository)})
+    return run_coroutine(mine_from_repository(chosen, watch))
+
+
 def rejudge(
     run: Path | str | StoredRun,
     *,
@@ -337,6 +377,8 @@ def sharpen_request(options: SharpenOptions, config: Config) -> SharpenRequest:
         raise UserError("`skill` is missing; expected a skill folder or a Markdown file")
     _refuse_missing_run(options)
     budget = read_budget(options.budget)
+    rule = None if options.gate == "certify" else options.gate
+    guard = read_guard(options.guard, options.guard_margin, gate=rule, shorten=options.shorten)
     plan = GatePlan(
         budget.rollouts or 0,
         options.seed or 0,
@@ -345,6 +387,8 @@ def sharpen_request(options: SharpenOptions, config: Config) -> SharpenRequest:
         search=options.search,
         gate=options.gate,
         shorten=options.shorten,
+        guard=guard,
+        one_exam=options.one_exam,
     )
     return SharpenRequest(
         options.skill,
@@ -387,7 +431,8 @@ def certify(
         raise UserError("expected two skills and `tasks`")
     _refuse_missing_run(chosen)
     budget = read_budget(chosen.budget)
-    plan = GatePlan(budget.rollouts or 0, chosen.seed or 0, chosen.alpha)
+    guard = read_guard(chosen.guard, chosen.guard_margin, non_inferior=chosen.non_inferior)
+    plan = GatePlan(budget.rollouts or 0, chosen.seed or 0, chosen.alpha, guard=guard)
     rollouts = chosen.run_options().complete(config)
     request = CertifyRequest(
         chosen.old, chosen.new, rollouts, budget, plan, chosen.seed, chosen.non_inferior, chosen.summary
@@ -429,6 +474,67 @@ def transfer(
         raise UserError("`skill` is missing; expected a skill folder or a Markdown file")
     rollouts = chosen.run_options().complete(config)
     return run_coroutine(transfer_skill(chosen.skill, chosen.against, rollouts, config, watch))
+
+
+def harvest(
+    options: SleepOptions | None = None, watch: Callable[[int, int], None] = lambda _files, _bytes: None
+) -> HarvestReport:
+    """Read, mask and keep the sessions that coding agents left in the home folder. No model is called.
+
+    >>> harvest(SleepOptions(clis=("codex",))).read  # doctest: +SKIP
+    12
+    """
+    chosen = (options or SleepOptions()).complete(Path.cwd(), os.environ)
+    now = datetime.now().astimezone()
+    with SleepStore(sleep_folder(os.environ)) as store, hold_lock(store, now):
+        return harvest_sessions(chosen, store, now, home=Path.home(), env=os.environ, watch=watch)
+
+
+def proposals() -> list[StagedProposal]:
+    """Everything that nights proposed, the oldest first, with what became of it.
+
+    >>> [one.edit for one in proposals() if one.state == "staged"]  # doctest: +SKIP
+    ['Run make test; there is no npm here.']
+    """
+    with SleepStore(sleep_folder(os.environ)) as store:
+        return list_proposals(store)
+
+
+def adopt_proposal(
+    proposal: str, target: Sequence[str] = (), *, commit: bool = False, force: bool = False
+) -> AdoptedProposal:
+    """Write a proposal of a night into its files, or into those that are named, all or none."""
+    with SleepStore(sleep_folder(os.environ)) as store:
+        return adopt_staged(store, proposal, target, commit=commit, force=force)
+
+
+def reject_proposal(proposal: str, because: str) -> StagedProposal:
+    """Reject a proposal of a night. Its rule is not proposed again unless new sessions support it."""
+    with SleepStore(sleep_folder(os.environ)) as store:
+        return reject(store, proposal, because, datetime.now().astimezone())
+
+
+def roll_back_proposal(proposal: str) -> AdoptedProposal:
+    """Restore the files as they were before a proposal was adopted. If one changed since, the reverse is proposed."""
+    with SleepStore(sleep_folder(os.environ)) as store:
+        return roll_back(store, proposal, datetime.now().astimezone())
+
+
+def schedule(options: SleepScheduleOptions | None = None) -> list[str]:
+    """Let a night start by itself every day, or remove that. Returns what was done, in lines.
+
+    >>> schedule(SleepScheduleOptions(at="03:00", backend="print"))  # doctest: +SKIP
+    """
+    chosen, host = options or SleepScheduleOptions(), Host(Path.home(), os.environ)
+    if chosen.remove:
+        return [f"{name}: removed" for name in remove_schedule(host)] or ["nothing was scheduled"]
+    settings = SleepOptions().complete(Path.home(), os.environ)
+    return install_schedule(chosen, settings, host, night_command())
+
+
+def check_schedule() -> Checked:
+    """Start the scheduled command as the schedule does, without the environment of a shell, as a dry run."""
+    return try_schedule(Host(Path.home(), os.environ))
 
 
 def compare(

@@ -44,6 +44,14 @@ def test_a_run_folder_holds_in_all_checks(project: Project, path: str) -> None:
     assert last == f"up/certificate.json: holds; all {len(checked)} checks passed"
 
 
+def test_the_run_is_shown_with_its_verdict_and_what_to_run_next(project: Project) -> None:
+    shown = project.whet("show", "up").stdout
+    assert shown.startswith("certified: on these 10 tasks the new skill is better, by at least ")
+    assert "\n  exam 1: " in shown
+    # `certify` compares two skills that lie where they belong already, so there is nothing to adopt.
+    assert shown.endswith(f"\nnext:\n  whet show {Path('up/exam')}\n  whet certify --check up/certificate.json\n")
+
+
 def test_a_certificate_alone_is_arithmetic_only(project: Project) -> None:
     (project.path / "alone").mkdir()
     shutil.copy(project.path / "up/certificate.json", project.path / "alone/certificate.json")

@@ -33,7 +33,7 @@ def test_tasks_are_proved_by_their_solution_and_by_doing_nothing(project: Projec
     elsewhere, *rest = done.stdout.splitlines()
     assert elsewhere.startswith("elsewhere  elsewhere    tasks/elsewhere: needs image 'debian' from task.toml ")
     assert elsewhere.endswith("sandbox 'bubblewrap' has no images, a container has")
-    assert rest == ["proved     good  solution 1, nothing 0", "read       unproved    ships no solution"]
+    assert rest == ["proved     good       solution 1, nothing 0", "read       unproved     ships no solution"]
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_an_estimate_spends_nothing_and_a_hopeless_budget_is_refused(project: Pr
     refused = project.whet(*COMMAND, *plan, *skills, *writer, *course, *terms)
     assert refused.returncode == 2
     assert refused.stderr == (
-        "whet: with scores this noisy, the budget detects only lifts from 34 points on (in 80 % of exams); "
+        "whet: the budget detects only lifts from 34 points on (in 80 % of exams); "
         "344 rollouts would detect 30 points; use --force to run anyway\n"
     )
     begun = json.loads((project.path / "out" / "sharpen.json").read_text())

@@ -41,7 +41,9 @@ def test_a_sharpen_run_is_listed_and_shown_with_its_verdict_versions_and_parts(p
     assert shown.startswith("certified: ")
     assert "\n  exam 1: " in shown
     assert project.whet("skill", "log", "out").stdout in shown
-    assert f"whet show {Path('out/search')}\n" in shown.partition("\nnext:\n")[2]
+    following = shown.partition("\nnext:\n")[2]
+    assert f"whet show {Path('out/search')}\n" in following
+    assert following.endswith("  whet adopt out\n")
     begun = project.path / "begun"
     begun.mkdir()
     shutil.copy(project.path / "out/sharpen.json", begun)

@@ -26,20 +26,25 @@ class Note(BaseModel):
     folder: Path | None = None
 
 
-def a_session(name: str = "s1", *, age: timedelta = timedelta(), text: str = "Fix it.") -> Session:
+def a_session(name: str = "s1", *, cwd: str = "/r/src", age: timedelta = timedelta(), text: str = "Fix it.") -> Session:
     turn = Turn(number=1, text=text, said_by=Speaker.PERSON)
     return Session(
         cli="codex",
         version="0.166.0",
         id=name,
         origin=Origin.INTERACTIVE,
-        cwd="$REPO",
+        cwd=cwd,
         started=NOW - age,
         ended=NOW - age,
         complete=True,
         turns=(turn,),
         digest="d1",
     )
+
+
+def keep(store: SleepStore, session: Session, repository: str | None = "/r", path: str = "/t.jsonl") -> bool:
+    place = repository and Path(repository)
+    return store.put_session(session, repository=place or None, path=Path(path), digest=session.digest)
 
 
 @pytest.fixture
@@ -70,17 +75,17 @@ def test_documents_are_kept_by_kind_and_name_in_the_order_they_came(store: Sleep
 def test_what_was_put_is_there_after_it_is_opened_again(tmp_path: Path) -> None:
     with SleepStore(tmp_path) as store:
         store.put("rule", "r1", Note(text="x"))
-        store.put_session(a_session(), cwd="/home/dev/shop/src", repository="/home/dev/shop")
-        store.put_source(SourceRow("/t.jsonl", "", "1 2 3", 10, "aa"))
+        keep(store, a_session(), "/home/dev/shop")
+        store.put_source(SourceRow("/t.jsonl", "", "1:2:3", "aa"))
     with SleepStore(tmp_path) as store:
         assert store.list("rule", Note) == [Note(text="x")]
         assert list(store.sessions()) == [a_session()]
-        assert store.sources() == {("/t.jsonl", ""): SourceRow("/t.jsonl", "", "1 2 3", 10, "aa")}
+        assert store.sources() == {("/t.jsonl", ""): SourceRow("/t.jsonl", "", "1:2:3", "aa")}
 
 
 def test_sessions_are_listed_by_repository_and_time(store: SleepStore) -> None:
     for name, days, repository in (("new", 1, "/a"), ("old", 40, "/a"), ("other", 2, "/b"), ("nowhere", 3, None)):
-        store.put_session(a_session(name, age=timedelta(days=days)), cwd=repository, repository=repository)
+        keep(store, a_session(name, age=timedelta(days=days)), repository)
 
     def names(repository: Path | None = None, since: datetime | None = None) -> list[str]:
         return [session.id for session in store.sessions(repository, since)]
@@ -91,11 +96,20 @@ def test_sessions_are_listed_by_repository_and_time(store: SleepStore) -> None:
     assert store.repositories() == (Path("/a"), Path("/b"))
 
 
+def test_of_two_files_with_one_session_the_later_state_is_kept(store: SleepStore) -> None:
+    old, new = a_session(age=timedelta(hours=2)), a_session()
+    assert keep(store, new, path="/a.jsonl")
+    assert not keep(store, old, path="/b.jsonl")
+    assert list(store.sessions()) == [new]
+    assert keep(store, old, path="/a.jsonl")  # the same file was rewritten
+    assert list(store.sessions()) == [old]
+
+
 def test_a_forgotten_session_leaves_nothing_behind(store: SleepStore) -> None:
     folder = store.folder / "bank" / "t1"
     folder.mkdir(parents=True)
     for name in ("s1", "s2"):
-        store.put_session(a_session(name, text="XYZZY"), cwd="/r", repository="/r")
+        keep(store, a_session(name, text="XYZZY"), "/r")
     store.put("rule", "r1", Note(text="XYZZY", sessions=("s1", "s2")))
     store.put("rule", "r2", Note(text="other", sessions=("s2",)))
     store.put("task", "t1", Note(text="XYZZY", sessions=("s1",), folder=folder))
@@ -111,9 +125,24 @@ def test_a_forgotten_session_leaves_nothing_behind(store: SleepStore) -> None:
     assert not any(b"XYZZY" in file.read_bytes() for file in store.folder.glob("sleep.db*"))
 
 
+def test_a_session_may_be_named_with_its_agent_in_documents_and_by_the_user(store: SleepStore) -> None:
+    keep(store, a_session("s1"))
+    store.put("task", "t1", Note(text="x", sessions=("codex/s1",)))
+    store.put("loss", "codex/s1", Note(text="no state"))
+    assert dict(store.forget("codex/s1").documents) == {"task": 1, "loss": 1}
+    assert list(store.sessions()) == []
+
+
+def test_a_rejected_rule_stays_rejected_without_the_session(store: SleepStore) -> None:
+    keep(store, a_session("s1"))
+    store.put("rejection", "7", Note(text="not here", sessions=("codex/s1", "codex/s2")))
+    assert dict(store.forget("s1").documents) == {}
+    assert store.list("rejection", Note) == [Note(text="not here", sessions=("codex/s2",))]
+
+
 def test_a_forgotten_repository_takes_its_sessions_along_and_no_neighbour(store: SleepStore) -> None:
-    store.put_session(a_session("in"), cwd="/a/shop/src", repository="/a/shop")
-    store.put_session(a_session("near"), cwd="/a/shop2", repository="/a/shop2")
+    keep(store, a_session("in", cwd="/a/shop/src"), None)
+    keep(store, a_session("near", cwd="/a/shop2"), "/a/shop2")
     store.put("proposal", "1", Note(text="x", repository="/a/shop"))
     store.put("proposal", "2", Note(text="x", repository="/a/shop2"))
     store.put("adoption", "1", Note(text="/a/shop/CLAUDE.md"))
@@ -125,7 +154,7 @@ def test_a_forgotten_repository_takes_its_sessions_along_and_no_neighbour(store:
 def test_forgetting_removes_no_file_outside_the_store(store: SleepStore, tmp_path: Path) -> None:
     outside = tmp_path / "mine.txt"
     outside.write_text("mine")
-    store.put_session(a_session("s1"), cwd="/r", repository="/r")
+    keep(store, a_session("s1"), "/r")
     escape = store.folder / ".." / "mine.txt"
     store.put("task", "t1", Note(text="x", sessions=("s1", str(outside), str(escape), str(store.folder))))
     store.forget("s1")

@@ -50,8 +50,11 @@ def make_session(name: str, *turns: Turn, **fields: object) -> Session:
 
 
 def corrected(name: str, before: Sequence[str], said: str, after: Sequence[str], **fields: object) -> Session:
-    """A session with one correction."""
-    return make_session(name, make_turn(1, "Fix the cart.", before), make_turn(2, said, after), **fields)
+    """A session with one correction. Sessions of different names take place at different times."""
+    started = START + timedelta(days=sum(map(ord, name)))
+    asked = make_turn(1, "Fix the cart.", before, at=started)
+    correction = make_turn(2, said, after, at=started + timedelta(minutes=5))
+    return make_session(name, asked, correction, **{"started": started, **fields})
 
 
 class Repository:

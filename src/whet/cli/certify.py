@@ -92,7 +92,7 @@ def _print_verdict(certificate: "Certificate", folder: Path) -> None:
     from whet.skills.report.summary import advise, headline
 
     (record,) = certificate.records
-    if record.terms.margin:
+    if record.terms.margin or record.terms.guard:
         say(headline(record))
     found = record.findings
     lift = f"lift between {found.at_least * 100:+.1f} and {found.at_most * 100:+.1f} points"

@@ -43,6 +43,9 @@ PANELS = {
         "min_effect",
         "beta",
         "alpha",
+        "guard",
+        "guard_margin",
+        "one_exam",
     ),
 }
 """The help panels of verbs with many options, and the options in each. The others come first."""

@@ -137,6 +137,7 @@ def _no_proposal_line(drafted: "ProposalMade") -> str:
 
 def _step_line(step: "SearchStep") -> str:
     taken = "leads now" if step.accepted else "fell behind" if step.dropped else "not taken"
+    taken = f"{taken}: its guard fell too far" if step.harmful else taken
     return f"  tried {step.candidate[:8]}: {step.mean:.1%} on training tasks, to beat {step.bar:.1%}: {taken}"
 
 
@@ -145,8 +146,18 @@ def _exam_line(held: "ExamResult") -> str:
     why = "; ".join(attempt.differences_between_arms()) if attempt.verdict == "withheld" else ""
     return (
         f"  exam {held.exam.number}: {held.candidate[:8]} against {held.exam.incumbent[:8]}: {attempt.verdict} "
-        f"after {attempt.decided_at} pairs (level {held.level:g}){why and f': {why}'}"
+        f"after {attempt.decided_at} pairs (level {held.level:g}){why and f': {why}'}{_guard_part(held)}"
     )
+
+
+def _guard_part(held: "ExamResult") -> str:
+    from whet.skills.certificates.certificate import make_record
+    from whet.skills.certificates.guard_text import format_both_scores, format_guard
+
+    if held.test.guard is None:
+        return ""
+    record = make_record(held)
+    return f"; {format_guard(record)}; {format_both_scores(record)}"
 
 
 def _comparison_line(compared: "RuleComparison") -> str:

@@ -29,15 +29,18 @@ def show_sharpen(console: "Terminal", run: Path) -> None:
     if kind is RunKind.SHARPEN:
         console.say("", versions_table(Versions(run)))
     shown = [command("show", str(part)) for part in parts]
-    if kind is RunKind.SHARPEN:
-        shown += [command("skill", "diff", str(run), "start", "best")] if (run / "best").is_dir() else []
+    if kind is RunKind.SHARPEN and (run / "best").is_dir():
+        shown.append(command("skill", "diff", str(run), "start", "best"))
     if certificate is not None:
         shown.append(command("certify", "--check", str(run / CERTIFICATE)))
+    if kind is RunKind.SHARPEN and certificate is not None and certificate.last_certified is not None:
+        shown.append(command("adopt", str(run)))
     console.say("\nnext:", *(f"  {line}" for line in shown))
 
 
 def _verdict(certificate: "Certificate") -> "Iterator[str]":
     from whet.cli.tables import plural
+    from whet.skills.certificates.guard_text import format_both_scores, format_guard
     from whet.skills.certificates.text import format_verdict
     from whet.skills.run_folders import describe_verdict
 
@@ -52,5 +55,7 @@ def _verdict(certificate: "Certificate") -> "Iterator[str]":
             f"  exam {record.number}: {record.candidate[:8]} against {record.incumbent[:8]}: {found.verdict} "
             f"after {pairs}{later}; {lift}"
         )
+        if record.terms.guard is not None:
+            yield f"    guard: {format_guard(record)}; {format_both_scores(record)}"
     if certificate.test is not None:
         yield f"  held-out test, against the start: {certificate.test}"

@@ -19,7 +19,8 @@ def summary_table(arms: Mapping[Arm, Tally], skills: Skills, *, running: bool = 
     """One line per agent, model and skill; below it what is missing and flagged. `running`: the run goes on."""
     notes = [line for key, arm in arms.items() for line in _notes(arm_name(key, arms, skills), arm, running)]
     notes += [_uneven_note(one, arms, skills) for one in uneven_losses(arms)]
-    return Group(Text(), arms_table(arms, skills, running=running), *map(Prose, ["", *notes] if notes else []))
+    lines = [Prose(line, hang=2) for line in ["", *notes] if notes]
+    return Group(Text(), arms_table(arms, skills, running=running), *lines)
 
 
 def arms_table(arms: Mapping[Arm, Tally], skills: Skills, *, running: bool = False) -> TextTable:

@@ -55,9 +55,11 @@ class Prose:
     text: str
     styles: Mapping[str, str] = field(default_factory=dict)
     """Styles of what matches a pattern."""
+    hang: int = 0
+    """Indents what follows the first line."""
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
-        shown = Text(wrap(self.text, options.max_width))
+        shown = Text(wrap(self.text, options.max_width, self.hang))
         for pattern, style in self.styles.items():
             shown.highlight_regex(pattern, style)
         yield shown

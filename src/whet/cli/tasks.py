@@ -12,12 +12,13 @@ from whet.cli.options import Layout, takes
 from whet.cli.output import say
 from whet.errors import UserError
 from whet.runs.options import CheckTasksOptions
+from whet.sleep.mining.options import MineOptions
 
 if TYPE_CHECKING:
     from whet.runs.checks.tasks import TaskCheck
     from whet.scoring import Score
 
-app = typer.Typer(help="Check tasks, and select tasks of the right difficulty.", no_args_is_help=True)
+app = typer.Typer(help="Make tasks, check them, and select those of the right difficulty.", no_args_is_help=True)
 
 
 @app.callback()
@@ -42,13 +43,16 @@ def check(
     for problem in problems:
         _print_unreadable(problem, as_json=as_json)
 
+    # Checks end in any order and are printed as they end, so the column is as wide as the longest name.
+    width = max((len(task.id) for task in tasks), default=0)
+
     async def run() -> bool:
         good = not problems
         config = read_config(find_config(Path.cwd()))
         proofs = prove(tasks, sandbox_named(options.sandbox), config=config, judge_model=options.judge_model)
         async with aclosing(proofs) as checks:
             async for found in checks:
-                _print_check(found, as_json=as_json)
+                _print_check(found, width, as_json=as_json)
                 good = good and found.verdict is not TaskVerdict.BROKEN
         return good
 
@@ -74,6 +78,27 @@ def new(
         say(f"made {task}")
     say("Edit instruction.md of each new task: it is all that the agent is given to read. Then:")
     say(command("tasks", "check", str(folder)))
+
+
+@app.command("mine")
+@takes(MineOptions, Layout(arguments=("repository",), required=("repository",)))
+def mine(
+    options: MineOptions,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Make tasks from the history and the tested code of a Python repository, and keep those that are proved."""
+    from whet.cli.formats import to_json
+    from whet.cli.mine import print_mined, print_report
+    from whet.event_loop import run_coroutine
+    from whet.sleep.mining.mine import mine as mine_tasks
+
+    report = run_coroutine(mine_tasks(options, (lambda _: None) if as_json else print_mined))
+    if as_json:
+        typer.echo(to_json(report.model_dump(mode="json")))
+    else:
+        print_report(report)
+    if not report.proved:
+        raise typer.Exit(1)
 
 
 @app.command("filter")
@@ -105,20 +130,21 @@ def _print_unreadable(problem: str, *, as_json: bool) -> None:
         say(f"unreadable {problem}", hang=11)
 
 
-def _print_check(found: "TaskCheck", *, as_json: bool) -> None:
+def _print_check(found: "TaskCheck", width: int, *, as_json: bool) -> None:
     if as_json:
         typer.echo(_as_json(found))
         return
-    say(_as_line(found), hang=11)
+    say(_as_line(found, width), hang=11)
     for name, text in found.outputs.items():
         typer.echo(f"{'':11}{name}:")
         typer.echo(textwrap.indent(text, " " * 13))
 
 
-def _as_line(found: "TaskCheck") -> str:
+def _as_line(found: "TaskCheck", width: int) -> str:
     scores = f"solution {_score(found.solution)}, nothing {_score(found.nothing)}" if found.solution else ""
     notes = "".join(f"\n{'':11}warning: {warning}" for warning in found.warnings)
-    return f"{found.verdict:<10} {found.task.id}  {scores}{'  ' + found.reason if found.reason else ''}{notes}".rstrip()
+    reason = f"  {found.reason}" if found.reason else ""
+    return f"{found.verdict:<10} {found.task.id:<{width}}  {scores}{reason}{notes}".rstrip()
 
 
 def _as_json(found: "TaskCheck") -> str:

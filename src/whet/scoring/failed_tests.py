@@ -12,6 +12,7 @@ _FAILED = re.compile(
     | ^(?:FAIL|ERROR):\ (?P<unittest>\w+\ \([\w.]+\))
     | ^\s*---\ FAIL:\ (?P<go>\S+)
     | ^\s*(?:●|✕|✗|×)\ (?P<jest>.+?)(?:\ \(\d+\ m?s\))?$
+    | ^FAIL\ +(?!\S*[/.]\S*$)(?P<line>\S.*?)$
     | ^test\ (?P<cargo>\S+)\ \.\.\.\ FAILED$
     | ^\s*not\ ok\ \d+\s+(?:-\s+)?(?P<tap>.+?)$
     """
@@ -22,6 +23,8 @@ _COMPLAINT = re.compile(r"(?mi)^.*\b(?:FAIL(?:ED|URE)?|\w*Error|not found|No suc
 def find_failed_tests(output: str) -> list[str]:
     """The names of failed tests in the output of a test program, in order, each once.
 
+    >>> find_failed_tests("ok   sorted\\nFAIL the message is short\\nFAIL empty lists")
+    ['the message is short', 'empty lists']
     >>> find_failed_tests("FAILED tests/test_a.py::test_mug - assert 3 == 4\\n--- FAIL: TestPlate (0.00s)")
     ['tests/test_a.py::test_mug', 'TestPlate']
     """

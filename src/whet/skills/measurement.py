@@ -104,6 +104,8 @@ class Execution:
     have."""
     reported: tuple[str, ...] = ()
     """Names and fingerprints of the model in its replies."""
+    guard: Outcome | None = None
+    """The score of the guard; None in a run without a guard."""
 
 
 class OutOfBudget(Exception):  # noqa: N818 - an end, not an error

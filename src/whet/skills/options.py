@@ -28,7 +28,17 @@ class ArmOptions(RolloutOptions):
         return RunOptions(**shared, **arm, pilot=self.pilot, **changes)
 
 
-class SharpenOptions(ArmOptions):
+class GuardedOptions(ArmOptions):
+    """The options of a verb that holds exams."""
+
+    guard: str | None = None
+    """Name of a judge of the tasks whose score must not get worse, such as 'work'. Give it weight 0 in the tasks, and
+    the score itself does not count it. A skill is certified only if it is better and its guard is not worse."""
+    guard_margin: float | None = Field(default=None, ge=0.01, le=0.5)
+    """How much worse the guard's mean score may be; 0.1 is 10 points (default: 0.1)."""
+
+
+class SharpenOptions(GuardedOptions):
     """What to sharpen, on which tasks, with which proposer, and within which budget."""
 
     skill: SkillPath | None = None
@@ -61,6 +71,9 @@ class SharpenOptions(ArmOptions):
     """Rollouts per training task whenever a skill is measured (default: several if there are few tasks)."""
     alpha: float = Field(default=0.10, ge=0.0001, le=0.5)
     """False-positive rate: chance that the run certifies a skill that is not better."""
+    one_exam: bool = False
+    """Hold one exam only, after the search, with all of `alpha`, and stop at its verdict. Otherwise the first exam uses
+    half of `alpha`, the next a quarter, and so on."""
     known_good: SkillPath | None = None
     """Positive control: a skill known to be better. The audit reports whether your tasks can detect it."""
     force: bool = False
@@ -78,7 +91,7 @@ class SharpenOptions(ArmOptions):
     """Training tasks that a proposer sees at a time."""
 
 
-class CertifyOptions(ArmOptions):
+class CertifyOptions(GuardedOptions):
     """Which skills to compare in an exam, on which tasks, and within which budget."""
 
     old: SkillPath | None = None

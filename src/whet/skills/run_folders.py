@@ -8,6 +8,7 @@ from pathlib import Path
 from whet.runs.stats.summary import Arm, Tally, tally, total
 from whet.runs.store.store import DATABASE, Store, is_being_written
 from whet.skills.certificates.certificate import CERTIFICATE, Certificate, read_certificate
+from whet.skills.certificates.guard_text import format_guard_failure, format_margin
 from whet.skills.documents.history import TERMS
 from whet.skills.gate.kinds import GateKind
 from whet.skills.rollouts.terms import CERTIFY_TERMS
@@ -88,5 +89,10 @@ def describe_verdict(certificate: Certificate) -> str:
     if certificate.gate is not GateKind.CERTIFY:
         return f"rule '{certificate.gate}', no certificate"
     if (last := certificate.last_certified) is not None:
-        return f"certified, at least {last.findings.at_least * 100:+.1f} points"
-    return f"not certified: {certificate.records[-1].findings.verdict}" if certificate.records else "nothing certified"
+        kept = f"; {format_margin(last.terms.guard)}" if last.terms.guard else ""
+        return f"certified, at least {last.findings.at_least * 100:+.1f} points{kept}"
+    if not certificate.records:
+        return "nothing certified"
+    last = certificate.records[-1]
+    failed = format_guard_failure(last, len(certificate.tasks)) if last.terms.guard else None
+    return failed or f"not certified: {last.findings.verdict}"

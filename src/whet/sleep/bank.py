@@ -1,9 +1,22 @@
 """The bank: proved tasks of a repository, in families, and the copies of them that ask for a habit."""
 
+import json
+import re
+import shutil
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from whet.errors import UserError
+from whet.ids import digest
+from whet.sleep.rules.rule import Rule
+from whet.tasks.checks import RulesCheck
+from whet.tasks.task import Split
+
+HABIT, WORK = "habit", "work"
+"""Names of the two scores of a carrier."""
 
 
 class TaskKind(StrEnum):
@@ -35,6 +48,8 @@ class BankTask(BaseModel):
     folder: Path
     proof: str
     """What was proved, in one line."""
+    agreement: str = ""
+    """How the state of the repository was confirmed, such as "7 of 7 files"."""
 
 
 def split_families(tasks: list[BankTask]) -> tuple[list[BankTask], list[BankTask]]:
@@ -48,3 +63,47 @@ def split_families(tasks: list[BankTask]) -> tuple[list[BankTask], list[BankTask
     ordered = sorted(newest, key=lambda family: (newest[family], family))
     train = set(ordered[: len(ordered) // 2])
     return [one for one in tasks if one.family in train], [one for one in tasks if one.family not in train]
+
+
+def name_family(repository: str, paths: Iterable[str]) -> str:
+    """The family of a task: the files of a repository that its solution changes, without tests.
+
+    >>> name_family("/shop", ["b.py", "a.py"]) == name_family("/shop", ["a.py", "b.py"])
+    True
+    """
+    return digest(repository.encode(), *(path.encode() for path in sorted({*paths})))[:12]
+
+
+def make_carrier(task: BankTask, rule: Rule, folder: Path, split: Split) -> Path:
+    """Copy a proved task into a folder, with a rule as the score that counts and the tests' score beside it.
+
+    The habit counts alone, because it is what the memory file is to change. The work is the guard: the exam tests
+    that it does not get worse.
+    """
+    place = folder / f"{task.id}-{rule.id}"
+    if place.exists():
+        raise UserError(f"{place}: is there already; expected a new folder")
+    shutil.copytree(task.folder, place, symlinks=True)
+    manifest = place / "task.toml"
+    manifest.write_text(_add_judges(manifest.read_text(encoding="utf-8"), rule, split), encoding="utf-8")
+    return place
+
+
+def _add_judges(manifest: str, rule: Rule, split: Split) -> str:
+    """The text of a task.toml with the split and both judges."""
+    lines = [line for line in manifest.splitlines() if not re.match(r"split\s*=", line)]
+    if "[metadata]" not in lines:
+        lines += ["", "[metadata]"]
+    lines.insert(lines.index("[metadata]") + 1, f'split = "{split}"')
+    checks = ", ".join(map(_write_check, rule.checks))
+    judges = (
+        *("", "[[metadata.whet.judge]]", 'kind = "rules"', f'name = "{HABIT}"', "weight = 1", f"checks = [{checks}]"),
+        *("", "[[metadata.whet.judge]]", 'kind = "reward"', f'name = "{WORK}"', "weight = 0"),
+    )
+    return "\n".join([*lines, *judges, ""])
+
+
+def _write_check(check: RulesCheck) -> str:
+    """A check as an inline table of TOML, whose strings are those of JSON."""
+    keys = check.model_dump(mode="json", exclude_none=True)
+    return "{ " + ", ".join(f"{key} = {json.dumps(value)}" for key, value in keys.items()) + " }"

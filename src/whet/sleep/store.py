@@ -7,7 +7,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -25,28 +25,28 @@ FILE = "sleep.db"
 BUSY_SEC = 10.0
 """How long a connection waits for another one to finish writing."""
 
-Kind = Literal["rule", "task", "proposal", "rejection", "adoption", "night", "consent"]
+Kind = Literal["rule", "task", "proposal", "rejection", "adoption", "night", "consent", "loss"]
 """What documents are about."""
 Model = TypeVar("Model", bound=BaseModel)
 
 _FIRST = """
--- What was read of a source, and how it looked then. `prefix` is the digest of its first `offset` bytes.
+-- How a source looked when it was read, and a digest of the settings that it was read with.
 CREATE TABLE source (
   path TEXT NOT NULL,
   key TEXT NOT NULL,
   look TEXT NOT NULL,
-  offset INTEGER NOT NULL,
-  prefix TEXT NOT NULL,
+  settings TEXT NOT NULL,
   PRIMARY KEY (path, key)
 ) WITHOUT ROWID;
 
--- `repository` and `cwd` are where the session really took place; the body has masks in their place.
+-- A body is JSON, compressed. `path` is the transcript, `digest` that of its content and of the settings.
 CREATE TABLE session (
   cli TEXT NOT NULL,
   id TEXT NOT NULL,
   repository TEXT,
   cwd TEXT,
-  ended REAL,
+  path TEXT NOT NULL,
+  ended REAL NOT NULL,
   digest TEXT NOT NULL,
   body BLOB NOT NULL,
   PRIMARY KEY (cli, id)
@@ -90,10 +90,8 @@ class SourceRow:
     key: str
     look: str
     """Inode, size and time of its files."""
-    offset: int
-    """Bytes that were read: up to the last newline."""
-    prefix: str
-    """Digest of these bytes."""
+    settings: str
+    """Digest of the settings that it was read with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +162,30 @@ class SleepStore:
         with self._explain_errors():
             self._db.execute("DELETE FROM document WHERE kind = ? AND id = ?", (kind, name))
 
-    def put_session(self, session: Session, *, cwd: str | None, repository: str | None) -> None:
-        """Keep a redacted session, with where it really took place."""
+    def put_session(self, session: Session, *, repository: Path | None, path: Path, digest: str) -> bool:
+        """Keep a redacted session. False if a later state of it is kept, from another file than `path`.
+
+        Args:
+            digest: Of its content, for `session_digest`.
+        """
         ended = session.ended or session.started
-        row = (session.cli, session.id, repository, cwd, ended and ended.timestamp(), session.digest)
+        at = ended.timestamp() if ended else 0.0
+        place = (repository and str(repository), session.cwd, str(path))
         with self._explain_errors():
-            self._db.execute(
-                "INSERT OR REPLACE INTO session VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (*row, zstandard.compress(session.model_dump_json().encode())),
+            done = self._db.execute(
+                "INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (cli, id) DO UPDATE SET "
+                "(repository, cwd, path, ended, digest, body) = (excluded.repository, excluded.cwd, excluded.path, "
+                "excluded.ended, excluded.digest, excluded.body) "
+                "WHERE excluded.path = session.path OR excluded.ended >= session.ended",
+                (session.cli, session.id, *place, at, digest, zstandard.compress(session.model_dump_json().encode())),
             )
+        return done.rowcount > 0
+
+    def session_digest(self, cli: str, name: str) -> str | None:
+        """The digest that a session was kept with; None if it is not kept."""
+        with self._explain_errors():
+            row = self._db.execute("SELECT digest FROM session WHERE cli = ? AND id = ?", (cli, name)).fetchone()
+        return None if row is None else str(row[0])
 
     def sessions(self, repository: Path | None = None, since: datetime | None = None) -> Iterator[Session]:
         """The sessions in a repository, or everywhere, that ended since a time; the oldest first."""
@@ -196,31 +209,29 @@ class SleepStore:
         except (ValidationError, zstandard.ZstdError) as error:
             raise UserError(f"{self._path}: the {cli} session '{name}' is damaged; harvest again without it") from error
 
-    def session_digests(self) -> dict[tuple[str, str], str]:
-        """Of every session that is kept: its agent, its id, and the digest of what it was read from."""
-        with self._explain_errors():
-            rows = self._db.execute("SELECT cli, id, digest FROM session").fetchall()
-        return {(cli, name): digest for cli, name, digest in rows}
-
     def repositories(self) -> tuple[Path, ...]:
         """The repositories in which the sessions took place."""
         with self._explain_errors():
             rows = self._db.execute("SELECT DISTINCT repository FROM session WHERE repository IS NOT NULL ORDER BY 1")
             return tuple(Path(path) for (path,) in rows)
 
+    def drop_sessions(self, repository: Path) -> int:
+        """Delete the sessions of a repository; how many there were. They can be read again."""
+        named = (str(repository),)
+        with self._explain_errors(), self._transaction():
+            self._db.execute("DELETE FROM source WHERE path IN (SELECT path FROM session WHERE repository = ?)", named)
+            return self._db.execute("DELETE FROM session WHERE repository = ?", named).rowcount
+
     def sources(self) -> dict[tuple[str, str], SourceRow]:
         """What was read before, by path and key."""
         with self._explain_errors():
-            rows = [SourceRow(*row) for row in self._db.execute("SELECT path, key, look, offset, prefix FROM source")]
+            rows = [SourceRow(*row) for row in self._db.execute("SELECT path, key, look, settings FROM source")]
         return {(row.path, row.key): row for row in rows}
 
     def put_source(self, row: SourceRow) -> None:
         """Remember what was read of a source."""
         with self._explain_errors():
-            self._db.execute(
-                "INSERT OR REPLACE INTO source VALUES (?, ?, ?, ?, ?)",
-                (row.path, row.key, row.look, row.offset, row.prefix),
-            )
+            self._db.execute("INSERT OR REPLACE INTO source VALUES (?, ?, ?, ?)", astuple(row))
 
     def forgotten(self) -> frozenset[tuple[str, str]]:
         """The agents and ids of the sessions that must not be kept again."""
@@ -233,27 +244,37 @@ class SleepStore:
         repository = str(Path(what).expanduser().absolute())
         with self._explain_errors():
             rows = self._db.execute(
-                "SELECT cli, id FROM session WHERE id = ? OR repository = ? OR cwd = ? OR cwd GLOB ?",
-                (what, repository, repository, f"{_escape_glob(repository)}/*"),
+                "SELECT cli, id FROM session WHERE ? IN (id, cli || '/' || id) OR ? IN (repository, cwd) OR cwd GLOB ?",
+                (what, repository, f"{_escape_glob(repository)}/*"),
             ).fetchall()
-            about = {repository, *(name for _, name in rows)}
             documents = [
-                one
-                for row in self._db.execute("SELECT number, kind, body FROM document")
-                if (one := _Document.read(*row)).mentions(about)
+                _Document(number, kind, name, json.loads(body))
+                for number, kind, name, body in self._db.execute("SELECT number, kind, id, body FROM document")
             ]
-        if not rows and not documents:
+        sessions = {*(name for _, name in rows), *(f"{cli}/{name}" for cli, name in rows)}
+        # A rule that the user rejected stays rejected: only what it says of the sessions goes.
+        kept = {one.number for one in documents if one.kind == "rejection" and not one.is_about(repository)}
+        found = [one for one in documents if one.names(sessions) or one.is_about(repository)]
+        if not rows and not found:
             raise UserError(f"'{what}' is no session and no repository that whet sleep knows; see `whet sleep status`")
-        self._delete(rows, documents)
-        return Forgotten(len(rows), Counter(one.kind for one in documents))
+        changed = [one.without(sessions) for one in found if one.number in kept]
+        self._delete(rows, [one for one in found if one.number not in kept], changed)
+        return Forgotten(len(rows), Counter(one.kind for one in found if one.number not in kept))
 
-    def _delete(self, sessions: Sequence[tuple[str, str]], documents: "Sequence[_Document]") -> None:
-        for text in (text for one in documents for text in one.texts):
+    def _delete(
+        self,
+        sessions: Sequence[tuple[str, str]],
+        documents: "Sequence[_Document]",
+        changed: "Sequence[_Document]",
+    ) -> None:
+        for text in (text for one in documents for text in one.texts()):
             self._remove_own(text)
         with self._explain_errors(), self._transaction():
             self._db.executemany("DELETE FROM session WHERE cli = ? AND id = ?", sessions)
             self._db.executemany("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", sessions)
             self._db.executemany("DELETE FROM document WHERE number = ?", [(one.number,) for one in documents])
+            bodies = [(json.dumps(one.body), one.number) for one in changed]
+            self._db.executemany("UPDATE document SET body = ? WHERE number = ?", bodies)
         with self._explain_errors():
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -311,15 +332,32 @@ class SleepStore:
 class _Document:
     number: int
     kind: str
-    texts: tuple[str, ...]
+    name: str
+    body: Any
 
-    @classmethod
-    def read(cls, number: int, kind: str, body: str) -> Self:
-        return cls(number, kind, tuple(_texts(json.loads(body))))
+    def texts(self) -> Iterator[str]:
+        yield self.name
+        yield from _texts(self.body)
 
-    def mentions(self, about: set[str]) -> bool:
-        """Whether it names one of these sessions or repositories, or a path within one of the repositories."""
-        return any(text in about or any(text.startswith(f"{one}/") for one in about) for text in self.texts)
+    def names(self, sessions: set[str]) -> bool:
+        return any(text in sessions for text in self.texts())
+
+    def is_about(self, repository: str) -> bool:
+        """Whether it names this repository, or a path within it."""
+        return any(text == repository or text.startswith(f"{repository}/") for text in self.texts())
+
+    def without(self, sessions: set[str]) -> Self:
+        """The same, but for these sessions in its lists."""
+        return replace(self, body=_without(self.body, sessions))
+
+
+def _without(value: Any, left_out: set[str]) -> Any:
+    match value:
+        case list():
+            return [_without(one, left_out) for one in value if not (isinstance(one, str) and one in left_out)]
+        case dict():
+            return {name: _without(one, left_out) for name, one in value.items()}
+    return value
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -108,11 +108,11 @@ _START = (
     # Words that run the program after them, and variables for it.
     rf"(?:(?:[A-Za-z_]\w*=[^\s;&|]*+|sudo|env|time|nice|exec|command|then|do|else|npx|bunx|timeout{_BLANK}+\S++"
     rf"|(?:uv|poetry|pipenv|pdm|hatch|bundle|pnpm|yarn){_BLANK}+(?:run|exec)|(?:[\w./~-]*/)?python[\d.]*{_BLANK}+-m"
-    rf"|(?:[\w./~-]*/)?(?:ba|da|z)?sh{_BLANK}+-\w*c){_BLANK}+)*+"
+    rf"|(?:[\w./~-]*/)?(?:ba|da|z)?sh{_BLANK}+-\w*c){_BLANK}+)*"
     r"[\"']?(?:[\w./~-]*/)?"
 )
-_GAP = rf"{_BLANK}+(?:-[^\s;&|]*+{_BLANK}+)*+"
-"""Between two words of a command there may be options."""
+_GAP = rf"{_BLANK}+(?:-[^\s;&|]*+{_BLANK}+)*?"
+"""Between two words of a command there may be options. One of them can be the next word."""
 _GAP_OF_MAKE = rf"{_BLANK}+(?:[^\s;&|]++{_BLANK}+)*?"
 """The targets of make come in any order."""
 _END = r"(?![^\s;&|)`\"'<>])"
@@ -124,6 +124,8 @@ def command_pattern(*words: str) -> str:
     >>> lint = command_pattern("make lint")
     >>> [bool(re.search(lint, line)) for line in ("cd a && CI=1 make -s lint", "echo make lint")]
     [True, False]
+    >>> [bool(re.search(command_pattern(one), "sudo git commit -s -m x")) for one in ("sudo", "git commit -m", "git")]
+    [True, True, True]
     """
     program, *rest = " ".join(words).split()
     gap = _GAP_OF_MAKE if program == "make" else _GAP
@@ -148,6 +150,8 @@ def tags(models: Iterable[type[BaseModel]], key: str) -> set[str]:
 
 
 def _check_operator(value: object) -> object:
+    if isinstance(value, AnyCheck):
+        return value
     operators = tags(AnyCheck.__args__, "op")
     match value:
         case {"op": str(op)} if op in operators:

@@ -31,6 +31,11 @@ _Scored = Annotated[float, Field(ge=0, le=1)] | Cause
 _Count = Annotated[int, Field(ge=0)]
 
 
+def _is_none(value: object) -> bool:
+    """Certificates of runs without a guard have no keys about a guard."""
+    return value is None
+
+
 class PairRecord(_Stored):
     """One pair of an exam."""
 
@@ -42,6 +47,8 @@ class PairRecord(_Stored):
     """How often the incumbent's rollout was started, and the candidate's."""
     resent: tuple[_Count, _Count] = (0, 0)
     """Re-sent model calls in each rollout."""
+    guard: tuple[_Scored, _Scored] | None = Field(default=None, exclude_if=_is_none)
+    """Scores of the guard in both rollouts."""
 
 
 class ArmProblems(_Stored):
@@ -55,6 +62,19 @@ class ArmProblems(_Stored):
     resent: int
     """Rollouts with re-sent model calls."""
     resent_calls: int
+
+
+class GuardFindings(_Stored):
+    """What an exam with a guard found about each of its two tests."""
+
+    target_shown: bool
+    """Whether it was shown that the new skill is better."""
+    shown: bool
+    """Whether it was shown that the guard is not worse than its margin allows."""
+    harmed: bool
+    """Whether the guard is likely worse than that."""
+    log_evidence: float
+    """Logarithm of the e-value of the guard against "worse than the margin allows"."""
 
 
 class Findings(_Stored):
@@ -75,6 +95,7 @@ class Findings(_Stored):
     candidate: ArmProblems
     withheld: tuple[str, ...] = ()
     """Problems that differ between the skills by more than chance explains. Any of these withholds the verdict."""
+    guard: GuardFindings | None = Field(default=None, exclude_if=_is_none)
 
 
 class ExamRecord(_Stored):
@@ -147,6 +168,11 @@ class Certificate(_Stored):
         return (*self.records, *([self.shortening.record] if self.shortening else []))
 
     @property
+    def guard(self) -> str | None:
+        """Name of the judge that must not get worse; None without one."""
+        return next((record.terms.guard.judge for record in self.records if record.terms.guard), None)
+
+    @property
     def last_certified(self) -> ExamRecord | None:
         found = [record for record in self.records if record.findings.verdict is Verdict.CERTIFIED]
         return found[-1] if found else None
@@ -173,6 +199,7 @@ def make_record(held: ExamResult) -> ExamRecord:
                 candidate=one.candidate,
                 tries=(one.executions[0].tries, one.executions[1].tries),
                 resent=(one.executions[0].resent, one.executions[1].resent),
+                guard=(one.guard.incumbent, one.guard.candidate) if attempt.terms.guard else None,
             )
             for number, one in enumerate(attempt.pairs)
         ),
@@ -221,11 +248,17 @@ def replay_record(record: ExamRecord) -> SequentialTest:
             Pair(
                 one.incumbent,
                 one.candidate,
-                (Execution(one.tries[0], one.resent[0]), Execution(one.tries[1], one.resent[1])),
+                _executions(one),
             )
             for one in record.positions
         ],
     )
+
+
+def _executions(one: PairRecord) -> tuple[Execution, Execution]:
+    guard = one.guard or (None, None)
+    old, new = (Execution(one.tries[arm], one.resent[arm], guard=guard[arm]) for arm in range(2))
+    return old, new
 
 
 def compute_findings(attempt: SequentialTest) -> Findings:
@@ -244,4 +277,12 @@ def compute_findings(attempt: SequentialTest) -> Findings:
         incumbent=ArmProblems(**asdict(old)),
         candidate=ArmProblems(**asdict(new)),
         withheld=tuple(attempt.differences_between_arms()),
+        guard=None
+        if attempt.guard is None
+        else GuardFindings(
+            target_shown=attempt.is_target_shown,
+            shown=attempt.is_guard_shown,
+            harmed=attempt.guard.is_harmed,
+            log_evidence=attempt.guard.log_evidence,
+        ),
     )

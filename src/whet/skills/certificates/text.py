@@ -6,8 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from whet.skills.certificates.certificate import CERTIFICATE, Certificate, ExamRecord
+from whet.skills.certificates.guard_text import (
+    EXPLAINED,
+    format_both_scores,
+    format_guard,
+    format_guard_failure,
+    format_margin,
+)
 from whet.skills.gate.exam import PAIR
 from whet.skills.gate.kinds import GateKind
+from whet.skills.gate.sequential_test import ExamTerms
 from whet.skills.measurement import Verdict
 
 READABLE = "certificate.md"
@@ -59,13 +67,16 @@ def _claim(certificate: Certificate) -> Iterator[str]:
         return
     found, level = last.findings, last.terms.level
     yield f"**{_claim_of(last, len(certificate.tasks))}, at level {level:g}.**"
-    yield _alpha(certificate, last.terms.margin)
+    yield _alpha(certificate, last.terms)
     if models := format_models(last.reported):
         yield models
     yield from ("", "| | |", "|---|---|")
     yield f"| lift | {found.at_least * 100:+.1f} to {found.at_most * 100:+.1f} points |"
     yield f"| measured after the verdict | {_estimate(found.estimate)} |"
     yield f"| e-value | {_number(exp(min(found.log_evidence, 700)))}, and {_number(1 / level)} was needed |"
+    if last.terms.guard is not None:
+        yield f"| guard | {format_guard(last)} |"
+        yield f"| old → new | {format_both_scores(last)} |"
     pairs = len(last.positions)
     yield f"| pairs | {pairs}; verdict after {found.decided_at} |"
     yield f"| rollouts | {PAIR * pairs}: one of each skill per pair |"
@@ -78,7 +89,8 @@ def _claim_of(record: ExamRecord, tasks: int) -> str:
     at_least, margin = record.findings.at_least, record.terms.margin
     where = f"on these {tasks} validation tasks: its mean score there is"
     if not margin:
-        return f"{new} is better than {old} {where} higher by at least {at_least * 100:.1f} points"
+        guarded = f", and judge {format_margin(record.terms.guard)}" if record.terms.guard else ""
+        return f"{new} is better than {old} {where} higher by at least {at_least * 100:.1f} points{guarded}"
     return f"{new} is not worse than {old} by more than {margin * 100:g} points {where} {format_loss(at_least)}"
 
 
@@ -92,14 +104,27 @@ def format_loss(at_least: float) -> str:
     return f"higher by at least {at_least * 100:.1f} points"
 
 
-def _alpha(certificate: Certificate, margin: float) -> str:
+def _alpha(certificate: Certificate, terms: ExamTerms) -> str:
     what = "An exam" if certificate.single else "A run"
-    wrong = f"worse by more than {margin * 100:g} points" if margin else "not better"
+    wrong = f"worse by more than {terms.margin * 100:g} points" if terms.margin else "not better"
+    if terms.guard is not None:
+        wrong += f", or whose judge '{terms.guard.judge}' is worse by more than {terms.guard.margin * 100:g} points,"
     return f"{what} like this certifies a skill that is {wrong} with a chance of at most {certificate.alpha:.0%}."
 
 
 def format_verdict(record: ExamRecord, tasks: int) -> str:
     """Format a verdict as a sentence, with its tasks and its error rate."""
+    if record.terms.guard is None:
+        return _format_verdict(record, tasks)
+    told = format_guard_failure(record, tasks)
+    if told is None:
+        shown = record.findings.verdict is Verdict.CERTIFIED
+        told = _format_verdict(record, tasks) + (f"; {format_margin(record.terms.guard)}" if shown else "")
+    return f"{told}; {format_both_scores(record)}"
+
+
+def _format_verdict(record: ExamRecord, tasks: int) -> str:
+    """The verdict about the score."""
     found, terms = record.findings, record.terms
     if terms.margin and found.verdict is not Verdict.WITHHELD and found.coverage >= terms.coverage:
         return _format_margin_verdict(record, tasks)
@@ -173,6 +198,8 @@ def _exams(certificate: Certificate) -> Iterator[str]:
         return
     explained = E_VALUES_WITH_MARGIN if certificate.records[0].terms.margin else E_VALUES
     yield from (HEAD, RULE, *map(format_row, certificate.records), "", explained, "")
+    if certificate.guard is not None:
+        yield from (EXPLAINED, "")
     for record in certificate.records:
         if record.findings.verdict is not Verdict.CERTIFIED:
             yield from (f"Exam {record.number}: {format_verdict(record, len(certificate.tasks))}.", "")

@@ -23,6 +23,11 @@ _WIDEST = 0.999
 _CLOSE = 1e-4
 """Precision of a bound."""
 _ROUNDING = 1e-9
+_PAIRS_AT_MARGIN = 2.7
+_MOST_AT_STAKE = 0.95
+"""The largest part of its value that a planned e-process may lose with one difference."""
+_FIRST_COUNT, _FIRST_SQUARES = 3, 1.2
+"""A planned e-process starts as if it had seen three differences with a mean square of 0.4."""
 
 
 class EProcess:
@@ -64,6 +69,56 @@ class EProcess:
         # For a handful of numbers plain Python is many times faster than arrays.
         top = max(logs)
         return top + math.log(sum(part * math.exp(log - top) for log, part in zip(logs, self._parts, strict=True)))
+
+
+class PlannedEProcess:
+    """An e-process against "the mean is below -margin" that is to reach its level within a planned number of pairs.
+
+    Every stake is chosen before its difference is known, from the evidence that is still needed, the spread of the
+    differences so far and the pairs that are left in the plan. So its expected value never grows if the mean is below
+    -margin, as for fixed stakes. With few pairs it reaches its level more often than fixed stakes do: with 30 pairs, a
+    margin of 30 points and scores that fail in one of ten rollouts, in 98 % of cases instead of 90 %."""
+
+    def __init__(self, margin: float, level: float) -> None:
+        self._margin, self._needed = margin, -math.log(level)
+        self._planned = planned_pairs(margin)
+        self._largest = _MOST_AT_STAKE / (1 - margin)
+        self._count, self._squares = 0, _FIRST_SQUARES
+        self.log = 0.0
+
+    @property
+    def has_reached(self) -> bool:
+        return self.log >= self._needed
+
+    def add(self, difference: float) -> None:
+        """Bet on the next difference. Nothing is bet any more once the level is reached."""
+        if self.has_reached:
+            return
+        self.log += math.log(1 + self._stake() * (difference + self._margin))
+        self._count += 1
+        self._squares += difference**2
+
+    @property
+    def fewest(self) -> int:
+        """A number of further differences that it takes at least to reach the level."""
+        most = math.log(1 + self._largest * (1 + self._margin))
+        return max(0, math.ceil((self._needed - self.log) / most - _ROUNDING))
+
+    def _stake(self) -> float:
+        """The stake that would reach the level with the smallest sum of differences, if this spread were normal."""
+        spread = self._squares / (_FIRST_COUNT + self._count)
+        left = self._planned - self._count % self._planned
+        return min(self._largest, math.sqrt(2 * (self._needed - self.log) / (spread * left)))
+
+
+def planned_pairs(margin: float) -> int:
+    """The number of pairs that a planned e-process is planned for. It follows from the margin alone, so nobody can
+    choose it after the fact.
+
+    >>> [planned_pairs(margin) for margin in (0.3, 0.2, 0.1)]
+    [30, 68, 270]
+    """
+    return math.ceil(_PAIRS_AT_MARGIN / margin**2)
 
 
 def log_e_value(differences: ArrayLike, bound: ArrayLike, *, above: bool) -> FloatArray:

@@ -6,7 +6,7 @@ from typing import Protocol
 from whet.skills.gate.exam import ExamSequence, RolloutBudget, run_exam, tighten
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.seed import Seed
-from whet.skills.gate.sequential_test import SequentialTest, level_of
+from whet.skills.gate.sequential_test import SequentialTest
 from whet.skills.measurement import ReadExecution, Rollouts, Verdict, clean_execution
 
 FEWEST = 20
@@ -92,11 +92,11 @@ class Gate:
 
     async def run_early_exam(self, candidate: str) -> ExamResult | None:
         """Test a candidate while the search is open. It may use at most half of the budget: other exams follow."""
-        if candidate == self.incumbent or self._find(candidate) is not None:
+        if self._plan.one_exam or candidate == self.incumbent or self._find(candidate) is not None:
             return None
         result = self._new(candidate)
         planned = min(self.budget.pairs // 2, self._plan.max_pairs(len(self._setting.tasks)))
-        if planned < max(FEWEST, result.test.fewest):
+        if planned < max(FEWEST, result.test.fewest_to_start):
             return None
         journal = self._setting.journal
         cut = journal.find_cut(result.exam)
@@ -113,7 +113,7 @@ class Gate:
             return None
         result = before or self._new(candidate)
         affordable = self.budget.pairs if max_pairs is None else min(max_pairs, self.budget.pairs)
-        return await self._advance(result, affordable) if affordable >= result.test.fewest else None
+        return await self._advance(result, affordable) if affordable >= result.test.fewest_to_start else None
 
     async def _advance(self, result: ExamResult, pairs: int) -> ExamResult | None:
         """Run at most this many further pairs of an exam; None when the exam has no pair at all."""
@@ -151,4 +151,4 @@ class Gate:
     def _new(self, candidate: str) -> ExamResult:
         setting, number = self._setting, len(self.exam_results) + 1
         exam = ExamSequence(self.incumbent, candidate, setting.tasks, setting.seed.value, number, self.link)
-        return ExamResult(exam, SequentialTest(self._plan.terms(level_of(self._plan.alpha, number), 1)))
+        return ExamResult(exam, SequentialTest(self._plan.terms(self._plan.level(number), 1)))

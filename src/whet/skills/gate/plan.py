@@ -3,12 +3,15 @@
 from dataclasses import dataclass, replace
 
 from whet.skills.gate.exam import PAIR
+from whet.skills.gate.guard import Guard
 from whet.skills.gate.kinds import GateKind, SearchKind
-from whet.skills.gate.sequential_test import ExamTerms
+from whet.skills.gate.sequential_test import ExamTerms, level_of
 
 MANY = 1_000_000
 """Rollouts of a budget that is limited by another unit."""
 
+FEW_TASKS_PAIRS = 40
+"""Pairs that an exam may always have: with few tasks, repeats make up for tasks."""
 AUTO = 0
 """Samples: choose by the number of training tasks."""
 _MEASURED_BY = 30
@@ -52,6 +55,10 @@ class GatePlan:
     """Maximum loss of a shorter version; never more than half of the certified lift."""
     removal_level: float = 0.05
     """Maximum chance that a shorter version loses more than that."""
+    guard: Guard | None = None
+    """A second score that must not get worse."""
+    one_exam: bool = False
+    """Whether the run holds one exam only, after the search, which then uses all of alpha."""
 
     @property
     def exam_budget(self) -> int:
@@ -77,8 +84,16 @@ class GatePlan:
         return max(0, self.search_budget // (self.samples * tasks) - 1)
 
     def max_pairs(self, tasks: int) -> int:
-        """Maximum pairs of an exam on this many tasks while the search is open."""
-        return self.rollouts_per_task * tasks // PAIR
+        """Maximum pairs of an exam on this many tasks while the search is open.
+
+        >>> [GatePlan(400).max_pairs(tasks) for tasks in (5, 6, 7, 30)]
+        [40, 40, 42, 180]
+        """
+        return max(FEW_TASKS_PAIRS, self.rollouts_per_task * tasks // PAIR)
+
+    def level(self, number: int) -> float:
+        """The level of the exam with this number, from 1."""
+        return self.alpha if self.one_exam else level_of(self.alpha, number)
 
     def terms(self, level: float, max_pairs: int) -> ExamTerms:
-        return ExamTerms(level, max_pairs, self.beta, self.minimum_effect)
+        return ExamTerms(level, max_pairs, self.beta, self.minimum_effect, guard=self.guard)

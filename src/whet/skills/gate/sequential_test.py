@@ -11,6 +11,7 @@ from pydantic import Field
 from whet.runs.stats.losses import UNEVEN, uneven
 from whet.scoring import Cause
 from whet.skills.gate.eprocess import EProcess, log_e_value, lower_bound, upper_bound
+from whet.skills.gate.guard import FEWEST_PAIRS, Guard, GuardTest
 from whet.skills.measurement import Execution, Outcome, Verdict
 
 _Chance = Annotated[float, Field(gt=0, lt=1)]
@@ -34,6 +35,9 @@ class ExamTerms:
     """Minimum share of pairs in which both rollouts have a score."""
     margin: _Share = 0.0
     """How much worse a candidate may be and still pass; 0 where it has to be better."""
+    guard: Annotated[Guard | None, Field(exclude_if=lambda guard: guard is None)] = None
+    """A second score that must not get worse. The candidate passes only if both tests reach the level, so the chance
+    of an error stays at most the level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,12 @@ class Pair:
     @property
     def is_measured(self) -> bool:
         return not isinstance(self.incumbent, Cause) and not isinstance(self.candidate, Cause)
+
+    @property
+    def guard(self) -> "Pair":
+        """The scores of the guard in the same rollouts. A score that was not recorded is missing."""
+        old, new = (Cause.JUDGE if one.guard is None else one.guard for one in self.executions)
+        return Pair(old, new, self.executions)
 
     def worst(self) -> float:
         """The difference, with missing scores counted against the candidate."""
@@ -93,10 +103,15 @@ class SequentialTest:
     _reached: Verdict | None = None
     _better: EProcess = field(init=False, compare=False)
     _worse: EProcess = field(init=False, compare=False)
+    _peak: float = field(default=0.0, init=False, compare=False)
+    """The largest evidence so far that the candidate is better."""
+    guard: GuardTest | None = field(default=None, init=False, compare=False)
 
     def __post_init__(self) -> None:
         self._better = EProcess(-self.terms.margin, above=True)
         self._worse = EProcess(self.terms.minimum_effect, above=False)
+        if self.terms.guard is not None:
+            self.guard = GuardTest(self.terms.guard, self.terms.level, self.terms.beta)
 
     @property
     def is_open(self) -> bool:
@@ -115,6 +130,9 @@ class SequentialTest:
         self.pairs.append(pair)
         self._better.add(pair.worst())
         self._worse.add(pair.best())
+        self._peak = max(self._peak, self._better.log)
+        if self.guard is not None:
+            self.guard.add(pair.guard.worst(), pair.guard.best())
         if self.is_open:
             self._reached = self._decide()
             self.decided_at = len(self.pairs) if self._reached else None
@@ -138,33 +156,70 @@ class SequentialTest:
     @property
     def fewest(self) -> int:
         """The fewest further pairs that could certify: if the candidate wins all of them."""
-        return max(1, self._better.fewest(self.terms.level))
+        if self.guard is None:
+            return max(1, self._better.fewest(self.terms.level))
+        target = 0 if self.is_target_shown else self._better.fewest(self.terms.level)
+        return max(1, target, self.guard.fewest)
+
+    @property
+    def fewest_to_start(self) -> int:
+        """An exam that cannot afford this many further pairs is not started."""
+        return self.fewest if self.guard is None else max(self.fewest, FEWEST_PAIRS - len(self.pairs))
 
     @property
     def surely_needed(self) -> int:
         """The fewest further pairs that could give a verdict, whatever their scores are."""
         left = self.terms.max_pairs - len(self.pairs)
-        return min(left, self.fewest, self._worse.fewest(self.terms.beta))
+        harmful = [self.guard.fewest_harmful] if self.guard else []
+        futile = [] if self.guard and self.is_target_shown else [self._worse.fewest(self.terms.beta)]
+        return min(left, self.fewest, *futile, *harmful)
 
     def _has_crossed(self) -> bool:
-        return self._is_shown() or self._worse.has_reached(self.terms.beta)
+        return self._is_shown() or self._is_hopeless()
+
+    def _is_hopeless(self) -> bool:
+        """Whether a lift of the minimum effect is unlikely, or the guard is likely worse than its margin. A target that
+        is shown stays shown: the exam goes on for its guard."""
+        if self.guard is None:
+            return self._worse.has_reached(self.terms.beta)
+        return self.guard.is_harmed or (self._worse.has_reached(self.terms.beta) and not self.is_target_shown)
 
     def _is_shown(self) -> bool:
         """Whether the evidence suffices even with re-sent calls counted against the candidate. True also if the verdict
         will be withheld, so that further pairs would be wasted."""
+        if self.guard is not None:
+            return self.is_target_shown and self.is_guard_shown
         level = self.terms.level
         if not self._better.has_reached(level):
             return False
         holds = log_e_value(self._differences(), -self.terms.margin, above=True)[-1] >= -log(level)
         return bool(holds or self.differences_between_arms())
 
-    def _differences(self) -> list[float]:
+    @property
+    def is_target_shown(self) -> bool:
+        """Whether it was shown, now or earlier, that the candidate is better. The chance that an e-value ever reaches
+        1/level without cause is at most the level, so what it has reached once counts."""
+        needed = -log(self.terms.level)
+        if self._peak < needed:
+            return False
+        holds = log_e_value(self._differences(), -self.terms.margin, above=True).max() >= needed
+        return bool(holds or self.differences_between_arms())
+
+    @property
+    def is_guard_shown(self) -> bool:
+        """Whether it was shown, now or earlier, that the guard is not worse than its margin allows."""
+        if self.guard is None or not self.guard.is_reached:
+            return False
+        differences = self._differences([one.guard for one in self.pairs])
+        return self.guard.holds_with(differences) or bool(self.differences_between_arms())
+
+    def _differences(self, pairs: Sequence[Pair] | None = None) -> list[float]:
         """The difference of each pair. A missing score counts against the candidate. So does a rollout of the candidate
         with re-sent calls, as far as it has more of these than the incumbent: an error may have hidden a failure. An
         imbalance too small to be significant can still be enough to certify a skill that is not better."""
         old, new = self.arms
         excess, found = new.resent - old.resent, []
-        for pair in self.pairs:
+        for pair in self.pairs if pairs is None else pairs:
             is_failed = excess > 0 and pair.executions[1].resent > 0
             excess -= is_failed
             found.append(replace(pair, candidate=0.0).worst() if is_failed else pair.worst())

@@ -186,7 +186,9 @@ class SearchStep:
     """The mean that it had to exceed."""
     dropped: bool = False
     """Whether it fell behind in a race, before it was measured on all train tasks."""
+    harmful: bool = False
+    """Whether the guard of the run fell too far."""
 
     @property
     def accepted(self) -> bool:
-        return not self.dropped and self.mean > self.bar
+        return not self.dropped and not self.harmful and self.mean > self.bar

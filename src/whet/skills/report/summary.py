@@ -7,6 +7,7 @@ from pathlib import Path
 
 from whet.errors import UserError
 from whet.skills.certificates.certificate import CERTIFICATE, Certificate, ExamRecord
+from whet.skills.certificates.guard_text import format_both_scores, format_guard, format_margin
 from whet.skills.certificates.text import format_models, format_verdict
 from whet.skills.gate.exam import PAIR
 from whet.skills.gate.power import enough_pairs
@@ -49,6 +50,10 @@ def _verdict(record: ExamRecord, certificate: Certificate) -> Iterator[str]:
 def headline(record: ExamRecord) -> str:
     """The verdict in one line."""
     margin = f"{record.terms.margin * 100:g} points"
+    if record.terms.guard is not None:
+        if record.findings.verdict is Verdict.CERTIFIED:
+            return f"The new skill is better, and {format_margin(record.terms.guard)}"
+        return f"Not shown: the new skill is better, and {format_margin(record.terms.guard)}"
     if not record.terms.margin:
         return (
             f"The new skill is {'better' if record.findings.verdict is Verdict.CERTIFIED else 'not shown to be better'}"
@@ -88,6 +93,9 @@ def _facts(record: ExamRecord, certificate: Certificate) -> Iterator[str]:
     yield f"| skills | `{record.incumbent[:8]}` → `{record.candidate[:8]}` |"
     yield f"| agent and model | {_name(made.get('agent'))} on {_name(made.get('model'))} |"
     yield f"| change of the mean score | {found.at_least * 100:+.1f} to {found.at_most * 100:+.1f} points |"
+    if record.terms.guard is not None:
+        yield f"| guard | {escape_cell(format_guard(record))} |"
+        yield f"| old → new | {escape_cell(format_both_scores(record))} |"
     yield f"| measured | {PAIR * pairs} rollouts: {pairs} pairs on {tasks} tasks |"
     yield f"| error | at most {record.terms.level:g} |"
     yield ""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from whet.runs.stats.paired import difference_interval
 from whet.skills.certificates.certificate import make_record
+from whet.skills.certificates.guard_text import format_both_scores, format_guard
 from whet.skills.certificates.text import (
     HEAD,
     READABLE,
@@ -15,7 +16,9 @@ from whet.skills.certificates.text import (
     format_row,
     format_verdict,
 )
+from whet.skills.gate.exam import PAIR
 from whet.skills.gate.gate import ExamResult
+from whet.skills.gate.guard import FEWEST_PAIRS
 from whet.skills.gate.heuristics import RULES, false_accepts
 from whet.skills.gate.kinds import GateKind
 from whet.skills.report import charts
@@ -28,6 +31,7 @@ from whet.skills.results import SharpenResult
 from whet.skills.rollouts.final_test import FinalTest
 from whet.skills.search.shorten import Removal
 
+NEEDS_MORE = "an exam needs more to certify anything"
 REPORT, PAGE, PLOTS = "report.md", "report.html", "plots"
 
 
@@ -108,14 +112,23 @@ def _describe_certified(outcome: SharpenResult, last: ExamResult) -> str:
     attempt, tasks = last.test, len(outcome.certificate.tasks)
     steps = "" if len(outcome.certified) == 1 else f" (the last of {len(outcome.certified)} certified steps)"
     lift = f"at least {attempt.at_least() * 100:.1f} points"
+    guarded = attempt.guard is not None
     estimate = attempt.estimate()
     measured = "" if estimate is None else f" (measured after the verdict: {estimate * 100:+.1f})"
     return (
         f"A better skill was certified{steps}: on these {tasks} validation tasks its mean score is {lift} above that "
-        f"of the skill before it, at level {last.level:g}{measured}. "
-        f"The chance that a run certifies a skill that is not better is "
+        f"of the skill before it, at level {last.level:g}{measured}. {_describe_guard(last)}"
+        f"The chance that a run certifies a skill that is not better{', or worse in its guard,' * guarded} is "
         f"at most {outcome.done.plan.alpha:.0%}.{_describe_models(last)}"
     )
+
+
+def _describe_guard(held: ExamResult) -> str:
+    """What the exam showed about its guard; empty without one."""
+    if held.test.guard is None:
+        return ""
+    record = make_record(held)
+    return f"Guard: {format_guard(record)}; {format_both_scores(record)}. "
 
 
 def _describe_models(held: ExamResult) -> str:
@@ -135,7 +148,8 @@ def _describe_shorter(outcome: SharpenResult) -> str:
 def _describe_failure(outcome: SharpenResult) -> str:
     """Why nothing was certified."""
     if not outcome.done.exam_results:
-        left = f"{outcome.done.left} rollouts were left, and an exam needs more to certify anything"
+        needs = f"an exam with a guard needs at least {PAIR * FEWEST_PAIRS}" if outcome.done.plan.guard else NEEDS_MORE
+        left = f"{outcome.done.left} rollouts were left, and {needs}"
         return f"There was no exam: {left}. It is not proved that the leader is better."
     last = outcome.done.exam_results[-1]
     return f"{format_verdict(make_record(last), len(outcome.certificate.tasks))}.{_describe_models(last)}"
@@ -234,6 +248,9 @@ def _exams(outcome: SharpenResult, reads: Mapping[str, str]) -> Iterator[str | P
         yield from ("There was no exam.", "")
         return
     yield from (HEAD, RULE, *map(format_row, outcome.certificate.records), "")
+    for record in outcome.certificate.records:
+        if record.terms.guard is not None:
+            yield from (f"Guard of exam {record.number}: {format_guard(record)}; {format_both_scores(record)}.", "")
     yield from _describe_reads(held[-1], reads)
     yield from (charts.evidence_curve(number, one) for number, one in enumerate(held, 1))
     yield from ("## The last exam, task by task", "")

@@ -3,6 +3,7 @@
 import re
 
 from whet.skill import Skill
+from whet.skills.certificates.guard_text import format_margin
 from whet.skills.documents.store import differences
 from whet.skills.gate.gate import ExamResult
 from whet.skills.measurement import Verdict
@@ -24,7 +25,9 @@ def verdict_sentence(outcome: SharpenResult) -> str:
         return f"Do not adopt it on this evidence: {rule}."
     if outcome.certified:
         lift, tasks = outcome.certified[-1].test.at_least() * 100, len(outcome.certificate.tasks)
-        return f"Adopt it: on {tasks} validation tasks the new skill scores at least {lift:.1f} points higher."
+        guard = outcome.done.plan.guard
+        kept = f", and {format_margin(guard)}" if guard else ""
+        return f"Adopt it: on {tasks} validation tasks the new skill scores at least {lift:.1f} points higher{kept}."
     if outcome.leader.digest == outcome.start.digest:
         return f"Keep the skill as it is: {_why_no_leader(outcome)}."
     return f"Keep the skill as it is: the best candidate is not proved to be better; {_why(outcome.done.exam_results)}."
@@ -42,6 +45,11 @@ def _why(exams: tuple[ExamResult, ...]) -> str:
     if not exams:
         return "the budget was too small for an exam"
     last = exams[-1].test
+    if last.terms.guard is not None and last.verdict is not Verdict.WITHHELD:
+        if last.guard is not None and last.guard.is_harmed:
+            return f"'{last.terms.guard.judge}' is likely worse by more than {last.terms.guard.margin * 100:g} points"
+        if last.is_target_shown:
+            return f"it scores higher, but it was not shown that {format_margin(last.terms.guard)}"
     match last.verdict:
         case Verdict.FUTILE:
             return f"a lift of {last.terms.minimum_effect * 100:.0f} points or more is unlikely"

@@ -13,7 +13,6 @@ from whet.scoring import Cause
 from whet.skills.gate.exam import PAIR
 from whet.skills.gate.plan import GatePlan
 from whet.skills.gate.power import smallest_lift
-from whet.skills.gate.sequential_test import level_of
 from whet.skills.measurement import NotMeasured, Outcome, RolloutKey
 
 WARNED, REFUSED = 0.15, 0.30
@@ -123,7 +122,7 @@ def detectable_lift(variance: float, plan: GatePlan) -> float | None:
     """The smallest lift that the first exam certifies in 80 % of cases with the whole exam budget; None when that is
     too small to certify anything. Rollouts that the search does not use are not counted."""
     pairs = plan.exam_budget // PAIR
-    return smallest_lift(variance, plan.terms(level_of(plan.alpha, 1), pairs)) if pairs else None
+    return smallest_lift(variance, plan.terms(plan.level(1), pairs)) if pairs else None
 
 
 def is_hopeless(lift: float | None) -> bool:
@@ -140,7 +139,7 @@ def refuse_hopeless(lift: float | None, needed: str | None) -> None:
         else f"detects only lifts from {lift * 100:.0f} points on (in 80 % of exams)"
     )
     expected = f"{needed} would detect {points}" if needed else f"no budget would detect {points}"
-    raise UserError(f"with scores this noisy, the budget {found}; {expected}; use `force` to run anyway")
+    raise UserError(f"the budget {found}; {expected}; use `force` to run anyway")
 
 
 async def _measure(

@@ -167,9 +167,9 @@ class RolloutRunner:
         self._outage.clear()
         self._in_a_row.clear()
 
-    async def read_execution(self, key: RolloutKey) -> Execution:
-        """How the rollout of a key was executed."""
-        return await self._stores[key.part].writer.do(lambda store: read_execution(store, key.rollout_id))
+    async def read_execution(self, key: RolloutKey, guard: str | None = None) -> Execution:
+        """How the rollout of a key was executed, with the score of its guard if the run has one."""
+        return await self._stores[key.part].writer.do(lambda store: read_execution(store, key.rollout_id, guard))
 
     async def count_rollouts(self) -> int:
         """Number of rollouts with an outcome in all parts, read from the stores: one may have been interrupted just

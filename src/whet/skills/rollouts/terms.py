@@ -36,6 +36,10 @@ def common_terms(request: RunOptions, budget: Budget, plan: GatePlan) -> dict[st
 def _store_plan(plan: GatePlan) -> dict[str, object]:
     """A plan with the keys that are stored in run folders."""
     stored = asdict(plan)
+    # Runs of versions without these settings can be resumed.
+    for key in ("guard", "one_exam"):
+        if not stored[key]:
+            del stored[key]
     return {**stored, "giving_up": stored.pop("beta"), "worth": stored.pop("minimum_effect")}
 
 

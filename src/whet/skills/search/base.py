@@ -9,9 +9,19 @@ from math import fsum
 from typing import Protocol
 
 from whet.scoring import Cause
+from whet.scoring.score import ROUNDING
 from whet.skills.gate.exam import RolloutBudget
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import Measurement, Pay, RolloutKey, Rollouts, mean, refuse_missing
+from whet.skills.measurement import (
+    Measurement,
+    Pay,
+    ReadExecution,
+    RolloutKey,
+    Rollouts,
+    clean_execution,
+    mean,
+    refuse_missing,
+)
 from whet.skills.proposers.base import SearchStep
 
 
@@ -52,9 +62,16 @@ class TrainTasks:
     per task and sample; another number is a fresh measurement.
     """
 
-    def __init__(self, tasks: Sequence[str], budget: RolloutBudget, rollouts: Rollouts, samples: int = 1) -> None:
+    def __init__(
+        self,
+        tasks: Sequence[str],
+        budget: RolloutBudget,
+        rollouts: Rollouts,
+        samples: int = 1,
+        read_execution: ReadExecution = clean_execution,
+    ) -> None:
         self.tasks, self.budget, self.samples = tuple(tasks), budget, samples
-        self._rollouts = rollouts
+        self._rollouts, self._read_execution = rollouts, read_execution
         self._number = 0
 
     @property
@@ -92,6 +109,12 @@ class TrainTasks:
             found[skill][key] = outcome
         return found
 
+    async def guard_mean(self, outcomes: Measurement, missing: float) -> float:
+        """The mean score of the guard in a measurement, with `missing` for each score that is missing."""
+        executions = await asyncio.gather(*map(self._read_execution, outcomes))
+        scores = (one.guard for one in executions)
+        return fsum(one if isinstance(one, float) else missing for one in scores) / len(executions)
+
     def by_task(self, outcomes: Measurement) -> list[float | None]:
         """The mean score on each task of a whole measurement; None where all scores are missing."""
         each = zip(*[iter(outcomes.values())] * self.samples, strict=True)
@@ -108,6 +131,9 @@ class Lead:
         """The last measurement of the leader."""
         self._rejections = 0
         self._patience = plan.rejections_before_remeasuring
+        self._guard = plan.guard
+        self._guarded: float | None = None
+        """The mean score of the guard with the first skill."""
 
     @property
     def bar(self) -> float:
@@ -122,13 +148,24 @@ class Lead:
             if outcomes is None:
                 return False
             self.outcomes, self._rejections = outcomes, 0
+            if self._guard is not None and self._guarded is None:
+                self._guarded = await train.guard_mean(outcomes, missing=1.0)
         return train.budget.left >= train.size
 
-    def judge(self, parent: str, candidate: str, outcomes: Measurement) -> SearchStep:
+    async def judge(self, parent: str, candidate: str, outcomes: Measurement, train: TrainTasks) -> SearchStep:
         """Decide whether a measured candidate becomes the leader."""
-        step = SearchStep(parent, candidate, mean(outcomes), self.bar)
+        harmful = await self._is_harmful(outcomes, train)
+        step = SearchStep(parent, candidate, mean(outcomes), self.bar, harmful=harmful)
         if step.accepted:
             self.skill, self.outcomes, self._rejections = candidate, outcomes, 0
         else:
             self._rejections += 1
         return step
+
+    async def _is_harmful(self, outcomes: Measurement, train: TrainTasks) -> bool:
+        """Whether the guard fell by more than its margin since the first skill. One rollout more may fail by chance:
+        with few tasks it would weigh more than the margin. The exam is what proves anything about the guard."""
+        if self._guard is None or self._guarded is None:
+            return False
+        fell = self._guarded - await train.guard_mean(outcomes, missing=0.0)
+        return fell > self._guard.margin + 1 / len(outcomes) + ROUNDING

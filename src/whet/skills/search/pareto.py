@@ -57,7 +57,7 @@ class Pareto:
         if outcomes is None:
             return []
         self._admit(candidate, outcomes, self._pool[parent].line)
-        self._steps.append(self._lead.judge(parent, candidate, outcomes))
+        self._steps.append(await self._lead.judge(parent, candidate, outcomes, self._train))
         return self._steps[-1:]
 
     def _admit(self, skill: str, outcomes: Measurement, parents: tuple[str, ...] = ()) -> None:

@@ -65,7 +65,7 @@ class Race:
             steps += [SearchStep(parent, racer, mean(scores[racer]), self._lead.bar, dropped=True) for racer in behind]
         (winner,) = left
         refuse_missing(scores[winner])
-        return [*steps, self._lead.judge(parent, winner, scores[winner])]
+        return [*steps, await self._lead.judge(parent, winner, scores[winner], self._train)]
 
     def _affordable(self) -> int:
         """How many proposals the budget allows."""

@@ -23,5 +23,5 @@ class Ratchet:
         candidate = await self._proposer.propose(parent, self._steps, self._train.budget.pay)
         if candidate is None or (outcomes := await self._train.measure(candidate)) is None:
             return []
-        self._steps.append(self._lead.judge(parent, candidate, outcomes))
+        self._steps.append(await self._lead.judge(parent, candidate, outcomes, self._train))
         return self._steps[-1:]

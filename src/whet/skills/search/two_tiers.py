@@ -14,7 +14,7 @@ from whet.skills.gate.gate import ExamResult, ExamSetting, Gate
 from whet.skills.gate.heuristics import RuleComparison, RuleGate
 from whet.skills.gate.kinds import GateKind, SearchKind
 from whet.skills.gate.plan import GatePlan
-from whet.skills.measurement import OutOfBudget, Rollouts, Verdict
+from whet.skills.measurement import OutOfBudget, ReadExecution, Rollouts, Verdict, clean_execution
 from whet.skills.proposers.base import SearchStep
 from whet.skills.search.base import CandidateSource, Search, TrainTasks
 from whet.skills.search.pareto import Pareto
@@ -34,6 +34,8 @@ class SearchSetting:
     """The documents of skills."""
     close: Callable[[], int] = lambda: 0
     """Called when the search has ended. Returns the number of rollouts by which the budget was raised."""
+    read_execution: ReadExecution = clean_execution
+    """Reads the scores of a guard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +100,8 @@ class _TwoTiers:
     ) -> None:
         self.start, self.plan, self.setting, self.watch = start, plan, search, watch
         self.search_budget, self.exam_budget = RolloutBudget(plan.search_budget), RolloutBudget(plan.exam_budget)
-        self.search = _open_search(
-            start, TrainTasks(search.tasks, self.search_budget, rollouts, plan.samples), plan, search
-        )
+        train = TrainTasks(search.tasks, self.search_budget, rollouts, plan.samples, search.read_execution)
+        self.search = _open_search(start, train, plan, search)
         self.gate: Gate | RuleGate
         if plan.gate is GateKind.CERTIFY:
             self.gate = Gate(start, exams, self.exam_budget, plan, rollouts)
@@ -168,7 +169,7 @@ class _TwoTiers:
             if result in gate.undecided:  # a certificate changes the incumbent, and so the list
                 self._record(await gate.run_exam(result.candidate))
         certified = [one for one in self.exam_results if one.test.verdict is Verdict.CERTIFIED]
-        if certified:
+        if certified and not self.plan.one_exam:
             last = certified[-1]
             await gate.tighten(last)
             if last.test.verdict is not Verdict.CERTIFIED:

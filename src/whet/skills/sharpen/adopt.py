@@ -1,6 +1,6 @@
 """The flow of `whet adopt`: write a certified skill over the one that a run started with, and undo it.
 
-Everything that is replaced is first copied into the run folder, with a record of what was where.
+What is replaced is kept in the run folder, with a journal of what was where.
 """
 
 import difflib
@@ -14,17 +14,19 @@ from whet.errors import UserError
 from whet.ids import digest
 from whet.paths import write_atomic
 from whet.skill import Skill, read_skill
+from whet.skills.adoption.files import ChangedFileError, find_place, read_place
+from whet.skills.adoption.transaction import Adoptions, Change
 from whet.skills.certificates.certificate import CERTIFICATE, read_certificate
 from whet.skills.certificates.checks.arithmetic import problems
 from whet.skills.documents.history import BEST, LEADER, START, Version, Versions
 from whet.skills.documents.store import main_document
+from whet.skills.documents.three_way import carry_text
 from whet.skills.measurement import Verdict
 
 ORIGIN = "origin.json"
 """File in a run folder that says where the skill lay that the run started with."""
 ADOPTED = "adopted"
-"""Folder in a run folder with a copy of every replaced document, and the record."""
-RECORD = "record.json"
+"""Folder in a run folder with the journal and a copy of every replaced document."""
 
 
 class Replaced(BaseModel):
@@ -71,13 +73,29 @@ def adopt(run: Path, version: str | None = None, to: Path | None = None, *, unce
     skill, memory_file = _find_original(run, to)
     new = versions.skill(chosen)
     _refuse_changed(run, read_skill(skill, memory_file), versions, new, skill)
-    wanted = dict(_new_contents(skill, memory_file, new))
-    files = tuple(_compare(place, content) for place, content in wanted.items() if place.read_bytes() != content)
-    adoption = Adoption(version=chosen.digest, certified=is_certified, files=files)
-    _keep_originals(run / ADOPTED, adoption)
-    for one in adoption.files:
-        _write(one.path, wanted[one.path])
-    return adoption
+    changes = [one for one in _find_changes(skill, memory_file, new) if one.before != one.after]
+    adoptions = Adoptions(run / ADOPTED)
+    if adoptions.adopted():
+        raise UserError(f"{run}: a version of this run was adopted before; undo that first with `undo`")
+    adoptions.adopt(chosen.digest, changes, str(run / CERTIFICATE) if is_certified else None)
+    return Adoption(version=chosen.digest, certified=is_certified, files=tuple(map(_compare, changes)))
+
+
+def undo(run: Path) -> Adoption:
+    """Restore what was there before a version of the run was adopted."""
+    adoptions = Adoptions(run / ADOPTED)
+    adoptions.stop_if_interrupted()
+    if not (adopted := adoptions.adopted()):
+        raise UserError(f"{run}: no version of this run was adopted, so there is nothing to undo")
+    ((version, entry),) = adopted.items()
+    try:
+        adoptions.undo(version)
+    except ChangedFileError as error:
+        kept = next(one.before for one in entry.files if one.named == error.path)
+        place = adoptions.backups.folder / str(kept)
+        raise UserError(f"{error.path}: has changed since it was adopted; the original is in {place}") from error
+    files = tuple(_compare(adoptions.read_change(one)) for one in entry.files)
+    return Adoption(version=version, certified=entry.certificate is not None, files=files)
 
 
 def _choose(run: Path, versions: Versions, *, uncertified: bool) -> Version:
@@ -132,56 +150,25 @@ def _refuse_changed(run: Path, now: Skill, versions: Versions, new: Skill, place
     )
 
 
-def _new_contents(skill: Path, memory_file: Path | None, new: Skill) -> Iterator[tuple[Path, bytes]]:
-    """Where the documents of a version belong, and what they will hold. Edits change no other file of a skill."""
-    yield _with_line_ends(main_document(skill).resolve(), new.text)
+def _find_changes(skill: Path, memory_file: Path | None, new: Skill) -> Iterator[Change]:
+    """What the documents of a version change. Edits change no other file of a skill."""
+    yield _find_change(main_document(skill), new.text)
     if new.memory is not None:
-        yield _with_line_ends((memory_file or skill / new.memory.name).resolve(), new.memory.text)
+        yield _find_change(memory_file or skill / new.memory.name, new.memory.text)
 
 
-def _with_line_ends(place: Path, text: str) -> tuple[Path, bytes]:
-    """Texts of a run end their lines with a line feed; the document may use those of Windows."""
-    return place, (text.replace("\n", "\r\n") if b"\r\n" in place.read_bytes() else text).encode()
+def _find_change(file: Path, text: str) -> Change:
+    """The text of a run, with the line ends of the document. The run read the document, so it leads out of no folder
+    that its user did not name."""
+    place = find_place(file, [Path(file.anchor)])
+    before = read_place(place)
+    if before is None:
+        raise UserError(f"{file}: is not there any more")
+    return Change(place, before, carry_text(before.decode(), text).encode())
 
 
-def _compare(place: Path, content: bytes) -> Replaced:
-    before = place.read_bytes()
-    lines = before.decode().splitlines(), content.decode().splitlines()
-    diff = difflib.unified_diff(*lines, f"a/{place.name}", f"b/{place.name}", lineterm="")
-    return Replaced(path=place, before=digest(before), after=digest(content), diff=tuple(diff))
-
-
-def _keep_originals(folder: Path, adoption: Adoption) -> None:
-    """Copy what will be replaced, and only then write the record that `undo` needs."""
-    if (folder / RECORD).is_file():
-        raise UserError(f"{folder}: a version of this run was adopted before; undo that first with `undo`")
-    folder.mkdir(exist_ok=True)
-    for number, one in enumerate(adoption.files):
-        write_atomic(folder / f"{number}-{one.path.name}", one.path.read_bytes())
-    write_atomic(folder / RECORD, adoption.model_dump_json(indent=1) + "\n")
-
-
-def undo(run: Path) -> Adoption:
-    """Restore what was there before a version of the run was adopted."""
-    folder = run / ADOPTED
-    if not (folder / RECORD).is_file():
-        raise UserError(f"{run}: no version of this run was adopted, so there is nothing to undo")
-    adoption = Adoption.model_validate_json((folder / RECORD).read_bytes())
-    for one in adoption.files:
-        now = digest(one.path.read_bytes()) if one.path.is_file() else None
-        if now not in (one.before, one.after):
-            raise UserError(f"{one.path}: has changed since it was adopted; the original is in {folder}")
-    for number, one in enumerate(adoption.files):
-        _write(one.path, (folder / f"{number}-{one.path.name}").read_bytes())
-    (folder / RECORD).unlink()
-    return adoption
-
-
-def _write(file: Path, content: bytes) -> None:
-    """Replace a file in one step. Its mode stays."""
-    mode = file.stat().st_mode
-    try:
-        write_atomic(file, content)
-    except OSError as error:
-        raise UserError(f"{file}: cannot be written: {error.strerror}") from error
-    file.chmod(mode)
+def _compare(change: Change) -> Replaced:
+    before, after = change.before or b"", change.after or b""
+    name, lines = change.place.real.name, (before.decode().splitlines(), after.decode().splitlines())
+    diff = difflib.unified_diff(*lines, f"a/{name}", f"b/{name}", lineterm="")
+    return Replaced(path=change.place.real, before=digest(before), after=digest(after), diff=tuple(diff))

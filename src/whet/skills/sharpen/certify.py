@@ -28,6 +28,7 @@ from whet.skills.measurement import OutOfBudget, RunPart, Verdict
 from whet.skills.report.summary import write_summary
 from whet.skills.rollouts.audit import TYPICAL
 from whet.skills.rollouts.budget import Budget
+from whet.skills.rollouts.guard import read_guarded, refuse_unknown_guard
 from whet.skills.rollouts.runner import RolloutRunner, open_runner
 from whet.skills.rollouts.terms import CERTIFY_TERMS, MADE_WITH, common_terms, fix_terms, resolve_budget, write_raised
 from whet.tasks import Task
@@ -81,6 +82,7 @@ class CertifyRun:
         self.config, self.watch, self.env, self.folder = config, watch, env, request.run.out
         self.tasks = validation_tasks(request.run.read_tasks())
         self.digests = {task.id: task.digest for task in self.tasks}
+        refuse_unknown_guard(request.plan.guard, self.tasks)
         refuse_existing(self.folder, resume=request.run.resume)
         # The terms keep the first budget; a resumed exam may have more.
         first, self.budget = resolve_budget(self.folder / CERTIFY_TERMS, request.budget)
@@ -93,7 +95,7 @@ class CertifyRun:
         self.skills = SkillStore(self.folder / "skills")
 
     def _check_budget(self) -> None:
-        fewest = PAIR * SequentialTest(self._terms(1)).fewest
+        fewest = PAIR * SequentialTest(self._terms(1)).fewest_to_start
         if self.budget.rollouts is not None and self.budget.rollouts < fewest:
             raise UserError(
                 f"`budget` is {self.budget}; expected at least {fewest} rollouts: with fewer nothing can be certified "
@@ -145,14 +147,15 @@ class CertifyRun:
         exam = ExamSequence(self.old.digest, self.new.digest, tuple(self.digests), seed.value, 1, seed.commitment)
         ExamJournalFile(self.folder / RunPart.EXAM).record_start(exam)
         await self._pilot(exam, runner)
+        read = read_guarded(runner, self.plan.guard)
         # A budget in another unit ends the exam when it is used up.
         rollouts = RolloutBudget(self.budget.rollouts or MANY)
         test = SequentialTest(self._terms(rollouts.pairs))
-        await run_exam(exam, test, runner, rollouts, runner.read_execution)
+        await run_exam(exam, test, runner, rollouts, read)
         if not test.pairs:
             raise UserError(f"`budget` is {self.budget}; expected more: the first pair of rollouts used all of it")
         if test.verdict is Verdict.CERTIFIED and not test.terms.margin:
-            await tighten(exam, test, self.plan.max_pairs(len(exam.tasks)), runner, rollouts, runner.read_execution)
+            await tighten(exam, test, self.plan.max_pairs(len(exam.tasks)), runner, rollouts, read)
         return ExamResult(exam, test)
 
     async def _pilot(self, exam: ExamSequence, runner: RolloutRunner) -> None:

@@ -10,6 +10,7 @@ from whet.runs.config import LOGIN, LOGINS, Config
 from whet.runs.options import RunOptions
 from whet.skill import Skill
 from whet.skills.documents.document import Document, Policy
+from whet.skills.gate.guard import Guard
 from whet.skills.proposers.base import Proposer
 from whet.skills.proposers.chain import ProposerChain
 from whet.skills.proposers.criteria.proposer import CriteriaProposer
@@ -19,6 +20,8 @@ from whet.skills.sharpen.proposer_runtime import ProposerSpec
 _JOIN = re.compile(r"\+(?=criteria|rules:)")
 """Joins the names of proposers; a path may contain a plus as well."""
 
+GUARD_MARGIN = 0.10
+"""How much worse a guard may be if the user does not say."""
 _POLICIES = {
     "anything": Policy(),
     "only-learned-block": Policy(opens="learned"),
@@ -94,6 +97,18 @@ def refuse_unknown_sections(policy: Policy, skill: Skill) -> None:
         raise UserError(
             f"`policy` names section '{unknown}', which is not in {skill.name}; {did_you_mean(unknown, titles)}"
         )
+
+
+def read_guard(judge: str | None, margin: float | None, **others: object) -> Guard | None:
+    """The guard of an exam; None without one. `others` are options that cannot be used together with a guard."""
+    if judge is None:
+        if margin is not None:
+            raise UserError(f"`guard_margin` is {margin:g}; expected it with `guard`")
+        return None
+    for name, value in others.items():
+        if value:
+            raise UserError(f"`{name}` is {value}; expected it without `guard`, which it would not test")
+    return Guard(judge, GUARD_MARGIN if margin is None else margin)
 
 
 def read_preferences(given: str) -> str:

@@ -38,6 +38,7 @@ from whet.skills.results import SharpenResult
 from whet.skills.rollouts.audit import audit, detectable_lift
 from whet.skills.rollouts.budget import Budget
 from whet.skills.rollouts.final_test import FinalTest, UsedError, run_final_test
+from whet.skills.rollouts.guard import read_guarded, refuse_unknown_guard
 from whet.skills.rollouts.runner import RolloutRunner, open_runner
 from whet.skills.rollouts.splits import split_tasks
 from whet.skills.rollouts.terms import (
@@ -148,6 +149,7 @@ class SharpenRun:
         self.splitter = plan_budget(self.request)
         self.splits = self.splitter.splits
         self.validation = {task.id: task.digest for task in self.splits.validation}
+        refuse_unknown_guard(request.plan.guard, (*self.splits.train, *self.splits.validation))
         self.skills = SkillStore(self.folder / SKILLS)
 
     async def run(self) -> SharpenResult:
@@ -252,11 +254,14 @@ class SharpenRun:
         self.driver = self._driver()
         # A run without an exam does not use the validation tasks.
         journal = ExamJournalFile(self.folder / RunPart.EXAM, self._enter_ledger)
+        read = read_guarded(self.runner, self.request.plan.guard)
         found = await search_and_certify(
             self.start.digest,
             self.split.plan,
-            SearchSetting(tuple(task.id for task in self.splits.train), self.driver, self.skills, self._close_search),
-            ExamSetting(tuple(self.validation), self.seed, journal, self.runner.read_execution),
+            SearchSetting(
+                tuple(task.id for task in self.splits.train), self.driver, self.skills, self._close_search, read
+            ),
+            ExamSetting(tuple(self.validation), self.seed, journal, read),
             self.runner,
             self._record,
         )
@@ -321,6 +326,7 @@ class SharpenRun:
             certified=found.certified,
             gate=self.request.plan.gate,
             alpha=self.request.plan.alpha,
+            single=self.request.plan.one_exam,
             seed=self.seed,
             commitment=self.seed.commitment,
             made_with=self.made_with,

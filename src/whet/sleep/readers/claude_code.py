@@ -10,9 +10,8 @@ from typing import Any
 
 from whet.agents.claude_code import ClaudeCode
 from whet.ids import is_own_session
-from whet.sleep.readers.claude_code_tools import join_texts, read_call, read_result
 from whet.sleep.readers.draft import Draft, span
-from whet.sleep.readers.jsonl import Lines, clip, read_time
+from whet.sleep.readers.jsonl import FIELD_LIMIT, Lines, clip, read_time
 from whet.sleep.readers.reader import Reading, Source
 from whet.sleep.session import Origin, Place, Session, Speaker
 
@@ -28,12 +27,16 @@ INJECTED = (
     *("<bash-stderr>", "<system-reminder>", "<task-notification>"),
 )
 """How messages of the program begin that have no other mark."""
+AGENT_FILE = "agent-"
+"""How the names of sub-agents' files begin."""
 INTERRUPTED = "[Request interrupted by user"
 SYNTHETIC = "<synthetic>"
 """The model of answers that the program made up."""
+SHELLS = frozenset({"Bash", "PowerShell"})
 _COMMAND = re.compile(r"<command-name>\s*(/[^<]*?)\s*</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _SLASH_COMMAND = re.compile(r"/[\w:-]+(\s|$)")
+_EXIT = re.compile(r"Exit code (\d+)(\n|$)")
 _ENDS = {"/exit", "/quit"}
 
 
@@ -91,6 +94,7 @@ class _Transcript:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.unknown: Counter[str] = Counter()
+        self._agent = path.stem.removeprefix(AGENT_FILE) if path.stem.startswith(AGENT_FILE) else None
         self._nodes: dict[str, _Node] = {}
         self._leaf: str | None = None
         self._in_queue: list[str] = []
@@ -99,16 +103,16 @@ class _Transcript:
         self._exited = False
 
     def take(self, offset: int, record: dict[str, Any]) -> None:
-        kind = record.get("type")
+        kind = clip(record.get("type"))
         match kind:
             case "user" | "assistant" | "system" | "attachment":
                 self._take_message(offset, record)
             case "queue-operation":
                 self._take_queued(offset, record)
-            case "last-prompt" if record.get("leafUuid") in self._nodes:
-                self._leaf = record["leafUuid"]
+            case "last-prompt" if (leaf := clip(record.get("leafUuid"))) in self._nodes:
+                self._leaf = leaf
             case _ if kind not in NO_MESSAGE:
-                self.unknown[clip(kind) or "no type"] += 1
+                self.unknown[kind or "no type"] += 1
 
     def session(self, digest: str) -> Session:
         kept = self._follow()
@@ -124,12 +128,11 @@ class _Transcript:
                 draft.say(node.text, self._speaker({}), node.at)
         turns = draft.turns()
         started, ended = span(self._times)
-        agent = self._about.get("agentId")
         return Session(
             cli=ClaudeCodeReader.cli,
             version=self._about.get("version"),
-            id=agent or self.path.stem,
-            parent=self._about.get("sessionId") if agent else None,
+            id=self._agent or self.path.stem,
+            parent=self._about.get("sessionId") if self._agent else None,
             origin=self._origin({turn.said_by for turn in turns}),
             cwd=self._about.get("cwd"),
             branch=self._about.get("gitBranch") or None,
@@ -141,8 +144,8 @@ class _Transcript:
         )
 
     def _take_message(self, offset: int, record: dict[str, Any]) -> None:
-        uuid = record.get("uuid")
-        if not isinstance(uuid, str) or uuid in self._nodes:  # written again when a session is continued
+        uuid = clip(record.get("uuid"))
+        if not uuid or uuid in self._nodes:  # written again when a session is continued
             return
         self._remember(record)
         node = _Node(offset, uuid, self._parent_of(record), read_time(record.get("timestamp")))
@@ -157,7 +160,7 @@ class _Transcript:
                 _read_assistant(node, parts)
             case {"type": "attachment", "attachment": {"type": "queued_command", "prompt": prompt, **more}}:
                 typed = more.get("commandMode") in {None, "prompt"}
-                node.text, node.said_by = clip(join_texts(prompt)).strip(), self._speaker(record) if typed else None
+                node.text, node.said_by = clip(_join_texts(prompt)).strip(), self._speaker(record) if typed else None
         self._nodes[uuid] = node
         if self._is_own(record):
             self._leaf = uuid
@@ -187,20 +190,20 @@ class _Transcript:
                 draft.result(key, **step, output_at=Place(path=str(self.path), offset=node.offset))
 
     def _remember(self, record: dict[str, Any]) -> None:
-        for name in ("cwd", "gitBranch", "sessionId", "agentId", "version", "entrypoint"):
+        for name in ("cwd", "gitBranch", "sessionId", "version", "entrypoint"):
             if isinstance(record.get(name), str) and (name == "version" or name not in self._about):
                 self._about[name] = record[name]
 
     def _is_own(self, record: dict[str, Any]) -> bool:
         """Whether a record is of this session. Old versions wrote those of sub-agents into the same file."""
-        return not record.get("isSidechain") or "agentId" in self._about
+        return not record.get("isSidechain") or self._agent is not None
 
     def _parent_of(self, record: dict[str, Any]) -> str | None:
         """The record that this one follows. One that is lost is stood in for by the record before."""
-        parent = record.get("parentUuid") or record.get("logicalParentUuid")
-        if parent is None or parent in self._nodes:
-            return parent
-        return self._leaf
+        parent = clip(record.get("parentUuid")) or clip(record.get("logicalParentUuid"))
+        if not parent:
+            return None
+        return parent if parent in self._nodes else self._leaf
 
     def _follow(self) -> set[str]:
         """The records from the last one to the first, with all parts of the same answers."""
@@ -216,12 +219,12 @@ class _Transcript:
         for part in content if isinstance(content, list) else ():
             match part:
                 case {"type": "tool_result", "tool_use_id": str(key)}:
-                    node.results.append((key, read_result(part, record.get("toolUseResult"))))
-        text = clip(join_texts(content)).strip()
+                    node.results.append((key, _read_result(part, record.get("toolUseResult"))))
+        text = clip(_join_texts(content)).strip()
         node.aborts = text.startswith(INTERRUPTED)
         if node.results or node.aborts or not text:
             return
-        command = _COMMAND.search(text)
+        command = _COMMAND.search(text) if text.startswith("<command-") else None
         node.text, node.said_by = text, self._speaker(record)
         if command:
             arguments = _ARGUMENTS.search(text)
@@ -234,7 +237,7 @@ class _Transcript:
             self._exited = False
 
     def _speaker(self, record: dict[str, Any]) -> Speaker:
-        if "agentId" in self._about:
+        if self._agent is not None:
             return Speaker.AGENT
         if record.get("promptSource") == "typed":
             return Speaker.PERSON
@@ -242,13 +245,14 @@ class _Transcript:
         return Speaker.SCRIPT if entry.startswith("sdk") else Speaker.PERSON
 
     def _origin(self, speakers: set[Speaker]) -> Origin:
-        if "agentId" in self._about:
+        if self._agent is not None:
             return Origin.SUBAGENT
         if is_own_session(self.path.stem):
             return Origin.WHET
-        if Speaker.PERSON in speakers:
-            return Origin.INTERACTIVE if "entrypoint" in self._about else Origin.OTHER
-        return Origin.HEADLESS
+        entry = self._about.get("entrypoint")
+        if entry and entry.startswith("sdk") and Speaker.PERSON not in speakers:
+            return Origin.HEADLESS
+        return Origin.INTERACTIVE if entry else Origin.OTHER
 
 
 def _tell(draft: Draft, node: _Node) -> None:
@@ -269,7 +273,7 @@ def _read_assistant(node: _Node, parts: list[Any]) -> None:
             case {"type": "text", "text": text}:
                 node.answer = clip(text)
             case {"type": "tool_use", "id": str(key), "name": str(tool)}:
-                node.calls.append((key, read_call(tool, part.get("input"))))
+                node.calls.append((key, _read_call(tool, part.get("input"))))
 
 
 def _is_injected(record: dict[str, Any], text: str) -> bool:
@@ -279,3 +283,60 @@ def _is_injected(record: dict[str, Any], text: str) -> bool:
         case {"origin": {"kind": str(kind)}} if kind != "human":
             return True
     return text.startswith(INJECTED)
+
+
+def _read_call(tool: str, given: object) -> dict[str, Any]:
+    """The fields of a step that are known from its call."""
+    match given:
+        case {"command": str(command)} if tool in SHELLS:
+            return {"tool": tool, "command": clip(command)}
+        case {"file_path": str(path)} | {"notebook_path": str(path)}:
+            return {"tool": tool, "path": clip(path)}
+    return {"tool": tool}
+
+
+def _read_result(part: dict[str, Any], structured: object) -> dict[str, Any]:
+    """The fields of a step that are known from its result: the part of the message, and the form beside it."""
+    output = _join_texts(part.get("content"))
+    result: dict[str, Any] = {"output": clip(output), "exit": _exit_of(part, structured, output)}
+    return result | (_read_edit(structured) if isinstance(structured, dict) and not part.get("is_error") else {})
+
+
+def _read_edit(structured: dict[str, Any]) -> dict[str, Any]:
+    """The file before and after an edit; the replaced text, if the file is too long."""
+    match structured:
+        case {"filePath": str(path), "oldString": str(old), "newString": str(new), **more}:
+            whole = more.get("originalFile")
+            if not isinstance(whole, str) or old not in whole or len(whole) + len(new) > FIELD_LIMIT:
+                return {"path": path, "before": clip(old), "after": clip(new)}
+            after = whole.replace(old, new) if more.get("replaceAll") else whole.replace(old, new, 1)
+            return {"path": path, "before": whole, "after": after, "whole_file": True}
+        case {"filePath": str(path), "content": str(content), "type": "create" | "update", **more}:
+            replaced = more.get("originalFile")
+            fits = len(content) <= FIELD_LIMIT and len(replaced or "") <= FIELD_LIMIT
+            before = clip(replaced) if replaced is not None else None
+            return {"path": path, "before": before, "after": clip(content), "whole_file": fits}
+    return {}
+
+
+def _exit_of(part: dict[str, Any], structured: object, output: str) -> int | None:
+    """Only a failed command has its exit code in the text. A success is known by its form."""
+    if part.get("is_error"):
+        found = _EXIT.match(output)
+        return int(found[1]) if found else None
+    match structured:
+        case {"interrupted": True} | {"backgroundTaskId": str()} | {"returnCodeInterpretation": str()}:
+            return None
+        case {"stdout": str()}:
+            return 0
+        case None if part.get("is_error") is False:
+            return 0
+    return None
+
+
+def _join_texts(content: object) -> str:
+    """The text of a message, which may be divided into parts."""
+    if isinstance(content, list):
+        parts = [part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)]
+        return "\n".join(parts)
+    return content if isinstance(content, str) else ""

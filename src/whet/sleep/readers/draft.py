@@ -46,12 +46,10 @@ class Draft:
         self._injected = text
 
     def call(self, key: str, tool: str, **step: Any) -> None:
-        """Note a tool call under its id, with what is known of its step. One that is written twice is one call."""
+        """Note a tool call under its id, with what is known of its step."""
+        self._calls[key] = {"tool": tool, **step}
         turn = self._open()
-        if key not in self._calls:
-            self._calls[key] = {"tool": tool}
-            turn.calls.append(self._calls[key])
-        self._calls[key].update(step)
+        turn.calls.append(self._calls[key])
         turn.ended = False
 
     def result(self, key: str, **step: Any) -> None:
@@ -73,6 +71,10 @@ class Draft:
         """Note that the person interrupted the turn."""
         if self._turns:
             self._turns[-1].aborted = True
+
+    def take_back(self, count: int) -> None:
+        """Drop the last turns: the person took them back."""
+        del self._turns[max(0, len(self._turns) - count) :]
 
     def fail(self) -> None:
         """Note that the turn ended without an answer, and not because the person interrupted it."""

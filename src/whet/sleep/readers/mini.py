@@ -10,8 +10,7 @@ from typing import Any
 from whet.agents.mini import MiniSweAgent
 from whet.ids import digest
 from whet.sleep.readers.draft import Draft, span
-from whet.sleep.readers.json_file import JsonFile
-from whet.sleep.readers.jsonl import clip, read_time
+from whet.sleep.readers.jsonl import JsonFile, clip, read_time
 from whet.sleep.readers.reader import Reading, Source
 from whet.sleep.session import Origin, Place, Session, Speaker
 
@@ -43,8 +42,8 @@ class MiniReader:
         if not records:
             return Reading(broken=file.broken)
         story = _Story(source.path, records[0])
-        for record in records[1:]:
-            story.take(record)
+        for number, record in enumerate(records[1:]):
+            story.take(number, record)
         session = story.finish(file.digest)
         return Reading((session,) if session.turns else (), dict(story.unknown), offset=file.offset)
 
@@ -57,9 +56,11 @@ class _Story:
         self._draft = Draft()
         self._task = ""
         self._times: list[datetime] = []
+        self._calls: dict[str, str] = {}
+        """The name in the draft of the last call with an id. Some models give an id again."""
         self._interrupted = False
 
-    def take(self, message: dict[str, Any]) -> None:
+    def take(self, number: int, message: dict[str, Any]) -> None:
         extra = message.get("extra")
         extra = extra if isinstance(extra, dict) else {}
         at = _seconds(extra.get("timestamp"))
@@ -71,7 +72,7 @@ class _Story:
                 self._take_user(text, extra)
             case {"role": "assistant"}:
                 self._draft.answer(clip(message.get("content")))
-                self._take_calls(extra, at)
+                self._take_calls(number, extra, at)
             case {"role": "tool", "tool_call_id": str(key)}:
                 self._take_result(key, extra)
             case {"role": "exit"}:
@@ -96,17 +97,18 @@ class _Story:
             case _:
                 self._draft.inject(clip(text))
 
-    def _take_calls(self, extra: dict[str, Any], at: datetime | None) -> None:
+    def _take_calls(self, number: int, extra: dict[str, Any], at: datetime | None) -> None:
         for action in extra.get("actions") or ():
             match action:
                 case {"command": str(command), "tool_call_id": str(key)} if SUBMIT not in command:
-                    self._draft.call(key, "bash", command=clip(command), at=at)
+                    self._calls[key] = f"{number}/{key}"
+                    self._draft.call(f"{number}/{key}", "bash", command=clip(command), at=at)
 
     def _take_result(self, key: str, extra: dict[str, Any]) -> None:
         code = extra.get("returncode")
         ended = isinstance(code, int) and not extra.get("exception_info")  # else it was stopped, or never ran
         output = clip(extra.get("raw_output"))
-        self._draft.result(key, output=output, output_at=self._place, exit=code if ended else None)
+        self._draft.result(self._calls.get(key, ""), output=output, output_at=self._place, exit=code if ended else None)
 
     def _asks_nobody(self) -> bool:
         """Whether it was told neither to ask before a command nor before its end, as a script tells it."""

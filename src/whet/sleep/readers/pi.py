@@ -1,6 +1,5 @@
 """Reads pi's transcripts: one file for a session, whose entries form a tree."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -22,7 +21,7 @@ SILENT = frozenset({"model_change", "thinking_level_change", "label", "session_i
 SILENT_ROLES = frozenset({"bashExecution", "custom", "branchSummary", "compactionSummary"})
 """What the person ran without the agent, and what the program adds."""
 SHELL = "bash"
-STATUS = re.compile(r"\n\nCommand exited with code (-?\d+)\Z|\ACommand exited with code (-?\d+)\Z")
+STATUS = "Command exited with code "
 
 
 class _Link(Link):
@@ -43,7 +42,7 @@ class PiReader:
         branch, end = find_branch(source.path, _Link)
         lines, story = Lines(source.path, end), _Story(source.path)
         for offset, entry in lines:
-            story.take(entry, offset, is_current=entry.get("id") in branch)
+            story.take(entry, offset, is_current=clip(entry.get("id")) in branch)
         session = story.finish(lines.digest)
         return Reading((session,) if session.turns else (), dict(story.unknown), lines.broken, lines.offset)
 
@@ -55,7 +54,8 @@ class _Story:
         self._draft = Draft()
         self._header: dict[str, Any] = {}
         self._times: tuple[datetime | None, datetime | None] = (None, None)
-        self._edits: dict[str, list[dict[str, Any]]] = {}
+        self._calls: dict[str, tuple[str, list[dict[str, Any]]]] = {}
+        """The last call with an id: its name in the draft, and its edits. Some models give an id again."""
 
     def take(self, entry: dict[str, Any], offset: int, *, is_current: bool) -> None:
         at = read_time(entry.get("timestamp"))
@@ -69,7 +69,7 @@ class _Story:
                 self._draft.inject(clip(text))
             case {"type": "message" | "custom_message"}:
                 pass
-            case _ if entry.get("type") not in SILENT:
+            case _ if clip(entry.get("type")) not in SILENT:
                 self.unknown[str(entry.get("type"))] += 1
 
     def _take_message(self, message: dict[str, Any], entry: dict[str, Any], offset: int) -> None:
@@ -78,21 +78,22 @@ class _Story:
             case {"role": "user"}:
                 self._draft.say(clip(_text(message)), Speaker.PERSON, at, record=str(entry.get("id", "")))
             case {"role": "assistant"}:
-                self._take_answer(message, at)
+                self._take_answer(message, at, str(offset))
             case {"role": "toolResult", "toolCallId": str(key)}:
                 self._take_result(key, message, Place(path=str(self._path), offset=offset))
-            case {"role": role} if role not in SILENT_ROLES:
+            case {"role": role} if clip(role) not in SILENT_ROLES:
                 self.unknown[f"message/{role}"] += 1
 
-    def _take_answer(self, message: dict[str, Any], at: datetime | None) -> None:
+    def _take_answer(self, message: dict[str, Any], at: datetime | None, record: str) -> None:
         self._draft.answer(clip(_text(message)))
         for part in _content(message):
             match part:
                 case {"type": "toolCall", "id": str(key), "name": str(tool), "arguments": dict(args)}:
                     command = clip(args.get("command")) if tool == SHELL else None
-                    self._edits[key] = _edits(tool, args)
-                    for number, _ in enumerate(self._edits[key] or [{}]):
-                        self._draft.call(_key(key, number), tool, command=command, path=self._file(args), at=at)
+                    name, edits = f"{record}/{key}", _edits(tool, args) or [{}]
+                    self._calls[key] = (name, edits)
+                    for number, _ in enumerate(edits):
+                        self._draft.call(f"{name}/{number}", tool, command=command, path=self._file(args), at=at)
         match message:
             case {"stopReason": "aborted"}:
                 self._draft.abort()
@@ -104,8 +105,9 @@ class _Story:
         step: dict[str, Any] = {"output_at": place}
         if message.get("toolName") == SHELL:
             text, step["exit"] = _read_status(text, failed)
-        for number, edit in enumerate(self._edits.pop(key, []) or [{}]):
-            self._draft.result(_key(key, number), output=clip(text), **step, **({} if failed else edit))
+        name, edits = self._calls.get(key, ("", []))
+        for number, edit in enumerate(edits):
+            self._draft.result(f"{name}/{number}", output=clip(text), **step, **({} if failed else edit))
 
     def _file(self, args: dict[str, Any]) -> str | None:
         path, cwd = args.get("path"), self._header.get("cwd")
@@ -129,10 +131,6 @@ class _Story:
             turns=self._draft.turns(),
             digest=content,
         )
-
-
-def _key(call: str, number: int) -> str:
-    return f"{call}/{number}"
 
 
 def _content(message: dict[str, Any]) -> list[Any]:
@@ -164,5 +162,6 @@ def _read_status(text: str, failed: bool) -> tuple[str, int | None]:
     an error without one was no exit: the command was stopped, or did not start."""
     if not failed:
         return text, 0
-    found = STATUS.search(text)
-    return (text[: found.start()], int(found[1] or found[2])) if found else (text, None)
+    printed, status, code = text.rpartition(STATUS)
+    known = status and code.isdecimal() and (not printed or printed.endswith("\n\n"))
+    return (printed.removesuffix("\n\n"), int(code)) if known else (text, None)

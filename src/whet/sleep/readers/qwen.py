@@ -56,7 +56,7 @@ class QwenReader:
         branch, end = find_branch(source.path, _Link)
         lines, story = Lines(source.path, end), _Story(source.path)
         for offset, record in lines:
-            story.take(record, offset, is_current=record.get("uuid") in branch)
+            story.take(record, offset, is_current=clip(record.get("uuid")) in branch)
         session = story.finish(lines.digest)
         return Reading((session,) if session.turns else (), dict(story.unknown), lines.broken, lines.offset)
 
@@ -68,7 +68,8 @@ class _Story:
         self._draft = Draft()
         self._first: dict[str, Any] = {}
         self._times: tuple[datetime | None, datetime | None] = (None, None)
-        self._args: dict[str, dict[str, Any]] = {}
+        self._calls: dict[str, tuple[str, dict[str, Any]]] = {}
+        """The last call with an id: its name in the draft, and its arguments. Some models give an id again."""
 
     def take(self, record: dict[str, Any], offset: int, *, is_current: bool) -> None:
         self._first = self._first or record
@@ -76,7 +77,7 @@ class _Story:
         self._times = span((*self._times, at))
         parts = _parts(record)
         match record:
-            case {"type": "system", "subtype": subtype} if subtype in SYSTEM:
+            case {"type": "system", "subtype": str(subtype)} if subtype in SYSTEM:
                 pass
             case {"type": "user" | "assistant" | "tool_result"} if not is_current:
                 pass
@@ -85,33 +86,34 @@ class _Story:
             case {"type": "user"}:
                 self._draft.say(typed_text(parts), Speaker.PERSON, at, record=str(record.get("uuid", "")))
             case {"type": "assistant"}:
-                self._take_answer(parts, at)
+                self._take_answer(parts, at, str(offset))
             case {"type": "tool_result"}:
                 self._take_results(parts, record, Place(path=str(self._path), offset=offset))
             case _:
                 self.unknown["/".join(str(record[key]) for key in ("type", "subtype") if key in record)] += 1
 
-    def _take_answer(self, parts: list[Any], at: datetime | None) -> None:
+    def _take_answer(self, parts: list[Any], at: datetime | None, record: str) -> None:
         self._draft.answer(clip("".join(texts(parts))))
         for part in parts:
             match part:
                 case {"functionCall": {"id": str(key), "name": str(tool), "args": dict(args)}}:
                     command = clip(args.get("command")) if tool == SHELL else None
-                    self._args[key] = args
-                    self._draft.call(key, tool, command=command, path=file_of(args), at=at)
+                    self._calls[key] = (f"{record}/{key}", args)
+                    self._draft.call(f"{record}/{key}", tool, command=command, path=file_of(args), at=at)
 
     def _take_results(self, parts: list[Any], record: dict[str, Any], place: Place) -> None:
         result = record.get("toolCallResult")
         result = result if isinstance(result, dict) else {}
         for part in parts:
             match part:
-                case {"functionResponse": {"id": str(key), "name": str(tool)}}:
+                case {"functionResponse": {"id": str(key), "name": str(tool)}} if key in self._calls:
+                    name, args = self._calls[key]
                     output, step = response_text(part), {}
                     if tool == SHELL:
                         output, step["exit"] = _read_status(output)
-                    elif result.get("status") == "success" and key in self._args:
-                        step = read_edit(self._args[key], result.get("resultDisplay"))
-                    self._draft.result(key, output=clip(output), output_at=place, **step)
+                    elif result.get("status") == "success":
+                        step = read_edit(args, result.get("resultDisplay"))
+                    self._draft.result(name, output=clip(output), output_at=place, **step)
 
     def finish(self, content: str) -> Session:
         session = str(self._first.get("sessionId", self._path.stem))

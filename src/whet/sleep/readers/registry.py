@@ -2,6 +2,8 @@
 
 from whet.errors import UserError, did_you_mean
 from whet.sleep.readers.claude_code import ClaudeCodeReader
+from whet.sleep.readers.codex import CodexReader
+from whet.sleep.readers.copilot import CopilotReader
 from whet.sleep.readers.gemini import GeminiReader
 from whet.sleep.readers.mini import MiniReader
 from whet.sleep.readers.opencode import OpenCodeReader
@@ -11,6 +13,8 @@ from whet.sleep.readers.reader import Reader
 
 READERS: tuple[Reader, ...] = (
     ClaudeCodeReader(),
+    CodexReader(),
+    CopilotReader(),
     GeminiReader(),
     QwenReader(),
     PiReader(),

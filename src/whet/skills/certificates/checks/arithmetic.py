@@ -6,7 +6,7 @@ This shows that the verdicts follow from the scores. Only the run folder shows t
 from collections.abc import Callable, Iterator, Sequence
 from math import isclose
 
-from whet.skills.certificates.certificate import Certificate, ExamRecord, compute_findings, replay_record
+from whet.skills.certificates.certificate import Certificate, ExamRecord, Findings, compute_findings, replay_record
 from whet.skills.certificates.checks.check import CheckResult, CheckState, count_of, judge, not_checked
 from whet.skills.gate.exam import ExamSequence
 from whet.skills.gate.kinds import GateKind
@@ -174,10 +174,19 @@ def _findings(_: Certificate, record: ExamRecord, name: str) -> Iterator[str]:
     if exam.verdict is None:
         yield f"{name}: its pairs do not lead to a verdict"
         return
-    recomputed, stored = compute_findings(exam).model_dump(), record.findings.model_dump()
-    for key, value in recomputed.items():
-        if _differ(stored[key], value):
-            yield f"{name}: {key} is {stored[key]}, recomputed {value}"
+    recomputed, stored = _flatten(compute_findings(exam)), _flatten(record.findings)
+    for key in dict.fromkeys([*recomputed, *stored]):
+        if _differ(stored.get(key), recomputed.get(key)):
+            yield f"{name}: {key} is {stored.get(key)}, recomputed {recomputed.get(key)}"
+    if record.terms.guard is None and any(one.guard is not None for one in record.positions):
+        yield f"{name}: has scores of a guard, but no guard"
+
+
+def _flatten(findings: Findings) -> dict[str, object]:
+    """The findings by key; those about the guard each have a key of their own."""
+    found = findings.model_dump()
+    guard = found.pop("guard", None) or {}
+    return {**found, **{f"{key} of the guard": value for key, value in guard.items()}}
 
 
 def _differ(stored: object, recomputed: object) -> bool:

@@ -62,7 +62,7 @@ class RunFolder:
     @cached_property
     def exam(self) -> StoredPart | str:
         """The store of the exams, or a message that it is missing."""
-        return _read_part(self.folder, RunPart.EXAM)
+        return _read_part(self.folder, RunPart.EXAM, self.certificate.guard)
 
     @cached_property
     def test(self) -> StoredPart | str:
@@ -78,6 +78,11 @@ class RunFolder:
         """The terms that the run was started with."""
         return None if self.terms_file is None else read_json(self.terms_file)
 
+    @property
+    def is_certify(self) -> bool:
+        """Whether the run compared two given skills, as `whet certify` does."""
+        return self.certificate.single if self.begun is None else "old" in self.begun
+
     @cached_property
     def journal(self) -> list[dict[str, Any]] | None:
         """One line for each exam that was started; None without a journal."""
@@ -85,23 +90,22 @@ class RunFolder:
         return _read_journal(file) if file.is_file() else None
 
 
-def _read_part(folder: Path, part: RunPart) -> StoredPart | str:
+def _read_part(folder: Path, part: RunPart, guard: str | None = None) -> StoredPart | str:
     """Read a store of the run. UserError when it is damaged."""
     if not (folder / part / DATABASE).is_file():
         return f"{part}/{DATABASE} is missing"
     with Store.open_read(folder / part) as store:
-        kept = {row.id: _read_rollout(store, row, known.outcome) for row, known in on_record(store, part)}
+        kept = {row.id: _read_rollout(store, row, known.outcome, guard) for row, known in on_record(store, part)}
         about = {key: store.get(key) for key in ("agents", "sandbox")}
         forgotten = frozenset(store.get(FORGOTTEN) or ())
         return StoredPart({task.id: task.digest for task in store.tasks()}, kept, about, forgotten)
 
 
-def _read_rollout(store: Store, row: RolloutRow, outcome: Outcome | None) -> StoredRollout:
+def _read_rollout(store: Store, row: RolloutRow, outcome: Outcome | None, guard: str | None) -> StoredRollout:
     attempts = store.attempts_of(row.id)
     bodies = {attempt.id: body for attempt in attempts if (body := store.result_body(attempt)) is not None}
-    return StoredRollout(
-        row, attempts, bodies, outcome, read_execution(store, row.id) if attempts else Execution(tries=0)
-    )
+    execution = read_execution(store, row.id, guard) if attempts else Execution(tries=0)
+    return StoredRollout(row, attempts, bodies, outcome, execution)
 
 
 def read_json(file: Path) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from whet.skills.certificates.checks.check import CheckResult, CheckState, count
 from whet.skills.certificates.checks.folder import RunFolder, StoredPart, StoredRollout, read_json
 from whet.skills.gate.exam import PAIR, ExamSequence
 from whet.skills.gate.journal import ATTEMPTS
-from whet.skills.measurement import Outcome, RolloutKey, RunPart, Side
+from whet.skills.measurement import Execution, Outcome, RolloutKey, RunPart, Side
 from whet.skills.rollouts.final_test import SEAL
 
 _TESTED = ("before", "after")
@@ -77,16 +77,17 @@ def _wrong_scores(run: RunFolder, part: StoredPart, record: ExamRecord) -> Itera
                 continue
             for model in kept.execution.reported:
                 reported.setdefault(model, [0, 0])[arm] += 1
-            facts = _facts(one.task, skill, claimed, one.tries[arm], one.resent[arm])
-            row, execution = kept.row, kept.execution
-            stored = _facts(row.task, row.skill or "", kept.outcome, execution.tries, execution.resent)
+            guard = one.guard[arm] if one.guard else None
+            facts = _facts(one.task, skill, claimed, Execution(one.tries[arm], one.resent[arm], guard=guard))
+            stored = _facts(kept.row.task, kept.row.skill or "", kept.outcome, kept.execution)
             yield from differences(f"{at}:", facts, stored)
     if {key: tuple(value) for key, value in reported.items()} != dict(record.reported):
         yield f"exam {record.number}: the stored replies report other models than the certificate"
 
 
-def _facts(task: str, skill: str, score: Outcome | None, tries: int, resent: int) -> dict[str, object]:
-    return {"task": task, "skill": skill, "score": score, "tries": tries, "re-sent calls": resent}
+def _facts(task: str, skill: str, score: Outcome | None, execution: Execution) -> dict[str, object]:
+    found = {"task": task, "skill": skill, "score": score, "score of the guard": execution.guard}
+    return {**found, "tries": execution.tries, "re-sent calls": execution.resent}
 
 
 def check_left_out(run: RunFolder) -> CheckResult:

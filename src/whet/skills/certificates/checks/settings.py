@@ -3,6 +3,7 @@ ledger."""
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def check_terms(run: RunFolder) -> CheckResult:
         "gate": plan.get("gate"),
         "agent": run.begun.get("agent"),
         "model": run.begun.get("model"),
-        "single": "old" in run.begun,
+        "single": run.is_certify or plan.get("one_exam", False),
     }
     wrong = [*differences("certificate:", claimed, found), *_wrong_terms(run, plan), *_wrong_margin(run)]
     if "new" in run.begun and any(record.candidate != run.begun["new"] for record in certificate.records):
@@ -67,6 +68,9 @@ def _wrong_terms(run: RunFolder, plan: Mapping[str, Any]) -> Iterator[str]:
         for name, key, value in stored:
             if value != plan.get(key):
                 yield f"exam {record.number}: {name} ({key}) is {value}, expected {plan.get(key)}"
+        guard = record.terms.guard and asdict(record.terms.guard)
+        if guard != plan.get("guard"):
+            yield f"exam {record.number}: its guard is {guard or 'missing'}, expected {plan.get('guard') or 'none'}"
     if run.certificate.shortening is not None:
         level = run.certificate.shortening.record.terms.level
         if level != plan.get("removal_level"):
@@ -116,7 +120,7 @@ def check_tasks(run: RunFolder) -> CheckResult:
     wrong, looked = list[str](), list[str]()
     if run.begun is not None:
         tasks = run.begun.get("tasks", {})
-        tasks = tasks if run.certificate.single else tasks.get("validation", {})
+        tasks = tasks if run.is_certify else tasks.get("validation", {})
         wrong += differences("task", claimed, tasks)
         wrong += ["the tasks are not in the order of the terms"] if list(tasks) != list(claimed) else []
         looked.append("the terms")
@@ -158,7 +162,7 @@ def check_skills(run: RunFolder) -> CheckResult:
 def check_handed_out(run: RunFolder) -> CheckResult:
     """Compare the skills that the run hands to its user with the certified ones."""
     name, certificate = "handed-out skills", run.certificate
-    expected = {} if certificate.single else {BEST: certificate.certified}
+    expected = {} if run.is_certify else {BEST: certificate.certified}
     shortening = certificate.shortening
     if shortening is not None and shortening.record.findings.verdict == "certified":
         expected[SHORTENED] = shortening.record.candidate

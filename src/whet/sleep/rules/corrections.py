@@ -4,12 +4,12 @@ A sentence alone proves nothing. grounding.py compares what it asks for with the
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from whet.sleep.mining.sentences import holds_once
-from whet.sleep.shell import unwrap
+from whet.sleep.rules.sentences import holds_once
+from whet.sleep.shell import read_commands, unwrap
 
 
 class Demand(StrEnum):
@@ -30,6 +30,25 @@ class Wish:
     demand: Demand
     words: str
     """A command, or a text."""
+
+    @property
+    def subject(self) -> tuple[str, str]:
+        """What it is about: a command that is run, whenever it is run, is one subject."""
+        return (Demand.RUN if self.demand is Demand.RUN_AFTER_EDIT else self.demand), self.words
+
+    @property
+    def opposite(self) -> tuple[str, str]:
+        """The subject of the wish that takes this one back."""
+        return _OPPOSITES.get(self.demand, ""), self.words
+
+
+_OPPOSITES = {
+    Demand.RUN: Demand.NOT_RUN,
+    Demand.RUN_AFTER_EDIT: Demand.NOT_RUN,
+    Demand.NOT_RUN: Demand.RUN,
+    Demand.SAY: Demand.NOT_SAY,
+    Demand.NOT_SAY: Demand.SAY,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +124,8 @@ _AFTER_EDIT = _any_of(
     "(?:whenever|every time|each time|when) you (?:change|edit|touch|modify)",
     *_DONE,
 )
+_FIRST = _any_of("first")
+"""What comes first belongs to the next step."""
 _OPENER = re.compile(r"(?:no|nope|wrong|nah|stop)\b", re.IGNORECASE)
 _SAYING = _any_of(
     "say", "saying", "write", "writing", "ends?", "ending", "starts?", "begins?", "mention", "answer", "use"
@@ -113,18 +134,33 @@ _QUOTED = re.compile(r"[\"“]([^\"”]{2,80})[\"”]")
 _EMOJI = _any_of("emojis?")
 
 
-def read_correction(sentence: str, commands: Collection[tuple[str, ...]], *, opened: bool) -> Correction | None:
+class Vocabulary:
+    """The commands that agents ran in a repository. Only these, and what stands between backticks, are read as
+    commands in a sentence."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._by_program: dict[str, set[tuple[str, ...]]] = {}
+        for command in (command for line in {*lines} for command in read_commands(line)):
+            for one in {command, unwrap(command)}:
+                self._by_program.setdefault(one[0], set()).add(one[:6])
+
+    def measure(self, words: Sequence[str]) -> int:
+        """How many of these words are the beginning of a command."""
+        program = _strip(words[0].lstrip("(\"'"))
+        return max((_match(words, command) for command in self._by_program.get(program, ())), default=0)
+
+
+def read_correction(sentence: str, vocabulary: Vocabulary, *, opened: bool) -> Correction | None:
     """Read what a sentence asks for. None when it asks for nothing that steps could show.
 
-    `commands` are the simple commands that the agent ran around it: only these, and what stands between backticks,
-    are read as commands. `opened` says that the person interrupted the agent, or began with "no".
+    `opened` says that the person interrupted the agent, or began with "no".
     """
-    text, phrases = _mark_phrases(sentence, commands)
+    text, phrases = _mark_phrases(sentence, vocabulary)
     wishes = [*_read_wishes(text, phrases), *_read_sayings(sentence)]
     if not wishes:
         return None
     negative = any(wish.demand in {Demand.NOT_RUN, Demand.NOT_SAY, Demand.NO_EMOJI} for wish in wishes)
-    corrected = (opened or opens_with_no(sentence)) and _VERB.search(text)
+    corrected = (opened or opens_with_no(sentence)) and _VERB.search(text) and not _FIRST.search(text)
     standing = negative or bool(_STANDING.search(text)) or bool(corrected)
     return Correction(sentence, tuple(dict.fromkeys(wishes)), standing, holds_once(sentence))
 
@@ -138,7 +174,7 @@ def opens_with_no(sentence: str) -> bool:
     return _OPENER.match(sentence) is not None
 
 
-def _mark_phrases(sentence: str, commands: Collection[tuple[str, ...]]) -> tuple[str, list[str]]:
+def _mark_phrases(sentence: str, vocabulary: Vocabulary) -> tuple[str, list[str]]:
     """The sentence with marks in place of its commands, and the commands."""
     phrases: list[str] = []
 
@@ -146,19 +182,20 @@ def _mark_phrases(sentence: str, commands: Collection[tuple[str, ...]]) -> tuple
         phrases.append(phrase)
         return f"\0{len(phrases) - 1}\0"
 
-    known = {*commands, *map(unwrap, commands)}
     parts = re.split(r"`([^`]+)`", sentence.replace("’", "'"))
-    marked = [mark(part.strip()) if index % 2 else _mark_bare(part, known, mark) for index, part in enumerate(parts)]
+    marked = [
+        mark(part.strip()) if index % 2 else _mark_bare(part, vocabulary, mark) for index, part in enumerate(parts)
+    ]
     return "".join(marked), phrases
 
 
-def _mark_bare(text: str, known: Collection[tuple[str, ...]], mark: Callable[[str], str]) -> str:
+def _mark_bare(text: str, vocabulary: Vocabulary, mark: Callable[[str], str]) -> str:
     """Mark the commands that stand in a text without backticks: the longest run of words that a command began with."""
     words = re.split(r"(\s+)", text)
     out: list[str] = []
     at = 0
     while at < len(words):
-        length = max((_match(words[at::2], command) for command in known), default=0)
+        length = vocabulary.measure(words[at::2])
         if not length:
             out.append(words[at])
             at += 1
@@ -171,7 +208,7 @@ def _mark_bare(text: str, known: Collection[tuple[str, ...]], mark: Callable[[st
     return "".join(out)
 
 
-def _match(words: list[str], command: tuple[str, ...]) -> int:
+def _match(words: Sequence[str], command: tuple[str, ...]) -> int:
     """How many words are the beginning of this command. 0 when they do not name it."""
     count = 0
     for word, wanted in zip(words, command, strict=False):

@@ -1,0 +1,1 @@
+"""Rules out of what people said to their agents. Start with find.py."""
