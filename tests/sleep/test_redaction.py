@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from sleep_planted import KINDS, plant
 from sleep_secrets import find_left, hide, session_of
-
 from whet.errors import UserError
 from whet.sleep.redaction import Redaction, SecretFoundError
 from whet.sleep.session import Session, Step

@@ -23,7 +23,8 @@ _NAME = re.compile(
 _CAMEL = re.compile(r"(?:Token|Secret|Password|Passphrase|Key|Credential)s?$")
 _NOT_SECRET = frozenset({"PWD", "OLDPWD"})
 _PAIR = re.compile(
-    r"(?m)^[ \t]*(?:export[ \t]+)?(?:([\w./:@-]{1,256})[ \t]*=|[\"']?([\w.-]{1,256})[\"']?[ \t]*:[ \t])[ \t]*(.{1,4096})$"
+    r"(?m)^[ \t]*(?:export[ \t]+)?"
+    r"(?:([\w./:@-]{1,256})[ \t]*=|[\"']?([\w.-]{1,256})[\"']?[ \t]*:[ \t])[ \t]*(.{1,4096})$"
 )
 _NETRC = re.compile(r"\b(password|account)\s+(\S+)")
 _LOGIN_IN_URL = re.compile(r"://[^\s/:@]{0,128}:([^\s/@]{1,256})@")
