@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from whet.cli import sleep_review
+from whet.cli import sleep_night, sleep_review
 from whet.cli.options import Layout, takes
 from whet.cli.output import say
+from whet.cli.sleep_night import layout
 from whet.sleep.options import SleepOptions, SleepScheduleOptions
 
 if TYPE_CHECKING:
@@ -22,15 +23,8 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 Name = TypeVar("Name", bound=str)
-FLAGS = {"clis": "--cli", "include": "--repo", "lookback": "--since"}
-
 MUCH = 50_000_000
 """Bytes that take a while to read."""
-
-
-def layout(*shown: str) -> Layout:
-    """The options of a command: some of those that whet.toml can have."""
-    return Layout(flags=FLAGS, left_out=tuple(name for name in SleepOptions.model_fields if name not in shown))
 
 
 @app.callback()
@@ -96,7 +90,7 @@ def format_counts(counts: "Mapping[Name, int]") -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda one: -one[1]))
 
 
-app.registered_commands += sleep_review.app.registered_commands
+app.registered_commands += [*sleep_night.app.registered_commands, *sleep_review.app.registered_commands]
 
 
 @app.command("schedule")
