@@ -17,7 +17,8 @@ from whet.sleep.readers.jsonl import FIELD_LIMIT, LINE_LIMIT, clip, read_record,
 from whet.sleep.readers.reader import Reading, Source
 from whet.sleep.session import Origin, Place, Session, Speaker
 
-DATABASE = ".local/share/opencode/opencode.db"
+FOLDER = ".local/share/opencode"
+DATABASE = f"{FOLDER}/opencode.db"
 SESSIONS = "SELECT id FROM session ORDER BY time_created, id"
 SESSION = "SELECT parent_id, directory, version, time_created, time_updated, revert FROM session WHERE id = ?"
 MESSAGES = "SELECT id, substr(data, 1, :limit + 1) FROM message WHERE session_id = :session ORDER BY time_created, id"
@@ -37,6 +38,8 @@ class OpenCodeReader:
 
     def find(self, home: Path, env: Mapping[str, str]) -> Iterator[Source]:
         path = OpenCode.traits.locate(DATABASE, home, env)
+        if (moved := env.get("OPENCODE_DB")) and not Path(moved).is_absolute():
+            path = OpenCode.traits.locate(FOLDER, home, env) / moved
         for database in sorted({path, *path.parent.glob("opencode-*.db")}):  # other channels have their own
             if database.is_file():
                 yield from _find_sessions(database)
