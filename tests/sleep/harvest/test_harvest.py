@@ -18,6 +18,7 @@ from whet.sleep.readers.jsonl import FIELD_LIMIT, clip
 from whet.sleep.readers.registry import READERS
 from whet.sleep.redaction import Redaction
 from whet.sleep.session import Origin
+from whet.sleep.store import SleepStore, SourceRow
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -223,6 +224,25 @@ def test_several_processes_find_what_one_finds(home: Home, tmp_path: Path, monke
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     assert home.harvest(SleepOptions(all_origins=True)) == alone
     assert len(home.sessions()) == alone.read
+
+
+def test_a_harvest_that_was_cut_short_is_completed_by_the_next(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        home.write(f"s{number}", "one")
+    put, seen = SleepStore.put_source, []
+
+    def stop_at_the_third(store: SleepStore, row: SourceRow) -> None:
+        seen.append(row)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        put(store, row)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SleepStore, "put_source", stop_at_the_third)
+        with pytest.raises(KeyboardInterrupt):
+            home.harvest()
+    assert home.harvest().read == 1
+    assert set(home.said()) == {"s0", "s1", "s2", "s3"}
 
 
 def test_a_process_that_is_killed_is_one_line() -> None:
