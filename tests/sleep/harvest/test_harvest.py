@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -192,6 +194,24 @@ def test_unknown_records_and_newer_programs_are_named(home: Home) -> None:
     (group,) = found.groups
     assert (group.cli, group.version, group.read, dict(group.unknown)) == ("claude-code", "99.0.1", 1, {"hologram": 3})
     assert found.newer == (("claude-code", "99.0.1", "2.1.197"),)
+
+
+def test_of_a_database_only_the_sessions_that_changed_are_read_again(home: Home) -> None:
+    home.story()
+    path = home.path / ".local" / "share" / "opencode" / "opencode.db"
+    options = SleepOptions(clis=("opencode",), all_origins=True)
+    first = home.harvest(options)
+    with closing(sqlite3.connect(path)) as database, database:
+        (name,) = database.execute("SELECT session_id FROM part WHERE data LIKE '%npm test%'").fetchone()
+        database.execute(
+            "UPDATE part SET data = replace(data, 'npm test', 'pnpm t'), time_updated = 1e14 + time_created "
+            "WHERE session_id = ?",
+            (name,),
+        )
+    set_time(path, NOW - timedelta(hours=1))
+    not_opened, opened = home.harvest(options).groups
+    assert (opened.version, opened.read, not_opened.version) == ("1.18.33", 1, None)
+    assert not_opened.skipped[Skip.UNCHANGED] >= first.read - 1
 
 
 def test_a_damaged_database_is_named_and_the_other_programs_are_read(home: Home) -> None:
