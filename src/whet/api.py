@@ -64,6 +64,7 @@ from whet.sleep.harvest import harvest as harvest_sessions
 from whet.sleep.mining.mine import Mined, MineReport
 from whet.sleep.mining.mine import mine as mine_from_repository
 from whet.sleep.mining.options import MineOptions
+from whet.sleep.mining.sessions.mine import SessionsReport, mine_repositories
 from whet.sleep.options import SleepOptions
 from whet.sleep.schedule import hold_lock
 from whet.sleep.store import SleepStore, sleep_folder
@@ -476,6 +477,22 @@ def harvest(options: SleepOptions | None = None) -> HarvestReport:
     now = datetime.now().astimezone()
     with SleepStore(sleep_folder(os.environ)) as store, hold_lock(store, now):
         return harvest_sessions(chosen, store, now, home=Path.home(), env=os.environ)
+
+
+def mine_sessions(
+    options: SleepOptions | None = None, watch: Callable[[str], None] = lambda _: None
+) -> list[SessionsReport]:
+    """Make rules and proved tasks of the sessions that were harvested, by repository. No model is called.
+
+    `watch` gets the name of each session before it is tried.
+
+    >>> [task.id for report in mine_sessions() for task in report.tasks]  # doctest: +SKIP
+    ['command-0b2f6c1d9e']
+    """
+    chosen = (options or SleepOptions()).complete(Path.cwd(), os.environ)
+    now = datetime.now().astimezone()
+    with SleepStore(sleep_folder(os.environ)) as store, hold_lock(store, now):
+        return run_coroutine(mine_repositories(chosen, store, now, os.environ, Path.home(), watch))
 
 
 def compare(
