@@ -65,8 +65,13 @@ from whet.sleep.mining.mine import Mined, MineReport
 from whet.sleep.mining.mine import mine as mine_from_repository
 from whet.sleep.mining.options import MineOptions
 from whet.sleep.mining.sessions.mine import SessionsReport, mine_repositories
-from whet.sleep.options import SleepOptions
+from whet.sleep.options import SleepOptions, SleepScheduleOptions
 from whet.sleep.schedule import hold_lock
+from whet.sleep.schedule.host import Host
+from whet.sleep.schedule.schedule import Checked, night_command
+from whet.sleep.schedule.schedule import check as try_schedule
+from whet.sleep.schedule.schedule import install as install_schedule
+from whet.sleep.schedule.schedule import remove as remove_schedule
 from whet.sleep.store import SleepStore, sleep_folder
 from whet.tasks import Split, Task, TaskSource
 from whet.tasks.judges import PythonJudge
@@ -487,12 +492,29 @@ def mine_sessions(
     `watch` gets the name of each session before it is tried.
 
     >>> [task.id for report in mine_sessions() for task in report.tasks]  # doctest: +SKIP
-    ['command-0b2f6c1d9e']
+    ['session-0b2f6c1d9e']
     """
     chosen = (options or SleepOptions()).complete(Path.cwd(), os.environ)
     now = datetime.now().astimezone()
     with SleepStore(sleep_folder(os.environ)) as store, hold_lock(store, now):
         return run_coroutine(mine_repositories(chosen, store, now, os.environ, Path.home(), watch))
+
+
+def schedule(options: SleepScheduleOptions | None = None) -> list[str]:
+    """Let a night start by itself every day, or remove that. Returns what was done, in lines.
+
+    >>> schedule(SleepScheduleOptions(at="03:00", backend="print"))  # doctest: +SKIP
+    """
+    chosen, host = options or SleepScheduleOptions(), Host(Path.home(), os.environ)
+    if chosen.remove:
+        return [f"{name}: removed" for name in remove_schedule(host)] or ["nothing was scheduled"]
+    settings = SleepOptions().complete(Path.home(), os.environ)
+    return install_schedule(chosen, settings, host, night_command())
+
+
+def check_schedule() -> Checked:
+    """Start the scheduled command as the schedule does, without the environment of a shell, as a dry run."""
+    return try_schedule(Host(Path.home(), os.environ))
 
 
 def compare(

@@ -1,5 +1,7 @@
 """`whet sleep status | show | diff | adopt | reject | rollback`: what a person sees and types in the morning."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +48,16 @@ def test_a_morning(project: Project, world: ProposalsWorld) -> None:
     assert world.contents == before
     rejected = project.whet("sleep", "reject", "1", "--because", "we use both")
     assert "proposal 1: rejected; it comes again only if new sessions support it" in rejected.stdout
+
+
+def test_status_does_not_wait_for_agents_and_models(project: Project) -> None:
+    program = (
+        "import sys, whet.cli; sys.argv = ['whet', 'sleep', 'status']\n"
+        "try: whet.cli.main()\n"
+        "finally: assert not {'aiohttp', 'whet.gateway', 'whet.agents'} & {*sys.modules}"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=project.environ(), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_mistakes_are_one_line(project: Project, world: ProposalsWorld) -> None:

@@ -7,7 +7,7 @@ import typer
 from whet.cli import sleep_review, sleep_tasks
 from whet.cli.options import Layout, takes
 from whet.cli.output import say
-from whet.sleep.options import SleepOptions
+from whet.sleep.options import SleepOptions, SleepScheduleOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from whet.sleep.harvest import HarvestReport
+    from whet.sleep.schedule.schedule import Checked
 
 app = typer.Typer(
     help="Learn overnight from your own agent sessions, and review what was learned in the morning.",
@@ -103,8 +104,30 @@ def mine(options: SleepOptions) -> None:
 
 
 app.add_typer(sleep_tasks.app, name="tasks")
-for _name, _command in sleep_review.COMMANDS.items():
-    app.command(_name)(_command)
+app.registered_commands += sleep_review.app.registered_commands
+
+
+@app.command("schedule")
+@takes(SleepScheduleOptions, Layout())
+def schedule(options: SleepScheduleOptions) -> None:
+    """Let a night start by itself every day; or show, try or remove the schedule."""
+    from whet import api
+
+    if options.check:
+        _print_check(api.check_schedule())
+    else:
+        for line in api.schedule(options):
+            typer.echo(line)
+
+
+def _print_check(checked: "Checked") -> None:
+    typer.echo(checked.output, nl=False)
+    for name in checked.missing:
+        say(f"{name} is set here, but {checked.backend} does not set it; a night looks in the usual folder instead")
+    if checked.code:
+        say(f"{checked.backend}: the scheduled command ended with exit code {checked.code}")
+        raise typer.Exit(1)
+    say(f"{checked.backend}: the scheduled command works without your shell's environment")
 
 
 @app.command("forget")

@@ -96,6 +96,16 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> int:
     return len(steps)
 
 
+@pytest.fixture(scope="module")
+def half_way(tmp_path_factory: pytest.TempPathFactory) -> int:
+    """The number of the call before which one file is new and the other one is old."""
+    states: list[tuple[bytes, ...]] = []
+    world = World(tmp_path_factory.mktemp("half"))
+    with watched(lambda: states.append(world.contents)):
+        world.adopt()
+    return states.index((NEW[0], OLD[1]))
+
+
 def die_at(number: int, act: Callable[[], object]) -> None:
     """Do something in a process that is killed before a system call."""
     child = os.fork()
@@ -128,9 +138,11 @@ def test_a_process_killed_at_any_call_leaves_files_old_or_new_and_the_next_one_f
     assert ends == {OLD, NEW}
 
 
-def test_a_process_killed_while_it_recovers_changes_nothing_about_that(tmp_path: Path, calls: int) -> None:
+def test_a_process_killed_while_it_recovers_changes_nothing_about_that(
+    tmp_path: Path, calls: int, half_way: int
+) -> None:
     reached = 0
-    for first in (calls - 8, calls - 3):
+    for first in (half_way, calls - 3):
         for second in itertools.count():
             world = World(tmp_path / f"{first}-{second}")
             die_at(first, world.adopt)
@@ -173,10 +185,20 @@ def test_what_the_user_wrote_after_a_crash_is_left_alone_and_named(world: World,
     assert world.contents == NEW
     world.files[1].write_bytes(b"mine\n")
     done, named = world.adoptions.recover()
-    assert "7: was interrupted" in done
+    assert "7: an earlier attempt was interrupted" in done
     assert f"{world.files[1]}: you changed it meanwhile, so it was left alone" in named
     assert world.contents[1] == b"mine\n"
     assert world.adoptions.recover() == ()
+
+
+def test_the_next_adoption_says_what_it_found_before_it_goes_on(world: World, half_way: int) -> None:
+    die_at(half_way, world.adopt)
+    assert world.contents == (NEW[0], OLD[1])
+    with pytest.raises(UserError, match=r"7: an earlier attempt was interrupted; its files are .* Now try again"):
+        world.adopt()
+    assert world.contents == OLD
+    world.adopt()
+    assert world.contents == NEW
 
 
 def test_a_full_disk_at_any_call_changes_nothing_or_says_what_is_left(tmp_path: Path, calls: int) -> None:

@@ -40,7 +40,8 @@ def world(tmp_path: Path) -> Iterator[ProposalsWorld]:
 def test_a_proposal_is_adopted_in_all_files_and_taken_back_to_the_byte(world: ProposalsWorld) -> None:
     before = world.contents
     proposal = world.stage()
-    assert [target.path.name for target in proposal.targets] == ["AGENTS.md", "GEMINI.md"], "a link is no second target"
+    assert [one.path.name for one in proposal.targets] == ["CLAUDE.md", "GEMINI.md"], "a link is no second target"
+    assert proposal.targets[0].shown == f"{world.repository}/CLAUDE.md -> {world.agents}"
     assert (proposal.edit, proposal.added, proposal.removed) == (RULE, 4, 0)
     assert world.contents == before
     adopt_proposal(world.store, proposal.id)
@@ -88,7 +89,7 @@ def test_taking_back_what_the_user_built_on_becomes_a_proposal(world: ProposalsW
     world.stage()
     adopt_proposal(world.store, "1")
     world.agents.write_bytes(b"# My house" + world.agents.read_bytes())
-    with pytest.raises(UserError, match=r"AGENTS.md: has changed since it was adopted. Taking the edit"):
+    with pytest.raises(UserError, match=r"CLAUDE.md: has changed since it was adopted. Taking the edit"):
         roll_back(world.store, "1", NOW)
     assert world.contents == (b"# My house" + ADOPTED[0], ADOPTED[1])
     reverse = find_proposal(world.store, "2")
@@ -104,7 +105,7 @@ def test_uncommitted_changes_are_refused_unless_forced(world: ProposalsWorld) ->
     with pytest.raises(UserError, match=r"GEMINI.md: has changes that are not committed; commit them, or use `force`"):
         adopt_proposal(world.store, "1")
     assert world.contents[0] == HOUSE.encode()
-    adopt_proposal(world.store, "1", ["AGENTS.md"])
+    adopt_proposal(world.store, "1", ["CLAUDE.md"])
     assert world.contents == (ADOPTED[0], b"Not committed")
 
 
@@ -138,7 +139,7 @@ def test_a_target_that_is_gone_read_only_or_elsewhere_is_named(world: ProposalsW
     world.gemini.unlink()
     with pytest.raises(UserError, match=r"GEMINI.md: is not there any more; reject the proposal, or restore the file"):
         adopt_proposal(world.store, "1", force=True)
-    with pytest.raises(UserError, match=r"--target QWEN.md: is no target of the proposal"):
+    with pytest.raises(UserError, match=r"`target` QWEN.md: the proposal has no such file; known: "):
         adopt_proposal(world.store, "1", ["QWEN.md"])
     assert world.agents.read_bytes() == HOUSE.encode()
     (world.repository / "OUT.md").symlink_to("/etc/passwd")

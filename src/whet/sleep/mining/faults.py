@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from whet.ids import digest
-from whet.sleep.mining.instruction import ask_for_repair, hide_names
+from whet.sleep.mining.instruction import NAMED, ask_for_repair, hide_names
 from whet.sleep.mining.mutations import Mutation, list_mutations
 from whet.sleep.mining.options import MineKind
 from whet.sleep.mining.packages import Dropped
@@ -96,6 +96,8 @@ async def draft_fault(project: Project, baseline: Baseline, source: str, mutatio
     failing = {test: run.error_of(test) for test in judging - run.passed}
     if not failing:
         raise Dropped(Loss.PASSES_UNTOUCHED, "no test notices the fault")
+    if len(failing) > NAMED:
+        raise Dropped(Loss.BREAKS_TOO_MUCH, f"{len(failing)} tests fail")
     tests = {f"tests/files/{name}": file.content for name, file in broken.items() if _is_own_test(name)}
     files = {**tests, f"solution/files/{source}": original.content, **suite.judge_files(failing)}
     instruction = ask_for_repair(hide_names(failing, [source]))

@@ -47,6 +47,8 @@ async def draft_commit(project: Project, sha: str) -> TaskParts:
     tree = await project.read_tree(change.parent)
     tests = {name: TreeFile(content) for name, content in change.tests.items()}
     suite = choose_suite(change.tests, tree)
+    if not suite.files:
+        raise Dropped(Loss.NO_TESTS, "the commit only removes tests")
     placed = await project.add_packages({**tree, **tests}, suite)
     tree |= {name: file for name, file in placed.items() if name not in tests}
     async with place_files(tree, tests) as (workspace, overlay):

@@ -102,9 +102,12 @@ def _clean_line(line: str) -> str:
 
 
 def _list_added_lines(patch: bytes) -> set[str]:
-    lines = patch.decode(errors="replace").splitlines()
-    squeezed = (_squeeze(line[1:]) for line in lines if line.startswith("+") and not line.startswith("+++"))
-    return {line for line in squeezed if len(line) >= _SHORTEST_LINE}
+    """The lines that a change adds to code. What it adds to documents may be the message itself."""
+    lines: set[str] = set()
+    for file in re.split(r"(?m)^diff --git ", patch.decode(errors="replace")):
+        if file.partition("\n")[0].endswith(".py"):
+            lines |= {_squeeze(line[1:]) for line in file.splitlines() if line.startswith("+")}
+    return {line for line in lines if len(line) >= _SHORTEST_LINE}
 
 
 def _squeeze(line: str) -> str:

@@ -137,6 +137,8 @@ class _Miner:
     async def _make(self, candidate: Candidate) -> None:
         """Make the task and prove it apart, then move it to its place: what is there is proved."""
         parts = await candidate.draft()
+        if not self._project.is_safe(parts.instruction.encode()):
+            raise Dropped(Loss.SECRET, "the instruction")
         made = self._folder / UNPROVED / candidate.name
         await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
         await asyncio.to_thread(write_task, made, parts)

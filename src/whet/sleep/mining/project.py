@@ -1,6 +1,7 @@
 """The repository that tasks are mined from: its trees without secrets, and what its tests need."""
 
 import asyncio
+import os
 import re
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -15,10 +16,10 @@ from whet.sleep.mining.options import MineKind
 from whet.sleep.mining.packages import Dropped, Packages, list_foreign_imports, open_packages
 from whet.sleep.mining.proof import Loss
 from whet.sleep.mining.suite import Suite
+from whet.sleep.redaction import Redaction
 from whet.tasks.git import Tree, TreeFile, git, write_tree
 from whet.tasks.skeleton import TaskParts, read_tree
 from whet.tasks.task import TaskLimits
-from whet.text.secrets import mask_secrets
 
 IMAGE_FILES = ("Dockerfile", "docker-compose.yaml")
 """Files that would make Harbor build an image from the working directory."""
@@ -65,6 +66,7 @@ class Project:
     repository: Path
     sandbox: Sandbox
     packages: Packages
+    redaction: Redaction
     python: str
     """The version of the box's Python: 3.11"""
     left_out: set[str] = field(default_factory=set)
@@ -92,8 +94,7 @@ class Project:
     def is_safe(self, content: bytes) -> bool:
         """Whether no secret is found in the content of a file."""
         if content not in self._safe:
-            text = content.decode(errors="replace")
-            self._safe[content] = mask_secrets(text) == text
+            self._safe[content] = not self.redaction.scan_file(content)
         return self._safe[content]
 
     async def add_packages(self, tree: Tree, suite: Suite) -> dict[str, TreeFile]:
@@ -115,7 +116,8 @@ async def open_project(repository: Path, sandbox: Sandbox, python: Path | None) 
         told = await box.exec(["python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], timeout=60)
     if told.exit_code:
         raise UserError(f"the sandbox has no python3: {told.stderr.text.strip()}")
-    return Project(repository, sandbox, packages, told.stdout.text.strip())
+    redaction = await asyncio.to_thread(Redaction, os.environ, Path.home(), [repository])
+    return Project(repository, sandbox, packages, redaction, told.stdout.text.strip())
 
 
 @asynccontextmanager

@@ -11,8 +11,7 @@ from typing import Any
 from whet.agents.gemini import Gemini
 from whet.ids import digest, is_own_session
 from whet.sleep.readers.draft import Draft, span
-from whet.sleep.readers.json_file import JsonFile
-from whet.sleep.readers.jsonl import Lines, clip, read_time
+from whet.sleep.readers.jsonl import JsonFile, Lines, clip, read_time
 from whet.sleep.readers.parts import file_of, read_edit, response_text, texts, typed_text
 from whet.sleep.readers.reader import Reading, Source
 from whet.sleep.session import Origin, Place, Session, Speaker

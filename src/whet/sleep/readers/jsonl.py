@@ -1,4 +1,4 @@
-"""Reads JSONL transcripts: files that may be long, still growing, broken in places or compressed."""
+"""Reads JSON transcripts: files that may be long, still growing, broken in places or compressed."""
 
 import hashlib
 import io
@@ -10,10 +10,13 @@ from typing import IO, Any
 import msgspec
 import zstandard
 
+from whet.ids import digest
 from whet.text.plain import read_json
 
 LINE_LIMIT = 16 << 20
 """Bytes of the longest line that is read. A longer one counts as broken."""
+FILE_LIMIT = 64 << 20
+"""Bytes of the largest file that is read as one JSON object. A larger one counts as broken."""
 FIELD_LIMIT = 64 << 10
 """Characters that are kept of a text: its first half from the start, the other from the end."""
 
@@ -68,6 +71,33 @@ class Lines:
                 return first if part is first else b""
             part = file.readline(LINE_LIMIT)
         return None
+
+
+class JsonFile:
+    """A transcript that is one JSON object with a list of records: the object without its list, then the records.
+    Iterate once, as `Lines`."""
+
+    def __init__(self, path: Path, key: str) -> None:
+        self.path = path
+        self.broken = 0
+        self.offset = 0
+        self.digest = ""
+        self._key = key
+
+    def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        with self.path.open("rb") as file:
+            content = file.read(FILE_LIMIT + 1)
+        self.digest = digest(content)
+        whole = read_record(content) if len(content) <= FILE_LIMIT else None
+        if whole is None:
+            self.broken = 1
+            return
+        self.offset = len(content)
+        records = whole.pop(self._key, None)
+        yield 0, whole
+        for record in records if isinstance(records, list) else ():
+            if isinstance(record, dict):
+                yield 0, record
 
 
 def open_plain(path: Path) -> IO[bytes]:

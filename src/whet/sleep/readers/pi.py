@@ -1,6 +1,5 @@
 """Reads pi's transcripts: one file for a session, whose entries form a tree."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -22,7 +21,7 @@ SILENT = frozenset({"model_change", "thinking_level_change", "label", "session_i
 SILENT_ROLES = frozenset({"bashExecution", "custom", "branchSummary", "compactionSummary"})
 """What the person ran without the agent, and what the program adds."""
 SHELL = "bash"
-STATUS = re.compile(r"\n\nCommand exited with code (-?\d+)\Z|\ACommand exited with code (-?\d+)\Z")
+STATUS = "Command exited with code "
 
 
 class _Link(Link):
@@ -163,5 +162,6 @@ def _read_status(text: str, failed: bool) -> tuple[str, int | None]:
     an error without one was no exit: the command was stopped, or did not start."""
     if not failed:
         return text, 0
-    found = STATUS.search(text)
-    return (text[: found.start()], int(found[1] or found[2])) if found else (text, None)
+    printed, status, code = text.rpartition(STATUS)
+    known = status and code.isdecimal() and (not printed or printed.endswith("\n\n"))
+    return (printed.removesuffix("\n\n"), int(code)) if known else (text, None)

@@ -149,7 +149,7 @@ class SessionMiner:
         return await self._prove_one(session, candidates, session.started)
 
     async def _prove_one(self, session: Session, candidates: list[Candidate], at: datetime) -> LostSession | None:
-        """Keep the first candidate that a box proves. If there is none, the session is lost for the first one's cause."""
+        """Keep the first candidate that a box proves. Without one, the session is lost for the cause of the first."""
         text = normalise(candidates[0].parts.instruction)
         name = f"session-{digest(str(self._repository).encode(), text.encode())[:10]}"
         same = self._store.get("task", name, BankTask)
