@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import whet
 from support.proposals_world import NOW, RULE, ProposalsWorld
 from support.whet_program import Project, new_project, said_to_user
 from whet.sleep.report import NightRecord, Outcome
@@ -72,3 +73,14 @@ def test_mistakes_are_one_line(project: Project, world: ProposalsWorld) -> None:
         assert "adoptions.jsonl:1: is damaged, so it is not known what was adopted; nothing was changed" in (
             said_to_user(project.whet("sleep", *words)).replace("\n", " ")
         )
+
+
+def test_python_decides_as_the_command_line_does(world: ProposalsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHET_SLEEP_HOME", str(world.folder / "sleep"))
+    before = world.contents
+    adopted = whet.adopt_proposal("1", ["GEMINI.md"])
+    assert [change.place.named for change in adopted.changes] == [world.gemini]
+    assert [one.state for one in whet.proposals()] == ["adopted"]
+    whet.roll_back_proposal("1")
+    assert world.contents == before
+    assert whet.reject_proposal("1", "we use both").state == "rejected"

@@ -34,7 +34,7 @@ class MineOptions(Options):
     seed: int = 0
     """Chooses the faults. The same seed chooses the same faults."""
     python: Path | None = None
-    """Python whose packages the tests may import (default: the one in .venv or venv of the repository, or whet's)."""
+    """Python whose packages the tests may import (default: the one in .venv or venv of the repository)."""
     concurrency: int = Field(default=2, ge=1)
     """Candidates that are tried at the same time."""
 

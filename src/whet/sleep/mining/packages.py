@@ -4,7 +4,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from importlib.metadata import Distribution, distributions
 from pathlib import Path, PurePosixPath
@@ -37,7 +37,9 @@ class Dropped(Exception):  # noqa: N818 - an outcome of a candidate, no failure
 class Packages:
     """The packages of one installed Python, by the names that programs import them with."""
 
-    def __init__(self, places: Iterable[str]) -> None:
+    def __init__(self, places: Iterable[str], offered: Collection[str] | None = None) -> None:
+        """Args: offered: The only import names that projects may use; None is all."""
+        self._offered = offered
         self._installed = {_normalize(one.name): one for one in distributions(path=[*dict.fromkeys(places)])}
 
     @cached_property
@@ -50,7 +52,8 @@ class Packages:
 
     def collect(self, names: Iterable[str]) -> Tree:
         """The files of the packages with these import names, and of all that they require."""
-        wanted = {owner for name in names if (owner := self._find_owner(name)) is not None}
+        allowed = (name for name in names if self._offered is None or name in self._offered)
+        wanted = {owner for name in allowed if (owner := self._find_owner(name)) is not None}
         found: dict[str, TreeFile] = {}
         for key in sorted(self._close(wanted)):
             for path, file in _list_files(self._installed[key]):
@@ -70,7 +73,8 @@ class Packages:
 
 
 def open_packages(repository: Path, python: Path | None) -> Packages:
-    """The packages of the named Python; by default of the repository's .venv or venv, otherwise of whet's own."""
+    """The packages of the named Python, by default of the repository's .venv or venv. Without one, pytest of whet's own
+    Python: other packages there are not the project's."""
     named = [python] if python is not None else [repository / name / "bin" / "python" for name in (".venv", "venv")]
     chosen = next((one for one in named if one.exists()), None)
     if python is not None and chosen is None:
@@ -79,7 +83,7 @@ def open_packages(repository: Path, python: Path | None) -> Packages:
     if done.returncode:
         raise UserError(f"{chosen} did not start: {done.stderr.decode(errors='replace').strip()[-200:]}")
     places: list[str] = ast.literal_eval(done.stdout.decode())
-    return Packages(places)
+    return Packages(places, None if chosen else {"pytest"})
 
 
 def list_foreign_imports(tree: Tree) -> set[str]:

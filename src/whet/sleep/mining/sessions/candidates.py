@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from whet.errors import UserError
-from whet.sleep.bank import TaskKind
+from whet.sleep.bank import TaskKind, list_changed_paths
 from whet.sleep.mining.sessions.commands import find_verifications
 from whet.sleep.mining.sessions.commits import find_commits
 from whet.sleep.mining.sessions.refusals import refuse_session
@@ -121,13 +121,8 @@ def _judge_by_commit(session: Session, repository: Path, safe: Safe) -> list[Can
             {path: file for path, file in read_tree(repository, change.parent).items() if safe(file.content)},
             {**change.hidden, **change.solution},
         )
-        return [Candidate(TaskKind.COMMIT, parts, _paths_of(change.patch), f"commit {sha[:12]} has its work")]
+        return [Candidate(TaskKind.COMMIT, parts, list_changed_paths(change.patch), f"commit {sha[:12]} has its work")]
     return []
-
-
-def _paths_of(patch: bytes) -> tuple[str, ...]:
-    lines = patch.decode(errors="replace").splitlines()
-    return tuple(sorted({line[6:] for line in lines if line.startswith("+++ b/")}))
 
 
 def _write_judge(about: str, command: str) -> str:
