@@ -22,15 +22,16 @@ from whet.sleep.mining.options import MineKind
 
 PACKAGES = {
     "parse": "1.18.0 1.19.0 1.19.1 1.20.0 1.20.1 1.20.2",
-    "boltons": "20.2.1 21.0.0 23.0.0 23.1.0 23.1.1 24.0.0 24.1.0 25.0.0",
     "cachetools": "5.0.0 5.1.0 5.2.0 5.3.0 5.4.0 5.5.0",
+    "more-itertools": "10.0.0 10.1.0 10.2.0 10.3.0 10.4.0 10.5.0",
+    "tabulate": "0.8.7 0.8.8 0.8.9 0.8.10 0.9.0",
 }
 """Versions, oldest first. Their source archives hold tests."""
 LIMIT = {MineKind.COMMIT: 20, MineKind.FAULT: 3}
 """Tasks of each kind from one package."""
 FEWEST = 10
 """Proved tasks of all packages together."""
-_CHANGELOG = re.compile(r"(?i)^(?:change(?:s|log)?|history|news|readme)(?:\.(?:md|rst|txt))?$")
+_CHANGELOGS = ("CHANGELOG*", "docs/versions.rst", "README*")
 _VERSION_LINE = re.compile(r"^\W*v?(\d+\.\d+(?:\.\d+)*)\b[:\s]*(.*)$")
 _RULE = re.compile(r"^[=~^*-]{3,}$|^\W*\((?:[A-Z]\w+ \d+, \d{4}|\d{4}-\d\d-\d\d)\)\W*$|^\[[\w.]+\]: ")
 """Lines of a changelog that say nothing: rules, dates, targets of links."""
@@ -106,9 +107,7 @@ def unpack(archive: Path, folder: Path) -> None:
 
 def find_entry(folder: Path, version: str) -> str:
     """What the changelog says about a version."""
-    logs = sorted(
-        (file for file in folder.iterdir() if _CHANGELOG.match(file.name)), key=lambda file: "README" in file.name
-    )
+    logs = [file for pattern in _CHANGELOGS for file in sorted(folder.glob(pattern))]
     for log in logs:
         if entry := "\n".join(read_entry(log.read_text(errors="replace"), version)).strip():
             return entry

@@ -87,6 +87,10 @@ class Target(_Record):
         """Both names, if the file is a link."""
         return Place(self.path, self.real).shown
 
+    @property
+    def digests(self) -> tuple[str | None, str | None]:
+        return self.before, self.after
+
 
 class Proposal(_Record):
     """A change of one or more files, adopted together or not at all."""
@@ -283,6 +287,17 @@ def is_rejected(store: SleepStore, rule: str, support: Collection[str]) -> bool:
     """Whether a rule was rejected, and no session supports it that did not support it then."""
     found = [one for one in store.list("rejection", Rejection) if one.rule == rule]
     return bool(found) and set(support) <= {session for one in found for session in one.sessions}
+
+
+def is_staged(store: SleepStore, rule: str) -> bool:
+    """Whether a proposal about a rule waits for a decision, so that a night need not pay for another one."""
+    return any(one.rule == rule and one.state is State.STAGED for one in list_proposals(store))
+
+
+def drop_backups(store: SleepStore) -> None:
+    """Delete the contents of proposals that were forgotten. What was adopted can always be taken back."""
+    kept = {one for proposal in store.list("proposal", Proposal) for file in proposal.targets for one in file.digests}
+    Adoptions(store.folder).drop_backups(kept)
 
 
 def expire_rules(store: SleepStore, text: str, last_needed: Mapping[str, datetime], now: datetime) -> str:

@@ -15,9 +15,11 @@ from whet.sleep.staging import (
     Evidence,
     State,
     diff_lines,
+    drop_backups,
     expire_rules,
     find_proposal,
     is_rejected,
+    is_staged,
     list_proposals,
     read_changes,
     reject,
@@ -175,9 +177,11 @@ def test_unbalanced_marks_are_refused_and_the_same_rule_is_not_staged_twice(worl
 def test_a_rejected_rule_is_not_proposed_again_unless_new_sessions_support_it(world: ProposalsWorld) -> None:
     world.stage()
     assert not is_rejected(world.store, "r1", {"s1"})
+    assert is_staged(world.store, "r1")
     reject(world.store, "1", "we use both", NOW)
     assert find_proposal(world.store, "1").state is State.REJECTED
     assert is_rejected(world.store, "r1", {"s1", "s2"})
+    assert not is_staged(world.store, "r1")
     assert not is_rejected(world.store, "r1", {"s1", "s2", "s3"})
     assert not is_rejected(world.store, "r2", {"s1"})
     adopt_proposal(world.store, "1")
@@ -200,6 +204,18 @@ def test_rules_that_nobody_needed_for_90_days_are_left_out(world: ProposalsWorld
     proposal = world.stage(removal.model_copy(update={"targets": (world.agents,)}))
     assert (proposal.edit, proposal.removed) == (f"remove: - {RULE}", 1)
     assert f"-- {RULE}" in list(diff_lines(read_changes(world.store, proposal)))
+
+
+def test_what_is_forgotten_leaves_no_copy_but_that_of_an_adopted_file(world: ProposalsWorld) -> None:
+    world.stage(world.draft("- Secret of the other repository.\n"))
+    world.stage()
+    adopt_proposal(world.store, "2")
+    world.store.delete("proposal", "1")
+    drop_backups(world.store)
+    copies = [file.read_bytes() for file in (world.store.folder / "backups").iterdir()]
+    assert sorted(copies) == sorted([HOUSE.encode(), "\ufeffOther text".encode(), *ADOPTED])
+    roll_back(world.store, "2", NOW)
+    assert world.agents.read_bytes() == HOUSE.encode()
 
 
 def test_only_what_is_certified_and_proven_may_adopt_itself(world: ProposalsWorld) -> None:

@@ -5,7 +5,7 @@ are new it is done, otherwise those that are new are made old again. What the us
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -68,6 +68,14 @@ class Adoptions:
             if not entry.undo:
                 found[entry.name] = entry
         return found
+
+    def drop_backups(self, needed: Collection[str | None]) -> None:
+        """Delete copies that are not needed and that belong to no adoption."""
+        files = [file for entry in self._journal.read() for file in entry.files]
+        kept = {*needed, *(file.before for file in files), *(file.after for file in files)}
+        for copy in self.backups.folder.glob("*"):
+            if copy.name not in kept:
+                copy.unlink()
 
     def read_change(self, file: FileChange) -> Change:
         """What was changed in a file of an adoption."""

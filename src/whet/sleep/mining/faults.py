@@ -14,12 +14,14 @@ from whet.sleep.mining.options import MineKind
 from whet.sleep.mining.packages import Dropped
 from whet.sleep.mining.project import Candidate, Project, place_files
 from whet.sleep.mining.proof import Loss
-from whet.sleep.mining.suite import Suite, SuiteRun, choose_suite, read_tests, run_suite
+from whet.sleep.mining.suite import SECONDS, Suite, SuiteRun, choose_suite, read_tests, run_suite
 from whet.tasks.git import Tree, TreeFile, find_commit
 from whet.tasks.skeleton import TaskParts, belongs_to_tests
 
 MOST = 60
 """Faults that are tried in one repository."""
+SHORTEST_SEC = 20.0
+"""How long the tests of a fault may take at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,9 @@ async def draft_fault(project: Project, baseline: Baseline, source: str, mutatio
     broken = {**baseline.tree, source: TreeFile(mutation.apply(original.content), original.mode)}
     suite = Suite(baseline.suite.program, baseline.tests_of(source, mutation.line), baseline.suite.path)
     async with place_files(broken) as (workspace,):
-        run = await run_suite(suite, project.sandbox, workspace)
+        # The baseline was traced, so it took longer than this run should. Some faults loop for ever.
+        seconds = max(SHORTEST_SEC, 3 * baseline.run.seconds)
+        run = await run_suite(suite, project.sandbox, workspace, seconds=min(seconds, SECONDS))
     if run.timed_out:
         raise Dropped(*run.explain())
     judging = {test for test in baseline.run.passed if test.partition("::")[0] in suite.files}
@@ -101,7 +105,7 @@ async def draft_fault(project: Project, baseline: Baseline, source: str, mutatio
     tests = {f"tests/files/{name}": file.content for name, file in broken.items() if _is_own_test(name)}
     files = {**tests, f"solution/files/{source}": original.content, **suite.judge_files(failing)}
     instruction = ask_for_repair(hide_names(failing, [source]))
-    manifest = project.manifest(MineKind.FAULT, baseline.commit, suite)
+    manifest = project.manifest(MineKind.FAULT, baseline.commit, source, suite)
     solve = "cp -r /solution/files/. ."
     return TaskParts(instruction, suite.judge(), solve, broken, files, manifest, workspace="environment")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from whet.box import SandboxError
 from whet.errors import UserError
 from whet.paths import write_atomic
 from whet.rollout.resources import RunResources
@@ -66,9 +67,9 @@ class MineReport(BaseModel):
     def proved(self) -> tuple[Mined, ...]:
         return tuple(one for one in self.candidates if one.cause is None)
 
-    def count_causes(self, kind: MineKind) -> Counter[Loss]:
-        """How many candidates of a kind were dropped, by cause."""
-        return Counter(one.cause for one in self.candidates if one.kind is kind and one.cause is not None)
+    def count_outcomes(self, kind: MineKind) -> Counter[str]:
+        """How many candidates of a kind were proved, and how many were dropped for each cause."""
+        return Counter(str(one.cause or "proved") for one in self.candidates if one.kind is kind)
 
 
 async def mine(options: MineOptions, watch: Callable[[Mined], None] = lambda _: None) -> MineReport:
@@ -133,6 +134,8 @@ class _Miner:
                 self._end(Mined(**named))
             except Dropped as lost:
                 self._end(Mined(**named, **lost.as_fields()))
+            except (UserError, SandboxError) as error:
+                self._end(Mined(**named, **Dropped(Loss.UNREADABLE, str(error)).as_fields()))
 
     async def _make(self, candidate: Candidate) -> None:
         """Make the task and prove it apart, then move it to its place: what is there is proved."""

@@ -34,16 +34,16 @@ class MineOptions(Options):
     seed: int = 0
     """Chooses the faults. The same seed chooses the same faults."""
     python: Path | None = None
-    """Python whose packages the tests may import (default: the one in .venv or venv of the repository, or whet's)."""
+    """Python whose packages the tests may import (default: the one in .venv or venv of the repository)."""
     concurrency: int = Field(default=2, ge=1)
     """Candidates that are tried at the same time."""
 
     @field_validator("since")
     @classmethod
     def _since_is_a_day(cls, since: str | None) -> str | None:
-        if since is not None:
-            try:
-                datetime.fromisoformat(since)
-            except ValueError:
-                raise ValueError(f"is '{since}'; expected a day such as 2026-01-31") from None
-        return since
+        if since is None:
+            return None
+        try:
+            return datetime.fromisoformat(since).isoformat()  # git takes a day without a time for that day, but now
+        except ValueError:
+            raise ValueError(f"is '{since}'; expected a day such as 2026-01-31") from None

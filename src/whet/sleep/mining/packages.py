@@ -4,7 +4,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from importlib.metadata import Distribution, distributions
 from pathlib import Path, PurePosixPath
@@ -37,7 +37,9 @@ class Dropped(Exception):  # noqa: N818 - an outcome of a candidate, no failure
 class Packages:
     """The packages of one installed Python, by the names that programs import them with."""
 
-    def __init__(self, places: Iterable[str]) -> None:
+    def __init__(self, places: Iterable[str], offered: Collection[str] | None = None) -> None:
+        """Args: offered: The only import names that projects may use; None is all."""
+        self._offered = offered
         self._installed = {_normalize(one.name): one for one in distributions(path=[*dict.fromkeys(places)])}
 
     @cached_property
@@ -48,13 +50,21 @@ class Packages:
     def _find_owner(self, name: str) -> str | None:
         return key if (key := _normalize(name)) in self._installed else self._owners.get(name)
 
-    def collect(self, names: Iterable[str]) -> Tree:
-        """The files of the packages with these import names, and of all that they require."""
-        wanted = {owner for name in names if (owner := self._find_owner(name)) is not None}
+    def collect(self, names: Iterable[str], own: Iterable[str] = ()) -> Tree:
+        """The files of the packages with these import names, and of all that they require.
+
+        Of the project's own packages only what is known about them: many ask for their own version.
+        """
+        allowed = (name for name in names if self._offered is None or name in self._offered)
+        wanted = {owner for name in allowed if (owner := self._find_owner(name)) is not None}
         found: dict[str, TreeFile] = {}
         for key in sorted(self._close(wanted)):
             for path, file in _list_files(self._installed[key]):
                 found[f"{PACKAGES}/{path}"] = TreeFile(file.read_bytes())
+        for key in {_normalize(name) for name in own} & self._installed.keys():
+            for path, file in _list_files(self._installed[key]):
+                if path.endswith(".dist-info/METADATA"):
+                    found[f"{PACKAGES}/{path}"] = TreeFile(file.read_bytes())
         if sum(len(file.content) for file in found.values()) > LARGEST:
             raise Dropped(Loss.ENVIRONMENT, f"packages over {LARGEST / 1e6:.0f} MB: {', '.join(sorted(wanted))}")
         return found
@@ -70,7 +80,8 @@ class Packages:
 
 
 def open_packages(repository: Path, python: Path | None) -> Packages:
-    """The packages of the named Python; by default of the repository's .venv or venv, otherwise of whet's own."""
+    """The packages of the named Python, by default of the repository's .venv or venv. Without one, pytest of whet's own
+    Python: other packages there are not the project's."""
     named = [python] if python is not None else [repository / name / "bin" / "python" for name in (".venv", "venv")]
     chosen = next((one for one in named if one.exists()), None)
     if python is not None and chosen is None:
@@ -79,17 +90,21 @@ def open_packages(repository: Path, python: Path | None) -> Packages:
     if done.returncode:
         raise UserError(f"{chosen} did not start: {done.stderr.decode(errors='replace').strip()[-200:]}")
     places: list[str] = ast.literal_eval(done.stdout.decode())
-    return Packages(places)
+    return Packages(places, None if chosen else {"pytest"})
 
 
 def list_foreign_imports(tree: Tree) -> set[str]:
     """What the Python files of a project import and that is neither in it nor in Python itself."""
-    own = {part.removesuffix(".py") for name in tree if name.endswith(".py") for part in PurePosixPath(name).parts}
     imported: set[str] = set()
     for name, file in tree.items():
         if name.endswith(".py"):
             imported |= _list_names(file.content)
-    return imported - own - sys.stdlib_module_names
+    return imported - list_own_modules(tree) - sys.stdlib_module_names
+
+
+def list_own_modules(tree: Tree) -> set[str]:
+    """The names of the modules and packages of a project."""
+    return {part.removesuffix(".py") for name in tree if name.endswith(".py") for part in PurePosixPath(name).parts}
 
 
 def _list_names(source: bytes) -> set[str]:

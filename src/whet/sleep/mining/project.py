@@ -1,6 +1,7 @@
 """The repository that tasks are mined from: its trees without secrets, and what its tests need."""
 
 import asyncio
+import json
 import os
 import re
 import tempfile
@@ -12,8 +13,9 @@ from pathlib import Path
 
 from whet.box import Sandbox
 from whet.errors import UserError
+from whet.ids import digest
 from whet.sleep.mining.options import MineKind
-from whet.sleep.mining.packages import Dropped, Packages, list_foreign_imports, open_packages
+from whet.sleep.mining.packages import Dropped, Packages, list_foreign_imports, list_own_modules, open_packages
 from whet.sleep.mining.proof import Loss
 from whet.sleep.mining.suite import Suite
 from whet.sleep.redaction import Redaction
@@ -29,6 +31,7 @@ _MANIFEST = """schema_version = "1.4"
 kind = "{kind}"
 commit = "{commit}"
 at = {at}
+family = {family}
 
 [metadata.whet]
 needs_image = false
@@ -71,7 +74,7 @@ class Project:
     """The version of the box's Python: 3.11"""
     left_out: set[str] = field(default_factory=set)
     """Files that hold secrets, and are in no task."""
-    _safe: dict[bytes, bool] = field(default_factory=dict)
+    _safe: dict[str, bool] = field(default_factory=dict)
 
     @property
     def slug(self) -> str:
@@ -93,19 +96,25 @@ class Project:
 
     def is_safe(self, content: bytes) -> bool:
         """Whether no secret is found in the content of a file."""
-        if content not in self._safe:
-            self._safe[content] = not self.redaction.scan_file(content)
-        return self._safe[content]
+        key = digest(content)
+        if key not in self._safe:  # most files are the same in every commit
+            self._safe[key] = not self.redaction.scan_file(content)
+        return self._safe[key]
 
     async def add_packages(self, tree: Tree, suite: Suite) -> dict[str, TreeFile]:
         """A tree with the packages that its code and its tests import, and the test program."""
         names = list_foreign_imports(tree) | ({"pytest"} if suite.program == "pytest" else set())
-        return {**tree, **await asyncio.to_thread(self.packages.collect, names)}
+        return {**tree, **await asyncio.to_thread(self.packages.collect, names, list_own_modules(tree))}
 
-    def manifest(self, kind: MineKind, commit: str, suite: Suite) -> str:
-        """task.toml: it runs in a sandbox from its files alone, and in Harbor with an image of Python."""
+    def manifest(self, kind: MineKind, commit: str, family: str, suite: Suite) -> str:
+        """task.toml: it runs in a sandbox from its files alone, and in Harbor with an image of Python.
+
+        The family is the file that the task is about: two tasks of a family must not be in two splits.
+        """
         at = datetime.fromisoformat(git(self.repository, "log", "-1", "--format=%cI", commit).decode().strip())
-        return _MANIFEST.format(kind=kind, commit=commit, at=at.isoformat(), python=self.python, path=suite.path)
+        return _MANIFEST.format(
+            kind=kind, commit=commit, at=at.isoformat(), family=json.dumps(family), python=self.python, path=suite.path
+        )
 
 
 async def open_project(repository: Path, sandbox: Sandbox, python: Path | None) -> Project:

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from whet.box import Sandbox
+from whet.box import Finished, Sandbox
 from whet.sleep.mining.proof import LONGEST, Loss, explain_output
 from whet.tasks.git import Tree
 from whet.tasks.skeleton import is_test
@@ -94,6 +94,7 @@ class SuiteRun:
     """For each test file, the lines of the project that its tests ran; empty without a trace."""
     printed: str = ""
     timed_out: bool = False
+    seconds: float = 0
 
     @property
     def passed(self) -> frozenset[str]:
@@ -107,7 +108,7 @@ class SuiteRun:
     def explain(self) -> tuple[Loss, str]:
         """Why no test passed."""
         if self.timed_out:
-            return Loss.TIMEOUT, f"no end within {SECONDS} seconds"
+            return Loss.TIMEOUT, f"no end within {self.seconds:.0f} seconds"
         told = "\n".join((*self.problems.values(), *(one.error for one in self.tests.values()), self.printed))
         if found := explain_output(told):
             return found
@@ -136,6 +137,7 @@ async def run_suite(
     patch: bytes = b"",
     *,
     trace: bool = False,
+    seconds: float = SECONDS,
 ) -> SuiteRun:
     """Run a suite in a new box: over these files, with a patch applied and an overlay of files copied on top."""
     async with sandbox.open(TaskLimits()) as box:
@@ -148,23 +150,23 @@ async def run_suite(
             await box.upload(overlay, box.workdir)
         await box.write_file("/tmp/run_tests.py", _read_program().encode())  # noqa: S108 - a path in the box
         argv = ["python3", "-B", "/tmp/run_tests.py", *(["--trace"] if trace else []), *suite.arguments()]  # noqa: S108
-        done = await box.exec(argv, env={"PYTHONPATH": suite.path}, timeout=SECONDS, output_limit=_OUTPUT)
+        done = await box.exec(argv, env={"PYTHONPATH": suite.path}, timeout=seconds, output_limit=_OUTPUT)
     if done.timed_out or done.exit_code:
-        return SuiteRun(printed=done.stderr.text, timed_out=done.timed_out)
-    return _read_run(done.stdout.text, done.stderr.text)
+        return SuiteRun(printed=done.stderr.text, timed_out=done.timed_out, seconds=done.seconds)
+    return _read_run(done)
 
 
-def _read_run(written: str, printed: str) -> SuiteRun:
+def _read_run(done: Finished) -> SuiteRun:
     try:
-        told = json.loads(written)
+        told = json.loads(done.stdout.text)
     except ValueError:  # the tests ended the process
-        return SuiteRun(printed=printed)
+        return SuiteRun(printed=done.stderr.text)
     tests = {name: Outcome(**one) for name, one in told["tests"].items()}
     covered = {
         test: {source: frozenset(lines) for source, lines in sources.items()}
         for test, sources in told["covered"].items()
     }
-    return SuiteRun(tests, told["problems"], covered, printed)
+    return SuiteRun(tests, told["problems"], covered, done.stderr.text, seconds=done.seconds)
 
 
 @cache
