@@ -64,6 +64,7 @@ from whet.sleep.harvest import harvest as harvest_sessions
 from whet.sleep.mining.mine import Mined, MineReport
 from whet.sleep.mining.mine import mine as mine_from_repository
 from whet.sleep.mining.options import MineOptions
+from whet.sleep.mining.sessions.mine import SessionsReport, mine_repositories
 from whet.sleep.night.flow import NightPlan, Setting, agree
 from whet.sleep.night.flow import plan_night as find_night_plan
 from whet.sleep.night.flow import run_night as sleep_until_morning
@@ -562,6 +563,22 @@ def roll_back_proposal(proposal: str) -> AdoptedProposal:
     """Restore the files as they were before a proposal was adopted. If one changed since, the reverse is proposed."""
     with SleepStore(sleep_folder(os.environ)) as store:
         return roll_back(store, proposal, datetime.now().astimezone())
+
+
+def mine_sessions(
+    options: SleepOptions | None = None, watch: Callable[[str], None] = lambda _: None
+) -> list[SessionsReport]:
+    """Make rules and proved tasks of the sessions that were harvested, by repository. No model is called.
+
+    `watch` gets the name of each session before it is tried.
+
+    >>> [task.id for report in mine_sessions() for task in report.tasks]  # doctest: +SKIP
+    ['session-0b2f6c1d9e']
+    """
+    chosen = (options or SleepOptions()).complete(Path.cwd(), os.environ)
+    now = datetime.now().astimezone()
+    with SleepStore(sleep_folder(os.environ)) as store, hold_lock(store, now):
+        return run_coroutine(mine_repositories(chosen, store, now, os.environ, Path.home(), watch))
 
 
 def schedule(options: SleepScheduleOptions | None = None) -> list[str]:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from whet.cli import sleep_night, sleep_review
+from whet.cli import sleep_night, sleep_review, sleep_tasks
 from whet.cli.options import Layout, takes
 from whet.cli.output import say
 from whet.cli.sleep_night import layout
@@ -90,6 +90,23 @@ def format_counts(counts: "Mapping[Name, int]") -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda one: -one[1]))
 
 
+@app.command("mine")
+@takes(SleepOptions, layout("include", "lookback", "all_origins"))
+def mine(options: SleepOptions) -> None:
+    """Make rules and tasks of the harvested sessions. Each task is proved in a box; no model is called."""
+    from whet import api
+    from whet.cli.sleep_tasks import print_report
+    from whet.cli.tables import terminal
+
+    where = terminal()
+    reports = api.mine_sessions(options, watch=lambda session: where.say(f"{session} ..."))
+    if not reports:
+        where.say("no sessions of a repository are kept; run `whet sleep harvest` first")
+    for report in reports:
+        print_report(report)
+
+
+app.add_typer(sleep_tasks.app, name="tasks")
 app.registered_commands += [*sleep_night.app.registered_commands, *sleep_review.app.registered_commands]
 
 

@@ -15,7 +15,8 @@ _ORDER_TO_MODELS = re.compile(
 _END = re.compile(r"(?<=[\w)\]\"'`])[.!?]+(?=\s|$)|\n+\s*(?:[-*]|\d+[.)])\s+|\n\s*\n|;\s|\n(?=[A-Z])")
 _CODE = re.compile(r"`([^`\n]+)`")
 _ONCE = re.compile(
-    r"\b(?:(?:just |only )?this once|just once|(?:just )?this time|for now|for the moment|at the moment|right now"
+    r"\b(?:(?:just |only )?this once|just once|once more|one more time|once again|(?:just )?this time|for now"
+    r"|for the moment|at the moment|right now"
     r"|today|tonight|tomorrow|temporarily|until (?:i|we|the|it|then|that)\b|yet|no need|already ran|(?:this|that) one"
     r"|(?:for|in|on|with|during|at) (?:this|that|these|those) (?:one|run|file|test|branch|pr|pull request|mr"
     r"|bug|change|commit|log|task|ticket|migration|function|module|case|session|issue|experiment|step|script"
