@@ -16,7 +16,10 @@ def print_mined(found: Mined) -> None:
 def print_report(report: MineReport) -> None:
     """The table, the files that were left out, and what to do next."""
     where = terminal()
-    where.say("", _as_table(report))
+    if report.candidates:
+        where.say("", _as_table(report))
+    else:
+        where.say("no candidates: no commit changes Python code together with its tests")
     if report.left_out:
         where.say(f"left out, because they hold secrets: {', '.join(report.left_out)}")
     count = plural(len(report.proved), "proved task", "proved tasks")
@@ -26,12 +29,8 @@ def print_report(report: MineReport) -> None:
 
 
 def _as_table(report: MineReport) -> TextTable:
-    numbers = [Column(name, right=True) for name in ("candidates", "proved", "dropped")]
-    table = TextTable([Column("kind"), *numbers, Column("causes", gives_way=True)])
+    table = TextTable([Column("kind"), Column("outcome"), Column("candidates", right=True)])
     for kind in MineKind:
-        tried = [one for one in report.candidates if one.kind is kind]
-        if tried:
-            proved, causes = sum(one.cause is None for one in tried), report.count_causes(kind)
-            told = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
-            table.add(kind, str(len(tried)), str(proved), str(len(tried) - proved), told)
+        for outcome, count in report.count_outcomes(kind).most_common():
+            table.add(kind, outcome, str(count))
     return table

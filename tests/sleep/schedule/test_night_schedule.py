@@ -2,7 +2,9 @@
 
 import os
 import plistlib
+import shutil
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from whet.sleep.options import SleepOptions, SleepScheduleOptions
 from whet.sleep.schedule.cron import BEGIN, END, put_block, remove_block
 from whet.sleep.schedule.host import Entry, Host
 from whet.sleep.schedule.schedule import BACKENDS, check, install, night_command, remove
+from whet.sleep.schedule.systemd import service_text, timer_text
 
 CRONTAB = """#!/bin/sh
 case "$1" in
@@ -106,6 +109,18 @@ def test_systemd_gets_a_timer_and_a_service(host: Host) -> None:
     calls = (host.home / "systemctl.log").read_text().splitlines()
     assert "--user enable --now whet-sleep.timer" in calls
     assert "--user disable --now whet-sleep.timer" in calls
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_itself_finds_no_fault_in_the_units(tmp_path: Path) -> None:
+    entry = Entry((sys.executable, "-m", "whet", 'a "word" with \\, $HOME and 100%'), 2, 30)
+    units = {"whet-sleep.service": service_text(entry), "whet-sleep.timer": timer_text(entry)}
+    for name, text in units.items():
+        (tmp_path / name).write_text(text)
+    command = ["systemd-analyze", "verify", "--user", *(str(tmp_path / name) for name in units)]
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def test_launchd_gets_a_plist(host: Host) -> None:

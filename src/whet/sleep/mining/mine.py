@@ -67,9 +67,9 @@ class MineReport(BaseModel):
     def proved(self) -> tuple[Mined, ...]:
         return tuple(one for one in self.candidates if one.cause is None)
 
-    def count_causes(self, kind: MineKind) -> Counter[Loss]:
-        """How many candidates of a kind were dropped, by cause."""
-        return Counter(one.cause for one in self.candidates if one.kind is kind and one.cause is not None)
+    def count_outcomes(self, kind: MineKind) -> Counter[str]:
+        """How many candidates of a kind were proved, and how many were dropped for each cause."""
+        return Counter(str(one.cause or "proved") for one in self.candidates if one.kind is kind)
 
 
 async def mine(options: MineOptions, watch: Callable[[Mined], None] = lambda _: None) -> MineReport:
