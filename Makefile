@@ -10,7 +10,7 @@ SKILLOPT := $(CACHE)/check-skillopt
 WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 PIP_QUIETLY := --quiet --disable-pip-version-check
 
-.PHONY: demo test cover lint agents models check-tokens check-exports check-runs check-sharpen check-skillopt prices bench-gate bench-gateway bench-gateway-instructions bench-rollout bench-sleep bench-store bench-traces setup clean
+.PHONY: demo test cover lint agents models check-tokens check-exports check-mine check-runs check-sharpen check-skillopt prices bench-gate bench-gateway bench-gateway-instructions bench-rollout bench-sleep bench-store bench-traces setup clean
 
 demo: setup models
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo/demo.sh
@@ -56,6 +56,9 @@ check-tokens: setup agents $(ENGINE)/ready
 
 check-exports: setup agents $(READERS)/ready
 	PYTHONPATH=tests $(BIN)/python checks/exports.py $(READERS)
+
+check-mine: setup $(READERS)/ready
+	PYTHONPATH=tests $(BIN)/python checks/mine.py $(CACHE)/check-mine $(READERS)
 
 check-skillopt: setup $(SKILLOPT)/ready
 	PYTHONPATH=tests $(BIN)/python checks/skillopt.py $(SKILLOPT)

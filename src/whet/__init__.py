@@ -16,11 +16,16 @@ if TYPE_CHECKING:
     from whet.agents.opencode import OpenCode
     from whet.api import (
         adopt,
+        adopt_proposal,
         certify,
         compare,
         fork,
         groups,
+        mine_tasks,
+        proposals,
+        reject_proposal,
         rejudge,
+        roll_back_proposal,
         run,
         run_async,
         run_task,
@@ -54,6 +59,8 @@ if TYPE_CHECKING:
     from whet.skills.sharpen.adopt import Adoption
     from whet.skills.sharpen.events import AuditFinished, SharpenEvent, SharpenStarted
     from whet.skills.sharpen.transfer import Lifts
+    from whet.sleep.mining.mine import MineReport
+    from whet.sleep.mining.options import MineOptions
     from whet.tasks import Task, read_tasks
     from whet.testing import Reply, Scene, Script, ScriptedModel, read_script
     from whet.trace.conversations.graph import Graph
@@ -89,6 +96,8 @@ __all__ = [
     "JudgeError",
     "Lifts",
     "Limits",
+    "MineOptions",
+    "MineReport",
     "Model",
     "NoProposal",
     "NotMeasured",
@@ -124,6 +133,7 @@ __all__ = [
     "Work",
     "__version__",
     "adopt",
+    "adopt_proposal",
     "certify",
     "compare",
     "compare_arms",
@@ -132,11 +142,15 @@ __all__ = [
     "fork",
     "groups",
     "load",
+    "mine_tasks",
+    "proposals",
     "read_config",
     "read_script",
     "read_skill",
     "read_tasks",
+    "reject_proposal",
     "rejudge",
+    "roll_back_proposal",
     "run",
     "run_async",
     "run_task",
@@ -151,7 +165,8 @@ _HOMES = {
     "whet.agents.codex": "Codex",
     "whet.agents.command": "CommandAgent",
     "whet.agents.opencode": "OpenCode",
-    "whet.api": "adopt certify compare fork groups rejudge run run_async run_task sharpen sharpen_async transfer",
+    "whet.api": "adopt adopt_proposal certify compare fork groups mine_tasks proposals reject_proposal rejudge "
+    "roll_back_proposal run run_async run_task sharpen sharpen_async transfer",
     "whet.errors": "UserError",
     "whet.exchange": "Exchange",
     "whet.gateway": "Limits",
@@ -177,6 +192,8 @@ _HOMES = {
     "whet.skills.sharpen.adopt": "Adoption",
     "whet.skills.sharpen.events": "AuditFinished SharpenEvent SharpenStarted",
     "whet.skills.sharpen.transfer": "Lifts",
+    "whet.sleep.mining.mine": "MineReport",
+    "whet.sleep.mining.options": "MineOptions",
     "whet.tasks": "Task read_tasks",
     "whet.testing": "Reply Scene Script ScriptedModel read_script",
     "whet.trace.conversations.graph": "Graph",

@@ -61,8 +61,21 @@ from whet.skills.sharpen.transfer import Lifts
 from whet.skills.sharpen.transfer import transfer as transfer_skill
 from whet.sleep.harvest import HarvestReport
 from whet.sleep.harvest import harvest as harvest_sessions
-from whet.sleep.options import SleepOptions
+from whet.sleep.mining.mine import Mined, MineReport
+from whet.sleep.mining.mine import mine as mine_from_repository
+from whet.sleep.mining.options import MineOptions
+from whet.sleep.options import SleepOptions, SleepScheduleOptions
+from whet.sleep.review.adopt import Adopted as AdoptedProposal
+from whet.sleep.review.adopt import adopt_proposal as adopt_staged
+from whet.sleep.review.adopt import roll_back
 from whet.sleep.schedule import hold_lock
+from whet.sleep.schedule.host import Host
+from whet.sleep.schedule.schedule import Checked, night_command
+from whet.sleep.schedule.schedule import check as try_schedule
+from whet.sleep.schedule.schedule import install as install_schedule
+from whet.sleep.schedule.schedule import remove as remove_schedule
+from whet.sleep.staging import Proposal as StagedProposal
+from whet.sleep.staging import list_proposals, reject
 from whet.sleep.store import SleepStore, sleep_folder
 from whet.tasks import Split, Task, TaskSource
 from whet.tasks.judges import PythonJudge
@@ -262,6 +275,20 @@ def fork(
     return load(chosen.out)
 
 
+def mine_tasks(
+    repository: Path | str,
+    *,
+    options: MineOptions | None = None,
+    watch: Callable[[Mined], None] = lambda _: None,
+) -> MineReport:
+    """Make tasks from the history and the tested code of a Python repository, and keep those that are proved.
+
+    >>> mine_tasks("shop", options=MineOptions(to="tasks", limit=10)).proved  # doctest: +SKIP
+    """
+    chosen = _merge(MineOptions, options, {"repository": Path(repository)})
+    return run_coroutine(mine_from_repository(chosen, watch))
+
+
 def rejudge(
     run: Path | str | StoredRun,
     *,
@@ -449,7 +476,9 @@ def transfer(
     return run_coroutine(transfer_skill(chosen.skill, chosen.against, rollouts, config, watch))
 
 
-def harvest(options: SleepOptions | None = None) -> HarvestReport:
+def harvest(
+    options: SleepOptions | None = None, watch: Callable[[int, int], None] = lambda _files, _bytes: None
+) -> HarvestReport:
     """Read, mask and keep the sessions that coding agents left in the home folder. No model is called.
 
     >>> harvest(SleepOptions(clis=("codex",))).read  # doctest: +SKIP
@@ -458,7 +487,54 @@ def harvest(options: SleepOptions | None = None) -> HarvestReport:
     chosen = (options or SleepOptions()).complete(Path.cwd(), os.environ)
     now = datetime.now().astimezone()
     with SleepStore(sleep_folder(os.environ)) as store, hold_lock(store, now):
-        return harvest_sessions(chosen, store, now, home=Path.home(), env=os.environ)
+        return harvest_sessions(chosen, store, now, home=Path.home(), env=os.environ, watch=watch)
+
+
+def proposals() -> list[StagedProposal]:
+    """Everything that nights proposed, the oldest first, with what became of it.
+
+    >>> [one.edit for one in proposals() if one.state == "staged"]  # doctest: +SKIP
+    ['Run make test; there is no npm here.']
+    """
+    with SleepStore(sleep_folder(os.environ)) as store:
+        return list_proposals(store)
+
+
+def adopt_proposal(
+    proposal: str, target: Sequence[str] = (), *, commit: bool = False, force: bool = False
+) -> AdoptedProposal:
+    """Write a proposal of a night into its files, or into those that are named, all or none."""
+    with SleepStore(sleep_folder(os.environ)) as store:
+        return adopt_staged(store, proposal, target, commit=commit, force=force)
+
+
+def reject_proposal(proposal: str, because: str) -> StagedProposal:
+    """Reject a proposal of a night. Its rule is not proposed again unless new sessions support it."""
+    with SleepStore(sleep_folder(os.environ)) as store:
+        return reject(store, proposal, because, datetime.now().astimezone())
+
+
+def roll_back_proposal(proposal: str) -> AdoptedProposal:
+    """Restore the files as they were before a proposal was adopted. If one changed since, the reverse is proposed."""
+    with SleepStore(sleep_folder(os.environ)) as store:
+        return roll_back(store, proposal, datetime.now().astimezone())
+
+
+def schedule(options: SleepScheduleOptions | None = None) -> list[str]:
+    """Let a night start by itself every day, or remove that. Returns what was done, in lines.
+
+    >>> schedule(SleepScheduleOptions(at="03:00", backend="print"))  # doctest: +SKIP
+    """
+    chosen, host = options or SleepScheduleOptions(), Host(Path.home(), os.environ)
+    if chosen.remove:
+        return [f"{name}: removed" for name in remove_schedule(host)] or ["nothing was scheduled"]
+    settings = SleepOptions().complete(Path.home(), os.environ)
+    return install_schedule(chosen, settings, host, night_command())
+
+
+def check_schedule() -> Checked:
+    """Start the scheduled command as the schedule does, without the environment of a shell, as a dry run."""
+    return try_schedule(Host(Path.home(), os.environ))
 
 
 def compare(

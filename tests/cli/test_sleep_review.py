@@ -1,11 +1,14 @@
 """`whet sleep status | show | diff | adopt | reject | rollback`: what a person sees and types in the morning."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import whet
 from support.proposals_world import NOW, RULE, ProposalsWorld
 from support.whet_program import Project, new_project, said_to_user
 from whet.sleep.report import NightRecord, Outcome
@@ -48,6 +51,16 @@ def test_a_morning(project: Project, world: ProposalsWorld) -> None:
     assert "proposal 1: rejected; it comes again only if new sessions support it" in rejected.stdout
 
 
+def test_status_does_not_wait_for_agents_and_models(project: Project) -> None:
+    program = (
+        "import sys, whet.cli; sys.argv = ['whet', 'sleep', 'status']\n"
+        "try: whet.cli.main()\n"
+        "finally: assert not {'aiohttp', 'whet.gateway', 'whet.agents'} & {*sys.modules}"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=project.environ(), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_mistakes_are_one_line(project: Project, world: ProposalsWorld) -> None:
     assert said_to_user(project.whet("sleep", "show", "7")) == "whet: there is no proposal '7'; known: 1"
     world.gemini.write_text("Mine")
@@ -60,3 +73,14 @@ def test_mistakes_are_one_line(project: Project, world: ProposalsWorld) -> None:
         assert "adoptions.jsonl:1: is damaged, so it is not known what was adopted; nothing was changed" in (
             said_to_user(project.whet("sleep", *words)).replace("\n", " ")
         )
+
+
+def test_python_decides_as_the_command_line_does(world: ProposalsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHET_SLEEP_HOME", str(world.folder / "sleep"))
+    before = world.contents
+    adopted = whet.adopt_proposal("1", ["GEMINI.md"])
+    assert [change.place.named for change in adopted.changes] == [world.gemini]
+    assert [one.state for one in whet.proposals()] == ["adopted"]
+    whet.roll_back_proposal("1")
+    assert world.contents == before
+    assert whet.reject_proposal("1", "we use both").state == "rejected"

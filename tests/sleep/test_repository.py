@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from support.sleep_world import START, Repository, hash_everything, make_session, make_turn
-from whet.sleep.repository import Lost, RepositoryState, find_state, write_state
+from whet.sleep.repository import Lost, RepositoryState, find_state, read_state
 from whet.sleep.session import Session, Step
+from whet.tasks.git import write_tree
 
 OLD, NEW = "def total():\n    return 1\n", "def total():\n    return 2\n"
 
@@ -73,7 +74,7 @@ def test_an_amended_commit_is_found_by_the_reflog(shop: Repository) -> None:
 def test_a_dirty_file_that_was_replaced_is_laid_over_the_commit(shop: Repository, tmp_path: Path) -> None:
     state = found(session_at(4.5, reading("test:\n", "$REPO/Makefile"), edit("n = 44\n", "n = 9\n")), shop)
     assert dict(state.overlay) == {"cart.py": b"n = 44\n"}
-    write_state(state, tmp_path / "copy")
+    write_tree(read_state(state), tmp_path / "copy")
     assert (tmp_path / "copy" / "cart.py").read_text() == "n = 44\n"
     assert (tmp_path / "copy" / "Makefile").read_text() == "test:\n"
     assert not (tmp_path / "copy" / ".git").exists()
@@ -119,7 +120,7 @@ def test_opencodes_snapshot_gives_the_exact_tree(shop: Repository, tmp_path: Pat
     tree = shop.git(*worktree, "write-tree")
     shop.git("checkout", "-q", "--", "cart.py")
     state = found(session_at(9, reading("n = 99\n"), tree=tree), shop, data)
-    write_state(state, tmp_path / "copy")
+    write_tree(read_state(state), tmp_path / "copy")
     assert (tmp_path / "copy" / "untracked.py").read_text() == "x = 1\n"
     assert (tmp_path / "copy" / "cart.py").read_text() == "n = 99\n"
 
@@ -145,6 +146,6 @@ def test_the_users_repository_is_not_touched(shop: Repository, tmp_path: Path) -
     (shop.folder / "cart.py").touch()
     before = hash_everything(shop.folder)
     state = found(session_at(2.5, reading("test:\n", "$REPO/Makefile"), edit("n = 44\n", "n = 9\n")), shop)
-    write_state(state, tmp_path / "copy")
+    write_tree(read_state(state), tmp_path / "copy")
     assert hash_everything(shop.folder) == before
     assert not (tmp_path / "started").exists()

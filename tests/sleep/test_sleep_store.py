@@ -125,6 +125,21 @@ def test_a_forgotten_session_leaves_nothing_behind(store: SleepStore) -> None:
     assert not any(b"XYZZY" in file.read_bytes() for file in store.folder.glob("sleep.db*"))
 
 
+def test_a_session_may_be_named_with_its_agent_in_documents_and_by_the_user(store: SleepStore) -> None:
+    keep(store, a_session("s1"))
+    store.put("task", "t1", Note(text="x", sessions=("codex/s1",)))
+    store.put("loss", "codex/s1", Note(text="no state"))
+    assert dict(store.forget("codex/s1").documents) == {"task": 1, "loss": 1}
+    assert list(store.sessions()) == []
+
+
+def test_a_rejected_rule_stays_rejected_without_the_session(store: SleepStore) -> None:
+    keep(store, a_session("s1"))
+    store.put("rejection", "7", Note(text="not here", sessions=("codex/s1", "codex/s2")))
+    assert dict(store.forget("s1").documents) == {}
+    assert store.list("rejection", Note) == [Note(text="not here", sessions=("codex/s2",))]
+
+
 def test_a_forgotten_repository_takes_its_sessions_along_and_no_neighbour(store: SleepStore) -> None:
     keep(store, a_session("in", cwd="/a/shop/src"), None)
     keep(store, a_session("near", cwd="/a/shop2"), "/a/shop2")

@@ -104,7 +104,11 @@ class Project:
     def environ(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES", "NO_COLOR"}}
         path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
-        return {**kept, "PATH": path, "TMPDIR": str(self.tmp), "XDG_STATE_HOME": str(self.tmp / "state"), **self.env}
+        return {**kept, "PATH": path, "TMPDIR": str(self.tmp), **self._folders(), **self.env}
+
+    def _folders(self) -> dict[str, str]:
+        """Folders in which whet remembers something for a user."""
+        return {f"XDG_{kind.upper()}_HOME": str(self.tmp / kind) for kind in ("state", "data")}
 
     def boxes(self) -> list[str]:
         return sorted(path.name for path in self.tmp.glob("whet-*/box-*"))

@@ -37,6 +37,9 @@ VERBS = (
 )
 """Each is a module of this package, with a function of its name, or an `app` of several commands."""
 
+QUICK = {"sleep": "sleep_review"}
+"""Modules with those commands of a verb that must not wait for what its other commands load."""
+
 RENAMED = {
     "--to": "--format",
     "--also": "--memory-file",
@@ -135,12 +138,14 @@ class Verbs(PlainGroup):
         return list(VERBS)
 
     def get_command(self, _: Any, cmd_name: str) -> Any:
+        if cmd_name in QUICK and (quick := load_verb(cmd_name, QUICK[cmd_name])).commands.keys() & {*sys.argv[2:3]}:
+            return quick
         return load_verb(cmd_name) if cmd_name in VERBS else None
 
 
-def load_verb(name: str) -> Any:
+def load_verb(name: str, module_name: str | None = None) -> Any:
     """The command of a verb, or the group of its commands."""
-    module = import_module(f"whet.cli.{name}")
+    module = import_module(f"whet.cli.{module_name or name}")
     if (group := getattr(module, "app", None)) is None:
         group = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         group.command(name, cls=Verb)(getattr(module, name))

@@ -7,7 +7,7 @@ import typer
 from whet.cli import sleep_review
 from whet.cli.options import Layout, takes
 from whet.cli.output import say
-from whet.sleep.options import SleepOptions
+from whet.sleep.options import SleepOptions, SleepScheduleOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from whet.sleep.harvest import HarvestReport
+    from whet.sleep.schedule.schedule import Checked
 
 app = typer.Typer(
     help="Learn overnight from your own agent sessions, and review what was learned in the morning.",
@@ -22,6 +23,9 @@ app = typer.Typer(
 )
 Name = TypeVar("Name", bound=str)
 FLAGS = {"clis": "--cli", "include": "--repo", "lookback": "--since"}
+
+MUCH = 50_000_000
+"""Bytes that take a while to read."""
 
 
 def layout(*shown: str) -> Layout:
@@ -41,7 +45,13 @@ def harvest(options: SleepOptions) -> None:
     from whet import api
     from whet.cli.tables import terminal
 
-    terminal().say(*format_harvest(api.harvest(options)))
+    terminal().say(*format_harvest(api.harvest(options, _announce)))
+
+
+def _announce(files: int, size: int) -> None:
+    """A harvest of much takes minutes, in which it prints nothing else."""
+    if size > MUCH:
+        say(f"reading {files} transcripts, {size / 1e6:.0f} MB ...", err=True)
 
 
 def format_harvest(report: "HarvestReport") -> "list[RenderableType]":
@@ -86,8 +96,30 @@ def format_counts(counts: "Mapping[Name, int]") -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda one: -one[1]))
 
 
-for _name, _command in sleep_review.COMMANDS.items():
-    app.command(_name)(_command)
+app.registered_commands += sleep_review.app.registered_commands
+
+
+@app.command("schedule")
+@takes(SleepScheduleOptions, Layout())
+def schedule(options: SleepScheduleOptions) -> None:
+    """Let a night start by itself every day; or show, try or remove the schedule."""
+    from whet import api
+
+    if options.check:
+        _print_check(api.check_schedule())
+    else:
+        for line in api.schedule(options):
+            typer.echo(line)
+
+
+def _print_check(checked: "Checked") -> None:
+    typer.echo(checked.output, nl=False)
+    for name in checked.missing:
+        say(f"{name} is set here, but {checked.backend} does not set it; a night looks in the usual folder instead")
+    if checked.code:
+        say(f"{checked.backend}: the scheduled command ended with exit code {checked.code}")
+        raise typer.Exit(1)
+    say(f"{checked.backend}: the scheduled command works without your shell's environment")
 
 
 @app.command("forget")
@@ -98,10 +130,12 @@ def forget(
     import os
 
     from whet.cli.tables import plural
+    from whet.sleep.staging import drop_backups
     from whet.sleep.store import SleepStore, sleep_folder
 
     with SleepStore(sleep_folder(os.environ)) as store:
         forgotten = store.forget(what)
+        drop_backups(store)
     kinds = (f"{kind}: {number}" for kind, number in forgotten.documents.items())
     say("; ".join([f"deleted {plural(forgotten.sessions, 'session', 'sessions')}", *kinds]))
     say(

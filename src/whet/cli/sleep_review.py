@@ -1,7 +1,6 @@
 """The commands of `whet sleep` with which a person reviews proposals."""
 
 import os
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -71,9 +70,9 @@ def adopt(
     with _store() as store:
         targets = [name for names in target or () for name in names.split(",")]
         adopted = adopt_proposal(store, proposal, targets, commit=commit, force=force)
-    for line in (*adopted.notes, *diff_lines(adopted.changes)):
+    for line in diff_lines(adopted.changes):
         say(line)
-    _say_files(adopted, f"has proposal {proposal}")
+    _say_files(adopted, f"changed by proposal {proposal}")
     if adopted.commit:
         say(f"committed as {adopted.commit}")
     say(f"undo with: {command('sleep', 'rollback', proposal)}")
@@ -100,8 +99,6 @@ def rollback(proposal: Id) -> None:
 
     with _store() as store:
         restored = roll_back(store, proposal, datetime.now(UTC))
-    for note in restored.notes:
-        say(note)
     _say_files(restored, "is as it was before")
 
 
@@ -110,11 +107,6 @@ def _say_files(adopted: "Adopted", what: str) -> None:
         say(f"{change.place.shown}: {what}")
 
 
-COMMANDS: Mapping[str, Callable[..., None]] = {
-    "status": status,
-    "show": show,
-    "diff": diff,
-    "adopt": adopt,
-    "reject": reject,
-    "rollback": rollback,
-}
+app = typer.Typer(no_args_is_help=True)
+for _command in (status, show, diff, adopt, reject, rollback):
+    app.command()(_command)

@@ -12,12 +12,13 @@ from whet.cli.options import Layout, takes
 from whet.cli.output import say
 from whet.errors import UserError
 from whet.runs.options import CheckTasksOptions
+from whet.sleep.mining.options import MineOptions
 
 if TYPE_CHECKING:
     from whet.runs.checks.tasks import TaskCheck
     from whet.scoring import Score
 
-app = typer.Typer(help="Check tasks, and select tasks of the right difficulty.", no_args_is_help=True)
+app = typer.Typer(help="Make tasks, check them, and select those of the right difficulty.", no_args_is_help=True)
 
 
 @app.callback()
@@ -77,6 +78,27 @@ def new(
         say(f"made {task}")
     say("Edit instruction.md of each new task: it is all that the agent is given to read. Then:")
     say(command("tasks", "check", str(folder)))
+
+
+@app.command("mine")
+@takes(MineOptions, Layout(arguments=("repository",), required=("repository",)))
+def mine(
+    options: MineOptions,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Make tasks from the history and the tested code of a Python repository, and keep those that are proved."""
+    from whet.cli.formats import to_json
+    from whet.cli.mine import print_mined, print_report
+    from whet.event_loop import run_coroutine
+    from whet.sleep.mining.mine import mine as mine_tasks
+
+    report = run_coroutine(mine_tasks(options, (lambda _: None) if as_json else print_mined))
+    if as_json:
+        typer.echo(to_json(report.model_dump(mode="json")))
+    else:
+        print_report(report)
+    if not report.proved:
+        raise typer.Exit(1)
 
 
 @app.command("filter")

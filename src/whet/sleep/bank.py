@@ -48,6 +48,8 @@ class BankTask(BaseModel):
     folder: Path
     proof: str
     """What was proved, in one line."""
+    agreement: str = ""
+    """How the state of the repository was confirmed, such as "7 of 7 files"."""
 
 
 def split_families(tasks: list[BankTask]) -> tuple[list[BankTask], list[BankTask]]:

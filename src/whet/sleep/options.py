@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -61,6 +62,14 @@ def _read_window(text: str) -> tuple[time, time]:
     return time.fromisoformat(found[1]), time.fromisoformat(found[2])
 
 
+def _check_time(text: str) -> str:
+    try:
+        time.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError("expected a time of day, such as 02:30") from error
+    return text
+
+
 def _check_pattern(text: str) -> str:
     try:
         re.compile(text)
@@ -82,7 +91,7 @@ class SleepSettings(BaseModel):
     clis: Names = ()
     """Read sessions of these agents only (default: all that whet knows). Several: a,b."""
     include: Names = ()
-    """Only repositories with this path, or with paths that match a pattern such as '~/work/*' (default: all)."""
+    """Only repositories with this path, or with paths that match a pattern such as '~/projects/*' (default: all)."""
     exclude: Names = ()
     """No repositories with this path, or with paths that match a pattern. Files add to each other here."""
     lookback: Annotated[str, BeforeValidator(str), AfterValidator(_check_lookback)] = "30"
@@ -143,6 +152,29 @@ class SleepOptions(Options, SleepSettings):
     def window_times(self) -> tuple[time, time]:
         """When a scheduled night may begin, and when it must end."""
         return _read_window(self.window)
+
+
+class BackendName(StrEnum):
+    """Who starts a night."""
+
+    SYSTEMD = "systemd"
+    CRON = "cron"
+    LAUNCHD = "launchd"
+    PRINT = "print"
+    """Nobody: the user places the lines that are printed."""
+
+
+class SleepScheduleOptions(Options):
+    """When a night starts by itself, and who starts it."""
+
+    at: Annotated[str, AfterValidator(_check_time)] = "02:30"
+    """Time of day, within the window of the settings."""
+    backend: BackendName | None = None
+    """systemd, cron, launchd, or print: show the lines, and change nothing (default: the first that works here)."""
+    remove: bool = False
+    """Remove the schedule."""
+    check: bool = False
+    """Start the scheduled command with `--dry-run` in an empty environment, as the schedule does."""
 
 
 def _repository_settings(folder: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -122,7 +123,8 @@ def _list(waiting: Sequence[Proposal]) -> Iterator[str]:
 def describe(proposal: Proposal) -> Iterator[str]:
     """What a proposal changes, why, and what proves it."""
     for target in proposal.targets:
-        yield from _entry("  file", target.shown)
+        names = dict.fromkeys(_shorten(path, proposal.repository) for path in (target.path, target.real))
+        yield from _entry("  file", " -> ".join(names))
     size = " ".join(f"{sign}{number}" for sign, number in (("+", proposal.added), ("-", proposal.removed)) if number)
     yield from _entry("  edit", f'{size} lines: "{proposal.edit}"')
     if proposal.sessions:
@@ -168,6 +170,13 @@ def _entry(label: str, text: str) -> list[str]:
     return textwrap.wrap(
         text, WIDTH, initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
+
+
+def _shorten(path: Path, repository: Path | None) -> str:
+    """A file by the name of its repository, or from the home folder."""
+    if repository is not None and path.is_relative_to(repository):
+        return str(path.relative_to(repository.parent))
+    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from whet.sleep.git import GitError, find_object, list_files, read_blobs, run_git
+from whet.errors import UserError
 from whet.sleep.observations import Observation, agrees, observe_files
 from whet.sleep.session import Session
+from whet.tasks.git import Tree, TreeEntry, TreeFile, git, list_tree, read_files
+from whet.tasks.skeleton import select_task_files
 
 NEIGHBOURS = 20
 """Commits near the start of a session that are compared when the first choice does not agree."""
@@ -40,6 +42,11 @@ class RepositoryState:
     """How many of these are as the session saw them."""
 
     @property
+    def source(self) -> Path:
+        """Where git finds the tree."""
+        return self.store or self.repository
+
+    @property
     def agreement(self) -> str:
         return f"{self.agreed} of {self.checked} files"
 
@@ -51,12 +58,13 @@ def find_state(session: Session, repository: Path, data: Path | None = None) -> 
     """
     try:
         return _find(session, repository, data)
-    except GitError as error:
-        return Lost(f"no repository: {error}")
+    except UserError as error:
+        return Lost(str(error))
 
 
 def _find(session: Session, repository: Path, data: Path | None) -> RepositoryState | Lost:
-    if find_object(repository, "HEAD", "commit") is None:
+    git(repository, "rev-parse", "--git-dir")  # says so if this is no repository
+    if not _has(repository, "HEAD^{commit}"):
         return Lost("the repository has no commit")
     seen = observe_files(session, repository)
     exact = list(_recorded_states(session, repository, data))
@@ -79,37 +87,46 @@ def _recorded_states(session: Session, repository: Path, data: Path | None) -> I
     """States that the transcript names: a tree in OpenCode's store, or a commit."""
     if session.tree is not None and data is not None:
         for folder in sorted((data / "opencode" / "snapshot").glob("*/*")):
-            if (folder / "objects").is_dir() and find_object(repository, session.tree, "tree", folder):
+            if (folder / "objects").is_dir() and _has(folder, f"{session.tree}^{{tree}}"):
                 yield RepositoryState(repository, session.tree, folder)
                 return
-    if session.commit is not None and (sha := find_object(repository, session.commit, "commit")):
+    if session.commit is not None and _has(repository, f"{session.commit}^{{commit}}"):
+        sha = git(repository, "rev-parse", "--end-of-options", f"{session.commit}^{{commit}}").decode().split()[-1]
         yield RepositoryState(repository, sha, commit=sha)
+
+
+def _has(source: Path, name: str) -> bool:
+    try:
+        git(source, "rev-parse", "--verify", "--quiet", "--end-of-options", name)
+    except UserError:
+        return False
+    return True
 
 
 def _commits_at_start(session: Session, repository: Path) -> list[str]:
     """The commit that was checked out at the start: by the reflog, else by the time of the branch's commits."""
     if session.started is None:
         return []
-    known = session.branch is not None and find_object(repository, f"refs/heads/{session.branch}", "commit")
+    known = session.branch is not None and _has(repository, f"refs/heads/{session.branch}")
     branch = f"refs/heads/{session.branch}" if known else "HEAD"
     before = [sha for sha, at in _read_reflog(repository, branch) if at <= session.started.timestamp()]
     if before:
         return before[:1]
     until = f"--before={session.started.isoformat()}"
-    return run_git(repository, "log", "-1", "--format=%H", until, branch).decode().split()
+    return git(repository, "log", "-1", "--format=%H", until, branch).decode().split()
 
 
 def _read_reflog(repository: Path, branch: str) -> list[tuple[str, int]]:
     """What a branch pointed to and since when, newest first."""
-    lines = run_git(repository, "log", "-g", "--format=%H %gd", "--date=unix", branch, "--").decode().splitlines()
+    lines = git(repository, "log", "-g", "--format=%H %gd", "--date=unix", branch, "--").decode().splitlines()
     found = [line.split(" ", 1) for line in lines if line.endswith("}")]
     return [(sha, int(at[:-1])) for sha, where in found if (at := where.rpartition("@{")[2])[:-1].isdigit()]
 
 
 def _neighbours(session: Session, repository: Path) -> list[str]:
     """Commits of all branches and of the reflog, nearest to the session's start first."""
-    listed = run_git(repository, "log", "--all", f"-n{_COMMITS}", "--format=%H %ct").decode().split("\n")
-    logged = run_git(repository, "log", "-g", f"-n{_COMMITS}", "--format=%H %ct", "HEAD").decode().split("\n")
+    listed = git(repository, "log", "--all", f"-n{_COMMITS}", "--format=%H %ct").decode().split("\n")
+    logged = git(repository, "log", "-g", f"-n{_COMMITS}", "--format=%H %ct", "HEAD").decode().split("\n")
     times = {sha: int(at) for sha, _, at in (line.partition(" ") for line in [*listed, *logged]) if at}
     start = (session.started or datetime.fromtimestamp(0).astimezone()).timestamp()
     return sorted(times, key=lambda sha: (abs(times[sha] - start), sha))[:NEIGHBOURS]
@@ -117,8 +134,8 @@ def _neighbours(session: Session, repository: Path) -> list[str]:
 
 def _compare(state: RepositoryState, seen: Sequence[Observation]) -> RepositoryState:
     """A state with the number of seen files that agree with it."""
-    files = read_files(state, {one.path for one in seen})
-    wrong = {one.path for one in seen if not agrees(one, files.get(one.path))}
+    files = read_state(state, {one.path for one in seen})
+    wrong = {one.path for one in seen if not agrees(one, _content(files, one.path))}
     paths = {one.path for one in seen}
     return replace(state, checked=len(paths), agreed=len(paths - wrong))
 
@@ -127,43 +144,27 @@ def _lay_over(state: RepositoryState, seen: Sequence[Observation]) -> Repository
     """Put the content that the session saw over files that differ, where it saw a whole file."""
     if state.agreed == state.checked:
         return state
-    files = read_files(state, {one.path for one in seen})
+    files = read_state(state, {one.path for one in seen})
     whole = {
         one.path: one.text.encode(errors="surrogateescape")
         for one in seen
-        if one.whole and not one.masked and not agrees(one, files.get(one.path))
+        if one.whole and not one.masked and not agrees(one, _content(files, one.path))
     }
     return _compare(replace(state, overlay=whole), seen)
 
 
-def read_files(state: RepositoryState, paths: set[str]) -> dict[str, bytes | None]:
-    """The content of files in a state; None for those that it does not have."""
-    named = {f"{state.tree}:{path}": path for path in sorted(paths - {*state.overlay})}
-    found = read_blobs(state.repository, named, state.store)
-    return {**{path: found.get(name) for name, path in named.items()}, **state.overlay}
+def _content(files: Tree, path: str) -> bytes | None:
+    return files[path].content if path in files else None
 
 
-def write_state(state: RepositoryState, folder: Path) -> None:
-    """Write the files of a state into a new private folder."""
-    listed = [one for one in list_files(state.repository, state.tree, state.store) if _is_inside(one.path)]
-    blobs = read_blobs(state.repository, {one.blob for one in listed}, state.store)
-    for one in listed:
-        content = blobs[one.blob]
-        place = folder / one.path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if content is None:
-            continue
-        if one.mode == "120000":
-            place.symlink_to(content.decode(errors="surrogateescape"))
-            continue
-        place.write_bytes(content)
-        place.chmod(0o755 if one.mode == "100755" else 0o644)
-    for path, content in state.overlay.items():
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content)
+def read_state(state: RepositoryState, paths: set[str] | None = None) -> Tree:
+    """The files of a state, or those of them that have these paths: all that belong into a task."""
+    entries = select_task_files(list_tree(state.source, state.tree)) if paths is None else _list_named(state, paths)
+    laid_over = {path: content for path, content in state.overlay.items() if paths is None or path in paths}
+    files = read_files(state.source, {path: one for path, one in entries.items() if path not in laid_over})
+    modes = {path: entries[path].mode for path in laid_over if path in entries}
+    return {**files, **{path: TreeFile(text, modes.get(path, "100644")) for path, text in laid_over.items()}}
 
 
-def _is_inside(path: str) -> bool:
-    parts = Path(path).parts
-    return bool(parts) and ".." not in parts and ".git" not in parts and not path.startswith("/")
+def _list_named(state: RepositoryState, paths: set[str]) -> dict[str, TreeEntry]:
+    return {path: entry for path, entry in list_tree(state.source, state.tree).items() if path in paths}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from whet.errors import UserError, did_you_mean
+from whet.paths import lock_folder
 from whet.skills.adoption.files import Place, find_place, read_place
 from whet.skills.adoption.transaction import Adoptions, Change
 from whet.skills.documents.learned import (
@@ -86,6 +87,10 @@ class Target(_Record):
         """Both names, if the file is a link."""
         return Place(self.path, self.real).shown
 
+    @property
+    def digests(self) -> tuple[str | None, str | None]:
+        return self.before, self.after
+
 
 class Proposal(_Record):
     """A change of one or more files, adopted together or not at all."""
@@ -159,13 +164,17 @@ def stage(store: SleepStore, draft: Draft, redaction: "Redaction", now: datetime
     blocks = read_block(draft.before), read_block(draft.after)
     redaction.refuse_private("".join(added_lines(*blocks)), "the proposed text")
     roots = [draft.repository, home] if draft.repository else [home]
-    places = {one.real: one for one in (find_place(path, roots) for path in draft.targets)}
+    places = {one.real: one for one in sorted((find_place(path, roots) for path in draft.targets), key=_is_link)}
     changes = [_draft_change(place, draft) for place in places.values()]
     changes = [one for one in changes if one.before != one.after]
     if not changes:
         raise UserError(f"{', '.join(map(str, draft.targets))}: nothing is left to propose, the edit is there already")
     kept = draft.model_dump(exclude={"targets", "before", "after"})
     return put_proposal(store, changes, now, {**kept, "edit": _summarise(*blocks)})
+
+
+def _is_link(place: Place) -> bool:
+    return place.named != place.real
 
 
 def _draft_change(place: Place, draft: Draft) -> Change:
@@ -203,10 +212,10 @@ def decode(content: bytes | None, what: str) -> str:
 
 def put_proposal(store: SleepStore, changes: Sequence[Change], now: datetime, fields: Mapping[str, object]) -> Proposal:
     """Keep a proposal for these changes."""
-    proposal = Proposal.model_validate(
-        {"id": _next_id(store), "created": now, **fields, **keep_changes(store, changes)}
-    )
-    store.put("proposal", proposal.id, proposal)
+    kept = keep_changes(store, changes)
+    with lock_folder(store.folder):
+        proposal = Proposal.model_validate({"id": _next_id(store), "created": now, **fields, **kept})
+        store.put("proposal", proposal.id, proposal)
     return proposal
 
 
@@ -265,7 +274,7 @@ def reject(store: SleepStore, name: str, because: str, now: datetime) -> Proposa
     if proposal.state is State.ADOPTED:
         raise UserError(f"{proposal.name}: is adopted; take it back with `whet sleep rollback {name}`")
     if not because.strip():
-        raise UserError("--because is empty; expected the reason in a few words")
+        raise UserError("`because` is empty; expected the reason in a few words")
     sessions = tuple(one.session for one in proposal.sessions)
     rejection = Rejection(proposal=name, rule=proposal.rule, because=because, sessions=sessions, at=now)
     store.put("rejection", name, rejection)
@@ -278,6 +287,17 @@ def is_rejected(store: SleepStore, rule: str, support: Collection[str]) -> bool:
     """Whether a rule was rejected, and no session supports it that did not support it then."""
     found = [one for one in store.list("rejection", Rejection) if one.rule == rule]
     return bool(found) and set(support) <= {session for one in found for session in one.sessions}
+
+
+def is_staged(store: SleepStore, rule: str) -> bool:
+    """Whether a proposal about a rule waits for a decision, so that a night need not pay for another one."""
+    return any(one.rule == rule and one.state is State.STAGED for one in list_proposals(store))
+
+
+def drop_backups(store: SleepStore) -> None:
+    """Delete the contents of proposals that were forgotten. What was adopted can always be taken back."""
+    kept = {one for proposal in store.list("proposal", Proposal) for file in proposal.targets for one in file.digests}
+    Adoptions(store.folder).drop_backups(kept)
 
 
 def expire_rules(store: SleepStore, text: str, last_needed: Mapping[str, datetime], now: datetime) -> str:

@@ -7,7 +7,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +25,7 @@ FILE = "sleep.db"
 BUSY_SEC = 10.0
 """How long a connection waits for another one to finish writing."""
 
-Kind = Literal["rule", "task", "proposal", "rejection", "adoption", "night", "consent"]
+Kind = Literal["rule", "task", "proposal", "rejection", "adoption", "night", "consent", "loss"]
 """What documents are about."""
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -244,27 +244,37 @@ class SleepStore:
         repository = str(Path(what).expanduser().absolute())
         with self._explain_errors():
             rows = self._db.execute(
-                "SELECT cli, id FROM session WHERE id = ? OR repository = ? OR cwd = ? OR cwd GLOB ?",
-                (what, repository, repository, f"{_escape_glob(repository)}/*"),
+                "SELECT cli, id FROM session WHERE ? IN (id, cli || '/' || id) OR ? IN (repository, cwd) OR cwd GLOB ?",
+                (what, repository, f"{_escape_glob(repository)}/*"),
             ).fetchall()
-            about = {repository, *(name for _, name in rows)}
             documents = [
-                one
-                for row in self._db.execute("SELECT number, kind, body FROM document")
-                if (one := _Document.read(*row)).mentions(about)
+                _Document(number, kind, name, json.loads(body))
+                for number, kind, name, body in self._db.execute("SELECT number, kind, id, body FROM document")
             ]
-        if not rows and not documents:
+        sessions = {*(name for _, name in rows), *(f"{cli}/{name}" for cli, name in rows)}
+        # A rule that the user rejected stays rejected: only what it says of the sessions goes.
+        kept = {one.number for one in documents if one.kind == "rejection" and not one.is_about(repository)}
+        found = [one for one in documents if one.names(sessions) or one.is_about(repository)]
+        if not rows and not found:
             raise UserError(f"'{what}' is no session and no repository that whet sleep knows; see `whet sleep status`")
-        self._delete(rows, documents)
-        return Forgotten(len(rows), Counter(one.kind for one in documents))
+        changed = [one.without(sessions) for one in found if one.number in kept]
+        self._delete(rows, [one for one in found if one.number not in kept], changed)
+        return Forgotten(len(rows), Counter(one.kind for one in found if one.number not in kept))
 
-    def _delete(self, sessions: Sequence[tuple[str, str]], documents: "Sequence[_Document]") -> None:
-        for text in (text for one in documents for text in one.texts):
+    def _delete(
+        self,
+        sessions: Sequence[tuple[str, str]],
+        documents: "Sequence[_Document]",
+        changed: "Sequence[_Document]",
+    ) -> None:
+        for text in (text for one in documents for text in one.texts()):
             self._remove_own(text)
         with self._explain_errors(), self._transaction():
             self._db.executemany("DELETE FROM session WHERE cli = ? AND id = ?", sessions)
             self._db.executemany("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", sessions)
             self._db.executemany("DELETE FROM document WHERE number = ?", [(one.number,) for one in documents])
+            bodies = [(json.dumps(one.body), one.number) for one in changed]
+            self._db.executemany("UPDATE document SET body = ? WHERE number = ?", bodies)
         with self._explain_errors():
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -322,15 +332,32 @@ class SleepStore:
 class _Document:
     number: int
     kind: str
-    texts: tuple[str, ...]
+    name: str
+    body: Any
 
-    @classmethod
-    def read(cls, number: int, kind: str, body: str) -> Self:
-        return cls(number, kind, tuple(_texts(json.loads(body))))
+    def texts(self) -> Iterator[str]:
+        yield self.name
+        yield from _texts(self.body)
 
-    def mentions(self, about: set[str]) -> bool:
-        """Whether it names one of these sessions or repositories, or a path within one of the repositories."""
-        return any(text in about or any(text.startswith(f"{one}/") for one in about) for text in self.texts)
+    def names(self, sessions: set[str]) -> bool:
+        return any(text in sessions for text in self.texts())
+
+    def is_about(self, repository: str) -> bool:
+        """Whether it names this repository, or a path within it."""
+        return any(text == repository or text.startswith(f"{repository}/") for text in self.texts())
+
+    def without(self, sessions: set[str]) -> Self:
+        """The same, but for these sessions in its lists."""
+        return replace(self, body=_without(self.body, sessions))
+
+
+def _without(value: Any, left_out: set[str]) -> Any:
+    match value:
+        case list():
+            return [_without(one, left_out) for one in value if not (isinstance(one, str) and one in left_out)]
+        case dict():
+            return {name: _without(one, left_out) for name, one in value.items()}
+    return value
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -62,7 +62,7 @@ def read_harbor(path: Path) -> Task:
             verify_env=manifest.verifier.env,
             solution=root / "solution" if folder.has("solution/solve.sh") else None,
             solution_env=manifest.solution.env,
-            needs_image=_needs_image(folder),
+            needs_image=_needs_image(folder) if whet.needs_image else None,
             unsupported="; ".join(_find_unsupported(folder)) or None,
             warnings=tuple(f"{path / 'task.toml'}: {warning}" for warning in _warnings(manifest)),
             split=_split(manifest),

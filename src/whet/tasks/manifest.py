@@ -324,6 +324,8 @@ class WhetTable(BaseModel):
     agent_logs: bool = False
     system: str | None = None
     read_only: bool = False
+    needs_image: bool = True
+    """False: a sandbox without images can run the task too, from its files alone."""
 
 
 class TaskManifest(BaseModel):

@@ -9,14 +9,20 @@ from pathlib import Path
 import pytest
 
 from support.harvest_world import NOW, Home, set_time
+from support.sleep_world import make_session, make_turn
 from whet.errors import UserError
 from whet.sleep.harvest.filters import Skip
 from whet.sleep.harvest.workers import run_parts
 from whet.sleep.options import SleepOptions
+from whet.sleep.readers.jsonl import FIELD_LIMIT, clip
 from whet.sleep.readers.registry import READERS
+from whet.sleep.redaction import Redaction
 from whet.sleep.session import Origin
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+KEY_LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
+KEY = f"-----BEGIN PRIVATE KEY-----\n{KEY_LINE}\n{KEY_LINE}\n-----END PRIVATE KEY-----\n"
 
 
 @pytest.fixture
@@ -158,6 +164,15 @@ def test_secrets_are_masked_before_anything_is_stored(home: Home) -> None:
     with home.store() as store:
         stored = b"".join(path.read_bytes() for path in store.folder.iterdir())
     assert TOKEN.encode() not in stored
+
+
+@pytest.mark.parametrize("start", range(FIELD_LIMIT // 2 - 60, FIELD_LIMIT // 2 + 10, 5))
+def test_a_secret_that_is_cut_in_two_is_not_stored(start: int) -> None:
+    pad = "log line\n" * 30_000
+    for text in (pad[:start] + f" {TOKEN} " + pad, pad + f" {TOKEN} " + pad[:start], pad + KEY + pad[:start]):
+        session = make_session("s1", make_turn(1, clip(text)))
+        kept = Redaction({}, Path("/home/dev")).redact_session(session).turns[0].text
+        assert not any(secret[at : at + 12] in kept for secret in (TOKEN, KEY_LINE) for at in range(len(secret) - 11))
 
 
 def test_sessions_are_masked_again_when_the_user_adds_a_pattern(home: Home) -> None:

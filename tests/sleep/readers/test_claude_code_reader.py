@@ -301,6 +301,24 @@ def test_a_session_that_whet_started_is_known_by_its_id(tmp_path: Path) -> None:
     assert _session(tmp_path, record).origin is Origin.HEADLESS
 
 
+def test_a_terminal_at_which_only_commands_were_typed_is_no_script(tmp_path: Path) -> None:
+    command = _user("u1", None, "<command-name>/review</command-name>")
+    session = _session(tmp_path, command, _answer("a1", "u1", _bash("t1", "git diff")))
+    assert (session.origin, said(session)) == (Origin.INTERACTIVE, [("/review", Speaker.HARNESS)])
+
+
+def test_a_person_may_write_about_commands(tmp_path: Path) -> None:
+    text = "Why does <command-name>/fix</command-name> not work?"
+    assert said(_session(tmp_path, _user("u1", None, text))) == [(text, Speaker.PERSON)]
+
+
+def test_a_sub_agent_is_known_by_its_file(tmp_path: Path) -> None:
+    record = _user("u1", None, "HELPER: look", isSidechain=True, sessionId="parent", agentId="a1")
+    session = _session(tmp_path, record, name="agent-a1")
+    assert (session.id, session.parent, session.origin) == ("a1", "parent", Origin.SUBAGENT)
+    assert _session(tmp_path, _user("u0", None, "Hello"), record).origin is Origin.INTERACTIVE
+
+
 def test_a_transcript_without_marks_says_that_the_origin_is_unknown(tmp_path: Path) -> None:
     record = _user("u1", None, "Hello")
     del record["entrypoint"], record["promptSource"]

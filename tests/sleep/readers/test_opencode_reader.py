@@ -184,6 +184,13 @@ def test_a_corrupt_database_is_one_clear_error(home: Path, damage: Callable[[Pat
         sessions_of(READER, home)
 
 
+def test_a_corrupt_database_does_not_hide_another(home: Path) -> None:
+    (home / DATABASE).with_name("opencode-dev.db").write_bytes(b"no database")
+    sources = [*READER.find(home, {})]
+    assert [source.path.name for source in sources if not source.key] == ["opencode-dev.db"]
+    assert len([source for source in sources if source.key]) == 4
+
+
 def test_a_session_says_the_tree_of_its_folder_at_the_start() -> None:
     session = session_with(sessions_of(READER), ASKED)
     assert session.tree == "c0f51a06273af06fa7e3746a2501874aaff105d3"

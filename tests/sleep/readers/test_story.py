@@ -1,5 +1,7 @@
 """One story, done with eight programs: every reader tells it alike."""
 
+from pathlib import Path
+
 import pytest
 
 from support.story import (
@@ -23,6 +25,7 @@ from support.story import (
     tell,
     turn_with,
 )
+from whet.ids import digest
 from whet.sleep.readers.reader import Reader
 from whet.sleep.readers.registry import READERS
 from whet.sleep.session import Origin
@@ -135,3 +138,16 @@ def test_every_record_of_the_story_is_known(reader: Reader) -> None:
     assert readings
     assert [reading.unknown for reading in readings] == [{}] * len(readings)
     assert [reading.broken for reading in readings] == [0] * len(readings)
+
+
+@pytest.mark.parametrize("reader", READERS, ids=_named)
+def test_reading_changes_no_file(reader: Reader) -> None:
+    home = home_of(reader.cli)
+    before = _files_below(home)
+    assert sessions_of(reader)
+    assert _files_below(home) == before
+
+
+def _files_below(home: Path) -> dict[Path, tuple[str, int]]:
+    files = [path for path in home.rglob("*") if path.is_file()]
+    return {path: (digest(path.read_bytes()), path.stat().st_mtime_ns) for path in files}

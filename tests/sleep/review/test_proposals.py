@@ -15,9 +15,11 @@ from whet.sleep.staging import (
     Evidence,
     State,
     diff_lines,
+    drop_backups,
     expire_rules,
     find_proposal,
     is_rejected,
+    is_staged,
     list_proposals,
     read_changes,
     reject,
@@ -40,7 +42,8 @@ def world(tmp_path: Path) -> Iterator[ProposalsWorld]:
 def test_a_proposal_is_adopted_in_all_files_and_taken_back_to_the_byte(world: ProposalsWorld) -> None:
     before = world.contents
     proposal = world.stage()
-    assert [target.path.name for target in proposal.targets] == ["AGENTS.md", "GEMINI.md"], "a link is no second target"
+    assert [one.path.name for one in proposal.targets] == ["CLAUDE.md", "GEMINI.md"], "a link is no second target"
+    assert proposal.targets[0].shown == f"{world.repository}/CLAUDE.md -> {world.agents}"
     assert (proposal.edit, proposal.added, proposal.removed) == (RULE, 4, 0)
     assert world.contents == before
     adopt_proposal(world.store, proposal.id)
@@ -88,7 +91,7 @@ def test_taking_back_what_the_user_built_on_becomes_a_proposal(world: ProposalsW
     world.stage()
     adopt_proposal(world.store, "1")
     world.agents.write_bytes(b"# My house" + world.agents.read_bytes())
-    with pytest.raises(UserError, match=r"AGENTS.md: has changed since it was adopted. Taking the edit"):
+    with pytest.raises(UserError, match=r"CLAUDE.md: has changed since it was adopted. Taking the edit"):
         roll_back(world.store, "1", NOW)
     assert world.contents == (b"# My house" + ADOPTED[0], ADOPTED[1])
     reverse = find_proposal(world.store, "2")
@@ -104,7 +107,7 @@ def test_uncommitted_changes_are_refused_unless_forced(world: ProposalsWorld) ->
     with pytest.raises(UserError, match=r"GEMINI.md: has changes that are not committed; commit them, or use `force`"):
         adopt_proposal(world.store, "1")
     assert world.contents[0] == HOUSE.encode()
-    adopt_proposal(world.store, "1", ["AGENTS.md"])
+    adopt_proposal(world.store, "1", ["CLAUDE.md"])
     assert world.contents == (ADOPTED[0], b"Not committed")
 
 
@@ -138,7 +141,7 @@ def test_a_target_that_is_gone_read_only_or_elsewhere_is_named(world: ProposalsW
     world.gemini.unlink()
     with pytest.raises(UserError, match=r"GEMINI.md: is not there any more; reject the proposal, or restore the file"):
         adopt_proposal(world.store, "1", force=True)
-    with pytest.raises(UserError, match=r"--target QWEN.md: is no target of the proposal"):
+    with pytest.raises(UserError, match=r"`target` QWEN.md: the proposal has no such file; known: "):
         adopt_proposal(world.store, "1", ["QWEN.md"])
     assert world.agents.read_bytes() == HOUSE.encode()
     (world.repository / "OUT.md").symlink_to("/etc/passwd")
@@ -174,9 +177,11 @@ def test_unbalanced_marks_are_refused_and_the_same_rule_is_not_staged_twice(worl
 def test_a_rejected_rule_is_not_proposed_again_unless_new_sessions_support_it(world: ProposalsWorld) -> None:
     world.stage()
     assert not is_rejected(world.store, "r1", {"s1"})
+    assert is_staged(world.store, "r1")
     reject(world.store, "1", "we use both", NOW)
     assert find_proposal(world.store, "1").state is State.REJECTED
     assert is_rejected(world.store, "r1", {"s1", "s2"})
+    assert not is_staged(world.store, "r1")
     assert not is_rejected(world.store, "r1", {"s1", "s2", "s3"})
     assert not is_rejected(world.store, "r2", {"s1"})
     adopt_proposal(world.store, "1")
@@ -199,6 +204,18 @@ def test_rules_that_nobody_needed_for_90_days_are_left_out(world: ProposalsWorld
     proposal = world.stage(removal.model_copy(update={"targets": (world.agents,)}))
     assert (proposal.edit, proposal.removed) == (f"remove: - {RULE}", 1)
     assert f"-- {RULE}" in list(diff_lines(read_changes(world.store, proposal)))
+
+
+def test_what_is_forgotten_leaves_no_copy_but_that_of_an_adopted_file(world: ProposalsWorld) -> None:
+    world.stage(world.draft("- Secret of the other repository.\n"))
+    world.stage()
+    adopt_proposal(world.store, "2")
+    world.store.delete("proposal", "1")
+    drop_backups(world.store)
+    copies = [file.read_bytes() for file in (world.store.folder / "backups").iterdir()]
+    assert sorted(copies) == sorted([HOUSE.encode(), "\ufeffOther text".encode(), *ADOPTED])
+    roll_back(world.store, "2", NOW)
+    assert world.agents.read_bytes() == HOUSE.encode()
 
 
 def test_only_what_is_certified_and_proven_may_adopt_itself(world: ProposalsWorld) -> None:

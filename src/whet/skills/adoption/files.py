@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import errno
 import os
 import stat
 from collections.abc import Collection, Sequence
@@ -96,9 +97,9 @@ def write_part(place: Place, content: bytes, new_mode: int) -> None:
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "wb") as file:
         with contextlib.suppress(FileNotFoundError):
-            old = place.real.stat()
+            old, made = place.real.stat(), os.fstat(handle)
             new_mode = stat.S_IMODE(old.st_mode)
-            if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+            if (old.st_uid, old.st_gid) != (made.st_uid, made.st_gid):
                 os.fchown(handle, old.st_uid, old.st_gid)
         os.fchmod(handle, new_mode)
         file.write(content)
@@ -127,10 +128,13 @@ def swap(place: Place, before: bytes | None, after: bytes | None) -> None:
 
 def exchange(one: Path, other: Path) -> None:
     """Let two files exchange their names in one step, where the system can; otherwise one replaces the other."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    call = getattr(libc, "renameat2", None)
-    if call is None or call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) != 0:
-        one.replace(other)
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is not None and call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+        return
+    code = ctypes.get_errno() if call is not None else errno.ENOSYS
+    if code not in (errno.ENOSYS, errno.EINVAL):  # not because this system or file system cannot do it
+        raise OSError(code, os.strerror(code), str(other))
+    one.replace(other)
 
 
 def settle_part(place: Place, name: str | None, known: Collection[str | None]) -> None:

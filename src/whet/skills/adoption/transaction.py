@@ -5,7 +5,7 @@ are new it is done, otherwise those that are new are made old again. What the us
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -69,6 +69,14 @@ class Adoptions:
                 found[entry.name] = entry
         return found
 
+    def drop_backups(self, needed: Collection[str | None]) -> None:
+        """Delete copies that are not needed and that belong to no adoption."""
+        files = [file for entry in self._journal.read() for file in entry.files]
+        kept = {*needed, *(file.before for file in files), *(file.after for file in files)}
+        for copy in self.backups.folder.glob("*"):
+            if copy.name not in kept:
+                copy.unlink()
+
     def read_change(self, file: FileChange) -> Change:
         """What was changed in a file of an adoption."""
         before, after = (self.backups.get(one) if one else None for one in (file.before, file.after))
@@ -79,17 +87,22 @@ class Adoptions:
         return {entry.name for entry in self._finished()} - set(self.adopted())
 
     def recover(self) -> tuple[str, ...]:
-        """Finish what a killed process left. Say what was found, a sentence for each file that is not as expected."""
+        """Finish what a killed process left; say what was found, a sentence each."""
         if not self._folder.is_dir():
             return ()
         with lock_folder(self._folder):
             return self._recover()
 
+    def stop_if_interrupted(self) -> None:
+        """Finish what a killed process left. UserError says what was found: the user must know before going on."""
+        if found := self.recover():
+            raise UserError(f"{'; '.join(found)}. Now try again")
+
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.stop_if_interrupted()
         with lock_folder(self._folder):
-            self._recover()
             yield
 
     def _finished(self) -> Iterator[Entry]:
@@ -163,10 +176,10 @@ class Adoptions:
         now = {file.real: _look(file) for file in begun.files}
         if all(state is _Now.NEW or (state is _Now.OTHER and real in replaced) for real, state in now.items()):
             self._say(Event.DONE, begun)
-            found = f"{begun.name}: was interrupted when all files were written; it is done"
+            found = f"{begun.name}: an earlier attempt was interrupted when all files were written; it is done"
         else:
             self._put_back(begun)
-            found = f"{begun.name}: was interrupted; its files are as they were before"
+            found = f"{begun.name}: an earlier attempt was interrupted; its files are as they were before"
         others = (file for file in begun.files if now[file.real] is _Now.OTHER)
         return found, *map(self._explain_other, others)
 

@@ -84,7 +84,7 @@ def adopt(run: Path, version: str | None = None, to: Path | None = None, *, unce
 def undo(run: Path) -> Adoption:
     """Restore what was there before a version of the run was adopted."""
     adoptions = Adoptions(run / ADOPTED)
-    adoptions.recover()
+    adoptions.stop_if_interrupted()
     if not (adopted := adoptions.adopted()):
         raise UserError(f"{run}: no version of this run was adopted, so there is nothing to undo")
     ((version, entry),) = adopted.items()

@@ -96,7 +96,7 @@ class Filters:
 def matches(folder: Path, pattern: str) -> bool:
     """Whether a folder, or one above it, has this path or name, or matches this pattern of it.
 
-    >>> matches(Path("/home/me/work/shop"), "/home/me/work/*"), matches(Path("/home/me/shop/src"), "sh?p")
+    >>> matches(Path("/home/me/apps/shop"), "/home/me/apps/*"), matches(Path("/home/me/shop/src"), "sh?p")
     (True, True)
     >>> matches(Path("/home/me/shop2"), "/home/me/shop")
     False

@@ -6,8 +6,9 @@ their transcripts, but they also rewrite them, and a place in a file that was re
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
@@ -47,6 +48,7 @@ class Job:
     look: str
     written: datetime
     size: int
+    """Bytes; a part of them where one file holds several sessions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +114,19 @@ class Harvester:
 
 
 def harvest(
-    options: SleepOptions, store: SleepStore, now: datetime, *, home: Path, env: Mapping[str, str]
+    options: SleepOptions,
+    store: SleepStore,
+    now: datetime,
+    *,
+    home: Path,
+    env: Mapping[str, str],
+    watch: Callable[[int, int], None] = lambda _files, _bytes: None,
 ) -> HarvestReport:
     """Read the sessions that are new or have changed. The options must be complete.
 
     Args:
         home: The user's home folder; variables of `env` may name other folders.
+        watch: Called with the number of files that will be read, and their bytes.
     """
     readers = [reader_named(cli) for cli in options.clis] or list(READERS)
     _check_home(home)
@@ -128,7 +137,9 @@ def harvest(
     dropped = dict(_drop_denied(store, filters))
     tally = Tally()
     found = [job for reader in readers for job in _find_jobs(reader, home, env, tally)]
-    tally.add(_read_all(harvester, list(_select(found, store, harvester, tally)), store))
+    jobs = list(_select(found, store, harvester, tally))
+    watch(len(jobs), sum(job.size for job in jobs))
+    tally.add(_read_all(harvester, jobs, store))
     groups = tuple(tally.groups())
     expiring = count_expiring([job.written for job in found if job.cli == EXPIRES], now, home, env)
     return HarvestReport(
@@ -161,13 +172,14 @@ def _drop_denied(store: SleepStore, filters: Filters) -> Iterator[tuple[str, int
             yield str(repository), store.drop_sessions(repository)
 
 
-def _find_jobs(reader: Reader, home: Path, env: Mapping[str, str], tally: Tally) -> Iterator[Job]:
+def _find_jobs(reader: Reader, home: Path, env: Mapping[str, str], tally: Tally) -> list[Job]:
+    jobs: list[Job] = []
     try:
-        for source in reader.find(home, env):
-            if (job := _look_at(reader.cli, source)) is not None:
-                yield job
+        jobs += filter(None, (_look_at(reader.cli, source) for source in reader.find(home, env)))
     except UNREADABLE as error:
         tally.fail(reader.cli, f"{reader.cli}: its transcripts cannot be listed: {_explain(error)}")
+    shares = Counter(job.source.path for job in jobs)
+    return [replace(job, size=job.size // shares[job.source.path]) for job in jobs]
 
 
 def _look_at(cli: str, source: Source) -> Job | None:
@@ -179,7 +191,7 @@ def _look_at(cli: str, source: Source) -> Job | None:
         return None
     look = " ".join(f"{one.st_ino}:{one.st_size}:{one.st_mtime_ns}" for one in seen)
     written = datetime.fromtimestamp(max(one.st_mtime for one in seen), UTC)
-    return Job(cli, source, look, written, 0 if source.key else sum(one.st_size for one in seen))
+    return Job(cli, source, look, written, sum(one.st_size for one in seen))
 
 
 def _stat(path: Path) -> os.stat_result | None:

@@ -35,6 +35,8 @@ class Loss(StrEnum):
     """The test program ran no test."""
     PASSES_UNTOUCHED = "passes untouched"
     """The judge accepts the tree as the agent would get it."""
+    BREAKS_TOO_MUCH = "breaks too much"
+    """A fault that so many tests notice gives itself away."""
     SOLUTION_FAILS = "solution fails"
     """The judge does not accept the known solution."""
     FLAKY = "flaky"

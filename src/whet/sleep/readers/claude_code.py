@@ -27,6 +27,8 @@ INJECTED = (
     *("<bash-stderr>", "<system-reminder>", "<task-notification>"),
 )
 """How messages of the program begin that have no other mark."""
+AGENT_FILE = "agent-"
+"""How the names of sub-agents' files begin."""
 INTERRUPTED = "[Request interrupted by user"
 SYNTHETIC = "<synthetic>"
 """The model of answers that the program made up."""
@@ -92,6 +94,7 @@ class _Transcript:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.unknown: Counter[str] = Counter()
+        self._agent = path.stem.removeprefix(AGENT_FILE) if path.stem.startswith(AGENT_FILE) else None
         self._nodes: dict[str, _Node] = {}
         self._leaf: str | None = None
         self._in_queue: list[str] = []
@@ -100,16 +103,16 @@ class _Transcript:
         self._exited = False
 
     def take(self, offset: int, record: dict[str, Any]) -> None:
-        kind = record.get("type")
+        kind = clip(record.get("type"))
         match kind:
             case "user" | "assistant" | "system" | "attachment":
                 self._take_message(offset, record)
             case "queue-operation":
                 self._take_queued(offset, record)
-            case "last-prompt" if record.get("leafUuid") in self._nodes:
-                self._leaf = record["leafUuid"]
+            case "last-prompt" if (leaf := clip(record.get("leafUuid"))) in self._nodes:
+                self._leaf = leaf
             case _ if kind not in NO_MESSAGE:
-                self.unknown[clip(kind) or "no type"] += 1
+                self.unknown[kind or "no type"] += 1
 
     def session(self, digest: str) -> Session:
         kept = self._follow()
@@ -125,12 +128,11 @@ class _Transcript:
                 draft.say(node.text, self._speaker({}), node.at)
         turns = draft.turns()
         started, ended = span(self._times)
-        agent = self._about.get("agentId")
         return Session(
             cli=ClaudeCodeReader.cli,
             version=self._about.get("version"),
-            id=agent or self.path.stem,
-            parent=self._about.get("sessionId") if agent else None,
+            id=self._agent or self.path.stem,
+            parent=self._about.get("sessionId") if self._agent else None,
             origin=self._origin({turn.said_by for turn in turns}),
             cwd=self._about.get("cwd"),
             branch=self._about.get("gitBranch") or None,
@@ -142,8 +144,8 @@ class _Transcript:
         )
 
     def _take_message(self, offset: int, record: dict[str, Any]) -> None:
-        uuid = record.get("uuid")
-        if not isinstance(uuid, str) or uuid in self._nodes:  # written again when a session is continued
+        uuid = clip(record.get("uuid"))
+        if not uuid or uuid in self._nodes:  # written again when a session is continued
             return
         self._remember(record)
         node = _Node(offset, uuid, self._parent_of(record), read_time(record.get("timestamp")))
@@ -188,20 +190,20 @@ class _Transcript:
                 draft.result(key, **step, output_at=Place(path=str(self.path), offset=node.offset))
 
     def _remember(self, record: dict[str, Any]) -> None:
-        for name in ("cwd", "gitBranch", "sessionId", "agentId", "version", "entrypoint"):
+        for name in ("cwd", "gitBranch", "sessionId", "version", "entrypoint"):
             if isinstance(record.get(name), str) and (name == "version" or name not in self._about):
                 self._about[name] = record[name]
 
     def _is_own(self, record: dict[str, Any]) -> bool:
         """Whether a record is of this session. Old versions wrote those of sub-agents into the same file."""
-        return not record.get("isSidechain") or "agentId" in self._about
+        return not record.get("isSidechain") or self._agent is not None
 
     def _parent_of(self, record: dict[str, Any]) -> str | None:
         """The record that this one follows. One that is lost is stood in for by the record before."""
-        parent = record.get("parentUuid") or record.get("logicalParentUuid")
-        if parent is None or parent in self._nodes:
-            return parent
-        return self._leaf
+        parent = clip(record.get("parentUuid")) or clip(record.get("logicalParentUuid"))
+        if not parent:
+            return None
+        return parent if parent in self._nodes else self._leaf
 
     def _follow(self) -> set[str]:
         """The records from the last one to the first, with all parts of the same answers."""
@@ -222,7 +224,7 @@ class _Transcript:
         node.aborts = text.startswith(INTERRUPTED)
         if node.results or node.aborts or not text:
             return
-        command = _COMMAND.search(text)
+        command = _COMMAND.search(text) if text.startswith("<command-") else None
         node.text, node.said_by = text, self._speaker(record)
         if command:
             arguments = _ARGUMENTS.search(text)
@@ -235,7 +237,7 @@ class _Transcript:
             self._exited = False
 
     def _speaker(self, record: dict[str, Any]) -> Speaker:
-        if "agentId" in self._about:
+        if self._agent is not None:
             return Speaker.AGENT
         if record.get("promptSource") == "typed":
             return Speaker.PERSON
@@ -243,13 +245,14 @@ class _Transcript:
         return Speaker.SCRIPT if entry.startswith("sdk") else Speaker.PERSON
 
     def _origin(self, speakers: set[Speaker]) -> Origin:
-        if "agentId" in self._about:
+        if self._agent is not None:
             return Origin.SUBAGENT
         if is_own_session(self.path.stem):
             return Origin.WHET
-        if Speaker.PERSON in speakers:
-            return Origin.INTERACTIVE if "entrypoint" in self._about else Origin.OTHER
-        return Origin.HEADLESS
+        entry = self._about.get("entrypoint")
+        if entry and entry.startswith("sdk") and Speaker.PERSON not in speakers:
+            return Origin.HEADLESS
+        return Origin.INTERACTIVE if entry else Origin.OTHER
 
 
 def _tell(draft: Draft, node: _Node) -> None:

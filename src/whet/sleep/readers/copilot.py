@@ -80,7 +80,7 @@ class _Events:
         thread = self._threads.setdefault(agent, _Thread())
         at = read_time(record.get("timestamp"))
         thread.times.append(at)
-        kind, held = record.get("type"), record.get("data")
+        kind, held = clip(record.get("type")), record.get("data")
         data: dict[str, Any] = held if isinstance(held, dict) else {}
         match kind, data:
             case "user.message", {"content": str(text)}:
@@ -96,7 +96,7 @@ class _Events:
             case "abort", _:
                 thread.draft.abort()
             case _ if kind not in KNOWN and not self._take_state(kind, data):
-                self.unknown[clip(kind) or "no type"] += 1
+                self.unknown[kind or "no type"] += 1
 
     def sessions(self, digest: str) -> Iterator[Session]:
         main = clip(self._start.get("sessionId")) or self.path.parent.name
@@ -118,7 +118,7 @@ class _Events:
                 digest=digest,
             )
 
-    def _take_state(self, kind: object, data: dict[str, Any]) -> bool:
+    def _take_state(self, kind: str, data: dict[str, Any]) -> bool:
         """Take what an event says of the session as a whole. False if it is no such event."""
         match kind, data:
             case "session.start", _:

@@ -46,12 +46,10 @@ class Draft:
         self._injected = text
 
     def call(self, key: str, tool: str, **step: Any) -> None:
-        """Note a tool call under its id, with what is known of its step. One that is written twice is one call."""
+        """Note a tool call under its id, with what is known of its step."""
+        self._calls[key] = {"tool": tool, **step}
         turn = self._open()
-        if key not in self._calls:
-            self._calls[key] = {"tool": tool}
-            turn.calls.append(self._calls[key])
-        self._calls[key].update(step)
+        turn.calls.append(self._calls[key])
         turn.ended = False
 
     def result(self, key: str, **step: Any) -> None:

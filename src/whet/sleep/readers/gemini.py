@@ -11,8 +11,7 @@ from typing import Any
 from whet.agents.gemini import Gemini
 from whet.ids import digest, is_own_session
 from whet.sleep.readers.draft import Draft, span
-from whet.sleep.readers.json_file import JsonFile
-from whet.sleep.readers.jsonl import Lines, clip, read_time
+from whet.sleep.readers.jsonl import JsonFile, Lines, clip, read_time
 from whet.sleep.readers.parts import file_of, read_edit, response_text, texts, typed_text
 from whet.sleep.readers.reader import Reading, Source
 from whet.sleep.session import Origin, Place, Session, Speaker
@@ -138,7 +137,8 @@ def _read_message(record: dict[str, Any], place: Place) -> _Message:
     if record["type"] == "user":
         return _Message("user", typed_text(record.get("displayContent") or record.get("content")), at)
     message = _Message(record["type"], clip("".join(texts(record.get("content")))), at)
-    for call in record.get("toolCalls") or ():
+    calls = record.get("toolCalls")
+    for call in calls if isinstance(calls, list) else ():
         match call:
             case {"id": str(key), "name": str(tool), "args": dict(args)}:
                 message.calls[key] = {"tool": tool, "at": at, **_read_call(tool, args, call, place)}

@@ -1,7 +1,8 @@
-"""Reads JSONL transcripts: files that may be long, still growing, broken in places or compressed."""
+"""Reads JSON transcripts: files that may be long, still growing, broken in places or compressed."""
 
 import hashlib
 import io
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,12 +11,21 @@ from typing import IO, Any
 import msgspec
 import zstandard
 
+from whet.ids import digest
 from whet.text.plain import read_json
 
 LINE_LIMIT = 16 << 20
 """Bytes of the longest line that is read. A longer one counts as broken."""
+FILE_LIMIT = 64 << 20
+"""Bytes of the largest file that is read as one JSON object. A larger one counts as broken."""
 FIELD_LIMIT = 64 << 10
 """Characters that are kept of a text: its first half from the start, the other from the end."""
+
+WORD_LIMIT = 1000
+"""Characters of a word that are left out where a text is cut."""
+_LAST_WORD = re.compile(r"[\w+/=.~%-]*\Z")
+_FIRST_WORD = re.compile(rf"[\w+/=.~%-]{{0,{WORD_LIMIT}}}")
+_END_OF_KEY = re.compile(r"[A-Za-z0-9+/=\s\\]*-----END [A-Z0-9 ]{0,40}-----")
 
 
 class Lines:
@@ -70,6 +80,33 @@ class Lines:
         return None
 
 
+class JsonFile:
+    """A transcript that is one JSON object with a list of records: the object without its list, then the records.
+    Iterate once, as `Lines`."""
+
+    def __init__(self, path: Path, key: str) -> None:
+        self.path = path
+        self.broken = 0
+        self.offset = 0
+        self.digest = ""
+        self._key = key
+
+    def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        with self.path.open("rb") as file:
+            content = file.read(FILE_LIMIT + 1)
+        self.digest = digest(content)
+        whole = read_record(content) if len(content) <= FILE_LIMIT else None
+        if whole is None:
+            self.broken = 1
+            return
+        self.offset = len(content)
+        records = whole.pop(self._key, None)
+        yield 0, whole
+        for record in records if isinstance(records, list) else ():
+            if isinstance(record, dict):
+                yield 0, record
+
+
 def open_plain(path: Path) -> IO[bytes]:
     """Open a file for reading, decompressed if its name ends in .zst."""
     file = path.open("rb")
@@ -94,13 +131,24 @@ def read_record(line: bytes) -> dict[str, Any] | None:
 def clip(value: object, limit: int = FIELD_LIMIT) -> str:
     """The first and last part of a text; empty if the value is no text.
 
-    >>> clip("abcdefgh", 4), clip(None)
-    ('ab\\n[4 characters left out]\\ngh', '')
+    A word at a cut is left out, and so is the rest of a private key whose beginning is: nobody would know the half of a
+    secret for what it is.
+
+    >>> clip("one two three four", 12), clip(None)
+    ('one \\n[9 characters left out]\\n four', '')
     """
     if not isinstance(value, str) or len(value) <= limit:
         return value if isinstance(value, str) else ""
     half = limit // 2
-    return f"{value[:half]}\n[{len(value) - 2 * half} characters left out]\n{value[-half:]}"
+    head, tail = value[:half], value[-half:]
+    head = head[: len(head) - _length(_LAST_WORD.search(head[-WORD_LIMIT:]))]
+    tail = tail[_length(_FIRST_WORD.match(tail)) :]
+    tail = tail[_length(_END_OF_KEY.match(tail)) :]
+    return f"{head}\n[{len(value) - len(head) - len(tail)} characters left out]\n{tail}"
+
+
+def _length(found: re.Match[str] | None) -> int:
+    return len(found[0]) if found else 0
 
 
 def read_time(value: object) -> datetime | None:

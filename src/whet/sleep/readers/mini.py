@@ -10,8 +10,7 @@ from typing import Any
 from whet.agents.mini import MiniSweAgent
 from whet.ids import digest
 from whet.sleep.readers.draft import Draft, span
-from whet.sleep.readers.json_file import JsonFile
-from whet.sleep.readers.jsonl import clip, read_time
+from whet.sleep.readers.jsonl import JsonFile, clip, read_time
 from whet.sleep.readers.reader import Reading, Source
 from whet.sleep.session import Origin, Place, Session, Speaker
 

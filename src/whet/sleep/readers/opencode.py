@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.agents.opencode import OpenCode
+from whet.errors import UserError
 from whet.sleep.readers.database import needs_copy, open_database
 from whet.sleep.readers.draft import Draft, span
 from whet.sleep.readers.jsonl import FIELD_LIMIT, LINE_LIMIT, clip, read_record, read_time
@@ -38,7 +39,7 @@ class OpenCodeReader:
         path = OpenCode.traits.locate(DATABASE, home, env)
         for database in sorted({path, *path.parent.glob("opencode-*.db")}):  # other channels have their own
             if database.is_file():
-                yield from [Source(database)] if needs_copy(database) else _find_sessions(database)
+                yield from _find_sessions(database)
 
     def read(self, source: Source) -> Reading:
         """A source without a key is a whole database, so that it is copied only once."""
@@ -57,8 +58,14 @@ class OpenCodeReader:
 
 
 def _find_sessions(database: Path) -> list[Source]:
-    with open_database(database) as connection:
-        return [Source(database, key) for key in _list_sessions(connection)]
+    """The sessions of a database; the database itself if it must be copied, or cannot be read: then `read` says why."""
+    if needs_copy(database):
+        return [Source(database)]
+    try:
+        with open_database(database) as connection:
+            return [Source(database, key) for key in _list_sessions(connection)]
+    except UserError:
+        return [Source(database)]
 
 
 def _list_sessions(connection: sqlite3.Connection) -> list[str]:

@@ -1,6 +1,5 @@
 """Reads pi's transcripts: one file for a session, whose entries form a tree."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -22,7 +21,7 @@ SILENT = frozenset({"model_change", "thinking_level_change", "label", "session_i
 SILENT_ROLES = frozenset({"bashExecution", "custom", "branchSummary", "compactionSummary"})
 """What the person ran without the agent, and what the program adds."""
 SHELL = "bash"
-STATUS = re.compile(r"\n\nCommand exited with code (-?\d+)\Z|\ACommand exited with code (-?\d+)\Z")
+STATUS = "Command exited with code "
 
 
 class _Link(Link):
@@ -43,7 +42,7 @@ class PiReader:
         branch, end = find_branch(source.path, _Link)
         lines, story = Lines(source.path, end), _Story(source.path)
         for offset, entry in lines:
-            story.take(entry, offset, is_current=entry.get("id") in branch)
+            story.take(entry, offset, is_current=clip(entry.get("id")) in branch)
         session = story.finish(lines.digest)
         return Reading((session,) if session.turns else (), dict(story.unknown), lines.broken, lines.offset)
 
@@ -70,7 +69,7 @@ class _Story:
                 self._draft.inject(clip(text))
             case {"type": "message" | "custom_message"}:
                 pass
-            case _ if entry.get("type") not in SILENT:
+            case _ if clip(entry.get("type")) not in SILENT:
                 self.unknown[str(entry.get("type"))] += 1
 
     def _take_message(self, message: dict[str, Any], entry: dict[str, Any], offset: int) -> None:
@@ -82,7 +81,7 @@ class _Story:
                 self._take_answer(message, at, str(offset))
             case {"role": "toolResult", "toolCallId": str(key)}:
                 self._take_result(key, message, Place(path=str(self._path), offset=offset))
-            case {"role": role} if role not in SILENT_ROLES:
+            case {"role": role} if clip(role) not in SILENT_ROLES:
                 self.unknown[f"message/{role}"] += 1
 
     def _take_answer(self, message: dict[str, Any], at: datetime | None, record: str) -> None:
@@ -163,5 +162,6 @@ def _read_status(text: str, failed: bool) -> tuple[str, int | None]:
     an error without one was no exit: the command was stopped, or did not start."""
     if not failed:
         return text, 0
-    found = STATUS.search(text)
-    return (text[: found.start()], int(found[1] or found[2])) if found else (text, None)
+    printed, status, code = text.rpartition(STATUS)
+    known = status and code.isdecimal() and (not printed or printed.endswith("\n\n"))
+    return (printed.removesuffix("\n\n"), int(code)) if known else (text, None)

@@ -56,7 +56,7 @@ class QwenReader:
         branch, end = find_branch(source.path, _Link)
         lines, story = Lines(source.path, end), _Story(source.path)
         for offset, record in lines:
-            story.take(record, offset, is_current=record.get("uuid") in branch)
+            story.take(record, offset, is_current=clip(record.get("uuid")) in branch)
         session = story.finish(lines.digest)
         return Reading((session,) if session.turns else (), dict(story.unknown), lines.broken, lines.offset)
 
@@ -77,7 +77,7 @@ class _Story:
         self._times = span((*self._times, at))
         parts = _parts(record)
         match record:
-            case {"type": "system", "subtype": subtype} if subtype in SYSTEM:
+            case {"type": "system", "subtype": str(subtype)} if subtype in SYSTEM:
                 pass
             case {"type": "user" | "assistant" | "tool_result"} if not is_current:
                 pass

@@ -37,8 +37,6 @@ class Adopted:
 
     proposal: Proposal
     changes: tuple[Change, ...]
-    notes: tuple[str, ...] = ()
-    """What was found of an earlier adoption that was interrupted."""
     commit: str | None = None
 
 
@@ -47,7 +45,7 @@ def adopt_proposal(
 ) -> Adopted:
     """Write a proposal into its files, or into those that are named, all or none."""
     adoptions = Adoptions(store.folder)
-    notes = adoptions.recover()
+    adoptions.stop_if_interrupted()
     proposal = find_proposal(store, name)
     if proposal.state is State.ADOPTED:
         raise UserError(f"{proposal.name}: is adopted already; take it back with `whet sleep rollback {name}`")
@@ -63,7 +61,7 @@ def adopt_proposal(
     if proposal.state is State.REJECTED:
         store.delete("rejection", name)
         store.put("proposal", name, proposal.model_copy(update={"state": State.STAGED}))
-    return Adopted(proposal, tuple(changes), notes, _commit(proposal, files) if commit else None)
+    return Adopted(proposal, tuple(changes), _commit(proposal, files) if commit else None)
 
 
 def may_adopt_alone(proposal: Proposal, *, auto: bool) -> bool:
@@ -72,15 +70,19 @@ def may_adopt_alone(proposal: Proposal, *, auto: bool) -> bool:
 
 
 def _choose(changes: list[Change], targets: Sequence[str]) -> list[Change]:
-    """The changes of the files that are named: by their path, or by its end."""
-    named = {change.place.named: change for change in changes}
-    chosen = []
+    """The changes of the files that are named: by one of their paths, or by its end."""
+    chosen = {}
     for target in targets:
-        found = [path for path in named if path == Path(target).absolute() or f"/{path}".endswith(f"/{target}")]
+        found = [one for one in changes if any(_is_named(path, target) for path in (one.place.named, one.place.real))]
         if len(found) != 1:
-            raise UserError(f"--target {target}: is no target of the proposal; {did_you_mean(target, map(str, named))}")
-        chosen.append(named[found[0]])
-    return chosen or changes
+            known = (str(one.place.named) for one in changes)
+            raise UserError(f"`target` {target}: the proposal has no such file; {did_you_mean(target, known)}")
+        chosen[found[0].place] = found[0]
+    return list(chosen.values()) or changes
+
+
+def _is_named(path: Path, name: str) -> bool:
+    return path == Path(name).absolute() or str(path).endswith(f"/{name}")
 
 
 def _merge_changed(store: SleepStore, proposal: Proposal, changes: Sequence[Change]) -> None:
@@ -130,7 +132,7 @@ def _commit(proposal: Proposal, files: Sequence[Path]) -> str:
 def roll_back(store: SleepStore, name: str, now: datetime) -> Adopted:
     """Restore the files as they were before a proposal was adopted. If one changed since, stage the reverse edit."""
     adoptions = Adoptions(store.folder)
-    notes = adoptions.recover()
+    adoptions.stop_if_interrupted()
     proposal = find_proposal(store, name)
     if proposal.state is not State.ADOPTED:
         raise UserError(f"{proposal.name}: is {proposal.state}, so there is nothing to take back")
@@ -143,7 +145,7 @@ def roll_back(store: SleepStore, name: str, now: datetime) -> Adopted:
             f"{error.path}: has changed since it was adopted. Taking the edit back is now proposal {reverse.id}: "
             f"look at it with `whet sleep diff {reverse.id}`, then adopt it"
         ) from error
-    return Adopted(proposal, tuple(changes), notes)
+    return Adopted(proposal, tuple(changes))
 
 
 def _stage_reverse(store: SleepStore, proposal: Proposal, changes: Sequence[Change], now: datetime) -> Proposal:

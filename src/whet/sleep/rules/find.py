@@ -84,14 +84,15 @@ def _list_commands(sessions: Iterable[Session]) -> Iterator[str]:
 def _turns_of_people(sessions: Iterable[Session], scripts: bool) -> Iterator[tuple[Session, Turn]]:
     """Every turn that can hold a correction, oldest session first. A forked session repeats turns: they count once."""
     speakers = {Speaker.PERSON, Speaker.SCRIPT} if scripts else {Speaker.PERSON}
-    seen: set[tuple[str, datetime]] = set()
+    seen: set[tuple[str, str | datetime]] = set()
     for session in sorted(sessions, key=lambda one: (one.started is None, one.started, one.key)):
         if session.origin in {Origin.SUBAGENT, Origin.WHET}:
             continue
         for turn in session.turns:
-            copied = turn.at is not None and (turn.text, turn.at) in seen
-            if turn.at is not None:
-                seen.add((turn.text, turn.at))
+            record = turn.id or turn.at
+            copied = record is not None and (turn.text, record) in seen
+            if record is not None:
+                seen.add((turn.text, record))
             if turn.said_by in speakers and not copied and turn is not session.turns[0]:
                 yield session, turn
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from whet.sleep.observations import locate
-from whet.sleep.repository import Lost, RepositoryState, read_files
+from whet.sleep.repository import Lost, RepositoryState, read_state
 from whet.sleep.session import Session, Step
 from whet.sleep.shell import read_commands, writes_files
 
@@ -32,8 +32,7 @@ def find_work(session: Session, state: RepositoryState) -> SessionWork | Lost:
     """Replay the edits of a session on the files that it started with."""
     steps = [step for turn in session.turns for step in turn.steps]
     edited = {path for step in steps if step.is_edit and (path := locate(step.path or "", session, state.repository))}
-    known = {path: content for path, content in read_files(state, edited).items() if content is not None}
-    files = {path: content.decode(errors="replace") for path, content in known.items()}
+    files = {path: file.content.decode(errors="replace") for path, file in read_state(state, edited).items()}
     changed: dict[str, str] = {}
     commands: list[str] = []
     for step in steps:

@@ -1,0 +1,178 @@
+"""`whet sleep mine`: the sessions of a repository become rules and proved tasks, or are lost with a cause."""
+
+import asyncio
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from whet.errors import UserError
+from whet.ids import digest
+from whet.rollout.resources import RunResources
+from whet.sleep.bank import BankTask, name_family
+from whet.sleep.mining.proof import Loss, Proof, prove
+from whet.sleep.mining.sessions.candidates import Candidate, Safe, mine_session
+from whet.sleep.repository import Lost
+from whet.sleep.rules.find import find_rules
+from whet.sleep.rules.model_corrections import Ask
+from whet.sleep.rules.rule import Dropped, Rule
+from whet.sleep.rules.sentences import normalise
+from whet.sleep.session import Session
+from whet.sleep.store import SleepStore
+from whet.tasks.skeleton import write_task
+
+BANK = "bank"
+"""The folder of the store with the proved tasks."""
+_UNPROVED = ".unproved"
+_AGAIN = frozenset({Loss.ENVIRONMENT, Loss.TIMEOUT, Loss.UNREADABLE})
+"""Causes that may be gone another time."""
+
+
+class LostSession(BaseModel):
+    """A session that became no task."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    session: str
+    digest: str
+    """Of the transcript: a session that went on is tried again."""
+    repository: str
+    cause: str
+
+
+class SessionsReport(BaseModel):
+    """What came of the sessions of one repository."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    repository: str
+    rules: tuple[Rule, ...]
+    dropped: tuple[Dropped, ...]
+    """Corrections that are no rules."""
+    tasks: tuple[BankTask, ...]
+    """Proved tasks, those of earlier times too."""
+    lost: tuple[LostSession, ...]
+
+    def count_causes(self) -> Counter[str]:
+        """How many sessions were lost, by cause."""
+        return Counter(one.cause.partition(":")[0] for one in self.lost)
+
+
+class SessionMiner:
+    """Mines the sessions of one repository into a store."""
+
+    def __init__(
+        self, store: SleepStore, repository: Path, resources: RunResources, data: Path, safe: Safe, *, scripts: bool
+    ) -> None:
+        self._store, self._repository, self._resources = store, repository, resources
+        self._data, self._safe, self._scripts = data, safe, scripts
+
+    async def mine(
+        self, since: datetime | None = None, ask: Ask | None = None, watch: Callable[[str], None] = lambda _: None
+    ) -> SessionsReport:
+        """Find rules and prove tasks. What was proved or lost before is not tried again."""
+        sessions = list(self._store.sessions(self._repository, since))
+        found = await find_rules(sessions, str(self._repository), scripts=self._scripts, ask=ask)
+        for rule in found.rules:
+            self._store.put("rule", rule.id, rule)
+        lost: list[LostSession] = []
+        for session in sessions:
+            watch(f"{session.key}")
+            if (cause := await self._take(session)) is not None:
+                lost.append(cause)
+        tasks = [one for one in self._store.list("task", BankTask) if one.repository == str(self._repository)]
+        return SessionsReport(
+            repository=str(self._repository),
+            rules=found.rules,
+            dropped=found.dropped,
+            tasks=tuple(tasks),
+            lost=tuple(lost),
+        )
+
+    async def _take(self, session: Session) -> LostSession | None:
+        """Make a task of a session. None if it is one, now or before."""
+        known = self._store.get("loss", session.key, LostSession)
+        if known is not None and known.digest == session.digest:
+            return known
+        if any(session.key in one.sessions for one in self._store.list("task", BankTask)):
+            return None
+        candidate = await asyncio.to_thread(
+            mine_session, session, self._repository, self._data, scripts=self._scripts, safe=self._safe
+        )
+        if isinstance(candidate, Lost):
+            return self._lose(session, candidate.cause)
+        if session.started is None:
+            return self._lose(session, "the transcript does not say when it was")
+        text = normalise(candidate.parts.instruction)
+        name = f"{candidate.kind}-{digest(str(self._repository).encode(), text.encode())[:10]}"
+        same = self._store.get("task", name, BankTask)
+        if same is not None:  # two sessions with the same text are one task
+            self._store.put("task", name, same.model_copy(update={"sessions": (*same.sessions, session.key)}))
+            return None
+        proof = await self._prove(name, candidate)
+        if proof.cause is not None:
+            cause = ": ".join(part for part in (f"not proved ({proof.cause})", proof.detail) if part)
+            return self._lose(session, cause, remember=proof.cause not in _AGAIN)
+        self._store.put("task", name, self._describe(name, candidate, session, proof, session.started))
+        return None
+
+    def _lose(self, session: Session, cause: str, *, remember: bool = True) -> LostSession:
+        lost = LostSession(session=session.key, digest=session.digest, repository=str(self._repository), cause=cause)
+        if remember:
+            self._store.put("loss", session.key, lost)
+        return lost
+
+    async def _prove(self, name: str, candidate: Candidate) -> Proof:
+        """Write a task apart, prove it, and move it into the bank if it holds."""
+        made = self._store.folder / BANK / _UNPROVED / name
+        await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
+        try:
+            await asyncio.to_thread(write_task, made, candidate.parts)
+            proof = await prove(made, self._resources)
+            if proof.cause is None:
+                made.rename(self._store.folder / BANK / name)
+            return proof
+        finally:
+            await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
+
+    def _describe(self, name: str, candidate: Candidate, session: Session, proof: Proof, at: datetime) -> BankTask:
+        runs = len(proof.nothing)
+        return BankTask(
+            id=name,
+            kind=candidate.kind,
+            repository=str(self._repository),
+            family=name_family(str(self._repository), candidate.paths),
+            sessions=(session.key,),
+            at=at,
+            folder=self._store.folder / BANK / name,
+            proof=f"fails untouched and passes with the known work, {runs} times each",
+            agreement=candidate.agreement,
+        )
+
+
+def drop_task(store: SleepStore, name: str) -> BankTask:
+    """Remove a task from the bank. Its sessions do not become a task again."""
+    task = find_task(store, name)
+    for key in task.sessions:
+        session = next((one for one in store.sessions(Path(task.repository)) if one.key == key), None)
+        if session is not None:
+            cause = "the task was dropped by a person"
+            lost = LostSession(session=key, digest=session.digest, repository=task.repository, cause=cause)
+            store.put("loss", key, lost)
+    store.delete("task", name)
+    shutil.rmtree(task.folder, ignore_errors=True)
+    return task
+
+
+def find_task(store: SleepStore, name: str) -> BankTask:
+    """The task of this id. UserError if there is none."""
+    task = store.get("task", name, BankTask)
+    if task is None:
+        raise UserError(f"the bank has no task '{name}'; {_name_some(store.list('task', BankTask))}")
+    return task
+
+
+def _name_some(tasks: Iterable[BankTask]) -> str:
+    names = [one.id for one in tasks]
+    return f"it has: {', '.join(names[:10])}" if names else "it is empty; run `whet sleep mine` first"
