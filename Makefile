@@ -10,7 +10,7 @@ SKILLOPT := $(CACHE)/check-skillopt
 WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 PIP_QUIETLY := --quiet --disable-pip-version-check
 
-.PHONY: demo test cover lint agents models check-tokens check-exports check-mine check-runs check-sharpen check-skillopt prices bench-gate bench-gateway bench-gateway-instructions bench-rollout bench-sleep bench-store bench-traces setup clean
+.PHONY: demo test cover lint agents models check-tokens check-exports check-mine check-runs check-sharpen check-skillopt check-sleep prices bench-gate bench-gateway bench-gateway-instructions bench-rollout bench-sleep bench-store bench-traces setup clean
 
 demo: setup models
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo/demo.sh
@@ -71,6 +71,9 @@ check-runs: setup
 
 check-sharpen: setup agents
 	PYTHONPATH=tests $(BIN)/python checks/sharpen.py
+
+check-sleep: setup
+	$(BIN)/python checks/sleep_nights.py
 
 bench-gateway: setup
 	PYTHONPATH=tests $(BIN)/python benchmarks/gateway.py

@@ -21,9 +21,8 @@ ALPHA = 0.10
 """Maximum chance that a night certifies a rule that does not help, or that harms the work by more than the margin. A
 night holds one exam, which uses all of it."""
 MARGIN = 0.30
-"""How much worse the work may be. It is large because a night has few rollouts: with 30 pairs, and tests that fail in
-one of ten rollouts with either version, a margin of 20 points could be shown in fewer than 80 % of nights by any
-test."""
+"""How much worse the work may be. It is wide because a night has few rollouts: an exam plans 30 pairs for it, and would
+plan 68 for 20 points."""
 SEARCHED = 6
 """Rollouts of each version in the search, at least. With three, one good rule of 25 does not lead by chance."""
 PROPOSER = "rules"

@@ -67,7 +67,10 @@ def test_a_skill_that_helps_is_certified_with_the_whole_budget(done: Judging) ->
     assert (certificate.used.runs, certificate.used.alpha) == (1, 0.05)
 
 
-def test_a_skill_with_a_guard_is_certified_by_both_tests_and_its_options_are_checked(tmp_path: Path) -> None:
+def test_a_skill_with_a_guard_is_certified_by_both_tests_and_its_options_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     world, new = Judging(tmp_path), tmp_path / "new"
     new.mkdir()
     (new / "SKILL.md").write_text(f"{SKILL}{HELPFUL}\n")
