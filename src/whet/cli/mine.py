@@ -16,7 +16,10 @@ def print_mined(found: Mined) -> None:
 def print_report(report: MineReport) -> None:
     """The table, the files that were left out, and what to do next."""
     where = terminal()
-    where.say("", _as_table(report))
+    if report.candidates:
+        where.say("", _as_table(report))
+    else:
+        where.say("no candidates: no commit changes Python code together with its tests")
     if report.left_out:
         where.say(f"left out, because they hold secrets: {', '.join(report.left_out)}")
     count = plural(len(report.proved), "proved task", "proved tasks")

@@ -74,6 +74,12 @@ def name_family(repository: str, paths: Iterable[str]) -> str:
     return digest(repository.encode(), *(path.encode() for path in sorted({*paths})))[:12]
 
 
+def list_changed_paths(patch: bytes) -> tuple[str, ...]:
+    """The files that a patch leaves changed or new."""
+    lines = patch.decode(errors="replace").splitlines()
+    return tuple(sorted({line[6:] for line in lines if line.startswith("+++ b/")}))
+
+
 def make_carrier(task: BankTask, rule: Rule, folder: Path, split: Split) -> Path:
     """Copy a proved task into a folder, with a rule as the score that counts and the tests' score beside it.
 

@@ -22,7 +22,10 @@ _NAME = re.compile(
 )
 _CAMEL = re.compile(r"(?:Token|Secret|Password|Passphrase|Key|Credential)s?$")
 _NOT_SECRET = frozenset({"PWD", "OLDPWD"})
-_PAIR = re.compile(r"(?m)^[ \t]*(?:export[ \t]+)?[\"']?([\w./:@-]{1,128}?)[\"']?[ \t]*[=:][ \t]*(.{1,4096})$")
+_PAIR = re.compile(
+    r"(?m)^[ \t]*(?:export[ \t]+)?"
+    r"(?:([\w./:@-]{1,256})[ \t]*=|[\"']?([\w.-]{1,256})[\"']?[ \t]*:[ \t])[ \t]*(.{1,4096})$"
+)
 _NETRC = re.compile(r"\b(password|account)\s+(\S+)")
 _LOGIN_IN_URL = re.compile(r"://[^\s/:@]{0,128}:([^\s/@]{1,256})@")
 _EXAMPLES = re.compile(r"(?i)example|sample|template|dist$|\.md$")
@@ -79,7 +82,7 @@ def _read_pairs(file: Path) -> list[tuple[str, str]]:
             return [*_leaves(json.loads(text), "")]
         except (ValueError, RecursionError):
             pass
-    pairs = [(found[1], found[2].strip().strip("\"'")) for found in _PAIR.finditer(text)]
+    pairs = [(found[1] or found[2], found[3].strip().strip("\"'")) for found in _PAIR.finditer(text)]
     return pairs + [("password", found[2]) for found in _NETRC.finditer(text)] + [("", text)]
 
 

@@ -110,6 +110,8 @@ class SleepSettings(BaseModel):
     """Model that the agent calls."""
     proposer_model: str | None = None
     """Model that suggests rules and edits (default: `model`)."""
+    preferences: str = ""
+    """House rules that every proposal must respect, for a model that suggests edits: a text, or the name of a file."""
     budget: Budgets = ("120 rollouts", "2M tokens", "90min")
     """What one night may use: rollouts (120), '2M tokens', '$5', '3h' or '45min'. Several: a,b."""
     monthly_budget: Budgets = ()

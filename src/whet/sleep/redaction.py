@@ -5,13 +5,16 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from whet.errors import UserError
 from whet.sleep.known_values import find_known_values
 from whet.sleep.people import People, find_authors, find_mail
 from whet.sleep.session import Session, Step, Turn
+from whet.text.redact import mask_pieces
 from whet.text.secrets import Rule, SecretMasker
+from whet.text.vendor_patterns import vendor_rules
 
 REPOSITORY, HOME = "$REPO", "$HOME"
 """What stands for the session's repository and for a home folder in paths."""
@@ -19,6 +22,10 @@ _MASK = re.compile(r"\[redacted:[a-z0-9-]{1,40}:\d{1,6}\]|<author-\d{1,6}>")
 _OTHER_HOME = re.compile(r"(?<![\w.$}-])/(?:home|Users)/[A-Za-z0-9._-]{1,64}(?=[/\s\"'`:,;)\]]|$)")
 _AFTER = r"(?![A-Za-z0-9_-]|\.[A-Za-z0-9])"
 """A path does not end in the middle of a name."""
+_SEAM = 4096
+"""How much of two outputs is looked at together."""
+_ESCAPE = re.compile(r"\\(.)")
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 class SecretFoundError(UserError):
@@ -40,7 +47,7 @@ class Redaction:
         self._home = home
         self._repositories = sorted(repositories, key=lambda path: len(path.parts), reverse=True)
         self._known = sorted(find_known_values(env, home, self._repositories))
-        self._rules = [_read_extra(pattern) for pattern in extra]
+        self._rules = [*vendor_rules(), *map(_read_extra, extra)]
         self._authors: dict[Path, Mapping[str, int]] = {}
         self.count = 0
         """Distinct secrets that were masked so far, in each session by itself."""
@@ -50,11 +57,13 @@ class Redaction:
         masks = self._masks(self._repository_of(session))
         for text in _texts(session):
             masks.look(text)
+        steps = iter(masks.join_split([step for turn in session.turns for step in turn.steps]))
+        turns = [turn.model_copy(update={"steps": tuple(islice(steps, len(turn.steps)))}) for turn in session.turns]
         self.count += len(masks.secrets)
         return session.model_copy(
             update={
                 "branch": session.branch and masks.text(session.branch),
-                "turns": tuple(_redact_turn(turn, masks) for turn in session.turns),
+                "turns": tuple(_redact_turn(turn, masks) for turn in turns),
             }
         )
 
@@ -121,20 +130,57 @@ class _Masks:
         return self._masker.masks
 
     def look(self, text: str) -> None:
+        """Remember the secrets in a text, also in the texts that it quotes."""
         for value in self._known:
             if value in text:
                 self._masker.add("known", value)
         self._masker.look(text)
+        if "\\n" in text or '\\"' in text:
+            self._masker.look(_unescape(text))
 
     def text(self, text: str) -> str:
-        text = self._people.clean(self._masker.replace(text), self._mask_mail)
+        """A text without what is known by now, and without pieces of it."""
+        text = self._masker.replace(text)
+        for secret, mask in self.secrets.items():
+            for line in secret.split("\n"):
+                if not line.startswith("-----"):
+                    text = mask_pieces(text, line.lstrip("/"), mask)
+        text = self._people.clean(text, self._mask_mail)
         for place, name in self._places:
             text = place.sub(name, text)
         return text
 
     def _mask_mail(self, address: str) -> str:
         self._masker.add("mail", address)
-        return self._masker.masks[address]
+        return self.secrets[address]
+
+    def join_split(self, steps: Sequence[Step]) -> list[Step]:
+        """The steps with masks for secrets that begin at the end of one output and go on in the next."""
+        steps = list(steps)
+        for at in range(1, len(steps)):
+            first, second = steps[at - 1].output, steps[at].output
+            if not first or not second or first[-1].isspace() or second[0].isspace():
+                continue
+            end, start = first[-_SEAM:], second[:_SEAM]
+            self.look(end + start)
+            for secret in self.secrets:
+                begin = (end + start).find(secret, max(0, len(end) - len(secret) + 1))
+                if 0 <= begin < len(end) < begin + len(secret):
+                    left, right = len(end) - begin, begin + len(secret) - len(end)
+                    mask = self.secrets[secret]
+                    steps[at - 1] = steps[at - 1].model_copy(update={"output": first[:-left] + mask})
+                    steps[at] = steps[at].model_copy(update={"output": mask + second[right:]})
+                    break
+        return steps
+
+
+def _unescape(text: str) -> str:
+    """A text as it was before it was quoted once in JSON.
+
+    >>> _unescape('{\\\\"a\\\\": 1}')
+    '{"a": 1}'
+    """
+    return _ESCAPE.sub(lambda found: _ESCAPES.get(found[1], found[1]), text)
 
 
 def _read_extra(pattern: str) -> Rule:

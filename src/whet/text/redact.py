@@ -69,14 +69,14 @@ class Redactor:
         """
         text = self.text(text)
         for secret in self._secrets:
-            text = _mask_pieces(text, secret, MASK)
+            text = mask_pieces(text, secret, MASK)
         return text
 
     def cut_bytes(self, data: bytes) -> bytes:
         """Like `cut_text`, for bytes."""
         data = self.bytes(data)
         for secret, mask in self._pairs:
-            data = _mask_pieces(data, secret, mask)
+            data = mask_pieces(data, secret, mask)
         return data
 
     def bytes(self, data: bytes) -> bytes:
@@ -93,15 +93,18 @@ def _forms(secret: str) -> Iterator[str]:
     yield repr(secret)[1:-1]
 
 
-def _mask_pieces(text: AnyStr, secret: AnyStr, mask: AnyStr) -> AnyStr:
+def mask_pieces(text: AnyStr, secret: AnyStr, mask: AnyStr) -> AnyStr:
     """Mask beginnings and ends of a secret that are long enough."""
     shortest = min(PIECE, max(8, len(secret) // 3))
     # A path is not a key, and its beginning occurs in many texts.
     if len(secret) <= shortest or secret[:1] in ("/", b"/"):
         return text
-    text = _mask_beginnings(text, secret, mask, shortest)
-    # The end of a secret is the beginning of the secret read backwards.
-    return _mask_beginnings(text[::-1], secret[::-1], mask[::-1], shortest)[::-1]
+    if secret[:shortest] in text:
+        text = _mask_beginnings(text, secret, mask, shortest)
+    if secret[-shortest:] in text:
+        # The end of a secret is the beginning of the secret read backwards.
+        text = _mask_beginnings(text[::-1], secret[::-1], mask[::-1], shortest)[::-1]
+    return text
 
 
 def _mask_beginnings(text: AnyStr, secret: AnyStr, mask: AnyStr, shortest: int) -> AnyStr:

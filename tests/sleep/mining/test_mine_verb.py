@@ -70,7 +70,7 @@ def shop(project: Project) -> Path:
     secret = {".env": f"GITHUB_TOKEN={TOKEN}\n", "CLAUDE.md": "# Rules\n", "Dockerfile": "FROM scratch\n"}
     commit(folder, "Begin", {**start, **secret})
     message = "Charge three per unit, less a rebate (#12)\n\nSigned-off-by: A <a@example.com>"
-    commit(folder, message, {"src/shop/prices.py": NEW_PRICES, "tests/test_prices.py": NEW_TEST})
+    commit(folder, message, {"src/shop/prices.py": NEW_PRICES, "tests/test_prices.py": NEW_TEST, "Dockerfile": "\n"})
     commit(folder, "wip", {"src/shop/prices.py": NEW_PRICES + "\n", "tests/test_prices.py": NEW_TEST + "\n"})
     hook = folder / ".git" / "hooks" / "post-checkout"
     hook.write_text("#!/bin/sh\ntouch ran\n")
@@ -141,6 +141,11 @@ def test_a_missing_module_is_named_and_tried_again(project: Project) -> None:
         assert not found["known"]
 
 
+def test_only_commits_since_a_day_are_candidates(project: Project, shop: Path) -> None:
+    nothing = project.whet("tasks", "mine", "shop", "--kind", "commit", "--since", "2026-01-02")
+    assert (nothing.returncode, nothing.stdout.splitlines()[0].partition(":")[0]) == (1, "no candidates")
+
+
 def test_mistakes_are_told_in_one_line(project: Project) -> None:
     assert "git rev-parse in nowhere failed" in said_to_user(project.whet("tasks", "mine", "nowhere"))
     assert "--since is '1.5'; expected a day such as 2026-01-31" in said_to_user(
@@ -162,6 +167,8 @@ def test_packages_come_with_what_they_require(tmp_path: Path) -> None:
         (info / "RECORD").write_text(f"{module}.py,,\n{info.name}/METADATA,,\n../../bin/{module},,\n")
     found = Packages([str(tmp_path)]).collect({"outer_x", "absent"})
     assert {name for name in found if name.endswith(".py")} == {".packages/outer_x.py", ".packages/inner_x.py"}
+    own = Packages([str(tmp_path)]).collect((), own={"other", "tests"})
+    assert list(own) == [".packages/other-1.dist-info/METADATA"], "a project may ask for its own version"
 
 
 def test_a_project_does_not_import_itself_from_elsewhere() -> None:

@@ -41,9 +41,9 @@ class MineOptions(Options):
     @field_validator("since")
     @classmethod
     def _since_is_a_day(cls, since: str | None) -> str | None:
-        if since is not None:
-            try:
-                datetime.fromisoformat(since)
-            except ValueError:
-                raise ValueError(f"is '{since}'; expected a day such as 2026-01-31") from None
-        return since
+        if since is None:
+            return None
+        try:
+            return datetime.fromisoformat(since).isoformat()  # git takes a day without a time for that day, but now
+        except ValueError:
+            raise ValueError(f"is '{since}'; expected a day such as 2026-01-31") from None

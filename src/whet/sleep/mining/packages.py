@@ -50,14 +50,21 @@ class Packages:
     def _find_owner(self, name: str) -> str | None:
         return key if (key := _normalize(name)) in self._installed else self._owners.get(name)
 
-    def collect(self, names: Iterable[str]) -> Tree:
-        """The files of the packages with these import names, and of all that they require."""
+    def collect(self, names: Iterable[str], own: Iterable[str] = ()) -> Tree:
+        """The files of the packages with these import names, and of all that they require.
+
+        Of the project's own packages only what is known about them: many ask for their own version.
+        """
         allowed = (name for name in names if self._offered is None or name in self._offered)
         wanted = {owner for name in allowed if (owner := self._find_owner(name)) is not None}
         found: dict[str, TreeFile] = {}
         for key in sorted(self._close(wanted)):
             for path, file in _list_files(self._installed[key]):
                 found[f"{PACKAGES}/{path}"] = TreeFile(file.read_bytes())
+        for key in {_normalize(name) for name in own} & self._installed.keys():
+            for path, file in _list_files(self._installed[key]):
+                if path.endswith(".dist-info/METADATA"):
+                    found[f"{PACKAGES}/{path}"] = TreeFile(file.read_bytes())
         if sum(len(file.content) for file in found.values()) > LARGEST:
             raise Dropped(Loss.ENVIRONMENT, f"packages over {LARGEST / 1e6:.0f} MB: {', '.join(sorted(wanted))}")
         return found
@@ -88,12 +95,16 @@ def open_packages(repository: Path, python: Path | None) -> Packages:
 
 def list_foreign_imports(tree: Tree) -> set[str]:
     """What the Python files of a project import and that is neither in it nor in Python itself."""
-    own = {part.removesuffix(".py") for name in tree if name.endswith(".py") for part in PurePosixPath(name).parts}
     imported: set[str] = set()
     for name, file in tree.items():
         if name.endswith(".py"):
             imported |= _list_names(file.content)
-    return imported - own - sys.stdlib_module_names
+    return imported - list_own_modules(tree) - sys.stdlib_module_names
+
+
+def list_own_modules(tree: Tree) -> set[str]:
+    """The names of the modules and packages of a project."""
+    return {part.removesuffix(".py") for name in tree if name.endswith(".py") for part in PurePosixPath(name).parts}
 
 
 def _list_names(source: bytes) -> set[str]:

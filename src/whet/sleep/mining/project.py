@@ -15,7 +15,7 @@ from whet.box import Sandbox
 from whet.errors import UserError
 from whet.ids import digest
 from whet.sleep.mining.options import MineKind
-from whet.sleep.mining.packages import Dropped, Packages, list_foreign_imports, open_packages
+from whet.sleep.mining.packages import Dropped, Packages, list_foreign_imports, list_own_modules, open_packages
 from whet.sleep.mining.proof import Loss
 from whet.sleep.mining.suite import Suite
 from whet.sleep.redaction import Redaction
@@ -104,7 +104,7 @@ class Project:
     async def add_packages(self, tree: Tree, suite: Suite) -> dict[str, TreeFile]:
         """A tree with the packages that its code and its tests import, and the test program."""
         names = list_foreign_imports(tree) | ({"pytest"} if suite.program == "pytest" else set())
-        return {**tree, **await asyncio.to_thread(self.packages.collect, names)}
+        return {**tree, **await asyncio.to_thread(self.packages.collect, names, list_own_modules(tree))}
 
     def manifest(self, kind: MineKind, commit: str, family: str, suite: Suite) -> str:
         """task.toml: it runs in a sandbox from its files alone, and in Harbor with an image of Python.

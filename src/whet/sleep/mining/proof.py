@@ -20,7 +20,7 @@ TIMES = 3
 """How often each side is run."""
 LONGEST = 200
 """Characters of what is told about a loss."""
-_MISSING_MODULE = re.compile(r"No module named '?([\w.]+)")
+_MISSING_MODULE = re.compile(r"(?:No module named|No package metadata was found for) '?([\w.-]+)")
 _MISSING_PROGRAM = re.compile(r"(?m)(?:^|: )([\w./-]+): (?:command )?not found$")
 _NO_TESTS = re.compile(r"(?m)collected 0 items|^no tests ran|^Ran 0 tests|^NO TESTS RAN|^no tests were collected")
 _TIMEOUT = re.compile(r"did not end within|timed out|ran out of time")

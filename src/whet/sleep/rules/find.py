@@ -10,7 +10,7 @@ from whet.sleep.rules.corrections import Correction, Demand, Vocabulary, Wish, o
 from whet.sleep.rules.grounding import checks_for, find_grounded, split_at
 from whet.sleep.rules.model_corrections import Ask, Unread, propose_corrections
 from whet.sleep.rules.rule import Dropped, FoundRules, Rule
-from whet.sleep.rules.sentences import gives_orders_to_models, holds_once, normalise, read_sentences
+from whet.sleep.rules.sentences import gives_orders_to_models, holds_once, normalise, read_sentences, write_rule
 from whet.sleep.session import Origin, Session, Speaker, Turn
 from whet.tasks.checks import RulesCheck
 
@@ -188,7 +188,7 @@ def _make_rule(checks: Sequence[RulesCheck], said: Sequence[_Said], repository: 
     return Rule(
         id=f"r{digest(*(part.encode() for part in parts))[:8]}",
         repository=repository,
-        text=". ".join(dict.fromkeys(latest)),
+        text=write_rule(latest),
         checks=tuple(checks),
         sessions=tuple(dict.fromkeys(one.session.key for one in ordered)),
         said=tuple(dict.fromkeys(one.correction.sentence for one in ordered)),

@@ -16,7 +16,7 @@ class Rule(BaseModel):
     """The same for the same repository and checks."""
     repository: str
     text: str
-    """The latest sentence that asked for it."""
+    """What the latest turn said that asked for it, as a rule."""
     checks: tuple[RulesCheck, ...]
     sessions: tuple[str, ...]
     """The sessions that asked for it. Their number is the rule's support."""

@@ -1,6 +1,7 @@
 """The sentences of a person's turn that are the person's own, and whether they hold only for the moment."""
 
 import re
+from collections.abc import Iterable
 
 LONGEST_TURN = 2_000
 """Characters. A longer turn is mostly pasted: only its first and its last paragraph count as the person's own."""
@@ -14,11 +15,21 @@ _ORDER_TO_MODELS = re.compile(
 _END = re.compile(r"(?<=[\w)\]\"'`])[.!?]+(?=\s|$)|\n+\s*(?:[-*]|\d+[.)])\s+|\n\s*\n|;\s|\n(?=[A-Z])")
 _CODE = re.compile(r"`([^`\n]+)`")
 _ONCE = re.compile(
-    r"\b(?:(?:just |only )?this once|just once|(?:just )?this time|for now|for the moment|at the moment|right now"
+    r"\b(?:(?:just |only )?this once|just once|once more|one more time|once again|(?:just )?this time|for now"
+    r"|for the moment|at the moment|right now"
     r"|today|tonight|tomorrow|temporarily|until (?:i|we|the|it|then|that)\b|yet|no need|already ran|(?:this|that) one"
     r"|(?:for|in|on|with|during|at) (?:this|that|these|those) (?:one|run|file|test|branch|pr|pull request|mr"
     r"|bug|change|commit|log|task|ticket|migration|function|module|case|session|issue|experiment|step|script"
     r"|release|page|part|table|example|demo|call)s?)\b",
+    re.IGNORECASE,
+)
+
+
+_LEADS = re.compile(
+    r"(?:(?:no|nope|hey|ok|okay|again|remember|seriously)\s*[,.:;!–—-]+\s*"
+    r"|(?:please|and|but|so|then|also)\s+"
+    r"|(?:i(?:'ve| have)? (?:already )?told you|as i (?:already )?said|like i said)(?: (?:before|already|again|twice))?"
+    r"\s*(?:[,.:;!–—-]+|to\b|that\b)?\s*)*+",
     re.IGNORECASE,
 )
 
@@ -67,3 +78,18 @@ def normalise(sentence: str) -> str:
     """
     words = re.sub(r"[`\"'“”‘’]|\s+", lambda found: " " if found[0].isspace() else "", sentence.casefold())
     return re.sub(r"^(?:please|ok|okay|and|also|then|now|hey)[ ,]+", "", words.strip(" .,!?:;-")).strip()
+
+
+def write_rule(sentences: Iterable[str]) -> str:
+    """What a person said, as a rule: without what leads to it, each sentence whole.
+
+    >>> write_rule(["No, I told you: always run `make lint`", "Never use npm!"])
+    'Always run `make lint`. Never use npm.'
+    """
+    return " ".join(dict.fromkeys(map(_as_rule, sentences)))
+
+
+def _as_rule(sentence: str) -> str:
+    lead = _LEADS.match(sentence)
+    rule = (sentence[lead.end() :] if lead else sentence).strip().rstrip(".!?;: ") or sentence
+    return f"{rule[:1].upper()}{rule[1:]}."

@@ -1,0 +1,1 @@
+"""One night. flow.py reads from top to bottom: harvest, rules, tasks, sharpen, stage."""

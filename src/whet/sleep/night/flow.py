@@ -1,0 +1,421 @@
+"""The whole night: read sessions, find rules, try each rule on tasks of its repository, stage what is certified.
+
+Every step keeps what it found in the store, and every rollout is in the run folder of its rule. So a night that was
+killed continues when it is started again, and pays for nothing twice.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from whet.errors import UserError
+from whet.runs.config import Config
+from whet.runs.options import RunOptions
+from whet.runs.stats.use import RolloutUse
+from whet.skills.certificates.certificate import CERTIFICATE, ExamRecord
+from whet.skills.certificates.guard_text import format_both_scores
+from whet.skills.documents.document import Policy
+from whet.skills.gate.guard import Guard
+from whet.skills.gate.plan import GatePlan
+from whet.skills.measurement import NotMeasured, Verdict
+from whet.skills.proposers.base import Proposer
+from whet.skills.proposers.rules_file import RulesFile
+from whet.skills.results import SharpenResult
+from whet.skills.rollouts.budget import Budget
+from whet.skills.run_folders import describe_verdict
+from whet.skills.sharpen.estimate import estimate_use
+from whet.skills.sharpen.options import read_preferences
+from whet.skills.sharpen.proposer_runtime import ProposerSpec
+from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
+from whet.sleep.bank import WORK
+from whet.sleep.harvest import HarvestReport, harvest
+from whet.sleep.night.consent import find_endpoint, give_consent, refuse_without_consent
+from whet.sleep.night.expiry import last_needed
+from whet.sleep.night.spending import Allowance, add_costs, find_allowance, read_cost
+from whet.sleep.night.targets import find_targets, write_start
+from whet.sleep.night.tasks import TooFewTasksError, find_tasks, write_carriers
+from whet.sleep.options import SleepOptions
+from whet.sleep.redaction import Redaction
+from whet.sleep.report import NightRecord, Outcome, render_report
+from whet.sleep.review.adopt import adopt_alone
+from whet.sleep.rules.find import find_rules
+from whet.sleep.rules.rule import Rule
+from whet.sleep.schedule import hold_lock
+from whet.sleep.schedule.machine import local_time, look_at_machine
+from whet.sleep.schedule.rules import WAITS, Reason, wait_to_start
+from whet.sleep.session import Session
+from whet.sleep.staging import (
+    Draft,
+    Evidence,
+    Sighting,
+    State,
+    expire_rules,
+    is_rejected,
+    list_proposals,
+    stage,
+)
+from whet.sleep.store import SleepStore
+
+ALPHA = 0.05
+"""Chance that one night certifies a rule that does not help. A rule that is tried again has half of it, and so on."""
+GUARD_MARGIN = 0.2
+"""How much worse the work may become, at most. A smaller margin takes more rollouts than a night has."""
+NIGHTS = "nights"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where a night works."""
+
+    options: SleepOptions
+    """Complete."""
+    config: Config
+    home: Path
+    env: Mapping[str, str]
+    watch: Callable[[str], None] = lambda _: None
+    """Told what the night is doing, line by line."""
+
+
+@dataclass(frozen=True, slots=True)
+class NightPlan:
+    """What a night would do. Finding it out calls no model."""
+
+    sessions: int
+    rules: tuple[Rule, ...]
+    allowance: Allowance
+    agent: str
+    model: str
+    endpoint: str | None
+    """Where the model is, if not on this machine."""
+    use: RolloutUse
+    """What one rollout may use."""
+
+
+async def plan_night(setting: Setting, store: SleepStore) -> NightPlan:
+    """Read the transcripts, and find out what a night would try and what that may cost."""
+    with hold_lock(store, datetime.now(UTC)):
+        night = Night(setting, store, on_record=False)
+        night.harvest()
+        rules = tuple(await night.find_rules())
+    run = night.run_options(night.folder / "run")
+    model = run.models[0]
+    return NightPlan(
+        sum(night.record.sessions.values()),
+        rules,
+        night.allowance(),
+        run.agents[0],
+        model,
+        find_endpoint(model, setting.config, setting.env),
+        estimate_use(run, setting.config),
+    )
+
+
+def agree(setting: Setting, store: SleepStore) -> None:
+    """Record the developer's consent that the endpoints of a night may see files of their repositories."""
+    for endpoint in Night(setting, store, on_record=False).endpoints():
+        give_consent(store, endpoint, datetime.now(UTC))
+
+
+async def run_night(setting: Setting, store: SleepStore, *, scheduled: bool = False) -> NightRecord:
+    """Run a night, or continue the one that was killed. A scheduled one waits until the machine is idle."""
+    with hold_lock(store, datetime.now(UTC)):
+        night = Night(setting, store)
+        for endpoint in night.endpoints():
+            refuse_without_consent(store, endpoint)
+        if scheduled and (reason := await asyncio.to_thread(night.wait)) is not None:
+            return night.skip(reason)
+        try:
+            await night.run()
+        except (UserError, NotMeasured) as error:
+            night.fail(error)
+            raise
+        return night.end()
+
+
+@dataclass(slots=True)
+class Night:
+    """The steps of a night, and what they found so far."""
+
+    setting: Setting
+    store: SleepStore
+    on_record: bool = True
+    """Whether the night takes place. If not, it is only planned."""
+    record: NightRecord = field(init=False)
+    folder: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.record = _find_unfinished(self.store) or _begin(self.store)
+        self.folder = self.store.folder / NIGHTS / self.record.id
+
+    def endpoints(self) -> list[str]:
+        """Where files of the repositories would be sent."""
+        setting = self.setting
+        models = [*self.run_options(self.folder / "run").models, setting.options.proposer_model]
+        found = [find_endpoint(one, setting.config, setting.env) for one in models if one]
+        return [one for one in dict.fromkeys(found) if one]
+
+    def wait(self) -> Reason | None:
+        """Wait until a scheduled night may start; else the reason why it may not."""
+        setting = self.setting
+        look = partial(look_at_machine, setting.home, setting.env)
+        nights = [one for one in self.store.list("night", NightRecord) if one.outcome is not Outcome.NO_TIME]
+        last = max((one.started for one in nights if one.ended is not None), default=None)
+        return wait_to_start(setting.options, look, local_time, time.sleep, last)
+
+    def skip(self, reason: Reason) -> NightRecord:
+        """Leave a night out. It is on record only if it was to take place."""
+        self.on_record = reason in WAITS
+        self._set(outcome=Outcome.NO_TIME, detail=str(reason))
+        return self.end()
+
+    async def run(self) -> None:
+        self.harvest()
+        self.propose_removals()
+        rules = await self.find_rules()
+        for rule in rules:
+            if self.allowance().empty is not None:
+                self._set(outcome=Outcome.BUDGET, detail=f"{self.allowance().empty} is used up")
+                return
+            await self.learn(rule)
+
+    def harvest(self) -> None:
+        """Read what is new in the transcripts."""
+        setting, now = self.setting, datetime.now(UTC)
+        self.setting.watch("reading transcripts")
+        read = harvest(setting.options, self.store, now, home=setting.home, env=setting.env)
+        sessions = list(self._sessions())
+        self._set(
+            sessions=Counter(one.cli for one in sessions),
+            secrets_masked=self.record.secrets_masked + read.secrets,
+            unknown={_name(group.cli, group.version): len(group.unknown) for group in read.groups if group.unknown},
+            expiring=dict(read.expiring),
+            notes=tuple(_notes(read)),
+            outcome=Outcome.NO_RULE if sessions else Outcome.NO_SESSIONS,
+        )
+
+    def propose_removals(self) -> None:
+        """Propose to remove rules that no session needed for a long time."""
+        for repository in self.store.repositories():
+            rules = [one for one in self.store.list("rule", Rule) if one.repository == str(repository)]
+            needed = last_needed(rules, self.store.sessions(repository))
+            for target in find_targets(repository, self.setting.options.targets, self._agent()):
+                text = target.read_text(encoding="utf-8") if target.is_file() else ""
+                shorter = expire_rules(self.store, text, needed, datetime.now(UTC))
+                if shorter != text and not self._is_staged(target):
+                    why = "no session needed these rules for 90 days"
+                    self._stage(repository, [target], text, shorter, evidence=Evidence.EXPIRY, why=why)
+
+    def _is_staged(self, target: Path) -> bool:
+        waiting = [one for one in list_proposals(self.store) if one.state is State.STAGED]
+        return any(place.path == target for one in waiting for place in one.targets)
+
+    async def find_rules(self) -> list[Rule]:
+        """The rules that enough sessions ask for, and that nobody rejected; those with most support first."""
+        found: list[Rule] = []
+        dropped: Counter[str] = Counter()
+        for repository in self.store.repositories():
+            sessions = list(self._sessions(repository))
+            rules = await find_rules(sessions, str(repository), scripts=self.setting.options.all_origins)
+            for rule in rules.rules:
+                self.store.put("rule", rule.id, rule)
+            dropped.update(one.cause for one in rules.dropped)
+            found += rules.rules
+        self._set(not_used=dropped)
+        wanted = [one for one in found if self._is_wanted(one)]
+        return sorted(wanted, key=lambda one: (-len(one.sessions), one.id))
+
+    def _is_wanted(self, rule: Rule) -> bool:
+        known = {one.rule for one in list_proposals(self.store) if one.state is not State.REJECTED}
+        enough = len(rule.sessions) >= self.setting.options.min_support
+        return enough and rule.id not in known and not is_rejected(self.store, rule.id, rule.sessions)
+
+    async def learn(self, rule: Rule) -> None:
+        """Try a rule in the memory file of its repository, and stage it if that is certified."""
+        repository, folder = Path(rule.repository), self.folder / rule.id
+        self.setting.watch(f"{repository.name}: {rule.text}")
+        if not (folder / "tasks").is_dir():
+            data = self.setting.home / ".local/share"
+            mined = await find_tasks(self.store, repository, self._redaction(repository), data)
+            self._set(not_used={**self.record.not_used, **mined.count_causes()})
+            try:
+                await asyncio.to_thread(write_carriers, mined.tasks, rule, folder / "tasks")
+            except TooFewTasksError as few:
+                self._set(outcome=Outcome.NO_JUDGE, detail=str(few))
+                return
+        targets = find_targets(repository, self.setting.options.targets, self._agent())
+        start = write_start(targets, folder / "start")
+        redaction = self._redaction(repository)
+        redaction.refuse_secrets(start.read_text(encoding="utf-8"), str(targets[0]))
+        redaction.refuse_private("\n".join((rule.text, *rule.said)), f"rule {rule.id}")
+        allowance = self.allowance()
+        request = self._request(rule, start, folder, allowance)
+        try:
+            result = await sharpen_skill(request, self._proposer(rule), self.setting.config, env=self.setting.env)
+        finally:
+            self._set(cost=add_costs(map(read_cost, self._runs())))
+        self._judge(rule, targets, result)
+
+    def _request(self, rule: Rule, start: Path, folder: Path, allowance: Allowance) -> SharpenRequest:
+        """What to sharpen: the memory file, on the tasks of a rule, with the work as guard."""
+        run = self.run_options(folder / "run", folder / "tasks")
+        run = run.model_copy(update={"limits": allowance.within(run.limits)})
+        level = ALPHA / 2 ** self._tries(rule)
+        plan = GatePlan(allowance.rollouts, 0, level, guard=Guard(WORK, GUARD_MARGIN), one_exam=True)
+        return SharpenRequest(
+            start,
+            run,
+            Budget(allowance.rollouts),
+            plan,
+            "what the developer said",
+            Policy(opens="learned"),
+            read_preferences("\n".join([*rule.said, self.setting.options.preferences])),
+            force=True,  # a habit changes by far more than the lift below which a run is refused
+        )
+
+    def _proposer(self, rule: Rule) -> Proposer | ProposerSpec:
+        """The developer's own sentence, or a model that writes the rule with the sentence as a preference."""
+        model = self.setting.options.proposer_model
+        return ProposerSpec("llm", model) if model else RulesFile((f"- {rule.text}",))
+
+    def run_options(self, out: Path, tasks: Path | None = None) -> RunOptions:
+        """The options of rollouts: the developer's own agent and model, in boxes with their own home."""
+        options = self.setting.options
+        return RunOptions(
+            tasks=tasks or (),
+            agents=(self._agent(),),
+            models=(options.model,) if options.model else (),
+            out=out,
+            resume=out.is_dir(),
+        ).complete(self.setting.config)
+
+    def _judge(self, rule: Rule, targets: list[Path], result: SharpenResult) -> None:
+        """Stage what is certified; else say what kept the night from it."""
+        certified = result.certificate.last_certified
+        if certified is None:
+            self._set(outcome=_explain(result), detail=f"rule {rule.id}: {describe_verdict(result.certificate)}")
+            return
+        self._stage(
+            Path(rule.repository),
+            targets,
+            result.start.text,
+            result.best.text,
+            rule=rule.id,
+            sessions=tuple(self._sightings(rule)),
+            proof=_describe_proof(certified, len(result.certificate.tasks)),
+            certificate=result.folder / CERTIFICATE,
+            certified=True,
+            evidence=Evidence.CORRECTION,
+        )
+        self._set(outcome=Outcome.PROPOSED, detail="")
+
+    def _stage(self, repository: Path, targets: list[Path], before: str, after: str, **fields: Any) -> None:
+        """Stage a proposal, and adopt it at once if the repository's own settings allow that."""
+        draft = Draft(
+            night=self.record.id, repository=repository, targets=tuple(targets), before=before, after=after, **fields
+        )
+        proposal = stage(self.store, draft, self._redaction(repository), datetime.now(UTC), self.setting.home)
+        self._set(proposals=(*self.record.proposals, proposal.id))
+        if note := adopt_alone(self.store, proposal):
+            self._set(notes=(*self.record.notes, note))
+
+    def allowance(self) -> Allowance:
+        """What the night may still use."""
+        options, nights = self.setting.options, self.store.list("night", NightRecord)
+        others = [one for one in nights if one.id != self.record.id]
+        now = self.record.started
+        return find_allowance(options.night_budgets(), options.month_budgets(), self.record.cost, others, now)
+
+    def end(self) -> NightRecord:
+        """Write the report."""
+        self._set(ended=datetime.now(UTC))
+        if not self.on_record:
+            return self.record
+        report = render_report(self.record, list_proposals(self.store))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "report.md").write_text(report, encoding="utf-8")
+        return self.record
+
+    def fail(self, error: Exception) -> None:
+        self._set(outcome=Outcome.FAILED, detail=str(error))
+        self.end()
+
+    def _set(self, **changes: object) -> None:
+        self.record = NightRecord.model_validate({**dict(self.record), **changes})
+        if self.on_record:
+            self.store.put("night", self.record.id, self.record)
+
+    def _sessions(self, repository: Path | None = None) -> Iterator[Session]:
+        return self.store.sessions(repository, self.setting.options.since(datetime.now(UTC)))
+
+    def _sightings(self, rule: Rule) -> Iterator[Sighting]:
+        for one in self._sessions(Path(rule.repository)):
+            if one.key in rule.sessions:
+                yield Sighting(cli=one.cli, session=one.id, at=one.started)
+
+    def _agent(self) -> str:
+        """The agent that replays tasks: the one that is named, or the one with most sessions."""
+        chosen = self.setting.options.agent or self.setting.config.defaults.agent
+        if not chosen and not self.record.sessions:
+            chosen = next((one.cli for one in self._sessions()), None)
+        if not chosen and not self.record.sessions:
+            raise UserError("`agent` is missing; expected the agent that replays tasks, such as claude-code")
+        return chosen or Counter(self.record.sessions).most_common(1)[0][0]
+
+    def _redaction(self, repository: Path) -> Redaction:
+        return Redaction(self.setting.env, self.setting.home, [repository], self.setting.options.redact_extra)
+
+    def _runs(self) -> list[Path]:
+        return sorted(self.folder.glob("*/run"))
+
+    def _tries(self, rule: Rule) -> int:
+        """In how many other nights the rule was tried."""
+        places = (self.store.folder / NIGHTS).glob(f"*/{rule.id}/run")
+        return sum(place.parent.parent != self.folder for place in places)
+
+
+def _find_unfinished(store: SleepStore) -> NightRecord | None:
+    """The last night, if it was killed."""
+    last = max(store.list("night", NightRecord), key=lambda one: one.started, default=None)
+    return last if last is not None and last.ended is None else None
+
+
+def _begin(store: SleepStore) -> NightRecord:
+    """A new night, named by its date."""
+    now = datetime.now(UTC)
+    names = {one.id for one in store.list("night", NightRecord)}
+    day = f"{now.astimezone():%Y-%m-%d}"
+    name = next(free for free in (day, *(f"{day}-{n}" for n in range(2, len(names) + 3))) if free not in names)
+    return NightRecord(id=name, started=now, outcome=Outcome.NO_SESSIONS)
+
+
+def _name(cli: str, version: str | None) -> str:
+    return f"{cli} {version}" if version else cli
+
+
+def _notes(read: HarvestReport) -> Iterator[str]:
+    for cli, version, tested in read.newer:
+        yield f"{cli} {version} is newer than {tested}, the version that whet was tested with"
+    yield from read.failures
+
+
+def _describe_proof(record: ExamRecord, tasks: int) -> str:
+    """What the exam found, in one line."""
+    found = record.findings
+    return (
+        f"{format_both_scores(record)} on {tasks} exam tasks; at least {found.at_least * 100:+.0f} points, "
+        f"work not worse by more than {GUARD_MARGIN * 100:g}, error at most {record.terms.level:.3g}"
+    )
+
+
+def _explain(result: SharpenResult) -> Outcome:
+    """Why nothing was certified."""
+    if not result.certificate.records:
+        return Outcome.NOTHING_TO_IMPROVE
+    verdict = result.certificate.records[-1].findings.verdict
+    return Outcome.NOISE if verdict is Verdict.UNDECIDED else Outcome.NOTHING_TO_IMPROVE

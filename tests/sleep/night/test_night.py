@@ -1,0 +1,135 @@
+"""Nights that stage nothing say what kept them from it, and spend nothing."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from support.sleep_world import START, Repository, corrected
+from whet.runs.config import Config, ModelConfig
+from whet.runs.stats.use import Unit
+from whet.skills.rollouts.budget import Budget
+from whet.sleep.night.consent import NoConsentError
+from whet.sleep.night.expiry import last_needed
+from whet.sleep.night.flow import Setting, agree, run_night
+from whet.sleep.night.spending import find_allowance
+from whet.sleep.night.targets import find_targets, write_start
+from whet.sleep.options import SleepOptions
+from whet.sleep.report import Cost, NightRecord, Outcome
+from whet.sleep.rules.find import find_rules
+from whet.sleep.session import Session
+from whet.sleep.store import SleepStore
+
+SCRIPT = '[[scene]]\n[[scene.reply]]\ntext = "Done."\n'
+SAID = "Always run `make lint` before you say you are done."
+
+
+class World:
+    """A home, a repository and a store; sessions are put into the store as a harvest does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.script = folder / "home", folder / "model.toml"
+        self.repository = Repository(self.home / "shop")
+        self.repository.commit({"cart.py": "x = 1\n"})
+        self.script.write_text(SCRIPT)
+        self.store = SleepStore(folder / "store")
+        self.config = Config()
+
+    def put(self, session: Session) -> None:
+        here = session.model_copy(update={"cwd": str(self.repository.folder)})
+        self.store.put_session(here, repository=self.repository.folder, path=self.home / "none", digest=session.id)
+
+    def run(self, **options: object) -> NightRecord:
+        chosen = SleepOptions.model_validate({"agent": "loop", "model": f"scripted:{self.script}", **options})
+        setting = Setting(chosen, self.config, self.home, {"HOME": str(self.home), "PATH": "/usr/bin:/bin"})
+        return asyncio.run(run_night(setting, self.store))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def said(name: str, text: str = SAID, days: float = 1) -> Session:
+    started = datetime.now(UTC) - timedelta(days=days)
+    return corrected(name, ["edit cart.py", "python3 -m unittest"], text, ["make lint"], started=started, ended=started)
+
+
+def test_without_sessions(world: World) -> None:
+    assert world.run().outcome is Outcome.NO_SESSIONS
+
+
+def test_a_correction_of_one_session_is_not_tried(world: World) -> None:
+    world.put(said("a"))
+    ended = world.run()
+    assert (ended.outcome, ended.cost.rollouts) == (Outcome.NO_RULE, 0)
+
+
+def test_a_repository_without_tests_gives_no_tasks(world: World) -> None:
+    world.put(said("a"))
+    world.put(said("b", days=2))
+    ended = world.run()
+    assert ended.outcome is Outcome.NO_JUDGE
+    assert ended.detail == (
+        "0 older and 0 newer tasks are proved; expected at least 3 and 5, in different parts of the repository"
+    )
+
+
+def test_an_empty_budget_of_the_month_is_said_before_anything_is_tried(world: World) -> None:
+    world.put(said("a"))
+    world.put(said("b", days=2))
+    spent = Cost(rollouts=50, tokens=1, minutes=1, dollars=None)
+    world.store.put("night", "x", NightRecord(id="x", started=_now(), ended=_now(), cost=spent, outcome=Outcome.NOISE))
+    ended = world.run(monthly_budget="50")
+    assert (ended.outcome, ended.detail) == (Outcome.BUDGET, "0 rollouts is used up")
+
+
+def test_no_endpoint_sees_files_without_consent(world: World) -> None:
+    world.config = Config(models={"far": ModelConfig(url="https://models.example.com/v1")})
+    with pytest.raises(NoConsentError, match=r"to https://models\.example\.com, and you have not agreed"):
+        world.run(model="far")
+    options = SleepOptions(agent="loop", model="far")
+    agree(Setting(options, world.config, world.home, {}), world.store)
+    assert world.run(model="far").outcome is Outcome.NO_SESSIONS
+
+
+def test_a_night_that_was_killed_continues(world: World) -> None:
+    world.store.put("night", "n", NightRecord(id="n", started=_now(), outcome=Outcome.NO_SESSIONS))
+    assert world.run().id == "n"
+    assert world.run().id != "n"
+
+
+def test_what_is_left_is_counted_by_night_and_by_month() -> None:
+    spent = Cost(rollouts=20, tokens=500, minutes=30, dollars=1.5)
+    earlier = NightRecord(id="e", started=START, cost=spent, outcome=Outcome.NOISE)
+    last_month = earlier.model_copy(update={"started": START - timedelta(days=40)})
+    nightly = (Budget(120), Budget(1000, Unit.TOKENS), Budget(5400, Unit.SECONDS))
+    left = find_allowance(nightly, (Budget(2, Unit.DOLLARS),), spent, [earlier, last_month], START)
+    assert [one.amount for one in left.budgets] == [100, 500, 3600, 0]
+    assert left.rollouts == 100
+    assert left.empty == Budget(0, Unit.DOLLARS)
+
+
+def test_the_file_that_the_agent_reads_comes_first(tmp_path: Path) -> None:
+    assert [one.name for one in find_targets(tmp_path, (), "claude-code")] == ["CLAUDE.md"]
+    for name in ("AGENTS.md", "CLAUDE.md"):
+        (tmp_path / name).write_text(f"# {name}\n")
+    assert [one.name for one in find_targets(tmp_path, (), "claude-code")] == ["CLAUDE.md", "AGENTS.md"]
+    assert [one.name for one in find_targets(tmp_path, (), "codex")] == ["AGENTS.md", "CLAUDE.md"]
+    start = write_start([tmp_path / "AGENTS.md"], tmp_path / "start")
+    (tmp_path / "AGENTS.md").write_text("# changed\n")
+    assert write_start([tmp_path / "AGENTS.md"], tmp_path / "start").read_text() == start.read_text() == "# AGENTS.md\n"
+
+
+def test_a_rule_is_needed_while_sessions_do_what_it_asks_for() -> None:
+    asked = [said("a", days=300), said("b", days=299)]
+    (rule,) = asyncio.run(find_rules(asked, "/shop")).rules
+    kept = corrected("kept", ["edit cart.py"], "Thanks.", ["make lint"], ended=_now())
+    other = corrected("other", ["edit cart.py"], "Thanks.", ["make test"], ended=_now() + timedelta(days=1))
+    assert last_needed([rule], asked)[rule.id] == rule.last
+    assert last_needed([rule], [*asked, kept, other])[rule.id] == kept.ended
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
