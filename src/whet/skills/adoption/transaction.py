@@ -5,7 +5,7 @@ are new it is done, otherwise those that are new are made old again. What the us
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -40,9 +40,8 @@ class Change:
 class Adoptions:
     """The adoptions that are recorded in one folder."""
 
-    def __init__(self, folder: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._clock = clock
         self._journal = Journal(folder)
         self.backups = Backups(folder)
 
@@ -95,14 +94,16 @@ class Adoptions:
 
     def stop_if_interrupted(self) -> None:
         """Finish what a killed process left. UserError says what was found: the user must know before going on."""
-        if found := self.recover():
-            raise UserError(f"{'; '.join(found)}. Now try again")
+        if self._folder.is_dir():
+            with self._alone():
+                pass
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.stop_if_interrupted()
         with lock_folder(self._folder):
+            if found := self._recover():
+                raise UserError(f"{'; '.join(found)}. Now try again")
             yield
 
     def _finished(self) -> Iterator[Entry]:
@@ -121,7 +122,7 @@ class Adoptions:
         with _explain_write_error(changes):
             files = tuple(map(self._keep, changes))
             begun = Entry(
-                at=self._clock(), event=Event.BEGUN, name=name, undo=undo, files=files, certificate=certificate
+                at=datetime.now(UTC), event=Event.BEGUN, name=name, undo=undo, files=files, certificate=certificate
             )
             self._journal.add(begun)
             try:
@@ -156,7 +157,7 @@ class Adoptions:
         return FileChange(named=place.named, real=place.real, before=before, after=after, mode=change.mode)
 
     def _say(self, event: Event, begun: Entry, *files: FileChange) -> None:
-        self._journal.add(Entry(at=self._clock(), event=event, name=begun.name, undo=begun.undo, files=files))
+        self._journal.add(Entry(at=datetime.now(UTC), event=event, name=begun.name, undo=begun.undo, files=files))
 
     def _recover(self) -> tuple[str, ...]:
         begun: Entry | None = None

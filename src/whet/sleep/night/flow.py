@@ -43,7 +43,7 @@ from whet.sleep.night.tasks import TooFewTasksError, find_tasks, write_carriers
 from whet.sleep.options import SleepOptions
 from whet.sleep.redaction import Redaction
 from whet.sleep.report import NightRecord, Outcome, render_report
-from whet.sleep.review.adopt import adopt_proposal, may_adopt_alone
+from whet.sleep.review.adopt import adopt_alone
 from whet.sleep.rules.find import find_rules
 from whet.sleep.rules.rule import Rule
 from whet.sleep.schedule import hold_lock
@@ -321,8 +321,8 @@ class Night:
         )
         proposal = stage(self.store, draft, self._redaction(repository), datetime.now(UTC), self.setting.home)
         self._set(proposals=(*self.record.proposals, proposal.id))
-        if may_adopt_alone(proposal, auto=self.setting.options.auto):
-            adopt_proposal(self.store, proposal.id)
+        if note := adopt_alone(self.store, proposal):
+            self._set(notes=(*self.record.notes, note))
 
     def allowance(self) -> Allowance:
         """What the night may still use."""
