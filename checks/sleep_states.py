@@ -130,6 +130,11 @@ def count_states(cli: str, history: History, repository: Path, data: Path) -> Co
     return count
 
 
+def _describe(count: Count) -> str:
+    differ = f"{count.partial} differ in a file that was seen, {count.differ} in another"
+    return f"{count.found} of {SESSIONS} found, {differ}"
+
+
 def check_states() -> bool:
     """Print, for each program, the share of sessions whose files are found. A fresh clone has no reflog: its numbers
     are printed and not judged."""
@@ -137,14 +142,10 @@ def check_states() -> bool:
     print("state of the repository at the start of a session, clean tree")
     with tempfile.TemporaryDirectory() as folder:
         history, data, clone = History(Path(folder) / "shop", seed=14), Path(folder) / "data", Path(folder) / "clone"
-        history.repository.git("clone", "-q", str(history.repository.folder), str(clone), at=history.now)
+        history.repository.git("clone", "-q", "--no-local", str(history.repository.folder), str(clone), at=history.now)
         for cli, least in LEAST.items():
             count = count_states(cli, history, history.repository.folder, data)
             good = good and count.found >= least * SESSIONS and not count.partial
             fresh = count_states(cli, history, clone, data)
-            print(
-                f"  {cli:<12} found {count.found} of {SESSIONS} (at least {least:.0%}), {count.partial} disagree with a "
-                f"file that was seen, {count.differ} with another; in a fresh clone {fresh.found} found, "
-                f"{fresh.partial} and {fresh.differ} disagree"
-            )
+            print(f"  {cli:<12} {_describe(count)} (at least {least:.0%}); in a fresh clone {_describe(fresh)}")
     return good
