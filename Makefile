@@ -75,6 +75,9 @@ check-runs: setup
 check-sharpen: setup agents
 	PYTHONPATH=tests $(BIN)/python checks/sharpen.py
 
+check-sleep: setup
+	$(BIN)/python checks/sleep_nights.py
+
 bench-gateway: setup
 	PYTHONPATH=tests $(BIN)/python benchmarks/gateway.py
 
