@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from uuid import NAMESPACE_OID, uuid5
 
 from whet.errors import UserError
 from whet.sleep.bank import TaskKind, list_changed_paths
@@ -26,6 +27,7 @@ LARGEST_HIDDEN = 5_000_000
 """Bytes of test files that are put back over the agent's work before a command judges it."""
 _JUDGE = """#!/bin/bash
 # {about} Tests are copied over the agent's work. The work runs with whet-untrusted, apart from this judge.
+# canary {canary}
 scratch="${{WHET_SCRATCH:-$(mktemp -d)}}"
 mkdir -p "$scratch/files"
 if [ -d /tests/files ]; then cp -r /tests/files "$scratch"; fi
@@ -128,7 +130,9 @@ def _judge_by_commit(session: Session, repository: Path, safe: Safe) -> list[Can
 def _write_judge(about: str, command: str) -> str:
     # `$REPO` in a recorded command is the working directory.
     script = f'cp -r "$0/files/." . && export REPO=$PWD && {{ {command}\n}}'
-    return _JUDGE.format(about=about.replace("\n", " "), script=shlex.quote(script))
+    # A mark that no prompt of a proposer may hold: it would have seen the judge.
+    canary = uuid5(NAMESPACE_OID, script)
+    return _JUDGE.format(about=about.replace("\n", " "), script=shlex.quote(script), canary=canary)
 
 
 def write_instruction(session: Session) -> str:
