@@ -65,6 +65,7 @@ check-skillopt: setup $(SKILLOPT)/ready
 
 check-sleep: setup
 	PYTHONPATH=tests $(BIN)/python checks/sleep_secrets.py
+	PYTHONPATH=tests $(BIN)/python checks/sleep_rules.py
 
 bench-gate: setup
 	PYTHONPATH=tests $(BIN)/python benchmarks/gate.py
@@ -74,6 +75,9 @@ check-runs: setup
 
 check-sharpen: setup agents
 	PYTHONPATH=tests $(BIN)/python checks/sharpen.py
+
+check-sleep: setup
+	$(BIN)/python checks/sleep_nights.py
 
 bench-gateway: setup
 	PYTHONPATH=tests $(BIN)/python benchmarks/gateway.py

@@ -80,8 +80,8 @@ from whet.sleep.schedule.schedule import check as try_schedule
 from whet.sleep.schedule.schedule import install as install_schedule
 from whet.sleep.schedule.schedule import remove as remove_schedule
 from whet.sleep.staging import Proposal as StagedProposal
-from whet.sleep.staging import list_proposals, reject
-from whet.sleep.store import SleepStore, sleep_folder
+from whet.sleep.staging import drop_backups, list_proposals, reject
+from whet.sleep.store import Forgotten, SleepStore, sleep_folder
 from whet.tasks import Split, Task, TaskSource
 from whet.tasks.judges import PythonJudge
 from whet.validation_errors import explain, user_error
@@ -493,6 +493,18 @@ def harvest(
     now = datetime.now().astimezone()
     with SleepStore(sleep_folder(os.environ)) as store, hold_lock(store, now):
         return harvest_sessions(chosen, store, now, home=Path.home(), env=os.environ, watch=watch)
+
+
+def forget(what: str) -> Forgotten:
+    """Delete a session, or all sessions of a repository, and everything that was derived from them.
+
+    >>> forget("~/projects/shop").sessions  # doctest: +SKIP
+    12
+    """
+    with SleepStore(sleep_folder(os.environ)) as store, hold_lock(store, datetime.now().astimezone()):
+        forgotten = store.forget(what)
+        drop_backups(store)
+        return forgotten
 
 
 def plan_night(options: SleepOptions | None = None, *, config: Config | None = None) -> NightPlan:

@@ -138,15 +138,10 @@ def forget(
     what: Annotated[str, typer.Argument(metavar="SESSION|REPO", help="Id of a session, or path of a repository.")],
 ) -> None:
     """Delete a session, or all sessions of a repository, and everything derived from them."""
-    import os
-
+    from whet import api
     from whet.cli.tables import plural
-    from whet.sleep.staging import drop_backups
-    from whet.sleep.store import SleepStore, sleep_folder
 
-    with SleepStore(sleep_folder(os.environ)) as store:
-        forgotten = store.forget(what)
-        drop_backups(store)
+    forgotten = api.forget(what)
     kinds = (f"{kind}: {number}" for kind, number in forgotten.documents.items())
     say("; ".join([f"deleted {plural(forgotten.sessions, 'session', 'sessions')}", *kinds]))
     say(
