@@ -65,6 +65,7 @@ check-skillopt: setup $(SKILLOPT)/ready
 
 check-sleep: setup
 	PYTHONPATH=tests $(BIN)/python checks/sleep_secrets.py
+	PYTHONPATH=tests $(BIN)/python checks/sleep_rules.py
 
 bench-gate: setup
 	PYTHONPATH=tests $(BIN)/python benchmarks/gate.py

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sleep_states import check_states
 from support.sleep_world import corrected
 from whet.sleep.rules.corrections import Demand, Wish
 from whet.sleep.rules.find import find_rules
@@ -73,4 +74,5 @@ async def check_rules() -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if asyncio.run(check_rules()) else 1)
+    results = [asyncio.run(check_rules()), check_states()]
+    sys.exit(0 if all(results) else 1)
