@@ -131,6 +131,7 @@ def test_edits_by_commands_are_replayed(shop: Repository) -> None:
     seen = Step(tool="Bash", command="cat cart.py", output=WRONG, exit=0)
     made = candidate_of(fixed("s", seen, step("sed -i 's/ \\* (1 - rate)$//' $REPO/cart.py"), step(CHECK)), shop)
     assert "sed -i" in made.parts.solve
+    assert made.paths == ("cart.py",)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,14 @@ from whet.sleep.rules.corrections import Correction, Demand, Vocabulary, Wish, o
 from whet.sleep.rules.grounding import checks_for, find_grounded, split_at
 from whet.sleep.rules.model_corrections import Ask, Unread, propose_corrections
 from whet.sleep.rules.rule import Dropped, FoundRules, Rule
-from whet.sleep.rules.sentences import gives_orders_to_models, holds_once, normalise, read_sentences, write_rule
+from whet.sleep.rules.sentences import (
+    gives_orders_to_models,
+    holds_once,
+    is_masked,
+    normalise,
+    read_sentences,
+    write_rule,
+)
 from whet.sleep.session import Origin, Session, Speaker, Turn
 from whet.tasks.checks import RulesCheck
 
@@ -128,6 +135,8 @@ def _choose_standing(said: Sequence[_Said]) -> tuple[list[_Said], list[Dropped]]
         repeated = len(sessions[normalise(one.correction.sentence)]) > 1
         if one.correction.once:
             dropped.append(one.drop("one-off"))
+        elif is_masked(one.correction.sentence):
+            dropped.append(one.drop("holds something private"))
         elif one.correction.standing or repeated or (one.session.key, one.turn.number) in forbids:
             usable.append(one)
         else:
