@@ -241,6 +241,23 @@ def test_a_disk_that_stays_full_is_said_in_one_line_and_nothing_is_changed(world
     world.assert_whole()
 
 
+def test_a_disk_that_is_full_while_an_adoption_is_recovered_is_said_in_one_line(world: World, half_way: int) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    assert die_at(half_way, world.adopt)
+    with (
+        patch.object(os, "write", fail),
+        pytest.raises(UserError, match="neither written nor put back: No space"),
+    ):
+        world.adopt()
+    world.adoptions.recover()
+    world.assert_whole()
+    (world.folder / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written: Not a directory; nothing was changed"):
+        Adoptions(world.folder / "file" / "store").adopt("8", world.changes())
+
+
 def test_one_file_that_fails_takes_the_others_back(world: World) -> None:
     changes = world.changes()
     world.files[1].write_bytes(b"mine\n")
