@@ -278,6 +278,7 @@ class Night:
             tasks=tasks or (),
             agents=(self._agent(),),
             models=(options.model,) if options.model else (),
+            login=options.login,
             out=out,
             resume=out.is_dir(),
         ).complete(self.setting.config)
