@@ -48,7 +48,7 @@ def read_sentences(text: str) -> list[str]:
     own = _CODE_BLOCK.sub("\n\n", text)
     if len(own) > LONGEST_TURN:
         parts = [part for part in re.split(r"\n\s*\n", own) if part.strip()]
-        own = "\n\n".join(part for part in (parts[0], parts[-1]) if len(part) <= LONGEST_TURN)
+        own = "\n\n".join(part for part in (*parts[:1], *parts[1:][-1:]) if len(part) <= LONGEST_TURN)
     own = _QUOTED_LINE.sub("\n\n", _TAGGED.sub("\n\n", own))
     # A command between backticks can hold what otherwise ends a sentence.
     codes: list[str] = []
