@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.story import FIX, home_of, is_subagent, tell
+from support.story import ASKED, FIX, home_of, is_subagent, sessions_of, tell, turn_with
 from whet.sleep.readers.jsonl import FIELD_LIMIT
 from whet.sleep.readers.reader import Reader, Reading, Source
 from whet.sleep.readers.registry import READERS
@@ -100,6 +100,23 @@ def test_3_mb_of_strange_output_are_shortened_and_the_turn_stays_as_it_is(reader
     assert tell(session.turns[0]) == FIX
     (step,) = [step for step in session.turns[0].steps if step.exit]
     assert len(step.output) < FIELD_LIMIT + 100
+
+
+@pytest.mark.parametrize("reader", OF_LINES, ids=lambda reader: reader.cli)
+def test_the_place_of_an_output_leads_to_its_record(reader: Reader) -> None:
+    step = next(step for step in turn_with(sessions_of(reader), ASKED).steps if step.command == "npm test")
+    assert step.output_at
+    with Path(step.output_at.path).open("rb") as file:
+        file.seek(step.output_at.offset)
+        assert "npm error code ENOENT" in json.dumps(json.loads(file.readline()))
+
+
+@pytest.mark.parametrize("reader", OF_LINES, ids=lambda reader: reader.cli)
+def test_a_file_in_which_nothing_was_said_holds_no_session(reader: Reader, tmp_path: Path) -> None:
+    first_line = _smallest(reader).read_bytes().split(b"\n")[0]
+    assert reader.read(_copy(reader, tmp_path, b"")).sessions == ()
+    reading = reader.read(_copy(reader, tmp_path, first_line + b"\n"))
+    assert all(session.turns for session in reading.sessions)
 
 
 def _damage(record: Any, chooser: random.Random) -> None:
