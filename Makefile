@@ -63,8 +63,9 @@ check-mine: setup $(READERS)/ready
 check-skillopt: setup $(SKILLOPT)/ready
 	PYTHONPATH=tests $(BIN)/python checks/skillopt.py $(SKILLOPT)
 
-check-sleep: setup
+check-sleep: setup $(SKILLOPT)/ready
 	PYTHONPATH=tests $(BIN)/python checks/sleep_secrets.py
+	PYTHONPATH=tests $(BIN)/python checks/sleep_skillopt.py $(SKILLOPT)
 
 bench-gate: setup
 	PYTHONPATH=tests $(BIN)/python benchmarks/gate.py
