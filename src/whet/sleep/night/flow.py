@@ -264,7 +264,8 @@ class Night:
         # The error rate is that of the whole night, whatever it tries. A rule that is tried again has half of it.
         plan = replace(request.plan, alpha=request.plan.alpha / self.rules / 2 ** self._tries(rule))
         said = "\n".join([*rule.said, self.setting.options.preferences])
-        return replace(request, plan=plan, preferences=read_preferences(said))
+        refuse = partial(self._redaction(Path(rule.repository)).refuse_secrets, what="a prompt of the night")
+        return replace(request, plan=plan, preferences=read_preferences(said), check_prompt=refuse)
 
     def _proposer(self, rule: Rule) -> Proposer | ProposerSpec:
         """The developer's own sentence, or a model that writes the rule with the sentence as a preference."""
