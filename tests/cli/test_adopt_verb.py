@@ -63,7 +63,7 @@ def test_a_certified_skill_replaces_the_original_and_undo_restores_it(project: P
 
 def test_an_adoption_that_was_killed_is_finished_before_anything_else(project: Project) -> None:
     skill = project.path / "sums" / "SKILL.md"
-    with patch.object(Adoptions, "_say", side_effect=KeyboardInterrupt), patch.object(Adoptions, "_give_up"):
+    with patch.object(Adoptions, "_say", side_effect=KeyboardInterrupt), patch.object(Adoptions, "_put_back"):
         assert project.whet("adopt", "skill-run", "--to", "sums").returncode == 130
     assert skill.read_text() == SKILL + HELPFUL + "\n"
     assert "was interrupted when all files were written; it is done. Now try again" in said_to_user(

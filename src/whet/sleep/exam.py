@@ -12,11 +12,8 @@ from whet.skills.gate.plan import GatePlan
 from whet.skills.proposers.rules_file import RulesFile
 from whet.skills.rollouts.budget import Budget
 from whet.skills.sharpen.run import SharpenRequest
+from whet.sleep.bank import WORK
 
-HABIT = "habit"
-"""Name of the judge that a rule is to move."""
-WORK = "work"
-"""Name of the judge that must not get worse: the tests of the task. Its weight is 0."""
 ALPHA = 0.10
 """Maximum chance that a night certifies a rule that does not help, or that harms the work by more than the margin. A
 night holds one exam, which uses all of it."""
