@@ -1,5 +1,6 @@
 """Adoption: files of the user are old or new, all or none, whatever happens in between; and old again afterwards."""
 
+import ctypes
 import errno
 import itertools
 import os
@@ -321,6 +322,15 @@ def test_a_file_that_the_user_removes_meanwhile_is_not_made_again(world: World) 
     with patch.object(files, "exchange", lose), pytest.raises(UserError, match="No such file or directory"):
         world.adopt()
     assert world.contents == (None, *OLD[1:])
+
+
+def test_a_system_that_cannot_exchange_names_replaces_files(world: World) -> None:
+    with patch.object(ctypes, "CDLL", lambda *_, **__: object()):
+        world.adopt()
+        world.assert_whole()
+        world.undo()
+    world.assert_whole()
+    assert world.contents == OLD
 
 
 def test_a_link_out_of_the_repository_is_refused(world: World) -> None:
