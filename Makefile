@@ -63,9 +63,12 @@ check-mine: setup $(READERS)/ready
 check-skillopt: setup $(SKILLOPT)/ready
 	PYTHONPATH=tests $(BIN)/python checks/skillopt.py $(SKILLOPT)
 
-check-sleep: setup $(SKILLOPT)/ready
+check-sleep: setup agents $(SKILLOPT)/ready
 	PYTHONPATH=tests $(BIN)/python checks/sleep_secrets.py
+	PYTHONPATH=tests $(BIN)/python checks/sleep_rules.py
 	PYTHONPATH=tests $(BIN)/python checks/sleep_skillopt.py $(SKILLOPT)
+	PYTHONPATH=tests $(BIN)/python checks/sleep_nights.py
+	PYTHONPATH=tests $(BIN)/python checks/sleep_night.py
 
 bench-gate: setup
 	PYTHONPATH=tests $(BIN)/python benchmarks/gate.py

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import whet
-from whet.cli.mine import print_mined, print_report
+from whet.cli.mine import print_mined
 from whet.sleep.mining.options import MineKind
 
 PACKAGES = {
@@ -64,7 +64,7 @@ def mine(package: str, versions: list[str], scratch: Path) -> list[Path]:
         print(f"\n{package}, {len(versions)} versions, {kind}", flush=True)
         options = whet.MineOptions(to=to, kind=(kind,), limit=limit, python=Path(sys.executable))
         report = whet.mine_tasks(repository, options=options, watch=print_mined)
-        print_report(report)
+        print(", ".join(f"{outcome} {count}" for outcome, count in report.count_outcomes(kind).most_common()))
         proved += [to / one.name for one in report.proved]
     return proved
 

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
         adopt_proposal,
         certify,
         compare,
+        forget,
         fork,
         groups,
+        harvest,
         mine_tasks,
         proposals,
         reject_proposal,
@@ -59,8 +61,10 @@ if TYPE_CHECKING:
     from whet.skills.sharpen.adopt import Adoption
     from whet.skills.sharpen.events import AuditFinished, SharpenEvent, SharpenStarted
     from whet.skills.sharpen.transfer import Lifts
+    from whet.sleep.harvest import HarvestReport
     from whet.sleep.mining.mine import MineReport
     from whet.sleep.mining.options import MineOptions
+    from whet.sleep.options import SleepOptions
     from whet.tasks import Task, read_tasks
     from whet.testing import Reply, Scene, Script, ScriptedModel, read_script
     from whet.trace.conversations.graph import Graph
@@ -92,6 +96,7 @@ __all__ = [
     "ExportOptions",
     "ForkOptions",
     "Graph",
+    "HarvestReport",
     "Judge",
     "JudgeError",
     "Lifts",
@@ -122,6 +127,7 @@ __all__ = [
     "SharpenResult",
     "SharpenStarted",
     "Skill",
+    "SleepOptions",
     "Started",
     "StopReason",
     "Stopped",
@@ -139,8 +145,10 @@ __all__ = [
     "compare_arms",
     "compare_runs",
     "export_run",
+    "forget",
     "fork",
     "groups",
+    "harvest",
     "load",
     "mine_tasks",
     "proposals",
@@ -165,8 +173,8 @@ _HOMES = {
     "whet.agents.codex": "Codex",
     "whet.agents.command": "CommandAgent",
     "whet.agents.opencode": "OpenCode",
-    "whet.api": "adopt adopt_proposal certify compare fork groups mine_tasks proposals reject_proposal rejudge "
-    "roll_back_proposal run run_async run_task sharpen sharpen_async transfer",
+    "whet.api": "adopt adopt_proposal certify compare forget fork groups harvest mine_tasks proposals reject_proposal "
+    "rejudge roll_back_proposal run run_async run_task sharpen sharpen_async transfer",
     "whet.errors": "UserError",
     "whet.exchange": "Exchange",
     "whet.gateway": "Limits",
@@ -192,8 +200,10 @@ _HOMES = {
     "whet.skills.sharpen.adopt": "Adoption",
     "whet.skills.sharpen.events": "AuditFinished SharpenEvent SharpenStarted",
     "whet.skills.sharpen.transfer": "Lifts",
+    "whet.sleep.harvest": "HarvestReport",
     "whet.sleep.mining.mine": "MineReport",
     "whet.sleep.mining.options": "MineOptions",
+    "whet.sleep.options": "SleepOptions",
     "whet.tasks": "Task read_tasks",
     "whet.testing": "Reply Scene Script ScriptedModel read_script",
     "whet.trace.conversations.graph": "Graph",

@@ -64,6 +64,7 @@ from whet.sleep.harvest import harvest as harvest_sessions
 from whet.sleep.mining.mine import Mined, MineReport
 from whet.sleep.mining.mine import mine as mine_from_repository
 from whet.sleep.mining.options import MineOptions
+from whet.sleep.mining.sessions.mine import SessionsReport, mine_repositories
 from whet.sleep.night.flow import NightPlan, Setting, agree
 from whet.sleep.night.flow import plan_night as find_night_plan
 from whet.sleep.night.flow import run_night as sleep_until_morning
@@ -79,8 +80,8 @@ from whet.sleep.schedule.schedule import check as try_schedule
 from whet.sleep.schedule.schedule import install as install_schedule
 from whet.sleep.schedule.schedule import remove as remove_schedule
 from whet.sleep.staging import Proposal as StagedProposal
-from whet.sleep.staging import list_proposals, reject
-from whet.sleep.store import SleepStore, sleep_folder
+from whet.sleep.staging import drop_backups, list_proposals, reject
+from whet.sleep.store import Forgotten, SleepStore, sleep_folder
 from whet.tasks import Split, Task, TaskSource
 from whet.tasks.judges import PythonJudge
 from whet.validation_errors import explain, user_error
@@ -494,6 +495,18 @@ def harvest(
         return harvest_sessions(chosen, store, now, home=Path.home(), env=os.environ, watch=watch)
 
 
+def forget(what: str) -> Forgotten:
+    """Delete a session, or all sessions of a repository, and everything that was derived from them.
+
+    >>> forget("~/projects/shop").sessions  # doctest: +SKIP
+    12
+    """
+    with SleepStore(sleep_folder(os.environ)) as store, hold_lock(store, datetime.now().astimezone()):
+        forgotten = store.forget(what)
+        drop_backups(store)
+        return forgotten
+
+
 def plan_night(options: SleepOptions | None = None, *, config: Config | None = None) -> NightPlan:
     """Read new sessions, and find out what a night would try and what that may cost. No model is called.
 
@@ -562,6 +575,22 @@ def roll_back_proposal(proposal: str) -> AdoptedProposal:
     """Restore the files as they were before a proposal was adopted. If one changed since, the reverse is proposed."""
     with SleepStore(sleep_folder(os.environ)) as store:
         return roll_back(store, proposal, datetime.now().astimezone())
+
+
+def mine_sessions(
+    options: SleepOptions | None = None, watch: Callable[[str], None] = lambda _: None
+) -> list[SessionsReport]:
+    """Make rules and proved tasks of the sessions that were harvested, by repository. No model is called.
+
+    `watch` gets the name of each session before it is tried.
+
+    >>> [task.id for report in mine_sessions() for task in report.tasks]  # doctest: +SKIP
+    ['session-0b2f6c1d9e']
+    """
+    chosen = (options or SleepOptions()).complete(Path.cwd(), os.environ)
+    now = datetime.now().astimezone()
+    with SleepStore(sleep_folder(os.environ)) as store, hold_lock(store, now):
+        return run_coroutine(mine_repositories(chosen, store, now, os.environ, Path.home(), watch))
 
 
 def schedule(options: SleepScheduleOptions | None = None) -> list[str]:

@@ -9,7 +9,7 @@ from whet.errors import UserError
 from whet.sleep.observations import Observation, agrees, observe_files
 from whet.sleep.session import Session
 from whet.tasks.git import Tree, TreeEntry, TreeFile, git, list_tree, read_files
-from whet.tasks.skeleton import select_task_files
+from whet.tasks.skeleton import LARGEST_TREE, select_task_files
 
 NEIGHBOURS = 20
 """Commits near the start of a session that are compared when the first choice does not agree."""
@@ -160,6 +160,8 @@ def _content(files: Tree, path: str) -> bytes | None:
 def read_state(state: RepositoryState, paths: set[str] | None = None) -> Tree:
     """The files of a state, or those of them that have these paths: all that belong into a task."""
     entries = select_task_files(list_tree(state.source, state.tree)) if paths is None else _list_named(state, paths)
+    if (size := sum(entry.size for entry in entries.values())) > LARGEST_TREE:
+        raise UserError(f"its files have {size / 1e6:.0f} MB, more than a task can hold ({LARGEST_TREE / 1e6:.0f} MB)")
     laid_over = {path: content for path, content in state.overlay.items() if paths is None or path in paths}
     files = read_files(state.source, {path: one for path, one in entries.items() if path not in laid_over})
     modes = {path: entries[path].mode for path in laid_over if path in entries}

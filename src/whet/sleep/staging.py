@@ -67,6 +67,11 @@ class Sighting(_Record):
     session: str
     at: AwareDatetime | None = None
 
+    @property
+    def key(self) -> str:
+        """As `Session.key`."""
+        return f"{self.cli}/{self.session}"
+
 
 class Target(_Record):
     """One file that a proposal changes."""
@@ -137,7 +142,7 @@ class Rejection(_Record):
     rule: str
     because: str
     sessions: tuple[str, ...]
-    """The sessions that supported it then."""
+    """The keys of the sessions that supported it then."""
     at: AwareDatetime
 
 
@@ -255,9 +260,15 @@ def list_proposals(store: SleepStore) -> list[Proposal]:
     adoptions = Adoptions(store.folder)
     adopted, undone = adoptions.adopted(), adoptions.undone()
     found = store.list("proposal", Proposal)
-    taken_back = undone | {f"proposal {one.undoes}" for one in found if one.undoes and one.name in adopted}
-    states = {**dict.fromkeys(adopted, State.ADOPTED), **dict.fromkeys(taken_back, State.ROLLED_BACK)}
-    return [one.model_copy(update={"state": states.get(one.name, one.state)}) for one in found]
+    undone |= {f"proposal {one.undoes}" for one in found if one.undoes and one.name in adopted}
+
+    def find_state(proposal: Proposal) -> State:
+        # Adopting ends a rejection, so what is both taken back and rejected was rejected later.
+        if proposal.name in undone and proposal.state is not State.REJECTED:
+            return State.ROLLED_BACK
+        return State.ADOPTED if proposal.name in adopted and proposal.name not in undone else proposal.state
+
+    return [one.model_copy(update={"state": find_state(one)}) for one in found]
 
 
 def find_proposal(store: SleepStore, name: str) -> Proposal:
@@ -275,7 +286,7 @@ def reject(store: SleepStore, name: str, because: str, now: datetime) -> Proposa
         raise UserError(f"{proposal.name}: is adopted; take it back with `whet sleep rollback {name}`")
     if not because.strip():
         raise UserError("`because` is empty; expected the reason in a few words")
-    sessions = tuple(one.session for one in proposal.sessions)
+    sessions = tuple(one.key for one in proposal.sessions)
     rejection = Rejection(proposal=name, rule=proposal.rule, because=because, sessions=sessions, at=now)
     store.put("rejection", name, rejection)
     rejected = proposal.model_copy(update={"state": State.REJECTED})
@@ -284,14 +295,9 @@ def reject(store: SleepStore, name: str, because: str, now: datetime) -> Proposa
 
 
 def is_rejected(store: SleepStore, rule: str, support: Collection[str]) -> bool:
-    """Whether a rule was rejected, and no session supports it that did not support it then."""
+    """Whether a rule was rejected, and all sessions that support it did so then. `support` are their keys."""
     found = [one for one in store.list("rejection", Rejection) if one.rule == rule]
     return bool(found) and set(support) <= {session for one in found for session in one.sessions}
-
-
-def is_staged(store: SleepStore, rule: str) -> bool:
-    """Whether a proposal about a rule waits for a decision, so that a night need not pay for another one."""
-    return any(one.rule == rule and one.state is State.STAGED for one in list_proposals(store))
 
 
 def drop_backups(store: SleepStore) -> None:
@@ -303,23 +309,28 @@ def drop_backups(store: SleepStore) -> None:
 def expire_rules(store: SleepStore, text: str, last_needed: Mapping[str, datetime], now: datetime) -> str:
     """The document without those adopted rules that no session needed for a long time, for a draft.
 
-    `last_needed` says when each rule was needed last. A line that no adopted proposal explains stays.
+    `last_needed` says when each rule was needed last. A line stays that no adopted proposal explains, or whose removal
+    was rejected.
     """
     adopted = Adoptions(store.folder).adopted()
     stale: set[str] = set()
+    wanted: set[str] = set()
     for proposal in list_proposals(store):
+        if proposal.evidence is Evidence.EXPIRY and proposal.state is State.REJECTED:
+            wanted.update(added_lines(*reversed(_blocks(store, proposal))))
         if proposal.state is State.ADOPTED and proposal.rule:
             needed = max(adopted[proposal.name].at, last_needed.get(proposal.rule, adopted[proposal.name].at))
-            if now - needed > STALE:
-                stale |= set(_proposed_rules(store, proposal))
+            stale.update(added_lines(*_blocks(store, proposal)) if now - needed > STALE else ())
+    stale -= wanted
     kept = [line for line in split_lines(read_block(text)) if line not in stale]
     return put_block(text, "".join(kept)) if stale and read_block(text) else text
 
 
-def _proposed_rules(store: SleepStore, proposal: Proposal) -> list[str]:
+def _blocks(store: SleepStore, proposal: Proposal) -> tuple[str, str]:
+    """The rules in the first file of a proposal before and after."""
     change = read_changes(store, proposal)[0]
     before, after = (read_block(decode(one, change.place.shown)) for one in (change.before, change.after))
-    return added_lines(before, after)
+    return before, after
 
 
 def diff_lines(changes: Sequence[Change]) -> Iterator[str]:

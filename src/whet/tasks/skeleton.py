@@ -162,11 +162,11 @@ def commits_with_tests(repository: Path, commits: str) -> list[str]:
     return [sha for sha in listed if any(map(is_test, list_changed(repository, sha)))]
 
 
-def read_change(repository: Path, commit: str) -> CommitChange:
+def read_change(repository: Path, commit: str, leave_out: Collection[str] = ()) -> CommitChange:
     """What a commit did to the files that belong into a task."""
     sha, parent = find_commit(repository, commit), find_commit(repository, f"{commit}^1")
     after = _list_task_files(repository, sha)
-    kept = {*after, *_list_task_files(repository, parent)}
+    kept = {*after, *_list_task_files(repository, parent)}.difference(leave_out)
     changed = [name for name in list_changed(repository, sha) if name in kept]
     tests = {name: after[name] for name in changed if belongs_to_tests(name) and name in after}
     message = git(repository, "log", "-1", "--format=%B", sha).decode(errors="replace").strip()

@@ -6,17 +6,20 @@ from typing import Any
 
 import pytest
 
-from support.sharpen_world import HELPFUL, SKILL, USELESS, World
+from support.sharpen_world import HELPFUL, SKILL, USELESS, World, write_tasks
+from whet import api
 from whet.errors import UserError
-from whet.runs.config import ModelConfig
+from whet.runs.config import Config, ModelConfig
 from whet.runs.options import RunOptions
 from whet.runs.stats.summary import tally, total
 from whet.runs.store.store import Store
 from whet.skills.certificates.certificate import Certificate, read_certificate
 from whet.skills.certificates.checks.arithmetic import problems
 from whet.skills.documents.store import SkillStore
+from whet.skills.gate.guard import Guard
 from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import RunPart, Verdict
+from whet.skills.options import CertifyOptions
 from whet.skills.rollouts.budget import read_budget
 from whet.skills.rollouts.runner import open_runner
 from whet.skills.sharpen.certify import CertifyRequest, certify
@@ -62,6 +65,36 @@ def test_a_skill_that_helps_is_certified_with_the_whole_budget(done: Judging) ->
     assert record.findings.decided_at < len(record.positions) == 44 // 2, "what is left sharpens the bounds"
     assert certificate.used is not None
     assert (certificate.used.runs, certificate.used.alpha) == (1, 0.05)
+
+
+def test_a_skill_with_a_guard_is_certified_by_both_tests_and_its_options_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    world, new = Judging(tmp_path), tmp_path / "new"
+    new.mkdir()
+    (new / "SKILL.md").write_text(f"{SKILL}{HELPFUL}\n")
+    judges = [{"kind": "exact"}, {"kind": "contains", "name": "work", "weight": 0}]
+    tasks = write_tasks(tmp_path, {"val": range(100, 106)}, judge=judges)
+    script = ModelConfig(script=tmp_path / "script.toml", attempts=1)
+    config = Config(models={"m": script})
+
+    def run(**options: Any) -> Certificate:
+        given = CertifyOptions(budget="60", out=world.out, sandbox="local", summary=tmp_path / "said.md", **options)
+        return api.certify(tmp_path / "sums", new, tasks, options=given, agent="chat", model="m", config=config)
+
+    with pytest.raises(UserError, match=r"`guard` is 'wrok', .* its judges are exact, work; did you mean 'work'"):
+        run(guard="wrok")
+    with pytest.raises(UserError, match=r"`guard_margin` is 0.2; expected it with `guard`"):
+        run(guard_margin=0.2)
+    with pytest.raises(UserError, match=r"`non_inferior` is 0.05; expected it without `guard`"):
+        run(guard="work", non_inferior=0.05)
+    (record,) = run(guard="work", guard_margin=0.3).records
+    assert (record.findings.verdict, record.terms.guard) == (Verdict.CERTIFIED, Guard("work", 0.3))
+    said = (tmp_path / "said.md").read_text()
+    assert "### The new skill is better, and 'work' is not worse by more than 30 points" in said
+    assert f"work {len(record.positions)}/{len(record.positions)} →" in said
+    assert problems(read_certificate(world.out / "certificate.json")) == []
 
 
 async def test_it_is_neither_resumed_on_other_terms_nor_overwritten(

@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from whet.sleep.readers.jsonl import FIELD_LIMIT, clip
 from whet.sleep.readers.registry import READERS
 from whet.sleep.redaction import Redaction
 from whet.sleep.session import Origin
+from whet.sleep.store import SleepStore, SourceRow
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -193,6 +196,24 @@ def test_unknown_records_and_newer_programs_are_named(home: Home) -> None:
     assert found.newer == (("claude-code", "99.0.1", "2.1.197"),)
 
 
+def test_of_a_database_only_the_sessions_that_changed_are_read_again(home: Home) -> None:
+    home.story()
+    path = home.path / ".local" / "share" / "opencode" / "opencode.db"
+    options = SleepOptions(clis=("opencode",), all_origins=True)
+    first = home.harvest(options)
+    with closing(sqlite3.connect(path)) as database, database:
+        (name,) = database.execute("SELECT session_id FROM part WHERE data LIKE '%npm test%'").fetchone()
+        database.execute(
+            "UPDATE part SET data = replace(data, 'npm test', 'pnpm t'), time_updated = 1e14 + time_created "
+            "WHERE session_id = ?",
+            (name,),
+        )
+    set_time(path, NOW - timedelta(hours=1))
+    not_opened, opened = home.harvest(options).groups
+    assert (opened.version, opened.read, not_opened.version) == ("1.18.33", 1, None)
+    assert not_opened.skipped[Skip.UNCHANGED] >= first.read - 1
+
+
 def test_a_damaged_database_is_named_and_the_other_programs_are_read(home: Home) -> None:
     home.write("s1", "one")
     database = home.path / ".local" / "share" / "opencode" / "opencode.db"
@@ -223,6 +244,25 @@ def test_several_processes_find_what_one_finds(home: Home, tmp_path: Path, monke
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     assert home.harvest(SleepOptions(all_origins=True)) == alone
     assert len(home.sessions()) == alone.read
+
+
+def test_a_harvest_that_was_cut_short_is_completed_by_the_next(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        home.write(f"s{number}", "one")
+    put, seen = SleepStore.put_source, []
+
+    def stop_at_the_third(store: SleepStore, row: SourceRow) -> None:
+        seen.append(row)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        put(store, row)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SleepStore, "put_source", stop_at_the_third)
+        with pytest.raises(KeyboardInterrupt):
+            home.harvest()
+    assert home.harvest().read == 1
+    assert set(home.said()) == {"s0", "s1", "s2", "s3"}
 
 
 def test_a_process_that_is_killed_is_one_line() -> None:

@@ -70,7 +70,7 @@ def shop(project: Project) -> Path:
     secret = {".env": f"GITHUB_TOKEN={TOKEN}\n", "CLAUDE.md": "# Rules\n", "Dockerfile": "FROM scratch\n"}
     commit(folder, "Begin", {**start, **secret})
     message = "Charge three per unit, less a rebate (#12)\n\nSigned-off-by: A <a@example.com>"
-    commit(folder, message, {"src/shop/prices.py": NEW_PRICES, "tests/test_prices.py": NEW_TEST})
+    commit(folder, message, {"src/shop/prices.py": NEW_PRICES, "tests/test_prices.py": NEW_TEST, "Dockerfile": "\n"})
     commit(folder, "wip", {"src/shop/prices.py": NEW_PRICES + "\n", "tests/test_prices.py": NEW_TEST + "\n"})
     hook = folder / ".git" / "hooks" / "post-checkout"
     hook.write_text("#!/bin/sh\ntouch ran\n")

@@ -11,12 +11,13 @@ from whet.runs.checks.tasks import open_resources
 from whet.sandbox import sandbox_named
 from whet.sleep.bank import TaskKind
 from whet.sleep.mining.sessions.candidates import Candidate, mine_session, write_instruction
-from whet.sleep.mining.sessions.commands import find_verification
+from whet.sleep.mining.sessions.commands import find_verifications
 from whet.sleep.mining.sessions.mine import SessionMiner, SessionsReport, drop_task
 from whet.sleep.mining.sessions.refusals import find_outside_act, refuse_session
 from whet.sleep.repository import Lost
 from whet.sleep.session import Origin, Session, Step
 from whet.sleep.store import SleepStore
+from whet.tasks import read_tasks
 
 WRONG = "def total(prices, rate=0.0):\n    return sum(prices) * (1 - rate) * (1 - rate)\n"
 RIGHT = "def total(prices, rate=0.0):\n    return sum(prices) * (1 - rate)\n"
@@ -52,6 +53,12 @@ def fixed(name: str, *steps: Step, text: str = "Fix total() in cart.py.", **fiel
     return make_session(name, turn, **fields)
 
 
+def candidate_of(session: Session, shop: Repository) -> Candidate:
+    made = mine_session(session, shop.folder)
+    assert not isinstance(made, Lost), made
+    return made[0]
+
+
 def mine(store: SleepStore, shop: Repository) -> SessionsReport:
     async def work() -> SessionsReport:
         async with open_resources(sandbox_named("bubblewrap")) as resources:
@@ -78,6 +85,7 @@ def test_only_what_a_box_proves_becomes_a_task(shop: Repository, tmp_path: Path)
         (task,) = report.tasks
         assert (task.kind, task.sessions) == (TaskKind.COMMAND, ("claude-code/again", "claude-code/good"))
         assert task.agreement == "1 of 1 files"
+        assert len(read_tasks(task.folder)[0].canary) == 1
         assert not (task.folder / "workspace" / "CLAUDE.md").exists()
         assert not (task.folder / "workspace" / ".git").exists()
         causes = {one.session: one.cause for one in report.lost}
@@ -96,8 +104,7 @@ def test_a_commit_with_tests_judges_a_session_without_a_verification(shop: Repos
     shop.commit(
         {"cart.py": RIGHT, "test_more.py": TEST.replace("TotalTest", "MoreTest")}, at=START + timedelta(hours=3)
     )
-    made = mine_session(fixed("s", edit()), shop.folder)
-    assert isinstance(made, Candidate), made
+    made = candidate_of(fixed("s", edit()), shop)
     assert made.kind is TaskKind.COMMIT
     assert "tests/files/test_more.py" in made.parts.files
     assert made.parts.tree["cart.py"].content.decode() == WRONG
@@ -114,8 +121,7 @@ def test_a_commit_without_the_sessions_work_does_not_judge_it(shop: Repository, 
 
 def test_the_tests_of_the_task_are_those_that_the_session_left(shop: Repository) -> None:
     stricter = TEST.replace("90)", "90.0)")
-    made = mine_session(fixed("s", edit(), edit(TEST, stricter, "$REPO/test_cart.py"), step(CHECK)), shop.folder)
-    assert isinstance(made, Candidate), made
+    made = candidate_of(fixed("s", edit(), edit(TEST, stricter, "$REPO/test_cart.py"), step(CHECK)), shop)
     assert made.parts.files["tests/files/test_cart.py"].decode() == stricter
     assert made.paths == ("cart.py",)
     assert "solution/files/test_cart.py" not in made.parts.files
@@ -123,9 +129,9 @@ def test_the_tests_of_the_task_are_those_that_the_session_left(shop: Repository)
 
 def test_edits_by_commands_are_replayed(shop: Repository) -> None:
     seen = Step(tool="Bash", command="cat cart.py", output=WRONG, exit=0)
-    made = mine_session(fixed("s", seen, step("sed -i 's/ \\* (1 - rate)$//' $REPO/cart.py"), step(CHECK)), shop.folder)
-    assert isinstance(made, Candidate), made
+    made = candidate_of(fixed("s", seen, step("sed -i 's/ \\* (1 - rate)$//' $REPO/cart.py"), step(CHECK)), shop)
     assert "sed -i" in made.parts.solve
+    assert made.paths == ("cart.py",)
 
 
 @pytest.mark.parametrize(
@@ -152,23 +158,21 @@ def test_what_stays_in_the_repository_is_no_act_outside(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "command", "failed"),
+    ("steps", "commands"),
     [
-        ([step(CHECK, 1), edit(), step(CHECK)], CHECK, True),
-        ([edit(), step(CHECK), step("ruff check .", 1)], CHECK, False),
-        ([step("make test", 2), edit(), step("make lint"), step("make test 2>&1 | tail")], "make test", True),
-        ([edit(), step("cd app && npm test || true")], "cd app && npm test", False),
-        ([step(CHECK), edit()], None, False),
-        ([edit(), step("ls")], None, False),
-        ([edit(), step(CHECK, 1)], None, False),
-        ([edit(), step(CHECK, None)], CHECK, False),
+        ([step(CHECK, 1), edit(), step(CHECK)], [CHECK]),
+        ([edit(), step(CHECK), step("ruff check .", 1)], [CHECK]),
+        ([step("make lint", 2), edit(), step("make test"), step("make lint | tail")], ["make lint", "make test"]),
+        ([edit(), step("make test"), step("make lint")], ["make test", "make lint"]),
+        ([edit(), step("cd app && npm test || true")], ["cd app && npm test"]),
+        ([step(CHECK), edit()], []),
+        ([edit(), step("ls")], []),
+        ([edit(), step(CHECK, 1)], []),
+        ([edit(), step(CHECK, None)], [CHECK]),
     ],
 )
-def test_the_verification_is_the_one_that_passed_after_the_work(
-    steps: list[Step], command: str | None, failed: bool
-) -> None:
-    found = find_verification(fixed("s", *steps))
-    assert (found and found.command, bool(found and found.failed_before)) == (command, failed)
+def test_a_verification_passed_after_the_work(steps: list[Step], commands: list[str]) -> None:
+    assert find_verifications(fixed("s", *steps)) == commands
 
 
 def test_the_instruction_says_what_to_do_and_holds_no_rule(shop: Repository) -> None:

@@ -9,6 +9,7 @@ import zstandard
 
 from support.story import home_of, said, sessions_of
 from whet.sleep.readers.codex import CodexReader
+from whet.sleep.readers.jsonl import FIELD_LIMIT
 from whet.sleep.readers.reader import Reading, Source
 from whet.sleep.session import Origin, Session, Speaker, Step
 
@@ -184,7 +185,28 @@ def test_a_patch_is_one_edit_a_file_if_it_was_applied(tmp_path: Path, result: st
     steps = _steps(tmp_path, call, done)
     assert [(step.path, step.is_edit) for step in steps] == [("/repo/a.py", edited), ("/repo/b.py", edited)]
     if edited:
-        assert [(step.before, step.after) for step in steps] == [("x = 1\ny = 2\n", "x = 1\ny = 3\n"), ("", "new\n")]
+        assert [(step.before, step.after) for step in steps] == [("x = 1\ny = 2\n", "x = 1\ny = 3\n"), (None, "new\n")]
+
+
+def test_a_patch_that_moves_a_file_edits_the_new_one(tmp_path: Path) -> None:
+    patch = "*** Update File: a.py\n*** Move to: c.py\n@@\n-x\n+y\n"
+    call = _record("response_item", type="custom_tool_call", call_id="c1", name="apply_patch", input=patch)
+    assert [step.path for step in _steps(tmp_path, call)] == ["/repo/c.py"]
+
+
+def test_an_output_in_parts_is_joined(tmp_path: Path) -> None:
+    parts = [{"type": "input_text", "text": "one"}, {"type": "input_image"}, {"type": "input_text", "text": "two"}]
+    (step,) = _steps(tmp_path, _call("c1", "view_image", path="a.png"), _output("c1", parts))
+    assert step.output == "one\ntwo"
+
+
+def test_a_huge_patch_is_shortened_before_it_is_read(tmp_path: Path) -> None:
+    patch = "*** Add File: b.py\n" + "+x\n" * 1_000_000
+    call = _record("response_item", type="custom_tool_call", call_id="c1", name="apply_patch", input=patch)
+    (step,) = _steps(tmp_path, call, _output("c1", "Success. Updated the following files:"))
+    assert step.is_edit
+    assert len(step.after or "") < FIELD_LIMIT
+    assert not step.whole_file
 
 
 def test_a_session_is_complete_when_its_last_task_ended(tmp_path: Path) -> None:

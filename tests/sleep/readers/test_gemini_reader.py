@@ -65,6 +65,14 @@ def test_a_resume_that_repeats_the_history_changes_nothing(home: Path) -> None:
     assert str(first.turns[0].at) == "2026-11-16 15:21:30.787000+00:00"
 
 
+def test_the_first_record_of_a_call_that_has_a_result_counts(tmp_path: Path) -> None:
+    ended = ran("make", "Output: red\nExit Code: 1\nProcess Group PGID: 2")
+    started = {**ended, "toolCalls": [{**ended["toolCalls"][0], "result": None}]}
+    repeated = ran("make", "Output: green\nProcess Group PGID: 2")
+    (turn,) = turns(read(tmp_path, said("u", "Go"), {**ended, "toolCalls": None}, started, ended, repeated))
+    assert [(step.command, step.exit) for step in turn.steps] == [("make", 1)]
+
+
 def test_files_with_one_session_are_one_source(home: Path) -> None:
     lines = (home / CHATS / STORY).read_bytes().splitlines(keepends=True)
     middle = next(number for number, line in enumerate(lines) if CORRECTED.encode() in line and b"$set" not in line)

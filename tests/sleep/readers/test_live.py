@@ -4,15 +4,20 @@ The recorded transcripts show what the readers were written for; this shows that
 """
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from support.contract_world import named, rolled_out, scene, task, traits_of
 from support.story import ASKED, RIGHT, WRONG, Told, read_home, tell
+from support.story import CART as STORY_CART
 from whet.agents.install.packages import PACKAGES
+from whet.sleep.harvest import harvest
+from whet.sleep.options import SleepOptions
 from whet.sleep.readers.registry import reader_named
 from whet.sleep.session import Origin, Session
+from whet.sleep.store import SleepStore
 from whet.tasks.task import WORKDIR
 from whet.testing import Reply, call, say
 
@@ -37,19 +42,32 @@ UNNAMED = {"codex": Origin.HEADLESS, "opencode": Origin.OTHER, "pi": Origin.OTHE
 
 
 @pytest.fixture(scope="module")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The homes of the programs after the story, which they do at the same time."""
-    folder = tmp_path_factory.mktemp("homes")
-    return asyncio.run(_do_story({cli: folder / cli for cli in EDITS}))
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of a user whose programs did the story, all at the same time."""
+    folder = tmp_path_factory.mktemp("home")
+    asyncio.run(_do_story(folder))
+    return folder
 
 
 @pytest.mark.parametrize("cli", EDITS)
-def test_what_a_real_program_leaves_is_read(cli: str, homes: dict[str, Path]) -> None:
-    readings = read_home(reader_named(cli), homes[cli])
+def test_what_a_real_program_leaves_is_read(cli: str, home: Path) -> None:
+    readings = read_home(reader_named(cli), home)
     (session,) = [session for reading in readings for session in reading.sessions]
     assert [tell(turn) for turn in session.turns] == [_told(session)]
     assert (session.cwd, session.origin) == (WORKDIR, UNNAMED.get(cli, Origin.WHET))
     assert [(reading.unknown, reading.broken) for reading in readings] == [({}, 0)] * len(readings)
+
+
+def test_a_harvest_keeps_what_neither_whet_nor_a_script_started(home: Path, tmp_path: Path) -> None:
+    options, later = SleepOptions(clis=tuple(EDITS)), datetime.now(UTC) + timedelta(hours=1)
+    with SleepStore(tmp_path) as store:
+        report = harvest(options, store, later, home=home, env={})
+    assert {group.cli: {reason.value for reason in group.skipped} for group in report.groups} == {
+        **{cli: {"whet's own"} for cli in EDITS},
+        "codex": {"headless"},
+        **{cli: set() for cli, origin in UNNAMED.items() if origin is Origin.OTHER},
+    }
+    assert (report.read, report.broken, report.failures, report.newer) == (2, {}, (), ())
 
 
 @pytest.mark.parametrize("cli", EDITS)
@@ -59,19 +77,18 @@ def test_readers_were_tested_with_the_versions_that_are_installed(cli: str) -> N
 
 def _told(session: Session) -> Told:
     """What must be told. Codex edits with a command, as support.story takes it."""
-    path = "/home/dev/shop/cart.py" if session.cli == "codex" else CART
+    path = STORY_CART if session.cli == "codex" else CART
     return Told(ASKED, ((FAILS, 1), (PASSES, 0)), ((path, WRONG, RIGHT),), ANSWER)
 
 
-async def _do_story(homes: dict[str, Path]) -> dict[str, Path]:
-    await asyncio.gather(*(_do(cli, home) for cli, home in homes.items()))
-    return homes
+async def _do_story(home: Path) -> None:
+    await asyncio.gather(*(_do(cli, home) for cli in EDITS))
 
 
 async def _do(cli: str, home: Path) -> None:
     agent = await asyncio.to_thread(named, cli)
-    commands = [call("bash", command=FAILS), call("bash", command=PASSES)]
     reads = [] if cli == "codex" else [call("read", path=CART)]
+    commands = [call("bash", command=FAILS), call("bash", command=PASSES)]
     story = scene(*reads, EDITS[cli], *commands, say(ANSWER))
     job = task(instruction=ASKED, files={"cart.py": CODE, "test_cart.py": TEST}, verify=(), answer=ANSWER)
     done = await rolled_out(agent, job, story)

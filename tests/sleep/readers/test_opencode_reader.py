@@ -282,6 +282,7 @@ def test_variables_and_channels_move_the_database(home: Path, tmp_path: Path) ->
         file.rename(moved / file.name.replace("opencode.db", "opencode-dev.db"))
     assert find(XDG_DATA_HOME=moved.parent) == {moved / "opencode-dev.db"}
     assert find(OPENCODE_DB=home / DATABASE) == {home / DATABASE}
+    assert find(XDG_DATA_HOME=moved.parent, OPENCODE_DB=Path("opencode-dev.db")) == {moved / "opencode-dev.db"}
     assert find() == set()
 
 

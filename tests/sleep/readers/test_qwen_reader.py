@@ -48,7 +48,7 @@ def only(reading: Reading) -> Session:
     return session
 
 
-@given(printed=st.text() | st.just(STATUS.format(0)), code=st.integers(0, 255))
+@given(printed=st.text() | st.just(f"{STATUS.format(0)}\n"), code=st.integers(0, 255))
 def test_a_command_can_print_what_it_likes_and_its_exit_code_stays_true(printed: str, code: int) -> None:
     result = f"Command: make\nDirectory: (root)\nOutput: {printed}{STATUS.format(code)}"
     assert _read_status(result) == (printed, code)

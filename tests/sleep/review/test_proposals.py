@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from support.proposals_world import HOUSE, NOW, RULE, ProposalsWorld
 from whet.errors import UserError
 from whet.skills.documents.document import END_LEARNED, LEARNED
 from whet.skills.documents.learned import put_block
-from whet.sleep.review.adopt import adopt_proposal, may_adopt_alone, roll_back
+from whet.sleep.review.adopt import adopt_alone, adopt_proposal, roll_back
 from whet.sleep.staging import (
     Evidence,
     State,
@@ -19,7 +20,6 @@ from whet.sleep.staging import (
     expire_rules,
     find_proposal,
     is_rejected,
-    is_staged,
     list_proposals,
     read_changes,
     reject,
@@ -176,16 +176,14 @@ def test_unbalanced_marks_are_refused_and_the_same_rule_is_not_staged_twice(worl
 
 def test_a_rejected_rule_is_not_proposed_again_unless_new_sessions_support_it(world: ProposalsWorld) -> None:
     world.stage()
-    assert not is_rejected(world.store, "r1", {"s1"})
-    assert is_staged(world.store, "r1")
+    assert not is_rejected(world.store, "r1", {"claude-code/s1"})
     reject(world.store, "1", "we use both", NOW)
     assert find_proposal(world.store, "1").state is State.REJECTED
-    assert is_rejected(world.store, "r1", {"s1", "s2"})
-    assert not is_staged(world.store, "r1")
-    assert not is_rejected(world.store, "r1", {"s1", "s2", "s3"})
-    assert not is_rejected(world.store, "r2", {"s1"})
+    assert is_rejected(world.store, "r1", {"claude-code/s1", "codex/s2"})
+    assert not is_rejected(world.store, "r1", {"claude-code/s1", "codex/s3"})
+    assert not is_rejected(world.store, "r2", {"claude-code/s1"})
     adopt_proposal(world.store, "1")
-    assert not is_rejected(world.store, "r1", {"s1"}), "a person changed their mind"
+    assert not is_rejected(world.store, "r1", {"claude-code/s1"}), "a person changed their mind"
     with pytest.raises(UserError, match="proposal 1: is adopted; take it back with"):
         reject(world.store, "1", "no", NOW)
 
@@ -203,6 +201,8 @@ def test_rules_that_nobody_needed_for_90_days_are_left_out(world: ProposalsWorld
     removal = world.draft(before=text, after=expire_rules(world.store, text, {}, later), evidence=Evidence.EXPIRY)
     proposal = world.stage(removal.model_copy(update={"targets": (world.agents,)}))
     assert (proposal.edit, proposal.removed) == (f"remove: - {RULE}", 1)
+    reject(world.store, proposal.id, "we need it", NOW)
+    assert expire_rules(world.store, text, {}, later) == text
     assert f"-- {RULE}" in list(diff_lines(read_changes(world.store, proposal)))
 
 
@@ -218,14 +218,37 @@ def test_what_is_forgotten_leaves_no_copy_but_that_of_an_adopted_file(world: Pro
     assert world.agents.read_bytes() == HOUSE.encode()
 
 
-def test_only_what_is_certified_and_proven_may_adopt_itself(world: ProposalsWorld) -> None:
+def test_a_new_file_in_the_home_folder_is_private(world: ProposalsWorld) -> None:
+    file = world.folder / "home" / ".codex" / "AGENTS.md"
+    file.parent.mkdir()
+    world.stage(world.draft(repository=None, targets=(file,)))
+    adopt_proposal(world.store, "1")
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (BLOCK, 0o600)
+    roll_back(world.store, "1", NOW)
+    with pytest.raises(UserError, match=r"AGENTS.md: expected files of one git repository; adopt without `commit`"):
+        adopt_proposal(world.store, "1", commit=True)
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    "fields", [{"certified": False}, {"evidence": Evidence.RUBRIC}, {"evidence": Evidence.EXPIRY}, {}], ids=str
+)
+def test_only_what_is_proven_adopts_itself_and_only_where_the_repository_says_so(
+    world: ProposalsWorld, fields: dict[str, Any]
+) -> None:
+    proposal = world.stage(world.draft(**fields))
+    for place, text in ((world.folder, "auto = true"), (world.repository, "auto = false")):
+        (place / "whet.toml").write_text(f"[sleep]\n{text}\n")
+        assert adopt_alone(world.store, proposal) == ""
+    (world.repository / "whet.toml").write_text("[sleep]\nauto = true\n")
+    note = adopt_alone(world.store, proposal)
+    assert ("proposal 1: was adopted, as whet.toml says" in note) == (not fields)
+    assert world.contents == (ADOPTED if not fields else (HOUSE.encode(), "\ufeffOther text".encode()))
+
+
+def test_a_file_that_was_touched_waits_for_its_user(world: ProposalsWorld) -> None:
+    (world.repository / "whet.toml").write_text("[sleep]\nauto = true\n")
     proposal = world.stage()
-    assert may_adopt_alone(proposal, auto=True)
-    assert not may_adopt_alone(proposal, auto=False)
-    for change in (
-        {"certified": False},
-        {"merged": True},
-        {"evidence": Evidence.RUBRIC},
-        {"evidence": Evidence.EXPIRY},
-    ):
-        assert not may_adopt_alone(proposal.model_copy(update=change), auto=True)
+    world.gemini.write_text("Mine")
+    assert "GEMINI.md: has changes that are not committed" in adopt_alone(world.store, proposal)
+    assert world.contents == (HOUSE.encode(), b"Mine")

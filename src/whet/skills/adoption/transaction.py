@@ -5,7 +5,7 @@ are new it is done, otherwise those that are new are made old again. What the us
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -40,9 +40,8 @@ class Change:
 class Adoptions:
     """The adoptions that are recorded in one folder."""
 
-    def __init__(self, folder: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._clock = clock
         self._journal = Journal(folder)
         self.backups = Backups(folder)
 
@@ -90,19 +89,28 @@ class Adoptions:
         """Finish what a killed process left; say what was found, a sentence each."""
         if not self._folder.is_dir():
             return ()
-        with lock_folder(self._folder):
+        with self._locked():
             return self._recover()
 
     def stop_if_interrupted(self) -> None:
         """Finish what a killed process left. UserError says what was found: the user must know before going on."""
-        if found := self.recover():
-            raise UserError(f"{'; '.join(found)}. Now try again")
+        if self._folder.is_dir():
+            with self._alone():
+                pass
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.stop_if_interrupted()
-        with lock_folder(self._folder):
+        with self._locked():
+            if found := self._recover():
+                raise UserError(f"{'; '.join(found)}. Now try again")
+            yield
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            with _explain_write_error(str(self._folder)):
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                stack.enter_context(lock_folder(self._folder))
             yield
 
     def _finished(self) -> Iterator[Entry]:
@@ -118,16 +126,17 @@ class Adoptions:
         for change in changes:
             refuse_read_only(change.place)
             _refuse_changed(change)
-        with _explain_write_error(changes):
+        with _explain_write_error(", ".join(change.place.shown for change in changes)):
             files = tuple(map(self._keep, changes))
             begun = Entry(
-                at=self._clock(), event=Event.BEGUN, name=name, undo=undo, files=files, certificate=certificate
+                at=datetime.now(UTC), event=Event.BEGUN, name=name, undo=undo, files=files, certificate=certificate
             )
             self._journal.add(begun)
             try:
                 self._replace(changes, begun)
             except BaseException:
-                self._give_up(begun)
+                with _explain_open_end(begun):
+                    self._put_back(begun)
                 raise
 
     def _replace(self, changes: Sequence[Change], begun: Entry) -> None:
@@ -139,16 +148,6 @@ class Adoptions:
             self._say(Event.REPLACED, begun, file)
         self._say(Event.DONE, begun)
 
-    def _give_up(self, begun: Entry) -> None:
-        try:
-            self._put_back(begun)
-        except OSError as error:
-            names = ", ".join(str(file.named) for file in begun.files)
-            raise UserError(
-                f"{names}: could be neither written nor put back: {error.strerror}; each holds its old or its new "
-                "text, and the next adoption puts them back"
-            ) from error
-
     def _keep(self, change: Change) -> FileChange:
         """Copy both contents, so that the file can be made old or new again."""
         before, after = (None if one is None else self.backups.keep(one) for one in (change.before, change.after))
@@ -156,7 +155,7 @@ class Adoptions:
         return FileChange(named=place.named, real=place.real, before=before, after=after, mode=change.mode)
 
     def _say(self, event: Event, begun: Entry, *files: FileChange) -> None:
-        self._journal.add(Entry(at=self._clock(), event=event, name=begun.name, undo=begun.undo, files=files))
+        self._journal.add(Entry(at=datetime.now(UTC), event=event, name=begun.name, undo=begun.undo, files=files))
 
     def _recover(self) -> tuple[str, ...]:
         begun: Entry | None = None
@@ -168,7 +167,10 @@ class Adoptions:
                 replaced |= {one.real for one in entry.files}
             else:
                 begun = None
-        return self._finish(begun, replaced) if begun is not None else ()
+        if begun is None:
+            return ()
+        with _explain_open_end(begun):
+            return self._finish(begun, replaced)
 
     def _finish(self, begun: Entry, replaced: set[Path]) -> tuple[str, ...]:
         """Decide by what the files hold whether an interrupted adoption was done."""
@@ -238,9 +240,20 @@ def _refuse_changed(change: Change) -> None:
 
 
 @contextlib.contextmanager
-def _explain_write_error(changes: Sequence[Change]) -> Iterator[None]:
+def _explain_write_error(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        names = ", ".join(change.place.shown for change in changes)
-        raise UserError(f"{names}: cannot be written: {error.strerror}; nothing was changed") from error
+        raise UserError(f"{what}: cannot be written: {error.strerror}; nothing was changed") from error
+
+
+@contextlib.contextmanager
+def _explain_open_end(begun: Entry) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        names = ", ".join(str(file.named) for file in begun.files)
+        raise UserError(
+            f"{names}: could be neither written nor put back: {error.strerror}; each holds its old or its new text, "
+            "and the next adoption makes them agree"
+        ) from error

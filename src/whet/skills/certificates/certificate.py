@@ -4,9 +4,9 @@ import json
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from whet.errors import UserError
 from whet.scoring import Cause
@@ -114,6 +114,13 @@ class ExamRecord(_Stored):
     findings: Findings
     reported: dict[str, tuple[int, int]] = {}
     """Names and fingerprints of the model in replies, with the number of rollouts of each skill."""
+
+    @model_validator(mode="after")
+    def _guard_everywhere(self) -> Self:
+        parts = {self.terms.guard is None, self.findings.guard is None, *(one.guard is None for one in self.positions)}
+        if len(parts) > 1:
+            raise ValueError(f"exam {self.number} has a guard in some parts only")
+        return self
 
 
 class Shortening(_Stored):

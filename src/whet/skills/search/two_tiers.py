@@ -99,6 +99,7 @@ class _TwoTiers:
         watch: WatchSearch,
     ) -> None:
         self.start, self.plan, self.setting, self.watch = start, plan, search, watch
+        self.exam_tasks = len(exams.tasks)
         self.search_budget, self.exam_budget = RolloutBudget(plan.search_budget), RolloutBudget(plan.exam_budget)
         train = TrainTasks(search.tasks, self.search_budget, rollouts, plan.samples, search.read_execution)
         self.search = _open_search(start, train, plan, search)
@@ -163,13 +164,16 @@ class _TwoTiers:
 
     async def _certify(self, gate: Gate) -> None:
         """Spend what is left on the leader, then on other undecided exams, then on the bound of the last certificate:
-        at the verdict it is barely above 0."""
+        at the verdict it is barely above 0. A run with one exam stops at its verdict."""
+        if self.plan.one_exam:
+            self._record(await gate.run_exam(self.search.leader, self.plan.max_pairs(self.exam_tasks)))
+            return
         self._record(await gate.run_exam(self.search.leader))
         for result in gate.undecided:
             if result in gate.undecided:  # a certificate changes the incumbent, and so the list
                 self._record(await gate.run_exam(result.candidate))
         certified = [one for one in self.exam_results if one.test.verdict is Verdict.CERTIFIED]
-        if certified and not self.plan.one_exam:
+        if certified:
             last = certified[-1]
             await gate.tighten(last)
             if last.test.verdict is not Verdict.CERTIFIED:

@@ -76,6 +76,10 @@ class Filters:
         # A clock that was set back gives times in the future.
         return abs(self.now - written) < self.quiet
 
+    def skips(self, repository: Path) -> bool:
+        """Whether the user does not want this repository now."""
+        return self._reason_of_place(None, repository) is not None
+
     def is_denied(self, cwd: str | None, repository: Path | None) -> bool:
         """Whether the user forbids to learn from what took place here."""
         return self._reason_of_place(cwd, repository, include=()) is not None

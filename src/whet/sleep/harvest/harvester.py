@@ -33,6 +33,8 @@ OUTPUT_LIMIT = 16 << 10
 """Characters that are kept of a command's output: its first and last part."""
 PARALLEL_BYTES = 32 << 20
 """Less than this is read in one process: starting others would take longer."""
+MOST_PROCESSES = 4
+"""Each takes about 80 MB."""
 UNREADABLE = (OSError, sqlite3.Error, UserError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 """What a reader may raise on a file that is not as its program writes it. The report names the file."""
 EXPIRES = "claude-code"
@@ -76,7 +78,14 @@ class Harvester:
                 tally.fail(job.cli, f"{job.source.path}: cannot be read: {_explain(error)}")
                 continue
             tally.note_unknown(job.cli, reading)
-            reasons = {self._keep(session, job, store, forgotten, tally) for session in reading.sessions}
+            # Where a file holds several sessions, its time says nothing about one of them.
+            shared = bool(job.source.key) or len(reading.sessions) > 1
+            reasons = {
+                self._keep(
+                    session, replace(job, written=(shared and session.ended) or job.written), store, forgotten, tally
+                )
+                for session in reading.sessions
+            }
             if not reasons & BY_TIME:
                 settings = self.all_settings if reasons & BY_OPTIONS else self.settings
                 store.put_source(SourceRow(str(job.source.path), job.source.key, job.look, settings))
@@ -87,9 +96,7 @@ class Harvester:
     ) -> Skip | None:
         """Store a session, unless there is a reason against it."""
         repository = find_repository(session.cwd)
-        # All sessions of a database share its times.
-        written = session.ended or job.written if job.source.key else job.written
-        reason = self.filters.reason_to_skip(session, repository, written)
+        reason = self.filters.reason_to_skip(session, repository, job.written)
         content = digest(session.digest.encode(), self.settings.encode())
         if (session.cli, session.id) in forgotten:
             reason = Skip.FORGOTTEN
@@ -189,7 +196,7 @@ def _look_at(cli: str, source: Source) -> Job | None:
     seen = [one for path in paths if (one := _stat(path)) is not None]
     if not seen:
         return None
-    look = " ".join(f"{one.st_ino}:{one.st_size}:{one.st_mtime_ns}" for one in seen)
+    look = source.mark or " ".join(f"{one.st_ino}:{one.st_size}:{one.st_mtime_ns}" for one in seen)
     written = datetime.fromtimestamp(max(one.st_mtime for one in seen), UTC)
     return Job(cli, source, look, written, sum(one.st_size for one in seen))
 
@@ -215,7 +222,7 @@ def _select(jobs: Sequence[Job], store: SleepStore, harvester: Harvester, tally:
 
 
 def _read_all(harvester: Harvester, jobs: Sequence[Job], store: SleepStore) -> Tally:
-    parts = min(os.cpu_count() or 1, len(jobs))
+    parts = min(os.cpu_count() or 1, MOST_PROCESSES, len(jobs))
     if parts < 2 or sum(job.size for job in jobs) < PARALLEL_BYTES:
         return harvester.read(jobs, store)
     whole = Tally()

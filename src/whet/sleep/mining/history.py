@@ -7,7 +7,7 @@ from functools import partial
 from whet.sleep.mining.instruction import ask_for_change, clean_message
 from whet.sleep.mining.options import MineKind
 from whet.sleep.mining.packages import Dropped
-from whet.sleep.mining.project import Candidate, Project, place_files
+from whet.sleep.mining.project import IMAGE_FILES, Candidate, Project, place_files
 from whet.sleep.mining.proof import Loss
 from whet.sleep.mining.suite import choose_suite, run_suite
 from whet.tasks.git import TreeFile, git
@@ -37,7 +37,7 @@ def _changes_both(names: list[str]) -> bool:
 
 async def draft_commit(project: Project, sha: str) -> TaskParts:
     """A task that asks for what a commit did. Only its tests that fail before it and pass after it will judge."""
-    change = await asyncio.to_thread(read_change, project.repository, sha)
+    change = await asyncio.to_thread(read_change, project.repository, sha, IMAGE_FILES)
     message = clean_message(change.message, change.patch)
     if not message:
         raise Dropped(Loss.THIN_MESSAGE)

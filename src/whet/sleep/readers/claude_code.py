@@ -33,8 +33,6 @@ INTERRUPTED = "[Request interrupted by user"
 SYNTHETIC = "<synthetic>"
 """The model of answers that the program made up."""
 SHELLS = frozenset({"Bash", "PowerShell"})
-_COMMAND = re.compile(r"<command-name>\s*(/[^<]*?)\s*</command-name>")
-_ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _SLASH_COMMAND = re.compile(r"/[\w:-]+(\s|$)")
 _EXIT = re.compile(r"Exit code (\d+)(\n|$)")
 _ENDS = {"/exit", "/quit"}
@@ -224,13 +222,12 @@ class _Transcript:
         node.aborts = text.startswith(INTERRUPTED)
         if node.results or node.aborts or not text:
             return
-        command = _COMMAND.search(text) if text.startswith("<command-") else None
+        command = _read_tag(text, "command-name") if text.startswith("<command-") else ""
         node.text, node.said_by = text, self._speaker(record)
         if command:
-            arguments = _ARGUMENTS.search(text)
-            node.text = f"{command[1]} {arguments[1] if arguments else ''}".strip()
+            node.text = f"{command} {_read_tag(text, 'command-args')}".strip()
             node.said_by = Speaker.HARNESS
-            self._exited = command[1] in _ENDS
+            self._exited = command in _ENDS
         elif _is_injected(record, text):
             node.said_by = None
         else:
@@ -274,6 +271,10 @@ def _read_assistant(node: _Node, parts: list[Any]) -> None:
                 node.answer = clip(text)
             case {"type": "tool_use", "id": str(key), "name": str(tool)}:
                 node.calls.append((key, _read_call(tool, part.get("input"))))
+
+
+def _read_tag(text: str, tag: str) -> str:
+    return text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0].strip()
 
 
 def _is_injected(record: dict[str, Any], text: str) -> bool:

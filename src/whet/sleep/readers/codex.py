@@ -229,16 +229,17 @@ def read_patch(patch: str, cwd: str) -> list[dict[str, Any]]:
     [{'path': '/repo/a.py', 'before': 'x = 1\\ny = 2\\n', 'after': 'x = 1\\ny = 3\\n', 'whole_file': False}]
     """
     edits: list[dict[str, Any]] = []
-    for line in patch.split("\n"):
+    kept = clip(patch)
+    for line in kept.split("\n"):
         if found := _PATCHED.match(line):
             path = posixpath.join(cwd, found[2])
-            edits.append({"path": path, "before": "", "after": "", "whole_file": found[1] == "Add"})
+            edits.append({"path": path, "before": "", "after": "", "whole_file": found[1] == "Add" and kept == patch})
         elif edits and (moved := _MOVED.match(line)):
             edits[-1]["path"] = posixpath.join(cwd, moved[1])
         elif edits and line[:1] in {" ", "-", "+"}:
             for name, signs in (("before", " -"), ("after", " +")):
                 edits[-1][name] += line[1:] + "\n" if line[0] in signs else ""
-    return [edit | {name: clip(edit[name]) for name in ("before", "after")} for edit in edits]
+    return [edit | {"before": edit["before"] or None} for edit in edits]
 
 
 def _read_end(event: dict[str, Any]) -> dict[str, Any]:

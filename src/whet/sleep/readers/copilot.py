@@ -169,7 +169,7 @@ def _read_result(data: dict[str, Any], given: object) -> dict[str, Any]:
     """The result of a call. It is a success for the program even if the command failed."""
     result = data.get("result")
     content = result.get("content") if isinstance(result, dict) else None
-    step: dict[str, Any] = {"output": clip(_SHELL_END.sub("", content) if isinstance(content, str) else "")}
+    step: dict[str, Any] = {"output": _SHELL_END.sub("", clip(content))}
     match data:
         case {"shellExecution": {"exitCode": int(code)}}:
             step["exit"] = code

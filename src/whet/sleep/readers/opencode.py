@@ -17,8 +17,19 @@ from whet.sleep.readers.jsonl import FIELD_LIMIT, LINE_LIMIT, clip, read_record,
 from whet.sleep.readers.reader import Reading, Source
 from whet.sleep.session import Origin, Place, Session, Speaker
 
-DATABASE = ".local/share/opencode/opencode.db"
+FOLDER = ".local/share/opencode"
+DATABASE = f"{FOLDER}/opencode.db"
 SESSIONS = "SELECT id FROM session ORDER BY time_created, id"
+MARKS = """
+SELECT session.id, session.time_updated || ' ' || ifnull(messages.mark, '') || ' ' || ifnull(parts.mark, '')
+FROM session
+LEFT JOIN (SELECT session_id, count(*) || ':' || max(time_updated) AS mark FROM message GROUP BY session_id) AS messages
+  ON messages.session_id = session.id
+LEFT JOIN (SELECT session_id, count(*) || ':' || max(time_updated) AS mark FROM part GROUP BY session_id) AS parts
+  ON parts.session_id = session.id
+ORDER BY session.time_created, session.id
+"""
+"""The sessions, and what tells an earlier state of each from a later one."""
 SESSION = "SELECT parent_id, directory, version, time_created, time_updated, revert FROM session WHERE id = ?"
 MESSAGES = "SELECT id, substr(data, 1, :limit + 1) FROM message WHERE session_id = :session ORDER BY time_created, id"
 PARTS = "SELECT rowid, substr(data, 1, :limit + 1) FROM part WHERE message_id = :message ORDER BY id"
@@ -37,6 +48,8 @@ class OpenCodeReader:
 
     def find(self, home: Path, env: Mapping[str, str]) -> Iterator[Source]:
         path = OpenCode.traits.locate(DATABASE, home, env)
+        if (moved := env.get("OPENCODE_DB")) and not Path(moved).is_absolute():
+            path = OpenCode.traits.locate(FOLDER, home, env) / moved
         for database in sorted({path, *path.parent.glob("opencode-*.db")}):  # other channels have their own
             if database.is_file():
                 yield from _find_sessions(database)
@@ -63,7 +76,7 @@ def _find_sessions(database: Path) -> list[Source]:
         return [Source(database)]
     try:
         with open_database(database) as connection:
-            return [Source(database, key) for key in _list_sessions(connection)]
+            return [Source(database, str(key), str(mark)) for key, mark in connection.execute(MARKS)]
     except UserError:
         return [Source(database)]
 

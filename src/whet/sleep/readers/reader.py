@@ -15,6 +15,8 @@ class Source:
     path: Path
     key: str = ""
     """The session's row, where one file holds many."""
+    mark: str = ""
+    """Differs whenever that session does, so that the others need not be read again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from textwrap import shorten
 
 from whet.errors import UserError, did_you_mean
 from whet.skills.adoption.files import ChangedFileError, read_place
@@ -64,9 +65,27 @@ def adopt_proposal(
     return Adopted(proposal, tuple(changes), _commit(proposal, files) if commit else None)
 
 
-def may_adopt_alone(proposal: Proposal, *, auto: bool) -> bool:
-    """Whether a proposal may be adopted without a person. `auto` is what the repository's own config says."""
-    return auto and proposal.certified and proposal.evidence in PROVEN and not proposal.merged
+def adopt_alone(store: SleepStore, proposal: Proposal) -> str:
+    """Adopt a proposal without a person, if it is proven and the whet.toml of its repository has `auto = true`.
+
+    The result is a note for the report; empty when a person decides, as usual.
+    """
+    is_proven = proposal.certified and proposal.evidence in PROVEN and not proposal.merged
+    if not is_proven or proposal.repository is None or not _allows_auto(proposal.repository):
+        return ""
+    try:
+        adopt_proposal(store, proposal.id)
+    except UserError as error:
+        return f"{proposal.name}: was not adopted by itself: {error}"
+    return f"{proposal.name}: was adopted, as whet.toml says (auto); `whet sleep rollback {proposal.id}` undoes it"
+
+
+def _allows_auto(repository: Path) -> bool:
+    """Whether the repository's own file says so: not one above it, which other repositories may share."""
+    from whet.runs.config import FILE, read_config  # it loads agents and the gateway; `whet sleep adopt` needs neither
+
+    file = repository / FILE
+    return file.is_file() and read_config(file).sleep.get("auto") is True
 
 
 def _choose(changes: list[Change], targets: Sequence[str]) -> list[Change]:
@@ -122,7 +141,8 @@ def _merge(proposal: Proposal, change: Change, now: bytes | None) -> Change:
 def _commit(proposal: Proposal, files: Sequence[Path]) -> str:
     names = ", ".join(sorted({file.name for file in files}))
     proof = "certified" if proposal.certified else "not certified"
-    message = f"{names}: {proposal.edit}"[:72] + f"\n\nProposed by whet sleep (proposal {proposal.id}, {proof})."
+    subject = shorten(f"{names}: {proposal.edit}", 72, placeholder=" ...")
+    message = f"{subject}\n\nProposed by whet sleep (proposal {proposal.id}, {proof})."
     try:
         return commit_files(files, message)
     except UserError as error:

@@ -6,12 +6,13 @@ A candidate is not a task yet: proof.py runs it.
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from uuid import NAMESPACE_OID, uuid5
 
 from whet.errors import UserError
-from whet.sleep.bank import TaskKind
-from whet.sleep.mining.sessions.commands import find_verification
+from whet.sleep.bank import TaskKind, list_changed_paths
+from whet.sleep.mining.sessions.commands import find_verifications
 from whet.sleep.mining.sessions.commits import find_commits
 from whet.sleep.mining.sessions.refusals import refuse_session
 from whet.sleep.mining.sessions.work import SessionWork, find_work, write_solution
@@ -19,6 +20,7 @@ from whet.sleep.repository import Lost, find_state, read_state
 from whet.sleep.rules.corrections import Vocabulary, read_correction
 from whet.sleep.rules.sentences import read_sentences
 from whet.sleep.session import Session, Speaker, Turn
+from whet.sleep.shell import read_commands
 from whet.tasks.git import Tree
 from whet.tasks.skeleton import APPLY, TaskParts, belongs_to_tests, find_runner, is_test, read_change, read_tree
 
@@ -26,6 +28,7 @@ LARGEST_HIDDEN = 5_000_000
 """Bytes of test files that are put back over the agent's work before a command judges it."""
 _JUDGE = """#!/bin/bash
 # {about} Tests are copied over the agent's work. The work runs with whet-untrusted, apart from this judge.
+# canary {canary}
 scratch="${{WHET_SCRATCH:-$(mktemp -d)}}"
 mkdir -p "$scratch/files"
 if [ -d /tests/files ]; then cp -r /tests/files "$scratch"; fi
@@ -53,31 +56,31 @@ class Candidate:
 
 def mine_session(
     session: Session, repository: Path, data: Path | None = None, *, scripts: bool = False, safe: Safe = lambda _: True
-) -> Candidate | Lost:
-    """Make a candidate of a session: judged by its verification command, or by the tests of its commit.
+) -> list[Candidate] | Lost:
+    """Make candidates of a session, the most telling first: judged by a verification command of it, or by the tests
+    of its commit.
 
     `data` is the user's data folder. A file whose content is not `safe` does not come into the task.
     """
     if cause := refuse_session(session, scripts=scripts):
         return Lost(cause)
     try:
-        by_command = _judge_by_command(session, repository, data, safe)
-        if isinstance(by_command, Candidate):
-            return by_command
-        return _judge_by_commit(session, repository, safe) or by_command
+        by_command = _judge_by_commands(session, repository, data, safe)
+        by_commit = _judge_by_commit(session, repository, safe)
+        return by_commit or by_command if isinstance(by_command, Lost) else by_command + by_commit
     except UserError as error:
         return Lost(str(error))
 
 
-def _judge_by_command(session: Session, repository: Path, data: Path | None, safe: Safe) -> Candidate | Lost:
+def _judge_by_commands(session: Session, repository: Path, data: Path | None, safe: Safe) -> list[Candidate] | Lost:
     state = find_state(session, repository, data)
     if isinstance(state, Lost):
         return state
     work = find_work(session, state)
     if isinstance(work, Lost):
         return work
-    verification = find_verification(session)
-    if verification is None:
+    verifications = find_verifications(session)
+    if not verifications:
         return Lost("no verification command passed after its changes")
     own = {path: text for path, text in work.files.items() if not belongs_to_tests(path)}
     if not own and not work.commands:
@@ -85,12 +88,21 @@ def _judge_by_command(session: Session, repository: Path, data: Path | None, saf
     tree = {path: file for path, file in read_state(state).items() if safe(file.content)}
     parts = TaskParts(
         write_instruction(session),
-        _write_judge(f"Runs `{verification.command}`.", verification.command),
+        "",
         write_solution(SessionWork(own, work.commands)),
         tree,
         {**_name_files("solution/files", own), **_hide_tests(tree, work.files)},
     )
-    return Candidate(TaskKind.COMMAND, parts, tuple(sorted(own)), state.agreement)
+    judges = [_write_judge(f"Runs `{command}`.", command) for command in verifications]
+    paths = tuple(sorted({*own, *_named_files(work, tree)}))
+    return [Candidate(TaskKind.COMMAND, replace(parts, judge=judge), paths, state.agreement) for judge in judges]
+
+
+def _named_files(work: SessionWork, tree: Tree) -> set[str]:
+    """The files, without tests, that the commands of a session name."""
+    words = {word for line in work.commands for command in read_commands(line) for word in command}
+    named = {word.removeprefix("$REPO/").removeprefix("./") for word in words}
+    return {path for path in named if path in tree and not belongs_to_tests(path)}
 
 
 def _hide_tests(tree: Tree, changed: Mapping[str, str]) -> dict[str, bytes]:
@@ -106,11 +118,11 @@ def _name_files(folder: str, files: Mapping[str, str]) -> dict[str, bytes]:
     return {f"{folder}/{path}": text.encode() for path, text in files.items()}
 
 
-def _judge_by_commit(session: Session, repository: Path, safe: Safe) -> Candidate | None:
+def _judge_by_commit(session: Session, repository: Path, safe: Safe) -> list[Candidate]:
     for sha in find_commits(session, repository):
         change = read_change(repository, sha)
         runner = find_runner({name: text for name, text in change.tests.items() if is_test(name)})
-        if not change.patch or not runner:
+        if not change.patch or not runner or not safe(change.patch):
             continue
         parts = TaskParts(
             write_instruction(session),
@@ -119,19 +131,16 @@ def _judge_by_commit(session: Session, repository: Path, safe: Safe) -> Candidat
             {path: file for path, file in read_tree(repository, change.parent).items() if safe(file.content)},
             {**change.hidden, **change.solution},
         )
-        return Candidate(TaskKind.COMMIT, parts, _paths_of(change.patch), f"commit {sha[:12]} has its work")
-    return None
-
-
-def _paths_of(patch: bytes) -> tuple[str, ...]:
-    lines = patch.decode(errors="replace").splitlines()
-    return tuple(sorted({line[6:] for line in lines if line.startswith("+++ b/")}))
+        return [Candidate(TaskKind.COMMIT, parts, list_changed_paths(change.patch), f"commit {sha[:12]} has its work")]
+    return []
 
 
 def _write_judge(about: str, command: str) -> str:
     # `$REPO` in a recorded command is the working directory.
     script = f'cp -r "$0/files/." . && export REPO=$PWD && {{ {command}\n}}'
-    return _JUDGE.format(about=about.replace("\n", " "), script=shlex.quote(script))
+    # A mark that no prompt of a proposer may hold: it would have seen the judge.
+    canary = uuid5(NAMESPACE_OID, script)
+    return _JUDGE.format(about=about.replace("\n", " "), script=shlex.quote(script), canary=canary)
 
 
 def write_instruction(session: Session) -> str:

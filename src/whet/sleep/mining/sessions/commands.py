@@ -31,17 +31,10 @@ _CHECKING = {
 _ALWAYS_CHECKING = frozenset(
     {"pytest", "py.test", "unittest", "tsc", "mypy", "pyright", "eslint", "ctest", "phpunit", "rspec", "tox", "nox"}
 ) | {"jest", "vitest", "mocha", "flake8", "pylint", "shellcheck", "golangci-lint", "rubocop", "phpstan", "ava"}
+_TESTS = re.compile(r"\b(?:tests?|py\.?test|unittest|jest|vitest|mocha|rspec|phpunit|ctest|tox|nox|nextest)\b")
+MOST = 3
+"""Verifications of a session that are tried."""
 _RUN_WORDS = frozenset({"run", "run-script", "-s", "--silent"})
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """A verification command of a session."""
-
-    command: str
-    """As it is run again: without pagers, redirections and what follows it."""
-    failed_before: bool
-    """Whether the transcript shows that it failed before the work was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +46,17 @@ class _Ran:
     """Changes of files before it."""
 
 
-def find_verification(session: Session) -> Verification | None:
-    """The last verification of a session that passed after a change, or may have passed.
+def find_verifications(session: Session) -> list[str]:
+    """The verifications of a session that passed after a change, or may have passed, most telling first.
 
-    One that the transcript shows failing before is preferred. The proof decides in any case.
+    Those that the transcript shows failing before come first, then tests, then the others; of equal ones the latest.
+    The proof decides in any case.
     """
     ran = list(_list_verifications(session))
-    good = [one for one in ran if one.edits and one.passed is not False]
     failed = {one.command for one in ran if one.passed is False}
-    chosen = [one for one in good if one.command in failed] or [one for one in good if one.passed] or good
-    return Verification(chosen[-1].command, chosen[-1].command in failed) if chosen else None
+    good = [one for one in reversed(ran) if one.edits and one.passed is not False]
+    ordered = sorted(good, key=lambda one: (one.command not in failed, not _TESTS.search(one.command), not one.passed))
+    return list(dict.fromkeys(one.command for one in ordered))[:MOST]
 
 
 def _list_verifications(session: Session) -> Iterator[_Ran]:

@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -11,10 +11,16 @@ from pydantic import BaseModel, ConfigDict
 
 from whet.errors import UserError
 from whet.ids import digest
+from whet.paths import user_data
 from whet.rollout.resources import RunResources
+from whet.runs.checks.tasks import open_resources
+from whet.sandbox import sandbox_named
 from whet.sleep.bank import BankTask, name_family
+from whet.sleep.harvest.filters import Filters
 from whet.sleep.mining.proof import Loss, Proof, prove
 from whet.sleep.mining.sessions.candidates import Candidate, Safe, mine_session
+from whet.sleep.options import SleepOptions
+from whet.sleep.redaction import Redaction
 from whet.sleep.repository import Lost
 from whet.sleep.rules.find import find_rules
 from whet.sleep.rules.model_corrections import Ask
@@ -59,6 +65,42 @@ class SessionsReport(BaseModel):
         return Counter(one.cause.partition(":")[0] for one in self.lost)
 
 
+async def mine_repositories(
+    options: SleepOptions,
+    store: SleepStore,
+    now: datetime,
+    env: Mapping[str, str],
+    home: Path,
+    watch: Callable[[str], None] = lambda _: None,
+) -> list[SessionsReport]:
+    """Mine the sessions of every repository that the options include, in boxes. No model is called."""
+    wanted = Filters.of(options, now)
+    repositories = [one for one in store.repositories() if not wanted.skips(one)]
+    sandbox = sandbox_named("bubblewrap")
+    reports = []
+    async with open_resources(sandbox, env) as resources:
+        for repository in repositories:
+            safe = _Safe(Redaction(env, home, [repository], options.redact_extra))
+            data = user_data(env).parent
+            miner = SessionMiner(store, repository, resources, data, safe, scripts=options.all_origins)
+            reports.append(await miner.mine(options.since(now), watch=watch))
+    return reports
+
+
+class _Safe:
+    """Whether the content of a file holds no secret. Each content is looked at once."""
+
+    def __init__(self, redaction: Redaction) -> None:
+        self._redaction = redaction
+        self._known: dict[str, bool] = {}
+
+    def __call__(self, content: bytes) -> bool:
+        key = digest(content)
+        if key not in self._known:
+            self._known[key] = not self._redaction.scan_file(content)
+        return self._known[key]
+
+
 class SessionMiner:
     """Mines the sessions of one repository into a store."""
 
@@ -72,12 +114,12 @@ class SessionMiner:
         self, since: datetime | None = None, ask: Ask | None = None, watch: Callable[[str], None] = lambda _: None
     ) -> SessionsReport:
         """Find rules and prove tasks. What was proved or lost before is not tried again."""
-        sessions = list(self._store.sessions(self._repository, since))
+        sessions = [_without_content(one) for one in self._store.sessions(self._repository, since)]
         found = await find_rules(sessions, str(self._repository), scripts=self._scripts, ask=ask)
         for rule in found.rules:
             self._store.put("rule", rule.id, rule)
         lost: list[LostSession] = []
-        for session in sessions:
+        for session in self._store.sessions(self._repository, since):
             watch(f"{session.key}")
             if (cause := await self._take(session)) is not None:
                 lost.append(cause)
@@ -97,25 +139,33 @@ class SessionMiner:
             return known
         if any(session.key in one.sessions for one in self._store.list("task", BankTask)):
             return None
-        candidate = await asyncio.to_thread(
+        candidates = await asyncio.to_thread(
             mine_session, session, self._repository, self._data, scripts=self._scripts, safe=self._safe
         )
-        if isinstance(candidate, Lost):
-            return self._lose(session, candidate.cause)
+        if isinstance(candidates, Lost):
+            return self._lose(session, candidates.cause)
         if session.started is None:
             return self._lose(session, "the transcript does not say when it was")
-        text = normalise(candidate.parts.instruction)
-        name = f"{candidate.kind}-{digest(str(self._repository).encode(), text.encode())[:10]}"
+        return await self._prove_one(session, candidates, session.started)
+
+    async def _prove_one(self, session: Session, candidates: list[Candidate], at: datetime) -> LostSession | None:
+        """Keep the first candidate that a box proves. Without one, the session is lost for the cause of the first."""
+        text = normalise(candidates[0].parts.instruction)
+        name = f"session-{digest(str(self._repository).encode(), text.encode())[:10]}"
         same = self._store.get("task", name, BankTask)
         if same is not None:  # two sessions with the same text are one task
             self._store.put("task", name, same.model_copy(update={"sessions": (*same.sessions, session.key)}))
             return None
-        proof = await self._prove(name, candidate)
-        if proof.cause is not None:
-            cause = ": ".join(part for part in (f"not proved ({proof.cause})", proof.detail) if part)
-            return self._lose(session, cause, remember=proof.cause not in _AGAIN)
-        self._store.put("task", name, self._describe(name, candidate, session, proof, session.started))
-        return None
+        failures: list[Proof] = []
+        for candidate in candidates:
+            proof = await self._prove(name, candidate)
+            if proof.cause is None:
+                self._store.put("task", name, self._describe(name, candidate, session, proof, at))
+                return None
+            failures.append(proof)
+        first = failures[0]
+        cause = ": ".join(part for part in (f"not proved ({first.cause})", first.detail) if part)
+        return self._lose(session, cause, remember=all(one.cause not in _AGAIN for one in failures))
 
     def _lose(self, session: Session, cause: str, *, remember: bool = True) -> LostSession:
         lost = LostSession(session=session.key, digest=session.digest, repository=str(self._repository), cause=cause)
@@ -149,6 +199,18 @@ class SessionMiner:
             proof=f"fails untouched and passes with the known work, {runs} times each",
             agreement=candidate.agreement,
         )
+
+
+def _without_content(session: Session) -> Session:
+    """A session without what its steps read, wrote and printed: rules need none of it, and it is most of a session."""
+    turns = []
+    for turn in session.turns:
+        steps = [
+            step.model_copy(update={"output": "", "before": None, "after": "" if step.is_edit else None})
+            for step in turn.steps
+        ]
+        turns.append(turn.model_copy(update={"steps": tuple(steps)}))
+    return session.model_copy(update={"turns": tuple(turns)})
 
 
 def drop_task(store: SleepStore, name: str) -> BankTask:
