@@ -63,8 +63,11 @@ check-mine: setup $(READERS)/ready
 check-skillopt: setup $(SKILLOPT)/ready
 	PYTHONPATH=tests $(BIN)/python checks/skillopt.py $(SKILLOPT)
 
-check-sleep: setup
+check-sleep: setup agents
 	PYTHONPATH=tests $(BIN)/python checks/sleep_secrets.py
+	PYTHONPATH=tests $(BIN)/python checks/sleep_rules.py
+	PYTHONPATH=tests $(BIN)/python checks/sleep_nights.py
+	PYTHONPATH=tests $(BIN)/python checks/sleep_night.py
 
 bench-gate: setup
 	PYTHONPATH=tests $(BIN)/python benchmarks/gate.py
@@ -74,9 +77,6 @@ check-runs: setup
 
 check-sharpen: setup agents
 	PYTHONPATH=tests $(BIN)/python checks/sharpen.py
-
-check-sleep: setup
-	$(BIN)/python checks/sleep_nights.py
 
 bench-gateway: setup
 	PYTHONPATH=tests $(BIN)/python benchmarks/gateway.py

@@ -232,6 +232,8 @@ def write_file(home: Path, cli: str, made: Made) -> None:
 class Measured:
     report: HarvestReport
     seconds: float
+    cpu_seconds: float
+    """Of all processes. On a machine with other work it says more than the time on the clock."""
     megabytes: float
     """The peaks of memory of all processes, added up. What they share is counted for each of them."""
 
@@ -251,7 +253,8 @@ def _harvest_here(home: Path, store: Path) -> Measured:
     own = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
     # The largest child; there is one for each core.
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (os.cpu_count() or 1)
-    return Measured(report, seconds, (own + children) / 1024)
+    cpu = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return Measured(report, seconds, cpu, (own + children) / 1024)
 
 
 def check(store: Path, sessions: int, steps: int) -> None:
@@ -282,13 +285,16 @@ def main(megabytes: int, sessions: int) -> None:
         stored = sum(path.stat().st_size for path in store.iterdir()) / 1e6
     finally:
         shutil.rmtree(scratch)
-    table = Table(title=f"{total:.0f} MB in {sessions} sessions of {len(FILES) + 1} programs, {os.cpu_count()} cores")
-    for column in ("harvest", "sessions", "secrets masked", "seconds", "MB/s", "MB of memory"):
+    table = Table(
+        title=f"{total:.0f} MB in {sessions} sessions of {len(FILES) + 1} programs, {os.cpu_count()} cores, "
+        f"load {os.getloadavg()[1]:.0f}"
+    )
+    for column in ("harvest", "sessions", "secrets", "seconds", "CPU seconds", "MB/s", "MB of memory"):
         table.add_column(column, justify="left" if column == "harvest" else "right")
     for name, one in (("first", first), ("next night", following)):
         rate = f"{total / one.seconds:.1f}" if one is first else ""
         counts = (str(one.report.read), str(one.report.secrets))
-        table.add_row(name, *counts, f"{one.seconds:.1f}", rate, f"{one.megabytes:.0f}")
+        table.add_row(name, *counts, f"{one.seconds:.1f}", f"{one.cpu_seconds:.1f}", rate, f"{one.megabytes:.0f}")
     console = Console()
     console.print(table)
     console.print(f"the store takes {stored:.0f} MB; asked: first < 600 s, next < 20 s, < 300 MB of memory")

@@ -1,8 +1,9 @@
-"""`make check-sleep`: which of 100 labelled corrections become rules, and for how many sessions the state of the
+"""`make check-sleep`: which of 170 labelled corrections become rules, and for how many sessions the state of the
 repository is found.
 
-The labels were written before the grammar was tuned. A rule is right if its label says so and every check of it is one
-that a reader would expect of the sentence.
+The first 100 labels were written before the grammar. 40 and 30 more were written later, measured, and then used to
+improve it, so for sentences that nobody has seen expect less than what is printed. A rule is right if its label says
+so and every check of it is one that a reader would expect of the sentence.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sleep_states import check_states
 from support.sleep_world import corrected
 from whet.sleep.rules.corrections import Demand, Wish
 from whet.sleep.rules.find import find_rules
@@ -73,4 +75,5 @@ async def check_rules() -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if asyncio.run(check_rules()) else 1)
+    results = [asyncio.run(check_rules()), check_states()]
+    sys.exit(0 if all(results) else 1)

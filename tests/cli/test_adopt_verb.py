@@ -3,13 +3,15 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 import whet
 from support.sharpen_world import HELPFUL, SKILL, USELESS, World
-from support.whet_program import Project, new_project
+from support.whet_program import Project, new_project, said_to_user
 from whet.errors import UserError
+from whet.skills.adoption.transaction import Adoptions
 
 TASKS = ["tasks.jsonl", "--agent", "chat", "--model", "scripted:script.toml", "--proposer", "rules:rules.txt"]
 
@@ -57,6 +59,18 @@ def test_a_certified_skill_replaces_the_original_and_undo_restores_it(project: P
     assert skill.read_text() == SKILL
     nothing = project.whet("adopt", "skill-run", "--undo")
     assert nothing.stderr == "whet: skill-run: no version of this run was adopted, so there is nothing to undo\n"
+
+
+def test_an_adoption_that_was_killed_is_finished_before_anything_else(project: Project) -> None:
+    skill = project.path / "sums" / "SKILL.md"
+    with patch.object(Adoptions, "_say", side_effect=KeyboardInterrupt), patch.object(Adoptions, "_put_back"):
+        assert project.whet("adopt", "skill-run", "--to", "sums").returncode == 130
+    assert skill.read_text() == SKILL + HELPFUL + "\n"
+    assert "was interrupted when all files were written; it is done. Now try again" in said_to_user(
+        project.whet("adopt", "skill-run", "--to", "sums")
+    )
+    assert project.whet("adopt", "skill-run", "--undo").returncode == 0
+    assert skill.read_text() == SKILL
 
 
 def test_a_memory_file_keeps_its_line_ends_and_a_link_to_it_stays_a_link(project: Project) -> None:

@@ -49,6 +49,7 @@ def test_a_morning(project: Project, world: ProposalsWorld) -> None:
     assert world.contents == before
     rejected = project.whet("sleep", "reject", "1", "--because", "we use both")
     assert "proposal 1: rejected; it comes again only if new sessions support it" in rejected.stdout
+    assert "nothing to review, proposal 1 is rejected" in project.whet("sleep", "status").stdout
 
 
 def test_status_does_not_wait_for_agents_and_models(project: Project) -> None:

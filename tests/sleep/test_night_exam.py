@@ -30,7 +30,8 @@ from whet.skills.measurement import Verdict
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import read_budget
 from whet.skills.sharpen.run import sharpen_skill
-from whet.sleep.exam import ALPHA, HABIT, MARGIN, WORK, night_request, propose_rules
+from whet.sleep.bank import HABIT, WORK
+from whet.sleep.exam import ALPHA, MARGIN, night_request, propose_rules
 
 MEMORY = "# House rules\n\n- Be kind.\n"
 SPLITS = {"train": range(3), "val": range(100, 106)}

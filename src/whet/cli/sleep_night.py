@@ -26,8 +26,8 @@ def layout(*shown: str) -> Layout:
 
 
 OF_A_NIGHT = (
-    *("clis", "include", "lookback", "all_origins", "targets", "agent", "model", "proposer_model", "preferences"),
-    *("budget", "monthly_budget", "min_support"),
+    *("clis", "include", "lookback", "all_origins", "targets", "agent", "model", "login", "proposer_model"),
+    *("preferences", "budget", "monthly_budget", "min_support"),
 )
 
 

@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -117,14 +117,22 @@ def agrees(seen: Observation, content: bytes | None) -> bool:
 
 def _same(recorded: str, text: str) -> bool:
     recorded, text = recorded.rstrip("\n"), text.rstrip("\n")
-    return recorded == text or (
-        MASK.search(recorded) is not None and re.fullmatch(_pattern(recorded), text) is not None
-    )
+    first, *rest = MASK.split(recorded)
+    if not rest:
+        return recorded == text
+    return text.startswith(first) and text.endswith(rest[-1]) and _in_order([first, *rest], text)
 
 
 def _contains(text: str, part: str) -> bool:
-    return part in text or (MASK.search(part) is not None and re.search(_pattern(part), text) is not None)
+    return _in_order(MASK.split(part), text)
 
 
-def _pattern(recorded: str) -> str:
-    return "(?s)" + ".*?".join(map(re.escape, MASK.split(recorded)))
+def _in_order(pieces: Sequence[str], text: str) -> bool:
+    """Whether a text has these pieces one after the other, with anything between them."""
+    at = 0
+    for piece in pieces:
+        found = text.find(piece, at)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True

@@ -108,8 +108,10 @@ class SleepSettings(BaseModel):
     """Agent that replays the tasks (default: the one with the most sessions)."""
     model: str | None = None
     """Model that the agent calls."""
+    login: bool = False
+    """The agent uses your own login and no key, without your other settings."""
     proposer_model: str | None = None
-    """Model that suggests rules and edits (default: `model`)."""
+    """Model that writes the rules (default: none; a rule is in your own words)."""
     preferences: str = ""
     """House rules that every proposal must respect, for a model that suggests edits: a text, or the name of a file."""
     budget: Budgets = ("120 rollouts", "2M tokens", "90min")

@@ -31,6 +31,8 @@ def _without_documents(line: str) -> list[str]:
         if end:
             end = "" if part.strip() == end else end
             continue
+        if not part.strip():
+            continue
         kept.append(part)
         opened = _HEREDOC.search(part)
         end = opened[2] if opened else ""

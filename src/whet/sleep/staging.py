@@ -260,9 +260,15 @@ def list_proposals(store: SleepStore) -> list[Proposal]:
     adoptions = Adoptions(store.folder)
     adopted, undone = adoptions.adopted(), adoptions.undone()
     found = store.list("proposal", Proposal)
-    taken_back = undone | {f"proposal {one.undoes}" for one in found if one.undoes and one.name in adopted}
-    states = {**dict.fromkeys(adopted, State.ADOPTED), **dict.fromkeys(taken_back, State.ROLLED_BACK)}
-    return [one.model_copy(update={"state": states.get(one.name, one.state)}) for one in found]
+    undone |= {f"proposal {one.undoes}" for one in found if one.undoes and one.name in adopted}
+
+    def find_state(proposal: Proposal) -> State:
+        # Adopting ends a rejection, so what is both taken back and rejected was rejected later.
+        if proposal.name in undone and proposal.state is not State.REJECTED:
+            return State.ROLLED_BACK
+        return State.ADOPTED if proposal.name in adopted and proposal.name not in undone else proposal.state
+
+    return [one.model_copy(update={"state": find_state(one)}) for one in found]
 
 
 def find_proposal(store: SleepStore, name: str) -> Proposal:

@@ -1,5 +1,6 @@
 """Adoption: files of the user are old or new, all or none, whatever happens in between; and old again afterwards."""
 
+import ctypes
 import errno
 import itertools
 import os
@@ -241,6 +242,23 @@ def test_a_disk_that_stays_full_is_said_in_one_line_and_nothing_is_changed(world
     world.assert_whole()
 
 
+def test_a_disk_that_is_full_while_an_adoption_is_recovered_is_said_in_one_line(world: World, half_way: int) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    assert die_at(half_way, world.adopt)
+    with (
+        patch.object(os, "write", fail),
+        pytest.raises(UserError, match="neither written nor put back: No space"),
+    ):
+        world.adopt()
+    world.adoptions.recover()
+    world.assert_whole()
+    (world.folder / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written: Not a directory; nothing was changed"):
+        Adoptions(world.folder / "file" / "store").adopt("8", world.changes())
+
+
 def test_one_file_that_fails_takes_the_others_back(world: World) -> None:
     changes = world.changes()
     world.files[1].write_bytes(b"mine\n")
@@ -304,6 +322,15 @@ def test_a_file_that_the_user_removes_meanwhile_is_not_made_again(world: World) 
     with patch.object(files, "exchange", lose), pytest.raises(UserError, match="No such file or directory"):
         world.adopt()
     assert world.contents == (None, *OLD[1:])
+
+
+def test_a_system_that_cannot_exchange_names_replaces_files(world: World) -> None:
+    with patch.object(ctypes, "CDLL", lambda *_, **__: object()):
+        world.adopt()
+        world.assert_whole()
+        world.undo()
+    world.assert_whole()
+    assert world.contents == OLD
 
 
 def test_a_link_out_of_the_repository_is_refused(world: World) -> None:

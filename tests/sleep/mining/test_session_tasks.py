@@ -17,6 +17,7 @@ from whet.sleep.mining.sessions.refusals import find_outside_act, refuse_session
 from whet.sleep.repository import Lost
 from whet.sleep.session import Origin, Session, Step
 from whet.sleep.store import SleepStore
+from whet.tasks import read_tasks
 
 WRONG = "def total(prices, rate=0.0):\n    return sum(prices) * (1 - rate) * (1 - rate)\n"
 RIGHT = "def total(prices, rate=0.0):\n    return sum(prices) * (1 - rate)\n"
@@ -84,6 +85,7 @@ def test_only_what_a_box_proves_becomes_a_task(shop: Repository, tmp_path: Path)
         (task,) = report.tasks
         assert (task.kind, task.sessions) == (TaskKind.COMMAND, ("claude-code/again", "claude-code/good"))
         assert task.agreement == "1 of 1 files"
+        assert len(read_tasks(task.folder)[0].canary) == 1
         assert not (task.folder / "workspace" / "CLAUDE.md").exists()
         assert not (task.folder / "workspace" / ".git").exists()
         causes = {one.session: one.cause for one in report.lost}
@@ -129,6 +131,7 @@ def test_edits_by_commands_are_replayed(shop: Repository) -> None:
     seen = Step(tool="Bash", command="cat cart.py", output=WRONG, exit=0)
     made = candidate_of(fixed("s", seen, step("sed -i 's/ \\* (1 - rate)$//' $REPO/cart.py"), step(CHECK)), shop)
     assert "sed -i" in made.parts.solve
+    assert made.paths == ("cart.py",)
 
 
 @pytest.mark.parametrize(

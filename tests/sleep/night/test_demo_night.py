@@ -1,6 +1,7 @@
 """A whole night: sessions become a rule, the rule is proved on tasks of the history, staged, adopted and taken back."""
 
 import asyncio
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -50,7 +51,7 @@ def test_the_recurring_correction_is_the_only_proposal(night: Night) -> None:
     assert ": 1 proposal to review (certified)" in night.report
     assert f'+4 lines: "Always run `{CHECK}` before you say you are done."' in night.report
     assert "3 sessions asked for it: claude-code" in night.report
-    assert "score 0/25 → 25/25; work 25/25 → 25/25 on 6 exam tasks" in night.report
+    assert re.search(r"score 0/(\d+) → \1/\1; work \1/\1 → \1/\1 on 6 exam tasks; at least \+", night.report)
     assert [line for line in night.told if line.startswith("shop: ")] == [
         f"shop: Always run `{CHECK}` before you say you are done."
     ]
@@ -73,7 +74,7 @@ def test_the_certificate_of_the_night_holds(night: Night, developer: Project) ->
     (run,) = night.world.store.glob("nights/*/r*/run")
     checked = developer.whet("certify", "--check", str(run))
     assert (checked.returncode, checked.stderr) == (0, "")
-    assert "'work' is not worse by more than 20 points" in checked.stdout
+    assert "'work' is not worse by more than 30 points" in checked.stdout
 
 
 def test_the_next_night_tries_nothing_that_is_decided(night: Night, developer: Project) -> None:

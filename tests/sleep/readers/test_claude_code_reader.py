@@ -111,6 +111,12 @@ def test_messages_of_the_program_open_no_turn(tmp_path: Path, injected: Record) 
     assert [step.command for step in session.turns[0].steps] == ["ls"]
 
 
+def test_what_follows_a_summary_with_nothing_said_before_is_a_turn_of_the_program(tmp_path: Path) -> None:
+    summary = _user("u1", None, "A summary", isCompactSummary=True)
+    session = _session(tmp_path, summary, _answer("a1", "u1", _bash("t1", "make")), _user("u2", "a1", "Go on"))
+    assert said(session) == [("A summary", Speaker.HARNESS), ("Go on", Speaker.PERSON)]
+
+
 def test_a_slash_command_takes_its_steps_from_the_turn_before(tmp_path: Path) -> None:
     command = (
         "<command-message>fix</command-message>\n<command-name>/fix</command-name>\n<command-args>12</command-args>"

@@ -2,6 +2,7 @@
 
 import os
 import plistlib
+import shlex
 import shutil
 import stat
 import subprocess
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 
 from whet.errors import UserError
 from whet.sleep.options import SleepOptions, SleepScheduleOptions
-from whet.sleep.schedule.cron import BEGIN, END, put_block, remove_block
+from whet.sleep.schedule.cron import BEGIN, END, crontab_line, put_block, remove_block
 from whet.sleep.schedule.host import Entry, Host
+from whet.sleep.schedule.launchd import plist
 from whet.sleep.schedule.schedule import BACKENDS, check, install, night_command, remove
-from whet.sleep.schedule.systemd import service_text, timer_text
+from whet.sleep.schedule.systemd import read_command, service_text, timer_text
 
 CRONTAB = """#!/bin/sh
 case "$1" in
@@ -109,6 +111,17 @@ def test_systemd_gets_a_timer_and_a_service(host: Host) -> None:
     calls = (host.home / "systemctl.log").read_text().splitlines()
     assert "--user enable --now whet-sleep.timer" in calls
     assert "--user disable --now whet-sleep.timer" in calls
+
+
+words = st.lists(st.text(st.characters(codec="ascii", categories=["L", "N", "P", "S", "Zs"]), min_size=1), min_size=1)
+
+
+@given(command=words)
+def test_every_backend_starts_the_very_words_of_a_command(command: list[str]) -> None:
+    entry = Entry(tuple(command), 2, 30)
+    assert read_command(service_text(entry)) == tuple(command)
+    assert tuple(shlex.split(crontab_line(entry).replace(r"\%", "%")))[5:] == tuple(command)
+    assert plistlib.loads(plist(entry))["ProgramArguments"] == command
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")

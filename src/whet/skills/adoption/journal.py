@@ -111,18 +111,24 @@ class Backups:
     def keep(self, content: bytes) -> str:
         """Store a content; return its digest."""
         name = digest(content)
-        place, part = self.folder / name, self.folder / f"{name}.part"
-        if not place.is_file():
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        if not (self.folder / name).is_file():
             try:
-                _write_all(handle, content)
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-            part.replace(place)
-            sync_folder(self.folder)
+                self._write(name, content)
+            except OSError as error:
+                raise UserError(f"{self.folder}: cannot be written: {error.strerror}; nothing was changed") from error
         return name
+
+    def _write(self, name: str, content: bytes) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = self.folder / f"{name}.part"
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            _write_all(handle, content)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        part.replace(self.folder / name)
+        sync_folder(self.folder)
 
     def get(self, name: str) -> bytes:
         """A stored content. UserError when it is gone or damaged."""

@@ -89,7 +89,7 @@ class Adoptions:
         """Finish what a killed process left; say what was found, a sentence each."""
         if not self._folder.is_dir():
             return ()
-        with lock_folder(self._folder):
+        with self._locked():
             return self._recover()
 
     def stop_if_interrupted(self) -> None:
@@ -100,10 +100,17 @@ class Adoptions:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with lock_folder(self._folder):
+        with self._locked():
             if found := self._recover():
                 raise UserError(f"{'; '.join(found)}. Now try again")
+            yield
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            with _explain_write_error(str(self._folder)):
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                stack.enter_context(lock_folder(self._folder))
             yield
 
     def _finished(self) -> Iterator[Entry]:
@@ -119,7 +126,7 @@ class Adoptions:
         for change in changes:
             refuse_read_only(change.place)
             _refuse_changed(change)
-        with _explain_write_error(changes):
+        with _explain_write_error(", ".join(change.place.shown for change in changes)):
             files = tuple(map(self._keep, changes))
             begun = Entry(
                 at=datetime.now(UTC), event=Event.BEGUN, name=name, undo=undo, files=files, certificate=certificate
@@ -128,7 +135,8 @@ class Adoptions:
             try:
                 self._replace(changes, begun)
             except BaseException:
-                self._give_up(begun)
+                with _explain_open_end(begun):
+                    self._put_back(begun)
                 raise
 
     def _replace(self, changes: Sequence[Change], begun: Entry) -> None:
@@ -139,16 +147,6 @@ class Adoptions:
             swap(change.place, change.before, change.after)
             self._say(Event.REPLACED, begun, file)
         self._say(Event.DONE, begun)
-
-    def _give_up(self, begun: Entry) -> None:
-        try:
-            self._put_back(begun)
-        except OSError as error:
-            names = ", ".join(str(file.named) for file in begun.files)
-            raise UserError(
-                f"{names}: could be neither written nor put back: {error.strerror}; each holds its old or its new "
-                "text, and the next adoption puts them back"
-            ) from error
 
     def _keep(self, change: Change) -> FileChange:
         """Copy both contents, so that the file can be made old or new again."""
@@ -169,7 +167,10 @@ class Adoptions:
                 replaced |= {one.real for one in entry.files}
             else:
                 begun = None
-        return self._finish(begun, replaced) if begun is not None else ()
+        if begun is None:
+            return ()
+        with _explain_open_end(begun):
+            return self._finish(begun, replaced)
 
     def _finish(self, begun: Entry, replaced: set[Path]) -> tuple[str, ...]:
         """Decide by what the files hold whether an interrupted adoption was done."""
@@ -239,9 +240,20 @@ def _refuse_changed(change: Change) -> None:
 
 
 @contextlib.contextmanager
-def _explain_write_error(changes: Sequence[Change]) -> Iterator[None]:
+def _explain_write_error(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        names = ", ".join(change.place.shown for change in changes)
-        raise UserError(f"{names}: cannot be written: {error.strerror}; nothing was changed") from error
+        raise UserError(f"{what}: cannot be written: {error.strerror}; nothing was changed") from error
+
+
+@contextlib.contextmanager
+def _explain_open_end(begun: Entry) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        names = ", ".join(str(file.named) for file in begun.files)
+        raise UserError(
+            f"{names}: could be neither written nor put back: {error.strerror}; each holds its old or its new text, "
+            "and the next adoption makes them agree"
+        ) from error

@@ -70,11 +70,12 @@ def adopt(run: Path, version: str | None = None, to: Path | None = None, *, unce
             f"{run}: version {chosen.digest[:8]} is not certified: nothing shows that it is better; "
             "expected a certified version, or `uncertified`"
         )
+    adoptions = Adoptions(run / ADOPTED)
+    adoptions.stop_if_interrupted()
     skill, memory_file = _find_original(run, to)
     new = versions.skill(chosen)
     _refuse_changed(run, read_skill(skill, memory_file), versions, new, skill)
     changes = [one for one in _find_changes(skill, memory_file, new) if one.before != one.after]
-    adoptions = Adoptions(run / ADOPTED)
     if adoptions.adopted():
         raise UserError(f"{run}: a version of this run was adopted before; undo that first with `undo`")
     adoptions.adopt(chosen.digest, changes, str(run / CERTIFICATE) if is_certified else None)

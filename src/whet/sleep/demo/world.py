@@ -63,13 +63,13 @@ class World:
 def make_world(folder: Path, now: datetime) -> World:
     """Make the home, the repository and the script below a new folder."""
     world = World(folder / "home", folder / "home/shop", folder / "model.toml", folder / "store")
-    _make_repository(world.repository, now - timedelta(days=60))
+    make_repository(world.repository, now - timedelta(days=60))
     _make_sessions(world, now - timedelta(days=6))
-    world.script.write_text(_write_script(), encoding="utf-8")
+    world.script.write_text(write_script(), encoding="utf-8")
     return world
 
 
-def _make_repository(folder: Path, at: datetime) -> None:
+def make_repository(folder: Path, at: datetime) -> None:
     for package in ("shop", "tests"):
         (folder / package).mkdir(parents=True)
         (folder / package / "__init__.py").touch()
@@ -131,7 +131,7 @@ def _make_sessions(world: World, at: datetime) -> None:
         write(world.home, story)
 
 
-def _write_script() -> str:
+def write_script() -> str:
     """The model writes each function and runs the tests. Where it has read the rule, it also runs the check."""
     scenes = []
     for name, (what, code) in FUNCTIONS.items():

@@ -33,6 +33,8 @@ OUTPUT_LIMIT = 16 << 10
 """Characters that are kept of a command's output: its first and last part."""
 PARALLEL_BYTES = 32 << 20
 """Less than this is read in one process: starting others would take longer."""
+MOST_PROCESSES = 4
+"""Each takes about 80 MB."""
 UNREADABLE = (OSError, sqlite3.Error, UserError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 """What a reader may raise on a file that is not as its program writes it. The report names the file."""
 EXPIRES = "claude-code"
@@ -220,7 +222,7 @@ def _select(jobs: Sequence[Job], store: SleepStore, harvester: Harvester, tally:
 
 
 def _read_all(harvester: Harvester, jobs: Sequence[Job], store: SleepStore) -> Tally:
-    parts = min(os.cpu_count() or 1, len(jobs))
+    parts = min(os.cpu_count() or 1, MOST_PROCESSES, len(jobs))
     if parts < 2 or sum(job.size for job in jobs) < PARALLEL_BYTES:
         return harvester.read(jobs, store)
     whole = Tally()

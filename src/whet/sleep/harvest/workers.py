@@ -1,6 +1,7 @@
 """Divides work over processes, each of which gives one result and ends."""
 
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Generic, TypeVar
@@ -65,6 +66,7 @@ class _Worker(Generic[T]):
 
 
 def _run(part: Callable[[], T], end: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits gets it too, and stops this one
     try:
         end.send(part())
     except UserError as error:

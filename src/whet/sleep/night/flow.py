@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,20 +20,17 @@ from whet.runs.options import RunOptions
 from whet.runs.stats.use import RolloutUse
 from whet.skills.certificates.certificate import CERTIFICATE, ExamRecord
 from whet.skills.certificates.guard_text import format_both_scores
-from whet.skills.documents.document import Policy
-from whet.skills.gate.guard import Guard
-from whet.skills.gate.plan import GatePlan
 from whet.skills.measurement import NotMeasured, Verdict
 from whet.skills.proposers.base import Proposer
-from whet.skills.proposers.rules_file import RulesFile
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import Budget
+from whet.skills.rollouts.spending import LimitReachedError
 from whet.skills.run_folders import describe_verdict
 from whet.skills.sharpen.estimate import estimate_use
 from whet.skills.sharpen.options import read_preferences
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
-from whet.sleep.bank import WORK
+from whet.sleep.exam import MARGIN, fewest_rollouts, night_request, propose_rules
 from whet.sleep.harvest import HarvestReport, harvest
 from whet.sleep.night.consent import find_endpoint, give_consent, refuse_without_consent
 from whet.sleep.night.expiry import last_needed
@@ -62,10 +59,6 @@ from whet.sleep.staging import (
 )
 from whet.sleep.store import SleepStore
 
-ALPHA = 0.05
-"""Chance that one night certifies a rule that does not help. A rule that is tried again has half of it, and so on."""
-GUARD_MARGIN = 0.2
-"""How much worse the work may become, at most. A smaller margin takes more rollouts than a night has."""
 NIGHTS = "nights"
 
 
@@ -148,6 +141,8 @@ class Night:
     """Whether the night takes place. If not, it is only planned."""
     record: NightRecord = field(init=False)
     folder: Path = field(init=False)
+    rules: int = 1
+    """How many rules the night tries."""
 
     def __post_init__(self) -> None:
         self.record = _find_unfinished(self.store) or _begin(self.store)
@@ -178,11 +173,21 @@ class Night:
         self.harvest()
         self.propose_removals()
         rules = await self.find_rules()
+        self.rules = len(rules)
         for rule in rules:
-            if self.allowance().empty is not None:
-                self._set(outcome=Outcome.BUDGET, detail=f"{self.allowance().empty} is used up")
+            if (short := self._find_shortage()) is not None:
+                self._set(outcome=Outcome.BUDGET, detail=short)
                 return
             await self.learn(rule)
+
+    def _find_shortage(self) -> str | None:
+        """Why the budget does not reach for another rule."""
+        allowance, fewest = self.allowance(), fewest_rollouts()
+        if allowance.empty is not None:
+            return f"{allowance.empty} are left"
+        if allowance.rollouts < fewest:
+            return f"{allowance.rollouts} rollouts are left; a rule takes at least {fewest}"
+        return None
 
     def harvest(self) -> None:
         """Read what is new in the transcripts."""
@@ -197,6 +202,7 @@ class Night:
             expiring=dict(read.expiring),
             notes=tuple(_notes(read)),
             outcome=Outcome.NO_RULE if sessions else Outcome.NO_SESSIONS,
+            detail="none of them was in a git repository" if sessions and not self.store.repositories() else "",
         )
 
     def propose_removals(self) -> None:
@@ -257,6 +263,9 @@ class Night:
         request = self._request(rule, start, folder, allowance)
         try:
             result = await sharpen_skill(request, self._proposer(rule), self.setting.config, env=self.setting.env)
+        except LimitReachedError as reached:
+            self._set(outcome=Outcome.BUDGET, detail=str(reached).partition(";")[0])
+            return
         finally:
             self._set(cost=add_costs(map(read_cost, self._runs())))
         self._judge(rule, targets, result)
@@ -265,23 +274,17 @@ class Night:
         """What to sharpen: the memory file, on the tasks of a rule, with the work as guard."""
         run = self.run_options(folder / "run", folder / "tasks")
         run = run.model_copy(update={"limits": allowance.within(run.limits)})
-        level = ALPHA / 2 ** self._tries(rule)
-        plan = GatePlan(allowance.rollouts, 0, level, guard=Guard(WORK, GUARD_MARGIN), one_exam=True)
-        return SharpenRequest(
-            start,
-            run,
-            Budget(allowance.rollouts),
-            plan,
-            "what the developer said",
-            Policy(opens="learned"),
-            read_preferences("\n".join([*rule.said, self.setting.options.preferences])),
-            force=True,  # a habit changes by far more than the lift below which a run is refused
-        )
+        request = night_request(start, run, Budget(allowance.rollouts))
+        # The error rate is that of the whole night, whatever it tries. A rule that is tried again has half of it.
+        plan = replace(request.plan, alpha=request.plan.alpha / self.rules / 2 ** self._tries(rule))
+        said = "\n".join([*rule.said, self.setting.options.preferences])
+        refuse = partial(self._redaction(Path(rule.repository)).refuse_secrets, what="a prompt of the night")
+        return replace(request, plan=plan, preferences=read_preferences(said), check_prompt=refuse)
 
     def _proposer(self, rule: Rule) -> Proposer | ProposerSpec:
         """The developer's own sentence, or a model that writes the rule with the sentence as a preference."""
         model = self.setting.options.proposer_model
-        return ProposerSpec("llm", model) if model else RulesFile((f"- {rule.text}",))
+        return ProposerSpec("llm", model) if model else propose_rules(f"- {rule.text}")
 
     def run_options(self, out: Path, tasks: Path | None = None) -> RunOptions:
         """The options of rollouts: the developer's own agent and model, in boxes with their own home."""
@@ -290,6 +293,7 @@ class Night:
             tasks=tasks or (),
             agents=(self._agent(),),
             models=(options.model,) if options.model else (),
+            login=options.login,
             out=out,
             resume=out.is_dir(),
         ).complete(self.setting.config)
@@ -409,7 +413,7 @@ def _describe_proof(record: ExamRecord, tasks: int) -> str:
     found = record.findings
     return (
         f"{format_both_scores(record)} on {tasks} exam tasks; at least {found.at_least * 100:+.0f} points, "
-        f"work not worse by more than {GUARD_MARGIN * 100:g}, error at most {record.terms.level:.3g}"
+        f"work not worse by more than {MARGIN * 100:g} points, error at most {record.terms.level:.3g}"
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from textwrap import shorten
 
 from whet.errors import UserError, did_you_mean
 from whet.skills.adoption.files import ChangedFileError, read_place
@@ -140,7 +141,8 @@ def _merge(proposal: Proposal, change: Change, now: bytes | None) -> Change:
 def _commit(proposal: Proposal, files: Sequence[Path]) -> str:
     names = ", ".join(sorted({file.name for file in files}))
     proof = "certified" if proposal.certified else "not certified"
-    message = f"{names}: {proposal.edit}"[:72] + f"\n\nProposed by whet sleep (proposal {proposal.id}, {proof})."
+    subject = shorten(f"{names}: {proposal.edit}", 72, placeholder=" ...")
+    message = f"{subject}\n\nProposed by whet sleep (proposal {proposal.id}, {proof})."
     try:
         return commit_files(files, message)
     except UserError as error:

@@ -40,15 +40,20 @@ class Record:
 def split_at(session: Session, turn: Turn) -> tuple[list[Record], Record]:
     """What happened before a correction, and what the agent did then.
 
-    Before is the last turn with steps, and the whole session: a habit can be broken in either. After is the first
-    turn from the correction on in which the agent did something.
+    Before is the last turn with steps, and the whole session: a habit can be broken in either. After is the first turn
+    with steps from the correction on, and the first answer.
     """
     earlier = [one for one in session.turns if one.number < turn.number]
     later = [one for one in session.turns if one.number >= turn.number]
-    worked = [one for one in earlier if one.steps or one.answer.strip()]
-    then = next((one for one in later if one.steps or one.answer.strip()), None)
-    before = [Record.of(worked[-1:]), Record.of(worked)] if worked else []
-    return before, Record.of([then] if then else [])
+    if not any(one.steps or one.answer.strip() for one in earlier):
+        return [], _first(later)
+    return [_first(earlier[::-1]), Record.of(earlier)], _first(later)
+
+
+def _first(turns: Sequence[Turn]) -> Record:
+    """The steps of the first turn that has some, and the first answer."""
+    steps = next((turn.steps for turn in turns if turn.steps), ())
+    return Record(steps, next((turn.answer for turn in turns if turn.answer.strip()), ""))
 
 
 def checks_for(wish: Wish) -> list[RulesCheck]:

@@ -45,11 +45,9 @@ class Systemd:
 
     def installed(self, host: Host) -> tuple[str, ...] | None:
         try:
-            text = (_folder(host) / SERVICE).read_text(encoding="utf-8")
+            return read_command((_folder(host) / SERVICE).read_text(encoding="utf-8"))
         except OSError:
             return None
-        found = re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)
-        return tuple(word.replace("%%", "%").replace("$$", "$") for word in shlex.split(found[1])) if found else None
 
 
 def _folder(host: Host) -> Path:
@@ -80,6 +78,12 @@ TimeoutStartSec=4h
 KillMode=control-group
 UMask=0077
 """
+
+
+def read_command(service: str) -> tuple[str, ...] | None:
+    """The command of a service."""
+    found = re.search(r"^ExecStart=(.*)$", service, re.MULTILINE)
+    return tuple(word.replace("%%", "%").replace("$$", "$") for word in shlex.split(found[1])) if found else None
 
 
 def timer_text(entry: Entry) -> str:

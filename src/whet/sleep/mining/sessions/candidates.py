@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from uuid import NAMESPACE_OID, uuid5
 
 from whet.errors import UserError
 from whet.sleep.bank import TaskKind, list_changed_paths
@@ -19,6 +20,7 @@ from whet.sleep.repository import Lost, find_state, read_state
 from whet.sleep.rules.corrections import Vocabulary, read_correction
 from whet.sleep.rules.sentences import read_sentences
 from whet.sleep.session import Session, Speaker, Turn
+from whet.sleep.shell import read_commands
 from whet.tasks.git import Tree
 from whet.tasks.skeleton import APPLY, TaskParts, belongs_to_tests, find_runner, is_test, read_change, read_tree
 
@@ -26,6 +28,7 @@ LARGEST_HIDDEN = 5_000_000
 """Bytes of test files that are put back over the agent's work before a command judges it."""
 _JUDGE = """#!/bin/bash
 # {about} Tests are copied over the agent's work. The work runs with whet-untrusted, apart from this judge.
+# canary {canary}
 scratch="${{WHET_SCRATCH:-$(mktemp -d)}}"
 mkdir -p "$scratch/files"
 if [ -d /tests/files ]; then cp -r /tests/files "$scratch"; fi
@@ -91,8 +94,15 @@ def _judge_by_commands(session: Session, repository: Path, data: Path | None, sa
         {**_name_files("solution/files", own), **_hide_tests(tree, work.files)},
     )
     judges = [_write_judge(f"Runs `{command}`.", command) for command in verifications]
-    paths = tuple(sorted(own))
+    paths = tuple(sorted({*own, *_named_files(work, tree)}))
     return [Candidate(TaskKind.COMMAND, replace(parts, judge=judge), paths, state.agreement) for judge in judges]
+
+
+def _named_files(work: SessionWork, tree: Tree) -> set[str]:
+    """The files, without tests, that the commands of a session name."""
+    words = {word for line in work.commands for command in read_commands(line) for word in command}
+    named = {word.removeprefix("$REPO/").removeprefix("./") for word in words}
+    return {path for path in named if path in tree and not belongs_to_tests(path)}
 
 
 def _hide_tests(tree: Tree, changed: Mapping[str, str]) -> dict[str, bytes]:
@@ -112,7 +122,7 @@ def _judge_by_commit(session: Session, repository: Path, safe: Safe) -> list[Can
     for sha in find_commits(session, repository):
         change = read_change(repository, sha)
         runner = find_runner({name: text for name, text in change.tests.items() if is_test(name)})
-        if not change.patch or not runner:
+        if not change.patch or not runner or not safe(change.patch):
             continue
         parts = TaskParts(
             write_instruction(session),
@@ -128,7 +138,9 @@ def _judge_by_commit(session: Session, repository: Path, safe: Safe) -> list[Can
 def _write_judge(about: str, command: str) -> str:
     # `$REPO` in a recorded command is the working directory.
     script = f'cp -r "$0/files/." . && export REPO=$PWD && {{ {command}\n}}'
-    return _JUDGE.format(about=about.replace("\n", " "), script=shlex.quote(script))
+    # A mark that no prompt of a proposer may hold: it would have seen the judge.
+    canary = uuid5(NAMESPACE_OID, script)
+    return _JUDGE.format(about=about.replace("\n", " "), script=shlex.quote(script), canary=canary)
 
 
 def write_instruction(session: Session) -> str:

@@ -114,12 +114,12 @@ class SessionMiner:
         self, since: datetime | None = None, ask: Ask | None = None, watch: Callable[[str], None] = lambda _: None
     ) -> SessionsReport:
         """Find rules and prove tasks. What was proved or lost before is not tried again."""
-        sessions = list(self._store.sessions(self._repository, since))
+        sessions = [_without_content(one) for one in self._store.sessions(self._repository, since)]
         found = await find_rules(sessions, str(self._repository), scripts=self._scripts, ask=ask)
         for rule in found.rules:
             self._store.put("rule", rule.id, rule)
         lost: list[LostSession] = []
-        for session in sessions:
+        for session in self._store.sessions(self._repository, since):
             watch(f"{session.key}")
             if (cause := await self._take(session)) is not None:
                 lost.append(cause)
@@ -199,6 +199,18 @@ class SessionMiner:
             proof=f"fails untouched and passes with the known work, {runs} times each",
             agreement=candidate.agreement,
         )
+
+
+def _without_content(session: Session) -> Session:
+    """A session without what its steps read, wrote and printed: rules need none of it, and it is most of a session."""
+    turns = []
+    for turn in session.turns:
+        steps = [
+            step.model_copy(update={"output": "", "before": None, "after": "" if step.is_edit else None})
+            for step in turn.steps
+        ]
+        turns.append(turn.model_copy(update={"steps": tuple(steps)}))
+    return session.model_copy(update={"turns": tuple(turns)})
 
 
 def drop_task(store: SleepStore, name: str) -> BankTask:
