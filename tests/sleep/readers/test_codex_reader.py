@@ -188,6 +188,18 @@ def test_a_patch_is_one_edit_a_file_if_it_was_applied(tmp_path: Path, result: st
         assert [(step.before, step.after) for step in steps] == [("x = 1\ny = 2\n", "x = 1\ny = 3\n"), (None, "new\n")]
 
 
+def test_a_patch_that_moves_a_file_edits_the_new_one(tmp_path: Path) -> None:
+    patch = "*** Update File: a.py\n*** Move to: c.py\n@@\n-x\n+y\n"
+    call = _record("response_item", type="custom_tool_call", call_id="c1", name="apply_patch", input=patch)
+    assert [step.path for step in _steps(tmp_path, call)] == ["/repo/c.py"]
+
+
+def test_an_output_in_parts_is_joined(tmp_path: Path) -> None:
+    parts = [{"type": "input_text", "text": "one"}, {"type": "input_image"}, {"type": "input_text", "text": "two"}]
+    (step,) = _steps(tmp_path, _call("c1", "view_image", path="a.png"), _output("c1", parts))
+    assert step.output == "one\ntwo"
+
+
 def test_a_huge_patch_is_shortened_before_it_is_read(tmp_path: Path) -> None:
     patch = "*** Add File: b.py\n" + "+x\n" * 1_000_000
     call = _record("response_item", type="custom_tool_call", call_id="c1", name="apply_patch", input=patch)
