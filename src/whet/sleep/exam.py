@@ -19,7 +19,7 @@ from whet.sleep.bank import WORK
 
 ALPHA = 0.10
 """Maximum chance that a night certifies a rule that does not help, or that harms the work by more than the margin. A
-night holds one exam, which uses all of it."""
+rule has one exam; the rules of a night share the chance."""
 MARGIN = 0.30
 """How much worse the work may be. It is wide because a night has few rollouts: an exam plans 30 pairs for it, and would
 plan 68 for 20 points."""
