@@ -63,9 +63,10 @@ check-mine: setup $(READERS)/ready
 check-skillopt: setup $(SKILLOPT)/ready
 	PYTHONPATH=tests $(BIN)/python checks/skillopt.py $(SKILLOPT)
 
-check-sleep: setup agents
+check-sleep: setup agents $(SKILLOPT)/ready
 	PYTHONPATH=tests $(BIN)/python checks/sleep_secrets.py
 	PYTHONPATH=tests $(BIN)/python checks/sleep_rules.py
+	PYTHONPATH=tests $(BIN)/python checks/sleep_skillopt.py $(SKILLOPT)
 	PYTHONPATH=tests $(BIN)/python checks/sleep_nights.py
 	PYTHONPATH=tests $(BIN)/python checks/sleep_night.py
 

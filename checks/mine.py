@@ -62,7 +62,7 @@ def mine(package: str, versions: list[str], scratch: Path) -> list[Path]:
     for kind, limit in LIMIT.items():
         to = scratch / "tasks" / f"{package}-{kind}"
         print(f"\n{package}, {len(versions)} versions, {kind}", flush=True)
-        options = whet.MineOptions(to=to, kind=(kind,), limit=limit, python=Path(sys.executable))
+        options = whet.MineOptions(to=to, kind=(kind,), limit=limit)
         report = whet.mine_tasks(repository, options=options, watch=print_mined)
         print(", ".join(f"{outcome} {count}" for outcome, count in report.count_outcomes(kind).most_common()))
         proved += [to / one.name for one in report.proved]

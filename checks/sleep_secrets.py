@@ -104,6 +104,10 @@ def read_benign() -> list[str]:
     return [*texts, history.decode(errors="replace")]
 
 
+def count_masks(texts: Sequence[str]) -> Counter[str]:
+    return Counter(found[1] for text in texts for found in MASK.finditer(text))
+
+
 def main() -> None:
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else random.SystemRandom().randrange(10**6)
     planted = plant(seed)
@@ -118,12 +122,13 @@ def main() -> None:
     redaction, started = Redaction({}, Path("/home/dev")), time.process_time()
     masked = [redaction.redact_text(text) for text in benign]
     seconds = time.process_time() - started
-    false = Counter(found[1] for text in masked for found in MASK.finditer(text))
+    false = count_masks(masked)
+    false.subtract(count_masks(benign))  # documents show masks
     per_mb = false.total() / size
 
     print(f"seed {seed}: {len(planted)} planted secrets of {len(KINDS)} kinds; {len(left)} left, recall {recall:.3f}")
     print(f"left of kinds with a rule: {len(with_rule)}")
-    print(f"false masks in {size:.1f} MB of benign text: {false.total()}, {per_mb:.2f} per MB ({dict(false)})")
+    print(f"false masks in {size:.1f} MB of benign text: {false.total()}, {per_mb:.2f} per MB ({dict(+false)})")
     print(f"{size / seconds:.1f} MB for each second of processor time")
     if recall < LEAST_RECALL or with_rule or per_mb > MOST_FALSE:
         sys.exit(

@@ -276,8 +276,8 @@ _RULES = (
     Rule(
         "password",
         ("mysql", "mariadb"),
-        re.compile(r"\b(?:mysql|mariadb)\w{0,8} [^\n|;]{0,256}?-p([^\s\"'-][^\s\"']{5,128}+)"),
-        is_random,
+        re.compile(r"\b(?:mysql|mariadb)\w{0,8} [^\n|;]{0,256}?(?<!-)-p([^\s\"'-][^\s\"']{5,128}+)"),
+        _is_password,
     ),
 )
 _SECRET_KEY = re.compile(r"(?i)(?:api[_-]?key|access[_-]?key|private[_-]?key|secret|token|passw(?:or)?d)s?$")

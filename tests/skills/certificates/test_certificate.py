@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,14 @@ from whet.runs.store.store import Store
 from whet.scoring import Cause
 from whet.skills.certificates.certificate import Certificate, ExamRecord, make_record, read_certificate
 from whet.skills.certificates.checks.arithmetic import problems
-from whet.skills.certificates.text import format_certificate
+from whet.skills.certificates.text import format_certificate, format_verdict
 from whet.skills.gate.exam import ExamSequence
 from whet.skills.gate.gate import ExamResult
+from whet.skills.gate.guard import Guard
 from whet.skills.gate.kinds import GateKind
 from whet.skills.gate.seed import Seed
 from whet.skills.gate.sequential_test import ExamTerms, Pair, level_of, replay
-from whet.skills.measurement import RolloutKey, Side
+from whet.skills.measurement import Execution, RolloutKey, Side
 
 
 @pytest.fixture(scope="module")
@@ -244,3 +247,25 @@ def test_people_read_rollouts_of_both_sides_versions_and_whatever_large_evidence
         "- order of tasks: seed chosen by the user: 0; committed before the first exam: `",
     ):
         assert line in text
+
+
+def test_an_exam_whose_guard_was_not_shown_or_fell_says_so_with_both_numbers() -> None:
+    won = [Pair(0.0, 1.0, (Execution(guard=1.0), Execution(guard=float(n % 3 > 0)))) for n in range(20)]
+    exam = ExamSequence("old", "new", ("a", "b"), "0", 1, "")
+    terms = ExamTerms(0.05, 20, guard=Guard("work", 0.2))
+    record = make_record(ExamResult(exam, replay(terms, won)))
+    assert record.findings.guard is not None
+    assert format_verdict(record, 2) == (
+        "not certified: the guard was not shown: on these 2 tasks the new skill is better, but 'work' may be worse by "
+        f"more than 20 points (e-value {exp(record.findings.guard.log_evidence):.3g}, and 20 was needed); such a "
+        "margin is planned for 68 pairs, and this exam had 20; score 0/20 → 20/20; work 20/20 → 13/20"
+    )
+    fell = [replace(one, executions=(Execution(guard=1.0), Execution(guard=Cause.JUDGE))) for one in won[:2]]
+    fell += [replace(one, executions=(Execution(guard=1.0), Execution(guard=0.0))) for one in won]
+    pairs = replay(terms, fell).decided_at
+    assert pairs is not None
+    record = make_record(ExamResult(exam, replay(terms, fell[:pairs])))
+    assert format_verdict(record, 2) == (
+        "not certified: on these 2 tasks 'work' is likely worse by more than 20 points; "
+        f"score 0/{pairs} → {pairs}/{pairs}; work {pairs}/{pairs} → 0/{pairs - 2}"
+    )

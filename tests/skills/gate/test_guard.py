@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from whet.scoring import Cause
-from whet.skills.gate.eprocess import PlannedEProcess, planned_pairs
+from whet.skills.gate.eprocess import PlannedEProcess, log_e_value, planned_pairs
 from whet.skills.gate.exam import ExamSequence, RolloutBudget, run_exam
 from whet.skills.gate.guard import Guard
 from whet.skills.gate.plan import GatePlan
@@ -42,6 +42,21 @@ def test_a_guard_that_loses_its_margin_is_shown_to_be_kept_as_seldom_as_the_leve
             process.add(float(after) - float(before))
         reached += process.has_reached
     assert 0 < reached <= stats.binom.isf(1e-4, runs, LEVEL)
+
+
+def test_planned_stakes_show_a_guard_more_often_than_fixed_stakes_do() -> None:
+    random, runs = np.random.default_rng(6), 1000
+    arms = (random.random((2, runs, planned_pairs(MARGIN))) < 0.9).astype(float)
+    differences = arms[1] - arms[0]
+    fixed = (log_e_value(differences, np.full(runs, -MARGIN), above=True).max(axis=1) >= -math.log(LEVEL)).mean()
+    planned = 0
+    for row in differences.tolist():
+        process = PlannedEProcess(MARGIN, LEVEL)
+        for one in row:
+            process.add(one)
+        planned += process.has_reached
+    assert fixed == pytest.approx(0.90, abs=0.03), "docs/decisions/two-tiers.md says 90 and 97 %"
+    assert planned / runs == pytest.approx(0.97, abs=0.02)
 
 
 def test_the_stakes_of_a_guard_never_lose_everything_and_are_planned_by_the_margin_alone() -> None:

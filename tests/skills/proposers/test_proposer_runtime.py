@@ -9,6 +9,7 @@ import pytest
 
 from support.proposers_world import context, rollout
 from whet.agents import agent_named
+from whet.errors import UserError
 from whet.gateway import Gateway, Limits, Model
 from whet.rollout.resources import RunResources
 from whet.runs.store.store import Store
@@ -31,7 +32,11 @@ def rule(text: str) -> str:
 
 @asynccontextmanager
 async def open_proposer(
-    folder: Path, *replies: str, turns: int | None = None, refuse_spent: Callable[[], None] = lambda: None
+    folder: Path,
+    *replies: str,
+    turns: int | None = None,
+    refuse_spent: Callable[[], None] = lambda: None,
+    check_prompt: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[tuple[ProposerRuntime, ScriptedModel]]:
     Store.create(folder).close()
     redactor, script = Redactor([SECRET]), Script(scenes=(Scene(replies=tuple(map(say, replies))),))
@@ -42,7 +47,7 @@ async def open_proposer(
     ):
         arm = AgentSetup("chat", agent_named("chat", {}), Model("proposer", scripted.url, "tiny", key=None, attempts=1))
         resources = RunResources(sandbox_named("local"), gateway, redactor, {})
-        yield ProposerRuntime("llm", arm, resources, recorder, refuse_spent), scripted
+        yield ProposerRuntime("llm", arm, resources, recorder, refuse_spent, check_prompt), scripted
 
 
 async def test_a_secret_that_a_model_says_is_neither_kept_nor_proposed(tmp_path: Path) -> None:
@@ -80,3 +85,13 @@ async def test_without_money_nothing_is_asked(tmp_path: Path, spent_at: int) -> 
             await proposer.propose(context(rollout()))
     assert not scripted.requests
     assert len(load(tmp_path).rollouts) == spent_at - 1
+
+
+async def test_a_prompt_that_must_not_be_sent_is_not_sent(tmp_path: Path) -> None:
+    def refuse(prompt: str) -> None:
+        raise UserError(f"a prompt of {len(prompt)} characters holds a secret")
+
+    async with open_proposer(tmp_path, rule("- Be brief."), check_prompt=refuse) as (proposer, scripted):
+        with pytest.raises(UserError, match="holds a secret"):
+            await proposer.propose(context(rollout()))
+    assert not scripted.requests

@@ -83,7 +83,7 @@ def test_a_skill_with_a_guard_is_certified_by_both_tests_and_its_options_are_che
         given = CertifyOptions(budget="60", out=world.out, sandbox="local", summary=tmp_path / "said.md", **options)
         return api.certify(tmp_path / "sums", new, tasks, options=given, agent="chat", model="m", config=config)
 
-    with pytest.raises(UserError, match=r"`guard` is 'wrok', .* its judges are exact, work; did you mean 'work'"):
+    with pytest.raises(UserError, match=r"`guard` is 'wrok', .* did you mean 'work'\? \(known: exact, work\)"):
         run(guard="wrok")
     with pytest.raises(UserError, match=r"`guard_margin` is 0.2; expected it with `guard`"):
         run(guard_margin=0.2)

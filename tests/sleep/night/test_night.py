@@ -82,7 +82,21 @@ def test_an_empty_budget_of_the_month_is_said_before_anything_is_tried(world: Wo
     spent = Cost(rollouts=50, tokens=1, minutes=1, dollars=None)
     world.store.put("night", "x", NightRecord(id="x", started=_now(), ended=_now(), cost=spent, outcome=Outcome.NOISE))
     ended = world.run(monthly_budget="50")
-    assert (ended.outcome, ended.detail) == (Outcome.BUDGET, "0 rollouts is used up")
+    assert (ended.outcome, ended.detail) == (Outcome.BUDGET, "0 rollouts are left")
+
+
+def test_a_budget_that_is_too_small_for_any_rule_is_not_begun(world: World) -> None:
+    world.put(said("a"))
+    world.put(said("b", days=2))
+    ended = world.run(budget="37")
+    assert (ended.outcome, ended.cost.rollouts) == (Outcome.BUDGET, 0)
+    assert ended.detail == "37 rollouts are left; a rule takes at least 38"
+
+
+def test_sessions_outside_of_repositories_are_said_to_be(world: World) -> None:
+    world.store.put_session(said("a"), repository=None, path=world.home / "none", digest="a")
+    ended = world.run()
+    assert (ended.outcome, ended.detail) == (Outcome.NO_RULE, "none of them was in a git repository")
 
 
 def test_no_endpoint_sees_files_without_consent(world: World) -> None:

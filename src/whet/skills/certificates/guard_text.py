@@ -5,6 +5,7 @@ from math import exp, fsum
 
 from whet.scoring import Cause
 from whet.skills.certificates.certificate import ExamRecord, GuardFindings
+from whet.skills.gate.eprocess import planned_pairs
 from whet.skills.gate.guard import Guard
 from whet.skills.measurement import Outcome, Verdict
 
@@ -46,13 +47,14 @@ def format_guard(record: ExamRecord) -> str:
 
 def format_guard_failure(record: ExamRecord, tasks: int) -> str | None:
     """Why the guard kept an exam from certifying; None when it did not."""
-    _, found = _parts(record)
+    guard, found = _parts(record)
     if record.findings.verdict is Verdict.FUTILE and found.harmed:
         return f"not certified: on these {tasks} tasks {format_guard(record)}"
     if record.findings.verdict is Verdict.UNDECIDED and found.target_shown and not found.shown:
+        planned, had = planned_pairs(guard.margin), len(record.positions)
         return (
             f"not certified: the guard was not shown: on these {tasks} tasks the new skill is better, but "
-            f"{format_guard(record)}"
+            f"{format_guard(record)}; such a margin is planned for {planned} pairs, and this exam had {had}"
         )
     return None
 

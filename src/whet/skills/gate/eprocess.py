@@ -118,7 +118,7 @@ def planned_pairs(margin: float) -> int:
     >>> [planned_pairs(margin) for margin in (0.3, 0.2, 0.1)]
     [30, 68, 270]
     """
-    return math.ceil(_PAIRS_AT_MARGIN / margin**2)
+    return math.ceil(_PAIRS_AT_MARGIN / margin**2 - _ROUNDING)
 
 
 def log_e_value(differences: ArrayLike, bound: ArrayLike, *, above: bool) -> FloatArray:

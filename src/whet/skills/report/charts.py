@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from whet.skills.gate.gate import ExamResult
-from whet.skills.report.data import Cost, Effect, MeasuredProposal, ReportData, by_task, evidence
+from whet.skills.report.data import Cost, Effect, MeasuredProposal, ReportData, by_task, evidence, guard_evidence
 from whet.skills.report.svg import Drawing, Legend, Scale, ShapeKind, cut, spread, ticks
 from whet.skills.search.shorten import Removal
 
@@ -90,7 +90,10 @@ def evidence_curve(number: int, held: ExamResult) -> Plot:
     versions = f"{held.candidate[:8]} against {held.exam.incumbent[:8]}"
     drawing = Drawing(WIDTH, HEIGHT, f"Exam {held.exam.number}: {versions}: {attempt.verdict}")
     against = f"evidence against a lift of {terms.minimum_effect * 100:.0f} points"
-    drawing.legend(52, [("evidence that it is better", "good", "line"), (against, "bad", "dashed")])
+    guarded = [one / _DECADE for one in guard_evidence(attempt)]
+    legend: Legend = [("evidence that it is better", "good", "line"), (against, "bad", "dashed")]
+    about_guard: Legend = [("that its guard is kept", "quiet", "line")] if guarded else []
+    drawing.legend(52, [*legend, *about_guard])
     found = [(better / _DECADE, worse / _DECADE) for better, worse in evidence(attempt)]
     enough, hopeless = -math.log10(terms.level), -math.log10(terms.beta)
     right = WIDTH - RIGHT - 110
@@ -111,6 +114,8 @@ def evidence_curve(number: int, held: ExamResult) -> Plot:
     drawing.line(decided, TOP, decided, y.start, "faint")
     drawing.text(max(decided, LEFT + 48), TOP - 8, f"verdict at {attempt.decided_at}", "faint", "middle")
     drawing.curve(((x(place), y(worse)) for place, (_, worse) in enumerate(found)), BAD, dashed=True)
+    if guarded:
+        drawing.curve(((x(place), y(one)) for place, one in enumerate(guarded)), QUIET)
     drawing.curve(((x(place), y(better)) for place, (better, _) in enumerate(found)), GOOD)
     words = f"evidence of the exam of {held.candidate[:8]}, pair by pair, and the thresholds of both verdicts"
     return Plot(f"exam-{number}", words, drawing.svg())

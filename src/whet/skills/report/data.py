@@ -12,7 +12,7 @@ from whet.runs.stats.summary import Tally, tally
 from whet.runs.store.store import DATABASE, Store
 from whet.skills.documents.edits import summary
 from whet.skills.documents.history import Versions
-from whet.skills.gate.eprocess import EProcess
+from whet.skills.gate.eprocess import EProcess, PlannedEProcess
 from whet.skills.gate.gate import ExamResult
 from whet.skills.gate.sequential_test import SequentialTest
 from whet.skills.measurement import RunPart
@@ -99,6 +99,18 @@ def evidence(attempt: SequentialTest) -> list[tuple[float, float]]:
         better.add(pair.worst())
         worse.add(pair.best())
         found.append((better.log, worse.log))
+    return found
+
+
+def guard_evidence(attempt: SequentialTest) -> list[float]:
+    """The logarithm of the guard's e-value after each pair; empty without a guard."""
+    guard = attempt.terms.guard
+    if guard is None:
+        return []
+    kept, found = PlannedEProcess(guard.margin, attempt.terms.level), [0.0]
+    for pair in attempt.pairs:
+        kept.add(pair.guard.worst())
+        found.append(kept.log)
     return found
 
 

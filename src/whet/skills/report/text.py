@@ -209,6 +209,7 @@ def _search(figures: ReportData) -> Iterator[str | Plot]:
 def _proposal_row(number: int, proposal: MeasuredProposal) -> str:
     step = proposal.step
     taken = "accepted" if step.accepted else "dropped" if step.dropped else "rejected"
+    taken = f"{taken}: its guard fell too far" if step.harmful else taken
     mean = proposal.interval or f"{step.mean:.1%}"
     return f"| {number} | `{step.candidate[:8]}` | {mean} | {step.bar:.1%} | {taken} |"
 

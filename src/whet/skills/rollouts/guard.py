@@ -18,9 +18,8 @@ def refuse_unknown_guard(guard: Guard | None, tasks: Iterable[Task]) -> None:
     for task in tasks:
         names = [judge.name for judge in judges_of(task)]
         if guard.judge not in names:
-            known = f"its judges are {', '.join(names)}"
             guess = did_you_mean(guard.judge, names)
-            raise UserError(f"`guard` is '{guard.judge}', which is no judge of task '{task.id}'; {known}; {guess}")
+            raise UserError(f"`guard` is '{guard.judge}', which is no judge of task '{task.id}'; {guess}")
 
 
 def read_guarded(runner: RolloutRunner, guard: Guard | None) -> ReadExecution:

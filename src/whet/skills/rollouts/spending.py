@@ -26,6 +26,10 @@ STOPPED = "stopped.json"
 """File with the parts of a run that ran out of budget, and why."""
 
 
+class LimitReachedError(UserError):
+    """A limit of the run other than its budget ended it."""
+
+
 class BudgetTracker:
     """The budget of a run, and what its parts have used, while its gateway is open."""
 
@@ -58,12 +62,12 @@ class BudgetTracker:
         return self._of(self._gateway.spent())
 
     def refuse(self, part: str) -> None:
-        """OutOfBudget when this part may not go on; UserError when another limit than the budget ends the run."""
+        """OutOfBudget when this part may not go on; LimitReachedError when another limit ends the run."""
         if part in self.stopped:
             raise OutOfBudget(self.stopped[part])
         limit = self._gateway.exhausted()
         if limit is not None and not self.budget.is_reached_by(limit):
-            raise UserError(f"stopped by limit {limit}; resume with a higher limit and `resume`")
+            raise LimitReachedError(f"stopped by limit {limit}; resume with a higher limit and `resume`")
         most = self._most.get(part)
         used = self.used_by(part) if most is not None else 0.0
         if limit is not None:

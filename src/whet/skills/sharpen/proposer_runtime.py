@@ -64,10 +64,10 @@ class ProposerSpec:
                 "set `sandbox` to bubblewrap, or `proposer` to llm"
             )
 
-    def open(self, runner: RolloutRunner) -> "ProposerRuntime":
+    def open(self, runner: RolloutRunner, check_prompt: Callable[[str], None] = lambda _: None) -> "ProposerRuntime":
         """The proposer, ready to work in a run."""
         arm, refuse = runner.agent_setup(self.agent, self.model), partial(runner.account.refuse, RunPart.SEARCH)
-        return ProposerRuntime(self.kind, arm, runner.resources, runner.writer(RunPart.PROPOSALS), refuse)
+        return ProposerRuntime(self.kind, arm, runner.resources, runner.writer(RunPart.PROPOSALS), refuse, check_prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,8 @@ class ProposerRuntime:
     recorder: StoreWriter
     refuse_spent: Callable[[], None]
     """Raises OutOfBudget when no budget is left for a proposal."""
+    check_prompt: Callable[[str], None]
+    """Raises an error on a prompt that must not be sent."""
 
     async def propose(self, context: ProposalContext) -> Proposal:
         """NoProposal when the model or the agent fails."""
@@ -117,6 +119,8 @@ class ProposerRuntime:
 
     async def _ask_model(self, client: ModelClient, context: ProposalContext) -> Proposal | NoProposal:
         async def ask(messages: Sequence[ChatMessage]) -> str:
+            for message in messages:
+                self.check_prompt(str(message["content"]))
             try:
                 # The reply is stored, and may become part of the skill.
                 return self.resources.redactor.text(await client.ask(None, messages))

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -89,6 +89,8 @@ class SharpenRequest:
     """Of the order of exams; drawn at random when the user sets none."""
     force: bool = False
     """Run even if the budget is too small to detect a realistic improvement."""
+    check_prompt: Callable[[str], None] = lambda _: None
+    """Raises an error, which ends the run, on a prompt of a proposer that must not be sent to its model."""
 
 
 async def sharpen_skill(
@@ -272,7 +274,8 @@ class SharpenRun:
     def _driver(self) -> ProposerDriver:
         request, plan = self.request, self.split.plan
         tasks = {task.id: task for task in self.splits.train}
-        proposer = self.proposer.open(self.runner) if isinstance(self.proposer, ProposerSpec) else self.proposer
+        spec, check = self.proposer, request.check_prompt
+        proposer = spec.open(self.runner, check) if isinstance(spec, ProposerSpec) else spec
         schedule = ProposalSchedule(
             request.schedule, plan.proposals(len(tasks)), plan.seed, request.policy, request.preferences
         )

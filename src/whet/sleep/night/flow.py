@@ -24,12 +24,13 @@ from whet.skills.measurement import NotMeasured, Verdict
 from whet.skills.proposers.base import Proposer
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import Budget
+from whet.skills.rollouts.spending import LimitReachedError
 from whet.skills.run_folders import describe_verdict
 from whet.skills.sharpen.estimate import estimate_use
 from whet.skills.sharpen.options import read_preferences
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
-from whet.sleep.exam import MARGIN, night_request, propose_rules
+from whet.sleep.exam import MARGIN, fewest_rollouts, night_request, propose_rules
 from whet.sleep.harvest import HarvestReport, harvest
 from whet.sleep.night.consent import find_endpoint, give_consent, refuse_without_consent
 from whet.sleep.night.expiry import last_needed
@@ -174,10 +175,19 @@ class Night:
         rules = await self.find_rules()
         self.rules = len(rules)
         for rule in rules:
-            if self.allowance().empty is not None:
-                self._set(outcome=Outcome.BUDGET, detail=f"{self.allowance().empty} is used up")
+            if (short := self._find_shortage()) is not None:
+                self._set(outcome=Outcome.BUDGET, detail=short)
                 return
             await self.learn(rule)
+
+    def _find_shortage(self) -> str | None:
+        """Why the budget does not reach for another rule."""
+        allowance, fewest = self.allowance(), fewest_rollouts()
+        if allowance.empty is not None:
+            return f"{allowance.empty} are left"
+        if allowance.rollouts < fewest:
+            return f"{allowance.rollouts} rollouts are left; a rule takes at least {fewest}"
+        return None
 
     def harvest(self) -> None:
         """Read what is new in the transcripts."""
@@ -192,6 +202,7 @@ class Night:
             expiring=dict(read.expiring),
             notes=tuple(_notes(read)),
             outcome=Outcome.NO_RULE if sessions else Outcome.NO_SESSIONS,
+            detail="none of them was in a git repository" if sessions and not self.store.repositories() else "",
         )
 
     def propose_removals(self) -> None:
@@ -252,6 +263,9 @@ class Night:
         request = self._request(rule, start, folder, allowance)
         try:
             result = await sharpen_skill(request, self._proposer(rule), self.setting.config, env=self.setting.env)
+        except LimitReachedError as reached:
+            self._set(outcome=Outcome.BUDGET, detail=str(reached).partition(";")[0])
+            return
         finally:
             self._set(cost=add_costs(map(read_cost, self._runs())))
         self._judge(rule, targets, result)
@@ -264,7 +278,8 @@ class Night:
         # The error rate is that of the whole night, whatever it tries. A rule that is tried again has half of it.
         plan = replace(request.plan, alpha=request.plan.alpha / self.rules / 2 ** self._tries(rule))
         said = "\n".join([*rule.said, self.setting.options.preferences])
-        return replace(request, plan=plan, preferences=read_preferences(said))
+        refuse = partial(self._redaction(Path(rule.repository)).refuse_secrets, what="a prompt of the night")
+        return replace(request, plan=plan, preferences=read_preferences(said), check_prompt=refuse)
 
     def _proposer(self, rule: Rule) -> Proposer | ProposerSpec:
         """The developer's own sentence, or a model that writes the rule with the sentence as a preference."""

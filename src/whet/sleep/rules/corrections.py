@@ -62,6 +62,10 @@ class Correction:
     once: bool
     """Whether it says itself that it holds for the moment only."""
 
+    @property
+    def lasts(self) -> bool:
+        return self.standing and not self.once
+
 
 def _any_of(*phrases: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(phrases)})\b", re.IGNORECASE)
@@ -110,8 +114,19 @@ _DONE = (
 )
 _STANDING = _any_of(
     *("always", "never", "ever", "every", "each", "whenever", "from now on", "in general", "in (?:the )?future"),
-    *("going forward", "remember", "(?:don'?t|do not) forget", "make sure", "any ?more", "as i said", "how many times"),
+    *(
+        "going forward",
+        "from here on",
+        "habit",
+        "remember",
+        "(?:don'?t|do not) forget",
+        "make sure",
+        "any ?more",
+        "as i said",
+        "how many times",
+    ),
     r"i(?:'ve| have)? (?:already |just )?(?:told|said|asked)",
+    "i keep (?:telling|saying|asking)",
     "you (?:keep|forgot|didn'?t run|did not run|always|never)",
     "we (?:only |all )?(?:use|never|always|moved|run)",
     "(?:this|the|our) (?:repo|repository|project|codebase|package|workspace) (?:uses|is)",
@@ -124,6 +139,19 @@ _AFTER_EDIT = _any_of(
     "(?:whenever|every time|each time|when) you (?:change|edit|touch|modify)",
     *_DONE,
 )
+_LASTING_NO = _any_of(
+    *("use", "using", "stop", "quit", "avoid", "no", "here", "locally", "call", "calling", "install", "say", "saying"),
+    *("write", "end", "(?:start|begin) (?:answers|your|every|with)", "why", "keep", "emojis?", "mustn'?t", "must not"),
+)
+"""Words that make a negation more than "not now"."""
+_USE = re.compile("\\b(?:use|using|it'?s|with) \x00\\d+\x00", re.IGNORECASE)
+"""A tool is named as the one to use."""
+_OWN_HABIT = _any_of("i (?:always|never|usually)")
+"""What a person says of themself."""
+_COMPLAINT = _any_of("why (?:are|do|did) you", "(?:can|could|would) you (?:please )?(?:not|always|never|stop)")
+"""Questions that are none."""
+_SWAP = re.compile("\\b(?:swap|replace)\\s+\x00(\\d+)\x00\\s+(?:for|with|by)\\s+\x00(\\d+)\x00", re.IGNORECASE)
+_NEVER_MIND = _any_of("never ?mind")
 _FIRST = _any_of("first")
 """What comes first belongs to the next step."""
 _OPENER = re.compile(r"(?:no|nope|wrong|nah|stop)\b", re.IGNORECASE)
@@ -155,13 +183,16 @@ def read_correction(sentence: str, vocabulary: Vocabulary, *, opened: bool) -> C
 
     `opened` says that the person interrupted the agent, or began with "no".
     """
-    text, phrases = _mark_phrases(sentence, vocabulary)
+    if sentence.endswith("?") and not _COMPLAINT.search(sentence):
+        return None
+    text, phrases = _mark_phrases(_NEVER_MIND.sub("", sentence), vocabulary)
     wishes = [*_read_wishes(text, phrases), *_read_sayings(sentence)]
     if not wishes:
         return None
-    negative = any(wish.demand in {Demand.NOT_RUN, Demand.NOT_SAY, Demand.NO_EMOJI} for wish in wishes)
-    corrected = (opened or opens_with_no(sentence)) and _VERB.search(text) and not _FIRST.search(text)
-    standing = negative or bool(_STANDING.search(text)) or bool(corrected)
+    forbids = any(wish.demand in {Demand.NOT_RUN, Demand.NOT_SAY, Demand.NO_EMOJI} for wish in wishes)
+    negative = forbids and (_LASTING_NO.search(text) or any(wish.demand is Demand.RUN for wish in wishes))
+    corrected = (opened or opens_with_no(sentence)) and _USE.search(text) and not _FIRST.search(text)
+    standing = bool(negative) or bool(_STANDING.search(_OWN_HABIT.sub("", text))) or bool(corrected)
     return Correction(sentence, tuple(dict.fromkeys(wishes)), standing, holds_once(sentence))
 
 
@@ -233,6 +264,10 @@ def _is_path(word: str) -> bool:
 
 def _read_wishes(text: str, phrases: list[str]) -> Iterator[Wish]:
     """The commands of a sentence with what is asked about each."""
+    if swap := _SWAP.search(text):
+        yield Wish(Demand.NOT_RUN, phrases[int(swap[1])])
+        yield Wish(Demand.RUN, phrases[int(swap[2])])
+        return
     negative = False
     after = Demand.RUN_AFTER_EDIT if _AFTER_EDIT.search(text) else Demand.RUN
     for clause, divider in _clauses(text):

@@ -2,8 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 
 from whet.ids import digest
 from whet.sleep.rules.corrections import Correction, Demand, Vocabulary, Wish, opens_with_no, read_correction
@@ -14,7 +15,6 @@ from whet.sleep.rules.sentences import (
     gives_orders_to_models,
     holds_once,
     is_masked,
-    normalise,
     read_sentences,
     write_rule,
 )
@@ -111,6 +111,10 @@ def _read_turn(session: Session, turn: Turn, vocabulary: Vocabulary) -> tuple[li
     interrupted = any(one.aborted for one in session.turns if one.number == turn.number - 1)
     opened = interrupted or bool(sentences and opens_with_no(sentences[0]))
     read = {sentence: read_correction(sentence, vocabulary, opened=opened) for sentence in sentences}
+    for sentence, after_it in pairwise(sentences):
+        correction = read[sentence]
+        if correction is not None and read[after_it] is None and _is_afterthought(after_it):
+            read[sentence] = replace(correction, once=True)
     unread = [
         Unread(sentence, before[0].commands, after.commands)
         for sentence, correction in read.items()
@@ -119,25 +123,31 @@ def _read_turn(session: Session, turn: Turn, vocabulary: Vocabulary) -> tuple[li
     return [_Said(session, turn, one) for one in read.values() if one is not None], unread
 
 
+def _is_afterthought(sentence: str) -> bool:
+    """Whether a sentence only says that the one before it holds for the moment: "Just for this install"."""
+    return holds_once(sentence) and len(sentence.split()) <= 6
+
+
 def _choose_standing(said: Sequence[_Said]) -> tuple[list[_Said], list[Dropped]]:
     """The corrections that hold beyond their session, and the others with the cause."""
-    sessions: defaultdict[str, set[str]] = defaultdict(set)
+    sessions: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for one in said:
-        sessions[normalise(one.correction.sentence)].add(one.session.key)
+        for wish in () if one.correction.once else one.correction.wishes:
+            sessions[wish.subject].add(one.session.key)
     forbids = {
         (one.session.key, one.turn.number)
         for one in said
-        if not one.correction.once and any(wish.demand is Demand.NOT_RUN for wish in one.correction.wishes)
+        if one.correction.lasts and any(wish.demand is Demand.NOT_RUN for wish in one.correction.wishes)
     }
     usable: list[_Said] = []
     dropped: list[Dropped] = []
     for one in said:
-        repeated = len(sessions[normalise(one.correction.sentence)]) > 1
+        repeated = any(len(sessions[wish.subject]) > 1 for wish in one.correction.wishes)
         if one.correction.once:
             dropped.append(one.drop("one-off"))
         elif is_masked(one.correction.sentence):
             dropped.append(one.drop("holds something private"))
-        elif one.correction.standing or repeated or (one.session.key, one.turn.number) in forbids:
+        elif one.correction.lasts or repeated or (one.session.key, one.turn.number) in forbids:
             usable.append(one)
         else:
             dropped.append(one.drop("asked for the next step only"))

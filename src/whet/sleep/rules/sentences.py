@@ -17,15 +17,19 @@ _ORDER_TO_MODELS = re.compile(
     r"|\b(?:system prompt|you are now|as an ai)\b",
     re.IGNORECASE | re.DOTALL,
 )
-_END = re.compile(r"(?<=[\w)\]\"'`])[.!?]+(?=\s|$)|\n+\s*(?:[-*]|\d+[.)])\s+|\n\s*\n|;\s|\n(?=[A-Z])")
+_END = re.compile(
+    r"(?<=[\w)\]\"'`])[.!]+(?=\s|$)|(?<=[\w)\]\"'`]\?)\s+|\n+\s*(?:[-*]|\d+[.)])\s+|\n\s*\n|;\s|\n(?=[A-Z])"
+)
+"""Where a sentence ends. A question mark stays."""
 _CODE = re.compile(r"`([^`\n]+)`")
 _ONCE = re.compile(
-    r"\b(?:(?:just |only )?this once|just once|once more|one more time|once again|(?:just )?this time|for now"
+    r"\b(?:(?:just |only )?this once|just once|one more time|once again|(?:just )?this time|for now"
     r"|for the moment|at the moment|right now"
     r"|today|tonight|tomorrow|temporarily|until (?:i|we|the|it|then|that)\b|yet|no need|already ran|(?:this|that) one"
-    r"|(?:for|in|on|with|during|at) (?:this|that|these|those) (?:one|run|file|test|branch|pr|pull request|mr"
-    r"|bug|change|commit|log|task|ticket|migration|function|module|case|session|issue|experiment|step|script"
-    r"|release|page|part|table|example|demo|call)s?)\b",
+    r"|(?:for|in|on|with|during|at) (?:this|that|these|those) (?!(?:repo|repository|project|codebase|monorepo|workspace"
+    r"|package|app|service|machine|computer|laptop|system|environment|setup|team|company|product|code|kind|sort|reason|you"
+    r"|we|i|it|is|to)\b)\w+)\b|\bonce more$|\b(?:run|start|do) [^,]{0,40} now\b|\btwice$"
+    r"|\b(?:don'?t|do not) [^,]{0,40} again$",
     re.IGNORECASE,
 )
 
