@@ -60,6 +60,8 @@ class NightRecord(_Record):
     expiring: Mapping[str, int] = Field(default_factory=dict)
     """Transcripts that their program deletes within a week, by agent."""
     secrets_masked: int = 0
+    rules: tuple[str, ...] = ()
+    """Ids of the rules that it tries."""
     proposals: tuple[str, ...] = ()
     """Ids of the proposals that it staged."""
     notes: tuple[str, ...] = ()

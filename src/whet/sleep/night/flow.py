@@ -18,9 +18,8 @@ from whet.errors import UserError
 from whet.runs.config import Config
 from whet.runs.options import RunOptions
 from whet.runs.stats.use import RolloutUse
-from whet.skills.certificates.certificate import CERTIFICATE, ExamRecord
-from whet.skills.certificates.guard_text import format_both_scores
-from whet.skills.measurement import NotMeasured, Verdict
+from whet.skills.certificates.certificate import CERTIFICATE
+from whet.skills.measurement import NotMeasured
 from whet.skills.proposers.base import Proposer
 from whet.skills.results import SharpenResult
 from whet.skills.rollouts.budget import Budget
@@ -30,10 +29,11 @@ from whet.skills.sharpen.estimate import estimate_use
 from whet.skills.sharpen.options import read_preferences
 from whet.skills.sharpen.proposer_runtime import ProposerSpec
 from whet.skills.sharpen.run import SharpenRequest, sharpen_skill
-from whet.sleep.exam import MARGIN, fewest_rollouts, night_request, propose_rules
-from whet.sleep.harvest import HarvestReport, harvest
+from whet.sleep.exam import fewest_rollouts, night_request, propose_rules
+from whet.sleep.harvest import harvest
 from whet.sleep.night.consent import find_endpoint, give_consent, refuse_without_consent
 from whet.sleep.night.expiry import last_needed
+from whet.sleep.night.records import begin_night, describe_harvest, describe_proof, explain_outcome, find_unfinished
 from whet.sleep.night.spending import Allowance, add_costs, find_allowance, read_cost
 from whet.sleep.night.targets import find_targets, write_start
 from whet.sleep.night.tasks import TooFewTasksError, find_tasks, write_carriers
@@ -141,11 +141,9 @@ class Night:
     """Whether the night takes place. If not, it is only planned."""
     record: NightRecord = field(init=False)
     folder: Path = field(init=False)
-    rules: int = 1
-    """How many rules the night tries."""
 
     def __post_init__(self) -> None:
-        self.record = _find_unfinished(self.store) or _begin(self.store)
+        self.record = find_unfinished(self.store) or begin_night(self.store)
         self.folder = self.store.folder / NIGHTS / self.record.id
 
     def endpoints(self) -> list[str]:
@@ -173,16 +171,19 @@ class Night:
         self.harvest()
         self.propose_removals()
         rules = await self.find_rules()
-        self.rules = len(rules)
+        # Which rules a night tries is fixed once: they share its error rate, also after it was killed.
+        self._set(rules=self.record.rules or tuple(one.id for one in rules))
         for rule in rules:
-            if (short := self._find_shortage()) is not None:
+            if rule.id not in self.record.rules:
+                continue
+            if (short := self._find_shortage(rule)) is not None:
                 self._set(outcome=Outcome.BUDGET, detail=short)
                 return
             await self.learn(rule)
 
-    def _find_shortage(self) -> str | None:
-        """Why the budget does not reach for another rule."""
-        allowance, fewest = self.allowance(), fewest_rollouts()
+    def _find_shortage(self, rule: Rule) -> str | None:
+        """Why the budget does not reach for a rule."""
+        allowance, fewest = self.allowance(rule), fewest_rollouts()
         if allowance.empty is not None:
             return f"{allowance.empty} are left"
         if allowance.rollouts < fewest:
@@ -198,9 +199,7 @@ class Night:
         self._set(
             sessions=Counter(one.cli for one in sessions),
             secrets_masked=self.record.secrets_masked + read.secrets,
-            unknown={_name(group.cli, group.version): len(group.unknown) for group in read.groups if group.unknown},
-            expiring=dict(read.expiring),
-            notes=tuple(_notes(read)),
+            **describe_harvest(read),
             outcome=Outcome.NO_RULE if sessions else Outcome.NO_SESSIONS,
             detail="none of them was in a git repository" if sessions and not self.store.repositories() else "",
         )
@@ -259,8 +258,7 @@ class Night:
         redaction = self._redaction(repository)
         redaction.refuse_secrets(start.read_text(encoding="utf-8"), str(targets[0]))
         redaction.refuse_private("\n".join((rule.text, *rule.said)), f"rule {rule.id}")
-        allowance = self.allowance()
-        request = self._request(rule, start, folder, allowance)
+        request = self._request(rule, start, folder, self.allowance(rule))
         try:
             result = await sharpen_skill(request, self._proposer(rule), self.setting.config, env=self.setting.env)
         except LimitReachedError as reached:
@@ -276,7 +274,7 @@ class Night:
         run = run.model_copy(update={"limits": allowance.within(run.limits)})
         request = night_request(start, run, Budget(allowance.rollouts))
         # The error rate is that of the whole night, whatever it tries. A rule that is tried again has half of it.
-        plan = replace(request.plan, alpha=request.plan.alpha / self.rules / 2 ** self._tries(rule))
+        plan = replace(request.plan, alpha=request.plan.alpha / len(self.record.rules) / 2 ** self._tries(rule))
         said = "\n".join([*rule.said, self.setting.options.preferences])
         refuse = partial(self._redaction(Path(rule.repository)).refuse_secrets, what="a prompt of the night")
         return replace(request, plan=plan, preferences=read_preferences(said), check_prompt=refuse)
@@ -302,7 +300,7 @@ class Night:
         """Stage what is certified; else say what kept the night from it."""
         certified = result.certificate.last_certified
         if certified is None:
-            self._set(outcome=_explain(result), detail=f"rule {rule.id}: {describe_verdict(result.certificate)}")
+            self._set(outcome=explain_outcome(result), detail=f"rule {rule.id}: {describe_verdict(result.certificate)}")
             return
         self._stage(
             Path(rule.repository),
@@ -311,7 +309,7 @@ class Night:
             result.best.text,
             rule=rule.id,
             sessions=tuple(self._sightings(rule)),
-            proof=_describe_proof(certified, len(result.certificate.tasks)),
+            proof=describe_proof(certified, len(result.certificate.tasks)),
             certificate=result.folder / CERTIFICATE,
             certified=True,
             evidence=Evidence.CORRECTION,
@@ -328,12 +326,13 @@ class Night:
         if note := adopt_alone(self.store, proposal):
             self._set(notes=(*self.record.notes, note))
 
-    def allowance(self) -> Allowance:
-        """What the night may still use."""
-        options, nights = self.setting.options, self.store.list("night", NightRecord)
-        others = [one for one in nights if one.id != self.record.id]
-        now = self.record.started
-        return find_allowance(options.night_budgets(), options.month_budgets(), self.record.cost, others, now)
+    def allowance(self, rule: Rule | None = None) -> Allowance:
+        """What the night may use for a rule: what other rules and nights left. A run that was killed counts what it
+        used itself."""
+        options, own = self.setting.options, rule and self.folder / rule.id / "run"
+        spent = add_costs(read_cost(run) for run in self._runs() if run != own)
+        nights = [one for one in self.store.list("night", NightRecord) if one.id != self.record.id]
+        return find_allowance(options.night_budgets(), options.month_budgets(), spent, nights, self.record.started)
 
     def end(self) -> NightRecord:
         """Write the report."""
@@ -381,45 +380,3 @@ class Night:
         """In how many other nights the rule was tried."""
         places = (self.store.folder / NIGHTS).glob(f"*/{rule.id}/run")
         return sum(place.parent.parent != self.folder for place in places)
-
-
-def _find_unfinished(store: SleepStore) -> NightRecord | None:
-    """The last night, if it was killed."""
-    last = max(store.list("night", NightRecord), key=lambda one: one.started, default=None)
-    return last if last is not None and last.ended is None else None
-
-
-def _begin(store: SleepStore) -> NightRecord:
-    """A new night, named by its date."""
-    now = datetime.now(UTC)
-    names = {one.id for one in store.list("night", NightRecord)}
-    day = f"{now.astimezone():%Y-%m-%d}"
-    name = next(free for free in (day, *(f"{day}-{n}" for n in range(2, len(names) + 3))) if free not in names)
-    return NightRecord(id=name, started=now, outcome=Outcome.NO_SESSIONS)
-
-
-def _name(cli: str, version: str | None) -> str:
-    return f"{cli} {version}" if version else cli
-
-
-def _notes(read: HarvestReport) -> Iterator[str]:
-    for cli, version, tested in read.newer:
-        yield f"{cli} {version} is newer than {tested}, the version that whet was tested with"
-    yield from read.failures
-
-
-def _describe_proof(record: ExamRecord, tasks: int) -> str:
-    """What the exam found, in one line."""
-    found = record.findings
-    return (
-        f"{format_both_scores(record)} on {tasks} exam tasks; at least {found.at_least * 100:+.0f} points, "
-        f"work not worse by more than {MARGIN * 100:g} points, error at most {record.terms.level:.3g}"
-    )
-
-
-def _explain(result: SharpenResult) -> Outcome:
-    """Why nothing was certified."""
-    if not result.certificate.records:
-        return Outcome.NOTHING_TO_IMPROVE
-    verdict = result.certificate.records[-1].findings.verdict
-    return Outcome.NOISE if verdict is Verdict.UNDECIDED else Outcome.NOTHING_TO_IMPROVE
